@@ -1,0 +1,35 @@
+"""Dimensions: exact sizes and ranges of sizes.
+
+A dimension is a Python int when it is known exactly, otherwise a :class:`Range`. An unknown dimension is
+the range of every size, and a symbol (ONNX ``dim_param``) is such a range with a name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["UNKNOWN", "Dim", "Range", "Shape"]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Sizes from ``lo`` to ``hi``, both included; ``hi`` None is unbounded."""
+
+    lo: int = 0
+    hi: int | None = None
+    name: str | None = None
+    """Equal names in one model stand for equal sizes."""
+
+    def __str__(self) -> str:
+        if self.name is not None:
+            return self.name
+        if (self.lo, self.hi) == (0, None):
+            return "?"
+        return f"{self.lo}..{'' if self.hi is None else self.hi}"
+
+
+UNKNOWN = Range()
+"""The dimension of which nothing is known."""
+
+Dim = int | Range
+Shape = tuple[Dim, ...]

@@ -1,0 +1,192 @@
+"""Element types: one row for each, with its name in ONNX, in OpenVINO and in NumPy.
+
+The rows are the only place where a type's names, width and packing are written down.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+__all__ = [
+    "ELEMENT_TYPES",
+    "ElementType",
+    "element_type_of",
+    "from_onnx",
+    "from_onnx_name",
+    "from_openvino",
+    "from_precision",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ElementType:
+    """One element type.
+
+    Attributes:
+        name: NumPy's or ml_dtypes' name where there is one, for example ``"float32"``.
+        bits: width of one element in bits; 0 for strings, whose width varies.
+        onnx: the name of the ``TensorProto.DataType`` value, or None where ONNX lacks the type.
+        onnx_number: that value.
+        onnx_tensor: the type as ONNX schemas write it, for example ``"tensor(float)"``.
+        openvino: the ``element_type`` of OpenVINO IR, or None where OpenVINO lacks the type.
+        precision: the upper-case ``precision`` of a port in OpenVINO IR.
+        integer: whether axis and lengths may have this type.
+        storage: NumPy's name of the type that holds the bits of one element, one element per item,
+            when NumPy and ml_dtypes have no type of their own for it.
+    """
+
+    name: str
+    bits: int
+    onnx: str | None = None
+    onnx_number: int | None = None
+    onnx_tensor: str | None = None
+    openvino: str | None = None
+    precision: str | None = None
+    integer: bool = False
+    storage: str | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def packed(self) -> bool:
+        """Whether files store more than one element in a byte."""
+        return 0 < self.bits < 8
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype that arrays of this type have (imports ml_dtypes for its types)."""
+        return _numpy_dtype(self)
+
+
+def _row(
+    name: str,
+    bits: int,
+    onnx: tuple[int, str] | None = None,
+    openvino: str | None = None,
+    precision: str | None = None,
+    *,
+    tensor: str | None = None,
+    integer: bool = False,
+    storage: str | None = None,
+) -> ElementType:
+    number, onnx_name = onnx or (None, None)
+    return ElementType(
+        name=name,
+        bits=bits,
+        onnx=onnx_name,
+        onnx_number=number,
+        onnx_tensor=f"tensor({tensor or onnx_name.lower()})" if onnx_name else None,
+        openvino=openvino,
+        precision=(precision or openvino.upper()) if openvino else None,
+        integer=integer,
+        storage=storage,
+    )
+
+
+# Sources: onnx.proto (TensorProto.DataType), OpenVINO's element_type names as its serialiser writes them.
+_ROWS: Final = (
+    _row("bool", 8, (9, "BOOL"), "boolean", "BOOL"),
+    _row("int8", 8, (3, "INT8"), "i8", integer=True),
+    _row("int16", 16, (5, "INT16"), "i16", integer=True),
+    _row("int32", 32, (6, "INT32"), "i32", integer=True),
+    _row("int64", 64, (7, "INT64"), "i64", integer=True),
+    _row("uint8", 8, (2, "UINT8"), "u8", integer=True),
+    _row("uint16", 16, (4, "UINT16"), "u16", integer=True),
+    _row("uint32", 32, (12, "UINT32"), "u32", integer=True),
+    _row("uint64", 64, (13, "UINT64"), "u64", integer=True),
+    _row("float16", 16, (10, "FLOAT16"), "f16", "FP16"),
+    _row("float32", 32, (1, "FLOAT"), "f32", "FP32"),
+    _row("float64", 64, (11, "DOUBLE"), "f64", "FP64"),
+    _row("complex64", 64, (14, "COMPLEX64")),
+    _row("complex128", 128, (15, "COMPLEX128")),
+    _row("string", 0, (8, "STRING"), "string"),
+    _row("bfloat16", 16, (16, "BFLOAT16"), "bf16"),
+    _row("float8_e4m3fn", 8, (17, "FLOAT8E4M3FN"), "f8e4m3"),
+    _row("float8_e4m3fnuz", 8, (18, "FLOAT8E4M3FNUZ")),
+    _row("float8_e5m2", 8, (19, "FLOAT8E5M2"), "f8e5m2"),
+    _row("float8_e5m2fnuz", 8, (20, "FLOAT8E5M2FNUZ")),
+    _row("float8_e8m0fnu", 8, (24, "FLOAT8E8M0"), "f8e8m0"),
+    _row("float6_e2m3fn", 6, (27, "FLOAT6E2M3")),
+    _row("float6_e3m2fn", 6, (28, "FLOAT6E3M2")),
+    _row("float4_e2m1fn", 4, (23, "FLOAT4E2M1"), "f4e2m1"),
+    _row("int4", 4, (22, "INT4"), "i4", integer=True),
+    _row("uint4", 4, (21, "UINT4"), "u4", integer=True),
+    _row("int2", 2, (26, "INT2"), integer=True),
+    _row("uint2", 2, (25, "UINT2"), "u2", integer=True),
+    _row("nf4", 4, None, "nf4", storage="uint8"),
+    _row("uint1", 1, None, "u1", "BIN", integer=True, storage="uint8"),
+    _row("uint3", 3, None, "u3", integer=True, storage="uint8"),
+    _row("uint6", 6, None, "u6", integer=True, storage="uint8"),
+)
+
+ELEMENT_TYPES: Final = MappingProxyType({row.name: row for row in _ROWS})
+"""Every element type by name."""
+
+_BY_ONNX = {row.onnx_number: row for row in _ROWS if row.onnx_number is not None}
+_BY_ONNX_TENSOR = {row.onnx_tensor: row for row in _ROWS if row.onnx_tensor is not None}
+_BY_OPENVINO = {row.openvino: row for row in _ROWS if row.openvino is not None}
+_BY_PRECISION = {row.precision: row for row in _ROWS if row.precision is not None}
+
+
+def from_onnx(number: int) -> ElementType | None:
+    """Return the type of a ``TensorProto.DataType`` value; None where it is unknown or undefined."""
+    return _BY_ONNX.get(number)
+
+
+def from_onnx_name(tensor: str) -> ElementType | None:
+    """Return the type that an ONNX schema writes as, for example, ``"tensor(float)"``."""
+    return _BY_ONNX_TENSOR.get(tensor)
+
+
+def from_openvino(name: str) -> ElementType | None:
+    """Return the type of an ``element_type`` attribute of OpenVINO IR."""
+    return _BY_OPENVINO.get(name)
+
+
+def from_precision(name: str) -> ElementType | None:
+    """Return the type of a port's ``precision`` in OpenVINO IR."""
+    return _BY_PRECISION.get(name.upper())
+
+
+# By dtype instance, since equal dtypes hash alike; a big-endian dtype is the same element type.
+_OF_DTYPE: dict[np.dtype[Any], ElementType | None] = {}
+
+
+def element_type_of(dtype: np.dtype[Any]) -> ElementType | None:
+    """Return the element type of a NumPy dtype, in either byte order; None where there is none.
+
+    Object, fixed-width (``U``, ``S``) and variable-width (``StringDType``) strings are all ``string``.
+
+    Examples:
+        >>> import numpy as np
+        >>> element_type_of(np.dtype(">f4")).onnx_tensor
+        'tensor(float)'
+        >>> element_type_of(np.dtype("datetime64[s]")) is None
+        True
+    """
+    try:
+        return _OF_DTYPE[dtype]
+    except KeyError:
+        found = ELEMENT_TYPES["string"] if dtype.kind in "OUST" else ELEMENT_TYPES.get(dtype.name)
+        if len(_OF_DTYPE) < 4096:  # fixed-width strings make dtypes without end
+            _OF_DTYPE[dtype] = found
+        return found
+
+
+@cache
+def _numpy_dtype(element_type: ElementType) -> np.dtype[Any]:
+    if element_type.name == "string":
+        return np.dtype(object)
+    name = element_type.storage or element_type.name
+    try:
+        return np.dtype(name)
+    except TypeError:
+        dtype: np.dtype[Any] = np.dtype(getattr(importlib.import_module("ml_dtypes"), name))
+        return dtype

@@ -1,0 +1,239 @@
+"""The exception tree: every error is a :class:`SplitError` and carries its data before its prose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+__all__ = [
+    "NOWHERE",
+    "ArrayError",
+    "AxisError",
+    "ChunkError",
+    "KeepdimsError",
+    "LengthsError",
+    "ModelError",
+    "OperatorError",
+    "OutputsError",
+    "PartsError",
+    "RemainderError",
+    "Rule",
+    "RuleError",
+    "SplitError",
+    "TypeUnsupportedError",
+    "Where",
+    "brief",
+    "rule_error",
+]
+
+
+class Rule(StrEnum):
+    """The closed set of rule codes. ``str(Rule.LENGTHS_SUM) == "lengths.sum"``."""
+
+    AXIS_RANGE = "axis.range"
+    AXIS_RANK = "axis.rank"
+    AXIS_DTYPE = "axis.dtype"
+    LENGTHS_SUM = "lengths.sum"
+    LENGTHS_NEGATIVE = "lengths.negative"
+    LENGTHS_RANK = "lengths.rank"
+    LENGTHS_DTYPE = "lengths.dtype"
+    LENGTHS_COUNT = "lengths.count"
+    LENGTHS_VALUE = "lengths.value"
+    LENGTHS_CONFLICT = "lengths.conflict"
+    LENGTHS_MISSING = "lengths.missing"
+    PARTS_DIVISIBLE = "parts.divisible"
+    PARTS_COUNT = "parts.count"
+    CHUNK_POSITIVE = "chunk.positive"
+    REMAINDER_NEGATIVE = "remainder.negative"
+    REMAINDER_REPEATED = "remainder.repeated"
+    KEEPDIMS_VALUE = "keepdims.value"
+    TYPE_UNSUPPORTED = "type.unsupported"
+    OUTPUTS_COUNT = "outputs.count"
+    OPERATOR_UNKNOWN = "op.unknown"
+    OPERATOR_VERSION = "op.version"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The place an error was found: only what is known of it is set."""
+
+    model: str | None = None
+    """File name of the model."""
+    graph: str | None = None
+    """Path of the subgraph or function inside the model; None is the main graph."""
+    node: str | None = None
+    """Name of the node or layer."""
+    input: str | None = None
+    """Name of the operator's input."""
+    attribute: str | None = None
+    """Name of the operator's attribute."""
+
+    def __str__(self) -> str:
+        # A call has no place but its own arguments, which the message names already.
+        if self.model is None and self.graph is None and self.node is None:
+            return ""
+        named = ((name, getattr(self, name)) for name in self.__slots__)
+        return ", ".join(f"{name} {value!r}" for name, value in named if value is not None)
+
+
+NOWHERE = Where()
+"""The place of a call: none but its own arguments."""
+
+
+class SplitError(ValueError):
+    """Root of every error that splitops raises on purpose.
+
+    Attributes:
+        where: the place it was found.
+    """
+
+    where: Where
+
+    def __init__(self, message: str, where: Where | None = None) -> None:
+        self.message = message
+        self.where = where or NOWHERE
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        place = str(self.where)
+        return f"{self.message} ({place})" if place else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), dict(self.__dict__))
+
+
+def _rebuild(cls: type[SplitError], state: dict[str, Any]) -> SplitError:
+    error = cls.__new__(cls, state["message"])
+    error.__dict__.update(state)
+    return error
+
+
+class ArrayError(SplitError):
+    """An array cannot be used: ``out=`` buffers that do not fit or overlap, an unknown array library."""
+
+
+class ModelError(SplitError):
+    """A file or model cannot be read, written or run: truncated, malformed, unsafe or unsupported."""
+
+
+class RuleError(SplitError):
+    """A rule of the operator's definition is broken.
+
+    Raised as the subclass that belongs to the rule's family, for example :class:`LengthsError` for
+    every ``lengths.*`` rule.
+
+    Attributes:
+        operator: operator and version, for example ``"Split-18"``.
+        rule: the :class:`Rule` that is broken.
+        got: what was found, in words.
+        expected: what the rule asks for, in words.
+        values: the offending values by name.
+
+    Examples:
+        >>> import numpy as np, splitops
+        >>> splitops.onnx.split(np.zeros((4, 6)), [2, 3], axis=1)
+        Traceback (most recent call last):
+        ...
+        splitops.errors.LengthsError: Split-18 [lengths.sum]: split = [2, 3] sums to 5, but axis 1 of \
+data (4, 6) has size 6
+    """
+
+    def __init__(
+        self,
+        operator: str,
+        rule: Rule,
+        got: str,
+        expected: str,
+        values: Mapping[str, Any] | None = None,
+        where: Where | None = None,
+    ) -> None:
+        self.operator = operator
+        self.rule = rule
+        self.got = got
+        self.expected = expected
+        self.values: Mapping[str, Any] = MappingProxyType(dict(values or {}))
+        super().__init__(f"{operator} [{rule}]: {got}, but {expected}", where)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.__dict__ | {"values": dict(self.values)})
+
+
+class AxisError(RuleError):
+    """``axis.*``: the axis is out of range, or of a wrong rank or dtype."""
+
+
+class LengthsError(RuleError):
+    """``lengths.*``: the lengths do not fit the data, the outputs or their own constraints."""
+
+
+class PartsError(RuleError):
+    """``parts.*``: the number of parts is not positive or does not divide the axis."""
+
+
+class ChunkError(RuleError):
+    """``chunk.*``: the scalar chunk size is not positive."""
+
+
+class RemainderError(RuleError):
+    """``remainder.*``: the -1 of ``split_lengths`` is repeated or would be negative."""
+
+
+class KeepdimsError(RuleError):
+    """``keepdims.*``: ``keepdims`` is neither 0 nor 1."""
+
+
+class TypeUnsupportedError(RuleError):
+    """``type.*``: the version does not take this element type."""
+
+
+class OutputsError(RuleError):
+    """``outputs.*``: more or fewer outputs are declared than the operator gives."""
+
+
+class OperatorError(RuleError):
+    """``op.*``: there is no such operator, or not in this version."""
+
+
+_FAMILIES: dict[str, type[RuleError]] = {
+    "axis": AxisError,
+    "lengths": LengthsError,
+    "parts": PartsError,
+    "chunk": ChunkError,
+    "remainder": RemainderError,
+    "keepdims": KeepdimsError,
+    "type": TypeUnsupportedError,
+    "outputs": OutputsError,
+    "op": OperatorError,
+}
+
+
+def rule_error(
+    operator: str,
+    rule: Rule,
+    got: str,
+    expected: str,
+    *,
+    where: Where | None = None,
+    **values: Any,
+) -> RuleError:
+    """Make the error of a broken rule, as the subclass of the rule's family."""
+    return _FAMILIES[rule.partition(".")[0]](operator, rule, got, expected, values, where)
+
+
+def brief(values: Any, limit: int = 8) -> str:
+    """Write a list of numbers for a message, the middle of a long one left out.
+
+    Examples:
+        >>> brief(range(3))
+        '[0, 1, 2]'
+        >>> brief(range(1000))
+        '[0, 1, 2, 3, 4, 5, ..., 999] (1000 values)'
+    """
+    count = len(values)
+    if count <= limit:
+        return f"[{', '.join(str(value) for value in values)}]"
+    head = ", ".join(str(values[i]) for i in range(limit - 2))
+    return f"[{head}, ..., {values[count - 1]}] ({count} values)"

@@ -1,0 +1,155 @@
+"""Runs plans on arrays, and single operators as a model's node states them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from splitops.backends import backend_of
+from splitops.binding import Fact, bind, fact_of, foreign_type
+from splitops.dtypes import ElementType
+from splitops.errors import ArrayError, Where
+from splitops.operators.schema import OperatorSchema
+from splitops.planning import SplitPlan, SplitRequest, plan_request
+
+__all__ = ["Plan", "as_array", "data_fact", "evaluate", "execute", "make_plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan(SplitPlan):
+    """A split that is bound once and run on any number of arrays of one shape.
+
+    Attributes:
+        shape: shape of the data.
+        axis: the split axis, in [0, rank).
+        offsets: where each part begins on the axis.
+        sizes: the size of each part on the axis.
+        squeeze: whether the parts, of size 1, lose the axis.
+        sequence: whether the parts are given as a list (SplitToSequence) instead of a tuple.
+
+    Examples:
+        >>> import numpy as np, splitops
+        >>> plan = splitops.plan("Split", shape=(6, 4), axis=0, split=[2, 4], opset=18)
+        >>> plan.sizes, plan.offsets, plan.shapes
+        ((2, 4), (0, 2), ((2, 4), (4, 4)))
+        >>> [part.shape for part in plan(np.zeros((6, 4)))]
+        [(2, 4), (4, 4)]
+    """
+
+    sequence: bool = False
+
+    def __call__(
+        self, data: Any, *, copy: bool | None = None, out: Sequence[Any] | None = None
+    ) -> tuple[Any, ...] | list[Any]:
+        """Split data of the plan's shape, of any element type.
+
+        Args:
+            data: array of shape :attr:`shape`.
+            copy: None or False gives views of ``data``; True gives independent contiguous parts.
+            out: arrays of the exact shapes and dtype; they are filled and returned.
+
+        Raises:
+            ArrayError: another shape than the plan's, or ``out`` that does not fit or overlaps.
+        """
+        parts = execute(self, data, copy=copy, out=out)
+        return list(parts) if self.sequence else parts
+
+
+def make_plan(request: SplitRequest) -> Plan:
+    """Plan a request for running."""
+    plan = plan_request(request)
+    return Plan(plan.shape, plan.axis, plan.offsets, plan.sizes, plan.squeeze, request.schema.gives_sequence)
+
+
+def execute(
+    plan: SplitPlan, data: Any, *, copy: bool | None = None, out: Sequence[Any] | None = None
+) -> tuple[Any, ...]:
+    """Split an array by a plan: views, or copies, or filled buffers.
+
+    Raises:
+        ArrayError: the array has another shape than the plan, no backend knows it, or ``out`` does not
+            fit or overlaps; nothing is written then.
+    """
+    data = as_array(data)
+    backend = backend_of(data)
+    shape = backend.shape(data)
+    if shape != plan.shape:
+        raise ArrayError(f"data has shape {shape}, but the plan is for shape {plan.shape}")
+    if out is not None:
+        if copy is False:
+            raise ArrayError("out= fills buffers with copies, but copy=False forbids them")
+        backend.fill(plan, data, out)
+        return tuple(out)
+    return backend.copies(plan, data) if copy else backend.views(plan, data)
+
+
+def as_array(data: Any) -> Any:
+    """Return the data as an array: nested lists and numbers become NumPy arrays, arrays stay as they are.
+
+    Raises:
+        ArrayError: nested lists of unequal lengths.
+    """
+    if isinstance(data, list | tuple | int | float | complex | str | np.generic):
+        try:
+            return np.asarray(data)
+        except (ValueError, OverflowError) as error:
+            raise ArrayError(f"data cannot be made an array: {error}") from error
+    return data
+
+
+def data_fact(data: Any) -> Fact:
+    """Return what an array of any library says of the data input.
+
+    Raises:
+        ArrayError: no backend knows the array.
+    """
+    backend = backend_of(data)
+    element_type = backend.element_type(data) or foreign_type(backend.dtype_name(data))
+    return Fact(element_type, backend.shape(data))
+
+
+def evaluate(
+    schema: OperatorSchema,
+    attributes: Mapping[str, Any],
+    inputs: Sequence[npt.NDArray[Any] | None],
+    *,
+    outputs: int | None = None,
+    where: Where | None = None,
+    types: Sequence[ElementType | None] | None = None,
+) -> tuple[npt.NDArray[Any], ...]:
+    """Run one operator as a model's node states it.
+
+    Args:
+        schema: the operator version.
+        attributes: the node's attributes by name: integers, or sequences of integers.
+        inputs: the input arrays in the operator's order; None is an absent one.
+        outputs: number of outputs that the node declares; None where nothing is declared.
+        where: the place in a model, for messages.
+        types: element types of inputs that their dtypes cannot tell, such as OpenVINO's nf4 in uint8.
+
+    Returns:
+        The parts as views: one for each output, or the elements of the sequence.
+
+    Raises:
+        RuleError: a rule is broken; see :func:`splitops.binding.bind`.
+        ModelError: a required input is absent.
+
+    Examples:
+        >>> import numpy as np
+        >>> from splitops.operators import schema
+        >>> parts = evaluate(schema("Split", 11), {"split": [1, 2]}, [np.arange(3.0)], outputs=2)
+        >>> [part.tolist() for part in parts]
+        [[0.0], [1.0, 2.0]]
+    """
+    facts: list[Fact | None] = []
+    for index, array in enumerate(inputs):
+        fact = None if array is None else fact_of(array, value=index > 0)
+        if fact is not None and types is not None and types[index] is not None:
+            fact = replace(fact, type=types[index])
+        facts.append(fact)
+    request = bind(schema, attributes, facts, outputs=outputs, where=where).request()
+    return execute(plan_request(request), inputs[0])

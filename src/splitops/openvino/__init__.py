@@ -1,0 +1,98 @@
+"""The OpenVINO dialect: ``Split`` and ``VariadicSplit`` as functions on arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy.typing as npt
+
+from splitops.calling import call
+from splitops.operators import schema
+
+__all__ = ["split", "variadic_split"]
+
+_SPLIT: Final = schema("Split", domain="openvino")
+_VARIADIC_SPLIT: Final = schema("VariadicSplit", domain="openvino")
+
+
+def split(
+    data: Any,
+    axis: int | npt.NDArray[Any],
+    num_splits: int,
+    *,
+    copy: bool | None = None,
+    out: Sequence[Any] | None = None,
+) -> tuple[Any, ...]:
+    """Split an array into equal parts as OpenVINO ``Split`` does.
+
+    Args:
+        data: array of rank 1 or more, of any OpenVINO element type; nested lists of numbers become a
+            NumPy array.
+        axis: the axis to split, in [-rank, rank - 1]: an integer or a scalar of any integer type.
+        num_splits: the number of parts, at least 1; it must divide the axis.
+        copy: None or False gives views that share memory with ``data``; True gives independent contiguous
+            parts.
+        out: arrays of the exact shapes and dtype, not overlapping ``data`` or one another; they are filled
+            and returned.
+
+    Returns:
+        The parts; their concatenation along the axis is the data.
+
+    Raises:
+        TypeUnsupportedError: ``type.unsupported``, such as complex numbers.
+        AxisError: ``axis.range``, ``axis.rank``, ``axis.dtype``.
+        PartsError: ``parts.divisible``, ``parts.count``.
+        ArrayError: ``out`` does not fit, or the array's library is not known.
+
+    Examples:
+        >>> import numpy as np
+        >>> [part.shape for part in split(np.zeros((6, 12, 10, 24)), 1, 3)]
+        [(6, 4, 10, 24), (6, 4, 10, 24), (6, 4, 10, 24)]
+
+    Source: OpenVINO opset1 Split-1.
+    """
+    return call(_SPLIT, data, {"axis": axis, "num_splits": num_splits}, copy, out)
+
+
+def variadic_split(
+    data: Any,
+    axis: int | Sequence[int] | npt.NDArray[Any],
+    split_lengths: Sequence[int] | npt.NDArray[Any],
+    *,
+    copy: bool | None = None,
+    out: Sequence[Any] | None = None,
+) -> tuple[Any, ...]:
+    """Split an array into parts of given lengths as OpenVINO ``VariadicSplit`` does.
+
+    Args:
+        data: array of rank 1 or more, of any OpenVINO element type; nested lists of numbers become a
+            NumPy array.
+        axis: the axis to split, in [-rank, rank - 1]: an integer, or a scalar or shape [1] of any integer
+            type.
+        split_lengths: the size of each part, of any integer type; one of them may be -1 and takes what
+            the others leave.
+        copy: None or False gives views that share memory with ``data``; True gives independent contiguous
+            parts.
+        out: arrays of the exact shapes and dtype, not overlapping ``data`` or one another; they are filled
+            and returned.
+
+    Returns:
+        The parts; their concatenation along the axis is the data.
+
+    Raises:
+        TypeUnsupportedError: ``type.unsupported``, such as complex numbers.
+        AxisError: ``axis.range``, ``axis.rank``, ``axis.dtype``.
+        LengthsError: ``lengths.sum``, ``lengths.negative``, ``lengths.rank``, ``lengths.dtype``,
+            ``lengths.count``, ``lengths.value``.
+        RemainderError: ``remainder.negative``, ``remainder.repeated``.
+        ArrayError: ``out`` does not fit, or the array's library is not known.
+
+    Examples:
+        >>> import numpy as np
+        >>> [part.shape for part in variadic_split(np.zeros((6, 12, 10, 24)), 0, [-1, 2])]
+        [(4, 12, 10, 24), (2, 12, 10, 24)]
+
+    Source: OpenVINO opset1 VariadicSplit-1.
+    """
+    return call(_VARIADIC_SPLIT, data, {"axis": axis, "split_lengths": split_lengths}, copy, out)

@@ -1,0 +1,99 @@
+"""The specification as data: one :class:`OperatorSchema` per version, looked up and compared."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from splitops.errors import Rule, rule_error
+from splitops.operators import onnx, openvino
+from splitops.operators.difference import Change, Difference, compare
+from splitops.operators.schema import OperatorSchema
+
+__all__ = ["SCHEMAS", "Change", "Difference", "OperatorSchema", "difference", "history", "schema"]
+
+SCHEMAS: Final[tuple[OperatorSchema, ...]] = onnx.ROWS + openvino.ROWS
+"""Every version of every operator of the family."""
+
+_DOMAINS: Final = {"": ("",), "ai.onnx": ("",), "openvino": ("openvino",), None: ("", "openvino")}
+
+
+def schema(name: str, opset: int | None = None, domain: str | None = None) -> OperatorSchema:
+    """Return the version of an operator that an opset selects: the newest one at or below it.
+
+    Args:
+        name: the operator, for example ``"Split"`` or ``"VariadicSplit"``.
+        opset: the opset number that a model imports; None is the newest.
+        domain: ``""`` or ``"ai.onnx"``, or ``"openvino"``; None is the first of them that has the operator.
+
+    Raises:
+        OperatorError: ``op.unknown`` where the domain has no such operator, ``op.version`` where it came
+            later than the opset.
+
+    Examples:
+        >>> str(schema("Split", opset=17)), str(schema("SplitToSequence"))
+        ('Split-13', 'SplitToSequence-24')
+    """
+    versions = history(name, domain)
+    if opset is None:
+        return versions[-1]
+    for row in reversed(versions):
+        if row.since_version <= opset:
+            return row
+    raise rule_error(
+        name,
+        Rule.OPERATOR_VERSION,
+        f"opset {opset} is asked for",
+        f"{name} exists from opset {versions[0].since_version} on",
+        opset=opset,
+    )
+
+
+def history(name: str, domain: str | None = None) -> tuple[OperatorSchema, ...]:
+    """Return every version of an operator, the oldest first.
+
+    Raises:
+        OperatorError: ``op.unknown`` where the domain has no such operator.
+
+    Examples:
+        >>> [row.since_version for row in history("Split")]
+        [1, 2, 11, 13, 18]
+    """
+    for key in _DOMAINS.get(domain, ()):
+        if (key, name) in _HISTORIES:
+            return _HISTORIES[key, name]
+    known = ", ".join(sorted({f"{row.domain or 'ai.onnx'}.{row.name}" for row in SCHEMAS}))
+    place = "" if domain is None else f" of domain {domain or 'ai.onnx'!r}"
+    raise rule_error(
+        name,
+        Rule.OPERATOR_UNKNOWN,
+        f"operator {name!r}{place} is asked for",
+        f"the split operators are {known}",
+        name=name,
+        domain=domain,
+    )
+
+
+def difference(name: str, old: int, new: int, domain: str | None = None) -> Difference:
+    """Return what changed between the versions that two opsets select, item by item.
+
+    Raises:
+        OperatorError: ``op.unknown`` or ``op.version``.
+
+    Examples:
+        >>> print(difference("SplitToSequence", 11, 24))
+        SplitToSequence-11 -> SplitToSequence-24
+          type T: adds bfloat16
+          type S: adds bfloat16
+    """
+    return compare(schema(name, old, domain), schema(name, new, domain))
+
+
+def _histories() -> dict[tuple[str, str], tuple[OperatorSchema, ...]]:
+    found: dict[tuple[str, str], tuple[OperatorSchema, ...]] = {}
+    for row in sorted(SCHEMAS, key=lambda row: row.since_version):
+        key = row.domain, row.name
+        found[key] = (*found.get(key, ()), row)
+    return found
+
+
+_HISTORIES: Final = _histories()

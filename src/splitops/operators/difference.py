@@ -1,0 +1,157 @@
+"""What changed between two versions of an operator, item by item."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from splitops.operators.schema import Attribute, OperatorSchema, Parameter, TypeConstraint
+
+__all__ = ["Change", "Difference", "compare"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change.
+
+    Attributes:
+        kind: ``"attribute"``, ``"input"``, ``"output"``, ``"type"`` or ``"rule"``.
+        name: of the attribute, input, output or type, or the rule's subject.
+        before: what it was; None where it is new.
+        after: what it became; None where it is gone.
+        text: the change in words.
+    """
+
+    kind: str
+    name: str
+    before: Any
+    after: Any
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The changes from one version to another, in the order attributes, inputs, outputs, types, rules."""
+
+    old: OperatorSchema
+    new: OperatorSchema
+    changes: tuple[Change, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.old} -> {self.new}", *(f"  {change}" for change in self.changes)]
+        return "\n".join(lines if self.changes else [*lines, "  nothing"])
+
+
+# Fields of a row that say what it means, each with the words that a reader looks for.
+_RULES = {
+    "axis": "axis from",
+    "default_axis": "default axis",
+    "lengths": "lengths from",
+    "lengths_rule": "size rule of lengths",
+    "scalar_rule": "size rule of a scalar",
+    "count": "number of parts from",
+    "count_rule": "size rule of a number of parts",
+    "default_chunk": "default chunk",
+    "exclusive": "lengths and number of parts exclude each other",
+    "category": "category",
+    "shape_inference": "shape inference",
+    "support_level": "support level",
+    "deprecated": "deprecated",
+}
+
+
+def compare(old: OperatorSchema, new: OperatorSchema) -> Difference:
+    """List what changed from one version to another."""
+    changes = (
+        *_named("attribute", old.attributes, new.attributes),
+        *_named("input", old.inputs, new.inputs),
+        *_outputs(old.outputs, new.outputs),
+        *_types(old.type_constraints, new.type_constraints),
+        *_rules(old, new),
+    )
+    return Difference(old, new, changes)
+
+
+def _named(
+    kind: str, old: Sequence[Attribute | Parameter], new: Sequence[Attribute | Parameter]
+) -> Iterator[Change]:
+    before = {item.name: item for item in old}
+    after = {item.name: item for item in new}
+    for name in dict.fromkeys([*before, *after]):
+        if name not in after:
+            yield Change(kind, name, before[name], None, "is gone")
+        elif name not in before:
+            yield Change(kind, name, None, after[name], f"is new ({_describe(after[name])})")
+        elif before[name] != after[name]:
+            yield Change(kind, name, before[name], after[name], _changed_fields(before[name], after[name]))
+
+
+def _outputs(old: Sequence[Parameter], new: Sequence[Parameter]) -> Iterator[Change]:
+    # Outputs are compared by position: their names are labels only, and Split-1's is "outputs...".
+    for before, after in zip(old, new, strict=True):
+        if before != after:
+            yield Change("output", after.name, before, after, _changed_fields(before, after))
+
+
+def _types(old: Sequence[TypeConstraint], new: Sequence[TypeConstraint]) -> Iterator[Change]:
+    before = {constraint.name: constraint for constraint in old}
+    for constraint in new:
+        known = before.pop(constraint.name, None)
+        if known is None:
+            text = f"is new ({', '.join(sorted(map(str, constraint.types)))})"
+            yield Change("type", constraint.name, None, constraint, text)
+        elif known.types != constraint.types:
+            parts = (("adds", constraint.types - known.types), ("drops", known.types - constraint.types))
+            text = "; ".join(f"{verb} {', '.join(sorted(map(str, types)))}" for verb, types in parts if types)
+            yield Change("type", constraint.name, known, constraint, text)
+    for name, constraint in before.items():
+        yield Change("type", name, constraint, None, "is gone")
+
+
+def _rules(old: OperatorSchema, new: OperatorSchema) -> Iterator[Change]:
+    for field, words in _RULES.items():
+        before, after = getattr(old, field), getattr(new, field)
+        if before != after:
+            yield Change("rule", words, before, after, f"{_write(before)} -> {_write(after)}")
+    if old.notes != new.notes:
+        for note in new.notes:
+            if note not in old.notes:
+                yield Change("rule", "note", None, note, note)
+
+
+def _changed_fields(before: Attribute | Parameter, after: Attribute | Parameter) -> str:
+    changed = []
+    for field in fields(after):
+        old, new = getattr(before, field.name), getattr(after, field.name)
+        if old != new:
+            changed.append(f"{field.name} {_write(old)} -> {_write(new)}")
+    return ", ".join(changed)
+
+
+def _describe(item: Attribute | Parameter) -> str:
+    words = [str(item.type)]
+    if isinstance(item, Parameter):
+        words.append(item.option.lower())
+        if item.ranks is not None:
+            words.append("rank " + " or ".join(map(str, item.ranks)))
+    else:
+        words.append("required" if item.required else "optional")
+        if item.default is not None:
+            words.append(f"default {item.default}")
+    if item.minimum is not None:
+        words.append(f">= {item.minimum}")
+    return ", ".join(words)
+
+
+def _write(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return " or ".join(map(_write, value)) or "nowhere"
+    return str(getattr(value, "value", value))

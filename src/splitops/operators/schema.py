@@ -1,0 +1,208 @@
+"""The form of a row: what one version of one operator takes, gives and means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+from splitops.dtypes import ElementType
+
+__all__ = [
+    "Attribute",
+    "AttributeType",
+    "Given",
+    "OperatorSchema",
+    "Option",
+    "Parameter",
+    "SizeRule",
+    "Source",
+    "TypeConstraint",
+]
+
+
+class SizeRule(Enum):
+    """How the sizes of the parts follow from the size D of the split axis. A closed set."""
+
+    EXPLICIT = "explicit"
+    """Sizes are given; their sum is D."""
+    EVEN = "even"
+    """n parts of D / n; n divides D."""
+    CEIL = "ceil"
+    """n parts of ceil(D / n), the last ones smaller or empty."""
+    CHUNK = "chunk"
+    """As many parts of a given size as it takes, the last one smaller."""
+    REMAINDER = "remainder"
+    """Sizes are given but one, which takes what is left of D."""
+
+
+class AttributeType(StrEnum):
+    """The type of an attribute."""
+
+    INT = "INT"
+    INTS = "INTS"
+
+
+class Option(StrEnum):
+    """How often an input or output stands."""
+
+    SINGLE = "Single"
+    OPTIONAL = "Optional"
+    VARIADIC = "Variadic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute:
+    """One attribute.
+
+    Attributes:
+        name: its name in a node.
+        type: INT or INTS.
+        required: whether a node must have it.
+        default: the value that the published schema gives to a node without it; None where there is none.
+        minimum: the least value that each integer may have, where the operator bounds it.
+    """
+
+    name: str
+    type: AttributeType = AttributeType.INT
+    required: bool = False
+    default: int | None = None
+    minimum: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One input or output.
+
+    Attributes:
+        name: its name in the specification.
+        type: the name of a type constraint, or a type such as ``"tensor(int64)"``.
+        option: single, optional or variadic.
+        ranks: the ranks that it may have; None is any.
+        minimum: the least value that each integer of it may have, where the operator bounds it.
+        differentiable: what ONNX states of it; None where it states nothing.
+    """
+
+    name: str
+    type: str
+    option: Option = Option.SINGLE
+    ranks: tuple[int, ...] | None = None
+    minimum: int | None = None
+    differentiable: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeConstraint:
+    """The element types that a type name of the specification stands for.
+
+    Attributes:
+        name: for example ``"T"``.
+        types: the element types.
+        sequence: whether it is a sequence of such tensors.
+        description: the specification's own sentence, where it is held against the published schema.
+    """
+
+    name: str
+    types: frozenset[ElementType]
+    sequence: bool = False
+    description: str = ""
+
+
+class Given(Enum):
+    """Where a node states something."""
+
+    ATTRIBUTE = "attribute"
+    INPUT = "input"
+    OUTPUTS = "number of declared outputs"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where axis, lengths or number of parts come from: an attribute or input by name, or the outputs."""
+
+    given: Given
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.given.value} {self.name!r}" if self.name else self.given.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorSchema:
+    """One version of one operator, as data. Everything else in splitops reads this row.
+
+    Attributes:
+        name: the operator's name, for example ``"Split"``.
+        domain: ``""`` (ai.onnx) or ``"openvino"``.
+        since_version: the opset that introduced this version.
+        attributes: the attributes of a node.
+        inputs: the inputs, in order.
+        outputs: the outputs, in order.
+        type_constraints: what the type names of inputs and outputs stand for.
+        axis: where the axis comes from.
+        default_axis: the axis of a node that states none; None where it must.
+        lengths: where a 1-D list of lengths may stand; at most one may be given.
+        lengths_rule: the size rule of such a list.
+        scalar_rule: the size rule of a scalar in its place; None where a scalar is an error.
+        count: where the number of parts stands, for a node without lengths.
+        count_rule: the size rule of that number.
+        default_chunk: chunk size of a node that gives neither; None where one must be given.
+        exclusive: whether lengths and the number of parts exclude each other.
+        category: OpenVINO's category of the operator.
+        shape_inference: whether the published operator infers its output types and shapes.
+        support_level: ONNX's support level.
+        deprecated: whether ONNX has deprecated it.
+        source: the document that defines it.
+        notes: where that document is silent or contradicts itself, and what splitops does.
+    """
+
+    name: str
+    domain: str
+    since_version: int
+    attributes: tuple[Attribute, ...]
+    inputs: tuple[Parameter, ...]
+    outputs: tuple[Parameter, ...]
+    type_constraints: tuple[TypeConstraint, ...]
+    axis: Source
+    default_axis: int | None = None
+    lengths: tuple[Source, ...] = ()
+    lengths_rule: SizeRule = SizeRule.EXPLICIT
+    scalar_rule: SizeRule | None = None
+    count: Source | None = None
+    count_rule: SizeRule | None = None
+    default_chunk: int | None = None
+    exclusive: bool = False
+    category: str | None = None
+    shape_inference: bool = True
+    support_level: str | None = None
+    deprecated: bool = False
+    source: str = ""
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.name}-{self.since_version}"
+
+    @property
+    def gives_sequence(self) -> bool:
+        """Whether the parts are the elements of one sequence, instead of outputs of their own."""
+        return self.outputs[0].option is not Option.VARIADIC
+
+    @property
+    def size_rules(self) -> tuple[SizeRule, ...]:
+        """The size rules that a node of this version can ask for."""
+        rules = [self.lengths_rule] if self.lengths else []
+        if self.lengths_rule is SizeRule.REMAINDER:
+            rules.insert(0, SizeRule.EXPLICIT)
+        rules += [rule for rule in (self.scalar_rule, self.count_rule) if rule is not None]
+        return tuple(dict.fromkeys(rules))
+
+    def attribute(self, name: str) -> Attribute | None:
+        """Return the attribute of this name; None where the version has none."""
+        return next((attribute for attribute in self.attributes if attribute.name == name), None)
+
+    def input_index(self, name: str) -> int:
+        """Return the position of an input."""
+        return next(i for i, parameter in enumerate(self.inputs) if parameter.name == name)
+
+    def types_of(self, parameter: Parameter) -> frozenset[ElementType]:
+        """Return the element types that an input or output may have."""
+        return next(c.types for c in self.type_constraints if c.name == parameter.type)
