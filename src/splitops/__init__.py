@@ -1,16 +1,23 @@
 """splitops: the tensor split operators of ONNX and OpenVINO, exact, safe and fast.
 
 ``splitops.onnx`` and ``splitops.openvino`` hold the operators as functions on arrays, :func:`plan` binds one
-for repeated use, :func:`schema`, :func:`history` and :func:`difference` give the specification as data.
+for repeated use, :func:`schema`, :func:`history` and :func:`difference` give the specification as data, and
+:func:`load`, :func:`save` and :func:`run` take whole models.
 """
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from splitops import errors, onnx, openvino
 from splitops.calling import plan
 from splitops.errors import ArrayError, ModelError, Rule, RuleError, SplitError, Where
 from splitops.execute import Plan
 from splitops.operators import Difference, OperatorSchema, difference, history, schema
+
+if TYPE_CHECKING:
+    from splitops.models import load, run, save
 
 __all__ = [
     "ArrayError",
@@ -26,10 +33,31 @@ __all__ = [
     "difference",
     "errors",
     "history",
+    "load",
     "onnx",
     "openvino",
     "plan",
+    "run",
+    "save",
     "schema",
 ]
 
 __version__ = "0.1.0"
+
+# What works on models is imported when it is first asked for: onnx alone takes longer than all the rest.
+_ON_DEMAND = {
+    "load": "splitops.models",
+    "run": "splitops.models",
+    "save": "splitops.models",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_DEMAND:
+        raise AttributeError(f"module 'splitops' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_ON_DEMAND[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -16,7 +16,7 @@ import numpy as np
 
 from splitops.dims import Shape
 from splitops.dtypes import ElementType, element_type_of
-from splitops.errors import NOWHERE, ModelError, Rule, RuleError, Where, brief, rule_error
+from splitops.errors import NOWHERE, ModelError, Rule, RuleError, SplitError, Where, brief, rule_error, shown
 from splitops.operators.schema import (
     Attribute,
     AttributeType,
@@ -29,7 +29,7 @@ from splitops.operators.schema import (
 )
 from splitops.planning import Division, SplitRequest, describe, violation
 
-__all__ = ["Binding", "Fact", "bind", "fact_of", "foreign_type"]
+__all__ = ["Binding", "Fact", "bind", "exact_integer", "fact_of", "foreign_type"]
 
 _INT64_MAX: Final = (1 << 63) - 1
 _INT64_MIN: Final = -(1 << 63)
@@ -56,6 +56,8 @@ class Fact:
 def fact_of(array: np.ndarray[Any, Any], *, value: bool) -> Fact:
     """Return what an array says of an input, its numbers included where asked (of rank 0 and 1)."""
     numbers: Any = None
+    if value and np.ma.is_masked(array):
+        return Fact(foreign_type(f"masked {array.dtype}"), array.shape)
     if value and array.ndim <= 1:
         numbers = array.tolist()
         if array.ndim:
@@ -126,7 +128,7 @@ def bind(
             attributes and inputs that this version does not have, ``type.unsupported``, ``axis.*``,
             ``keepdims.value``, ``lengths.*``, ``parts.*``, ``chunk.positive``, ``remainder.*``,
             ``outputs.count``.
-        ModelError: a required input is absent.
+        ModelError: the data input is absent.
     """
     return _Binder(schema, attributes, inputs, outputs, where or NOWHERE).bind()
 
@@ -183,7 +185,7 @@ class _Binder:
             if schema.attribute(name) is None:
                 raise self._error(
                     Rule.OPERATOR_VERSION,
-                    f"attribute {name!r} is given",
+                    f"attribute {shown(name)} is given",
                     f"{schema} has {_listing([a.name for a in schema.attributes], 'attribute')}",
                     attribute=name,
                 )
@@ -195,10 +197,16 @@ class _Binder:
             )
         for parameter in schema.inputs:
             if parameter.option is Option.SINGLE and self._input(parameter.name) is None:
-                raise ModelError(
-                    f"{schema}: required input {parameter.name!r} is absent",
-                    replace(self.where, input=parameter.name),
-                )
+                raise self._absent(parameter)
+
+    def _absent(self, parameter: Parameter) -> SplitError:
+        source = Source(Given.INPUT, parameter.name)
+        got, expected = f"{parameter.name} is absent", f"{self.schema} requires it"
+        if source in self.schema.lengths:
+            return self._error(Rule.LENGTHS_MISSING, got, expected, source=source)
+        if source == self.schema.axis:
+            return self._error(Rule.AXIS_DTYPE, got, expected, source=source)
+        return ModelError(f"{self.schema}: {got}, but {expected}", replace(self.where, input=parameter.name))
 
     def _check_type(self, data: Fact) -> None:
         parameter = self.schema.inputs[0]
@@ -257,10 +265,14 @@ class _Binder:
         value: Any
         if source.given is Given.ATTRIBUTE:
             value = self.attributes.get(source.name, self.schema.default_axis)
-            axis = _integer(value)
+            axis = exact_integer(value)
             if axis is None:
                 raise self._error(
-                    Rule.AXIS_DTYPE, f"axis = {value!r}", "it must be an integer", source=source, axis=value
+                    Rule.AXIS_DTYPE,
+                    f"axis = {shown(value)}",
+                    "it must be an integer",
+                    source=source,
+                    axis=value,
                 )
         else:
             axis = self._axis_input(source)
@@ -314,12 +326,12 @@ class _Binder:
         if attribute is None:
             return 1
         value = self.attributes.get("keepdims", attribute.default)
-        keepdims = int(value) if isinstance(value, bool) else _integer(value)
+        keepdims = int(value) if isinstance(value, bool | np.bool_) else exact_integer(value)
         if keepdims not in (0, 1):
             source = Source(Given.ATTRIBUTE, "keepdims")
             raise self._error(
                 Rule.KEEPDIMS_VALUE,
-                f"keepdims = {value!r}",
+                f"keepdims = {shown(value)}",
                 "it must be 0 or 1",
                 source=source,
                 keepdims=value,
@@ -358,16 +370,16 @@ class _Binder:
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence):
             raise self._error(
                 Rule.LENGTHS_RANK,
-                f"{source.name} = {value!r}",
+                f"{source.name} = {shown(value)}",
                 "it must be a list of integers",
                 source=source,
             )
-        integers = tuple(map(_integer, value))
+        integers = tuple(map(exact_integer, value))
         if None in integers:
             odd = value[integers.index(None)]
             raise self._error(
                 Rule.LENGTHS_DTYPE,
-                f"{source.name} has {odd!r} in it",
+                f"{source.name} has {shown(odd)} in it",
                 "it must be a list of integers",
                 source=source,
                 value=odd,
@@ -493,12 +505,12 @@ class _Binder:
                 )
             return Division(schema.count_rule, count=self.outputs)
         value = self.attributes[source.name]
-        count = _integer(value)
+        count = exact_integer(value)
         if count is None or not self._minimum(source) <= count <= _INT64_MAX:
             raise self._error(
                 Rule.PARTS_COUNT,
-                f"{source.name} = {value!r}",
-                "it must be an integer >= 1",
+                f"{source.name} = {shown(value)}",
+                "it must be a 64-bit integer >= 1",
                 source=source,
                 count=value,
             )
@@ -541,7 +553,7 @@ class _Binder:
         return rule_error(str(self.schema), rule, got, expected, where=where, **values)
 
 
-def _integer(value: Any) -> int | None:
+def exact_integer(value: Any) -> int | None:
     """Return an exact integer, or None for anything else; a boolean is not one."""
     if isinstance(value, bool | np.bool_):
         return None

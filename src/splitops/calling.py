@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from splitops.binding import Binding, Fact, bind, fact_of, foreign_type
+from splitops.binding import Binding, Fact, bind, exact_integer, fact_of, foreign_type
 from splitops.dtypes import ELEMENT_TYPES
-from splitops.errors import Rule, rule_error
+from splitops.errors import ArrayError, Rule, rule_error, shown
 from splitops.execute import Plan, as_array, data_fact, execute, make_plan
 from splitops.operators import schema as find_schema
 from splitops.operators.schema import Given, OperatorSchema
@@ -68,8 +68,18 @@ def plan(
     element_type = None
     if dtype is not None:
         element_type = fact_of(np.empty(0, dtype), value=False).type
-    fact = Fact(element_type, tuple(int(size) for size in shape))
+    fact = Fact(element_type, _shape(shape))
     return make_plan(bind_call(schema, fact, arguments).request())
+
+
+def _shape(shape: Sequence[int]) -> tuple[int, ...]:
+    sizes: tuple[int | None, ...] = (None,)
+    if isinstance(shape, Sequence | np.ndarray) and not isinstance(shape, str | bytes):
+        sizes = tuple(map(exact_integer, shape))
+    known = tuple(size for size in sizes if size is not None and size >= 0)
+    if len(known) < len(sizes):
+        raise ArrayError(f"shape = {shown(shape)}, but it must be a sequence of integers >= 0")
+    return known
 
 
 def bind_call(schema: OperatorSchema, data: Fact, arguments: dict[str, Any]) -> Binding:
@@ -93,18 +103,18 @@ def bind_call(schema: OperatorSchema, data: Fact, arguments: dict[str, Any]) -> 
 
 
 def _declared_outputs(schema: OperatorSchema, value: Any) -> int:
-    if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1:
-        return int(value)
-    raise rule_error(
-        str(schema), Rule.PARTS_COUNT, f"num_outputs = {value!r}", "it must be an integer >= 1", count=value
-    )
+    count = exact_integer(value)
+    if count is not None and count >= 1:
+        return count
+    got = f"num_outputs = {shown(value)}"
+    raise rule_error(str(schema), Rule.PARTS_COUNT, got, "it must be a 64-bit integer >= 1", count=value)
 
 
 def _is_floating(value: Any) -> bool:
     """Return whether lengths are floating-point, as the input of Split-1 wants them."""
     if isinstance(value, np.ndarray):
         return bool(value.dtype.kind == "f")
-    return isinstance(value, list | tuple) and any(isinstance(entry, float) for entry in value)
+    return isinstance(value, list | tuple) and any(isinstance(entry, float | np.floating) for entry in value)
 
 
 def _attribute(value: Any) -> Any:
@@ -121,9 +131,9 @@ def _input(value: Any, data: Fact) -> Fact:
             return Fact(_BOOL, (len(entries),))
         if all(isinstance(entry, int | np.integer) for entry in entries):
             return Fact(_INT64, (len(entries),), tuple(int(entry) for entry in entries))
-        if all(isinstance(entry, int | float) for entry in entries):
+        if all(isinstance(entry, int | float | np.integer | np.floating) for entry in entries):
             kind = data.type if data.type is not None and "float" in data.type.name else None
-            return Fact(kind or ELEMENT_TYPES["float64"], (len(entries),), entries)
+            return Fact(kind or ELEMENT_TYPES["float64"], (len(entries),), tuple(map(float, entries)))
     array = as_array(value)
     if not isinstance(array, np.ndarray):
         return Fact(foreign_type(type(array).__name__), None)

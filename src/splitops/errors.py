@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,6 +28,7 @@ __all__ = [
     "Where",
     "brief",
     "rule_error",
+    "shown",
 ]
 
 
@@ -108,6 +110,8 @@ class SplitError(ValueError):
 def _rebuild(cls: type[SplitError], state: dict[str, Any]) -> SplitError:
     error = cls.__new__(cls, state["message"])
     error.__dict__.update(state)
+    if isinstance(error, RuleError):
+        error.values = MappingProxyType(dict(error.values))
     return error
 
 
@@ -221,6 +225,19 @@ def rule_error(
 ) -> RuleError:
     """Make the error of a broken rule, as the subclass of the rule's family."""
     return _FAMILIES[rule.partition(".")[0]](operator, rule, got, expected, values, where)
+
+
+def shown(value: Any, limit: int = 80) -> str:
+    """Write any value for a message, in one line of bounded length.
+
+    Examples:
+        >>> shown("axis")
+        "'axis'"
+        >>> shown([0] * 1000)
+        '[0, 0, 0, 0, 0, 0, ...]'
+    """
+    text = " ".join(reprlib.repr(value).split())
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
 def brief(values: Any, limit: int = 8) -> str:

@@ -82,8 +82,12 @@ def execute(
     if out is not None:
         if copy is False:
             raise ArrayError("out= fills buffers with copies, but copy=False forbids them")
-        backend.fill(plan, data, out)
-        return tuple(out)
+        try:
+            buffers = tuple(out)
+        except TypeError as error:
+            raise ArrayError(f"out is a {type(out).__name__}, but it must be a sequence of arrays") from error
+        backend.fill(plan, data, buffers)
+        return buffers
     return backend.copies(plan, data) if copy else backend.views(plan, data)
 
 
@@ -95,9 +99,12 @@ def as_array(data: Any) -> Any:
     """
     if isinstance(data, list | tuple | int | float | complex | str | np.generic):
         try:
-            return np.asarray(data)
+            array = np.asarray(data)
         except (ValueError, OverflowError) as error:
             raise ArrayError(f"data cannot be made an array: {error}") from error
+        if array.dtype == object:
+            raise ArrayError("data cannot be made an array: its values have no element type in common")
+        return array
     return data
 
 
@@ -148,8 +155,9 @@ def evaluate(
     facts: list[Fact | None] = []
     for index, array in enumerate(inputs):
         fact = None if array is None else fact_of(array, value=index > 0)
-        if fact is not None and types is not None and types[index] is not None:
-            fact = replace(fact, type=types[index])
+        stated = types[index] if types is not None and index < len(types) else None
+        if fact is not None and stated is not None:
+            fact = replace(fact, type=stated)
         facts.append(fact)
     request = bind(schema, attributes, facts, outputs=outputs, where=where).request()
     return execute(plan_request(request), inputs[0])

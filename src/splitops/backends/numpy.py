@@ -56,6 +56,8 @@ class _NumPy:
 
 def _slices(plan: SplitPlan, array: Array) -> tuple[Array, ...]:
     """Slice as the array's own class does: masks, units and names go with the parts."""
+    if plan.squeeze and isinstance(array, np.matrix):
+        array = array.view(np.ndarray)  # a matrix keeps both axes, whatever is asked of it
     before: tuple[Any, ...] = (slice(None),) * plan.axis
     if plan.squeeze:
         return tuple(array[(*before, offset, ...)] for offset in plan.offsets)
@@ -81,6 +83,8 @@ def _check_out(plan: SplitPlan, array: Array, out: Sequence[Array]) -> None:
             raise ArrayError(f"out[{index}] is read-only")
         if isinstance(array, np.ma.MaskedArray) and not isinstance(buffer, np.ma.MaskedArray):
             raise ArrayError(f"out[{index}] is no masked array, but data is: its mask would be lost")
+        if isinstance(buffer, np.ma.MaskedArray) and buffer.hardmask and np.ma.is_masked(buffer):
+            raise ArrayError(f"out[{index}] has a hard mask: its masked elements cannot be written")
         if _overlaps_itself(buffer):
             raise ArrayError(f"out[{index}] has elements that share memory with one another")
         if np.shares_memory(buffer, array):

@@ -1,16 +1,22 @@
-"""The ONNX dialect: ``Split`` and ``SplitToSequence`` of every version, as functions on arrays."""
+"""The ONNX dialect: ``Split`` and ``SplitToSequence`` of every version, as functions on arrays.
+
+:func:`reference_ops` plugs them into onnx's ``ReferenceEvaluator``, and :mod:`splitops.onnx.backend` is the
+ONNX backend interface.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy.typing as npt
 
 from splitops.calling import call
+from splitops.onnx.reference import reference_ops
 from splitops.operators import schema
 
-__all__ = ["split", "split_to_sequence"]
+__all__ = ["backend", "reference_ops", "split", "split_to_sequence"]
 
 Lengths = Sequence[int] | npt.NDArray[Any]
 
@@ -117,3 +123,9 @@ def split_to_sequence(
     """
     arguments = {"split": split, "axis": axis, "keepdims": keepdims}
     return list(call(schema("SplitToSequence", opset, ""), data, arguments, copy, out))
+
+
+def __getattr__(name: str) -> Any:
+    if name == "backend":  # imported when it is asked for: it needs onnx
+        return import_module("splitops.onnx.backend")
+    raise AttributeError(f"module 'splitops.onnx' has no attribute {name!r}")

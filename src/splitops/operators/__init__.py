@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from splitops.errors import Rule, rule_error
+from splitops.errors import Rule, rule_error, shown
 from splitops.operators import onnx, openvino
 from splitops.operators.difference import Change, Difference, compare
 from splitops.operators.schema import OperatorSchema
@@ -36,6 +36,10 @@ def schema(name: str, opset: int | None = None, domain: str | None = None) -> Op
     versions = history(name, domain)
     if opset is None:
         return versions[-1]
+    if not isinstance(opset, int) or isinstance(opset, bool):
+        raise rule_error(
+            name, Rule.OPERATOR_VERSION, f"opset = {shown(opset)}", "it must be an integer", opset=opset
+        )
     for row in reversed(versions):
         if row.since_version <= opset:
             return row
@@ -62,11 +66,11 @@ def history(name: str, domain: str | None = None) -> tuple[OperatorSchema, ...]:
         if (key, name) in _HISTORIES:
             return _HISTORIES[key, name]
     known = ", ".join(sorted({f"{row.domain or 'ai.onnx'}.{row.name}" for row in SCHEMAS}))
-    place = "" if domain is None else f" of domain {domain or 'ai.onnx'!r}"
+    place = "" if domain is None else f" of domain {shown(domain or 'ai.onnx')}"
     raise rule_error(
-        name,
+        str(name) if str(name).isidentifier() else shown(name),
         Rule.OPERATOR_UNKNOWN,
-        f"operator {name!r}{place} is asked for",
+        f"operator {shown(name)}{place} is asked for",
         f"the split operators are {known}",
         name=name,
         domain=domain,

@@ -1,0 +1,121 @@
+"""Models in files: ONNX and OpenVINO IR behind the same three functions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from splitops.errors import ModelError
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir
+
+    from splitops.models.openvino_ir import OpenVINOModel
+
+    ModelInMemory = onnx.ModelProto | onnx_ir.Model | OpenVINOModel
+    AnyModel = str | os.PathLike[str] | ModelInMemory
+
+__all__ = ["is_openvino", "load", "run", "save"]
+
+
+def load(path: str | os.PathLike[str]) -> onnx.ModelProto | OpenVINOModel:
+    """Read a model from a file.
+
+    Args:
+        path: a ``.onnx`` file, or the ``.xml`` file of an OpenVINO IR with its ``.bin`` beside it.
+
+    Returns:
+        An ``onnx.ModelProto`` with its external data in it, or an :class:`OpenVINOModel` whose constants stay
+        mapped to the ``.bin``.
+
+    Raises:
+        ModelError: the file is missing, truncated, malformed or unsafe, or has another ending.
+    """
+    if is_openvino(path):
+        from splitops.models import openvino_ir
+
+        return openvino_ir.read(Path(path))
+    from splitops.models import onnx_model
+
+    return onnx_model.read(path)
+
+
+def save(model: ModelInMemory, path: str | os.PathLike[str]) -> None:
+    """Write a model to a file, whole or not at all.
+
+    Args:
+        model: an ``onnx.ModelProto``, ``onnx_ir.Model`` or :class:`OpenVINOModel`.
+        path: a ``.onnx`` file for the first two, else an ``.xml`` file whose ``.bin`` is written beside it.
+
+    Raises:
+        ModelError: the ending is of the other format, or the file cannot be written.
+    """
+    if is_openvino(path) is not is_openvino(model):
+        raise ModelError(
+            f"a {type(model).__name__} cannot be written to {Path(path).name!r}: ONNX models end in .onnx, "
+            "OpenVINO IR in .xml"
+        )
+    if is_openvino(model):
+        from splitops.models import openvino_ir
+
+        openvino_ir.write(model, Path(path))
+        return
+    from splitops.models import onnx_model
+
+    onnx_model.write(model, path)
+
+
+def run(model: AnyModel, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a model: the split family is ours, other operators are evaluated beside it.
+
+    Operators of ONNX other than the family go through onnx's reference implementation. Layers of OpenVINO IR
+    other than the family and the data movers around it need the ``openvino`` package.
+
+    Args:
+        model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
+            :class:`OpenVINOModel`.
+        inputs: arrays by input name; lists of arrays for ONNX sequences.
+
+    Returns:
+        The outputs by name, in the model's order: arrays, lists of arrays for sequences.
+
+    Raises:
+        RuleError: a rule of the split family is broken; ``error.where`` names the node.
+        ModelError: the model is not well formed, an input does not fit, or another operator fails.
+
+    Examples:
+        >>> import numpy as np, onnx.parser, splitops
+        >>> model = onnx.parser.parse_model('''
+        ...     <ir_version: 9, opset_import: ["": 18]>
+        ...     g (float[N] x) => (float[n] a, float[m] b) { a, b = Split<num_outputs = 2>(x) }''')
+        >>> splitops.run(model, {"x": np.arange(3, dtype=np.float32)})
+        {'a': array([0., 1.], dtype=float32), 'b': array([2.], dtype=float32)}
+    """
+    if is_openvino(model):
+        from splitops.models import openvino_ir
+
+        return openvino_ir.run(model, inputs)
+    from splitops.models import onnx_model
+
+    return onnx_model.run(model, inputs)
+
+
+def is_openvino(model: Any) -> bool:
+    """Return whether a path or model is OpenVINO IR; if not, it is ONNX.
+
+    Raises:
+        ModelError: a path with another ending than ``.onnx`` and ``.xml``.
+    """
+    if not isinstance(model, str | os.PathLike):
+        from splitops.models.openvino_ir import OpenVINOModel
+
+        return isinstance(model, OpenVINOModel)
+    suffix = Path(model).suffix.lower()
+    if suffix not in (".onnx", ".xml"):
+        raise ModelError(
+            f"{Path(model).name!r} is no model file: ONNX models end in .onnx, OpenVINO IR in .xml"
+        )
+    return suffix == ".xml"

@@ -1,0 +1,133 @@
+"""The ONNX operators as classes for ``onnx.reference.ReferenceEvaluator``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from splitops.errors import ModelError, Where
+from splitops.execute import evaluate
+from splitops.operators import OperatorSchema
+from splitops.operators import schema as find_schema
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
+    from onnx.reference.op_run import OpRun
+
+__all__ = ["node_attributes", "node_label", "reference_ops"]
+
+_OPERATORS = ("Split", "SplitToSequence")
+_DOMAINS = ("", "ai.onnx")
+
+
+def reference_ops() -> list[type[OpRun]]:
+    """Return Split and SplitToSequence for ``ReferenceEvaluator(model, new_ops=...)``.
+
+    Each class serves every opset: it runs the version that the node's graph imports. onnx hands ``new_ops``
+    to the main graph and to its subgraphs, but not to model-local functions; ``splitops.run`` does.
+
+    Returns:
+        Subclasses of ``onnx.reference.op_run.OpRun``, always the same ones. Their parts are views of the
+        data.
+
+    Examples:
+        >>> import numpy as np, onnx.parser
+        >>> from onnx.reference import ReferenceEvaluator
+        >>> model = onnx.parser.parse_model('''
+        ...     <ir_version: 9, opset_import: ["": 18]>
+        ...     g (float[7] x) => (float[n] a, float[m] b) { a, b = Split<num_outputs = 2>(x) }''')
+        >>> evaluator = ReferenceEvaluator(model, new_ops=reference_ops())
+        >>> [part.shape for part in evaluator.run(None, {"x": np.zeros(7, np.float32)})]
+        [(4,), (3,)]
+    """
+    return list(_classes())
+
+
+@cache
+def _classes() -> tuple[type[OpRun], ...]:
+    from onnx.reference.op_run import OpRun
+
+    class SplitOperator(OpRun):
+        """Any operator of the family, in the version that the graph's opset selects."""
+
+        def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any], schema: Any = None) -> None:
+            # False keeps OpRun from filling in the defaults of the newest version.
+            super().__init__(onnx_node, run_params, schema=schema or False)
+            self.where = Where(node=node_label(onnx_node))
+            opset = run_params["opsets"][onnx_node.domain]
+            self.operator: OperatorSchema = find_schema(onnx_node.op_type, opset)
+
+        def run(
+            self, *args: Any, linked_attributes: Mapping[str, Any] | None = None, **_: Any
+        ) -> tuple[Any, ...]:
+            # OpRun.run would turn an output that nobody reads into an error, and TypeError into prose.
+            attributes = node_attributes(self.onnx_node, linked_attributes)
+            inputs = [_tensor(value, str(self.operator), self.where) for value in args]
+            declared = len(self.onnx_node.output)
+            parts = evaluate(self.operator, attributes, inputs, outputs=declared, where=self.where)
+            if self.operator.gives_sequence:
+                return (list(parts),)
+            # None for an output named "", so that "" goes on meaning an absent input.
+            return tuple(
+                part if name else None for name, part in zip(self.onnx_node.output, parts, strict=True)
+            )
+
+        def _run(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+            raise NotImplementedError("run() serves this operator")
+
+    return tuple(
+        type(name, (SplitOperator,), {"op_domain": domain}) for domain in _DOMAINS for name in _OPERATORS
+    )
+
+
+def node_attributes(node: NodeProto, linked: Mapping[str, Any] | None = None) -> dict[str, object]:
+    """Return the attributes that a node of the family states, as integers and lists of integers.
+
+    A number of another type is returned as it stands: binding says what is wrong with it.
+
+    Args:
+        node: the node.
+        linked: values of the function's attributes, for attributes that refer to them. One that the caller
+            leaves out is absent.
+
+    Raises:
+        ModelError: an attribute holds no numbers.
+    """
+    from onnx import AttributeProto
+
+    found: dict[str, object] = {}
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            value = (linked or {}).get(attribute.ref_attr_name)
+            if value is not None:
+                found[attribute.name] = value
+        elif attribute.type == AttributeProto.INT:
+            found[attribute.name] = int(attribute.i)
+        elif attribute.type == AttributeProto.INTS:
+            found[attribute.name] = [int(value) for value in attribute.ints]
+        elif attribute.type == AttributeProto.FLOAT:
+            found[attribute.name] = float(attribute.f)
+        elif attribute.type == AttributeProto.FLOATS:
+            found[attribute.name] = [float(value) for value in attribute.floats]
+        else:
+            raise ModelError(
+                f"attribute {attribute.name!r} of {node.op_type} holds no numbers",
+                Where(node=node_label(node), attribute=attribute.name),
+            )
+    return found
+
+
+def node_label(node: NodeProto) -> str:
+    """Return the node's name; of an unnamed node, its operator and first output."""
+    return node.name or f"{node.op_type} -> {next(filter(None, node.output), '')}"
+
+
+def _tensor(value: Any, operator: str, where: Where) -> np.ndarray[Any, Any] | None:
+    if value is None or isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, np.generic):
+        return np.asarray(value)
+    raise ModelError(f"{operator}: an input is a {type(value).__name__}, not a tensor", where)

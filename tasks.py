@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Development tasks: ``python3.11 tasks.py demo``, ``test``, ``lint``, ``oldest``, ``docs``, ``bench``.
+
+Each task makes the virtual environment that it needs, so a fresh clone needs nothing but Python and a C++
+compiler. Arguments after the task go to the tool that it runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+MAIN = ROOT / ".venv"
+OLDEST = ROOT / ".venv-oldest"
+
+
+def run(*command: str | Path, **environment: str) -> None:
+    """Run a command in the repository; its failure is ours."""
+    print("+", *command, flush=True)
+    done = subprocess.run(
+        [str(part) for part in command], cwd=ROOT, env=os.environ | environment, check=False
+    )
+    if done.returncode:
+        sys.exit(done.returncode)
+
+
+def python(environment: Path = MAIN, extras: str = "dev", constraints: str | None = None) -> Path:
+    """Return the Python of a virtual environment with the package in it, made or renewed where needed."""
+    executable = environment / ("Scripts" if os.name == "nt" else "bin") / "python"
+    sources = [ROOT / "pyproject.toml", ROOT / "CMakeLists.txt", *sorted((ROOT / "src").rglob("core/*"))]
+    sources += [ROOT / constraints] if constraints else []
+    wanted = hashlib.sha256(b"".join(path.read_bytes() for path in sources) + extras.encode()).hexdigest()
+    stamp = environment / "installed"
+    if stamp.exists() and stamp.read_text() == wanted:
+        return executable
+    if not executable.exists():
+        venv.create(environment, with_pip=True)
+    pip = [executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    limits = ["--constraint", constraints] if constraints else []
+    run(*pip, "--upgrade", *limits, f"{ROOT}[{extras}]")
+    stamp.write_text(wanted)
+    return executable
+
+
+def demo() -> None:
+    """Split real input with a shipped ONNX model and a shipped OpenVINO IR."""
+    splitops = python().with_name("splitops")
+    for arguments in DEMO:
+        run(splitops, *arguments)
+
+
+def test(*arguments: str) -> None:
+    """Run the tests."""
+    run(python(), "-m", "pytest", "-q", "-n", "2", *arguments)
+
+
+def lint() -> None:
+    """Check style, types and the layering of the imports."""
+    tools = python()
+    run(tools, "-m", "ruff", "check", ".")
+    run(tools, "-m", "ruff", "format", "--check", ".")
+    run(tools, "-m", "mypy")
+    run(tools.with_name("lint-imports"))
+
+
+def oldest(*arguments: str) -> None:
+    """Run the tests with the oldest versions of the dependencies that are allowed."""
+    run(python(OLDEST, "test", "tests/oldest.txt"), "-m", "pytest", "-q", "-n", "2", *arguments)
+
+
+def docs() -> None:
+    """Make the generated pages anew and build the documentation without warnings."""
+    tools = python()
+    run(tools, "docs/generate.py")
+    run(tools, "-m", "mkdocs", "build", "--strict")
+
+
+def bench(*arguments: str) -> None:
+    """Print the benchmark tables."""
+    run(python(), "-m", "benchmarks", *arguments)
+
+
+DEMO: tuple[tuple[str, ...], ...] = ()
+TASKS = {task.__name__: task for task in (demo, test, lint, oldest, docs, bench)}
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2 or sys.argv[1] not in TASKS:
+        sys.exit(f"usage: tasks.py {'|'.join(TASKS)} [argument ...]")
+    TASKS[sys.argv[1]](*sys.argv[2:])
