@@ -1,0 +1,296 @@
+#include "call_cache.h"
+
+#include <nanobind/nanobind.h>
+#include <structmember.h>
+
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "splitter.h"
+
+namespace nb = nanobind;
+
+namespace splitops {
+namespace {
+
+// A key is a short list of words: dtype address, rank, extents, then each argument with its type. It is
+// exact: two calls have the same words only if their arguments have the same types and values.
+constexpr std::size_t kMaxWords = 96;
+constexpr std::size_t kMaxParts = 4096;  // longer plans are not kept, so that the memory is bounded
+constexpr std::size_t kWays = 4;
+constexpr std::size_t kSets = 64;
+
+enum Tag : std::int64_t { kNone, kInt, kList, kTuple };
+
+struct Key {
+    std::int64_t words[kMaxWords];
+    std::size_t count = 0;
+
+    bool push(std::int64_t word) {
+        if (count == kMaxWords)
+            return false;
+        words[count++] = word;
+        return true;
+    }
+
+    std::uint64_t hash() const {
+        std::uint64_t h = count;
+        for (std::size_t i = 0; i < count; ++i) {
+            h = (h ^ static_cast<std::uint64_t>(words[i])) * 0x9E3779B97F4A7C15u;
+            h ^= h >> 32;
+        }
+        return h;
+    }
+};
+
+// bool is a subclass of int, so the exact type is what tells True from 1.
+bool push_int(Key &key, PyObject *object) {
+    if (!PyLong_CheckExact(object))
+        return false;
+    int overflow = 0;
+    const long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
+    return overflow == 0 && key.push(value);
+}
+
+bool push_items(Key &key, PyObject *const *items, Py_ssize_t count) {
+    if (!key.push(count))
+        return false;
+    for (Py_ssize_t i = 0; i < count; ++i)
+        if (!push_int(key, items[i]))
+            return false;
+    return true;
+}
+
+bool push_argument(Key &key, PyObject *object) {
+    if (object == Py_None)
+        return key.push(kNone);
+    if (PyLong_CheckExact(object))
+        return key.push(kInt) && push_int(key, object);
+    if (PyTuple_CheckExact(object))
+        return key.push(kTuple) && push_items(key, &PyTuple_GET_ITEM(object, 0), PyTuple_GET_SIZE(object));
+    if (PyList_CheckExact(object)) {
+        nb::ft_object_guard guard(object);  // no other thread may change the list meanwhile
+        return key.push(kList) && push_items(key, reinterpret_cast<PyListObject *>(object)->ob_item,
+                                             PyList_GET_SIZE(object));
+    }
+    return false;
+}
+
+// False when a value does not qualify: the caller then takes its slow path.
+bool make_key(PyObject *const *args, std::size_t nargs, Key &key) {
+    if (nargs == 0 || !PyArray_CheckExact(args[0]))
+        return false;
+    PyArrayObject *array = reinterpret_cast<PyArrayObject *>(args[0]);
+    const int ndim = PyArray_NDIM(array);
+    key.push(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(PyArray_DESCR(array))));
+    key.push(ndim);
+    for (int i = 0; i < ndim; ++i)
+        key.push(PyArray_DIM(array, i));
+    for (std::size_t i = 1; i < nargs; ++i)
+        if (!push_argument(key, args[i]))
+            return false;
+    return true;
+}
+
+static_assert(kMaxWords > NPY_MAXDIMS + 2, "the words of any array fit");
+
+struct Entry {
+    std::uint64_t hash = 0;
+    std::vector<std::int64_t> words;
+    PyObject *dtype = nullptr;  // kept alive: the key holds its address
+    PyObject *splitter = nullptr;
+
+    bool matches(const Key &key, std::uint64_t h) const {
+        return hash == h && splitter != nullptr && words.size() == key.count &&
+               std::memcmp(words.data(), key.words, key.count * sizeof(std::int64_t)) == 0;
+    }
+};
+
+struct Table {
+    nb::ft_mutex mutex;
+    Entry entries[kSets][kWays];
+    unsigned char next[kSets] = {};  // the way that the next new entry of the set takes
+};
+
+struct CallCache {
+    PyObject_HEAD
+    vectorcallfunc call;
+    Table *table;
+};
+
+CallCache *as_cache(PyObject *self) { return reinterpret_cast<CallCache *>(self); }
+
+// A new reference, or null without an error.
+PyObject *find(CallCache *cache, const Key &key) {
+    const std::uint64_t hash = key.hash();
+    Table &table = *cache->table;
+    nb::ft_lock_guard lock(table.mutex);
+    for (const Entry &entry : table.entries[hash % kSets])
+        if (entry.matches(key, hash))
+            return Py_NewRef(entry.splitter);
+    return nullptr;
+}
+
+PyObject *cache_call(PyObject *self, PyObject *const *args, std::size_t nargsf, PyObject *kwnames) {
+    if (kwnames != nullptr && PyTuple_GET_SIZE(kwnames) != 0) {
+        PyErr_SetString(PyExc_TypeError, "a CallCache takes no keyword arguments");
+        return nullptr;
+    }
+    Key key;
+    if (!make_key(args, static_cast<std::size_t>(PyVectorcall_NARGS(nargsf)), key))
+        Py_RETURN_NONE;
+    nb::object splitter = nb::steal(find(as_cache(self), key));
+    if (!splitter.is_valid())
+        Py_RETURN_NONE;
+    return split_views(reinterpret_cast<Splitter *>(splitter.ptr()), reinterpret_cast<PyArrayObject *>(args[0]));
+}
+
+PyObject *cache_lookup(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    Key key;
+    PyObject *splitter = make_key(args, static_cast<std::size_t>(nargs), key) ? find(as_cache(self), key) : nullptr;
+    if (splitter == nullptr)
+        Py_RETURN_NONE;
+    return splitter;
+}
+
+PyObject *cache_store(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    if (nargs < 2 || !is_splitter(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "store takes a Splitter, an array and the arguments of the call");
+        return nullptr;
+    }
+    Key key;
+    if (!make_key(args + 1, static_cast<std::size_t>(nargs - 1), key))
+        Py_RETURN_FALSE;
+    const Cuts &cuts = reinterpret_cast<Splitter *>(args[0])->cuts;
+    PyArrayObject *array = reinterpret_cast<PyArrayObject *>(args[1]);
+    if (!cuts.matches(array)) {
+        set_shape_error(cuts, array);
+        return nullptr;
+    }
+    if (cuts.count() > kMaxParts)
+        Py_RETURN_FALSE;
+    Entry fresh;
+    fresh.hash = key.hash();
+    try {
+        fresh.words.assign(key.words, key.words + key.count);
+    } catch (const std::bad_alloc &) {
+        return PyErr_NoMemory();
+    }
+    fresh.dtype = Py_NewRef(reinterpret_cast<PyObject *>(PyArray_DESCR(array)));
+    fresh.splitter = Py_NewRef(args[0]);
+    {
+        Table &table = *as_cache(self)->table;
+        nb::ft_lock_guard lock(table.mutex);
+        const std::size_t set = fresh.hash % kSets;
+        Entry *place = nullptr;
+        for (Entry &entry : table.entries[set])
+            if (entry.matches(key, fresh.hash))
+                place = &entry;
+        if (place == nullptr) {
+            place = &table.entries[set][table.next[set]];
+            table.next[set] = static_cast<unsigned char>((table.next[set] + 1) % kWays);
+        }
+        std::swap(*place, fresh);
+    }
+    Py_XDECREF(fresh.dtype);  // the former entry; outside of the lock, since this may run other code
+    Py_XDECREF(fresh.splitter);
+    Py_RETURN_TRUE;
+}
+
+PyObject *cache_clear(PyObject *self, PyObject *) {
+    Table *empty = new (std::nothrow) Table;
+    if (empty == nullptr)
+        return PyErr_NoMemory();
+    Table &table = *as_cache(self)->table;
+    {
+        nb::ft_lock_guard lock(table.mutex);
+        std::swap(table.entries, empty->entries);
+    }
+    for (auto &set : empty->entries)
+        for (Entry &entry : set) {
+            Py_XDECREF(entry.dtype);
+            Py_XDECREF(entry.splitter);
+        }
+    delete empty;
+    Py_RETURN_NONE;
+}
+
+Py_ssize_t cache_length(PyObject *self) {
+    Table &table = *as_cache(self)->table;
+    nb::ft_lock_guard lock(table.mutex);
+    Py_ssize_t count = 0;
+    for (const auto &set : table.entries)
+        for (const Entry &entry : set)
+            count += entry.splitter != nullptr;
+    return count;
+}
+
+PyObject *cache_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static const char *names[] = {nullptr};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":CallCache", const_cast<char **>(names)))
+        return nullptr;
+    PyObject *self = type->tp_alloc(type, 0);
+    if (self == nullptr)
+        return nullptr;
+    as_cache(self)->call = cache_call;
+    as_cache(self)->table = new (std::nothrow) Table;
+    if (as_cache(self)->table == nullptr) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+    return self;
+}
+
+void cache_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    if (Table *table = as_cache(self)->table) {
+        for (auto &set : table->entries)
+            for (Entry &entry : set) {
+                Py_XDECREF(entry.dtype);
+                Py_XDECREF(entry.splitter);
+            }
+        delete table;
+    }
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+PyCFunction fastcall(PyObject *(*function)(PyObject *, PyObject *const *, Py_ssize_t)) {
+    return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+}  // namespace
+
+bool add_call_cache(PyObject *module) {
+    static PyMethodDef methods[] = {
+        {"lookup", fastcall(cache_lookup), METH_FASTCALL,
+         "lookup(array, /, *arguments)\n\nThe Splitter stored for these arguments, or None."},
+        {"store", fastcall(cache_store), METH_FASTCALL,
+         "store(splitter, array, /, *arguments)\n\nRemembers the Splitter; False when the arguments do not qualify."},
+        {"clear", cache_clear, METH_NOARGS, "clear()\n\nForgets everything."},
+        {nullptr, nullptr, 0, nullptr},
+    };
+    static PyMemberDef members[] = {
+        {"__vectorcalloffset__", T_PYSSIZET, offsetof(CallCache, call), READONLY, nullptr},
+        {nullptr, 0, 0, 0, nullptr},
+    };
+    static PyType_Slot slots[] = {
+        {Py_tp_new, reinterpret_cast<void *>(cache_new)},
+        {Py_tp_dealloc, reinterpret_cast<void *>(cache_dealloc)},
+        {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
+        {Py_sq_length, reinterpret_cast<void *>(cache_length)},
+        {Py_tp_methods, methods},
+        {Py_tp_members, members},
+        {Py_tp_doc, const_cast<char *>("CallCache()\n\nA bounded memo of compiled splits; calling it with the "
+                                       "arguments of an earlier call gives the parts as views, or None.")},
+        {0, nullptr},
+    };
+    static PyType_Spec spec = {"splitops.native._core.CallCache", sizeof(CallCache), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE, slots};
+    nb::object type = nb::steal(PyType_FromSpec(&spec));
+    return type.is_valid() && PyModule_AddObjectRef(module, "CallCache", type.ptr()) == 0;
+}
+
+}  // namespace splitops

@@ -1,0 +1,50 @@
+// The checked form of one split: where an axis is cut. Every bound is proved here, once.
+#pragma once
+
+#include "numpy_api.h"
+
+#include <vector>
+
+namespace splitops {
+
+struct Cuts {
+    int ndim = 0;
+    int axis = 0;
+    bool squeeze = false;              // drop the axis from the parts; every size is 1
+    npy_intp shape[NPY_MAXDIMS];       // of the array to split
+    std::vector<npy_intp> offsets;     // of each part along the axis
+    std::vector<npy_intp> sizes;       // of each part along the axis
+
+    std::size_t count() const { return sizes.size(); }
+    int part_ndim() const { return ndim - (squeeze ? 1 : 0); }
+
+    bool matches(PyArrayObject *array) const {
+        return PyArray_NDIM(array) == ndim && PyArray_CompareLists(PyArray_DIMS(array), shape, ndim);
+    }
+
+    // The shape of part `index`, into `out`. Only the extent of the axis differs from part to part.
+    void part_shape(std::size_t index, npy_intp *out) const {
+        int n = 0;
+        for (int i = 0; i < ndim; ++i) {
+            if (i != axis)
+                out[n++] = shape[i];
+            else if (!squeeze)
+                out[n++] = sizes[index];
+        }
+    }
+};
+
+// Fills `cuts` from Python values; false with a Python error set (TypeError or ValueError).
+bool read_cuts(int ndim, const npy_intp *shape, Py_ssize_t axis, PyObject *offsets, PyObject *sizes,
+               bool squeeze, Cuts &cuts);
+
+// The same for a shape given as a sequence of ints, whose product must fit into 63 bits.
+bool read_cuts(PyObject *shape, Py_ssize_t axis, PyObject *offsets, PyObject *sizes, bool squeeze, Cuts &cuts);
+
+// `object` as an exact np.ndarray, or null with a TypeError set.
+PyArrayObject *exact_array(PyObject *object);
+
+// The ValueError of a compiled plan that is given an array of another shape.
+void set_shape_error(const Cuts &cuts, PyArrayObject *array);
+
+}  // namespace splitops

@@ -1,0 +1,36 @@
+// Gathering short runs with byte shuffles: from rows of a small pitch, the same few bytes of each row.
+#pragma once
+
+#include <cstdint>
+
+#include "strided_copy.h"
+
+namespace splitops {
+
+// The shuffles that take `run` bytes at `offset` of each row of `pitch` bytes. One step reads `loads`
+// vectors from the start of a row and gives the runs of `rows` rows, packed.
+struct GatherTable {
+    static constexpr int kMaxLoads = 16;
+
+    Extent run, pitch, offset;
+    int rows, loads;
+    alignas(64) std::uint8_t index[kMaxLoads][64];
+    std::uint64_t mask[kMaxLoads];  // which bytes of the result come from these loads
+};
+
+struct InstructionSet {
+    const char *name;
+    // False when these runs are better copied one by one.
+    bool (*prepare)(Extent run, Extent pitch, Extent offset, GatherTable &table);
+    // Writes count * run bytes to `target`, from `count` rows at `source`. It may read `readable` bytes of
+    // the source, and may overwrite `writable` bytes of the target, both at least what the runs need.
+    void (*gather)(const GatherTable &table, const char *source, Extent count, Extent readable, char *target,
+                   Extent writable);
+};
+
+// The best that this processor has; all that it has, best first, for tests.
+const InstructionSet &instruction_set();
+const InstructionSet *const *instruction_sets();  // ends with null
+void use_instruction_set(const InstructionSet &set);
+
+}  // namespace splitops

@@ -1,0 +1,324 @@
+#include "run_kernels.h"
+
+#include <algorithm>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
+namespace splitops {
+namespace {
+
+constexpr Extent kLine = 64;             // bytes of a cache line
+constexpr Extent kTileBytes = 16 << 10;  // of source rows that stay in the first-level cache
+constexpr Extent kStageBytes = 8 << 10;  // brought together before they are streamed
+constexpr Extent kNarrowRow = 128;       // rows up to here are read in place
+constexpr Extent kShortRun = 16;         // runs up to here are gathered
+constexpr Extent kMediumRun = 512;       // streamed runs up to here are read in blocks
+constexpr Extent kPackedRows = 64;       // fewer rows do not pay for packing
+constexpr Extent kTableBytes = 4 << 10;  // fewer bytes of a part do not pay for a table of shuffles
+constexpr std::size_t kGroupParts = 8;
+constexpr Extent kGroupSpan = 64;        // bytes of a row
+constexpr Extent kMaxTileRows = 256;     // of rows that are not narrow
+constexpr Extent kSlack = 16 * kLine;    // a gather may read that much past a buffer
+
+template <Extent Size>
+inline void copy_fixed(char *target, const char *source) {
+    std::memcpy(target, source, static_cast<std::size_t>(Size));
+}
+
+// Size <= bytes <= 2 * Size, as two moves that may overlap.
+template <Extent Size>
+inline void copy_twice(char *target, const char *source, Extent bytes) {
+    copy_fixed<Size>(target, source);
+    copy_fixed<Size>(target + bytes - Size, source + bytes - Size);
+}
+
+inline void copy_lines(char *target, const char *source, Extent bytes) {
+    for (Extent i = 0; i < bytes - kLine; i += kLine)
+        copy_fixed<kLine>(target + i, source + i);
+    copy_fixed<kLine>(target + bytes - kLine, source + bytes - kLine);
+}
+
+inline void copy_plain(char *target, const char *source, Extent bytes) {
+    if (bytes > 1024)
+        std::memcpy(target, source, static_cast<std::size_t>(bytes));
+    else if (bytes >= kLine)
+        copy_lines(target, source, bytes);
+    else if (bytes >= 16)
+        bytes >= 32 ? copy_twice<32>(target, source, bytes) : copy_twice<16>(target, source, bytes);
+    else if (bytes >= 4)
+        bytes >= 8 ? copy_twice<8>(target, source, bytes) : copy_twice<4>(target, source, bytes);
+    else if (bytes > 0)
+        bytes >= 2 ? copy_twice<2>(target, source, bytes) : copy_fixed<1>(target, source);
+}
+
+struct Runs {
+    char *target;
+    Extent target_pitch;
+    const char *source;
+    Extent source_pitch;
+    Extent run;
+    Extent count;
+};
+
+template <class Copy>
+inline void each_run(const Runs &r, Copy copy) {
+    char *target = r.target;
+    const char *source = r.source;
+    for (Extent i = 0; i < r.count; ++i, target += r.target_pitch, source += r.source_pitch)
+        copy(target, source, r.run);
+}
+
+// One loop for each class of lengths, so that the length is not tested again for each run.
+void copy_runs(const Runs &r) {
+    switch (r.run) {
+        case 1: return each_run(r, [](char *t, const char *s, Extent) { copy_fixed<1>(t, s); });
+        case 2: return each_run(r, [](char *t, const char *s, Extent) { copy_fixed<2>(t, s); });
+        case 4: return each_run(r, [](char *t, const char *s, Extent) { copy_fixed<4>(t, s); });
+        case 8: return each_run(r, [](char *t, const char *s, Extent) { copy_fixed<8>(t, s); });
+        case 16: return each_run(r, [](char *t, const char *s, Extent) { copy_fixed<16>(t, s); });
+        case 32: return each_run(r, [](char *t, const char *s, Extent) { copy_fixed<32>(t, s); });
+        case 64: return each_run(r, [](char *t, const char *s, Extent) { copy_fixed<64>(t, s); });
+        default: break;
+    }
+    if (r.run < 4)
+        each_run(r, [](char *t, const char *s, Extent n) { copy_twice<2>(t, s, n); });
+    else if (r.run < 8)
+        each_run(r, [](char *t, const char *s, Extent n) { copy_twice<4>(t, s, n); });
+    else if (r.run < 16)
+        each_run(r, [](char *t, const char *s, Extent n) { copy_twice<8>(t, s, n); });
+    else if (r.run < 32)
+        each_run(r, [](char *t, const char *s, Extent n) { copy_twice<16>(t, s, n); });
+    else if (r.run < 64)
+        each_run(r, [](char *t, const char *s, Extent n) { copy_twice<32>(t, s, n); });
+    else if (r.run <= 1024)
+        each_run(r, copy_lines);
+    else
+        each_run(r, [](char *t, const char *s, Extent n) { std::memcpy(t, s, static_cast<std::size_t>(n)); });
+}
+
+// The largest one that is at most `value`, which is at least 1. So many rows often fill whole lines.
+Extent power_of_two(Extent value) {
+    Extent power = 1;
+    while (power * 2 <= value)
+        power *= 2;
+    return power;
+}
+
+Extent misalignment(const char *pointer) {
+    return static_cast<Extent>(reinterpret_cast<std::uintptr_t>(pointer) % static_cast<std::uintptr_t>(kLine));
+}
+
+#if defined(__x86_64__)
+
+// Whole cache lines are written past the caches, the rest as usual.
+void stream_bytes(char *target, const char *source, Extent bytes) {
+    const Extent head = std::min(bytes, (kLine - misalignment(target)) % kLine);
+    copy_plain(target, source, head);
+    const Extent body = (bytes - head) / kLine * kLine;
+    for (Extent i = head; i < head + body; i += 16)
+        _mm_stream_si128(reinterpret_cast<__m128i *>(target + i),
+                         _mm_loadu_si128(reinterpret_cast<const __m128i *>(source + i)));
+    copy_plain(target + head + body, source + head + body, bytes - head - body);
+}
+
+#else
+
+// Where no store is known to pass the caches by, streaming is copying.
+void stream_bytes(char *target, const char *source, Extent bytes) { copy_plain(target, source, bytes); }
+
+#endif
+
+}  // namespace
+
+void copy_bytes(char *target, const char *source, Extent bytes, bool stream) {
+    if (stream && bytes >= 4 * kLine)
+        stream_bytes(target, source, bytes);
+    else
+        copy_plain(target, source, bytes);
+}
+
+void finish_streaming() {
+#if defined(__x86_64__)
+    _mm_sfence();
+#endif
+}
+
+RunPlan::RunPlan(const std::vector<RowPart> &parts, Extent source_pitch, Extent rows, bool stream)
+    : parts_(parts), source_pitch_(source_pitch), rows_(rows), stream_(stream), gathers_(parts.size(), nullptr) {
+    Extent first = parts.front().source, last = 0, bytes = 0;
+    for (const RowPart &part : parts) {
+        first = std::min(first, part.source);
+        last = std::max(last, part.source + part.run);
+        bytes += part.run;
+    }
+    if (source_pitch > 0 && source_pitch <= kNarrowRow && last - first <= source_pitch) {
+        tile_rows_ = power_of_two(kTileBytes / source_pitch);
+        add_block(0, parts.size(), first, last - first, false);
+        return;
+    }
+    const Extent average = bytes / static_cast<Extent>(parts.size());
+    tile_rows_ = average <= 4 ? kMaxTileRows : average <= 512 ? 64 : average <= 1024 ? 32 : 16;
+    const Extent limit = stream ? kMediumRun : kShortRun;
+    for (std::size_t i = 0; i < parts.size();) {
+        std::size_t end = i + 1;
+        Extent block_end = parts[i].source + parts[i].run;
+        while (end < parts.size() && parts[end].source == block_end && parts[i].run <= limit &&
+               parts[end].run <= limit && block_end + parts[end].run - parts[i].source <= kTileBytes / tile_rows_)
+            block_end += parts[end++].run;
+        add_block(i, end, parts[i].source, block_end - parts[i].source, end - i > 1 && rows >= kPackedRows);
+        i = end;
+    }
+}
+
+void RunPlan::add_block(std::size_t begin, std::size_t end, Extent source, Extent span, bool packed) {
+    const std::size_t first_group = groups_.size();
+    const std::size_t back = blocks_.empty() ? 0 : begin - groups_[blocks_.back().begin].begin;
+    const Extent pitch = packed ? span : source_pitch_;
+    const bool dense = rows_ >= kPackedRows && pitch > 0 && pitch <= kTileBytes / kPackedRows;
+    for (std::size_t i = begin; i < end;) {
+        if (dense)
+            add_gather(i, pitch, source, back);
+        std::size_t last = i + 1;
+        Extent group_end = parts_[i].source + parts_[i].run;
+        const bool short_run = dense && parts_[i].run <= kShortRun && gathers_[i] == nullptr;
+        while (short_run && last < end && last - i < kGroupParts && parts_[last].run <= kShortRun &&
+               parts_[last].source == group_end && group_end + parts_[last].run - parts_[i].source <= kGroupSpan)
+            group_end += parts_[last++].run;
+        const Extent group_span = group_end - parts_[i].source;
+        const std::size_t group_back = groups_.empty() ? 0 : i - groups_.back().begin;
+        const bool group_packed = last - i > 1;
+        groups_.push_back({i, last, parts_[i].source, group_span, group_packed});
+        for (std::size_t j = i; group_packed && j < last; ++j)
+            add_gather(j, group_span, parts_[i].source, group_back);
+        i = last;
+    }
+    blocks_.push_back({first_group, groups_.size(), source, span, packed});
+}
+
+// `back`: how many parts before, an equal part of the neighbour may have the same table.
+void RunPlan::add_gather(std::size_t part, Extent pitch, Extent origin, std::size_t back) {
+    const RowPart &p = parts_[part];
+    const Extent offset = p.source - origin;
+    if (back > 0 && part >= back) {
+        const GatherTable *table = gathers_[part - back];
+        if (table != nullptr && table->run == p.run && table->pitch == pitch && table->offset == offset) {
+            gathers_[part] = table;
+            return;
+        }
+    }
+    if (p.run > kShortRun * 2 || rows_ * p.run < kTableBytes)
+        return;
+    auto table = std::make_unique<GatherTable>();
+    if (instruction_set().prepare(p.run, pitch, offset, *table)) {
+        gathers_[part] = table.get();
+        tables_.push_back(std::move(table));
+    }
+}
+
+void RunPlan::Ahead::fetch(Extent bytes) {
+    for (; bytes > 0 && rows > 0; bytes -= kLine) {
+        __builtin_prefetch(row + within);
+        within += kLine;
+        if (within >= span) {
+            within = 0;
+            row += pitch;
+            --rows;
+        }
+    }
+}
+
+void RunPlan::copy(const char *source, Extent first, Extent count, std::size_t begin, std::size_t end) const {
+    alignas(64) char buffer[kTileBytes + kSlack + kMaxTileRows * kGroupSpan + kSlack + kStageBytes + 4 * kLine];
+    const auto part_end = [&](const Block &block) { return groups_[block.end - 1].end; };
+    const auto start = std::upper_bound(blocks_.begin(), blocks_.end(), begin,
+                                        [&](std::size_t part, const Block &block) { return part < part_end(block); });
+    for (Extent row = 0; row < count; row += tile_rows_) {
+        const Extent rows = std::min(tile_rows_, count - row);
+        const char *tile = source + row * source_pitch_;
+        for (auto block = start; block != blocks_.end() && groups_[block->begin].begin < end; ++block) {
+            Window window{tile + block->source, source_pitch_, block->source,
+                          (count - row - 1) * source_pitch_ + block->span};
+            Ahead ahead{nullptr, 0, 0, 0};
+            if (blocks_.size() == 1) {
+                const Extent next = std::min(tile_rows_, count - row - rows);
+                if (source_pitch_ > 0 && source_pitch_ <= kNarrowRow)
+                    ahead = {window.data + rows * source_pitch_, 0, next * source_pitch_, next > 0 ? 1 : 0};
+                else
+                    ahead = {window.data + rows * source_pitch_, source_pitch_, block->span, next};
+            } else if (const auto next = block + 1; next != blocks_.end() && part_end(*block) < end) {
+                ahead = {tile + next->source, source_pitch_, next->span, rows};
+            } else if (row + rows < count) {
+                ahead = {tile + rows * source_pitch_ + start->source, source_pitch_, start->span,
+                         std::min(tile_rows_, count - row - rows)};
+            }
+            char *rest = buffer;
+            if (block->packed) {
+                copy_runs({buffer, block->span, window.data, window.pitch, block->span, rows});
+                window = {buffer, block->span, block->source, rows * block->span + kSlack};
+                rest += (window.readable + kLine - 1) / kLine * kLine;
+            }
+            for (std::size_t g = block->begin; g < block->end; ++g)
+                copy_group(groups_[g], window, first + row, rows, begin, end, rest, ahead);
+        }
+    }
+}
+
+void RunPlan::copy_group(const Group &group, Window window, Extent first, Extent count, std::size_t begin,
+                         std::size_t end, char *buffer, Ahead &ahead) const {
+    begin = std::max(begin, group.begin);
+    end = std::min(end, group.end);
+    if (begin >= end)
+        return;
+    if (group.packed) {
+        const char *source = window.data + (group.source - window.origin);
+        copy_runs({buffer, group.span, source, window.pitch, group.span, count});
+        window = {buffer, group.span, group.source, count * group.span + kSlack};
+        buffer += (window.readable + kLine - 1) / kLine * kLine;
+    }
+    for (std::size_t i = begin; i < end; ++i)
+        copy_part(i, window, first, count, buffer, ahead);
+}
+
+void RunPlan::copy_part(std::size_t index, const Window &window, Extent first, Extent count, char *stage,
+                        Ahead &ahead) const {
+    const RowPart &part = parts_[index];
+    const GatherTable *gather = gathers_[index];
+    const InstructionSet &set = instruction_set();
+    const char *from = window.data + (part.source - window.origin);
+    char *target = part.target + first * part.pitch;
+    if (part.pitch != part.run) {
+        copy_runs({target, part.pitch, from, window.pitch, part.run, count});
+        return;
+    }
+    if (!stream_) {
+        if (gather != nullptr)
+            set.gather(*gather, window.data, count, window.readable, target, count * part.run);
+        else
+            copy_runs({target, part.run, from, window.pitch, part.run, count});
+        return;
+    }
+    if (part.run > kStageBytes / 2) {
+        for (Extent r = 0; r < count; ++r)
+            stream_bytes(target + r * part.run, from + r * window.pitch, part.run);
+        return;
+    }
+    // The runs of some rows are brought together, so that whole lines can be streamed.
+    const Extent rows_at_once = power_of_two(kStageBytes / part.run);
+    for (Extent r = 0; r < count; r += rows_at_once) {
+        const Extent rows = std::min(rows_at_once, count - r);
+        char *piece = target + r * part.run;
+        char *staged = stage + misalignment(piece);
+        if (gather != nullptr)
+            set.gather(*gather, window.data + r * window.pitch, rows, window.readable - r * window.pitch, staged,
+                       rows * part.run + kLine);
+        else
+            copy_runs({staged, part.run, from + r * window.pitch, window.pitch, part.run, rows});
+        ahead.fetch(rows * part.run);
+        stream_bytes(piece, staged, rows * part.run);
+    }
+}
+
+}  // namespace splitops

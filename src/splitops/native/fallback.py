@@ -1,0 +1,252 @@
+"""The native core in pure NumPy: the same functions and checks, tested equal to the compiled ones."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from math import prod
+from types import EllipsisType
+
+import numpy as np
+
+from splitops.native._types import Array
+
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+_MAX_DIMS = 64
+_CACHE_ENTRIES = 256
+_CACHE_PARTS = 4096
+_CACHE_WORDS = 96
+
+_Key = tuple[object, ...]
+
+
+def _integers(values: Sequence[int], what: str) -> tuple[int, ...]:
+    if not isinstance(values, (tuple, list)):
+        raise TypeError(f"{what} must be a tuple or list of int, not {type(values).__name__}")
+    result = tuple(values)
+    for i, value in enumerate(result):
+        if not isinstance(value, int):
+            raise TypeError(f"{what}[{i}] must be an int, not {type(value).__name__}")
+        if not _INT64_MIN <= value <= _INT64_MAX:
+            raise ValueError(f"{what}[{i}] does not fit into 64 bits")
+    return result
+
+
+def _exact_array(array: object) -> Array:
+    if type(array) is not np.ndarray:
+        raise TypeError(f"expected an np.ndarray (no subclass), got {type(array).__name__}")
+    return array
+
+
+class Splitter:
+    """A compiled split of arrays of one shape; see ``splitops.native``."""
+
+    __slots__ = ("_axis", "_cuts", "_shape", "_squeeze")
+
+    def __init__(
+        self, shape: Sequence[int], axis: int, offsets: Sequence[int], sizes: Sequence[int], squeeze: bool
+    ) -> None:
+        self._shape = _integers(shape, "shape")
+        if len(self._shape) > _MAX_DIMS:
+            raise ValueError(f"shape has {len(self._shape)} dimensions; NumPy has at most {_MAX_DIMS}")
+        if any(extent < 0 for extent in self._shape):
+            raise ValueError("shape has a negative extent")
+        if prod(extent for extent in self._shape if extent) > _INT64_MAX:
+            raise ValueError("the product of the extents of shape does not fit into 63 bits")
+        if not isinstance(axis, int):
+            raise TypeError(f"axis must be an int, not {type(axis).__name__}")
+        if not isinstance(squeeze, bool):
+            raise TypeError(f"squeeze must be a bool, not {type(squeeze).__name__}")
+        if not 0 <= axis < len(self._shape):
+            raise ValueError(f"axis {axis} is outside [0, {len(self._shape)})")
+        self._axis = int(axis)
+        self._squeeze = squeeze
+        starts, lengths = _integers(offsets, "offsets"), _integers(sizes, "sizes")
+        if len(starts) != len(lengths):
+            raise ValueError(f"{len(starts)} offsets, but {len(lengths)} sizes")
+        extent = self._shape[axis]
+        for i, (offset, size) in enumerate(zip(starts, lengths, strict=True)):
+            if offset < 0 or size < 0 or offset + size > extent:
+                raise ValueError(
+                    f"part {i} at offset {offset} with size {size} lies outside axis {axis} of size {extent}"
+                )
+            if squeeze and size != 1:
+                raise ValueError(f"part {i} has size {size}: only an axis of size 1 can be removed")
+        self._cuts = tuple(zip(starts, lengths, strict=True))
+
+    def _views(self, array: object) -> Iterator[Array]:
+        data = _exact_array(array)
+        if data.shape != self._shape:
+            raise ValueError(f"this splitter is for shape {self._shape}, got an array of shape {data.shape}")
+        before = (slice(None),) * self._axis
+        for offset, size in self._cuts:
+            cut: int | slice = offset if self._squeeze else slice(offset, offset + size)
+            key: tuple[slice | int | EllipsisType, ...] = (*before, cut, ...)
+            yield data[key]
+
+    def __call__(self, array: Array, /) -> tuple[Array, ...]:
+        return tuple(self._views(array))
+
+    def copies(self, array: Array, *, separate: bool = False) -> tuple[Array, ...]:
+        """Fresh, C-contiguous, writeable parts; every part is an allocation of its own here."""
+        total = sum(size for _, size in self._cuts) * _exact_array(array).itemsize
+        if total * prod(self._shape[: self._axis] + self._shape[self._axis + 1 :]) > _INT64_MAX:
+            raise ValueError("the parts together have more bytes than fit into 63 bits")
+        return tuple(part.copy(order="C") for part in self._views(array))
+
+    def copies_into(self, array: Array, out: Sequence[Array]) -> None:
+        """Fills the arrays of ``out`` with the parts of ``array``."""
+        parts = self(array)
+        if not isinstance(out, (tuple, list)):
+            raise TypeError(f"out must be a tuple or list of np.ndarray, not {type(out).__name__}")
+        targets = tuple(out)
+        if len(targets) != len(parts):
+            raise ValueError(f"out has {len(targets)} arrays, but there are {len(parts)} parts")
+        for i, (target, part) in enumerate(zip(targets, parts, strict=True)):
+            _exact_array(target)
+            if target.shape != part.shape:
+                raise ValueError(f"out[{i}] must have shape {part.shape}, not {target.shape}")
+            if target.dtype != part.dtype:
+                raise ValueError(f"out[{i}] must have dtype {part.dtype}, not {target.dtype}")
+            if not target.flags.writeable:
+                raise ValueError(f"out[{i}] is read-only")
+        for target, part in zip(targets, parts, strict=True):
+            np.copyto(target, part)
+
+
+def _splitter(
+    array: object, axis: int, offsets: Sequence[int], sizes: Sequence[int], squeeze: bool
+) -> Splitter:
+    return Splitter(_exact_array(array).shape, axis, offsets, sizes, squeeze)
+
+
+def views(
+    array: Array, axis: int, offsets: Sequence[int], sizes: Sequence[int], squeeze: bool
+) -> tuple[Array, ...]:
+    """See ``splitops.native.views``."""
+    return _splitter(array, axis, offsets, sizes, squeeze)(array)
+
+
+def copies(
+    array: Array,
+    axis: int,
+    offsets: Sequence[int],
+    sizes: Sequence[int],
+    squeeze: bool,
+    *,
+    separate: bool = False,
+) -> tuple[Array, ...]:
+    """See ``splitops.native.copies``."""
+    return _splitter(array, axis, offsets, sizes, squeeze).copies(array, separate=separate)
+
+
+def copies_into(
+    array: Array,
+    axis: int,
+    offsets: Sequence[int],
+    sizes: Sequence[int],
+    squeeze: bool,
+    out: Sequence[Array],
+) -> None:
+    """See ``splitops.native.copies_into``."""
+    _splitter(array, axis, offsets, sizes, squeeze).copies_into(array, out)
+
+
+def _is_integer(value: object) -> bool:
+    return type(value) is int and _INT64_MIN <= value <= _INT64_MAX
+
+
+def _key(array: object, arguments: tuple[object, ...]) -> _Key | None:
+    """A key that tells every type apart (``1``, ``True`` and ``1.0`` are equal to Python), or None."""
+    if type(array) is not np.ndarray:
+        return None
+    words = 2 + array.ndim
+    key: list[object] = [id(array.dtype), array.shape]
+    for argument in arguments:
+        if argument is None:
+            key.append(None)
+            words += 1
+        elif _is_integer(argument):
+            key.append(argument)
+            words += 2
+        elif type(argument) in (list, tuple) and all(map(_is_integer, argument)):  # type: ignore[call-overload]
+            items = tuple(argument)  # type: ignore[arg-type]
+            key.append((type(argument), items))
+            words += 2 + len(items)
+        else:
+            return None
+    return tuple(key) if words <= _CACHE_WORDS else None
+
+
+class CallCache:
+    """A bounded memo of compiled splits; see ``splitops.native``."""
+
+    __slots__ = ("_entries", "_lock")
+
+    def __init__(self) -> None:
+        # The dtype is kept beside the splitter because the key holds its address.
+        self._entries: dict[_Key, tuple[Splitter, object]] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, array: object, /, *arguments: object) -> tuple[Array, ...] | None:
+        splitter = self.lookup(array, *arguments)
+        return None if splitter is None else splitter(_exact_array(array))
+
+    def lookup(self, array: object, /, *arguments: object) -> Splitter | None:
+        """The splitter stored for these arguments, or None."""
+        key = _key(array, arguments)
+        entry = self._entries.get(key) if key is not None else None
+        return None if entry is None else entry[0]
+
+    def store(self, splitter: Splitter, array: object, /, *arguments: object) -> bool:
+        """Remembers the splitter; False when the arguments do not qualify."""
+        if not isinstance(splitter, Splitter):
+            raise TypeError("store takes a Splitter, an array and the arguments of the call")
+        key = _key(array, arguments)
+        if key is None:
+            return False
+        data = _exact_array(array)
+        if data.shape != splitter._shape:
+            raise ValueError(f"this splitter is for shape {splitter._shape}, got an array of shape {data.shape}")
+        if len(splitter._cuts) > _CACHE_PARTS:
+            return False
+        with self._lock:
+            while len(self._entries) >= _CACHE_ENTRIES and key not in self._entries:
+                del self._entries[next(iter(self._entries))]
+            self._entries[key] = (splitter, data.dtype)
+        return True
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        with self._lock:
+            self._entries.clear()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+_settings = {"threads": 1, "pool_limit": 0}
+
+
+def set_threads(threads: int) -> None:
+    """Remembers the number; NumPy copies with one thread."""
+    _settings["threads"] = threads
+
+
+def threads() -> int:
+    """The number last set."""
+    return _settings["threads"]
+
+
+def set_pool_limit(bytes: int) -> None:
+    """Remembers the limit; NumPy's allocator keeps no pool of large blocks."""
+    _settings["pool_limit"] = bytes
+
+
+def pool_counters() -> tuple[int, int, int, int, int, int, int]:
+    """The limit, and a pool that holds nothing."""
+    return (_settings["pool_limit"], 0, 0, 0, 0, 0, 0)
+
+
+def release_pool() -> None:
+    """Does nothing: there is no pool."""

@@ -1,0 +1,143 @@
+"""The compiled core against the NumPy fallback: every dtype size, layout, axis and cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from native_helpers import IMPLEMENTATIONS, _core, arrays, assert_same, cuts, fallback, filled
+
+needs_core = pytest.mark.skipif(_core is None, reason="the extension module is not built")
+examples = settings(max_examples=300, deadline=None)
+
+
+def test_the_comparison_sees_a_difference() -> None:
+    a = np.arange(4)
+    assert_same((a,), (a.copy(),))
+    for other in (a + 1, a.reshape(2, 2), a.astype(">i8"), a.astype("u8")):
+        with pytest.raises(AssertionError):
+            assert_same((a,), (other,))
+    with pytest.raises(AssertionError):
+        assert_same((a,), (a, a))
+
+
+@needs_core
+@examples
+@given(st.data())
+def test_views(data: Any) -> None:
+    array = data.draw(arrays())
+    cut = data.draw(cuts(array))
+    got, expected = _core.views(array, *cut), fallback.views(array, *cut)
+    assert_same(got, expected)
+    for g, e in zip(got, expected, strict=True):
+        assert g.strides == e.strides
+        assert g.flags.writeable == e.flags.writeable == array.flags.writeable
+        assert g.flags.aligned == e.flags.aligned
+        assert g.flags.c_contiguous == e.flags.c_contiguous
+        assert g.flags.f_contiguous == e.flags.f_contiguous
+        assert g.dtype is array.dtype
+        if e.size:
+            assert g.ctypes.data == e.ctypes.data
+            assert g.base is e.base
+
+
+@needs_core
+@examples
+@given(st.data(), st.booleans())
+def test_copies(data: Any, separate: bool) -> None:
+    array = data.draw(arrays())
+    cut = data.draw(cuts(array))
+    got = _core.copies(array, *cut, separate=separate)
+    assert_same(got, fallback.copies(array, *cut))
+    for g in got:
+        assert g.flags.c_contiguous
+        assert g.flags.writeable
+        assert g.ctypes.data % 64 == 0 or g.size == 0
+        assert not np.may_share_memory(g, array)
+
+
+@needs_core
+@examples
+@given(st.data())
+def test_copies_into_strided_buffers(data: Any) -> None:
+    array = data.draw(arrays())
+    cut = data.draw(cuts(array))
+    axis, offsets, sizes, squeeze = cut
+    results = []
+    layouts = []
+    for size in sizes:
+        shape = [*array.shape[:axis], *([] if squeeze else [size]), *array.shape[axis + 1 :]]
+        steps = [data.draw(st.sampled_from([1, 1, 1, 2, -1])) for _ in shape]
+        order = data.draw(st.permutations(range(len(shape)))) if data.draw(st.booleans()) else range(len(shape))
+        layouts.append((shape, steps, list(order), data.draw(st.integers(0, 7))))
+    for implementation in (_core, fallback):
+        out, buffers = [], []
+        for shape, steps, order, shift in layouts:
+            # A larger poisoned buffer: what lies between and around the elements must stay as it was.
+            full = [shape[i] * abs(steps[i]) + 1 for i in order]
+            count = int(np.prod(full)) * array.dtype.itemsize
+            buffer = np.full(count + 16, 0xA5, np.uint8)
+            padded = np.ndarray(full, array.dtype, buffer, offset=shift)
+            back = padded.transpose(np.argsort(order)) if order else padded
+            keys = tuple(slice(0, n * abs(s), abs(s)) for n, s in zip(shape, steps, strict=True))
+            target = back[(*keys, ...)]
+            out.append(target[(*(slice(None, None, -1 if s < 0 else 1) for s in steps), ...)])
+            buffers.append(buffer)
+        implementation.copies_into(array, *cut, out)
+        results.append(tuple(buffers))
+    assert_same(*results)
+
+
+@needs_core
+@examples
+@given(st.data())
+def test_splitter(data: Any) -> None:
+    array = data.draw(arrays())
+    cut = data.draw(cuts(array))
+    splitter = _core.Splitter(array.shape, *cut)
+    assert_same(splitter(array), fallback.views(array, *cut))
+    copies = splitter.copies(array)
+    assert_same(copies, fallback.copies(array, *cut))
+    for part in copies:
+        part[...] = np.zeros((), part.dtype)
+    splitter.copies_into(array, copies)
+    assert_same(copies, fallback.copies(array, *cut))
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_parts_keep_their_data_alive(implementation: Any) -> None:
+    for make in (implementation.views, implementation.copies):
+        parts = make(np.arange(2000).reshape(2, 1000), 0, (0, 1), (1, 1), True)
+        np.testing.assert_array_equal(parts[1], np.arange(1000, 2000))
+        second = parts[1]
+        del parts
+        np.testing.assert_array_equal(second, np.arange(1000, 2000))
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_a_copied_part_can_be_locked_and_unlocked(implementation: Any) -> None:
+    (part,) = implementation.copies(np.arange(4), 0, (0,), (4,), False)
+    part.flags.writeable = False
+    part.flags.writeable = True
+    part[0] = 7
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+@pytest.mark.parametrize("dtype", ["V0", [("a", "V0")]])
+def test_elements_of_no_bytes(implementation: Any, dtype: str) -> None:
+    array = np.ndarray((4, 2), dtype)
+    for make in (implementation.views, implementation.copies):
+        parts = make(array, 0, (0, 3), (3, 1), False)
+        assert [p.shape for p in parts] == [(3, 2), (1, 2)]
+        assert [p.dtype for p in parts] == [array.dtype] * 2
+        assert make(array[:, 0], 0, (1,), (1,), True)[0].shape == ()
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_overlapping_and_repeated_parts(implementation: Any) -> None:
+    array = filled((6, 5), np.dtype("f4"))
+    parts = implementation.copies(array, 0, (0, 2, 2, 0), (6, 3, 3, 0), False)
+    assert_same(parts, (array, array[2:5], array[2:5], array[:0]))
