@@ -1,0 +1,152 @@
+"""Files from outside and files for others: bounded reading, contained paths, writing whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path, PureWindowsPath
+from typing import BinaryIO
+
+from splitops.errors import ModelError, Where
+
+__all__ = ["contained", "open_regular", "read_whole", "replacing", "shown"]
+
+
+def open_regular(path: Path, where: Where | None = None) -> BinaryIO:
+    """Open a regular file for reading; a folder, pipe or device is an error, never a wait.
+
+    Raises:
+        ModelError: the file is missing, unreadable or not a regular file.
+    """
+    # Without O_NONBLOCK, opening a pipe that nobody writes to waits for ever.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(path, flags)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"cannot open {shown(path.name)}: {_reason(error)}", where) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ModelError(f"cannot open {shown(path.name)}: not a regular file", where)
+    return os.fdopen(descriptor, "rb")
+
+
+def read_whole(path: Path, *, limit: int, where: Where | None = None) -> bytes:
+    """Read a file of at most ``limit`` bytes.
+
+    Raises:
+        ModelError: the file cannot be opened, or is longer.
+    """
+    with open_regular(path, where) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
+            raise ModelError(
+                f"{shown(path.name)} has {size} bytes, more than the {limit} that its format can have", where
+            )
+        try:
+            # Never until the end: the file may grow meanwhile. What is lost at its end, the parser misses.
+            return file.read(size)
+        except (OSError, MemoryError) as error:
+            raise ModelError(f"cannot read {shown(path.name)}: {_reason(error)}", where) from error
+
+
+def contained(folder: Path, location: str, where: Where | None = None) -> Path:
+    """Resolve a location that a model names, inside the model's folder and nowhere else.
+
+    Args:
+        folder: the model's folder.
+        location: a relative path with ``/``, as the model states it.
+        where: the place in the model, for the error.
+
+    Returns:
+        The resolved path.
+
+    Raises:
+        ModelError: the location is empty or absolute, climbs with ``..``, or leaves the folder through a
+            symbolic link.
+    """
+    parts = location.replace("\\", "/").split("/")
+    windows = PureWindowsPath(location)
+    if not location.strip() or "\0" in location:
+        raise ModelError(f"location {shown(location)} is not a file name", where)
+    if location.startswith(("/", "\\")) or windows.drive or windows.root or ".." in parts:
+        raise ModelError(f"location {shown(location)} leads out of the model's folder", where)
+    try:
+        base = folder.resolve()
+        path = (base / location).resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ModelError(f"location {shown(location)} cannot be resolved: {_reason(error)}", where) from error
+    if not path.is_relative_to(base):
+        raise ModelError(
+            f"location {shown(location)} leads out of the model's folder through a symbolic link", where
+        )
+    return path
+
+
+@contextlib.contextmanager
+def replacing(*paths: Path) -> Iterator[tuple[BinaryIO, ...]]:
+    """Write files that appear whole, and all together, or not at all.
+
+    The contents go to temporary files in the same folders; when the block ends without an error (or
+    Ctrl-C), they take the places of ``paths`` in the given order. Name the file that refers to the others
+    last.
+
+    Yields:
+        One file open for writing for each path.
+
+    Raises:
+        ModelError: a file cannot be made, written or put in its place.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> with replacing(folder / "part.bin") as (file,):
+        ...     _ = file.write(b"whole")
+        >>> [path.name for path in folder.iterdir()]
+        ['part.bin']
+    """
+    temporary: list[Path] = []
+    try:
+        with contextlib.ExitStack() as opened:
+            files = []
+            for path in paths:
+                # A name of our own instead of tempfile's: the file gets the permissions that umask says.
+                draft = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.part")
+                try:
+                    files.append(opened.enter_context(draft.open("xb")))
+                except OSError as error:
+                    raise ModelError(f"cannot write {shown(path.name)}: {_reason(error)}") from error
+                temporary.append(draft)
+            try:
+                yield tuple(files)
+                for file in files:
+                    file.flush()
+                    os.fsync(file.fileno())
+            except OSError as error:
+                raise ModelError(f"cannot write {shown(paths[-1].name)}: {_reason(error)}") from error
+        for draft, path in zip(list(temporary), paths, strict=True):
+            try:
+                os.replace(draft, path)
+            except OSError as error:
+                raise ModelError(f"cannot write {shown(path.name)}: {_reason(error)}") from error
+            temporary.remove(draft)
+    finally:
+        for draft in temporary:
+            with contextlib.suppress(OSError):
+                draft.unlink()
+
+
+def _reason(error: Exception) -> str:
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
+
+
+def shown(name: str, limit: int = 120) -> str:
+    """Write a name that comes from a file in one bounded line.
+
+    Examples:
+        >>> shown("weights.bin")
+        "'weights.bin'"
+    """
+    return repr(name if len(name) <= limit else f"{name[: limit - 3]}...")

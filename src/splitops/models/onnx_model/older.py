@@ -1,0 +1,93 @@
+"""Versions of operators that onnx's reference evaluator runs as the newest one, with another result.
+
+Its implementations carry the opset in their names where onnx knows of a difference; of these it does not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from onnx import NodeProto, defs
+from onnx.reference.op_run import OpRun
+
+__all__ = ["flattening", "with_defaults"]
+
+_FLATTENING: Final = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
+_ALONG_ONE_AXIS: Final = 13
+"""The opset from which they work along one axis; before, along all axes from one on."""
+
+
+def with_defaults(node: NodeProto, opset: int, domain: str) -> NodeProto:
+    """State the defaults of the version that the graph imports, where onnx would take the newest ones."""
+    if not defs.has(node.op_type, domain):
+        return node
+    try:
+        imported = defs.get_schema(node.op_type, opset, domain)
+    except defs.SchemaError:
+        return node
+    newest = defs.get_schema(node.op_type, domain)
+    stated = {attribute.name for attribute in node.attribute}
+    absent = [
+        attribute.default_value
+        for name, attribute in imported.attributes.items()
+        if name not in stated
+        and attribute.default_value.type
+        and not _same_default(newest.attributes.get(name), attribute)
+    ]
+    if not absent:
+        return node
+    complete = NodeProto()
+    complete.CopyFrom(node)
+    complete.attribute.extend(absent)
+    return complete
+
+
+def _same_default(one: Any, other: Any) -> bool:
+    return one is not None and bool(one.default_value == other.default_value)
+
+
+def flattening(name: str, opset: int, newest: Callable[..., OpRun]) -> Callable[..., OpRun]:
+    """Return an implementation that flattens the data to rows first, where this version does so.
+
+    Args:
+        name: an operator of the default domain.
+        opset: the opset that the graph imports.
+        newest: the implementation of the newest version.
+    """
+    if name not in _FLATTENING or opset >= _ALONG_ONE_AXIS:
+        return newest
+
+    def make(node: NodeProto, run_params: dict[str, Any]) -> OpRun:
+        return _Flattened(node, run_params, newest)
+
+    return make
+
+
+class _Flattened(OpRun):
+    axis: Any
+    rows: Any
+
+    def __init__(self, node: NodeProto, run_params: dict[str, Any], newest: Callable[..., OpRun]) -> None:
+        super().__init__(node, run_params)
+        along_rows = NodeProto(op_type=node.op_type, input=node.input, output=node.output)
+        along_rows.attribute.add(name="axis", type=2, i=1)  # 2 is INT
+        self.rows = newest(along_rows, run_params)
+
+    def run(
+        self, *args: Any, linked_attributes: Mapping[str, Any] | None = None, **_: Any
+    ) -> tuple[Any, ...]:
+        """Run the newest version on rows."""
+        (data,) = args
+        linked = getattr(self.axis, "name", None)  # of an attribute that is the function's
+        axis = self.axis if linked is None else (linked_attributes or {})[linked]
+        if not -data.ndim <= axis <= data.ndim:
+            raise ValueError(f"axis = {axis} is not one of data with rank {data.ndim}")
+        axis += data.ndim if axis < 0 else 0
+        rows = data.reshape(math.prod(data.shape[:axis]), math.prod(data.shape[axis:]))
+        (result,) = self.rows.run(rows)
+        return (result.reshape(data.shape),)
+
+    def _run(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        raise NotImplementedError("run() serves this operator")

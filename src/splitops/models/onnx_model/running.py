@@ -1,0 +1,124 @@
+"""Running ONNX models."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onnx import ModelProto
+
+from splitops.errors import ModelError, Where
+from splitops.models.onnx_model.evaluator import Evaluator, model_evaluator
+from splitops.models.onnx_model.storage import parse
+from splitops.models.onnx_model.structure import check_model, model_tensors
+from splitops.models.onnx_model.tensors import load_external
+from splitops.models.onnx_model.values import check_inputs
+
+if TYPE_CHECKING:
+    import onnx_ir
+
+    AnyModel = str | os.PathLike[str] | ModelProto | onnx_ir.Model
+
+__all__ = ["Model", "load", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """An ONNX model that is ready to run any number of times.
+
+    Attributes:
+        proto: the model. External initializers stay in their file.
+        where: the place that errors name.
+    """
+
+    proto: ModelProto
+    where: Where
+    _evaluator: Evaluator
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the inputs that have no default, in order."""
+        defaults = {tensor.name for tensor in self.proto.graph.initializer}
+        return tuple(value.name for value in self.proto.graph.input if value.name not in defaults)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the outputs, in order."""
+        return tuple(value.name for value in self.proto.graph.output)
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Run the model; see :func:`run`."""
+        feeds = check_inputs(self.proto.graph, inputs, self.where)
+        return dict(zip(self.outputs, self._evaluator.run(None, feeds), strict=True))
+
+
+def load(model: AnyModel) -> Model:
+    """Prepare a model to run.
+
+    Args:
+        model: path of a ``.onnx`` file, ``onnx.ModelProto`` or ``onnx_ir.Model``.
+
+    Raises:
+        ModelError: it is not well formed, or has an operator of which no implementation is known.
+        OperatorError: ``op.version`` where Split or SplitToSequence does not exist at the imported opset.
+    """
+    folder: Path | None
+    if isinstance(model, str | os.PathLike):
+        path = Path(model)
+        where, folder, proto = Where(model=path.name), path.parent, parse(path)
+    else:
+        proto, folder = (model, None) if isinstance(model, ModelProto) else _from_onnx_ir(model)
+        where = Where(model=proto.graph.name or None)
+        check_model(proto, where)
+        # Before onnx looks for the data of a Constant in the working directory.
+        load_external(model_tensors(proto, initializers=False), where, folder)
+    return Model(proto, where, model_evaluator(proto, where, folder))
+
+
+def run(model: AnyModel, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Run an ONNX model: the split family is ours, every other operator onnx's reference implementation.
+
+    Args:
+        model: path of a ``.onnx`` file, ``onnx.ModelProto`` or ``onnx_ir.Model``.
+        inputs: arrays by input name; lists of arrays for sequences. Their element types, and sizes where
+            declared, must be the model's.
+
+    Returns:
+        The outputs by name, in the model's order: arrays, lists of arrays for sequences, None for an absent
+        optional. They may share memory with inputs, with initializers and with each other; initializers are
+        read-only.
+
+    Raises:
+        RuleError: a rule of the split family is broken; ``error.where`` says at which node of which graph.
+        ModelError: the model is not well formed, an input does not fit, or another operator fails.
+
+    Examples:
+        >>> import numpy as np, onnx.parser
+        >>> model = onnx.parser.parse_model('''
+        ...     <ir_version: 9, opset_import: ["": 18]>
+        ...     g (float[N] x) => (float[n] a, float[m] b) { a, b = Split<num_outputs = 2>(x) }''')
+        >>> run(model, {"x": np.arange(5, dtype=np.float32)})
+        {'a': array([0., 1., 2.], dtype=float32), 'b': array([3., 4.], dtype=float32)}
+    """
+    return load(model).run(inputs)
+
+
+def _from_onnx_ir(model: Any) -> tuple[ModelProto, Path | None]:
+    """Return the model as protobuf, and the folder of its external data."""
+    import onnx_ir
+
+    if not isinstance(model, onnx_ir.Model):
+        kind = type(model).__name__
+        raise ModelError(f"a {kind} is neither a path, an onnx.ModelProto nor an onnx_ir.Model")
+    folders = {
+        Path(value.const_value.base_dir)
+        for graph in model.graphs()
+        for value in graph.initializers.values()
+        if isinstance(value.const_value, onnx_ir.ExternalTensor)
+    }
+    if len(folders) > 1:
+        raise ModelError(f"the model keeps external data in {len(folders)} folders; one is possible")
+    return onnx_ir.to_proto(model), next(iter(folders), None)

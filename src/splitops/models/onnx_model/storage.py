@@ -1,0 +1,158 @@
+"""ONNX model files: parsing what may be hostile, and writing whole models or none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
+from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
+
+from splitops.dtypes import from_onnx
+from splitops.errors import ModelError, Where
+from splitops.models.files import read_whole, replacing, shown
+from splitops.models.onnx_model.structure import check_model, model_tensors
+from splitops.models.onnx_model.tensors import is_external, load_external, tensor_array
+
+__all__ = ["MAX_MODEL_BYTES", "parse", "read", "write"]
+
+MAX_MODEL_BYTES: Final = (1 << 31) - 1
+"""Protobuf's own limit for one message."""
+_EXTERNAL_BYTES: Final = 1024
+"""Smaller tensors stay in the model: shape arithmetic needs them at hand."""
+_ALIGNMENT: Final = 4096
+"""Tensors begin on a memory page, so that runtimes can map them."""
+_ROOM: Final = 1 << 24
+"""Left free for the structure around the tensors when sizes are estimated."""
+
+
+def read(path: str | os.PathLike[str]) -> ModelProto:
+    """Read an ONNX model, with its external data.
+
+    Args:
+        path: the ``.onnx`` file. External data must be inside its folder.
+
+    Returns:
+        The model, proved well formed, all data in it.
+
+    Raises:
+        ModelError: the file is no model, lies about its data, or names files outside its folder.
+    """
+    file = Path(path)
+    model = parse(file)
+    load_external(model_tensors(model), Where(model=file.name), file.parent)
+    return model
+
+
+def parse(path: Path) -> ModelProto:
+    """Read an ONNX model and prove it well formed; external initializers stay where they are.
+
+    Raises:
+        ModelError: as :func:`read`.
+    """
+    where = Where(model=path.name)
+    content = read_whole(path, limit=MAX_MODEL_BYTES, where=where)
+    model = ModelProto()
+    try:
+        model.ParseFromString(content)
+    except (DecodeError, UnicodeDecodeError, ValueError) as error:
+        raise ModelError(f"this is not an ONNX model: {str(error)[:200]}", where) from error
+    check_model(model, where)
+    load_external(model_tensors(model, initializers=False), where, path.parent)
+    return model
+
+
+def write(model: ModelProto, path: str | os.PathLike[str], *, external: bool | None = None) -> None:
+    """Write an ONNX model: whole, or not at all.
+
+    Args:
+        model: the model; it is not changed.
+        path: the ``.onnx`` file; an existing one is replaced.
+        external: whether initializers of the main graph of 1024 bytes and more go to a file beside the
+            model, named like it with ``.data`` appended. None does so where one file would exceed 2 GiB.
+
+    Raises:
+        ModelError: the model is not well formed or too large for one file, its data is in yet another file,
+            or the disk refuses.
+    """
+    file = Path(path)
+    where = Where(model=file.name)
+    check_model(model, where)
+    for tensor in model_tensors(model):
+        if is_external(tensor):
+            raise ModelError(f"tensor {shown(tensor.name)} is in another file: read the model with it", where)
+    if external is None:
+        size = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
+        external = size > MAX_MODEL_BYTES - _ROOM
+    if external:
+        data = file.with_name(file.name + ".data")
+        with replacing(data, file) as (data_file, model_file):
+            model_file.write(_encoded(_with_external_data(model, data_file, data.name, where), where))
+    else:
+        with replacing(file) as (model_file,):
+            model_file.write(_encoded(model, where))
+
+
+def _encoded(model: ModelProto, where: Where) -> bytes:
+    try:
+        content: bytes = model.SerializeToString(deterministic=True)
+    except (EncodeError, ValueError, MemoryError) as error:
+        raise ModelError(f"the model cannot be written as one file: {str(error)[:200]}", where) from error
+    if len(content) > MAX_MODEL_BYTES:
+        raise ModelError(
+            f"the model takes {len(content)} bytes, more than the {MAX_MODEL_BYTES} of one file; "
+            "write it with external=True",
+            where,
+        )
+    return content
+
+
+def _with_external_data(model: ModelProto, file: BinaryIO, location: str, where: Where) -> ModelProto:
+    """Return the model without its large initializers, which are written to the file one by one."""
+    slim = ModelProto()
+    _copy_fields(model, slim, but="graph")
+    _copy_fields(model.graph, slim.graph, but="initializer")
+    for tensor in model.graph.initializer:
+        data = _data_of(tensor, where)
+        if data is None or len(data) < _EXTERNAL_BYTES:
+            slim.graph.initializer.append(tensor)
+            continue
+        file.write(bytes(-file.tell() % _ALIGNMENT))
+        outside = slim.graph.initializer.add(
+            name=tensor.name,
+            data_type=tensor.data_type,
+            dims=tensor.dims,
+            doc_string=tensor.doc_string,
+            data_location=TensorProto.EXTERNAL,
+        )
+        for key, value in (("location", location), ("offset", file.tell()), ("length", len(data))):
+            outside.external_data.add(key=key, value=str(value))
+        file.write(data)
+    return slim
+
+
+def _copy_fields(source: ModelProto | GraphProto, target: Any, *, but: str) -> None:
+    for name in _field_names(source):
+        if name != but:
+            partial = getattr(source, name)
+            if isinstance(partial, int | str | bytes | float):
+                setattr(target, name, partial)
+            else:
+                getattr(target, name).MergeFrom(partial)
+
+
+def _field_names(message: Any) -> Iterator[str]:
+    for descriptor, _ in message.ListFields():
+        yield descriptor.name
+
+
+def _data_of(tensor: TensorProto, where: Where) -> bytes | None:
+    """Return the tensor's data as raw bytes; None for strings, which have none."""
+    element_type = from_onnx(tensor.data_type)
+    if element_type is None or element_type.name == "string":
+        return None
+    if tensor.HasField("raw_data"):
+        return tensor.raw_data
+    return numpy_helper.from_array(tensor_array(tensor, where)).raw_data

@@ -1,0 +1,150 @@
+"""The ONNX backend interface: prepare, run_model, run_node, supports_device, is_compatible.
+
+Needs onnx; ``onnx.backend.test.BackendTest(splitops.onnx.backend.SplitopsBackend)`` tests it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onnx import ModelProto, NodeProto, defs
+from onnx.backend.base import Backend, BackendRep
+
+from splitops.errors import ModelError, SplitError
+
+__all__ = [
+    "SplitopsBackend",
+    "SplitopsModel",
+    "is_compatible",
+    "prepare",
+    "run_model",
+    "run_node",
+    "supports_device",
+]
+
+
+class SplitopsModel(BackendRep):
+    """A prepared model.
+
+    Attributes:
+        model: the :class:`splitops.models.onnx_model.Model` behind it.
+    """
+
+    def __init__(self, model: ModelProto) -> None:
+        # The interface stands beside the functions; running models stands above them.
+        from splitops.models.onnx_model import load
+
+        self.model = load(model)
+
+    def run(self, inputs: Sequence[Any] | Mapping[str, Any], **_: Any) -> tuple[Any, ...]:
+        """Run the model.
+
+        Args:
+            inputs: values by name, or in the model's order: of all inputs, or of those that have no
+                initializer.
+
+        Returns:
+            The outputs in the model's order; a list for a sequence.
+
+        Raises:
+            RuleError: a rule of the split family is broken.
+            ModelError: the inputs do not fit, or another operator fails.
+        """
+        if not isinstance(inputs, Mapping):
+            every = [value.name for value in self.model.proto.graph.input]
+            names = every if len(inputs) == len(every) else list(self.model.inputs)
+            if len(inputs) != len(names):
+                raise ModelError(f"{len(inputs)} inputs are given, but the model has {len(names)}")
+            inputs = dict(zip(names, inputs, strict=True))
+        return tuple(self.model.run(inputs).values())
+
+
+class SplitopsBackend(Backend):
+    """The backend: Split and SplitToSequence are ours, every other operator is onnx's reference one.
+
+    Examples:
+        >>> import numpy as np
+        >>> from onnx import helper
+        >>> node = helper.make_node("Split", ["x"], ["a", "b"], num_outputs=2)
+        >>> [part.tolist() for part in run_node(node, [np.arange(3)])]
+        [[0, 1], [2]]
+    """
+
+    @classmethod
+    def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
+        """Whether the model is well formed and every operator of it has an implementation."""
+        try:
+            cls.prepare(model, device, **kwargs)
+        except SplitError:
+            return False
+        return True
+
+    @classmethod
+    def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> SplitopsModel:
+        """Prepare a model to run.
+
+        Raises:
+            ModelError: the device is unknown, the model is not well formed, or an operator has no
+                implementation.
+            OperatorError: ``op.version``, see :func:`splitops.schema`.
+        """
+        _check_device(device)
+        return SplitopsModel(model)
+
+    @classmethod
+    def run_model(cls, model: ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
+        """Prepare a model and run it once; see :meth:`SplitopsModel.run`."""
+        return cls.prepare(model, device, **kwargs).run(inputs)
+
+    @classmethod
+    def run_node(
+        cls, node: NodeProto, inputs: Any, device: str = "CPU", outputs_info: Any = None, **kwargs: Any
+    ) -> tuple[Any, ...]:
+        """Run one node.
+
+        Args:
+            node: the node.
+            inputs: values by name, or in the node's order, None for an absent one.
+            device: ``"CPU"``.
+            outputs_info: not needed.
+            **kwargs: ``opset_version``, the opset that selects the operator's version; the newest by
+                default.
+
+        Returns:
+            The outputs that have a name, in the node's order.
+
+        Raises:
+            RuleError: a rule of the split family is broken.
+            ModelError: the inputs do not fit, or another operator fails.
+        """
+        from splitops.models.onnx_model.evaluator import node_evaluator
+
+        _check_device(device)
+        if not isinstance(inputs, Mapping):
+            if len(inputs) > len(node.input):
+                raise ModelError(f"{len(inputs)} inputs are given, but the node has {len(node.input)}")
+            inputs = dict(zip(node.input, inputs, strict=False))
+        missing = next((name for name in node.input if name and name not in inputs), None)
+        if missing is not None:
+            raise ModelError(f"input {missing!r} is missing")
+        opset = int(kwargs.get("opset_version") or defs.onnx_opset_version())
+        return tuple(node_evaluator(node, opset).run(None, dict(inputs)))
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Whether the device is a CPU: ``"CPU"`` or ``"CPU:0"``."""
+        kind, _, number = device.partition(":")
+        return kind == "CPU" and number in ("", "0")
+
+
+def _check_device(device: str) -> None:
+    if not SplitopsBackend.supports_device(device):
+        raise ModelError(f"device {device!r} is not supported; 'CPU' is")
+
+
+is_compatible = SplitopsBackend.is_compatible
+prepare = SplitopsBackend.prepare
+run_model = SplitopsBackend.run_model
+run_node = SplitopsBackend.run_node
+supports_device = SplitopsBackend.supports_device

@@ -1,0 +1,509 @@
+"""Files: external data stays in the folder, what lies is refused, what is written appears whole."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from splitops.errors import ModelError
+from splitops.models import files
+from splitops.models.onnx_model import check_model, read, run, write
+from splitops.models.onnx_model.storage import MAX_MODEL_BYTES
+
+WEIGHT = np.arange(12, dtype=np.float32).reshape(4, 3)
+X = np.ones((2, 4), np.float32)
+
+
+def model(weight: TensorProto | None = None) -> ModelProto:
+    """X @ w, split in two."""
+    proto = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 18]>
+        g (float[2, 4] x) => (float[2, n] a, float[2, m] b) {
+            y = MatMul (x, w)
+            [cut] a, b = Split <axis = 1, num_outputs = 2> (y)
+        }""")
+    proto.graph.initializer.append(weight or numpy_helper.from_array(WEIGHT, "w"))
+    return proto
+
+
+def external(location: str, dims: tuple[int, ...] = (4, 3), **entries: Any) -> TensorProto:
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=dims, data_location=TensorProto.EXTERNAL)
+    for key, value in {"location": location, **entries}.items():
+        tensor.external_data.add(key=key, value=str(value))
+    return tensor
+
+
+def save(proto: ModelProto, folder: Path) -> Path:
+    path = folder / "m.onnx"
+    path.write_bytes(proto.SerializeToString())
+    return path
+
+
+def check_outputs(outputs: dict[str, Any]) -> None:
+    np.testing.assert_array_equal(np.concatenate(list(outputs.values()), axis=1), X @ WEIGHT)
+
+
+class TestExternalData:
+    @pytest.mark.parametrize("entries", [{}, {"offset": 0}, {"length": 48}, {"offset": 0, "length": 48}])
+    def test_whole_file(self, tmp_path: Path, entries: dict[str, int]) -> None:
+        (tmp_path / "w.bin").write_bytes(WEIGHT.tobytes())
+        path = save(model(external("w.bin", **entries)), tmp_path)
+        check_outputs(run(path, {"x": X}))
+        assert read(path).graph.initializer[0].raw_data == WEIGHT.tobytes()
+
+    @pytest.mark.parametrize("offset", [1, 4096, 5000])
+    def test_inside_a_larger_file_in_a_subfolder(self, tmp_path: Path, offset: int) -> None:
+        (tmp_path / "deep").mkdir()
+        (tmp_path / "deep" / "w.bin").write_bytes(bytes(offset) + WEIGHT.tobytes() + b"tail")
+        path = save(model(external("deep/w.bin", offset=offset, length=48)), tmp_path)
+        check_outputs(run(path, {"x": X}))
+        check_outputs(run(read(path), {"x": X}))
+
+    def test_link_inside_the_folder(self, tmp_path: Path) -> None:
+        (tmp_path / "real.bin").write_bytes(WEIGHT.tobytes())
+        (tmp_path / "w.bin").symlink_to("real.bin")
+        check_outputs(run(save(model(external("w.bin")), tmp_path), {"x": X}))
+
+    @pytest.mark.parametrize(
+        "location",
+        [
+            "/etc/hostname",
+            "../secret.bin",
+            "a/../../secret.bin",
+            "..\\secret.bin",
+            "C:\\secret.bin",
+            "\\\\h\\s",
+        ],
+    )
+    def test_path_out_of_the_folder(self, tmp_path: Path, location: str) -> None:
+        (tmp_path / "secret.bin").write_bytes(WEIGHT.tobytes())
+        folder = tmp_path / "models"
+        (folder / "a").mkdir(parents=True)
+        path = save(model(external(location)), folder)
+        for use in (read, lambda path: run(path, {"x": X})):
+            with pytest.raises(ModelError, match="leads out of the model's folder"):
+                use(path)
+
+    @pytest.mark.parametrize("inner", ["w.bin", "link/w.bin"])
+    def test_link_out_of_the_folder(self, tmp_path: Path, inner: str) -> None:
+        (tmp_path / "w.bin").write_bytes(WEIGHT.tobytes())
+        folder = tmp_path / "models"
+        folder.mkdir()
+        link = folder / Path(inner).parts[0]
+        link.symlink_to(tmp_path / "w.bin" if inner == "w.bin" else tmp_path)
+        with pytest.raises(ModelError, match="symbolic link"):
+            run(save(model(external(inner)), folder), {"x": X})
+
+    @pytest.mark.parametrize("location", ["", " ", ".", "nowhere.bin", "a\0b", "x" * 5000])
+    def test_no_such_file(self, tmp_path: Path, location: str) -> None:
+        with pytest.raises(ModelError) as caught:
+            run(save(model(external(location)), tmp_path), {"x": X})
+        assert len(str(caught.value)) < 400
+
+    def test_link_to_itself(self, tmp_path: Path) -> None:
+        (tmp_path / "w.bin").symlink_to("w.bin")
+        with pytest.raises(ModelError):
+            run(save(model(external("w.bin")), tmp_path), {"x": X})
+
+    @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+    def test_pipe_is_not_waited_for(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "w.bin")
+        with pytest.raises(ModelError, match="not a regular file"):
+            run(save(model(external("w.bin")), tmp_path), {"x": X})
+
+    @pytest.mark.parametrize(
+        ("entries", "message"),
+        [
+            ({"length": 47}, "has 47 bytes of external data, but float32 of shape .4, 3. takes 48"),
+            ({"length": 49}, "of a file of 48 bytes"),
+            ({"offset": 1}, "has 47 bytes"),
+            ({"offset": 1, "length": 48}, "takes bytes 1 to 49 of a file of 48 bytes"),
+            ({"offset": 49}, "takes bytes 49 to 49 of a file of 48 bytes"),
+            ({"offset": -1}, "not a number of bytes"),
+            ({"length": "1e3"}, "not a number of bytes"),
+            ({"length": "9" * 5000}, "not a number of bytes"),
+            ({"length": 2**63}, "of a file of 48 bytes"),
+            ({"dims": (2**31, 2**31)}, "more than any memory holds"),
+            ({"dims": (2**40,)}, "takes 4398046511104"),
+            ({"dims": (-4, 3)}, "negative size"),
+        ],
+    )
+    def test_sizes_that_lie(self, tmp_path: Path, entries: dict[str, Any], message: str) -> None:
+        (tmp_path / "w.bin").write_bytes(WEIGHT.tobytes())
+        path = save(model(external("w.bin", **entries)), tmp_path)
+        for use in (read, lambda path: run(path, {"x": X})):
+            with pytest.raises(ModelError, match=message):
+                use(path)
+
+    def test_stated_twice(self, tmp_path: Path) -> None:
+        (tmp_path / "w.bin").write_bytes(WEIGHT.tobytes())
+        tensor = external("w.bin")
+        tensor.external_data.add(key="location", value="../other")
+        with pytest.raises(ModelError, match="twice"):
+            run(save(model(tensor), tmp_path), {"x": X})
+
+    def test_model_in_memory_has_no_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """External data is never looked for in the working directory."""
+        (tmp_path / "w.bin").write_bytes(WEIGHT.tobytes())
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(ModelError, match="no folder"):
+            run(model(external("w.bin")), {"x": X})
+        with pytest.raises(ModelError, match="read the model with it"):
+            write(model(external("w.bin")), tmp_path / "out.onnx")
+
+    def test_constant_node(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Onnx would look for the data of a Constant in the working directory."""
+        (tmp_path / "models").mkdir()
+        (tmp_path / "models" / "w.bin").write_bytes(WEIGHT.tobytes())
+        (tmp_path / "w.bin").write_bytes(bytes(48))
+        monkeypatch.chdir(tmp_path)
+        proto = model()
+        del proto.graph.initializer[:]
+        proto.graph.node.insert(0, helper.make_node("Constant", [], ["w"], value=external("w.bin")))
+        check_outputs(run(save(proto, tmp_path / "models"), {"x": X}))
+        with pytest.raises(ModelError, match="no folder"):
+            run(proto, {"x": X})
+
+    def test_onnx_ir_model_keeps_its_folder(self, tmp_path: Path) -> None:
+        import onnx_ir
+
+        (tmp_path / "w.bin").write_bytes(WEIGHT.tobytes())
+        path = save(model(external("w.bin", length=48, offset=0)), tmp_path)
+        check_outputs(run(onnx_ir.load(path), {"x": X}))
+
+
+def nested(depth: int) -> ModelProto:
+    """A graph in a graph in a graph: If, If, If."""
+    proto = ModelProto(ir_version=9, opset_import=[helper.make_opsetid("", 18)])
+    graph = proto.graph
+    graph.input.extend(
+        [
+            helper.make_tensor_value_info("c", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, [1]),
+        ]
+    )
+    for level in range(depth):
+        graph.output.add(name=f"y{level}")
+        node = graph.node.add(op_type="If", input=["c"], output=[f"y{level}"])
+        graph = node.attribute.add(name="then_branch", type=onnx.AttributeProto.GRAPH).g
+    graph.output.add(name="x")
+    return proto
+
+
+def nested_bytes(depth: int) -> bytes:
+    """The bytes of the same, deeper than protobuf itself would write."""
+
+    def field(number: int, content: bytes) -> bytes:
+        size, varint = len(content), b""
+        while size > 0x7F:
+            varint += bytes([size & 0x7F | 0x80])
+            size >>= 7
+        return bytes([number << 3 | 2]) + varint + bytes([size]) + content
+
+    graph = b""
+    for _ in range(depth):
+        graph = field(1, field(5, field(6, graph)))  # graph.node.attribute.g
+    return field(7, graph)
+
+
+def edited(change: Callable[[ModelProto], Any]) -> ModelProto:
+    proto = model()
+    change(proto)
+    return proto
+
+
+def weight(**fields: Any) -> ModelProto:
+    tensor = numpy_helper.from_array(WEIGHT, "w")
+    for name, value in fields.items():
+        tensor.ClearField(name)
+        if isinstance(value, list | tuple):
+            getattr(tensor, name).extend(value)
+        elif value is not None:
+            setattr(tensor, name, value)
+    return model(tensor)
+
+
+def function(name: str, calls: list[str]) -> onnx.FunctionProto:
+    nodes, last = [], "x"
+    for index, called in enumerate(calls):
+        nodes.append(helper.make_node(called, [last], [f"t{index}"], domain="local"))
+        last = f"t{index}"
+    nodes.append(helper.make_node("Identity", [last], ["y"]))
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("local", 1)]
+    return helper.make_function("local", name, ["x"], ["y"], nodes, imports)
+
+
+def with_functions(*functions: onnx.FunctionProto) -> ModelProto:
+    proto = model()
+    proto.opset_import.add(domain="local", version=1)
+    proto.functions.extend(functions)
+    return proto
+
+
+MALFORMED: dict[str, tuple[Callable[[], bytes | ModelProto], str]] = {
+    "empty": (lambda: b"", "no graph"),
+    "text": (lambda: b"not a model at all", "not an ONNX model"),
+    "zeros": (lambda: bytes(1000), "not an ONNX model"),
+    "truncated": (lambda: model().SerializeToString()[:-7], "not an ONNX model"),
+    "wrong wire type": (lambda: b"\x3d\x00\x00\x00\x00", "no graph"),
+    "length beyond the end": (lambda: b"\x3a\xff\xff\xff\xff\x0f", "not an ONNX model"),
+    "a tensor": (lambda: numpy_helper.from_array(WEIGHT).SerializeToString(), "not an ONNX model|no graph"),
+    "no graph": (lambda: edited(lambda m: m.ClearField("graph")), "no graph"),
+    "no opset": (lambda: edited(lambda m: m.ClearField("opset_import")), "no opset is imported"),
+    "opset 0": (lambda: edited(lambda m: setattr(m.opset_import[0], "version", 0)), "opset 0"),
+    "two opsets": (lambda: edited(lambda m: m.opset_import.add(domain="ai.onnx", version=17)), "and at 17"),
+    "unknown domain": (
+        lambda: edited(lambda m: setattr(m.graph.node[0], "domain", "elsewhere")),
+        "'elsewhere'",
+    ),
+    "no operator": (lambda: edited(lambda m: m.graph.node[0].ClearField("op_type")), "no operator"),
+    "missing edge": (
+        lambda: edited(lambda m: m.graph.node[1].input.__setitem__(0, "z")),
+        "'z' is made by no node",
+    ),
+    "out of order": (lambda: edited(lambda m: m.graph.node.reverse()), "topological order"),
+    "own output": (lambda: edited(lambda m: m.graph.node[0].input.__setitem__(0, "y")), "a cycle"),
+    "cycle": (lambda: edited(lambda m: m.graph.node[0].input.__setitem__(0, "a")), "cycle"),
+    "repeated output": (
+        lambda: edited(lambda m: m.graph.node[1].output.__setitem__(1, "a")),
+        "'a' is defined again",
+    ),
+    "output named like an input": (
+        lambda: edited(lambda m: m.graph.node[0].output.__setitem__(0, "x")),
+        "'x' is defined again",
+    ),
+    "repeated input": (lambda: edited(lambda m: m.graph.input.append(m.graph.input[0])), "defined again"),
+    "repeated initializer": (
+        lambda: edited(lambda m: m.graph.initializer.append(m.graph.initializer[0])),
+        "defined again",
+    ),
+    "unnamed initializer": (lambda: weight(name=""), "has no name"),
+    "output of no node": (
+        lambda: edited(lambda m: setattr(m.graph.output[0], "name", "q")),
+        "'q' is made by no",
+    ),
+    "output twice": (lambda: edited(lambda m: m.graph.output.append(m.graph.output[0])), "stands twice"),
+    "attribute twice": (
+        lambda: edited(lambda m: m.graph.node[1].attribute.append(m.graph.node[1].attribute[0])),
+        "stated twice",
+    ),
+    "reference outside a function": (
+        lambda: edited(lambda m: setattr(m.graph.node[1].attribute[0], "ref_attr_name", "q")),
+        "no function around it has",
+    ),
+    "sparse": (lambda: edited(lambda m: m.graph.sparse_initializer.add()), "sparse"),
+    "raw data too short": (lambda: weight(raw_data=bytes(47)), "has 47 bytes of data, but float32"),
+    "raw data too long": (lambda: weight(raw_data=bytes(49)), "has 49 bytes"),
+    "no data": (lambda: weight(raw_data=None), "has no data"),
+    "entries too few": (lambda: weight(raw_data=None, float_data=[1.0] * 11), "11 entries of float_data"),
+    "entries of another type": (
+        lambda: weight(raw_data=None, int64_data=[1] * 12),
+        "12 entries of int64_data",
+    ),
+    "data twice": (lambda: weight(float_data=[1.0] * 12), "one field"),
+    "type unknown": (lambda: weight(data_type=99), "element type 99"),
+    "type undefined": (lambda: weight(data_type=0), "element type 0"),
+    "dims negative": (lambda: weight(dims=[-4, -3]), "negative"),
+    "dims huge": (lambda: weight(dims=[2**62, 2**62]), "more than any memory"),
+    "dims huge and empty": (lambda: weight(dims=[2**62, 2**62, 0], raw_data=b""), "more than any memory"),
+    "dims overflow to the right size": (lambda: weight(dims=[2**32, 2**32, 12]), "more than any memory"),
+    "rank huge": (lambda: weight(dims=[1] * 100_000), "rank 100000"),
+    "strings in raw data": (lambda: weight(data_type=TensorProto.STRING), "string_data"),
+    "segment": (lambda: edited(lambda m: setattr(m.graph.initializer[0].segment, "begin", 1)), "segment"),
+    "graphs nested deep": (lambda: nested_bytes(5000), "not an ONNX model"),
+    "function calls itself": (
+        lambda: with_functions(function("f", ["f"])),
+        "'f' of domain 'local' calls itself",
+    ),
+    "functions call each other": (
+        lambda: with_functions(function("f", ["g"]), function("g", ["h"]), function("h", ["f"])),
+        "calls itself",
+    ),
+    "function twice": (lambda: with_functions(function("f", []), function("f", [])), "defined twice"),
+}
+
+
+@pytest.fixture(autouse=True)
+def quick() -> Iterator[None]:
+    begin = time.perf_counter()
+    yield
+    assert time.perf_counter() - begin < 5, "bad input must not cost time"
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_malformed(tmp_path: Path, case: str) -> None:
+    make, message = MALFORMED[case]
+    content = make()
+    path = tmp_path / "m.onnx"
+    path.write_bytes(content if isinstance(content, bytes) else content.SerializeToString())
+    for use in (read, lambda path: run(path, {"x": X})):
+        with pytest.raises(ModelError, match=message) as caught:
+            use(path)
+        assert caught.value.where.model == "m.onnx"
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 500
+
+
+def test_unharmed_model_is_fine(tmp_path: Path) -> None:
+    """What the malformed ones were made of runs."""
+    check_outputs(run(save(model(), tmp_path), {"x": X}))
+    check_outputs(run(save(with_functions(function("f", ["g"]), function("g", [])), tmp_path), {"x": X}))
+
+
+def test_nested_in_memory_deeper_than_a_file_can_be() -> None:
+    with pytest.raises(ModelError, match="nested more than 64 deep"):
+        run(nested(90), {"c": np.array(True), "x": X[0, :1]})
+
+
+def test_functions_that_call_twice_as_often_at_each_level_are_made_once() -> None:
+    depth = 40
+    functions = [function(f"f{i}", [f"f{i + 1}", f"f{i + 1}"]) for i in range(depth)] + [
+        function(f"f{depth}", [])
+    ]
+    proto = with_functions(*functions)
+    proto.graph.node.insert(
+        0,
+        onnx.parser.parse_node("""unused = If (no) <
+            then_branch = t () => (float[n] u) { u = local.f0 (x) },
+            else_branch = e () => (float[n] v) { v = Identity (x) }>"""),
+    )
+    proto.graph.initializer.append(numpy_helper.from_array(np.array(False), "no"))
+    check_outputs(run(proto, {"x": X}))
+
+
+def test_many_nodes_are_checked_in_linear_time() -> None:
+    """A graph that each If would copy the names of: 4000 of them."""
+    branch = helper.make_graph([], "b", [], [])
+    branch.output.add(name="x")
+    nodes = [
+        helper.make_node("If", ["c"], [f"y{i}"], then_branch=branch, else_branch=branch) for i in range(4000)
+    ]
+    proto = model()
+    proto.graph.node.extend(nodes)
+    proto.graph.input.append(helper.make_tensor_value_info("c", TensorProto.BOOL, []))
+    check_model(proto)
+
+
+def test_file_beyond_the_limit_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    with path.open("wb") as file:
+        file.truncate(MAX_MODEL_BYTES + 1)  # a hole: it takes no space
+    with pytest.raises(ModelError, match="has 2147483648 bytes"):
+        read(path)
+
+
+@pytest.mark.parametrize("kind", ["missing", "folder", "pipe"])
+def test_no_regular_file(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "m.onnx"
+    if kind == "folder":
+        path.mkdir()
+    if kind == "pipe":
+        os.mkfifo(path)
+    with pytest.raises(ModelError, match=r"cannot open 'm\.onnx'"):
+        read(path)
+
+
+class TestWriting:
+    def test_reads_back(self, tmp_path: Path) -> None:
+        write(model(), tmp_path / "m.onnx")
+        assert read(tmp_path / "m.onnx") == model()
+        assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+
+    def test_permissions_are_those_of_other_files(self, tmp_path: Path) -> None:
+        write(model(), tmp_path / "m.onnx")
+        (tmp_path / "other").write_bytes(b"")
+        assert (tmp_path / "m.onnx").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+    def test_external_data_beside(self, tmp_path: Path) -> None:
+        large = np.arange(4 * 300, dtype=np.float32).reshape(4, 300)
+        proto = model(numpy_helper.from_array(large, "w"))
+        typed = TensorProto(name="v", data_type=TensorProto.INT64, dims=[500], int64_data=range(500))
+        packed = helper.make_tensor("p", TensorProto.INT4, [5000], np.arange(5000) % 15 - 7)
+        small = numpy_helper.from_array(np.arange(3), "s")
+        text = helper.make_tensor("t", TensorProto.STRING, [200], [b"twelve bytes"] * 200)
+        proto.graph.initializer.extend([typed, packed, small, text])
+        before = proto.SerializeToString(deterministic=True)
+        write(proto, tmp_path / "m.onnx", external=True)
+        assert proto.SerializeToString(deterministic=True) == before
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data"]
+        assert (tmp_path / "m.onnx").stat().st_size < 4000
+        onnx.checker.check_model(str(tmp_path / "m.onnx"))
+        back, theirs = read(tmp_path / "m.onnx"), onnx.load(tmp_path / "m.onnx")
+        for ours, other, original in zip(
+            back.graph.initializer, theirs.graph.initializer, proto.graph.initializer, strict=True
+        ):
+            expected = numpy_helper.to_array(original)
+            np.testing.assert_array_equal(numpy_helper.to_array(ours), expected, strict=True)
+            np.testing.assert_array_equal(numpy_helper.to_array(other), expected, strict=True)
+        assert back.graph.node == proto.graph.node
+        assert back.opset_import == proto.opset_import
+        outputs = run(tmp_path / "m.onnx", {"x": X})
+        np.testing.assert_array_equal(np.concatenate(list(outputs.values()), 1), X @ large)
+
+    def test_invalid_model_is_not_written(self, tmp_path: Path) -> None:
+        with pytest.raises(ModelError, match="topological"):
+            write(MALFORMED["out of order"][0](), tmp_path / "m.onnx")  # type: ignore[arg-type]
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, OSError])
+    def test_nothing_is_left_after_an_error(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+    ) -> None:
+        (tmp_path / "m.onnx").write_bytes(b"as before")
+
+        def fail(*_: object) -> None:
+            raise error
+
+        monkeypatch.setattr(files.os, "fsync", fail)
+        with pytest.raises((ModelError, error)):
+            write(model(), tmp_path / "m.onnx", external=True)
+        assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+        assert (tmp_path / "m.onnx").read_bytes() == b"as before"
+
+    def test_folder_that_is_not_there(self, tmp_path: Path) -> None:
+        with pytest.raises(ModelError, match=r"cannot write 'm\.onnx'"):
+            write(model(), tmp_path / "none" / "m.onnx")
+
+    def test_target_is_a_folder(self, tmp_path: Path) -> None:
+        (tmp_path / "m.onnx").mkdir()
+        with pytest.raises(ModelError, match="cannot write"):
+            write(model(), tmp_path / "m.onnx")
+        assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+
+    def test_too_large_for_one_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("splitops.models.onnx_model.storage.MAX_MODEL_BYTES", (1 << 24) + 1000)
+        proto = model(numpy_helper.from_array(np.ones((4, 300), np.float32), "w"))
+        write(proto, tmp_path / "m.onnx")
+        assert (tmp_path / "m.onnx.data").exists()
+        monkeypatch.setattr("splitops.models.onnx_model.storage.MAX_MODEL_BYTES", 100)
+        with pytest.raises(ModelError, match="external=True"):
+            write(proto, tmp_path / "n.onnx", external=False)
+        assert not (tmp_path / "n.onnx").exists()
+
+
+def test_lying_sizes_take_no_memory(tmp_path: Path) -> None:
+    """Under a limit of 2 GiB on all of its memory, a process refuses models that speak of more."""
+    pytest.importorskip("resource")
+    path = save(weight(dims=[2**40], raw_data=bytes(64)), tmp_path)
+    code = (
+        "import resource, sys\n"
+        "from splitops.errors import ModelError\n"
+        "from splitops.models.onnx_model import run\n"
+        f"resource.setrlimit(resource.RLIMIT_AS, ({2 << 30}, {2 << 30}))\n"
+        "try:\n    run(sys.argv[1], {})\nexcept ModelError as error:\n    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "takes 4398046511104" in done.stdout
