@@ -1,0 +1,122 @@
+"""Partial shapes as OpenVINO IR writes them in the ``shape`` attribute of Parameter and Const layers.
+
+``2,3`` is exact, ``?`` and ``-1`` are unknown, ``2..6``, ``..3`` and ``2..`` are ranges, ``...`` is an
+unknown rank.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+from splitops.dims import UNKNOWN, Dim, Range, Shape
+from splitops.errors import ModelError, Where
+
+__all__ = ["MAX_RANK", "checked_count", "format_shape", "matches", "parse_integer", "parse_shape"]
+
+MAX_RANK: Final = 64
+"""The highest rank that NumPy arrays have."""
+
+_INT64_MAX: Final = (1 << 63) - 1
+_INTEGER: Final = re.compile(r"([+-]?[0-9]{1,20})(?:\.0*)?")
+_RANGE: Final = re.compile(r"([0-9]{0,20})\.\.([0-9]{0,20})")
+
+
+def parse_integer(text: str, what: str, where: Where, *, minimum: int | None = None) -> int:
+    """Read an integer of at most 64 bits; ``3.0`` is one, as some converters write it.
+
+    Raises:
+        ModelError: it is not an integer, or out of range.
+    """
+    match = _INTEGER.fullmatch(text.strip())
+    value = int(match[1]) if match else None
+    if value is None or not -_INT64_MAX - 1 <= value <= _INT64_MAX:
+        raise ModelError(f"{what} = {text[:80]!r} is not a 64-bit integer", where)
+    if minimum is not None and value < minimum:
+        raise ModelError(f"{what} = {value} is less than {minimum}", where)
+    return value
+
+
+def parse_shape(text: str, what: str, where: Where) -> Shape | None:
+    """Read a partial shape; None is an unknown rank.
+
+    Raises:
+        ModelError: a dimension is malformed, its range is empty, or there are more than 64.
+
+    Examples:
+        >>> parse_shape("2..6,?,4", "shape", Where())
+        (Range(lo=2, hi=6, name=None), Range(lo=0, hi=None, name=None), 4)
+        >>> parse_shape("", "shape", Where()), parse_shape("...", "shape", Where())
+        ((), None)
+    """
+    text = text.strip().removeprefix("[").removesuffix("]").strip()
+    if text == "...":
+        return None
+    if not text:
+        return ()
+    if text.count(",") >= MAX_RANK:
+        raise ModelError(f"{what} has more than {MAX_RANK} dimensions", where)
+    return tuple(_dimension(part.strip(), what, where) for part in text.split(","))
+
+
+def _dimension(text: str, what: str, where: Where) -> Dim:
+    if text in {"?", "-1"}:
+        return UNKNOWN
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        return parse_integer(text, f"a dimension of {what}", where, minimum=0)
+    lo = int(match[1] or 0)
+    hi = int(match[2]) if match[2] else None
+    if hi is not None and hi >= _INT64_MAX:
+        hi = None  # OpenVINO's own way to say unbounded
+    if lo > _INT64_MAX or (hi is not None and hi < lo):
+        raise ModelError(f"a dimension of {what}, {text!r}, holds no size", where)
+    return lo if lo == hi else Range(lo, hi)
+
+
+def format_shape(shape: Shape | None) -> str:
+    """Write a partial shape as OpenVINO does.
+
+    Examples:
+        >>> format_shape((Range(2, 6), Range(), 4, Range(0, 3), Range(2))), format_shape(None)
+        ('2..6,?,4,..3,2..', '...')
+    """
+    if shape is None:
+        return "..."
+    return ",".join(_format_dimension(dim) for dim in shape)
+
+
+def _format_dimension(dim: Dim) -> str:
+    if isinstance(dim, int):
+        return str(dim)
+    if dim.lo == 0 and dim.hi is None:
+        return "?"
+    return f"{dim.lo or ''}..{'' if dim.hi is None else dim.hi}"
+
+
+def matches(shape: tuple[int, ...], partial: Shape | None) -> bool:
+    """Return whether an array's shape is one that the partial shape allows."""
+    if partial is None:
+        return True
+    if len(shape) != len(partial):
+        return False
+    return all(
+        size == dim if isinstance(dim, int) else dim.lo <= size and (dim.hi is None or size <= dim.hi)
+        for size, dim in zip(shape, partial, strict=True)
+    )
+
+
+def checked_count(shape: Shape | None, bits: int, what: str, where: Where) -> int:
+    """Return the number of elements of an exact shape that NumPy can hold.
+
+    Raises:
+        ModelError: the shape is not exact, or its elements take more bytes than a 64-bit integer counts.
+    """
+    exact = [dim for dim in shape or () if isinstance(dim, int)]
+    if shape is None or len(exact) != len(shape):
+        raise ModelError(f"{what} = {format_shape(shape)!r} is not an exact shape", where)
+    # NumPy multiplies the dimensions that are not zero even where the array is empty.
+    if math.prod(size or 1 for size in exact) * max(bits, 64) // 8 > _INT64_MAX:
+        raise ModelError(f"{what} = {exact} is larger than any memory", where)
+    return math.prod(exact)
