@@ -7,16 +7,16 @@ checking (some of it known) share every rule.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
-from splitops.dims import Shape
+from splitops.dims import Range, Shape, exact_integer
 from splitops.dtypes import ElementType, element_type_of
 from splitops.errors import NOWHERE, ModelError, Rule, RuleError, SplitError, Where, brief, rule_error, shown
+from splitops.intervals import fitting, free_lengths
 from splitops.operators.schema import (
     Attribute,
     AttributeType,
@@ -33,6 +33,8 @@ __all__ = ["Binding", "Fact", "bind", "exact_integer", "fact_of", "foreign_type"
 
 _INT64_MAX: Final = (1 << 63) - 1
 _INT64_MIN: Final = -(1 << 63)
+_MAX_UNKNOWN: Final = 1 << 16
+"""More lengths of which none is known are not listed one by one."""
 
 Number = int | float
 
@@ -80,9 +82,10 @@ class Binding:
         axis: the split axis, in [0, rank) where the rank is known; None is unknown.
         division: how the axis is divided; None where the lengths are not known.
         lengths: the lengths as far as they are known, where ``division`` is None; None is unknown.
-        squeeze: whether the parts lose the axis.
+        squeeze: whether the parts lose the axis; None is unknown.
         outputs: number of declared outputs; None where none are declared.
         where: the place in a model.
+        lengths_shape: the shape of the tensor of lengths; None where it is unknown or no tensor.
     """
 
     schema: OperatorSchema
@@ -90,9 +93,10 @@ class Binding:
     axis: int | None
     division: Division | None
     lengths: tuple[int | None, ...] | None
-    squeeze: bool
+    squeeze: bool | None
     outputs: int | None
     where: Where
+    lengths_shape: Shape | None = None
 
     def request(self) -> SplitRequest:
         """Return the request of a binding of which everything is known."""
@@ -100,6 +104,7 @@ class Binding:
         assert shape is not None
         assert self.axis is not None
         assert self.division is not None
+        assert self.squeeze is not None
         sizes = tuple(dim for dim in shape if isinstance(dim, int))
         assert len(sizes) == len(shape)
         outputs = None if self.schema.gives_sequence else self.outputs
@@ -118,7 +123,8 @@ def bind(
 
     Args:
         schema: the operator version.
-        attributes: the node's attributes by name: integers, or sequences of integers.
+        attributes: the node's attributes by name: integers, or sequences of integers; a :class:`Fact` where
+            one is given, but not all of it is known.
         inputs: what is known of each input, in the operator's order; None is an absent one.
         outputs: number of outputs that the node declares; None where nothing is declared.
         where: the place in a model, for messages.
@@ -159,23 +165,28 @@ class _Binder:
         lengths, count = self._sources()
         axis = self._axis(data)
         keepdims = self._keepdims()
-        squeeze = keepdims == 0 and lengths is None
+        squeeze = False if lengths is not None or keepdims == 1 else None if keepdims is None else True
         if schema.gives_sequence and self.outputs not in (None, 1):
             raise self._error(
                 Rule.OUTPUTS_COUNT, f"{self.outputs} outputs are declared", "it gives one sequence"
             )
         partial: tuple[int | None, ...] | None = None
+        lengths_shape: Shape | None = None
         division: Division | None
         subject: Source
         if lengths is not None:
-            division, partial = self._lengths(lengths, data)
+            fact = self._lengths_fact(lengths, data)
+            division, partial = self._lengths(lengths, fact)
+            lengths_shape = fact.shape
             subject = lengths
         else:
             division = self._count(count)
             subject = count or Source(Given.ATTRIBUTE, "split")
-        if division is not None and data.shape is not None and axis is not None:
-            self._check_size(division, subject, data.shape, axis)
-        return Binding(schema, data, axis, division, partial, squeeze, self.outputs, self.where)
+        if data.shape is not None and (division is not None or partial is not None):
+            self._check_size(division, partial, subject, data.shape, axis)
+        return Binding(
+            schema, data, axis, division, partial, squeeze, self.outputs, self.where, lengths_shape
+        )
 
     # What the node has
 
@@ -265,8 +276,9 @@ class _Binder:
         value: Any
         if source.given is Given.ATTRIBUTE:
             value = self.attributes.get(source.name, self.schema.default_axis)
-            axis = exact_integer(value)
-            if axis is None:
+            known = not isinstance(value, Fact)
+            axis = exact_integer(value) if known else None
+            if axis is None and known:
                 raise self._error(
                     Rule.AXIS_DTYPE,
                     f"axis = {shown(value)}",
@@ -321,11 +333,13 @@ class _Binder:
         value = fact.value[0] if isinstance(fact.value, tuple) else fact.value
         return None if value is None else int(value)
 
-    def _keepdims(self) -> int:
+    def _keepdims(self) -> int | None:
         attribute = self.schema.attribute("keepdims")
         if attribute is None:
             return 1
         value = self.attributes.get("keepdims", attribute.default)
+        if isinstance(value, Fact):
+            return None
         keepdims = int(value) if isinstance(value, bool | np.bool_) else exact_integer(value)
         if keepdims not in (0, 1):
             source = Source(Given.ATTRIBUTE, "keepdims")
@@ -340,16 +354,12 @@ class _Binder:
 
     # Lengths and number of parts
 
-    def _lengths(self, source: Source, data: Fact) -> tuple[Division | None, tuple[int | None, ...] | None]:
+    def _lengths(
+        self, source: Source, fact: Fact
+    ) -> tuple[Division | None, tuple[int | None, ...] | None]:
         """Return the division that the lengths ask for, or the lengths as far as they are known."""
-        if source.given is Given.ATTRIBUTE:
-            fact = self._attribute_fact(source)
-        else:
-            fact = self._lengths_fact(source, data)
         if fact.value is None:
-            if fact.shape and isinstance(fact.shape[0], int):
-                self._check_length_count(source, fact.shape[0])
-            return None, None
+            return None, self._unknown_lengths(source, fact)
         if not isinstance(fact.value, tuple):
             return self._chunk(source, fact.value), None
         lengths = tuple(self._length(source, value) for value in fact.value)
@@ -362,8 +372,22 @@ class _Binder:
             rule = SizeRule.EXPLICIT
         return Division(rule, lengths=known), None
 
+    def _unknown_lengths(self, source: Source, fact: Fact) -> tuple[None, ...] | None:
+        """Return as many unknown lengths as there are, where that is known."""
+        count: Any = None
+        if fact.shape is not None and len(fact.shape) == 1:
+            count = fact.shape[0]
+        elif not self.schema.gives_sequence:
+            count = self.outputs
+        if not isinstance(count, int):
+            return None
+        self._check_length_count(source, count)
+        return (None,) * count if count <= _MAX_UNKNOWN else None
+
     def _attribute_fact(self, source: Source) -> Fact:
         value = self.attributes[source.name]
+        if isinstance(value, Fact):
+            return value
         attribute = self.schema.attribute(source.name)
         assert attribute is not None
         assert attribute.type is AttributeType.INTS
@@ -387,6 +411,8 @@ class _Binder:
         return Fact(None, (len(integers),), integers)
 
     def _lengths_fact(self, source: Source, data: Fact) -> Fact:
+        if source.given is Given.ATTRIBUTE:
+            return self._attribute_fact(source)
         fact, parameter = self._input(source.name), self._parameter(source.name)
         assert fact is not None
         taken = self.schema.types_of(parameter)
@@ -491,7 +517,7 @@ class _Binder:
             )
         return Division(SizeRule.CHUNK, chunk=chunk)
 
-    def _count(self, source: Source | None) -> Division:
+    def _count(self, source: Source | None) -> Division | None:
         schema = self.schema
         if source is None:
             assert schema.default_chunk is not None
@@ -505,6 +531,8 @@ class _Binder:
                 )
             return Division(schema.count_rule, count=self.outputs)
         value = self.attributes[source.name]
+        if isinstance(value, Fact):
+            return None
         count = exact_integer(value)
         if count is None or not self._minimum(source) <= count <= _INT64_MAX:
             raise self._error(
@@ -525,22 +553,43 @@ class _Binder:
             )
         return Division(schema.count_rule, count=count)
 
-    def _check_size(self, division: Division, subject: Source, shape: Shape, axis: int) -> None:
-        size = shape[axis]
-        if not isinstance(size, int):
+    def _check_size(
+        self,
+        division: Division | None,
+        partial: tuple[int | None, ...] | None,
+        subject: Source,
+        shape: Shape,
+        axis: int | None,
+    ) -> None:
+        """Prove that a size that the axis can have fits; of an unknown axis, that some axis has one."""
+        lengths = partial if division is None else division.lengths
+        least = free_lengths(partial) if division is None and partial is not None else division
+        assert least is not None
+        axes = range(len(shape)) if axis is None else (axis,)
+        if not axes or any(fitting(least, shape[index]) is not None for index in axes):
             return
-        broken = violation(division, size)
-        if broken is not None:
-            raise self._error(
-                broken.rule,
-                f"{describe(division, subject.name or 'number of outputs')} {broken.got}",
-                f"axis {axis} of data {_write(shape)} {broken.expected}",
-                source=subject,
-                lengths=division.lengths,
-                axis=axis,
-                shape=shape,
-                size=size,
-            )
+        size = shape[axes[-1]]
+        largest = size if isinstance(size, int) else size.lo if size.hi is None else size.hi
+        broken = violation(least, largest)
+        assert broken is not None
+        rule, text, got = broken.rule, describe(least, subject.name or "number of outputs"), broken.got
+        if division is None:
+            text = f"{subject.name} = {brief(lengths or ())}"
+            if -1 not in (lengths or ()):
+                rule, got = Rule.LENGTHS_SUM, f"sums to at least {sum(least.lengths) + 1}"
+        if isinstance(size, Range):
+            broken = replace(broken, expected="has no size that fits")
+        place = f"axis {axis} of data {_write(shape)} {broken.expected}"
+        raise self._error(
+            rule,
+            f"{text} {got}",
+            place if axis is not None else f"no axis of data {_write(shape)} fits",
+            source=subject,
+            lengths=lengths,
+            axis=axis,
+            shape=shape,
+            size=size,
+        )
 
     def _error(
         self, rule: Rule, got: str, expected: str, *, source: Source | None = None, **values: Any
@@ -551,16 +600,6 @@ class _Binder:
         elif source is not None and source.given is Given.INPUT:
             where = replace(where, input=source.name)
         return rule_error(str(self.schema), rule, got, expected, where=where, **values)
-
-
-def exact_integer(value: Any) -> int | None:
-    """Return an exact integer, or None for anything else; a boolean is not one."""
-    if isinstance(value, bool | np.bool_):
-        return None
-    try:
-        return operator.index(value)
-    except TypeError:
-        return None
 
 
 def _write(shape: Shape) -> str:

@@ -6,9 +6,13 @@ the range of every size, and a symbol (ONNX ``dim_param``) is such a range with 
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["UNKNOWN", "Dim", "Range", "Shape"]
+import numpy as np
+
+__all__ = ["UNKNOWN", "Dim", "Range", "Shape", "dimension", "exact_integer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +37,23 @@ UNKNOWN = Range()
 
 Dim = int | Range
 Shape = tuple[Dim, ...]
+
+
+def dimension(lo: int, hi: int | None, name: str | None = None) -> Dim:
+    """Return the dimension of sizes from ``lo`` to ``hi``: an integer where they are the same.
+
+    Examples:
+        >>> dimension(2, 2, "N"), dimension(0, None) == UNKNOWN
+        (2, True)
+    """
+    return lo if lo == hi else Range(lo, hi, name)
+
+
+def exact_integer(value: Any) -> int | None:
+    """Return an exact integer, NumPy's included, or None for anything else; a boolean is not one."""
+    if isinstance(value, bool | np.bool_):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None

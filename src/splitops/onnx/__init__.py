@@ -8,17 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import numpy.typing as npt
 
+from splitops import native
 from splitops.calling import call
+from splitops.onnx.inference import InferredSequence, infer_split, infer_split_to_sequence
 from splitops.onnx.reference import reference_ops
 from splitops.operators import schema
 
-__all__ = ["backend", "reference_ops", "split", "split_to_sequence"]
+__all__ = [
+    "InferredSequence",
+    "backend",
+    "infer_split",
+    "infer_split_to_sequence",
+    "reference_ops",
+    "split",
+    "split_to_sequence",
+]
 
 Lengths = Sequence[int] | npt.NDArray[Any]
+
+# What earlier calls were proved to mean, by their very arguments. For a small array, proving takes longer than
+# splitting.
+_SPLITS: Final = native.CallCache()
+_SEQUENCES: Final = native.CallCache()
 
 
 def split(
@@ -69,8 +85,12 @@ def split(
 
     Source: ONNX Split-1, -2, -11, -13, -18.
     """
+    if out is None and type(data) is np.ndarray:
+        known = _SPLITS.lookup(data, split, axis, num_outputs, opset)
+        if known is not None:
+            return known.copies(data) if copy else known(data)
     arguments = {"split": split, "axis": axis, "num_outputs": num_outputs}
-    return call(schema("Split", opset, ""), data, arguments, copy, out)
+    return call(schema("Split", opset, ""), data, arguments, copy, out, _SPLITS, opset)
 
 
 def split_to_sequence(
@@ -121,8 +141,12 @@ def split_to_sequence(
 
     Source: ONNX SplitToSequence-11, -24.
     """
+    if out is None and type(data) is np.ndarray:
+        known = _SEQUENCES.lookup(data, split, axis, keepdims, opset)
+        if known is not None:
+            return list(known.copies(data) if copy else known(data))
     arguments = {"split": split, "axis": axis, "keepdims": keepdims}
-    return list(call(schema("SplitToSequence", opset, ""), data, arguments, copy, out))
+    return list(call(schema("SplitToSequence", opset, ""), data, arguments, copy, out, _SEQUENCES, opset))
 
 
 def __getattr__(name: str) -> Any:

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 import numpy.typing as npt
 
+from splitops import native
 from splitops.calling import call
+from splitops.openvino.inference import infer_split, infer_variadic_split
 from splitops.operators import schema
 
-__all__ = ["split", "variadic_split"]
+__all__ = ["infer_split", "infer_variadic_split", "split", "variadic_split"]
 
 _SPLIT: Final = schema("Split", domain="openvino")
 _VARIADIC_SPLIT: Final = schema("VariadicSplit", domain="openvino")
+
+# What earlier calls were proved to mean, by their very arguments. For a small array, proving takes longer than
+# splitting.
+_SPLITS: Final = native.CallCache()
+_VARIADIC_SPLITS: Final = native.CallCache()
 
 
 def split(
@@ -52,7 +60,11 @@ def split(
 
     Source: OpenVINO opset1 Split-1.
     """
-    return call(_SPLIT, data, {"axis": axis, "num_splits": num_splits}, copy, out)
+    if out is None and type(data) is np.ndarray:
+        known = _SPLITS.lookup(data, axis, num_splits)
+        if known is not None:
+            return known.copies(data) if copy else known(data)
+    return call(_SPLIT, data, {"axis": axis, "num_splits": num_splits}, copy, out, _SPLITS)
 
 
 def variadic_split(
@@ -95,4 +107,9 @@ def variadic_split(
 
     Source: OpenVINO opset1 VariadicSplit-1.
     """
-    return call(_VARIADIC_SPLIT, data, {"axis": axis, "split_lengths": split_lengths}, copy, out)
+    if out is None and type(data) is np.ndarray:
+        known = _VARIADIC_SPLITS.lookup(data, axis, split_lengths)
+        if known is not None:
+            return known.copies(data) if copy else known(data)
+    arguments = {"axis": axis, "split_lengths": split_lengths}
+    return call(_VARIADIC_SPLIT, data, arguments, copy, out, _VARIADIC_SPLITS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from splitops.dims import exact_integer
 from splitops.errors import Rule, rule_error, shown
 from splitops.operators import onnx, openvino
 from splitops.operators.difference import Change, Difference, compare
@@ -36,12 +37,13 @@ def schema(name: str, opset: int | None = None, domain: str | None = None) -> Op
     versions = history(name, domain)
     if opset is None:
         return versions[-1]
-    if not isinstance(opset, int) or isinstance(opset, bool):
+    number = exact_integer(opset)
+    if number is None:
         raise rule_error(
             name, Rule.OPERATOR_VERSION, f"opset = {shown(opset)}", "it must be an integer", opset=opset
         )
     for row in reversed(versions):
-        if row.since_version <= opset:
+        if row.since_version <= number:
             return row
     raise rule_error(
         name,

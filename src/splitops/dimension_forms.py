@@ -1,0 +1,128 @@
+"""Partly known shapes as callers write them, and calls of one operator's inference in that form.
+
+A shape is a sequence of dimensions, or None when even the rank is unknown. A dimension is an integer, a name,
+an interval ``(lo, hi)`` with ``hi`` None for unbounded, or None for unknown. Results have the same forms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from splitops import calling
+from splitops.binding import Fact, bind, exact_integer
+from splitops.dims import UNKNOWN, Dim, Range, Shape, dimension
+from splitops.errors import ArrayError, shown
+from splitops.inference import Inference, infer_binding
+from splitops.operators.schema import Given, OperatorSchema
+
+__all__ = ["DimensionForm", "ShapeForm", "dimension_form", "infer_call", "shape_form", "shape_from_form"]
+
+DimensionForm = int | str | tuple[int, int | None] | None
+ShapeForm = tuple[DimensionForm, ...] | None
+
+_INT64_MAX: Final = (1 << 63) - 1
+
+
+def infer_call(
+    schema: OperatorSchema,
+    shape: Sequence[DimensionForm] | None,
+    arguments: Mapping[str, Any],
+    unknown: Sequence[str] = (),
+) -> Inference:
+    """Infer one operator's outputs from the arguments of a call.
+
+    Args:
+        schema: the operator version.
+        shape: the shape of the data.
+        arguments: by name; None is an absent one.
+        unknown: the arguments of which None says that they are given, but not known.
+    """
+    data = Fact(None, shape_from_form(shape))
+    attributes: dict[str, Any] = {}
+    inputs: list[Fact | None] = [data] + [None] * (len(schema.inputs) - 1)
+    outputs: int | None = None
+    names = [parameter.name for parameter in schema.inputs]
+    for name, value in arguments.items():
+        if value is None and name not in unknown:
+            continue
+        if name == "num_outputs" and schema.count is not None and schema.count.given is Given.OUTPUTS:
+            outputs = calling._declared_outputs(schema, value)
+        elif name in names[1:] and (schema.attribute(name) is None or calling._is_floating(value)):
+            inputs[names.index(name)] = _partial_fact(value, data)
+        else:
+            attributes[name] = _partial_fact(value, data) if value is None or _is_partial(value) else value
+    return infer_binding(bind(schema, attributes, inputs, outputs=outputs))
+
+
+def shape_from_form(shape: Sequence[DimensionForm] | None) -> Shape | None:
+    """Read a shape as callers write it.
+
+    Raises:
+        ArrayError: it is not a sequence of dimensions.
+
+    Examples:
+        >>> shape_from_form([2, "N", (1, None), None])
+        (2, Range(lo=0, hi=None, name='N'), Range(lo=1, hi=None, name=None), Range(lo=0, hi=None, name=None))
+    """
+    if shape is None:
+        return None
+    if not isinstance(shape, Sequence | np.ndarray) or isinstance(shape, str | bytes):
+        raise ArrayError(f"shape = {shown(shape)}, but it must be a sequence of dimensions, or None")
+    return tuple(map(_dimension, shape))
+
+
+def _dimension(form: Any) -> Dim:
+    if form is None:
+        return UNKNOWN
+    if isinstance(form, str) and form:
+        return Range(name=form)
+    size = exact_integer(form)
+    if size is not None and 0 <= size <= _INT64_MAX:
+        return size
+    if isinstance(form, tuple | list) and len(form) == 2:
+        lo, hi = exact_integer(form[0]), exact_integer(form[1])
+        if lo is not None and 0 <= lo <= _INT64_MAX and (form[1] is None or (hi is not None and lo <= hi)):
+            return dimension(lo, hi)
+    raise ArrayError(
+        f"a dimension is {shown(form)}, but it must be an integer >= 0, a name, an interval (lo, hi) or None"
+    )
+
+
+def dimension_form(dim: Dim) -> DimensionForm:
+    """Write a dimension as callers do; of a named one the name alone.
+
+    Examples:
+        >>> [dimension_form(dim) for dim in (3, Range(name="N"), Range(1), Range())]
+        [3, 'N', (1, None), None]
+    """
+    if isinstance(dim, int):
+        return dim
+    if dim.name is not None:
+        return dim.name
+    return None if dim == UNKNOWN else (dim.lo, dim.hi)
+
+
+def shape_form(shape: Shape | None) -> ShapeForm:
+    """Write a shape as callers do."""
+    return None if shape is None else tuple(map(dimension_form, shape))
+
+
+def _is_partial(value: Any) -> bool:
+    return isinstance(value, list | tuple) and any(entry is None for entry in value)
+
+
+def _partial_fact(value: Any, data: Fact) -> Fact:
+    """Return what an argument says of an input, of which None and entries of None are not known."""
+    if value is None:
+        return Fact()
+    if not _is_partial(value):
+        return calling._input(value, data)
+    known = calling._input([entry for entry in value if entry is not None], data)
+    if not isinstance(known.value, tuple):
+        return known
+    entries = iter(known.value)
+    whole = tuple(None if entry is None else next(entries) for entry in value)
+    return Fact(known.type, (len(whole),), whole)

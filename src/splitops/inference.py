@@ -1,0 +1,258 @@
+"""What is known of the outputs of one split, from what is known of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from splitops import symbols
+from splitops.binding import Binding
+from splitops.dims import UNKNOWN, Dim, Range, Shape, dimension
+from splitops.errors import Rule, RuleError, rule_error
+from splitops.intervals import count_range, element_range, fitting, free_lengths, hull, part_range
+from splitops.operators.schema import SizeRule
+from splitops.planning import MAX_PARTS, Division, part_count, part_sizes
+
+__all__ = ["Inference", "infer_binding", "join_shapes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """What is known of a split's outputs, and what it tells of its input.
+
+    Attributes:
+        data: the shape of the data, tightened to what fits; None is an unknown rank.
+        parts: the shape of each part in order; None where the number of parts is not known, and for operators
+            that give a sequence.
+        element: the shape that every part of a sequence has; None is an unknown rank, and for operators that
+            give no sequence.
+        count: the number of parts.
+    """
+
+    data: Shape | None
+    parts: tuple[Shape | None, ...] | None
+    element: Shape | None
+    count: Dim
+
+
+def infer_binding(binding: Binding) -> Inference:
+    """Infer the shapes of the parts of a proved split.
+
+    Args:
+        binding: what :func:`splitops.binding.bind` has proved; its facts may be partial.
+
+    Returns:
+        The shapes: every outcome that the facts allow lies inside them, and no dimension can be narrowed.
+    """
+    axes = _axes(binding)
+    shape, sequence = binding.data.shape, binding.schema.gives_sequence
+    count = _count(binding, axes)
+    if isinstance(count, int) and count > MAX_PARTS and not sequence:
+        raise too_many_parts(binding, count)
+    parts: tuple[Shape | None, ...] | None = None
+    if not sequence and isinstance(count, int):
+        parts = (None,) * count
+        if shape is not None:
+            columns = [_parts(binding, shape, axis, count) for axis in axes]
+            parts = columns[0] if len(columns) == 1 else tuple(map(_join, zip(*columns, strict=True)))
+    element = None
+    if sequence and shape is not None and binding.squeeze is not None:
+        element = _join(_element(binding, shape, axis) for axis in axes)
+    return Inference(_tightened(binding, axes), parts, element, count)
+
+
+def too_many_parts(binding: Binding, count: int) -> RuleError:
+    """Return the error of a split into more parts than are made at once."""
+    return rule_error(
+        str(binding.schema),
+        Rule.PARTS_COUNT,
+        f"{count} parts are asked for",
+        f"at most {MAX_PARTS} parts are made at once",
+        where=binding.where,
+        count=count,
+    )
+
+
+def join_shapes(shapes: Iterable[Shape | None]) -> Shape | None:
+    """Return the least shape that holds all of them; None where their ranks differ or one is unknown.
+
+    Examples:
+        >>> join_shapes([(2, 3), (4, 3)])
+        (Range(lo=2, hi=4, name=None), 3)
+    """
+    found = list(shapes)
+    if not found or any(shape is None or len(shape) != len(found[0] or ()) for shape in found):
+        return None
+    return _join(shape for shape in found if shape is not None)
+
+
+def _join(shapes: Iterable[Shape]) -> Shape:
+    columns = zip(*shapes, strict=True)
+    return tuple(dim if (dim := hull(*column)) is not None else UNKNOWN for column in columns)
+
+
+def _axes(binding: Binding) -> tuple[int, ...]:
+    """Return the axes that may be the split one: those that have a size that fits."""
+    shape = binding.data.shape
+    if shape is None:
+        return ()
+    if binding.axis is not None:
+        return (binding.axis,)
+    least = _least(binding)
+    return tuple(i for i, dim in enumerate(shape) if least is None or fitting(least, dim) is not None)
+
+
+def _least(binding: Binding) -> Division | None:
+    """Return the division that an axis must at least fit; None where nothing is known of it."""
+    if binding.division is not None or binding.lengths is None:
+        return binding.division
+    if not binding.lengths:
+        return Division(SizeRule.EXPLICIT)
+    return free_lengths(binding.lengths)
+
+
+def _tightened(binding: Binding, axes: tuple[int, ...]) -> Shape | None:
+    """Return the shape of the data as the split, which works, proves it to be."""
+    shape, least = binding.data.shape, _least(binding)
+    if shape is None or least is None or len(axes) != 1:
+        return shape
+    dim = shape[axes[0]]
+    found = fitting(least, dim)
+    assert found is not None
+    if isinstance(found, Range) and isinstance(dim, Range):
+        found = Range(found.lo, found.hi, dim.name)
+    return (*shape[: axes[0]], found, *shape[axes[0] + 1 :])
+
+
+# One part of a known axis
+
+
+def _parts(binding: Binding, shape: Shape, axis: int, count: int) -> tuple[Shape, ...]:
+    before, after = shape[:axis], shape[axis + 1 :]
+    return tuple((*before, size, *after) for size in _part_dims(binding, shape[axis], count))
+
+
+def _part_dims(binding: Binding, size: Dim, count: int) -> tuple[Dim, ...]:
+    """Return the sizes of the first parts of an axis."""
+    division, lengths = binding.division, binding.lengths
+    if division is None:
+        if lengths is None:
+            return (_up_to(size),) * count
+        least = free_lengths(lengths)
+        free = _part_dim(least, size, len(least.lengths) - 1)
+        if sum(length is None or length < 0 for length in lengths) > 1:
+            free = _up_to(free)
+        return _filled(lengths, free)
+    if isinstance(size, int):
+        return part_sizes(division, size, count)
+    match division.rule:
+        case SizeRule.EXPLICIT:
+            return division.lengths
+        case SizeRule.REMAINDER:
+            return _filled(division.lengths, _part_dim(division, size, division.lengths.index(-1)))
+        case SizeRule.EVEN:
+            return (_part_dim(division, size, 0),) * count
+        case _:
+            return tuple(_part_dim(division, size, index) for index in range(count))
+
+
+def _filled(lengths: Iterable[int | None], free: Dim) -> tuple[Dim, ...]:
+    return tuple(free if length is None or length < 0 else length for length in lengths)
+
+
+def _part_dim(division: Division, size: Dim, index: int) -> Dim:
+    return _named(part_range(division, size, index), part_name(division, size, index))
+
+
+def _up_to(size: Dim) -> Dim:
+    return dimension(0, size if isinstance(size, int) else size.hi)
+
+
+def _named(found: Dim, name: str | int | None) -> Dim:
+    if isinstance(found, int) or not isinstance(name, str):
+        return found
+    return Range(found.lo, found.hi, name)
+
+
+def part_name(division: Division, size: Dim, index: int) -> str | int | None:
+    """Return a part's size as an expression in the name of the axis; None where there is no short one."""
+    name = size.name if isinstance(size, Range) else None
+    if name is None:
+        return None
+    match division.rule:
+        case SizeRule.REMAINDER:
+            return symbols.subtract(name, sum(division.lengths) + 1) if division.lengths[index] < 0 else None
+        case SizeRule.EVEN:
+            return symbols.divide(name, division.count)
+        case SizeRule.CEIL if index == 0:
+            return symbols.ceil_divide(name, division.count)
+        case SizeRule.CEIL if division.count == 2:
+            first = symbols.ceil_divide(name, 2)
+            return None if first is None else symbols.subtract(name, first)
+        case _:
+            return None
+
+
+# Every part of a known axis, and how many there are
+
+
+def _element(binding: Binding, shape: Shape, axis: int) -> Shape:
+    before, after = shape[:axis], shape[axis + 1 :]
+    return before + after if binding.squeeze else (*before, _element_size(binding, shape[axis]), *after)
+
+
+def _element_size(binding: Binding, size: Dim) -> Dim:
+    """Return the sizes that any part can have; of no parts, those that the rule would give."""
+    division, lengths = binding.division, binding.lengths
+    if division is not None and division.rule is SizeRule.CHUNK:
+        found = element_range(division, size)
+        return division.chunk if found is None else found
+    known = lengths if division is None else division.lengths
+    if known is not None:
+        found = hull(*_part_dims(binding, size, len(known)))
+        return UNKNOWN if found is None else found
+    if binding.lengths_shape == ():
+        positive = dimension(1, size) if isinstance(size, int) else dimension(1, size.hi)
+        return UNKNOWN if isinstance(positive, Range) and positive.hi == 0 else positive
+    return _up_to(size)
+
+
+def _count(binding: Binding, axes: tuple[int, ...]) -> Dim:
+    outputs = None if binding.schema.gives_sequence else binding.outputs
+    if outputs is not None:
+        return outputs
+    division, shape = binding.division, binding.data.shape
+    if division is None:
+        if binding.lengths is not None:
+            return len(binding.lengths)
+        sizes = [UNKNOWN] if shape is None else [shape[axis] for axis in axes]
+        size = hull(*sizes)
+        return _open_count(binding, UNKNOWN if size is None else size)
+    if division.rule is not SizeRule.CHUNK:
+        return part_count(division, 0)  # the same for every size
+    if shape is None:
+        return UNKNOWN
+    counts = [
+        _named(
+            count_range(division, shape[axis]),
+            symbols.ceil_divide(name, division.chunk) if (name := _name(shape[axis])) else None,
+        )
+        for axis in axes
+    ]
+    found = hull(*counts)
+    return UNKNOWN if found is None else found
+
+
+def _open_count(binding: Binding, size: Dim) -> Dim:
+    """Return the number of parts where no length is known, not even how many there are."""
+    shape = binding.lengths_shape
+    lo, hi = (size, size) if isinstance(size, int) else (size.lo, size.hi)
+    if shape == ():
+        return dimension(min(lo, 1), hi)
+    if shape is not None and len(shape) == 1 and not isinstance(shape[0], int):
+        return dimension(max(shape[0].lo, min(lo, 1)), shape[0].hi)
+    return dimension(min(lo, 1), None)
+
+
+def _name(size: Dim) -> str | None:
+    return size.name if isinstance(size, Range) else None

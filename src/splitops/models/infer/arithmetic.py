@@ -1,0 +1,135 @@
+"""Arithmetic on the numbers that a model computes from shapes: integers, sizes that are partly known, unknowns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from splitops import symbols
+from splitops.dims import Range, dimension
+from splitops.models.infer.knowledge import Entry
+
+__all__ = ["ARITHMETIC", "apply"]
+
+
+def apply(operation: Callable[[Entry, Entry], Entry], left: Any, right: Any) -> npt.NDArray[Any]:
+    """Apply an operation of :data:`ARITHMETIC` to two values, with broadcasting.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+    """
+    found = np.frompyfunc(operation, 2, 1)(_objects(left), _objects(right))
+    result = np.empty(np.shape(found), object)
+    result[...] = found
+    return result
+
+
+def _objects(value: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    # Python's integers in the place of NumPy's: exact, however large.
+    objects = np.empty(value.shape, object)
+    objects[...] = value.astype(object) if value.dtype != object else value
+    return objects
+
+
+def _known(entry: Entry) -> bool:
+    return isinstance(entry, int) and not isinstance(entry, bool)
+
+
+def _in_range(value: Entry) -> Entry:
+    """Return a result, unknown where 64 bits do not hold it: it would have wrapped around."""
+    return value if not isinstance(value, int) or -(1 << 63) <= value < 1 << 63 else None
+
+
+def _plus(left: Entry, right: Entry) -> Entry:
+    if isinstance(left, int) and isinstance(right, int):
+        return _in_range(left + right)
+    a, b = _range(left), _range(right)
+    if a is None or b is None:
+        return None
+    hi = None if a.hi is None or b.hi is None else a.hi + b.hi
+    return _computed(a.lo + b.lo, hi, symbols.add(*names) if (names := _names(left, right)) else None)
+
+
+def _minus(left: Entry, right: Entry) -> Entry:
+    if isinstance(left, int) and isinstance(right, int):
+        return _in_range(left - right)
+    a, b = _range(left), _range(right)
+    if a is None or b is None:
+        return None
+    name = symbols.subtract(*names) if (names := _names(left, right)) else None
+    if isinstance(name, int):
+        return name
+    if b.hi is None:
+        return None
+    return _computed(a.lo - b.hi, None if a.hi is None else a.hi - b.lo, name)
+
+
+def _times(left: Entry, right: Entry) -> Entry:
+    if isinstance(left, int) and isinstance(right, int):
+        return _in_range(left * right)
+    if isinstance(left, int):
+        left, right = right, left
+    a, b = _range(left), _range(right)
+    if a is None or b is None or a.lo < 0 or b.lo < 0:
+        return None
+    name = symbols.multiply(a.name, right) if a.name is not None and isinstance(right, int) else None
+    if 0 in (a.hi, b.hi):
+        return 0
+    return _computed(a.lo * b.lo, None if a.hi is None or b.hi is None else a.hi * b.hi, name)
+
+
+def _divided(left: Entry, right: Entry) -> Entry:
+    """Divide as integers are divided in both formats where nothing is negative: rounding down."""
+    if not isinstance(right, int) or right < 1:
+        return None
+    if isinstance(left, int):
+        return left // right if left >= 0 else None
+    a = _range(left)
+    if a is None or a.lo < 0:
+        return None
+    name = symbols.divide(a.name, right) if a.name is not None else None
+    # A fraction of a symbol is known to be whole only where the symbol itself cancels it.
+    exact = isinstance(name, str) and "/" not in name
+    return _computed(a.lo // right, None if a.hi is None else a.hi // right, name if exact else None)
+
+
+def _least(left: Entry, right: Entry) -> Entry:
+    return min(left, right) if isinstance(left, int) and isinstance(right, int) else None
+
+
+def _greatest(left: Entry, right: Entry) -> Entry:
+    return max(left, right) if isinstance(left, int) and isinstance(right, int) else None
+
+
+def _range(entry: Entry) -> Range | None:
+    if isinstance(entry, Range):
+        return entry
+    return Range(entry, entry) if isinstance(entry, int) else None
+
+
+def _names(left: Entry, right: Entry) -> tuple[str | int, str | int] | None:
+    names = [entry.name if isinstance(entry, Range) else entry for entry in (left, right)]
+    first, second = names
+    if isinstance(first, str | int) and isinstance(second, str | int):
+        return first, second
+    return None
+
+
+def _computed(lo: int, hi: int | None, name: str | int | None) -> Entry:
+    if isinstance(name, int):
+        return name
+    return dimension(lo, hi, name)
+
+
+ARITHMETIC: dict[str, Callable[[Entry, Entry], Entry]] = {
+    "Add": _plus,
+    "Sub": _minus,
+    "Mul": _times,
+    "Div": _divided,
+    "Min": _least,
+    "Max": _greatest,
+}
+"""Operations on entries by the ONNX operator that does them."""

@@ -1,0 +1,179 @@
+"""What inference knows of a value in a model: element type, shape, and of small tensors the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from splitops.binding import Fact
+from splitops.dims import UNKNOWN, Dim, Range, Shape, dimension
+from splitops.dtypes import ElementType
+from splitops.inference import join_shapes
+from splitops.intervals import hull
+
+__all__ = [
+    "MAX_ELEMENTS",
+    "NOTHING",
+    "Entry",
+    "Known",
+    "SequenceOf",
+    "Tensor",
+    "fact",
+    "join",
+    "meet",
+    "meet_shapes",
+    "partial_value",
+    "value_of_shape",
+]
+
+MAX_ELEMENTS: Final = 4096
+"""Larger tensors are data, not sizes: their numbers are not followed."""
+
+Entry = int | float | bool | Range | None
+"""One number of a followed tensor; a :class:`Range` is a computed size, None is unknown."""
+
+Value = npt.NDArray[Any]
+"""The numbers of a tensor: of its own dtype where all are known, else an object array of :data:`Entry`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tensor:
+    """What is known of a tensor.
+
+    Attributes:
+        type: its element type.
+        shape: its shape; None is an unknown rank.
+        value: its numbers, as far as they are followed.
+    """
+
+    type: ElementType | None = None
+    shape: Shape | None = None
+    value: Value | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tensor) or (self.type, self.shape) != (other.type, other.shape):
+            return False
+        return _same(self.value, other.value)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every number of the tensor is known."""
+        return self.value is not None and (
+            self.value.dtype != object or all(isinstance(entry, int | float) for entry in self.value.flat)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceOf:
+    """What is known of a sequence of tensors: of every element, and how many there are."""
+
+    element: Tensor = Tensor()
+    length: Dim = UNKNOWN
+
+
+Known = Tensor | SequenceOf | None
+"""None is a value of which nothing is known, not even that it is a tensor."""
+
+NOTHING: Final = Tensor()
+
+
+def fact(tensor: Tensor, *, value: bool) -> Fact:
+    """Return what binding needs to know of an input, its numbers included where asked."""
+    numbers: Any = None
+    if value and tensor.value is not None and tensor.value.ndim <= 1:
+        numbers = tensor.value.tolist()
+        numbers = tuple(map(_number, numbers)) if isinstance(numbers, list) else _number(numbers)
+    return Fact(tensor.type, tensor.shape, numbers)
+
+
+def _number(entry: Any) -> int | float | None:
+    return entry if isinstance(entry, int | float) else None
+
+
+def partial_value(entries: Sequence[Entry] | Entry) -> Value:
+    """Return entries as a value: a scalar, or a 1-D tensor."""
+    if not isinstance(entries, Sequence):
+        scalar = np.empty((), object)
+        scalar[()] = entries
+        return scalar
+    array = np.empty(len(entries), object)
+    array[:] = list(entries)
+    return array
+
+
+def value_of_shape(shape: Shape | None) -> Value | None:
+    """Return the value of a tensor that holds a shape; a size of which nothing is known is an unknown entry."""
+    if shape is None or len(shape) > MAX_ELEMENTS:
+        return None
+    return partial_value([None if dim == UNKNOWN else dim for dim in shape])
+
+
+def join(left: Known, right: Known) -> Known:
+    """Return what holds for a value that is either of the two."""
+    if isinstance(left, Tensor) and isinstance(right, Tensor):
+        return Tensor(
+            left.type if left.type == right.type else None,
+            join_shapes([left.shape, right.shape]),
+            _join_values(left.value, right.value),
+        )
+    if isinstance(left, SequenceOf) and isinstance(right, SequenceOf):
+        element, length = join(left.element, right.element), hull(left.length, right.length)
+        assert isinstance(element, Tensor)
+        assert length is not None
+        return SequenceOf(element, length)
+    return None
+
+
+def _same(left: Value | None, right: Value | None) -> bool:
+    return left is right or (
+        left is not None and right is not None and left.shape == right.shape and left.tolist() == right.tolist()
+    )
+
+
+def _join_values(left: Value | None, right: Value | None) -> Value | None:
+    """Return the numbers on which two values agree; the others become unknown."""
+    if left is None or right is None or left.shape != right.shape:
+        return None
+    if _same(left, right):
+        return left
+    pairs = zip(left.reshape(-1).tolist(), right.reshape(-1).tolist(), strict=True)
+    return partial_value([a if a == b else None for a, b in pairs]).reshape(left.shape)
+
+
+def meet(found: Known, stated: Known) -> Known:
+    """Return what is known when two sources tell of one value; where they contradict, the first one rules."""
+    if isinstance(found, Tensor) and isinstance(stated, Tensor):
+        shape = meet_shapes(found.shape, stated.shape)
+        return replace(found, type=found.type or stated.type, shape=shape)
+    if isinstance(found, SequenceOf) and isinstance(stated, SequenceOf):
+        element = meet(found.element, stated.element)
+        assert isinstance(element, Tensor)
+        return SequenceOf(element, _meet_dims(found.length, stated.length))
+    return stated if found is None or found == NOTHING else found
+
+
+def meet_shapes(found: Shape | None, stated: Shape | None) -> Shape | None:
+    """Return the shape that two sources tell of; where they contradict, the first one rules."""
+    if found is None or stated is None or len(found) != len(stated):
+        return stated if found is None else found
+    return tuple(map(_meet_dims, found, stated))
+
+
+def _meet_dims(found: Dim, stated: Dim) -> Dim:
+    if isinstance(found, int):
+        return found
+    if isinstance(stated, int):
+        inside = found.lo <= stated and (found.hi is None or stated <= found.hi)
+        return stated if inside else found
+    lo = max(found.lo, stated.lo)
+    hi = found.hi if stated.hi is None else stated.hi if found.hi is None else min(found.hi, stated.hi)
+    if hi is not None and hi < lo:
+        return found
+    return dimension(lo, hi, found.name or stated.name)
+

@@ -1,0 +1,91 @@
+"""Between what inference knows and ONNX's types: reading declared ones, writing found ones."""
+
+from __future__ import annotations
+
+from onnx import TensorProto, TensorShapeProto, TypeProto
+
+from splitops.dims import UNKNOWN, Dim, Range, Shape
+from splitops.dtypes import from_onnx
+from splitops.models.infer.knowledge import Known, SequenceOf, Tensor
+
+__all__ = ["Names", "from_type", "same_type", "to_type"]
+
+
+class Names:
+    """Names for sizes in one exchange with onnx, so that ranges without a name survive it too."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[str, Dim] = {}
+
+    def give(self, size: Range) -> str:
+        """Return the name under which a size goes out."""
+        name = size.name if size.name is not None else f"\0{len(self.sizes)}"
+        self.sizes[name] = size
+        return name
+
+    def take(self, name: str) -> Dim:
+        """Return the size that comes back; a name that onnx has made up says nothing."""
+        return self.sizes.get(name, UNKNOWN)
+
+
+def from_type(proto: TypeProto, names: Names | None = None) -> Known:
+    """Read an ONNX type: of a model, or what comes back from an exchange."""
+    match proto.WhichOneof("value"):
+        case "tensor_type":
+            tensor = proto.tensor_type
+            shape = _shape(tensor.shape, names) if tensor.HasField("shape") else None
+            return Tensor(from_onnx(tensor.elem_type), shape)
+        case "sequence_type":
+            element = from_type(proto.sequence_type.elem_type, names)
+            return SequenceOf(element) if isinstance(element, Tensor) else None
+        case _:
+            return None
+
+
+def _shape(shape: TensorShapeProto, names: Names | None) -> Shape:
+    return tuple(_dimension(dim, names) for dim in shape.dim)
+
+
+def _dimension(dim: TensorShapeProto.Dimension, names: Names | None) -> Dim:
+    if dim.HasField("dim_value"):
+        return dim.dim_value if dim.dim_value >= 0 else UNKNOWN
+    if not dim.dim_param:
+        return UNKNOWN
+    return Range(name=dim.dim_param) if names is None else names.take(dim.dim_param)
+
+
+def to_type(known: Known, names: Names | None = None) -> TypeProto | None:
+    """Write an ONNX type; None where not even the element type is known.
+
+    Args:
+        known: what is known of the value.
+        names: the exchange; without one, only names that models may have are written.
+    """
+    if isinstance(known, SequenceOf):
+        element = to_type(known.element, names)
+        return None if element is None else TypeProto(sequence_type=TypeProto.Sequence(elem_type=element))
+    if not isinstance(known, Tensor) or known.type is None or known.type.onnx_number is None:
+        return None
+    tensor = TypeProto.Tensor(elem_type=known.type.onnx_number)
+    if known.shape is not None:
+        tensor.shape.CopyFrom(TensorShapeProto())
+        for size in known.shape:
+            dim = tensor.shape.dim.add()
+            if isinstance(size, int):
+                dim.dim_value = size
+            elif names is not None and size != UNKNOWN:
+                dim.dim_param = names.give(size)
+            elif size.name is not None:
+                dim.dim_param = size.name
+    return TypeProto(tensor_type=tensor)
+
+
+def same_type(declared: TypeProto, known: Known) -> bool:
+    """Return whether a declared type and what is known can be told of one value: kind and element type."""
+    if declared.WhichOneof("value") is None:
+        return True
+    found = from_type(declared)
+    if isinstance(found, Tensor) and isinstance(known, Tensor):
+        undefined = declared.tensor_type.elem_type == TensorProto.UNDEFINED
+        return undefined or known.type is None or found.type == known.type
+    return type(found) is type(known)
