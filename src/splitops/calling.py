@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from splitops import native
+from splitops.backends import Backend, backend_of, find_backend
 from splitops.binding import Binding, Fact, bind, exact_integer, fact_of, foreign_type
 from splitops.dtypes import ELEMENT_TYPES
 from splitops.errors import ArrayError, Rule, rule_error, shown
 from splitops.execute import Plan, as_array, data_fact, execute, make_plan
 from splitops.operators import schema as find_schema
 from splitops.operators.schema import Given, OperatorSchema
+from splitops.tracing import Symbols, is_exact, plan_symbolic
 
-__all__ = ["bind_call", "call", "plan"]
+__all__ = ["bind_call", "call", "call_array", "plan"]
 
 _INT64: Final = ELEMENT_TYPES["int64"]
 _BOOL: Final = ELEMENT_TYPES["bool"]
+
+# What earlier calls on other libraries' arrays were proved to mean; those on NumPy's have `CallCache`.
+_PLANS: Final[dict[tuple[Any, ...], Plan]] = {}
+_MAX_PLANS: Final = 1024
+_MAX_REMEMBERED: Final = 256
+"""Calls with more arguments or parts than this are not remembered."""
 
 
 def call(
@@ -26,11 +36,101 @@ def call(
     arguments: dict[str, Any],
     copy: bool | None,
     out: Sequence[Any] | None,
+    calls: native.CallCache,
+    *selectors: Any,
 ) -> tuple[Any, ...]:
-    """Split an array as one operator version does with these arguments; None is an absent argument."""
+    """Split an array as one operator version does with these arguments; None is an absent argument.
+
+    Args:
+        schema: the operator version.
+        data: array of any library.
+        arguments: the operator's arguments by name, in the order of the function's parameters.
+        copy: as in the function.
+        out: as in the function.
+        calls: remembers what this call was proved to mean, for the very same arguments.
+        *selectors: the function's parameters behind ``arguments``, such as the opset.
+    """
     data = as_array(data)
-    binding = bind_call(schema, data_fact(data), arguments)
-    return execute(make_plan(binding.request()), data, copy=copy, out=out)
+    if type(data) is np.ndarray:
+        plan = make_plan(bind_call(schema, data_fact(data), arguments).request())
+        parts = execute(plan, data, copy=copy, out=out)
+        calls.store(plan.splitter(), data, *arguments.values(), *selectors)
+        return parts
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.compiler.is_compiling() and isinstance(data, torch.Tensor):
+        # An import statement: it runs while torch.compile traces, whatever was loaded before.
+        from splitops.compiling import call_whole
+
+        return tuple(
+            call_whole(schema.name, schema.since_version, schema.domain, data, arguments, copy, out)
+        )
+    return call_array(schema, data, arguments, copy, out)
+
+
+def call_array(
+    schema: OperatorSchema,
+    data: Any,
+    arguments: dict[str, Any],
+    copy: bool | None,
+    out: Sequence[Any] | None,
+) -> tuple[Any, ...]:
+    """Split an array of any library, sizes that are symbolic while it traces included.
+
+    Args:
+        schema: the operator version.
+        data: array of any library.
+        arguments: the operator's arguments by name; None is an absent one.
+        copy: as in the function.
+        out: as in the function.
+    """
+    backend = backend_of(data)
+    shape = backend.shape(data)
+    key = _call_key(schema, data, shape, arguments)
+    plan = _PLANS.get(key) if key is not None else None
+    if plan is None:
+        plan = _plan_call(schema, backend, data, shape, arguments)
+        if key is not None and len(plan.sizes) <= _MAX_REMEMBERED:
+            if len(_PLANS) >= _MAX_PLANS:
+                _PLANS.clear()
+            _PLANS[key] = plan
+    return execute(plan, data, copy=copy, out=out, backend=backend)
+
+
+def _call_key(
+    schema: OperatorSchema, data: Any, shape: tuple[Any, ...], arguments: dict[str, Any]
+) -> tuple[Any, ...] | None:
+    """Return what a call is remembered by; None where an argument is anything but exact integers."""
+    key: list[Any] = [id(schema), type(data), data.dtype]  # rows live as long as the process
+    for value in (shape, *arguments.values()):
+        if value is None or type(value) is int:
+            key.append(value)
+        elif isinstance(value, list | tuple) and len(value) <= _MAX_REMEMBERED:
+            # True == 1 == 1.0, and all hash alike.
+            if any(type(entry) is not int for entry in value):
+                return None
+            key.append(tuple(value))
+        else:
+            return None
+    return tuple(key)
+
+
+def _plan_call(
+    schema: OperatorSchema,
+    backend: Backend,
+    data: Any,
+    shape: tuple[Any, ...],
+    arguments: dict[str, Any],
+) -> Plan:
+    symbols = Symbols(backend.symbols)
+    binding = bind_call(schema, data_fact(data), symbols.hide(schema, arguments))
+    if is_exact(shape) and binding.division is not None:
+        return make_plan(binding.request())
+    plan = plan_symbolic(binding, shape, symbols.lengths)
+    if plan is None:  # a rule is broken: binding exact sizes says which
+        sizes = tuple(size if size is None else int(size) for size in shape)
+        bind_call(schema, data_fact(data, sizes), symbols.specialise(arguments))
+        raise AssertionError(f"{schema}: symbolic and exact sizes disagree")
+    return Plan(plan.shape, plan.axis, plan.offsets, plan.sizes, plan.squeeze, schema.gives_sequence)
 
 
 def plan(
@@ -67,7 +167,10 @@ def plan(
     schema = find_schema(name, opset, domain)
     element_type = None
     if dtype is not None:
-        element_type = fact_of(np.empty(0, dtype), value=False).type
+        try:
+            element_type = fact_of(np.empty(0, dtype), value=False).type
+        except TypeError as error:
+            raise ArrayError(f"dtype = {shown(dtype)}, but it must be a dtype of NumPy") from error
     fact = Fact(element_type, _shape(shape))
     return make_plan(bind_call(schema, fact, arguments).request())
 
@@ -91,6 +194,7 @@ def bind_call(schema: OperatorSchema, data: Fact, arguments: dict[str, Any]) -> 
     for name, value in arguments.items():
         if value is None:
             continue
+        value = _known(value)
         if name == "num_outputs" and schema.count is not None and schema.count.given is Given.OUTPUTS:
             outputs = _declared_outputs(schema, value)
         elif schema.attribute(name) is not None and not (name in names and _is_floating(value)):
@@ -100,6 +204,18 @@ def bind_call(schema: OperatorSchema, data: Fact, arguments: dict[str, Any]) -> 
         else:
             attributes[name] = value  # binding says that this version has none of that name
     return bind(schema, attributes, inputs, outputs=outputs)
+
+
+def _known(value: Any) -> Any:
+    """Return an argument as Python or NumPy has it; arrays of other libraries are read once."""
+    if isinstance(value, np.ndarray | np.generic | int | float | str | Fact):
+        return value
+    if isinstance(value, list | tuple):
+        if any(not isinstance(entry, int | float | np.generic) for entry in value):
+            return [_known(entry) if entry is not None else None for entry in value]
+        return value
+    backend = find_backend(type(value))
+    return value if backend is None else backend.numbers(value)
 
 
 def _declared_outputs(schema: OperatorSchema, value: Any) -> int:
@@ -121,12 +237,19 @@ def _attribute(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) and value.ndim == 1 else value
 
 
+def _scalar(value: Any) -> Any:
+    """Return an entry of a list as a number, where it is an array of rank 0."""
+    return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
+
+
 def _input(value: Any, data: Fact) -> Fact:
     """Return what an argument says of an input: Python numbers are int64, or floats of the data's type."""
     if isinstance(value, int) and not isinstance(value, bool):
         return Fact(_INT64, (), value)
     if isinstance(value, list | tuple | range):
-        entries = tuple(value)
+        entries = tuple(map(_scalar, value))
+        if None in entries and all(entry is None or type(entry) is int for entry in entries):
+            return Fact(_INT64, (len(entries),), entries)
         if any(isinstance(entry, bool | np.bool_) for entry in entries):
             return Fact(_BOOL, (len(entries),))
         if all(isinstance(entry, int | np.integer) for entry in entries):

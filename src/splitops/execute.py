@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from splitops.backends import backend_of
+from splitops import native
+from splitops.backends import Backend, backend_of
 from splitops.binding import Fact, bind, fact_of, foreign_type
+from splitops.dims import UNKNOWN, Dim, Range
 from splitops.dtypes import ElementType
 from splitops.errors import ArrayError, Where
 from splitops.operators.schema import OperatorSchema
@@ -41,6 +43,19 @@ class Plan(SplitPlan):
     """
 
     sequence: bool = False
+    _splitter: native.Splitter | None = field(default=None, init=False, repr=False, compare=False)
+
+    def splitter(self) -> native.Splitter:
+        """Return the plan compiled for NumPy arrays; it is made once.
+
+        Raises:
+            ValueError: no array can have the plan's shape.
+        """
+        compiled = self._splitter
+        if compiled is None:
+            compiled = native.Splitter(self.shape, self.axis, self.offsets, self.sizes, self.squeeze)
+            object.__setattr__(self, "_splitter", compiled)  # a cache: the plan itself stays as it is
+        return compiled
 
     def __call__(
         self, data: Any, *, copy: bool | None = None, out: Sequence[Any] | None = None
@@ -55,8 +70,18 @@ class Plan(SplitPlan):
         Raises:
             ArrayError: another shape than the plan's, or ``out`` that does not fit or overlaps.
         """
-        parts = execute(self, data, copy=copy, out=out)
+        if out is None and type(data) is np.ndarray:
+            try:
+                splitter = self._splitter or self.splitter()
+                parts = splitter.copies(data) if copy else splitter(data)
+            except ValueError:  # another shape: the general way says so
+                parts = execute(self, data, copy=copy)
+        else:
+            parts = execute(self, data, copy=copy, out=out)
         return list(parts) if self.sequence else parts
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.shape, self.axis, self.offsets, self.sizes, self.squeeze, self.sequence)
 
 
 def make_plan(request: SplitRequest) -> Plan:
@@ -66,19 +91,33 @@ def make_plan(request: SplitRequest) -> Plan:
 
 
 def execute(
-    plan: SplitPlan, data: Any, *, copy: bool | None = None, out: Sequence[Any] | None = None
+    plan: SplitPlan,
+    data: Any,
+    *,
+    copy: bool | None = None,
+    out: Sequence[Any] | None = None,
+    backend: Backend | None = None,
 ) -> tuple[Any, ...]:
     """Split an array by a plan: views, or copies, or filled buffers.
+
+    Args:
+        plan: the plan.
+        data: array of the plan's shape.
+        copy: None or False for views, True for copies.
+        out: buffers to fill.
+        backend: that of the data, where the plan was made for this very array; None finds it and checks
+            the shape.
 
     Raises:
         ArrayError: the array has another shape than the plan, no backend knows it, or ``out`` does not
             fit or overlaps; nothing is written then.
     """
-    data = as_array(data)
-    backend = backend_of(data)
-    shape = backend.shape(data)
-    if shape != plan.shape:
-        raise ArrayError(f"data has shape {shape}, but the plan is for shape {plan.shape}")
+    if backend is None:
+        data = as_array(data)
+        backend = backend_of(data)
+        shape = backend.shape(data)
+        if shape != plan.shape:
+            raise ArrayError(f"data has shape {shape}, but the plan is for shape {plan.shape}")
     if out is not None:
         if copy is False:
             raise ArrayError("out= fills buffers with copies, but copy=False forbids them")
@@ -108,15 +147,26 @@ def as_array(data: Any) -> Any:
     return data
 
 
-def data_fact(data: Any) -> Fact:
+def data_fact(data: Any, shape: tuple[Any, ...] | None = None) -> Fact:
     """Return what an array of any library says of the data input.
+
+    Args:
+        data: the array.
+        shape: its sizes, where they are known better than the array tells.
 
     Raises:
         ArrayError: no backend knows the array.
     """
     backend = backend_of(data)
     element_type = backend.element_type(data) or foreign_type(backend.dtype_name(data))
-    return Fact(element_type, backend.shape(data))
+    return Fact(element_type, tuple(map(_dimension, backend.shape(data) if shape is None else shape)))
+
+
+def _dimension(size: Any) -> Dim:
+    """Return a size as binding takes it; a library's symbolic integer is a symbol."""
+    if isinstance(size, int):
+        return size
+    return UNKNOWN if size is None else Range(name=str(size))
 
 
 def evaluate(

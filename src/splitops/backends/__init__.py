@@ -1,6 +1,8 @@
 """One thin adapter per array library, found by the type of the user's own array.
 
-A library is never imported for being looked for: an array of it proves that it is loaded already.
+A library is never imported for being looked for: an array of it proves that it is loaded already. Other
+packages add a backend by an entry point in the group ``splitops.backends``, whose name is the top-level
+package of the array type and whose value is a :class:`Backend`; ``splitops.testing`` proves it.
 """
 
 from __future__ import annotations
@@ -9,38 +11,30 @@ import importlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
+from splitops.backends.capabilities import Capabilities, capability_rows
 from splitops.dtypes import ElementType
 from splitops.errors import ArrayError
 from splitops.planning import SplitPlan
 
-__all__ = ["BACKENDS", "Backend", "Capabilities", "Entry", "backend_of"]
+__all__ = [
+    "BACKENDS",
+    "ENTRY_POINT_GROUP",
+    "Backend",
+    "Capabilities",
+    "Entry",
+    "backend_of",
+    "capability_rows",
+    "find_backend",
+    "register",
+]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
-    """What a backend gives; the documentation's table is made from it.
-
-    Attributes:
-        views: ``copy=None`` gives parts that share memory with the data.
-        copies: ``copy=True`` gives independent contiguous parts.
-        out: ``out=`` fills the caller's buffers.
-        lazy: nothing is computed before the user asks for it.
-        read_only: read-only data give read-only views.
-        gradients: derivatives flow through the parts.
-        devices: where the arrays may live.
-        element_types: which element types the arrays may have.
-    """
-
-    views: bool
-    copies: bool
-    out: bool
-    lazy: bool = False
-    read_only: bool = False
-    gradients: bool = False
-    devices: tuple[str, ...] = ("CPU",)
-    element_types: str = "all"
+ENTRY_POINT_GROUP: Final = "splitops.backends"
 
 
 class Backend(Protocol):
@@ -48,9 +42,15 @@ class Backend(Protocol):
 
     name: str
     capabilities: Capabilities
+    symbols: tuple[type, ...]
+    """The types of the library's symbolic integers, which stand for sizes while it traces; mostly none."""
 
-    def shape(self, array: Any) -> tuple[int, ...]:
-        """Return the shape of an array as Python integers."""
+    def shape(self, array: Any) -> tuple[Any, ...]:
+        """Return the shape of an array.
+
+        A size is a Python integer; the library's own symbolic integer while it traces (it takes part in
+        arithmetic and comparisons); None where nothing but computing the array would tell.
+        """
         ...
 
     def element_type(self, array: Any) -> ElementType | None:
@@ -59,6 +59,14 @@ class Backend(Protocol):
 
     def dtype_name(self, array: Any) -> str:
         """Return the library's own name of an array's dtype."""
+        ...
+
+    def numbers(self, array: Any) -> npt.NDArray[Any]:
+        """Read a small array, of axis or lengths, into NumPy. On an accelerator this waits for the device.
+
+        Raises:
+            ArrayError: its values are not known yet: it is traced or lazy.
+        """
         ...
 
     def views(self, plan: SplitPlan, array: Any) -> tuple[Any, ...]:
@@ -80,17 +88,144 @@ class Backend(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row of the table: the library, the root type of its arrays and the module of its adapter."""
+    """A row of the table: a library's name, the module and roots of its array types, its adapter."""
 
+    name: str
     library: str
-    root: str
+    roots: tuple[str, ...]
     module: str
+    capabilities: Capabilities
 
 
-BACKENDS: Final = (Entry("numpy", "ndarray", "splitops.backends.numpy"),)
-"""Every backend, in the order in which they are asked."""
+_ADAPTERS: Final = "splitops.backends."
+_NUMPY_TYPES: Final = "all that ml_dtypes and NumPy have"
+
+BACKENDS: Final = (
+    Entry(
+        "numpy",
+        "numpy",
+        ("ndarray",),
+        _ADAPTERS + "numpy",
+        Capabilities(views=True, copies=True, out=True, read_only=True),
+    ),
+    Entry(
+        "torch",
+        "torch",
+        ("Tensor",),
+        _ADAPTERS + "torch",
+        Capabilities(
+            views=True,
+            copies=True,
+            out=True,
+            gradients=True,
+            compiled=("torch.compile", "torch.export", "torch.vmap", "torch.func", "torch.onnx.export"),
+            devices=("CPU", "CUDA", "any other that torch has"),
+            element_types="all that torch has: no strings, no packed types",
+        ),
+    ),
+    Entry(
+        "jax",
+        "jax",
+        ("Array", "core.Tracer"),
+        _ADAPTERS + "jax",
+        Capabilities(
+            views=False,
+            copies=True,
+            out=False,
+            gradients=True,
+            compiled=("jax.jit", "jax.grad", "jax.vmap", "jax.export"),
+            devices=("any that JAX has",),
+            element_types="all that JAX has: no strings",
+        ),
+    ),
+    Entry(
+        "cupy",
+        "cupy",
+        ("ndarray",),
+        _ADAPTERS + "cupy",
+        Capabilities(
+            views=True,
+            copies=True,
+            out=True,
+            devices=("CUDA",),
+            element_types="all that CuPy has: no strings",
+        ),
+    ),
+    Entry(
+        "dask",
+        "dask.array",
+        ("Array",),
+        _ADAPTERS + "dask",
+        Capabilities(
+            views=False,
+            copies=True,
+            out=False,
+            lazy=True,
+            compiled=("dask schedulers",),
+            devices=("those of the chunks",),
+            element_types=_NUMPY_TYPES,
+        ),
+    ),
+    Entry(
+        "xarray",
+        "xarray",
+        ("Variable", "DataArray"),
+        _ADAPTERS + "xarray",
+        Capabilities(
+            views=True,
+            copies=True,
+            out=False,
+            devices=("those of the array inside",),
+            element_types="those of the array inside",
+        ),
+    ),
+    Entry(
+        "sparse",
+        "sparse",
+        ("SparseArray",),
+        _ADAPTERS + "sparse",
+        Capabilities(
+            views=False,
+            copies=True,
+            out=False,
+            element_types="all that sparse has: no strings",
+        ),
+    ),
+)
+"""Every backend that has a library of its own, in the order in which they are asked."""
+
+ARRAY_API: Final = Entry(
+    "array API",
+    "",
+    (),
+    _ADAPTERS + "array_api",
+    Capabilities(
+        views=True,
+        copies=True,
+        out=False,
+        devices=("those of the library",),
+        element_types="those of the array API standard, and others by NumPy's names",
+    ),
+)
+"""Any other array with ``__array_namespace__``; whether its slices are views is the library's affair."""
+
+DLPACK: Final = Entry(
+    "DLPack",
+    "",
+    (),
+    _ADAPTERS + "dlpack",
+    Capabilities(
+        views=True,
+        copies=True,
+        out=True,
+        read_only=True,
+        element_types="those that NumPy takes through DLPack: no bfloat16, no float8, no strings",
+    ),
+)
+"""Any other array with ``__dlpack__``: on the CPU its memory is split as a NumPy array."""
 
 _OF_TYPE: dict[type, Backend] = {}
+_REGISTERED: dict[type, Backend] = {}
 
 
 def backend_of(array: Any) -> Backend:
@@ -99,18 +234,86 @@ def backend_of(array: Any) -> Backend:
     Raises:
         ArrayError: no backend knows its type.
     """
-    try:
-        return _OF_TYPE[type(array)]
-    except KeyError:
-        backend = _OF_TYPE[type(array)] = _find(type(array))
-        return backend
+    backend = find_backend(type(array))
+    if backend is None:
+        cls = type(array)
+        known = ", ".join(entry.name for entry in (*BACKENDS, ARRAY_API, DLPACK))
+        got = f"{cls.__module__}.{cls.__qualname__}"
+        raise ArrayError(f"data is a {got}, but the array libraries are {known}")
+    return backend
 
 
-def _find(cls: type) -> Backend:
-    for entry in BACKENDS:
-        root = getattr(sys.modules.get(entry.library), entry.root, None)
-        if isinstance(root, type) and issubclass(cls, root):
-            backend: Backend = importlib.import_module(entry.module).BACKEND
+def find_backend(cls: type) -> Backend | None:
+    """Return the backend of a type of arrays; None where no backend knows it."""
+    backend = _OF_TYPE.get(cls)
+    if backend is None:
+        backend = _find(cls)
+        if backend is not None:
+            _OF_TYPE[cls] = backend
+    return backend
+
+
+def register(cls: type, backend: Backend) -> None:
+    """Use a backend for a type of arrays and its subclasses, in this process, before any other.
+
+    An entry point in the group ``splitops.backends`` does the same for everyone who installs a package.
+
+    Args:
+        cls: the root of the library's array types.
+        backend: obeys plans on its arrays.
+    """
+    _REGISTERED[cls] = backend
+    _OF_TYPE.clear()
+
+
+def _find(cls: type) -> Backend | None:
+    for root, backend in _REGISTERED.items():
+        if issubclass(cls, root):
             return backend
-    known = ", ".join(entry.library for entry in BACKENDS)
-    raise ArrayError(f"data is a {cls.__module__}.{cls.__qualname__}, but the array libraries are {known}")
+    for entry in BACKENDS:
+        if any(issubclass(cls, root) for root in _roots(entry)):
+            return _adapter(entry)
+    packages = {base.__module__.partition(".")[0] for base in cls.__mro__} - {"builtins"}
+    for point in _entry_points():
+        if point.name in packages:
+            loaded: Backend = point.load()
+            return loaded
+    if hasattr(cls, "__array_namespace__"):
+        return _adapter(ARRAY_API)
+    if hasattr(cls, "__dlpack__") and hasattr(cls, "__dlpack_device__"):
+        return _adapter(DLPACK)
+    return None
+
+
+def _roots(entry: Entry) -> list[type]:
+    """Return a library's array types; none where it is not loaded."""
+    found = []
+    for path in entry.roots:
+        place: Any = sys.modules.get(entry.library)
+        for name in path.split("."):
+            place = getattr(place, name, None)
+        if isinstance(place, type):
+            found.append(place)
+    return found
+
+
+def _adapter(entry: Entry) -> Backend:
+    backend: Backend = importlib.import_module(entry.module).BACKEND
+    return backend
+
+
+@cache
+def _entry_points() -> tuple[Any, ...]:
+    from importlib.metadata import entry_points  # only an array of an unknown type needs it
+
+    return tuple(entry_points(group=ENTRY_POINT_GROUP))
+
+
+def capabilities_of(name: str) -> Capabilities:
+    """Return what the table says of one of its backends."""
+    return next(entry.capabilities for entry in (*BACKENDS, ARRAY_API, DLPACK) if entry.name == name)
+
+
+def numbers_by_numpy(array: Any) -> npt.NDArray[Any]:
+    """Read a small array as NumPy does."""
+    return np.asarray(array)

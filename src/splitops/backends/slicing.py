@@ -1,0 +1,20 @@
+"""Parts by slicing: what every array library has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from splitops.planning import SplitPlan
+
+__all__ = ["slices"]
+
+
+def slices(plan: SplitPlan, array: Any) -> tuple[Any, ...]:
+    """Return the parts of an array by its own ``__getitem__``: masks, units and names go with them."""
+    before: tuple[Any, ...] = (slice(None),) * plan.axis
+    if plan.squeeze:
+        return tuple(array[(*before, offset, ...)] for offset in plan.offsets)
+    return tuple(
+        array[(*before, slice(offset, offset + size), ...)]
+        for offset, size in zip(plan.offsets, plan.sizes, strict=True)
+    )

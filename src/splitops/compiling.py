@@ -1,0 +1,31 @@
+"""Keeps a split whole where ``torch.compile`` traces: binding runs for real, and aten's operators are traced.
+
+:mod:`splitops.calling` imports this module while torch.compile traces, and never otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from splitops.calling import call_array
+from splitops.operators import schema
+
+__all__ = ["call_whole"]
+
+
+@torch.compiler.allow_in_graph  # type: ignore[untyped-decorator, unused-ignore]
+def call_whole(
+    name: str,
+    version: int,
+    domain: str,
+    data: torch.Tensor,
+    arguments: dict[str, Any],
+    copy: bool | None,
+    out: Sequence[torch.Tensor] | None,
+) -> tuple[torch.Tensor, ...]:
+    """Split a tensor that stands for any of its shape, symbolic sizes included."""
+    row = schema(name, version if domain == "" else None, domain)
+    return call_array(row, data, arguments, copy, out)
