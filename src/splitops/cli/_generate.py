@@ -1,0 +1,93 @@
+"""Inputs made on the spot: a ramp, or random numbers from a seed."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from splitops.dtypes import ElementType
+from splitops.errors import ModelError
+
+__all__ = ["available_bytes", "ramp", "random"]
+
+_UNKNOWN_MEMORY: Final = 8 << 30
+
+
+def available_bytes() -> int:
+    """Return how much one array from outside may take: half of the machine's memory."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (AttributeError, ValueError, OSError):
+        return _UNKNOWN_MEMORY
+
+
+def ramp(shape: tuple[int, ...], element_type: ElementType) -> npt.NDArray[Any]:
+    """Return 0, 1, 2, ... in row-major order.
+
+    A type that cannot hold every number exactly begins again at 0: int8 after 127, float16 after 2047.
+
+    Examples:
+        >>> from splitops.dtypes import ELEMENT_TYPES
+        >>> ramp((2, 3), ELEMENT_TYPES["float32"]).tolist()
+        [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+    """
+    count = _count(shape, element_type)
+    numbers = np.arange(count, dtype=np.int64)
+    if element_type.name == "string":
+        return np.array([f"s{number}" for number in numbers], dtype=object).reshape(shape)
+    return (numbers % _period(element_type)).astype(element_type.numpy).reshape(shape)
+
+
+def random(shape: tuple[int, ...], element_type: ElementType, seed: int) -> npt.NDArray[Any]:
+    """Return random numbers: integers over the whole range of their type, others normally distributed."""
+    count = _count(shape, element_type)
+    generator = np.random.default_rng(seed)
+    name = element_type.name
+    if name == "string":
+        texts = [f"s{number}" for number in generator.integers(1 << 32, size=count)]
+        return np.array(texts, dtype=object).reshape(shape)
+    array: npt.NDArray[Any]
+    if name == "bool" or element_type.storage is not None:
+        array = generator.integers(1 << (1 if name == "bool" else element_type.bits), size=count)
+    elif element_type.bits >= 8 and element_type.integer:
+        limits = np.iinfo(element_type.numpy)
+        array = generator.integers(limits.min, limits.max, count, element_type.numpy, endpoint=True)
+    elif element_type.integer:
+        low = 0 if name.startswith("u") else -(1 << (element_type.bits - 1))
+        array = generator.integers(low, low + (1 << element_type.bits), size=count)
+    elif name.startswith("complex"):
+        parts = generator.standard_normal((2, count))
+        array = parts[0] + 1j * parts[1]
+    else:
+        array = generator.standard_normal(count)
+        if name == "float8_e8m0fnu":
+            array = np.abs(array)  # powers of two alone
+    return array.astype(element_type.numpy).reshape(shape)
+
+
+def _count(shape: tuple[int, ...], element_type: ElementType) -> int:
+    count = math.prod(shape)
+    # Up to 16 bytes for each while it is made, whatever the type.
+    if math.prod(size for size in shape if size) * 16 > available_bytes():
+        raise ModelError(f"{element_type} of shape {shape} is more than this machine's memory can take")
+    return count
+
+
+def _period(element_type: ElementType) -> int:
+    """Return the first number that the type does not hold in an unbroken row from 0."""
+    name, bits = element_type.name, element_type.bits
+    if name == "bool":
+        return 2
+    if element_type.integer or element_type.storage is not None:
+        unsigned = name.startswith("u") or element_type.storage is not None
+        return 1 << min(62, bits if unsigned else bits - 1)
+    import ml_dtypes
+
+    if name.startswith("complex"):
+        return 1 << (24 if bits == 64 else 53)
+    info: Any = ml_dtypes.finfo(element_type.numpy)  # type: ignore[no-untyped-call]
+    return max(2, min(1 << (info.nmant + 1), int(min(float(info.max), 2.0**62)) + 1))

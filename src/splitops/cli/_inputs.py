@@ -1,0 +1,171 @@
+"""``--input NAME=...``: from files and words to the arrays that a model takes."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import numpy.typing as npt
+
+from splitops.cli._console import one_line
+from splitops.cli._declared import Declared
+from splitops.cli._generate import available_bytes, ramp, random
+from splitops.cli._npy import mapped, read_array
+from splitops.cli._operators import SHAPE, find_element_type
+from splitops.dtypes import ElementType, element_type_of
+from splitops.errors import ModelError, Where, shown
+from splitops.models.files import open_regular, read_whole
+
+__all__ = ["read_inputs", "wanted"]
+
+_GENERATORS: Final = ("ramp", "random")
+_MAX_PROTOBUF: Final = (1 << 31) - 1
+_BROKEN_ZIP: Final = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
+
+
+def read_inputs(texts: Sequence[str], declared: Sequence[Declared]) -> dict[str, Any]:
+    """Return the arrays by input name that ``NAME=VALUE`` texts state.
+
+    Raises:
+        click.UsageError: a text is no ``NAME=VALUE``, a name is unknown or repeated, or inputs are missing.
+        ModelError: a file is missing, malformed or unsafe.
+    """
+    stated: dict[str, list[str]] = {}
+    known = {name: item for item in declared for name in (*item.aliases, item.name)}
+    for text in texts:
+        # The longest name that fits: names and files may have "=" in them.
+        names = [name for name in known if text.startswith(f"{name}=")]
+        if not names:
+            name, equals, _ = text.partition("=")
+            problem = f"there is no input {shown(name)}" if equals else f"{shown(text)} is not NAME=VALUE"
+            raise click.UsageError(f"{problem}. {wanted(declared)}")
+        name = max(names, key=len)
+        stated.setdefault(known[name].name, []).append(text[len(name) + 1 :])
+    missing = [item for item in declared if item.required and item.name not in stated]
+    if missing:
+        names = [one_line(item.name, 80) for item in missing]
+        raise click.UsageError(f"Missing: {', '.join(names)}. {wanted(declared)}")
+    return {item.name: _value(stated[item.name], item) for item in declared if item.name in stated}
+
+
+def wanted(declared: Sequence[Declared]) -> str:
+    """Return the list of what a model takes, a line for each input."""
+    if not declared:
+        return "The model takes no inputs."
+    lines = []
+    for item in declared:
+        names = "".join(f" (or {one_line(alias, 80)})" for alias in item.aliases)
+        optional = "" if item.required else ", may be left out"
+        lines.append(f"  {one_line(item.name, 80)}{names}: {one_line(str(item), 200)}{optional}")
+    return "\n".join(["The model takes:", *lines])
+
+
+def _value(texts: list[str], declared: Declared) -> Any:
+    values = [_read(text, declared) for text in texts]
+    if declared.kind == "sequence":
+        # One .pb may hold the whole sequence.
+        return values[0] if len(values) == 1 and isinstance(values[0], list) else values
+    if len(values) > 1:
+        raise click.UsageError(f"Input {one_line(declared.name, 80)} is stated {len(values)} times.")
+    return values[0]
+
+
+def _read(text: str, declared: Declared) -> Any:
+    if text.split(":")[0] in _GENERATORS:
+        return _generated(text, declared)
+    lower = text.lower()
+    if ".npz:" in lower:
+        at = lower.rindex(".npz:") + len(".npz")
+        return _as_declared(_read_npz(Path(text[:at]), text[at + 1 :]), declared)
+    match Path(lower).suffix:
+        case ".npy":
+            return _as_declared(mapped(Path(text)).array(), declared)
+        case ".pb":
+            return _read_protobuf(Path(text), declared)
+        case ".npz":
+            raise click.UsageError(f"{one_line(text)} holds several arrays: write {one_line(text)}:KEY.")
+        case _:
+            raise click.UsageError(
+                f"Input {one_line(declared.name, 80)} is none of FILE.npy, FILE.npz:KEY, FILE.pb, "
+                f"ramp:SHAPE:TYPE, random:SHAPE:TYPE[:SEED]: {one_line(text)}"
+            )
+
+
+def _generated(text: str, declared: Declared) -> npt.NDArray[Any]:
+    kind, *fields = text.split(":")
+    if len(fields) > (3 if kind == "random" else 2):
+        raise click.UsageError(f"{one_line(text)} has more fields than {kind}:SHAPE:TYPE takes.")
+    shape = declared.static_shape
+    if fields and (fields[0] or len(fields) > 1):
+        shape = SHAPE.convert(fields[0], None, None)
+    element_type = find_element_type(fields[1]) if len(fields) > 1 and fields[1] else declared.element_type
+    if shape is None or element_type is None:
+        raise click.UsageError(
+            f"{one_line(text)} states no shape and type, and the model declares {one_line(str(declared))}."
+        )
+    if kind == "ramp":
+        return ramp(shape, element_type)
+    seed = fields[2] if len(fields) > 2 else "0"
+    if not (seed.isascii() and seed.isdigit()):
+        raise click.UsageError(f"{one_line(seed)} is no seed: a whole number is.")
+    return random(shape, element_type, int(seed))
+
+
+def _as_declared(array: npt.NDArray[Any], declared: Declared) -> npt.NDArray[Any]:
+    """Give an array the element type that .npy could not say: raw items take the model's, bit for bit."""
+    element_type = declared.element_type
+    if element_type is None or element_type.bits == 0 or _has_own_npy_type(element_type):
+        return array
+    raw = array.dtype.kind == "V" or array.dtype.kind == "u"
+    if raw and array.dtype.itemsize == element_type.numpy.itemsize and array.dtype.isnative:
+        return array.view(element_type.numpy)
+    return array
+
+
+def _has_own_npy_type(element_type: ElementType) -> bool:
+    return element_type.numpy.kind in "biufc" and element_type_of(element_type.numpy) is element_type
+
+
+def _read_npz(path: Path, key: str) -> npt.NDArray[Any]:
+    name = f"{path.name}:{key}"
+    with open_regular(path) as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+                if key not in members:
+                    known = ", ".join(one_line(member, 80) for member in list(members)[:20])
+                    raise ModelError(f"{shown(path.name)} has no array {shown(key)}; it has {known}")
+                size = members[key].file_size
+                if size > available_bytes():
+                    raise ModelError(
+                        f"{shown(name)} has {size} bytes, more than this machine's memory can take"
+                    )
+                with archive.open(members[key]) as member:
+                    return read_array(member, name, size)
+        except _BROKEN_ZIP as error:
+            raise ModelError(f"{shown(path.name)} is a malformed .npz: {shown(str(error))}") from error
+
+
+def _read_protobuf(path: Path, declared: Declared) -> Any:
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+    from onnx import SequenceProto, TensorProto
+
+    from splitops.models.onnx_model.tensors import tensor_array
+
+    content = read_whole(path, limit=_MAX_PROTOBUF)
+    where = Where(model=path.name)
+    sequence = declared.kind == "sequence"
+    try:
+        message = SequenceProto.FromString(content) if sequence else TensorProto.FromString(content)
+    except (DecodeError, RecursionError, MemoryError) as error:
+        kind = "SequenceProto" if sequence else "TensorProto"
+        raise ModelError(f"this is no {kind}: {shown(str(error))}", where) from error
+    if isinstance(message, TensorProto):
+        return tensor_array(message, where)
+    if message.elem_type != SequenceProto.TENSOR:
+        raise ModelError("this sequence is not one of tensors", where)
+    return [tensor_array(tensor, where) for tensor in message.tensor_values]

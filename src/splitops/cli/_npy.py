@@ -1,0 +1,209 @@
+"""The .npy format with nothing believed: the header is proved to describe the file before a byte is used.
+
+Source: NumPy's ``numpy.lib.format``, NEP 1.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import mmap
+import os
+import tokenize
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib import format as npy
+
+from splitops.errors import ModelError, shown
+from splitops.models.files import open_regular
+
+__all__ = ["Header", "MappedArray", "blocks", "header_bytes", "mapped", "read_array", "read_header"]
+
+_MAGIC: Final = b"\x93NUMPY"
+_MAX_HEADER: Final = 10_000
+"""Characters of a header, NumPy's own bound for safe parsing."""
+_MAX_RANK: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a .npy file says of its array.
+
+    Attributes:
+        shape: the shape.
+        dtype: the dtype, never one of Python objects.
+        fortran: whether the first index varies fastest.
+        start: where the data begins in the file.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fortran: bool
+    start: int
+
+    @property
+    def data_bytes(self) -> int:
+        """The exact size of the data."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def read_header(file: IO[bytes], name: str, size: int) -> Header:
+    """Read a header and prove it against the size of the file.
+
+    Args:
+        file: at its beginning.
+        name: of the file, for messages.
+        size: of the whole file in bytes.
+
+    Raises:
+        ModelError: this is no .npy file, it holds Python objects (pickled), or it has fewer or more bytes
+            than its header says.
+    """
+    if file.read(len(_MAGIC)) != _MAGIC:
+        raise _error(name, "this is no .npy file")
+    version = tuple(file.read(2))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a header by Python 2
+            if version == (1, 0):
+                shape, fortran, dtype = npy.read_array_header_1_0(_bounded(file, 2), _MAX_HEADER)
+            elif version in ((2, 0), (3, 0)):  # 3.0 differs in the encoding of field names alone
+                shape, fortran, dtype = npy.read_array_header_2_0(_bounded(file, 4), _MAX_HEADER)
+            else:
+                raise _error(name, f"version {shown(version)} of the .npy format is not known")
+    except ModelError:
+        raise
+    except _MALFORMED as error:
+        raise _error(name, f"the header is malformed: {shown(str(error))}") from error
+    if dtype.hasobject:
+        raise _error(name, "it holds pickled Python objects, which are not read")
+    if not all(type(dim) is int and dim >= 0 for dim in shape) or len(shape) > _MAX_RANK:
+        raise _error(name, f"shape {shown(shape)} in the header is no array's")
+    header = Header(shape, dtype, fortran, file.tell())
+    # NumPy multiplies the sizes other than 0, also for an empty array.
+    if math.prod(dim for dim in shape if dim) * max(1, dtype.itemsize) >= 1 << 63:
+        raise _error(name, f"shape {shown(shape)} in the header is more than any memory holds")
+    expected = header.start + header.data_bytes
+    if size != expected:
+        what = "is truncated" if size < expected else "goes on after its data"
+        raise _error(
+            name,
+            f"it {what}: {dtype} of shape {shown(shape)} takes {expected} bytes with the header, "
+            f"but the file has {size}",
+        )
+    return header
+
+
+def _error(name: str, problem: str) -> ModelError:
+    return ModelError(f"{shown(name)}: {problem}")
+
+
+_MALFORMED: Final = (
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    AttributeError,
+    SyntaxError,
+    EOFError,
+    OverflowError,
+    RecursionError,
+    MemoryError,
+    tokenize.TokenError,
+)
+
+
+def _bounded(file: IO[bytes], width: int) -> Any:
+    """Return the header's length and text, so that a long one is not read before it is refused."""
+    length = int.from_bytes(prefix := file.read(width), "little")
+    if length > _MAX_HEADER:
+        raise ValueError(f"it has {length} bytes")
+    return io.BytesIO(prefix + file.read(length))
+
+
+@dataclass(frozen=True, slots=True)
+class MappedArray:
+    """A .npy file mapped into memory, read-only.
+
+    Attributes:
+        header: what the file says of it.
+        data: its bytes, one-dimensional.
+    """
+
+    header: Header
+    data: npt.NDArray[np.uint8]
+
+    def array(self) -> npt.NDArray[Any]:
+        """Return the array as a view of the file."""
+        header = self.header
+        if not self.data.size:
+            return np.zeros(header.shape, header.dtype)
+        items = self.data.view(header.dtype)
+        # The bytes of a Fortran-ordered array are those of the row-major array with the axes reversed.
+        return items.reshape(header.shape[::-1]).T if header.fortran else items.reshape(header.shape)
+
+
+def mapped(path: Path) -> MappedArray:
+    """Map a .npy file into memory; nothing is read before it is used.
+
+    Raises:
+        ModelError: the file is missing, no .npy file, truncated, too long, or holds pickled objects.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        header = read_header(file, path.name, size)
+        if not header.data_bytes:
+            return MappedArray(header, np.empty(0, np.uint8))
+        try:
+            whole = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+        except (OSError, ValueError, OverflowError) as error:
+            raise _error(path.name, f"it cannot be mapped into memory: {error}") from error
+    return MappedArray(header, np.frombuffer(whole, np.uint8, header.data_bytes, header.start))
+
+
+def read_array(file: IO[bytes], name: str, size: int) -> npt.NDArray[Any]:
+    """Read an array from a stream of a known size, such as a member of an .npz file."""
+    header = read_header(file, name, size)
+    data = bytearray()
+    while len(data) < header.data_bytes:  # by and by: a size is believed when the bytes are there
+        block = file.read(min(1 << 20, header.data_bytes - len(data)))
+        if not block:
+            raise _error(name, f"it is truncated after {len(data)} of {header.data_bytes} bytes")
+        data += block
+    return MappedArray(header, np.frombuffer(data, np.uint8)).array()
+
+
+def header_bytes(shape: tuple[int, ...], dtype: np.dtype[Any], *, fortran: bool = False) -> bytes:
+    """Return the header of a .npy file, as NumPy writes it."""
+    buffer = io.BytesIO()
+    fields = {"descr": npy.dtype_to_descr(dtype), "fortran_order": fortran, "shape": shape}
+    try:
+        npy.write_array_header_1_0(buffer, fields)
+    except ValueError:  # longer than version 1.0 can say
+        npy.write_array_header_2_0(buffer := io.BytesIO(), fields)
+    return buffer.getvalue()
+
+
+def blocks(data: npt.NDArray[np.uint8], begin: int, end: int, limit: int) -> Iterator[memoryview]:
+    """Yield bytes ``begin`` to ``end`` of every row, row after row, in contiguous blocks of bounded size.
+
+    Args:
+        data: bytes in rows, contiguous.
+        begin: the first byte of a row that is wanted.
+        end: the byte after the last one.
+        limit: the most bytes of a block.
+    """
+    if end - begin >= limit or len(data) == 1:
+        for row in data:
+            for at in range(begin, end, limit):
+                yield row[at : min(at + limit, end)].data
+        return
+    rows = max(1, limit // max(1, end - begin))
+    for at in range(0, len(data), rows):
+        yield np.ascontiguousarray(data[at : at + rows, begin:end]).reshape(-1).data

@@ -1,0 +1,270 @@
+"""The options that choose an operator version and what it is asked to do, shared by several commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from splitops.binding import Fact
+from splitops.calling import bind_call
+from splitops.dtypes import ELEMENT_TYPES, ElementType, from_openvino, from_precision
+from splitops.errors import RuleError
+from splitops.execute import Plan, make_plan
+from splitops.operators import OperatorSchema, history, schema
+from splitops.operators.schema import SizeRule
+
+__all__ = [
+    "ELEMENT_TYPE",
+    "INTEGERS",
+    "OPERATOR",
+    "SHAPE",
+    "SplitOptions",
+    "display_name",
+    "find_element_type",
+    "find_operator",
+    "split_options",
+]
+
+_DOMAIN_NAMES = {"onnx": "", "ai.onnx": "", "openvino": "openvino"}
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any, Any]
+else:
+    _ParamType = click.ParamType  # older versions are not generic
+
+
+def display_name(row: OperatorSchema) -> str:
+    """Return the shortest name that ``--op`` takes: ``Split-18``, ``openvino:Split-1``, ``VariadicSplit-1``.
+
+    Examples:
+        >>> display_name(schema("Split", domain="openvino"))
+        'openvino:Split-1'
+    """
+    return str(row) if history(row.name)[0].domain == row.domain else f"{row.domain}:{row}"
+
+
+def find_operator(text: str, opset: int | None = None) -> OperatorSchema:
+    """Return the row that a name means: ``Split``, ``Split-13``, ``openvino:Split-1``.
+
+    Args:
+        text: a name, perhaps after a domain, perhaps with the exact version.
+        opset: the opset that selects the version, for a name without one; None is the newest.
+
+    Raises:
+        click.BadParameter: there is no such operator or version.
+    """
+    domain, colon, name = text.rpartition(":")
+    if colon and domain not in _DOMAIN_NAMES:
+        raise click.BadParameter(f"{domain!r} is no domain; these are onnx and openvino")
+    name, dash, version = name.partition("-")
+    try:
+        key = _DOMAIN_NAMES[domain] if colon else None
+        if not dash:
+            return schema(name, opset, key)
+        if opset is not None:
+            raise click.BadParameter(f"{text!r} states the version; an opset is for a name without one")
+        rows = history(name, key)
+    except RuleError as error:
+        raise click.BadParameter(f"{error.got}, but {error.expected}") from error
+    for row in rows:
+        if str(row.since_version) == version:
+            return row
+    raise click.BadParameter(f"there is no {text}; the versions are {', '.join(map(display_name, rows))}")
+
+
+def find_element_type(text: str) -> ElementType:
+    """Return the element type of a NumPy, OpenVINO or ONNX name.
+
+    Raises:
+        click.BadParameter: there is none.
+
+    Examples:
+        >>> find_element_type("f32") is find_element_type("FLOAT") is find_element_type("float32")
+        True
+    """
+    found = ELEMENT_TYPES.get(text) or from_openvino(text) or from_precision(text)
+    found = found or next((row for row in ELEMENT_TYPES.values() if row.onnx == text.upper()), None)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no element type; these are {', '.join(ELEMENT_TYPES)}")
+    return found
+
+
+class _Operator(_ParamType):
+    name = "operator"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> OperatorSchema:
+        return value if isinstance(value, OperatorSchema) else find_operator(value)
+
+
+class _ElementType(_ParamType):
+    name = "type"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ElementType:
+        return value if isinstance(value, ElementType) else find_element_type(value)
+
+
+class _Integers(_ParamType):
+    """Integers between commas; an empty text is an empty list."""
+
+    def __init__(self, name: str, minimum: int | None = None) -> None:
+        self.name = name
+        self.minimum = minimum
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        text = value.strip()
+        try:
+            integers = tuple(int(item) for item in text.split(",")) if text else ()
+        except ValueError:
+            self.fail(f"{value!r} is no list of integers such as 6,4", param, ctx)
+        for integer in integers:
+            if not -(1 << 63) <= integer < 1 << 63:
+                self.fail(f"{integer} is no 64-bit integer", param, ctx)
+            if self.minimum is not None and integer < self.minimum:
+                self.fail(f"{integer} is less than {self.minimum}", param, ctx)
+        return integers
+
+
+OPERATOR = _Operator()
+ELEMENT_TYPE = _ElementType()
+INTEGERS = _Integers("integers")
+SHAPE = _Integers("shape", minimum=0)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitOptions:
+    """What the options of one split ask for.
+
+    Attributes:
+        operator: the operator version, or None for the one that fits the request.
+        axis: the axis, or None where the option is not given.
+        sizes: ``--sizes``.
+        parts: ``--parts``.
+        chunk: ``--chunk``.
+        keepdims: ``--keepdims``; None where it is not given.
+    """
+
+    operator: OperatorSchema | None
+    axis: int | None
+    sizes: tuple[int, ...] | None
+    parts: int | None
+    chunk: int | None
+    keepdims: bool | None
+
+    def resolve(self) -> OperatorSchema:
+        """Return the operator version: the chosen one, or the newest that has the request's size rule.
+
+        Raises:
+            click.UsageError: not one of ``--sizes``, ``--parts``, ``--chunk``, or one that the chosen
+                operator does not have.
+        """
+        given = [name for name in ("sizes", "parts", "chunk") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise click.UsageError(f"{' and '.join(f'--{name}' for name in given)} exclude each other.")
+        row = self.operator
+        if row is None:
+            if not given:
+                raise click.UsageError("One of --sizes, --parts and --chunk is needed.")
+            row = _default_operator(given[0], self.sizes or ())
+        taken = _requests(row)
+        if given and given[0] not in taken:
+            ways = " or ".join(f"--{name}" for name in taken)
+            raise click.UsageError(f"{display_name(row)} takes {ways}, not --{given[0]}.")
+        if not given and row.default_chunk is None:
+            raise click.UsageError(f"{display_name(row)} needs {' or '.join(f'--{name}' for name in taken)}.")
+        if self.keepdims is not None and row.attribute("keepdims") is None:
+            raise click.UsageError(f"{display_name(row)} has no keepdims.")
+        return row
+
+    def plan(self, shape: Sequence[int], element_type: ElementType | None) -> tuple[OperatorSchema, Plan]:
+        """Bind the request to data of this shape and type.
+
+        Raises:
+            click.UsageError: the options do not fit one another.
+            RuleError: a rule of the operator is broken.
+        """
+        row = self.resolve()
+        arguments: dict[str, Any] = {"axis": 0 if self.axis is None else self.axis}
+        if self.sizes is not None:
+            arguments[row.lengths[0].name] = list(self.sizes)
+        elif self.chunk is not None:
+            arguments[row.lengths[0].name] = self.chunk
+        elif self.parts is not None:
+            assert row.count is not None
+            arguments[row.count.name or "num_outputs"] = self.parts
+        if self.keepdims is not None:
+            arguments["keepdims"] = int(self.keepdims)
+        binding = bind_call(row, Fact(element_type, tuple(shape)), arguments)
+        return row, make_plan(binding.request())
+
+
+def _default_operator(request: str, sizes: Sequence[int]) -> OperatorSchema:
+    if request == "chunk":
+        return schema("SplitToSequence")
+    return schema("VariadicSplit") if -1 in sizes else schema("Split")
+
+
+def _requests(row: OperatorSchema) -> tuple[str, ...]:
+    """Return the options that an operator version has."""
+    ways = {
+        "sizes": bool(row.lengths),
+        "parts": row.count is not None,
+        "chunk": row.scalar_rule is SizeRule.CHUNK,
+    }
+    return tuple(name for name, has in ways.items() if has)
+
+
+def split_options(function: _Function) -> _Function:
+    """Add the options of one split to a command, which gets them as one argument named ``options``."""
+
+    @wraps(function)
+    def command(
+        *args: Any,
+        operator: OperatorSchema | None,
+        axis: int | None,
+        sizes: tuple[int, ...] | None,
+        parts: int | None,
+        chunk: int | None,
+        keepdims: bool | None,
+        **kwargs: Any,
+    ) -> Any:
+        return function(*args, options=SplitOptions(operator, axis, sizes, parts, chunk, keepdims), **kwargs)
+
+    options = (
+        click.option("--axis", type=int, help="The axis; a negative one counts from the last.  [default: 0]"),
+        click.option(
+            "--sizes",
+            type=INTEGERS,
+            metavar="N,N,...",
+            help="The size of each part. One -1 takes what the others leave (VariadicSplit).",
+        ),
+        click.option("--parts", type=int, metavar="N", help="The number of parts."),
+        click.option("--chunk", type=int, metavar="N", help="The size of every part but the last one."),
+        click.option(
+            "--op",
+            "operator",
+            type=OPERATOR,
+            metavar="NAME[-VERSION]",
+            help="The exact operator, such as Split-18, Split-13, SplitToSequence-11, openvino:Split-1, "
+            "VariadicSplit-1.  [default: the newest that fits: Split; VariadicSplit for a -1; "
+            "SplitToSequence for --chunk]",
+        ),
+        click.option(
+            "--keepdims/--no-keepdims",
+            default=None,
+            help="SplitToSequence without --sizes and --chunk: whether its parts of size 1 keep the axis.",
+        ),
+    )
+    decorated: Any = command
+    for option in reversed(options):
+        decorated = option(decorated)
+    result: _Function = decorated
+    return result

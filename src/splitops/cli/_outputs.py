@@ -1,0 +1,158 @@
+"""A run's outputs as .npy files, with a manifest of what .npy cannot say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib import format as npy
+
+from splitops.cli._generate import available_bytes
+from splitops.cli._npy import header_bytes
+from splitops.cli._staging import StagedFolder, safe_names
+from splitops.dtypes import element_type_of
+from splitops.errors import ModelError, shown
+
+__all__ = ["MANIFEST", "describe", "statistics", "write"]
+
+MANIFEST: Final = "outputs.json"
+_BLOCK: Final = 8 << 20
+_SHOWN_VALUES: Final = 6
+
+Array = npt.NDArray[Any]
+
+
+def write(outputs: Mapping[str, Any], model: str, target: Path) -> dict[str, Any]:
+    """Write every output, all together or not at all, and return the manifest.
+
+    An output ``y`` becomes ``y.npy``, the elements of a sequence ``s`` become ``s.0.npy``, ``s.1.npy`` and so
+    on. Element types that NumPy lacks are written as unsigned integers of the same width, strings as
+    fixed-width Unicode.
+
+    Raises:
+        ModelError: an output has no .npy form, or the folder cannot be written to.
+    """
+    arrays = [(name, list(_arrays(name, value))) for name, value in outputs.items()]
+    names = [
+        name if index is None else f"{name}.{index:0{len(str(len(items) - 1))}}"
+        for name, items in arrays
+        for index, _ in items
+    ]
+    stems = iter(safe_names(names, [".npy"]))
+    manifest: dict[str, Any] = {"model": model, "outputs": []}
+    with StagedFolder(target) as folder:
+        for (_, items), described in zip(arrays, describe(outputs), strict=True):
+            files = []
+            for _, array in items:
+                files.append(f"{next(stems)}.npy")
+                with folder.open(files[-1]) as file:
+                    _write_array(file, array, files[-1])
+            elements = described.get("elements", [described])
+            for element, file_name in zip(elements, files, strict=False):
+                element["file"] = file_name
+            manifest["outputs"].append(described)
+        with folder.open(MANIFEST) as file:
+            file.write(json.dumps(manifest, indent=2).encode() + b"\n")
+    return manifest
+
+
+def describe(outputs: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return name, kind, dtype and shape of every output, as the manifest has them."""
+    described: list[dict[str, Any]] = []
+    for name, value in outputs.items():
+        items = [_facts(array) for _, array in _arrays(name, value)]
+        if value is None:
+            described.append({"name": name, "kind": "absent"})
+        elif isinstance(value, list | tuple):
+            described.append({"name": name, "kind": "sequence", "elements": items})
+        else:
+            described.append({"name": name, "kind": "tensor", **items[0]})
+    return described
+
+
+def statistics(array: Array) -> dict[str, Any]:
+    """Return the least and the greatest finite number, and how many are not finite; nothing for no numbers.
+
+    Examples:
+        >>> statistics(np.array([1.5, np.nan, -2.0]))
+        {'min': -2.0, 'max': 1.5, 'not_finite': 1}
+    """
+    kind = array.dtype.kind
+    if not array.size or kind in "OUSTc" or element_type_of(array.dtype) is None:
+        return {}
+    if kind == "b":
+        return {"true": int(np.count_nonzero(array))}
+    numbers = array if kind in "iuf" else array.astype(np.float32)
+    found: dict[str, Any] = {}
+    if numbers.dtype.kind == "f":
+        finite = np.isfinite(numbers)
+        if not finite.all():
+            found["not_finite"] = int(numbers.size - np.count_nonzero(finite))
+            numbers = numbers[finite]
+    if numbers.size:
+        found = {"min": numbers.min().item(), "max": numbers.max().item(), **found}
+    return found
+
+
+def _arrays(name: str, value: Any) -> Iterator[tuple[int | None, Array]]:
+    """Yield the arrays of an output, with their position in a sequence."""
+    if value is None:
+        return
+    if isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            if not isinstance(item, np.ndarray | np.generic):
+                kind = type(item).__name__
+                raise ModelError(f"output {shown(name)} is a sequence of {kind}, not of tensors")
+            yield index, np.asarray(item)
+    elif isinstance(value, np.ndarray | np.generic):
+        yield None, np.asarray(value)
+    else:
+        raise ModelError(f"output {shown(name)} is a {type(value).__name__}, which has no .npy form")
+
+
+def _facts(array: Array) -> dict[str, Any]:
+    element_type = element_type_of(array.dtype)
+    return {"dtype": str(element_type or array.dtype), "shape": list(array.shape)}
+
+
+def _write_array(file: BinaryIO, array: Array, name: str) -> None:
+    array = _storable(array, name)
+    file.write(header_bytes(array.shape, array.dtype))
+    if not array.size:
+        return
+    # Blocks in row-major order: a part of a large array is not copied as a whole.
+    size = max(1, _BLOCK // array.dtype.itemsize)
+    flags = ["external_loop", "buffered", "zerosize_ok"]
+    for block in np.nditer(array, flags=flags, buffersize=size, order="C"):  # type: ignore[call-overload]
+        for at in range(0, len(block), size):
+            file.write(np.ascontiguousarray(block[at : at + size]).view(np.uint8).data)
+
+
+def _storable(array: Array, name: str) -> Array:
+    """Return an array as .npy can hold it."""
+    if array.dtype.kind in "OT":
+        return _fixed_width(array, name)
+    try:
+        native = npy.descr_to_dtype(npy.dtype_to_descr(array.dtype)) == array.dtype
+    except (ValueError, TypeError):
+        native = False
+    return array if native else array.view(np.dtype(f"u{array.dtype.itemsize}"))
+
+
+def _fixed_width(array: Array, name: str) -> Array:
+    texts = []
+    for item in array.reshape(-1).tolist():
+        try:
+            text = item.decode() if isinstance(item, bytes) else item
+        except UnicodeDecodeError as error:
+            raise ModelError(f"{shown(name)}: a string is not UTF-8, which .npy would need") from error
+        if not isinstance(text, str) or text.endswith("\0"):
+            raise ModelError(f"{shown(name)}: {shown(item)} has no place among the strings of a .npy file")
+        texts.append(text)
+    if 4 * max(map(len, texts), default=0) * len(texts) > available_bytes():
+        raise ModelError(f"{shown(name)}: strings of one width, as .npy has them, would not fit into memory")
+    return np.array(texts, dtype=np.str_).reshape(array.shape)

@@ -1,0 +1,156 @@
+"""``splitops explain``: what a split does to a tensor and its memory, in numbers and as a picture."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from splitops.cli._console import console, json_option, print_json, table
+from splitops.cli._operators import ELEMENT_TYPE, SHAPE, SplitOptions, display_name, split_options
+from splitops.dtypes import ELEMENT_TYPES, ElementType
+from splitops.explain import Layout, PartLayout, Span, diagram, explain, memory_strip, svg
+from splitops.operators import OperatorSchema
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+_MAX_ROWS: Final = 32
+_MAX_PICTURE_WIDTH: Final = 100
+
+
+@click.command(short_help="Sizes, shapes, bytes, memory blocks and a picture of a split.")
+@click.option("--shape", type=SHAPE, required=True, metavar="N,N,...", help="Shape of the data.")
+@split_options
+@click.option(
+    "--dtype",
+    type=ELEMENT_TYPE,
+    help="Element type of the data, such as float32, bfloat16, i4.  [default: float32]",
+)
+@click.option(
+    "--svg", "svg_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the picture as SVG."
+)
+@json_option
+def command(
+    shape: tuple[int, ...],
+    options: SplitOptions,
+    dtype: ElementType | None,
+    svg_file: Path | None,
+    as_json: bool,
+) -> None:
+    """Show how a tensor is split: each part's offset, size, shape, bytes and place in memory, and a picture.
+
+    No data is needed. A part is contiguous where a view of it is one unbroken block of row-major memory;
+    otherwise it is made of blocks that repeat, and "blocks" says how many of how many elements.
+
+    \b
+    Examples:
+      splitops explain --shape 6,12,10,24 --axis 1 --parts 3
+      splitops explain --shape 8,50257 --axis -1 --chunk 4096 --dtype bfloat16
+      splitops explain --shape 6,12 --sizes -1,2 --svg split.svg
+      splitops explain --shape 6,4 --sizes 2,4 --op Split-13 --json
+    """
+    element_type = dtype or ELEMENT_TYPES["float32"]
+    row, plan = options.plan(shape, element_type)
+    layout = explain(plan, element_type)
+    if svg_file is not None:
+        from splitops.models.files import replacing
+
+        with replacing(svg_file) as (file,):
+            file.write(svg(layout, display_name(row)).encode())
+    if as_json:
+        print_json(_json(row, layout))
+    else:
+        _print(row, layout)
+
+
+def _json(row: OperatorSchema, layout: Layout) -> dict[str, Any]:
+    plan = layout.plan
+    return {
+        "operator": str(row),
+        "domain": row.domain,
+        "shape": list(plan.shape),
+        "dtype": str(layout.element_type),
+        "axis": plan.axis,
+        "bytes": layout.bytes,
+        "contiguous": layout.contiguous,
+        "parts": [_part_json(part) for part in layout],
+    }
+
+
+def _part_json(part: PartLayout) -> dict[str, Any]:
+    return {
+        "index": part.index,
+        "offset": part.offset,
+        "size": part.size,
+        "shape": list(part.shape),
+        "elements": part.elements,
+        "bytes": part.bytes,
+        "contiguous": part.contiguous,
+        "runs": part.runs,
+        "run_elements": part.run_elements,
+    }
+
+
+def _print(row: OperatorSchema, layout: Layout) -> None:
+    out = console()
+    plan = layout.plan
+    out.print(f"{display_name(row)}: {plan.shape} along axis {plan.axis}", style="bold")
+    taken = "" if layout.bytes is None else f", {layout.bytes:,} bytes"
+    after = plan.shape[plan.axis + 1 :]
+    step = f"; one step along the axis holds {' x '.join(map(str, after))} elements" if after else ""
+    out.print(f"{_count(len(layout), 'part')}, {layout.element_type}{taken}{step}\n")
+    width = min(out.width, _MAX_PICTURE_WIDTH)
+    ascii_only = out.options.ascii_only
+    for line in diagram(layout, width, ascii_only=ascii_only):
+        out.print(_coloured(line), soft_wrap=True)
+    out.print()
+    strip = _coloured([Span("memory  "), *memory_strip(layout, width - 8, ascii_only=ascii_only)])
+    out.print(strip, soft_wrap=True)
+    _print_parts(out, layout)
+
+
+def _print_parts(out: Console, layout: Layout) -> None:
+    right = ("offset", "size", "bytes each", "blocks", "elements in each")
+    rows = table("part", "offset", "size", "shape", "bytes each", "blocks", "elements in each", right=right)
+    alone = len(layout) <= _MAX_ROWS
+    if alone:
+        shown = [(str(part.index), part) for part in layout]
+    else:
+        groups = islice(layout.groups(), _MAX_ROWS)
+        shown = [(_indices(group.first.index, group.count), group.first) for group in groups]
+    for label, part in shown:
+        taken = "" if part.bytes is None else f"{part.bytes:,}"
+        runs = (f"{part.runs:,}", f"{part.run_elements:,}") if part.runs else ("", "empty")
+        rows.add_row(label, f"{part.offset:,}", f"{part.size:,}", str(part.shape), taken, *runs)
+    out.print(rows)
+    if not alone and shown[-1][1].index + 1 < len(layout) and len(shown) == _MAX_ROWS:
+        out.print("... and more parts; --json lists all of them.")
+    if layout.contiguous:
+        out.print("Every part is contiguous: its view is one unbroken block.")
+    else:
+        step = layout.size * layout.inner
+        out.print(f"The blocks of a part begin {step:,} elements apart: a view of it is not contiguous.")
+
+
+def _coloured(line: list[Span]) -> Text:
+    from rich.text import Text
+
+    from splitops.explain.palette import colour, ink
+
+    text = Text()
+    for span in line:
+        style = "" if span.part is None else f"{ink(colour(span.part))} on {colour(span.part)}"
+        text.append(span.text, style)
+    return text
+
+
+def _indices(first: int, count: int) -> str:
+    return str(first) if count == 1 else f"{first}-{first + count - 1}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,236 @@
+"""``splitops run``: a model on real input, and what was split into what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import numpy as np
+
+from splitops.cli._console import console, json_option, one_line, print_json, table
+from splitops.cli._operators import display_name
+from splitops.cli._trace import Split, Trace, traced
+from splitops.errors import Where, brief
+from splitops.models.site import SplitSite
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_MAX_ROWS: Final = 40
+_FEW: Final = 6
+
+
+@click.command(short_help="Run an ONNX model or OpenVINO IR and write its outputs.")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="One input: a file or a word, as above. Stated several times, the elements of a sequence.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for the outputs, made if it is not there. Without it, they are only reported.",
+)
+@json_option
+def command(model: Path, inputs: tuple[str, ...], out: Path | None, as_json: bool) -> None:
+    """Run MODEL, a .onnx file or the .xml of an OpenVINO IR, and show what each of its splits did.
+
+    \b
+    An input is NAME=VALUE, where VALUE is one of
+      FILE.npy              an array
+      FILE.npz:KEY          an array of an .npz file
+      FILE.pb               an ONNX TensorProto, for a sequence a SequenceProto
+      ramp:SHAPE:TYPE       0, 1, 2, ... such as ramp:6,4:float32
+      random:SHAPE:TYPE:SEED  random numbers; the seed is 0 where it is left out
+    SHAPE and TYPE may be left out where the model declares them. Without inputs, those that the model takes
+    are listed.
+
+    Where the model wants an element type that NumPy lacks, such as bfloat16, a .npy of raw or unsigned items
+    of its width is taken bit for bit. Outputs of such types are written so: as unsigned integers, to be
+    viewed as, say, ml_dtypes.bfloat16. The file outputs.json beside them names the type, the shape and the
+    file of every output. An output y is written as y.npy, a sequence s as s.0.npy, s.1.npy and so on; in file
+    names, what is no letter, digit or one of ._-+ becomes _. Files of the same names are replaced.
+
+    \b
+    Examples:
+      splitops run model.onnx --input x=data.npy --out results
+      splitops run model.xml --input data=ramp:6,12,10,24:float32
+      splitops run model.onnx --input x=batch.npz:images --input mask=random --json
+    """
+    from splitops.cli._declared import open_model
+    from splitops.cli._inputs import read_inputs
+    from splitops.cli._outputs import describe, write
+
+    runnable = open_model(model)
+    feeds = read_inputs(inputs, runnable.inputs)
+    with traced() as trace:
+        outputs = runnable.run(feeds)
+    sites = tuple(runnable.sites())
+    described = describe(outputs) if out is None else write(outputs, model.name, out)["outputs"]
+    if as_json:
+        report = {
+            "model": str(model),
+            "out": None if out is None else str(out),
+            "splits": _splits_json(trace, sites),
+            "splits_unlisted": trace.unlisted,
+            "outputs": _outputs_json(described, outputs),
+        }
+        print_json(report)
+        return
+    terminal = console()
+    _print_splits(terminal, trace, sites)
+    _print_outputs(terminal, described, outputs)
+    if out is not None:
+        terminal.print(f"Written to {one_line(str(out))}", soft_wrap=True)
+
+
+def _places(trace: Trace, sites: tuple[SplitSite, ...]) -> dict[Split, Where]:
+    """Return where each split stands: its operator knows the node, the node's site the graph as well."""
+    nodes = Counter(site.where.node for site in sites)
+    alone = {site.where.node: site.where for site in sites if nodes[site.where.node] == 1}
+    return {split: alone.get(split.where.node, split.where) for split in trace.counts}
+
+
+def _idle(trace: Trace, sites: tuple[SplitSite, ...]) -> list[SplitSite]:
+    """Return the sites that did not run, such as those of a branch that was not taken."""
+    ran = {split.where.node for split in trace.counts}
+    return [] if trace.unlisted else [site for site in sites if site.where.node not in ran]
+
+
+def _splits_json(trace: Trace, sites: tuple[SplitSite, ...]) -> list[dict[str, Any]]:
+    places = _places(trace, sites)
+    ran = [
+        {
+            "operator": str(split.schema),
+            "domain": split.schema.domain,
+            "node": places[split].node,
+            "graph": places[split].graph,
+            "times": times,
+            "shape": list(split.plan.shape),
+            "axis": split.plan.axis,
+            "sizes": list(split.plan.sizes),
+            "offsets": list(split.plan.offsets),
+            "shapes": [list(shape) for shape in split.plan.shapes],
+        }
+        for split, times in trace.counts.items()
+    ]
+    idle = [
+        {
+            "operator": str(site.schema),
+            "domain": site.schema.domain,
+            "node": site.where.node,
+            "graph": site.where.graph,
+            "times": 0,
+        }
+        for site in _idle(trace, sites)
+    ]
+    return ran + idle
+
+
+def _outputs_json(described: list[dict[str, Any]], outputs: dict[str, Any]) -> list[dict[str, Any]]:
+    from splitops.cli._outputs import statistics
+
+    result = []
+    for item in described:
+        value = outputs[item["name"]]
+        if item["kind"] == "sequence":
+            elements = zip(item["elements"], value, strict=True)
+            item |= {"elements": [element | statistics(np.asarray(array)) for element, array in elements]}
+        elif item["kind"] == "tensor":
+            item |= statistics(np.asarray(value))
+        result.append(item)
+    return result
+
+
+def _print_splits(out: Console, trace: Trace, sites: tuple[SplitSite, ...]) -> None:
+    places, idle = _places(trace, sites), _idle(trace, sites)
+    if not trace.counts and not idle:
+        out.print("The model has no split operator.\n")
+        return
+    columns = ("split", "operator", "axis", "data", "sizes", "parts")
+    rows = table(*columns, right=("axis",), title="What was split")
+    for split, times in list(trace.counts.items())[:_MAX_ROWS]:
+        plan = split.plan
+        node = _place(places[split]) + (f" ({times} times)" if times > 1 else "")
+        sizes = brief(plan.sizes)
+        rows.add_row(node, _operator(split), str(plan.axis), str(plan.shape), sizes, _shapes(plan.shapes))
+    for site in idle[: max(0, _MAX_ROWS - len(trace.counts))]:
+        rows.add_row(_place(site.where), display_name(site.schema), "", "not run", "", "")
+    out.print(rows)
+    left = len(trace.counts) + len(idle) + trace.unlisted - rows.row_count
+    if left:
+        out.print(f"... and {left} more")
+
+
+def _operator(split: Split) -> str:
+    return display_name(split.schema)
+
+
+def _place(where: Where) -> str:
+    return " in ".join(one_line(text, 80) for text in (where.node, where.graph) if text) or "?"
+
+
+def _shapes(shapes: tuple[tuple[int, ...], ...]) -> str:
+    """Write shapes, equal neighbours once."""
+    words: list[str] = []
+    start = 0
+    for index in range(1, len(shapes) + 1):
+        if index == len(shapes) or shapes[index] != shapes[start]:
+            count = index - start
+            words.append(str(shapes[start]) if count == 1 else f"{count} of {shapes[start]}")
+            start = index
+            if len(words) == _FEW and start < len(shapes):
+                return ", ".join([*words, "..."])
+    return ", ".join(words) or "none"
+
+
+def _print_outputs(out: Console, described: list[dict[str, Any]], outputs: dict[str, Any]) -> None:
+    rows = table("output", "type", "shape", "values", "file", title="Outputs")
+    for item in described:
+        value, name = outputs[item["name"]], one_line(item["name"], 80)
+        if item["kind"] == "absent":
+            rows.add_row(name, "", "", "absent", "")
+        elif item["kind"] == "tensor":
+            rows.add_row(name, *_cells(item, value))
+        else:
+            rows.add_row(name, "sequence", f"{len(value)} elements", "", "")
+            for index, (element, array) in enumerate(zip(item["elements"], value, strict=True)):
+                if index == _MAX_ROWS:
+                    rows.add_row("  ...", "", "", "", "")
+                    break
+                rows.add_row(f"  {index}", *_cells(element, array))
+    out.print(rows)
+
+
+def _cells(item: dict[str, Any], value: Any) -> tuple[str, str, str, str]:
+    return item["dtype"], str(tuple(item["shape"])), _values(np.asarray(value)), item.get("file", "")
+
+
+def _values(array: np.ndarray[Any, Any]) -> str:
+    """Write the values of a small array, of a larger one their range."""
+    from splitops.cli._outputs import statistics
+
+    if array.size <= _FEW:
+        return one_line(", ".join(_value(value) for value in array.reshape(-1)), 120)
+    if array.dtype.kind in "OUSTc":
+        return one_line(f"{_value(array.flat[0])} ... {_value(array.flat[-1])}", 120)
+    found = statistics(array)
+    words = []
+    if "true" in found:
+        words.append(f"{found['true']} of {array.size} true")
+    if "min" in found:
+        words.append(f"{found['min']:g} ... {found['max']:g}")
+    if "not_finite" in found:
+        words.append(f"{found['not_finite']} not finite")
+    return ", ".join(words)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, str | bytes):
+        return repr(value[:40])
+    return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)

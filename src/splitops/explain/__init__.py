@@ -1,0 +1,25 @@
+"""What a plan means for memory: where each part lies, how many bytes it has, in how many runs.
+
+Pure functions of a :class:`~splitops.planning.SplitPlan`: nothing here knows an operator, an array or a
+terminal. :func:`svg` draws the same as a picture.
+"""
+
+from __future__ import annotations
+
+from splitops.explain.cells import Cell, cells
+from splitops.explain.layout import Group, Layout, PartLayout, explain
+from splitops.explain.svg import svg
+from splitops.explain.text import Span, diagram, memory_strip
+
+__all__ = [
+    "Cell",
+    "Group",
+    "Layout",
+    "PartLayout",
+    "Span",
+    "cells",
+    "diagram",
+    "explain",
+    "memory_strip",
+    "svg",
+]

@@ -1,0 +1,304 @@
+"""The picture of a split as SVG: the tensor as a block cut into its parts, its memory, and a table."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from itertools import islice
+from typing import Final
+
+from splitops.explain.cells import Cell, cells, proportional
+from splitops.explain.layout import Group, Layout
+from splitops.explain.palette import colour, ink, shade
+
+__all__ = ["svg"]
+
+_WIDTH: Final = 960
+_MARGIN: Final = 40
+_CELLS: Final = 64
+"""Beyond, the parts in the middle are drawn as one block."""
+_ROWS: Final = 12
+"""Rows of the table; each stands for consecutive parts of equal size."""
+_REPEATS: Final = 4
+_TEXT: Final = "#24292f"
+_FAINT: Final = "#6e7781"
+_TIMES: Final = "\N{MULTIPLICATION SIGN}"
+_FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
+
+
+def svg(layout: Layout, title: str = "") -> str:
+    """Draw a split as a self-contained SVG document.
+
+    Args:
+        layout: the parts.
+        title: the heading, for example the operator; plain text, escaped here.
+
+    Returns:
+        The document: well-formed XML without scripts, fonts or links. Up to 64 parts are drawn one by one;
+        of more, those in the middle are one block.
+
+    Examples:
+        >>> import splitops
+        >>> from splitops.explain import explain
+        >>> svg(explain(splitops.plan("Split", shape=(6, 4), split=[2, 4])), "Split-18")[:4]
+        '<svg'
+    """
+    return _Drawing(layout, title).document()
+
+
+class _Drawing:
+    """One picture, drawn from top to bottom."""
+
+    def __init__(self, layout: Layout, title: str) -> None:
+        self.layout = layout
+        self.title = "".join(c if c.isprintable() else "\ufffd" for c in title)
+        self.cells = cells(layout, _CELLS)
+        self.y = 0.0
+        self.root = ET.Element("svg")
+
+    def document(self) -> str:
+        heading = self._heading()
+        ET.SubElement(self.root, "title").text = heading
+        ET.SubElement(self.root, "rect", {"width": "100%", "height": "100%", "fill": "#ffffff"})
+        self._text(_MARGIN, 44, heading, size=20, weight="600")
+        self._text(_MARGIN, 66, self._summary(), size=13, fill=_FAINT)
+        self.y = 96
+        if self.cells:
+            self._block()
+            self._memory()
+            self._table()
+        else:
+            self._text(_MARGIN, self.y + 20, "No parts: the axis has size 0.", size=14)
+            self.y += 40
+        height = round(self.y + 24)
+        self.root.attrib = {
+            "xmlns": "http://www.w3.org/2000/svg",
+            "viewBox": f"0 0 {_WIDTH} {height}",
+            "width": str(_WIDTH),
+            "height": str(height),
+            "role": "img",
+            "font-family": _FONT,
+        }
+        ET.indent(self.root)
+        return ET.tostring(self.root, encoding="unicode") + "\n"
+
+    def _heading(self) -> str:
+        count = len(self.layout)
+        parts = f"{count} part{'' if count == 1 else 's'}"
+        what = f"{_shape(self.layout.plan.shape)} along axis {self.layout.plan.axis} into {parts}"
+        return f"{self.title}: {what}" if self.title else what
+
+    def _summary(self) -> str:
+        words = []
+        if self.layout.element_type is not None:
+            words.append(str(self.layout.element_type))
+        if self.layout.bytes is not None:
+            words.append(f"{self.layout.bytes:,} bytes")
+        if self.layout.contiguous:
+            words.append("each part is one unbroken block of memory")
+        else:
+            words.append(f"parts alternate {self.layout.outer:,} times in memory")
+        return " · ".join(words)
+
+    # The block
+
+    def _block(self) -> None:
+        """Draw the tensor: the axis to the right, the dimensions before it down, those after it backwards."""
+        plan = self.layout.plan
+        before, after = plan.shape[: plan.axis], plan.shape[plan.axis + 1 :]
+        left = _MARGIN + (110 if before else 0)
+        depth = 44 if after else 0
+        height = 130 if before else 72
+        gap = 5 if len(self.cells) <= 24 else 2
+        room = _WIDTH - _MARGIN - left - depth - gap * (len(self.cells) - 1)
+        widths = _widths(self.cells, room)
+        top = self.y + depth * 0.6 + 20
+        x = float(left)
+        ticks = _Labels(self)
+        # From left to right: seen from the upper right, each block covers the side of the one before it.
+        for cell, width in zip(self.cells, widths, strict=True):
+            self._slab(cell, x, top, width, height, depth)
+            ticks.put(x + width / 2, top + height + 18, f"{cell.size:,}")
+            x += width + gap
+        bottom = top + height
+        middle = (left + x - gap) / 2
+        name = f"axis {plan.axis} = {self.layout.size:,}"
+        self._text(middle, bottom + 42, name, anchor="middle", weight="600")
+        if before:
+            self._text(left - 14, top + height / 2 - 4, _axes(0, before), anchor="end", weight="600")
+            self._text(left - 14, top + height / 2 + 14, _product(before), anchor="end", fill=_FAINT)
+        if after:
+            text = f"{_axes(plan.axis + 1, after)}: {_product(after)}"
+            self._text(_WIDTH - _MARGIN, top - depth * 0.6 - 10, text, anchor="end", weight="600")
+        self.y = bottom + 72
+
+    def _slab(self, cell: Cell, x: float, y: float, width: float, height: float, depth: float) -> None:
+        fill = _FAINT if cell.count > 1 else colour(cell.first)
+        rise = depth * 0.6
+        group = ET.SubElement(self.root, "g")
+        ET.SubElement(group, "title").text = self._describe(cell)
+        if cell.size == 0:
+            line = {"x": _n(x), "y": _n(y), "width": _n(width), "height": _n(height)}
+            style = {"fill": "none", "stroke": _FAINT, "stroke-dasharray": "3 3"}
+            ET.SubElement(group, "rect", line | style)
+            self._label(cell, x, y, width, height, _TEXT)
+            return
+        if depth:
+            lid = [(x, y), (x + depth, y - rise), (x + width + depth, y - rise), (x + width, y)]
+            side = [
+                (x + width, y),
+                (x + width + depth, y - rise),
+                (x + width + depth, y - rise + height),
+                (x + width, y + height),
+            ]
+            for points, amount in ((lid, 0.35), (side, -0.25)):
+                corners = " ".join(f"{_n(a)},{_n(b)}" for a, b in points)
+                ET.SubElement(group, "polygon", {"points": corners, "fill": shade(fill, amount)})
+        front = {"x": _n(x), "y": _n(y), "width": _n(width), "height": _n(height), "fill": fill}
+        ET.SubElement(group, "rect", front)
+        self._label(cell, x, y, width, height, ink(fill))
+
+    def _label(self, cell: Cell, x: float, y: float, width: float, height: float, fill: str) -> None:
+        """Write the index where it has room, along the height where the cell is narrow."""
+        for size in (16, 13, 10, 8):
+            if _text_width(cell.label, size) <= width - 1:
+                middle = y + height / 2 + size * 0.35
+                self._text(x + width / 2, middle, cell.label, size=size, fill=fill, anchor="middle")
+                return
+        at = f"translate({_n(x + width / 2 + 3)} {_n(y + height / 2)}) rotate(-90)"
+        self._text(0, 0, cell.label, size=9, fill=fill, anchor="middle", transform=at)
+
+    def _describe(self, cell: Cell) -> str:
+        if cell.count > 1:
+            return f"parts {cell.label}: {cell.count:,} parts, {cell.size:,} in all"
+        part = self.layout[cell.first]
+        words = [
+            f"part {part.index}: offset {part.offset:,}",
+            f"size {part.size:,}",
+            f"shape {_shape(part.shape)}",
+        ]
+        return ", ".join(words if part.bytes is None else [*words, f"{part.bytes:,} bytes"])
+
+    # Memory
+
+    def _memory(self) -> None:
+        shown = [cell for cell in self.cells if cell.size]
+        if not shown or not self.layout.outer * self.layout.inner:
+            return
+        contiguous = self.layout.outer == 1
+        repeats = min(self.layout.outer, _REPEATS if len(shown) <= 16 else 1)
+        more = repeats < self.layout.outer
+        room = _WIDTH - 2 * _MARGIN - (40 if more else 0)
+        caption = "Memory, from the first element on"
+        if not contiguous:
+            caption += f": one turn of all parts for each of the {self.layout.outer:,} steps before the axis"
+        self._text(_MARGIN, self.y, caption, size=13, weight="600")
+        x, y = float(_MARGIN), self.y + 12
+        for _ in range(repeats):
+            widths = _widths(shown, room / repeats - 4)
+            for cell, width in zip(shown, widths, strict=True):
+                fill = _FAINT if cell.count > 1 else colour(cell.first)
+                rect = {"x": _n(x), "y": _n(y), "width": _n(width), "height": "22", "fill": fill}
+                ET.SubElement(self.root, "rect", rect | {"stroke": "#ffffff", "stroke-width": "0.5"})
+                if _text_width(cell.label, 10) <= width:
+                    self._text(x + width / 2, y + 15, cell.label, size=10, fill=ink(fill), anchor="middle")
+                x += width
+            x += 4
+        if more:
+            self._text(x + 4, y + 16, "…", size=16, fill=_FAINT)
+        self.y = y + 60
+
+    # Table
+
+    def _table(self) -> None:
+        groups = list(islice(self.layout.groups(), _ROWS + 1))
+        names = ("parts", "offset", "size", "shape", "bytes each", f"blocks {_TIMES} elements")
+        columns = tuple(zip((_MARGIN + 22, 200, 310, 400, 620, 760), names, strict=True))
+        for x, name in columns:
+            self._text(x, self.y, name, size=12, weight="600", fill=_FAINT)
+        self.y += 8
+        for group in groups[:_ROWS]:
+            rule = {"x1": str(_MARGIN), "x2": str(_WIDTH - _MARGIN), "y1": _n(self.y), "y2": _n(self.y)}
+            ET.SubElement(self.root, "line", rule | {"stroke": "#d0d7de"})
+            self.y += 19
+            self._swatch(group)
+            for (x, _), text in zip(columns, _row(group), strict=True):
+                self._text(x, self.y, text, size=13)
+            self.y += 8
+        if len(groups) > _ROWS:
+            self.y += 14
+            self._text(_MARGIN + 22, self.y, "and more parts of other sizes", size=13, fill=_FAINT)
+
+    def _swatch(self, group: Group) -> None:
+        """Draw the colours of a group's parts, side by side."""
+        stripes = min(group.count, 4)
+        for i in range(stripes):
+            stripe = {"x": _n(_MARGIN + i * 14 / stripes), "width": _n(14 / stripes)}
+            place = {"y": _n(self.y - 11), "height": "14", "fill": colour(group.first.index + i)}
+            ET.SubElement(self.root, "rect", stripe | place)
+
+    def _text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        *,
+        size: int = 14,
+        fill: str = _TEXT,
+        weight: str | None = None,
+        anchor: str | None = None,
+        transform: str | None = None,
+    ) -> None:
+        attributes = {"x": _n(x), "y": _n(y), "font-size": str(size), "fill": fill}
+        optional = {"font-weight": weight, "text-anchor": anchor, "transform": transform}
+        attributes |= {name: value for name, value in optional.items() if value is not None}
+        ET.SubElement(self.root, "text", attributes).text = text
+
+
+class _Labels:
+    """Centred labels on one line; one that would touch the label before it is left out."""
+
+    def __init__(self, drawing: _Drawing) -> None:
+        self.drawing = drawing
+        self.end = 0.0
+
+    def put(self, x: float, y: float, text: str) -> None:
+        half = _text_width(text, 11) / 2
+        if x - half > self.end:
+            self.drawing._text(x, y, text, size=11, fill=_FAINT, anchor="middle")
+            self.end = x + half + 3
+
+
+def _row(group: Group) -> tuple[str, ...]:
+    first = group.first
+    last = first.index + group.count - 1
+    parts = str(first.index) if group.count == 1 else f"{first.index}-{last}"
+    offset = f"{first.offset:,}" if group.count == 1 else f"from {first.offset:,}"
+    blocks = f"{first.runs:,} {_TIMES} {first.run_elements:,}" if first.runs else "empty"
+    taken = "" if first.bytes is None else f"{first.bytes:,}"
+    return parts, offset, f"{first.size:,}", _shape(first.shape), taken, blocks
+
+
+def _widths(shown: tuple[Cell, ...] | list[Cell], room: float) -> list[int]:
+    narrowest = max(2, min(14, int(room / len(shown))))
+    return proportional([cell.size for cell in shown], [narrowest] * len(shown), int(room))
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+
+
+def _axes(first: int, sizes: tuple[int, ...]) -> str:
+    return f"axis {first}" if len(sizes) == 1 else f"axes {first}-{first + len(sizes) - 1}"
+
+
+def _product(sizes: tuple[int, ...]) -> str:
+    return f" {_TIMES} ".join(f"{size:,}" for size in sizes)
+
+
+def _text_width(text: str, size: int) -> float:
+    """Return about how wide a text is; digits and signs, the most of it, are 0.58 of the size."""
+    return len(text) * size * 0.58
+
+
+def _n(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")

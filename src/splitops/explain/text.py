@@ -1,0 +1,151 @@
+"""The picture of a split in characters, as spans that a terminal can colour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from splitops.explain.cells import Cell, cells, proportional
+from splitops.explain.layout import Layout
+
+__all__ = ["Span", "diagram", "memory_strip"]
+
+
+class Span(NamedTuple):
+    """Characters of one colour: that of a part (an index), or none."""
+
+    text: str
+    part: int | None = None
+
+
+Line = list[Span]
+
+
+@dataclass(frozen=True, slots=True)
+class _Characters:
+    top: str
+    bottom: str
+    vertical: str
+    horizontal: str
+    dots: str
+
+
+_UNICODE = _Characters("┌┬┐", "└┴┘", "│", "─", "…")
+_ASCII = _Characters("+++", "+++", "|", "-", "..")
+_CELLS = 64
+
+
+def diagram(layout: Layout, width: int = 80, *, ascii_only: bool = False) -> list[Line]:
+    """Draw the data as a grid: the split axis from left to right, all dimensions before it downwards.
+
+    Args:
+        layout: the parts.
+        width: characters in a line; cells get wider than their share where a label needs it.
+        ascii_only: draw with ASCII alone.
+
+    Returns:
+        The lines. The cells hold the indices of the parts; above stand the offsets, below the sizes.
+
+    Examples:
+        >>> import splitops
+        >>> layout = Layout(splitops.plan("VariadicSplit", shape=(2, 12), axis=1, split_lengths=[2, 4, -1]))
+        >>> print("\\n".join("".join(span.text for span in line).rstrip() for line in diagram(layout, 40)))
+                offset
+                0    2         6             12
+                ┌────┬─────────┬─────────────┐
+        axis 0  │    │         │             │
+        2       │ 0  │    1    │      2      │
+                │    │         │             │
+                └────┴─────────┴─────────────┘
+        size      2       4           6
+    """
+    chars = _ASCII if ascii_only else _UNICODE
+    gutter = _gutter(layout)
+    margin = max(len(line) for line in (*gutter, "size")) + 2
+    room = max(8, width - margin - len(str(layout.size)))
+    shown = _fitting(layout, room)
+    if not shown:
+        return [[Span("no parts: the axis has size 0")]]
+    labels = [cell.label for cell in shown]
+    minimums = [max(len(label), len(_size(cell))) + 2 for cell, label in zip(shown, labels, strict=True)]
+    widths = proportional([cell.size for cell in shown], minimums, room - len(shown) - 1)
+    height = 3 if gutter else 1
+    lines = [[Span(" " * margin + "offset")], [Span(" " * margin + _ruler(shown, widths))]]
+    lines.append([Span(" " * margin + _border(chars.top, chars.horizontal, widths))])
+    for row in range(height):
+        left = gutter[row] if row < len(gutter) else ""
+        line = [Span(left.ljust(margin) + chars.vertical)]
+        for cell, cell_width, label in zip(shown, widths, labels, strict=True):
+            text = label if row == (height - 1) // 2 else ""
+            line += [Span(text.center(cell_width), cell.first), Span(chars.vertical)]
+        lines.append(line)
+    lines.append([Span(" " * margin + _border(chars.bottom, chars.horizontal, widths))])
+    sizes = " ".join(_size(cell).center(cell_width) for cell, cell_width in zip(shown, widths, strict=True))
+    lines.append([Span("size".ljust(margin + 1) + sizes)])
+    return lines
+
+
+def memory_strip(layout: Layout, width: int = 80, *, ascii_only: bool = False) -> Line:
+    """Draw the memory of the row-major data from its first element on: which part each stretch belongs to.
+
+    Parts that are not contiguous alternate; as many repetitions are drawn as fit, then dots.
+    """
+    dots = _ASCII.dots if ascii_only else _UNICODE.dots
+    shown = [cell for cell in _fitting(layout, width // 2) if cell.size]
+    if not shown or layout.outer * layout.inner == 0:
+        return [Span("empty")]
+    labels = [cell.label for cell in shown]
+    minimums = [len(label) + 1 for label in labels]
+    period = max(sum(minimums), width if layout.outer == 1 else width // 3)
+    repeats = min(layout.outer, max(1, (width - len(dots) - 1) // period))
+    if layout.outer == 1:
+        period = width
+    widths = proportional([cell.size for cell in shown], minimums, period)
+    line = [
+        Span(label.center(cell_width), cell.first)
+        for _ in range(repeats)
+        for cell, cell_width, label in zip(shown, widths, labels, strict=True)
+    ]
+    if repeats < layout.outer:
+        line.append(Span(f" {dots}"))
+    return line
+
+
+def _gutter(layout: Layout) -> list[str]:
+    """Return what stands left of the grid: the dimensions before the axis."""
+    before = layout.plan.shape[: layout.plan.axis]
+    if not before:
+        return []
+    axes = "axis 0" if len(before) == 1 else f"axes 0-{len(before) - 1}"
+    sizes = " x ".join(map(str, before))
+    return [axes, sizes]
+
+
+def _fitting(layout: Layout, room: int) -> tuple[Cell, ...]:
+    """Return as many cells as have room for their labels."""
+    limit = min(len(layout), _CELLS)
+    while limit > 1:
+        shown = cells(layout, limit)
+        if sum(max(len(cell.label), len(_size(cell))) + 3 for cell in shown) + 1 <= room:
+            return shown
+        limit -= 1
+    return cells(layout, 1)
+
+
+def _size(cell: Cell) -> str:
+    return str(cell.size)
+
+
+def _border(corners: str, horizontal: str, widths: list[int]) -> str:
+    return corners[0] + corners[1].join(horizontal * width for width in widths) + corners[2]
+
+
+def _ruler(shown: tuple[Cell, ...], widths: list[int]) -> str:
+    """Return the offsets above the borders; one that would touch its neighbour is left out."""
+    text, at = "", 0
+    for cell, width in zip(shown, widths, strict=True):
+        if not text or at > len(text):
+            text = text.ljust(at) + str(cell.offset)
+        at += width + 1
+    end = str(shown[-1].offset + shown[-1].size)
+    return text.ljust(at) + end if at > len(text) else text

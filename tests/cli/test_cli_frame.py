@@ -1,0 +1,178 @@
+"""The command itself: finding commands, exit codes, one-line errors, fast starts."""
+
+from __future__ import annotations
+
+import pkgutil
+import subprocess
+import sys
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import splitops
+from splitops import cli as package
+from splitops.cli import cli
+from splitops.cli._console import one_line
+
+COMMANDS = sorted(m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_"))
+
+
+def test_every_command_is_listed_with_a_sentence(invoke):
+    result = invoke("--help")
+    assert result.exit_code == 0
+    assert {"run", "split", "spec", "diff", "explain"} <= set(COMMANDS)
+    for name in COMMANDS:
+        line = next(line for line in result.output.splitlines() if line.strip().startswith(f"{name} "))
+        assert line.rstrip().endswith(".")
+
+
+@pytest.mark.parametrize("name", ["run", "split", "spec", "diff", "explain"])
+def test_every_help_has_examples(invoke, name):
+    result = invoke(name, "--help")
+    assert result.exit_code == 0
+    assert "Examples:" in result.output
+    assert f"splitops {name} " in result.output
+
+
+def test_version(process):
+    result = process("--version")
+    assert (result.returncode, result.stdout.strip()) == (0, f"splitops, version {splitops.__version__}")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["spec"], ["diff", "Split", "13", "18"], ["split", "--help"]])
+def test_light_commands_load_no_model_library(environment, arguments):
+    heavy = ["onnx", "onnx_ir", "openvino", "defusedxml", "ml_dtypes", "torch"]
+    code = (
+        "import sys\nfrom splitops.cli import main\n"
+        f"sys.argv = ['splitops', *{arguments!r}]\n"
+        "try:\n    main()\nexcept SystemExit as done:\n    assert not done.code, done.code\n"
+        f"print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.stderr.strip().splitlines()[-1] == "[]", done.stderr
+
+
+def test_the_check_above_sees_a_loaded_library(environment):
+    code = "import sys, onnx; print([name for name in ['onnx', 'torch'] if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.stdout.strip() == "['onnx']"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["spec", "Foo"],
+        ["spec", "Split-12"],
+        ["spec", "Split-13", "--opset", "13"],
+        ["spec", "SplitToSequence", "--opset", "10"],
+        ["spec", "nowhere:Split"],
+        ["spec", "--opset", "13"],
+        ["diff", "Split", "13"],
+        ["explain"],
+        ["explain", "--shape", "6"],
+        ["explain", "--shape", "6,x", "--parts", "2"],
+        ["explain", "--shape", "-6", "--parts", "2"],
+        ["explain", "--shape", "6", "--parts", "2", "--sizes", "3,3"],
+        ["explain", "--shape", "6", "--chunk", "2", "--op", "Split-18"],
+        ["explain", "--shape", "6", "--parts", "2", "--op", "VariadicSplit"],
+        ["explain", "--shape", "6", "--op", "Split"],
+        ["explain", "--shape", "6", "--parts", "2", "--no-keepdims"],
+        ["explain", "--shape", "6", "--parts", "2", "--dtype", "float33"],
+        ["explain", "--shape", str(1 << 63), "--parts", "2"],
+        ["split"],
+        ["run"],
+    ],
+)
+def test_wrong_usage_is_2(invoke, arguments):
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "Usage: splitops" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        (["--shape", "6", "--sizes", "2,3"], "lengths.sum"),
+        (["--shape", "6", "--parts", "0"], "parts.count"),
+        (["--shape", "7", "--parts", "2", "--op", "Split-13"], "parts.divisible"),
+        (["--shape", "7", "--parts", "2", "--op", "openvino:Split"], "parts.divisible"),
+        (["--shape", "7", "--chunk", "0"], "chunk.positive"),
+        (["--shape", "7", "--sizes", "8,-1"], "remainder.negative"),
+        (["--shape", "7", "--sizes", "-1,-1"], "remainder.repeated"),
+        (["--shape", "7", "--sizes", "-2,9"], "lengths.negative"),
+        (["--shape", "7", "--sizes", ""], "lengths.count"),
+        (["--shape", "7", "--axis", "1", "--parts", "2"], "axis.range"),
+        (["--shape", "", "--parts", "2"], "axis.range"),
+        (["--shape", "6", "--parts", "2", "--dtype", "bfloat16", "--op", "Split-2"], "type.unsupported"),
+    ],
+)
+def test_a_broken_rule_is_1_and_one_line(invoke, arguments, rule):
+    result = invoke("explain", *arguments)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+    assert f"[{rule}]" in result.stderr
+
+
+def test_an_error_in_a_process_is_one_line_without_traceback(process, tmp_path):
+    result = process("split", tmp_path / "odd\n\x1b[31m.npy", "--parts", "2")
+    assert result.returncode == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert "\x1b" not in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_text_of_files_cannot_move_the_cursor():
+    assert one_line("a\r\nb\x1b[2J\x07\udcff\u202e") == "a\\r\\nb\\x1b[2J\\x07\\udcff\\u202e"
+    assert one_line("é日本 [red]") == "é日本 [red]"
+    assert len(one_line("x" * 10_000)) == 2000
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "text"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (MemoryError(), 1, "not enough memory"),
+        (PermissionError(13, "Permission denied", "x.npy"), 1, "x.npy: permission denied"),
+        (splitops.ModelError("two\nlines"), 1, "two\\nlines"),
+    ],
+)
+def test_what_stops_a_command_is_one_line(monkeypatch, failure, code, text):
+    @click.command()
+    def command() -> None:
+        raise failure
+
+    monkeypatch.setattr(cli, "get_command", lambda ctx, name: command)
+    result = CliRunner().invoke(cli, ["anything"])
+    assert (result.exit_code, result.stderr) == (code, f"splitops: {text}\n")
+
+
+def test_a_defect_is_not_hidden(monkeypatch):
+    @click.command()
+    def command() -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(cli, "get_command", lambda ctx, name: command)
+    assert isinstance(CliRunner().invoke(cli, ["anything"]).exception, ZeroDivisionError)
+
+
+def test_a_reader_that_stops_reading_is_no_error(environment):
+    command = f"{sys.executable} -m splitops.cli explain --shape 200000 --parts 100000 --json | head -1"
+    done = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("{\n", "")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_terminals_that_are_not_unicode(process, environment, encoding, tmp_path):
+    np.save(tmp_path / "日本.npy", np.arange(6))
+    variables = environment | {"PYTHONIOENCODING": encoding}
+    for arguments in (["explain", "--shape", "6,4", "--axis", "1", "--parts", "2"], ["spec", "Split"]):
+        result = process(*arguments, env=variables)
+        assert (result.returncode, result.stderr) == (0, "")
+    result = process("split", tmp_path / "日本.npy", "--parts", "2", "--out", tmp_path, env=variables, encoding=encoding)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert (tmp_path / "日本.0.npy").exists()
