@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,8 @@ def _classes() -> tuple[type[OpRun], ...]:
         def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any], schema: Any = None) -> None:
             # False keeps OpRun from filling in the defaults of the newest version.
             super().__init__(onnx_node, run_params, schema=schema or False)
-            self.where = Where(node=node_label(onnx_node))
+            # Our evaluator says where the graph stands; onnx's does not know.
+            self.where = replace(run_params.get("where", Where()), node=node_label(onnx_node))
             opset = run_params["opsets"][onnx_node.domain]
             self.operator: OperatorSchema = find_schema(onnx_node.op_type, opset)
 

@@ -180,6 +180,9 @@ class TestExternalData:
         (tmp_path / "w.bin").write_bytes(WEIGHT.tobytes())
         path = save(model(external("w.bin", length=48, offset=0)), tmp_path)
         check_outputs(run(onnx_ir.load(path), {"x": X}))
+        write(onnx_ir.load(path), tmp_path / "whole.onnx")
+        (tmp_path / "w.bin").unlink()
+        check_outputs(run(tmp_path / "whole.onnx", {"x": X}))
 
 
 def nested(depth: int) -> ModelProto:

@@ -18,6 +18,7 @@ from onnx.reference import ReferenceEvaluator
 
 import splitops.onnx.reference
 from splitops.errors import ModelError, Rule, RuleError, SplitError, Where
+from splitops.execute import evaluate
 from splitops.models.onnx_model import load, run, split_sites
 
 X = np.arange(24, dtype=np.float32).reshape(6, 4)
@@ -170,6 +171,17 @@ class TestSubgraphs:
         assert caught.value.rule is Rule.LENGTHS_SUM
         assert caught.value.where == Where("g", "choose.then_branch", "cut", "split")
         assert "\n" not in str(caught.value)
+
+    def test_operator_knows_its_place_before_anything_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        places = []
+
+        def recording(*args: Any, where: Where, **kwargs: Any) -> Any:
+            places.append(where)
+            return evaluate(*args, where=where, **kwargs)
+
+        monkeypatch.setattr(splitops.onnx.reference, "evaluate", recording)
+        run(parse(IF), {"x": X[:, 0], "sizes": np.array([2, 4]), "c": np.array(False)})
+        assert places == [Where("g", "choose.else_branch", "halve")]
 
     def test_loop_stacks_and_carries(self) -> None:
         model = parse("""<ir_version: 9, opset_import: ["": 18]>

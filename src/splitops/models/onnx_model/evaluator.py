@@ -124,7 +124,7 @@ class Evaluator(ReferenceEvaluator):
         implementation = self._guarded(node, self._implementation, node, input_types)
 
         def make(node: NodeProto, run_params: dict[str, Any]) -> OpRun:
-            params = run_params | {"evaluator_cls": self._evaluator_class(node)}
+            params = run_params | {"evaluator_cls": self._evaluator_class(node), "where": self.scope.where}
             domain = canonical(node.domain)
             stated = with_defaults(node, self.known_opsets.get(domain, 1), domain)
             made: OpRun = self._guarded(node, implementation, stated, params)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from onnx import ModelProto
 
-from splitops.errors import ModelError, Where
+from splitops.errors import Where
 from splitops.models.onnx_model.evaluator import Evaluator, model_evaluator
-from splitops.models.onnx_model.storage import parse
+from splitops.models.onnx_model.storage import as_proto, parse
 from splitops.models.onnx_model.structure import check_model, model_tensors
 from splitops.models.onnx_model.tensors import load_external
 from splitops.models.onnx_model.values import check_inputs
@@ -70,7 +70,7 @@ def load(model: AnyModel) -> Model:
         path = Path(model)
         where, folder, proto = Where(model=path.name), path.parent, parse(path)
     else:
-        proto, folder = (model, None) if isinstance(model, ModelProto) else _from_onnx_ir(model)
+        proto, folder = as_proto(model)
         where = Where(model=proto.graph.name or None)
         check_model(proto, where)
         # Before onnx looks for the data of a Constant in the working directory.
@@ -104,21 +104,3 @@ def run(model: AnyModel, inputs: Mapping[str, Any]) -> dict[str, Any]:
         {'a': array([0., 1., 2.], dtype=float32), 'b': array([3., 4.], dtype=float32)}
     """
     return load(model).run(inputs)
-
-
-def _from_onnx_ir(model: Any) -> tuple[ModelProto, Path | None]:
-    """Return the model as protobuf, and the folder of its external data."""
-    import onnx_ir
-
-    if not isinstance(model, onnx_ir.Model):
-        kind = type(model).__name__
-        raise ModelError(f"a {kind} is neither a path, an onnx.ModelProto nor an onnx_ir.Model")
-    folders = {
-        Path(value.const_value.base_dir)
-        for graph in model.graphs()
-        for value in graph.initializers.values()
-        if isinstance(value.const_value, onnx_ir.ExternalTensor)
-    }
-    if len(folders) > 1:
-        raise ModelError(f"the model keeps external data in {len(folders)} folders; one is possible")
-    return onnx_ir.to_proto(model), next(iter(folders), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
@@ -16,7 +16,10 @@ from splitops.models.files import read_whole, replacing, shown
 from splitops.models.onnx_model.structure import check_model, model_tensors
 from splitops.models.onnx_model.tensors import is_external, load_external, tensor_array
 
-__all__ = ["MAX_MODEL_BYTES", "parse", "read", "write"]
+if TYPE_CHECKING:
+    import onnx_ir
+
+__all__ = ["MAX_MODEL_BYTES", "as_proto", "parse", "read", "write"]
 
 MAX_MODEL_BYTES: Final = (1 << 31) - 1
 """Protobuf's own limit for one message."""
@@ -64,11 +67,37 @@ def parse(path: Path) -> ModelProto:
     return model
 
 
-def write(model: ModelProto, path: str | os.PathLike[str], *, external: bool | None = None) -> None:
+def as_proto(model: ModelProto | onnx_ir.Model) -> tuple[ModelProto, Path | None]:
+    """Return a model in memory as protobuf, and the folder of its external data where it knows one.
+
+    Raises:
+        ModelError: it is no model, or keeps external data in more than one folder.
+    """
+    if isinstance(model, ModelProto):
+        return model, None
+    import onnx_ir
+
+    if not isinstance(model, onnx_ir.Model):
+        kind = type(model).__name__
+        raise ModelError(f"a {kind} is neither a path, an onnx.ModelProto nor an onnx_ir.Model")
+    folders = {
+        Path(value.const_value.base_dir)
+        for graph in model.graphs()
+        for value in graph.initializers.values()
+        if isinstance(value.const_value, onnx_ir.ExternalTensor)
+    }
+    if len(folders) > 1:
+        raise ModelError(f"the model keeps external data in {len(folders)} folders; one is possible")
+    return onnx_ir.to_proto(model), next(iter(folders), None)
+
+
+def write(
+    model: ModelProto | onnx_ir.Model, path: str | os.PathLike[str], *, external: bool | None = None
+) -> None:
     """Write an ONNX model: whole, or not at all.
 
     Args:
-        model: the model; it is not changed.
+        model: ``onnx.ModelProto`` or ``onnx_ir.Model``; it is not changed.
         path: the ``.onnx`` file; an existing one is replaced.
         external: whether initializers of the main graph of 1024 bytes and more go to a file beside the
             model, named like it with ``.data`` appended. None does so where one file would exceed 2 GiB.
@@ -79,7 +108,10 @@ def write(model: ModelProto, path: str | os.PathLike[str], *, external: bool | N
     """
     file = Path(path)
     where = Where(model=file.name)
+    model, folder = as_proto(model)
     check_model(model, where)
+    if folder is not None:
+        load_external(model_tensors(model), where, folder)
     for tensor in model_tensors(model):
         if is_external(tensor):
             raise ModelError(f"tensor {shown(tensor.name)} is in another file: read the model with it", where)
