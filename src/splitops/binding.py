@@ -103,7 +103,14 @@ class Binding:
         shape = self.data.shape
         assert shape is not None
         assert self.axis is not None
-        assert self.division is not None
+        if self.division is None:
+            raise rule_error(
+                str(self.schema),
+                Rule.LENGTHS_DTYPE,
+                f"lengths = {shown(list(self.lengths or ()))}",
+                "each length must be known",
+                where=self.where,
+            )
         assert self.squeeze is not None
         sizes = tuple(dim for dim in shape if isinstance(dim, int))
         assert len(sizes) == len(shape)
@@ -300,7 +307,7 @@ class _Binder:
         if not -rank <= axis < rank:
             raise self._error(
                 Rule.AXIS_RANGE,
-                f"axis = {axis}",
+                f"axis = {shown(axis)}",
                 f"data {_write(data.shape)} takes an axis in [{-rank}, {rank - 1}]",
                 source=source,
                 axis=axis,
@@ -354,9 +361,7 @@ class _Binder:
 
     # Lengths and number of parts
 
-    def _lengths(
-        self, source: Source, fact: Fact
-    ) -> tuple[Division | None, tuple[int | None, ...] | None]:
+    def _lengths(self, source: Source, fact: Fact) -> tuple[Division | None, tuple[int | None, ...] | None]:
         """Return the division that the lengths ask for, or the lengths as far as they are known."""
         if fact.value is None:
             return None, self._unknown_lengths(source, fact)
@@ -445,7 +450,7 @@ class _Binder:
         if not exact or not _INT64_MIN <= value <= _INT64_MAX:
             raise self._error(
                 Rule.LENGTHS_VALUE,
-                f"{source.name} has {value} in it",
+                f"{source.name} has {shown(value)} in it",
                 "each length must be a 64-bit integer",
                 source=source,
                 value=value,

@@ -11,7 +11,7 @@ import numpy as np
 from splitops import native
 from splitops.backends import Backend, backend_of, find_backend
 from splitops.binding import Binding, Fact, bind, exact_integer, fact_of, foreign_type
-from splitops.dtypes import ELEMENT_TYPES
+from splitops.dtypes import ELEMENT_TYPES, ElementType
 from splitops.errors import ArrayError, Rule, rule_error, shown
 from splitops.execute import Plan, as_array, data_fact, execute, make_plan
 from splitops.operators import schema as find_schema
@@ -26,6 +26,7 @@ _BOOL: Final = ELEMENT_TYPES["bool"]
 # What earlier calls on other libraries' arrays were proved to mean; those on NumPy's have `CallCache`.
 _PLANS: Final[dict[tuple[Any, ...], Plan]] = {}
 _MAX_PLANS: Final = 1024
+_ONLY_INT: Final = frozenset({int})
 _MAX_REMEMBERED: Final = 256
 """Calls with more arguments or parts than this are not remembered."""
 
@@ -50,7 +51,8 @@ def call(
         calls: remembers what this call was proved to mean, for the very same arguments.
         *selectors: the function's parameters behind ``arguments``, such as the opset.
     """
-    data = as_array(data)
+    if not hasattr(data, "dtype") or isinstance(data, np.generic):
+        data = as_array(data)
     if type(data) is np.ndarray:
         plan = make_plan(bind_call(schema, data_fact(data), arguments).request())
         parts = execute(plan, data, copy=copy, out=out)
@@ -93,6 +95,8 @@ def call_array(
             if len(_PLANS) >= _MAX_PLANS:
                 _PLANS.clear()
             _PLANS[key] = plan
+    if out is None:
+        return backend.copies(plan, data) if copy else backend.views(plan, data)
     return execute(plan, data, copy=copy, out=out, backend=backend)
 
 
@@ -105,8 +109,7 @@ def _call_key(
         if value is None or type(value) is int:
             key.append(value)
         elif isinstance(value, list | tuple) and len(value) <= _MAX_REMEMBERED:
-            # True == 1 == 1.0, and all hash alike.
-            if any(type(entry) is not int for entry in value):
+            if not _ONLY_INT.issuperset(map(type, value)):  # True == 1 == 1.0, and all hash alike
                 return None
             key.append(tuple(value))
         else:
@@ -179,9 +182,9 @@ def _shape(shape: Sequence[int]) -> tuple[int, ...]:
     sizes: tuple[int | None, ...] = (None,)
     if isinstance(shape, Sequence | np.ndarray) and not isinstance(shape, str | bytes):
         sizes = tuple(map(exact_integer, shape))
-    known = tuple(size for size in sizes if size is not None and size >= 0)
+    known = tuple(size for size in sizes if size is not None and 0 <= size < 1 << 63)
     if len(known) < len(sizes):
-        raise ArrayError(f"shape = {shown(shape)}, but it must be a sequence of integers >= 0")
+        raise ArrayError(f"shape = {shown(shape)}, but it must be a sequence of 64-bit integers >= 0")
     return known
 
 
@@ -200,7 +203,9 @@ def bind_call(schema: OperatorSchema, data: Fact, arguments: dict[str, Any]) -> 
         elif schema.attribute(name) is not None and not (name in names and _is_floating(value)):
             attributes[name] = _attribute(value)
         elif name in names[1:]:
-            inputs[names.index(name)] = _input(value, data)
+            parameter = schema.inputs[names.index(name)]
+            floats = data.type if parameter.type == schema.inputs[0].type else None
+            inputs[names.index(name)] = _input(value, floats)
         else:
             attributes[name] = value  # binding says that this version has none of that name
     return bind(schema, attributes, inputs, outputs=outputs)
@@ -242,8 +247,8 @@ def _scalar(value: Any) -> Any:
     return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
 
 
-def _input(value: Any, data: Fact) -> Fact:
-    """Return what an argument says of an input: Python numbers are int64, or floats of the data's type."""
+def _input(value: Any, floats: ElementType | None) -> Fact:
+    """Return what an argument says of an input: integers are int64, floats of the type given for them."""
     if isinstance(value, int) and not isinstance(value, bool):
         return Fact(_INT64, (), value)
     if isinstance(value, list | tuple | range):
@@ -255,9 +260,11 @@ def _input(value: Any, data: Fact) -> Fact:
         if all(isinstance(entry, int | np.integer) for entry in entries):
             return Fact(_INT64, (len(entries),), tuple(int(entry) for entry in entries))
         if all(isinstance(entry, int | float | np.integer | np.floating) for entry in entries):
-            kind = data.type if data.type is not None and "float" in data.type.name else None
-            return Fact(kind or ELEMENT_TYPES["float64"], (len(entries),), tuple(map(float, entries)))
-    array = as_array(value)
+            return Fact(floats or ELEMENT_TYPES["float64"], (len(entries),), tuple(map(float, entries)))
+    try:
+        array = as_array(value)
+    except ArrayError:
+        return Fact(foreign_type("mixed"), (len(value),))
     if not isinstance(array, np.ndarray):
         return Fact(foreign_type(type(array).__name__), None)
     return fact_of(array, value=True)

@@ -27,6 +27,7 @@ __all__ = [
     "TypeUnsupportedError",
     "Where",
     "brief",
+    "one_line",
     "rule_error",
     "shown",
 ]
@@ -95,9 +96,9 @@ class SplitError(ValueError):
     where: Where
 
     def __init__(self, message: str, where: Where | None = None) -> None:
-        self.message = message
+        self.message = one_line(message, 1000)
         self.where = where or NOWHERE
-        super().__init__(message)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         place = str(self.where)
@@ -159,7 +160,8 @@ data (4, 6) has size 6
         self.got = got
         self.expected = expected
         self.values: Mapping[str, Any] = MappingProxyType(dict(values or {}))
-        super().__init__(f"{operator} [{rule}]: {got}, but {expected}", where)
+        parts = one_line(operator, 60), one_line(got, 400), one_line(expected, 400)
+        super().__init__(f"{parts[0]} [{rule}]: {parts[1]}, but {parts[2]}", where)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.__dict__ | {"values": dict(self.values)})
@@ -236,8 +238,24 @@ def shown(value: Any, limit: int = 80) -> str:
         >>> shown([0] * 1000)
         '[0, 0, 0, 0, 0, 0, ...]'
     """
-    text = " ".join(reprlib.repr(value).split())
-    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"an integer of {value.bit_length()} bits"  # Python writes no more than 4300 digits
+    return one_line(reprlib.repr(value), limit)
+
+
+def one_line(text: str, limit: int) -> str:
+    """Fold a text into one line of bounded length, the middle of a long one left out.
+
+    Examples:
+        >>> one_line("a" * 100, 40)
+        'aaaaaaaaaaaaaaaaaaaaaaaaaa...aaaaaaaaaaa'
+    """
+    text = " ".join(text.split())
+    return (
+        text
+        if len(text) <= limit
+        else f"{text[: limit * 2 // 3]}...{text[len(text) + limit * 2 // 3 + 3 - limit :]}"
+    )
 
 
 def brief(values: Any, limit: int = 8) -> str:

@@ -144,13 +144,19 @@ def test_nested_lists_become_arrays() -> None:
     assert [part.tolist() for part in split([np.arange(2), np.arange(2)], [1, 1])] == [[[0, 1]], [[0, 1]]]
 
 
-@pytest.mark.parametrize("data", [[[1], [2, 3]], [2**70, 1], [1, None], [object()]], ids=["ragged", "beyond 64 bits", "None", "objects"])
+@pytest.mark.parametrize(
+    "data",
+    [[[1], [2, 3]], [2**70, 1], [1, None], [object()]],
+    ids=["ragged", "beyond 64 bits", "None", "objects"],
+)
 def test_lists_without_an_element_type_are_refused(data: Any) -> None:
     with pytest.raises(ArrayError, match="cannot be made an array"):
         split(data, num_outputs=1)
 
 
-@pytest.mark.parametrize("data", [None, b"bytes", {1, 2}, {"a": 1}, object(), range(4), memoryview(b"ab")], ids=type)
+@pytest.mark.parametrize(
+    "data", [None, b"bytes", {1, 2}, {"a": 1}, object(), range(4), memoryview(b"ab")], ids=type
+)
 def test_what_no_library_knows_is_refused(data: Any) -> None:
     with pytest.raises(ArrayError, match=type(data).__name__):
         split(data, num_outputs=1)
@@ -170,7 +176,11 @@ def test_dtypes_that_neither_dialect_has_are_refused_by_name(dtype: str) -> None
     assert element_type_of(data.dtype) is None
 
 
-ML_DTYPES = [name for name, value in vars(ml_dtypes).items() if isinstance(value, type) and issubclass(value, np.generic)]
+ML_DTYPES = [
+    name
+    for name, value in vars(ml_dtypes).items()
+    if isinstance(value, type) and issubclass(value, np.generic)
+]
 
 
 @pytest.mark.parametrize("name", ML_DTYPES)
@@ -233,7 +243,7 @@ def test_object_copies_hold_references_of_their_own() -> None:
 @pytest.mark.parametrize("dtype", ["c8", ">c16"])
 def test_complex_numbers_keep_both_parts(dtype: str) -> None:
     data = (np.arange(4) - 2j * np.arange(4)).astype(dtype)
-    assert_restores(split(data, [1, 3], copy=True), data, 0)
+    assert_same_parts(split(data, [1, 3], copy=True), cut(data, 0, (1, 3)))
     with pytest.raises(TypeUnsupportedError):
         openvino_split(data, 0, 2)
 
@@ -287,6 +297,7 @@ def test_data_without_a_mask_unmasks_the_out_buffers() -> None:
     assert [buffer.tolist() for buffer in out] == [[0, 1], [2, 3, 4, 5]]
 
 
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
 def test_a_matrix_gives_matrices() -> None:
     data = np.matrix(DATA)
     for copy in (None, True):
@@ -295,6 +306,7 @@ def test_a_matrix_gives_matrices() -> None:
         assert [part.shape for part in parts] == [(6, 1), (6, 3)]
 
 
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("copy", [None, True])
 def test_a_matrix_that_loses_an_axis_gives_plain_arrays(axis: int, copy: bool | None) -> None:
@@ -376,7 +388,9 @@ def test_a_plan_refuses_what_is_no_shape(shape: Any) -> None:
 
 def test_a_plan_takes_numpys_integers_and_arrays_as_shape() -> None:
     expected = splitops.plan("Split", shape=(6, 4), axis=0, num_outputs=2)
-    assert splitops.plan("Split", shape=np.array([6, 4]), axis=np.int8(0), num_outputs=np.uint64(2)) == expected
+    assert (
+        splitops.plan("Split", shape=np.array([6, 4]), axis=np.int8(0), num_outputs=np.uint64(2)) == expected
+    )
     assert splitops.plan("Split", shape=[np.int64(6), 4], num_outputs=2) == expected
 
 

@@ -48,7 +48,7 @@ def schema(name: str, opset: int | None = None, domain: str | None = None) -> Op
     raise rule_error(
         name,
         Rule.OPERATOR_VERSION,
-        f"opset {opset} is asked for",
+        f"opset {shown(number)} is asked for",
         f"{name} exists from opset {versions[0].since_version} on",
         opset=opset,
     )

@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+"""Writes the pages that are made from the code: operators.md, errors.md and backends.md.
+
+Run it after a change of a schema, a message or a backend; a test holds the pages against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+import splitops
+from splitops import Rule, RuleError
+from splitops.backends import ARRAY_API, BACKENDS, DLPACK, capability_rows
+from splitops.execute import evaluate
+from splitops.operators import SCHEMAS, Change, OperatorSchema
+from splitops.operators.schema import Attribute, Option, Parameter, SizeRule
+
+DOCS: Final = Path(__file__).parent
+HEADER: Final = "<!-- Made by docs/generate.py from the code. -->\n\n"
+
+DESCRIPTIONS: Final = {
+    SizeRule.EXPLICIT: "the sizes are given; they sum to D",
+    SizeRule.EVEN: "n parts of D / n; n divides D",
+    SizeRule.CEIL: "n parts of ceil(D / n), the last ones smaller or empty",
+    SizeRule.CHUNK: "parts of s, the last one smaller",
+    SizeRule.REMAINDER: "the sizes are given but one, -1, which takes the rest",
+}
+
+
+def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Write a Markdown table."""
+    lines = [heading, ["---"] * len(heading), *rows]
+    return (
+        "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines) + "\n"
+    )
+
+
+def domain_of(row: OperatorSchema) -> str:
+    """Return the domain as models and readers write it."""
+    return "OpenVINO" if row.domain == "openvino" else "ai.onnx"
+
+
+def types_of(row: OperatorSchema) -> str:
+    """Write the element types of the data."""
+    names = sorted(element_type.name for element_type in row.types_of(row.inputs[0]))
+    return ", ".join(f"`{name}`" for name in names)
+
+
+# operators.md
+
+
+def operators() -> str:
+    """Return the page of the operator versions."""
+    heading = (
+        "operator",
+        "domain",
+        "since",
+        "lengths from",
+        "number of parts from",
+        "axis from",
+        "size rules",
+    )
+    rows = [
+        (
+            f"[{row}](#{anchor(row)})",
+            domain_of(row),
+            f"opset {row.since_version}",
+            " or ".join(map(str, row.lengths)) or "-",
+            str(row.count or "-"),
+            f"{row.axis}{'' if row.default_axis is None else f', default {row.default_axis}'}",
+            ", ".join(rule.value for rule in row.size_rules),
+        )
+        for row in SCHEMAS
+    ]
+    text = "# Operators\n\n" + HEADER
+    text += "Every version of every operator that splitops runs, as its schema states it. "
+    text += "`splitops.schema`, `splitops.history` and `splitops.difference` give the same as data.\n\n"
+    text += table(heading, rows)
+    text += "\n## Size rules\n\nD is the size of the split axis, n the number of parts, s the chunk.\n\n"
+    text += table(("rule", "sizes"), [(rule.value, DESCRIPTIONS[rule]) for rule in SizeRule])
+    text += "\n" + "\n".join(_operator(row) for row in SCHEMAS)
+    return text + "\n" + _differences()
+
+
+def anchor(row: OperatorSchema) -> str:
+    """Return the link target of a version's section."""
+    return f"{domain_of(row)}-{row}".lower().replace(".", "")
+
+
+def _operator(row: OperatorSchema) -> str:
+    text = f"## {domain_of(row)} {row} {{ #{anchor(row)} }}\n\n"
+    parameters = [(f"input {i}", p) for i, p in enumerate(row.inputs)]
+    parameters += [(f"output {i}", p) for i, p in enumerate(row.outputs)]
+    cells = [(place, f"`{item.name}`", _parameter(item)) for place, item in parameters]
+    cells += [("attribute", f"`{item.name}`", _attribute(item)) for item in row.attributes]
+    text += table(("place", "name", "is"), cells)
+    text += f"\nElement types: {types_of(row)}.\n\n"
+    text += "".join(f"- {note}\n" for note in row.notes)
+    return text + ("\n" if row.notes else "") + f"Source: [{row}]({row.source}).\n"
+
+
+def _attribute(item: Attribute) -> str:
+    words = [
+        "integer" if item.type.value == "INT" else "integers",
+        "required" if item.required else "optional",
+    ]
+    if item.default is not None:
+        words.append(f"default {item.default}")
+    if item.minimum is not None:
+        words.append(f"at least {item.minimum}")
+    return ", ".join(words)
+
+
+def _parameter(item: Parameter) -> str:
+    words = [f"type `{item.type}`"]
+    if item.option is not Option.SINGLE:
+        words.append(item.option.value.lower())
+    if item.ranks is not None:
+        words.append("rank " + " or ".join(map(str, item.ranks)))
+    if item.minimum is not None:
+        words.append(f"values at least {item.minimum}")
+    return ", ".join(words)
+
+
+def _differences() -> str:
+    text = "## What changed\n"
+    for name in ("Split", "SplitToSequence"):
+        versions = [row.since_version for row in splitops.history(name, "")]
+        for old, new in zip(versions, versions[1:], strict=False):
+            difference = splitops.difference(name, old, new, "")
+            text += f"\n### {difference.old} to {difference.new}\n\n"
+            text += table(("kind", "what", "change"), map(_change, difference.changes))
+    return text
+
+
+def _change(change: Change) -> tuple[str, str, str]:
+    return change.kind, change.name, change.text
+
+
+# errors.md
+
+_EXAMPLES: Final[dict[Rule, str]] = {
+    Rule.AXIS_RANGE: "splitops.onnx.split(x, [4], axis=2)",
+    Rule.AXIS_RANK: "splitops.openvino.split(x, [0], 2)",
+    Rule.AXIS_DTYPE: "splitops.openvino.split(x, 0.0, 2)",
+    Rule.LENGTHS_SUM: "splitops.onnx.split(x, [2, 3], axis=1)",
+    Rule.LENGTHS_NEGATIVE: "splitops.onnx.split(x, [6, -2])",
+    Rule.LENGTHS_RANK: "splitops.onnx.split(x, [[2, 2]])",
+    Rule.LENGTHS_DTYPE: "splitops.onnx.split(x, np.array([2.0, 2.0]))",
+    Rule.LENGTHS_COUNT: "splitops.onnx.split(x, [2, 2], num_outputs=3, opset=13)",
+    Rule.LENGTHS_VALUE: "splitops.onnx.split(x, [2.5, 1.5], opset=1)",
+    Rule.LENGTHS_CONFLICT: "splitops.onnx.split(x, [2, 2], num_outputs=2)",
+    Rule.LENGTHS_MISSING: "splitops.onnx.split(x)",
+    Rule.PARTS_DIVISIBLE: "splitops.openvino.split(x, 1, 4)",
+    Rule.PARTS_COUNT: "splitops.onnx.split(x, num_outputs=0)",
+    Rule.CHUNK_POSITIVE: "splitops.onnx.split_to_sequence(x, 0)",
+    Rule.REMAINDER_NEGATIVE: "splitops.openvino.variadic_split(x, 1, [4, -1, 3])",
+    Rule.REMAINDER_REPEATED: "splitops.openvino.variadic_split(x, 1, [-1, 3, -1])",
+    Rule.KEEPDIMS_VALUE: "splitops.onnx.split_to_sequence(x, keepdims=2)",
+    Rule.TYPE_UNSUPPORTED: "splitops.onnx.split(x.astype('int32'), [4], opset=1)",
+    Rule.OUTPUTS_COUNT: "evaluate(splitops.schema('Split', 18), {'num_outputs': 2}, [x], outputs=3)",
+    Rule.OPERATOR_UNKNOWN: "splitops.schema('Squeeze')",
+    Rule.OPERATOR_VERSION: "splitops.onnx.split_to_sequence(x, opset=10)",
+}
+
+
+def errors() -> str:
+    """Return the page of the rule codes, each with an error that is raised while the page is made."""
+    text = "# Errors\n\n" + HEADER
+    text += (
+        "Every error that splitops raises on purpose is a `SplitError`, which is a `ValueError`. A broken rule of "
+        "an operator is a `RuleError`, raised as the class of the rule's family; it carries `operator`, `rule`, "
+        "`got`, `expected`, `values` and `where`, and prints one line. `ArrayError` is about arrays: `out=` buffers "
+        "that do not fit or overlap, an array of no known library. `ModelError` is about files and models.\n\n"
+        "Why each rule is what it is stands in [what each operator means](semantics.md). In the examples, "
+        "`x = np.zeros((4, 6), np.float32)`.\n\n"
+    )
+    text += table(("rule", "class"), [(f"[`{rule}`](#{_rule_anchor(rule)})", _family(rule)) for rule in Rule])
+    for rule in Rule:
+        error = example(rule)
+        text += f"\n## {rule} {{ #{_rule_anchor(rule)} }}\n\n"
+        text += f"`{type(error).__name__}`: {_summary(error)}\n\n"
+        text += f"```text\n>>> {_EXAMPLES[rule]}\n{error}\n```\n\n"
+        names = ", ".join(f"`{name}`" for name in error.values)
+        text += f"`values` holds {names}.\n" if names else "`values` is empty.\n"
+    return text
+
+
+def example(rule: Rule) -> RuleError:
+    """Break a rule, and return the error.
+
+    Raises:
+        AssertionError: the example breaks another rule, or none.
+    """
+    names = {"np": np, "splitops": splitops, "evaluate": evaluate, "x": np.zeros((4, 6), np.float32)}
+    try:
+        eval(_EXAMPLES[rule], names)  # noqa: S307
+    except RuleError as error:
+        if error.rule is rule:
+            return error
+        raise AssertionError(f"{_EXAMPLES[rule]} breaks {error.rule}, not {rule}") from error
+    raise AssertionError(f"{_EXAMPLES[rule]} breaks no rule")
+
+
+def _summary(error: RuleError) -> str:
+    summary = (type(error).__doc__ or "").partition(": ")[2].replace("``", "`").strip()
+    return summary[:1].upper() + summary[1:]
+
+
+def _family(rule: Rule) -> str:
+    return f"`{type(example(rule)).__name__}`"
+
+
+def _rule_anchor(rule: Rule) -> str:
+    return str(rule).replace(".", "-")
+
+
+# backends.md
+
+
+def backends() -> str:
+    """Return the page of the array libraries."""
+    entries = (*BACKENDS, ARRAY_API, DLPACK)
+    heading, *rows = capability_rows({entry.name: entry.capabilities for entry in entries})
+    text = "# Array libraries\n\n" + HEADER
+    text += (
+        "A split takes an array of any library below and gives parts of the same library, on the same device. "
+        "The library is found by the type of the array; none is imported for being looked for.\n\n"
+    )
+    text += table(heading, rows)
+    text += (
+        "\n- **views**: `copy=None` gives parts that share memory with the data.\n"
+        "- **copies**: `copy=True` gives independent parts.\n"
+        "- **out**: `out=` fills the caller's buffers.\n"
+        "- **lazy**: nothing is computed before it is asked for.\n"
+        "- **read only**: read-only data give read-only views.\n"
+        "- **gradients**: derivatives flow through the parts.\n"
+        "- **compiled**: the tracers and compilers that a split works inside.\n"
+    )
+    return text
+
+
+PAGES: Final = {"operators.md": operators, "errors.md": errors, "backends.md": backends}
+
+if __name__ == "__main__":
+    for name, page in PAGES.items():
+        (DOCS / name).write_text(page())

@@ -1,0 +1,211 @@
+"""The documentation is true: every example runs and shows what it says, and the generated pages are current."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import importlib.util
+import inspect
+import os
+import pkgutil
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import splitops
+
+ROOT = Path(__file__).parents[2]
+SOURCES = str(Path(splitops.__file__).parents[1])
+NATIVE_PARTS = {"splitops.native._core"}  # compiled; its functions are documented in splitops.native
+MODULES = sorted(
+    {"splitops"}
+    | {
+        module.name
+        for module in pkgutil.walk_packages(splitops.__path__, "splitops.", onerror=lambda _: None)
+        if not module.name.endswith("__main__") and module.name not in NATIVE_PARTS
+    }
+)
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+FENCE = re.compile(r"^(?:<!-- needs: ([\w, .]+) -->\n)?```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FLAGS = doctest.ELLIPSIS | doctest.FAIL_FAST
+
+
+def run_doctest(test: doctest.DocTest, *, keep_names: bool = False) -> int:
+    """Run the examples, and return how many there are.
+
+    Raises:
+        AssertionError: an example shows something else, with a report of it.
+    """
+    report: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=FLAGS)
+    result = runner.run(test, out=report.append, clear_globs=not keep_names)
+    assert result.failed == 0, "".join(report)
+    return result.attempted
+
+
+def import_or_skip(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = str(error.name).partition(".")[0]
+        assert missing != "splitops", f"{name} does not import: {error}"
+        pytest.skip(f"{name} needs {missing}, which is not installed")
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_of_docstrings_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = import_or_skip(name)
+    monkeypatch.chdir(tmp_path)
+    for test in doctest.DocTestFinder().find(module):
+        run_doctest(test)
+
+
+def public_functions() -> dict[str, Any]:
+    found = {}
+    for module in (splitops, splitops.onnx, splitops.openvino):
+        for name in module.__all__:
+            value = getattr(module, name)
+            if inspect.isfunction(value):
+                found[f"{module.__name__}.{name}"] = value
+    return found
+
+
+@pytest.mark.parametrize("name", public_functions())
+def test_public_functions_show_an_example_and_say_what_they_take(name: str) -> None:
+    function = public_functions()[name]
+    text = inspect.getdoc(function) or ""
+    assert ">>>" in text
+    for parameter in inspect.signature(function).parameters:
+        assert re.search(rf"^ +\**{parameter}: |^Args:$(?s:.*)\b{parameter}\b", text, re.MULTILINE), parameter
+
+
+# Pages
+
+
+def blocks(page: Path) -> list[tuple[int, str, str, str]]:
+    """Return the code blocks of a page: line, needed modules, language and text."""
+    text = page.read_text()
+    return [(text.count("\n", 0, m.start(3)), m[1] or "", m[2], m[3]) for m in FENCE.finditer(text)]
+
+
+def run_python(page: Path, text: str, line: int, names: dict[str, Any]) -> int:
+    if ">>>" not in text:
+        exec(compile("\n" * line + text, str(page), "exec"), names)
+        return 1
+    test = doctest.DocTestParser().get_doctest(text, names, page.name, str(page), line)
+    test.globs = names  # one page is one session
+    return run_doctest(test, keep_names=True)
+
+
+def run_console(text: str) -> int:
+    """Run the commands ``$ splitops ...`` of a block and compare what they print; return how many there are."""
+    commands = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE)
+    count = 0
+    for command, shown in commands:
+        words = shlex.split(command)
+        if words[0] != "splitops":
+            continue  # how to install is not tried here
+        arguments = [sys.executable, "-m", "splitops.cli", *words[1:]]
+        environment = os.environ | {"NO_COLOR": "1", "COLUMNS": "100", "PYTHONPATH": SOURCES}
+        done = subprocess.run(arguments, capture_output=True, text=True, env=environment, check=False)
+        got = "".join(f"{line.rstrip()}\n" for line in (done.stdout + done.stderr).splitlines())
+        assert doctest.OutputChecker().check_output(shown, got, FLAGS), f"$ {command}\n{got}"
+        count += 1
+    return count
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own, with the shipped examples in it, for what the pages write."""
+    if (ROOT / "examples").is_dir():
+        (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("workplace")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_examples_of_a_page_run(page: Path) -> None:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for line, needs, language, text in blocks(page):
+        if any(importlib.util.find_spec(need.strip()) is None for need in needs.split(",") if need.strip()):
+            continue
+        if language == "python":
+            assert run_python(page, text, line, names) > 0
+        elif language == "console":
+            run_console(text)
+
+
+def test_the_pages_have_examples() -> None:
+    counts = {page.name: sum(language == "python" for _, _, language, _ in blocks(page)) for page in PAGES}
+    for name in ("index.md", "semantics.md", "arrays.md", "models.md"):
+        assert counts[name] > 1, name
+
+
+def test_every_fence_of_a_page_is_read() -> None:
+    """An unclosed or indented fence would hide an example."""
+    for page in PAGES:
+        fences = re.findall(r"^\s*```", page.read_text(), re.MULTILINE)
+        assert len(fences) == 2 * len(blocks(page)), page.name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ">>> 1 + 1\n3\n",
+        ">>> import splitops\n>>> splitops.onnx.split([1, 2], [1])\n(array([1]),)\n",
+        "raise ValueError('no')\n",
+    ],
+    ids=["value", "error", "script"],
+)
+def test_a_wrong_example_fails(text: str, tmp_path: Path) -> None:
+    with pytest.raises((AssertionError, ValueError)):
+        run_python(tmp_path / "page.md", text, 1, {})
+
+
+def test_a_wrong_console_example_fails() -> None:
+    pytest.importorskip("rich")
+    assert run_console("$ splitops diff SplitToSequence 11 24\n...\n") == 1
+    with pytest.raises(AssertionError):
+        run_console("$ splitops diff SplitToSequence 11 24\nnothing of the kind\n")
+
+
+# Generated pages
+
+
+def generator() -> Any:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["operators.md", "errors.md", "backends.md"])
+def test_generated_pages_are_current(name: str) -> None:
+    made = generator()
+    assert set(made.PAGES) == {"operators.md", "errors.md", "backends.md"}
+    assert (ROOT / "docs" / name).read_text() == made.PAGES[name](), "run docs/generate.py"
+
+
+def test_the_generator_refuses_an_example_of_another_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = generator()
+    for wrong in ("splitops.onnx.split(x, [4], axis=9)", "splitops.onnx.split(x, [4])"):
+        monkeypatch.setitem(made._EXAMPLES, splitops.Rule.LENGTHS_SUM, wrong)
+        with pytest.raises(AssertionError, match="breaks"):
+            made.errors()
+
+
+def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "index.html").is_file()
