@@ -107,8 +107,8 @@ class Binding:
             raise rule_error(
                 str(self.schema),
                 Rule.LENGTHS_DTYPE,
-                f"lengths = {shown(list(self.lengths or ()))}",
-                "each length must be known",
+                f"{self.schema.lengths[-1].name} = {shown(list(self.lengths or ()))}",
+                "each length must be an integer",
                 where=self.where,
             )
         assert self.squeeze is not None

@@ -238,9 +238,16 @@ def shown(value: Any, limit: int = 80) -> str:
         >>> shown([0] * 1000)
         '[0, 0, 0, 0, 0, 0, ...]'
     """
-    if isinstance(value, int) and value.bit_length() > 128:
-        return f"an integer of {value.bit_length()} bits"  # Python writes no more than 4300 digits
-    return one_line(reprlib.repr(value), limit)
+    return one_line(_REPR.repr(value), limit)
+
+
+class _Repr(reprlib.Repr):
+    def repr_int(self, x: int, level: int) -> str:
+        # Python refuses to write more than 4300 digits.
+        return f"<integer of {x.bit_length()} bits>" if x.bit_length() > 128 else super().repr_int(x, level)
+
+
+_REPR = _Repr()
 
 
 def one_line(text: str, limit: int) -> str:

@@ -1,4 +1,4 @@
-"""How the tests make data and compare parts: exactly, bit by bit. ``test_comparison`` proves that it can fail."""
+"""How the tests make data and compare parts: bit by bit. ``test_comparison`` proves that it can fail."""
 
 from __future__ import annotations
 

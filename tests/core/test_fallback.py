@@ -20,7 +20,7 @@ SOURCES = str(Path(splitops.__file__).parents[1])
 @pytest.mark.skipif(not native.available, reason="the native core is not in use: every test runs without it")
 def test_everything_holds_without_the_native_core() -> None:
     environment = os.environ | {"SPLITOPS_NATIVE": "0", "HYPOTHESIS_PROFILE": "brief", "PYTHONPATH": SOURCES}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist"]
     done = subprocess.run(
         [*command, *(str(HERE / name) for name in SUITE)],
         env=environment,

@@ -33,6 +33,14 @@ def load(path: str | os.PathLike[str]) -> onnx.ModelProto | OpenVINOModel:
 
     Raises:
         ModelError: the file is missing, truncated, malformed or unsafe, or has another ending.
+
+    Examples:
+        >>> import splitops
+        >>> splitops.load("no-such-file.onnx")
+        Traceback (most recent call last):
+        ...
+        splitops.errors.ModelError: cannot open 'no-such-file.onnx': no such file or directory \
+(model 'no-such-file.onnx')
     """
     if is_openvino(path):
         from splitops.models import openvino_ir
@@ -52,6 +60,16 @@ def save(model: ModelInMemory, path: str | os.PathLike[str]) -> None:
 
     Raises:
         ModelError: the ending is of the other format, or the file cannot be written.
+
+    Examples:
+        >>> import onnx.parser, pathlib, splitops, tempfile
+        >>> model = onnx.parser.parse_model('''
+        ...     <ir_version: 9, opset_import: ["": 18]>
+        ...     g (float[N] x) => (float[n] a, float[m] b) { a, b = Split<num_outputs = 2>(x) }''')
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "halves.onnx"
+        >>> splitops.save(model, path)
+        >>> splitops.load(path) == model
+        True
     """
     if is_openvino(path) is not is_openvino(model):
         raise ModelError(

@@ -57,6 +57,10 @@ def schema(name: str, opset: int | None = None, domain: str | None = None) -> Op
 def history(name: str, domain: str | None = None) -> tuple[OperatorSchema, ...]:
     """Return every version of an operator, the oldest first.
 
+    Args:
+        name: the operator, for example ``"Split"`` or ``"VariadicSplit"``.
+        domain: ``""`` or ``"ai.onnx"``, or ``"openvino"``; None is the first of them that has the operator.
+
     Raises:
         OperatorError: ``op.unknown`` where the domain has no such operator.
 
@@ -81,6 +85,12 @@ def history(name: str, domain: str | None = None) -> tuple[OperatorSchema, ...]:
 
 def difference(name: str, old: int, new: int, domain: str | None = None) -> Difference:
     """Return what changed between the versions that two opsets select, item by item.
+
+    Args:
+        name: the operator, for example ``"Split"``.
+        old: an opset; the version that it selects is compared.
+        new: another opset.
+        domain: ``""`` or ``"ai.onnx"``, or ``"openvino"``; None is the first of them that has the operator.
 
     Raises:
         OperatorError: ``op.unknown`` or ``op.version``.
