@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +20,7 @@ from splitops.errors import ArrayError, Where
 from splitops.operators.schema import OperatorSchema
 from splitops.planning import SplitPlan, SplitRequest, plan_request
 
-__all__ = ["Plan", "as_array", "data_fact", "evaluate", "execute", "make_plan"]
+__all__ = ["Plan", "as_array", "data_fact", "evaluate", "execute", "make_plan", "observing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,4 +212,26 @@ def evaluate(
             fact = replace(fact, type=stated)
         facts.append(fact)
     request = bind(schema, attributes, facts, outputs=outputs, where=where).request()
-    return execute(plan_request(request), inputs[0])
+    plan = plan_request(request)
+    observer = _OBSERVER.get()
+    if observer is not None:
+        observer(request, plan)
+    return execute(plan, inputs[0])
+
+
+Observer = Callable[[SplitRequest, SplitPlan], None]
+_OBSERVER: Final[ContextVar[Observer | None]] = ContextVar("observer", default=None)
+
+
+@contextmanager
+def observing(observer: Observer) -> Iterator[None]:
+    """Show every split that :func:`evaluate` makes in the block, and in its context alone, to a function.
+
+    Args:
+        observer: called with the request and its plan, before the data are split.
+    """
+    token = _OBSERVER.set(observer)
+    try:
+        yield
+    finally:
+        _OBSERVER.reset(token)

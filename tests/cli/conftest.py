@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,18 @@ Invoke = Callable[..., Result]
 Process = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
+def runner() -> CliRunner:
+    """Return a runner that keeps stdout and stderr apart; click below 8.2 has to be asked."""
+    separate = {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}
+    return CliRunner(**separate)
+
+
 @pytest.fixture
 def invoke() -> Invoke:
     """Run the command line in this process."""
 
     def run(*args: object) -> Result:
-        return CliRunner().invoke(cli, [str(arg) for arg in args], prog_name="splitops")
+        return runner().invoke(cli, [str(arg) for arg in args], prog_name="splitops")
 
     return run
 
@@ -39,7 +46,12 @@ def process(environment: dict[str, str]) -> Process:
 
     def run(*args: object, **options: object) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "splitops.cli", *map(str, args)]
-        settings: dict[str, object] = {"env": environment, "capture_output": True, "text": True, "timeout": 60}
+        settings: dict[str, object] = {
+            "env": environment,
+            "capture_output": True,
+            "text": True,
+            "timeout": 60,
+        }
         return subprocess.run(command, check=False, **(settings | options))  # type: ignore[call-overload,no-any-return]
 
     return run

@@ -14,7 +14,14 @@ def test_list_has_every_row(invoke):
     listed = json.loads(invoke("spec", "--json").output)
     assert [(row["domain"], row["operator"]) for row in listed] == [(row.domain, str(row)) for row in SCHEMAS]
     text = invoke("spec").output
-    for name in ("Split-1 ", "Split-2 ", "Split-18 ", "SplitToSequence-24", "openvino:Split-1", " VariadicSplit-1"):
+    for name in (
+        "Split-1 ",
+        "Split-2 ",
+        "Split-18 ",
+        "SplitToSequence-24",
+        "openvino:Split-1",
+        " VariadicSplit-1",
+    ):
         assert name in text
 
 

@@ -29,6 +29,7 @@ def ramp(shape: tuple[int, ...], element_type: ElementType) -> npt.NDArray[Any]:
     """Return 0, 1, 2, ... in row-major order.
 
     A type that cannot hold every number exactly begins again at 0: int8 after 127, float16 after 2047.
+    float8_e8m0fnu has neither 0 nor 3; it gets its numbers from the least one on.
 
     Examples:
         >>> from splitops.dtypes import ELEMENT_TYPES
@@ -39,6 +40,8 @@ def ramp(shape: tuple[int, ...], element_type: ElementType) -> npt.NDArray[Any]:
     numbers = np.arange(count, dtype=np.int64)
     if element_type.name == "string":
         return np.array([f"s{number}" for number in numbers], dtype=object).reshape(shape)
+    if element_type.name == "float8_e8m0fnu":
+        return (numbers % 255).astype(np.uint8).view(element_type.numpy).reshape(shape)
     return (numbers % _period(element_type)).astype(element_type.numpy).reshape(shape)
 
 
@@ -90,4 +93,5 @@ def _period(element_type: ElementType) -> int:
     if name.startswith("complex"):
         return 1 << (24 if bits == 64 else 53)
     info: Any = ml_dtypes.finfo(element_type.numpy)  # type: ignore[no-untyped-call]
-    return max(2, min(1 << (info.nmant + 1), int(min(float(info.max), 2.0**62)) + 1))
+    greatest = int(min(float(info.max), 2.0**62))
+    return min(1 << (int(info.nmant) + 1), greatest + 1)

@@ -83,6 +83,8 @@ def read_header(file: IO[bytes], name: str, size: int) -> Header:
         raise _error(name, f"the header is malformed: {shown(str(error))}") from error
     if dtype.hasobject:
         raise _error(name, "it holds pickled Python objects, which are not read")
+    if dtype.subdtype is not None:
+        raise _error(name, "its items are arrays themselves, which NumPy does not write")
     if not all(type(dim) is int and dim >= 0 for dim in shape) or len(shape) > _MAX_RANK:
         raise _error(name, f"shape {shown(shape)} in the header is no array's")
     header = Header(shape, dtype, fortran, file.tell())

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from splitops import execute
 from splitops.errors import Where
 from splitops.operators import OperatorSchema
 from splitops.planning import SplitPlan, SplitRequest
 
-__all__ = ["Split", "Trace", "traced"]
+__all__ = ["Split", "Trace"]
 
 _MAX_DIFFERENT: Final = 10_000
 """A loop can split differently in every turn; its later turns are then counted only."""
@@ -25,7 +22,7 @@ class Split:
 
     Attributes:
         schema: the operator version.
-        where: the place, as far as the operator knows it.
+        where: the place in the model.
         plan: what it did.
     """
 
@@ -46,29 +43,10 @@ class Trace:
     counts: Counter[Split] = field(default_factory=Counter)
     unlisted: int = 0
 
-    def record(self, schema: OperatorSchema, where: Where, plan: SplitPlan) -> None:
+    def record(self, request: SplitRequest, plan: SplitPlan) -> None:
         """Count one split."""
-        split = Split(schema, where, plan)
+        split = Split(request.schema, request.where, plan)
         if split in self.counts or len(self.counts) < _MAX_DIFFERENT:
             self.counts[split] += 1
         else:
             self.unlisted += 1
-
-
-@contextlib.contextmanager
-def traced() -> Iterator[Trace]:
-    """Record every split of the block. For the one thread of a command line, not for a library."""
-    trace = Trace()
-    module: dict[str, Any] = vars(execute)
-    plan_request = module["plan_request"]
-
-    def recording(request: SplitRequest) -> SplitPlan:
-        plan: SplitPlan = plan_request(request)
-        trace.record(request.schema, request.where, plan)
-        return plan
-
-    module["plan_request"] = recording
-    try:
-        yield trace
-    finally:
-        module["plan_request"] = plan_request

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,8 +11,9 @@ import numpy as np
 
 from splitops.cli._console import console, json_option, one_line, print_json, table
 from splitops.cli._operators import display_name
-from splitops.cli._trace import Split, Trace, traced
+from splitops.cli._trace import Split, Trace
 from splitops.errors import Where, brief
+from splitops.execute import observing
 from splitops.models.site import SplitSite
 
 if TYPE_CHECKING:
@@ -42,11 +43,12 @@ def command(model: Path, inputs: tuple[str, ...], out: Path | None, as_json: boo
 
     \b
     An input is NAME=VALUE, where VALUE is one of
-      FILE.npy              an array
-      FILE.npz:KEY          an array of an .npz file
-      FILE.pb               an ONNX TensorProto, for a sequence a SequenceProto
-      ramp:SHAPE:TYPE       0, 1, 2, ... such as ramp:6,4:float32
-      random:SHAPE:TYPE:SEED  random numbers; the seed is 0 where it is left out
+      FILE.npy                  an array
+      FILE.npz:KEY              an array of an .npz file
+      FILE.pb                   an ONNX TensorProto, for a sequence a SequenceProto
+      ramp:SHAPE:TYPE           0, 1, 2, ... such as ramp:6,4:float32
+      random:SHAPE:TYPE[:SEED]  random numbers, of seed 0 where none is given
+
     SHAPE and TYPE may be left out where the model declares them. Without inputs, those that the model takes
     are listed.
 
@@ -68,7 +70,9 @@ def command(model: Path, inputs: tuple[str, ...], out: Path | None, as_json: boo
 
     runnable = open_model(model)
     feeds = read_inputs(inputs, runnable.inputs)
-    with traced() as trace:
+    trace = Trace()
+    with observing(trace.record), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # such as a division by zero, which the report of values shows
         outputs = runnable.run(feeds)
     sites = tuple(runnable.sites())
     described = describe(outputs) if out is None else write(outputs, model.name, out)["outputs"]
@@ -89,27 +93,20 @@ def command(model: Path, inputs: tuple[str, ...], out: Path | None, as_json: boo
         terminal.print(f"Written to {one_line(str(out))}", soft_wrap=True)
 
 
-def _places(trace: Trace, sites: tuple[SplitSite, ...]) -> dict[Split, Where]:
-    """Return where each split stands: its operator knows the node, the node's site the graph as well."""
-    nodes = Counter(site.where.node for site in sites)
-    alone = {site.where.node: site.where for site in sites if nodes[site.where.node] == 1}
-    return {split: alone.get(split.where.node, split.where) for split in trace.counts}
-
-
 def _idle(trace: Trace, sites: tuple[SplitSite, ...]) -> list[SplitSite]:
     """Return the sites that did not run, such as those of a branch that was not taken."""
-    ran = {split.where.node for split in trace.counts}
-    return [] if trace.unlisted else [site for site in sites if site.where.node not in ran]
+    ran = {(split.where.graph, split.where.node) for split in trace.counts}
+    places = [(site.where.graph, site.where.node) for site in sites]
+    return [] if trace.unlisted else [site for site, at in zip(sites, places, strict=True) if at not in ran]
 
 
 def _splits_json(trace: Trace, sites: tuple[SplitSite, ...]) -> list[dict[str, Any]]:
-    places = _places(trace, sites)
     ran = [
         {
             "operator": str(split.schema),
             "domain": split.schema.domain,
-            "node": places[split].node,
-            "graph": places[split].graph,
+            "node": split.where.node,
+            "graph": split.where.graph,
             "times": times,
             "shape": list(split.plan.shape),
             "axis": split.plan.axis,
@@ -148,7 +145,7 @@ def _outputs_json(described: list[dict[str, Any]], outputs: dict[str, Any]) -> l
 
 
 def _print_splits(out: Console, trace: Trace, sites: tuple[SplitSite, ...]) -> None:
-    places, idle = _places(trace, sites), _idle(trace, sites)
+    idle = _idle(trace, sites)
     if not trace.counts and not idle:
         out.print("The model has no split operator.\n")
         return
@@ -156,7 +153,7 @@ def _print_splits(out: Console, trace: Trace, sites: tuple[SplitSite, ...]) -> N
     rows = table(*columns, right=("axis",), title="What was split")
     for split, times in list(trace.counts.items())[:_MAX_ROWS]:
         plan = split.plan
-        node = _place(places[split]) + (f" ({times} times)" if times > 1 else "")
+        node = _place(split.where) + (f" ({times} times)" if times > 1 else "")
         sizes = brief(plan.sizes)
         rows.add_row(node, _operator(split), str(plan.axis), str(plan.shape), sizes, _shapes(plan.shapes))
     for site in idle[: max(0, _MAX_ROWS - len(trace.counts))]:
@@ -190,25 +187,28 @@ def _shapes(shapes: tuple[tuple[int, ...], ...]) -> str:
 
 
 def _print_outputs(out: Console, described: list[dict[str, Any]], outputs: dict[str, Any]) -> None:
-    rows = table("output", "type", "shape", "values", "file", title="Outputs")
+    written = any("file" in element for item in described for element in item.get("elements", [item]))
+    columns = ("output", "type", "shape", "values") + (("file",) if written else ())
+    rows = table(*columns, title="Outputs")
     for item in described:
         value, name = outputs[item["name"]], one_line(item["name"], 80)
         if item["kind"] == "absent":
-            rows.add_row(name, "", "", "absent", "")
+            rows.add_row(name, "", "", "absent")
         elif item["kind"] == "tensor":
             rows.add_row(name, *_cells(item, value))
         else:
-            rows.add_row(name, "sequence", f"{len(value)} elements", "", "")
+            rows.add_row(name, "sequence", f"{len(value)} elements")
             for index, (element, array) in enumerate(zip(item["elements"], value, strict=True)):
                 if index == _MAX_ROWS:
-                    rows.add_row("  ...", "", "", "", "")
+                    rows.add_row("  ...")
                     break
                 rows.add_row(f"  {index}", *_cells(element, array))
     out.print(rows)
 
 
-def _cells(item: dict[str, Any], value: Any) -> tuple[str, str, str, str]:
-    return item["dtype"], str(tuple(item["shape"])), _values(np.asarray(value)), item.get("file", "")
+def _cells(item: dict[str, Any], value: Any) -> list[str]:
+    file = [item["file"]] if "file" in item else []
+    return [item["dtype"], str(tuple(item["shape"])), _values(np.asarray(value)), *file]
 
 
 def _values(array: np.ndarray[Any, Any]) -> str:

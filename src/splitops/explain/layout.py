@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import overload
 
 from splitops.dtypes import ElementType
+from splitops.packing import packed_size
 from splitops.planning import SplitPlan
 
 __all__ = ["Group", "Layout", "PartLayout", "explain"]
@@ -123,8 +124,6 @@ class Layout(Sequence[PartLayout]):
     def _bytes(self, elements: int) -> int | None:
         if self.element_type is None or self.element_type.bits == 0:
             return None
-        from splitops.packing import packed_size
-
         return packed_size(self.element_type, elements)
 
 

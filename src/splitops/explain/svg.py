@@ -22,6 +22,7 @@ _REPEATS: Final = 4
 _TEXT: Final = "#24292f"
 _FAINT: Final = "#6e7781"
 _TIMES: Final = "\N{MULTIPLICATION SIGN}"
+_EMPTY: Final = {"fill": "#ffffff", "stroke": _FAINT, "stroke-dasharray": "3 3"}
 _FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
 
 
@@ -138,8 +139,7 @@ class _Drawing:
         ET.SubElement(group, "title").text = self._describe(cell)
         if cell.size == 0:
             line = {"x": _n(x), "y": _n(y), "width": _n(width), "height": _n(height)}
-            style = {"fill": "none", "stroke": _FAINT, "stroke-dasharray": "3 3"}
-            ET.SubElement(group, "rect", line | style)
+            ET.SubElement(group, "rect", line | _EMPTY)
             self._label(cell, x, y, width, height, _TEXT)
             return
         if depth:
@@ -230,6 +230,10 @@ class _Drawing:
 
     def _swatch(self, group: Group) -> None:
         """Draw the colours of a group's parts, side by side."""
+        if not group.first.size:
+            place = {"x": str(_MARGIN), "y": _n(self.y - 11), "width": "14", "height": "14"}
+            ET.SubElement(self.root, "rect", place | _EMPTY)
+            return
         stripes = min(group.count, 4)
         for i in range(stripes):
             stripe = {"x": _n(_MARGIN + i * 14 / stripes), "width": _n(14 / stripes)}

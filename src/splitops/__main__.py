@@ -1,0 +1,5 @@
+"""``python -m splitops``: the command line."""
+
+from splitops.cli import main
+
+main()
