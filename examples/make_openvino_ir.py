@@ -1,5 +1,4 @@
-"""Makes ``models/feature_split.xml``, its ``.bin`` and its input ``data/feature_split_x.npy``: the same on
-every run.
+"""Makes ``models/feature_split.xml`` (and ``.bin``) and ``data/feature_split_x.npy``: the same on every run.
 
 A table of measurements, one row for each moment, is split into its three sensors (VariadicSplit, of which the
 last one takes the rest); the first one's channels are split evenly (Split) and put together again in

@@ -156,9 +156,11 @@ print(json.dumps(answers))
 """
 
 
-@pytest.mark.skipif(importlib.util.find_spec("openvino") is None, reason="the openvino package is not installed")
+@pytest.mark.skipif(
+    importlib.util.find_spec("openvino") is None, reason="the openvino package is not installed"
+)
 def test_openvino_stores_the_same_bytes() -> None:
-    """Every type and count: the size of OpenVINO's tensors, and the numbers that it reads out of our bytes."""
+    """Every type and count: the size of OpenVINO's tensors, and the numbers it reads out of our bytes."""
     rng = np.random.default_rng(3)
     cases = []
     for kind in PACKED:
@@ -168,9 +170,16 @@ def test_openvino_stores_the_same_bytes() -> None:
     jobs = [(kind.openvino, content.hex(), count) for kind, count, content in cases]
     assert len({name for name, _, _ in jobs}) == 8
     done = subprocess.run(
-        [sys.executable, "-c", OPENVINO], input=json.dumps(jobs), capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", OPENVINO],
+        input=json.dumps(jobs),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
     )
-    for (kind, count, content), (size, data_size, numbers) in zip(cases, json.loads(done.stdout), strict=True):
+    for (kind, count, content), (size, data_size, numbers) in zip(
+        cases, json.loads(done.stdout), strict=True
+    ):
         assert (size, data_size) == (len(content), len(content)), f"{count} x {kind}"
         array = unpack(content, kind, (count,))
         if kind.name == "nf4":

@@ -55,3 +55,9 @@ def process(environment: dict[str, str]) -> Process:
         return subprocess.run(command, check=False, **(settings | options))  # type: ignore[call-overload,no-any-return]
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def _width_of_files(monkeypatch):
+    """Test runners set COLUMNS to the width of their own terminal."""
+    monkeypatch.delenv("COLUMNS", raising=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import json
 import subprocess
@@ -27,12 +28,22 @@ needs_openvino = pytest.mark.skipif(
 )
 
 
+def openvino_version() -> tuple[int, ...]:
+    """Return the installed version; (0,) where there is none."""
+    try:
+        return tuple(int(part) for part in importlib.metadata.version("openvino").split(".")[:2])
+    except importlib.metadata.PackageNotFoundError:
+        return (0,)
+
+
 def data_of(element_type: ElementType, shape: Sequence[int]) -> Array:
     """Return data in which neighbours differ, in every bit pattern of narrow types."""
     count = prod(shape)
     numbers = np.arange(count)
     if element_type.bits == 0:
-        flat = np.array([["", "a", "日本", "x" * 40, "a,b"][number % 5] + str(number) for number in numbers], object)
+        flat = np.array(
+            [["", "a", "日本", "x" * 40, "a,b"][number % 5] + str(number) for number in numbers], object
+        )
         return flat.reshape(shape)
     if element_type.name == "bool":
         return (numbers % 3 == 1).reshape(shape)
@@ -98,9 +109,15 @@ def run_by_openvino(folder: Path, jobs: list[dict[str, Any]]) -> list[dict[str, 
         (folder / "jobs.json").write_text(json.dumps(jobs[len(answers) :]))
         worker = Path(__file__).with_name("openvino_worker.py")
         done = subprocess.run(
-            [sys.executable, str(worker), str(folder)], capture_output=True, text=True, timeout=240, check=False
+            [sys.executable, str(worker), str(folder)],
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
         )
-        lines = (folder / "answers.jsonl").read_text().splitlines() if (folder / "answers.jsonl").exists() else []
+        lines = (
+            (folder / "answers.jsonl").read_text().splitlines() if (folder / "answers.jsonl").exists() else []
+        )
         answers += [json.loads(line) for line in lines]
         if done.returncode == 0:
             break

@@ -1,7 +1,7 @@
 """Runs models by OpenVINO in a process of its own, which may crash: ``python openvino_worker.py FOLDER``.
 
-The folder holds ``jobs.json``, a list of jobs; the answers go to ``answers.jsonl``, one line for each job as it is
-done, so that a crash loses no answer. Tensors are bytes as hexadecimal text in OpenVINO's own storage.
+The folder holds ``jobs.json``, a list of jobs; the answers go to ``answers.jsonl``, one line for each job as
+it is done, so that a crash loses no answer. Tensors are bytes as hexadecimal text in OpenVINO's own storage.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     inputs = [to_tensor(stated) for stated in job["inputs"]]
     answer = {"inputs": names_of(model.inputs), "outputs": names_of(model.outputs)}
     if job["by"] == "reference":
-        tensors = [Tensor(output.element_type, list(output.partial_shape.get_min_shape())) for output in model.outputs]
+        tensors = [
+            Tensor(output.element_type, list(output.partial_shape.get_min_shape()))
+            for output in model.outputs
+        ]
         if not model.evaluate(tensors, inputs):
             raise RuntimeError("the reference does not evaluate it")
     else:

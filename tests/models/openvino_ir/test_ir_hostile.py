@@ -86,28 +86,69 @@ def test_the_model_is_good_before_it_is_spoilt() -> None:
 
 
 STRUCTURE: dict[str, tuple[list[tuple[str, str]], str]] = {
-    "id twice": ([('id="1" name="axis"', 'id="0" name="axis"')], "'axis' and Parameter layer 'data' have the same id 0"),
-    "port twice": ([('<port id="1" precision="I64"/>\n', '<port id="0" precision="I64"/>\n')], "'split' has two ports of id 0"),
+    "id twice": (
+        [('id="1" name="axis"', 'id="0" name="axis"')],
+        "'axis' and Parameter layer 'data' have the same id 0",
+    ),
+    "port twice": (
+        [('<port id="1" precision="I64"/>\n', '<port id="0" precision="I64"/>\n')],
+        "'split' has two ports of id 0",
+    ),
     "port of input and output": ([('<port id="3"', '<port id="2"')], "'split' has two ports of id 2"),
     "two inputs of one name": (
-        [("</layers>", '<layer id="9" name="data" type="Parameter"><data shape="1" element_type="f32"/>'
-          '<output><port id="0" names="data"/></output></layer></layers>')],
+        [
+            (
+                "</layers>",
+                '<layer id="9" name="data" type="Parameter"><data shape="1" element_type="f32"/>'
+                '<output><port id="0" names="data"/></output></layer></layers>',
+            )
+        ],
         "two inputs are named 'data'",
     ),
-    "edge from nowhere": ([('from-layer="0"', 'from-layer="77"')], "an edge ends at layer 77, which does not exist"),
-    "edge to nowhere": ([('to-layer="5"', 'to-layer="77"')], "an edge ends at layer 77, which does not exist"),
-    "edge from unknown port": ([('from-layer="3" from-port="4"', 'from-layer="3" from-port="9"')], "output port 9, which VariadicSplit layer 'split' lacks"),
-    "edge from input port": ([('from-layer="3" from-port="4"', 'from-layer="3" from-port="0"')], "output port 0, which VariadicSplit layer 'split' lacks"),
-    "edge to unknown port": ([('to-layer="3" to-port="2"', 'to-layer="3" to-port="8"')], "input port 8, which VariadicSplit layer 'split' lacks"),
-    "edge to output port": ([('to-layer="3" to-port="2"', 'to-layer="3" to-port="3"')], "input port 3, which VariadicSplit layer 'split' lacks"),
-    "two edges to one port": ([('to-layer="3" to-port="2"', 'to-layer="3" to-port="1"')], "input port 1 of VariadicSplit layer 'split' has two edges"),
-    "missing edge": ([('<edge from-layer="0" from-port="0" to-layer="3" to-port="0"/>', "")], "input port 0 of VariadicSplit layer 'split' has no edge"),
-    "cycle of one": ([('from-layer="0" from-port="0" to-layer="3"', 'from-layer="3" from-port="3" to-layer="3"')], "'split' depends on its own output"),
+    "edge from nowhere": (
+        [('from-layer="0"', 'from-layer="77"')],
+        "an edge ends at layer 77, which does not exist",
+    ),
+    "edge to nowhere": (
+        [('to-layer="5"', 'to-layer="77"')],
+        "an edge ends at layer 77, which does not exist",
+    ),
+    "edge from unknown port": (
+        [('from-layer="3" from-port="4"', 'from-layer="3" from-port="9"')],
+        "output port 9, which VariadicSplit layer 'split' lacks",
+    ),
+    "edge from input port": (
+        [('from-layer="3" from-port="4"', 'from-layer="3" from-port="0"')],
+        "output port 0, which VariadicSplit layer 'split' lacks",
+    ),
+    "edge to unknown port": (
+        [('to-layer="3" to-port="2"', 'to-layer="3" to-port="8"')],
+        "input port 8, which VariadicSplit layer 'split' lacks",
+    ),
+    "edge to output port": (
+        [('to-layer="3" to-port="2"', 'to-layer="3" to-port="3"')],
+        "input port 3, which VariadicSplit layer 'split' lacks",
+    ),
+    "two edges to one port": (
+        [('to-layer="3" to-port="2"', 'to-layer="3" to-port="1"')],
+        "input port 1 of VariadicSplit layer 'split' has two edges",
+    ),
+    "missing edge": (
+        [('<edge from-layer="0" from-port="0" to-layer="3" to-port="0"/>', "")],
+        "input port 0 of VariadicSplit layer 'split' has no edge",
+    ),
+    "cycle of one": (
+        [('from-layer="0" from-port="0" to-layer="3"', 'from-layer="3" from-port="3" to-layer="3"')],
+        "'split' depends on its own output",
+    ),
     "no layers": ([("<layers>", "<other>"), ("</layers>", "</other>")], "0 <layers> sections"),
     "layers twice": ([("</layers>", "</layers><layers/>")], "2 <layers> sections"),
     "no edges": ([("<edges>", "<other>"), ("</edges>", "</other>")], "0 <edges> sections"),
     "other in layers": ([("</layers>", "<leyer/></layers>")], "<layers> holds a <leyer>"),
-    "other in ports": ([("</output>\n</layer>\n<layer id=\"1\"", "<prot/></output>\n</layer>\n<layer id=\"1\"")], "<output> holds a <prot>"),
+    "other in ports": (
+        [('</output>\n</layer>\n<layer id="1"', '<prot/></output>\n</layer>\n<layer id="1"')],
+        "<output> holds a <prot>",
+    ),
     "data twice": ([('<data shape="6,4" element_type="f32"/>', "<data/><data/>")], "two <data>"),
     "inputs twice": ([("</input>\n<output>", "</input><input/>\n<output>")], "two <input>"),
     "no id": ([('id="3" name="split"', 'name="split"')], "a <layer> has no id"),
@@ -116,12 +157,27 @@ STRUCTURE: dict[str, tuple[list[tuple[str, str]], str]] = {
     "no port id": ([('<port id="4"', "<port")], "a <port> has no id"),
     "no edge end": ([('to-layer="5" ', "")], "a <edge> has no to-layer"),
     "negative id": ([('id="3" name="split"', 'id="-3" name="split"')], "id = -3 is less than 0"),
-    "id of text": ([('id="3" name="split"', 'id="three" name="split"')], "id = 'three' is not a 64-bit integer"),
+    "id of text": (
+        [('id="3" name="split"', 'id="three" name="split"')],
+        "id = 'three' is not a 64-bit integer",
+    ),
     "id too large": ([('id="3" name="split"', 'id="4294967296" name="split"')], "more than 2147483647"),
-    "id past 64 bits": ([('id="3" name="split"', 'id="99999999999999999999" name="split"')], "not a 64-bit integer"),
-    "dim of text": ([("<dim>6</dim><dim>4</dim></port></output>", "<dim>six</dim></port></output>")], "a dim = 'six'"),
-    "dim below -1": ([("<dim>6</dim><dim>4</dim></port></output>", "<dim>-2</dim></port></output>")], "a dim = -2"),
-    "65 dims": ([("<dim>6</dim><dim>4</dim></port></output>", "<dim>1</dim>" * 65 + "</port></output>")], "more than 64"),
+    "id past 64 bits": (
+        [('id="3" name="split"', 'id="99999999999999999999" name="split"')],
+        "not a 64-bit integer",
+    ),
+    "dim of text": (
+        [("<dim>6</dim><dim>4</dim></port></output>", "<dim>six</dim></port></output>")],
+        "a dim = 'six'",
+    ),
+    "dim below -1": (
+        [("<dim>6</dim><dim>4</dim></port></output>", "<dim>-2</dim></port></output>")],
+        "a dim = -2",
+    ),
+    "65 dims": (
+        [("<dim>6</dim><dim>4</dim></port></output>", "<dim>1</dim>" * 65 + "</port></output>")],
+        "more than 64",
+    ),
     "parameter without type": ([(' element_type="f32"', "")], "element_type = None"),
     "parameter of unknown type": ([('element_type="f32"', 'element_type="f33"')], "element_type = 'f33'"),
     "parameter without shape": ([('<data shape="6,4" ', "<data ")], "has no shape"),
@@ -129,14 +185,33 @@ STRUCTURE: dict[str, tuple[list[tuple[str, str]], str]] = {
     "negative shape": ([('shape="6,4"', 'shape="6,-4"')], "-4 is less than 0"),
     "empty range": ([('shape="6,4"', 'shape="6..4,4"')], "'6..4', holds no size"),
     "shape of 65": ([('shape="6,4"', f'shape="{"1," * 64}1"')], "more than 64 dimensions"),
-    "constant without ports": ([('<output><port id="0" precision="I64"/></output>', "")], "'axis' has 0 input and 0 output ports"),
-    "constant with input": ([('<data element_type="i64" shape="" offset="0" size="8"/>', '<data element_type="i64" shape="" offset="0" size="8"/><input><port id="7"/></input>')], "'axis' has 1 input"),
-    "result with output": ([('name="rest" type="Result" version="opset1" output_names="rest">', 'name="rest" type="Result"><output><port id="1"/></output>')], "'rest' has 1 input and 1 output"),
+    "constant without ports": (
+        [('<output><port id="0" precision="I64"/></output>', "")],
+        "'axis' has 0 input and 0 output ports",
+    ),
+    "constant with input": (
+        [
+            (
+                '<data element_type="i64" shape="" offset="0" size="8"/>',
+                '<data element_type="i64" shape="" offset="0" size="8"/><input><port id="7"/></input>',
+            )
+        ],
+        "'axis' has 1 input",
+    ),
+    "result with output": (
+        [
+            (
+                'name="rest" type="Result" version="opset1" output_names="rest">',
+                'name="rest" type="Result"><output><port id="1"/></output>',
+            )
+        ],
+        "'rest' has 1 input and 1 output",
+    ),
     "version 9": ([('version="11"', 'version="9"')], "IR version 9 is not read"),
     "version 12": ([('version="11"', 'version="12"')], "IR version 12 is not read"),
     "no version": ([(' version="11"', "")], "a <net> has no version"),
     "not a net": ([("<net ", "<model "), ("</net>", "</model>")], "the XML is a <model>"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", STRUCTURE)
@@ -154,16 +229,31 @@ CONSTANTS: dict[str, tuple[tuple[str, str], str]] = {
     "outside the file": (('offset="8"', 'offset="9"'), "takes bytes 9 to 25, but the weights have 24"),
     "far outside": (('offset="8"', f'offset="{(1 << 63) - 1}"'), "but the weights have 24"),
     "offset past 64 bits": (('offset="8"', f'offset="{1 << 64}"'), "is not a 64-bit integer"),
-    "offset plus size overflows": (('offset="8" size="16"', f'offset="{(1 << 63) - 8}" size="16"'), "weights have 24"),
+    "offset plus size overflows": (
+        ('offset="8" size="16"', f'offset="{(1 << 63) - 8}" size="16"'),
+        "weights have 24",
+    ),
     "size too small": (('size="16"', 'size="8"'), "size = 8, but shape [2] of i64 takes 16"),
-    "size too large": (('offset="8" size="16"', 'offset="0" size="24"'), "size = 24, but shape [2] of i64 takes 16"),
+    "size too large": (
+        ('offset="8" size="16"', 'offset="0" size="24"'),
+        "size = 24, but shape [2] of i64 takes 16",
+    ),
     "shape too large": (('shape="2"', 'shape="3"'), "size = 16, but shape [3] of i64 takes 24"),
     "shape of every memory": (('shape="2"', 'shape="4611686018427387904,2"'), "larger than any memory"),
-    "shape that wraps to 16 bytes": (('shape="2"', 'shape="4294967296,4294967296,2"'), "larger than any memory"),
-    "empty shape of every memory": (('shape="2"', 'shape="0,4611686018427387904,4"'), "larger than any memory"),
+    "shape that wraps to 16 bytes": (
+        ('shape="2"', 'shape="4294967296,4294967296,2"'),
+        "larger than any memory",
+    ),
+    "empty shape of every memory": (
+        ('shape="2"', 'shape="0,4611686018427387904,4"'),
+        "larger than any memory",
+    ),
     "unknown shape": (('shape="2"', 'shape="?"'), "of a constant is not exact"),
     "shape of unknown rank": (('shape="2"', 'shape="..."'), "of a constant is not exact"),
-    "unknown type": (('element_type="i64" shape="2"', 'element_type="i65" shape="2"'), "element_type = 'i65'"),
+    "unknown type": (
+        ('element_type="i64" shape="2"', 'element_type="i65" shape="2"'),
+        "element_type = 'i65'",
+    ),
 }
 
 
@@ -177,7 +267,8 @@ def test_constants(name: str) -> None:
 
 def test_cycle_of_many() -> None:
     layers = "".join(
-        f'<layer id="{i}" name="l{i}" type="Relu"><input><port id="0"/></input><output><port id="1"/></output></layer>'
+        f'<layer id="{i}" name="l{i}" type="Relu"><input><port id="0"/></input>'
+        '<output><port id="1"/></output></layer>'
         for i in range(1000)
     )
     edges = "".join(
@@ -237,7 +328,9 @@ def test_not_xml(content: bytes, message: str) -> None:
 
 def test_nesting_is_bounded() -> None:
     deep = "<a>" * 100_000 + "</a>" * 100_000
-    assert "nested more than 128 levels deep" in refused(changed(("</net>", f"<rt_info>{deep}</rt_info></net>")))
+    assert "nested more than 128 levels deep" in refused(
+        changed(("</net>", f"<rt_info>{deep}</rt_info></net>"))
+    )
     fine = "<a>" * 100 + "</a>" * 100
     model = ir.from_bytes(changed(("</net>", f"<rt_info>{fine}</rt_info></net>")), BIN)
     assert ir.to_bytes(model)[0].count(b"<a") == 100
@@ -279,7 +372,7 @@ def test_missing_bin(tmp_path: Path) -> None:
     builder.result(builder.parameter("data", "f32", (2,)), "out")
     path.write_bytes(ir.to_bytes(builder.model())[0])
     assert ir.run(ir.read(path), {"data": DATA[0, :2]})["out"].tolist() == [0.0, 1.0]
-    with pytest.raises(ModelError, match="no such file"):
+    with pytest.raises(ModelError, match=r"cannot open 'other.bin': no such file .* .model 'model.xml'."):
         ir.read(path, tmp_path / "other.bin")
 
 
@@ -291,7 +384,7 @@ def test_paths_that_are_no_files(tmp_path: Path) -> None:
     weights = tmp_path / "model.bin"
     for make, remove in [(weights.mkdir, weights.rmdir), (lambda: os.mkfifo(weights), weights.unlink)]:
         make()
-        with pytest.raises(ModelError, match="not a regular file|is a directory"):
+        with pytest.raises(ModelError, match=r"not a regular file|is a directory"):
             ir.read(path)
         remove()
     for odd in (tmp_path, Path("/dev/zero"), tmp_path / "none.xml", tmp_path / "a\0b.xml"):
@@ -302,8 +395,9 @@ def test_paths_that_are_no_files(tmp_path: Path) -> None:
 def string_constant(content: bytes, shape: str = "2") -> bytes:
     return (
         '<net name="n" version="11"><layers><layer id="0" name="text" type="Const">'
-        f'<data element_type="string" shape="{shape}" offset="0" size="{len(content)}"/><output><port id="0"/></output>'
-        '</layer><layer id="1" name="out" type="Result"><input><port id="0"/></input></layer></layers>'
+        f'<data element_type="string" shape="{shape}" offset="0" size="{len(content)}"/>'
+        '<output><port id="0"/></output></layer>'
+        '<layer id="1" name="out" type="Result"><input><port id="0"/></input></layer></layers>'
         '<edges><edge from-layer="0" from-port="0" to-layer="1" to-port="0"/></edges></net>'
     ).encode()
 
@@ -381,7 +475,11 @@ def test_results_larger_than_the_memory(name: str) -> None:
         "except ModelError as error: print(error); sys.exit(3)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, str(len(xml))], input=xml + weights, capture_output=True, timeout=60, check=False
+        [sys.executable, "-c", script, str(len(xml))],
+        input=xml + weights,
+        capture_output=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 3, done.stderr.decode()[-500:]
     assert b"memory" in done.stdout
@@ -390,7 +488,20 @@ def test_results_larger_than_the_memory(name: str) -> None:
 def test_random_damage() -> None:
     """Thousands of damaged files: each is read and run, or refused with a SplitError, and nothing else."""
     rng = random.Random(11)
-    tokens = [b"-1", b"0", b"9" * 19, b"1e9", b"?", b"...", b"", b"f16", b"Split", b"Result", b"Concat", b"<dim>7</dim>"]
+    tokens = [
+        b"-1",
+        b"0",
+        b"9" * 19,
+        b"1e9",
+        b"?",
+        b"...",
+        b"",
+        b"f16",
+        b"Split",
+        b"Result",
+        b"Concat",
+        b"<dim>7</dim>",
+    ]
     good = 0
     for _ in range(4000):
         content = bytearray(XML.encode())

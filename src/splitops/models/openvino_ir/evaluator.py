@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from splitops.dtypes import element_type_of
+from splitops.dtypes import ElementType, element_type_of
 from splitops.errors import ModelError, Where
 from splitops.models.openvino_ir import foreign
 from splitops.models.openvino_ir.layers import KERNELS, Value, is_own
@@ -146,8 +146,18 @@ def _bound_inputs(
     return [(layer, arrays[layer.id]) for layer in model.inputs]
 
 
+def _type_of(layer: Layer, array: npt.NDArray[Any], where: Where) -> ElementType:
+    """Return the element type of a Parameter, or of its array where it takes any."""
+    if not layer.takes_any_type:
+        return layer.element_type(where)
+    found = element_type_of(array.dtype)
+    if found is None or found.openvino is None:
+        raise ModelError(f"OpenVINO has no element type for dtype {array.dtype}", where)
+    return found
+
+
 def _checked(layer: Layer, name: str, array: npt.NDArray[Any], where: Where) -> npt.NDArray[Any]:
-    element_type, shape = layer.element_type(where), layer.shape(where)
+    element_type, shape = _type_of(layer, array, where), layer.shape(where)
     expected = element_type.numpy
     if element_type.bits == 0:
         fits = array.dtype.kind in "OUST"
@@ -189,7 +199,8 @@ class _Execution:
     def feed(self, layer: Layer, array: npt.NDArray[Any]) -> None:
         """Take the value of a Parameter."""
         where = replace(self.where, node=layer.name)
-        self._values[Endpoint(layer.id, layer.outputs[0].id)] = Value(array, layer.element_type(where))
+        end = Endpoint(layer.id, layer.outputs[0].id)
+        self._values[end] = Value(array, _type_of(layer, array, where))
 
     def outputs(self) -> dict[str, npt.NDArray[Any]]:
         """Evaluate the layers and return the outputs."""

@@ -121,11 +121,16 @@ class Layer:
         """The names that a Result gives to the model's output (IR version 11)."""
         return split_names(self.attributes.get("output_names", ""))
 
+    @property
+    def takes_any_type(self) -> bool:
+        """Whether a Parameter leaves its element type open."""
+        return self.attribute("element_type") in {"dynamic", "undefined"}
+
     def element_type(self, where: Where) -> ElementType:
         """Return the ``element_type`` attribute of a Parameter or Const.
 
         Raises:
-            ModelError: it is absent or unknown.
+            ModelError: it is absent, unknown or left open.
         """
         text = self.attribute("element_type")
         found = from_openvino(text) if text is not None else None

@@ -63,7 +63,11 @@ class _Reader:
     def __init__(self, where: Where, weights: Path | bytes, *, explicit: bool = False) -> None:
         self._where = where
         self._source = weights
-        self._weights = Weights(weights) if isinstance(weights, bytes) or explicit else None
+        self._weights: Weights | None = None
+        if isinstance(weights, bytes):
+            self._weights = Weights(weights)
+        elif explicit:
+            self._weights = _open(weights, "", where)
 
     def read(self, root: Element) -> OpenVINOModel:
         if root.tag != "net":
@@ -131,7 +135,8 @@ class _Reader:
             children=tuple(children),
         )
         if kind == "Parameter":
-            layer.element_type(where)
+            if not layer.takes_any_type:
+                layer.element_type(where)
             layer.shape(where)
         if kind == "Const":
             return replace(layer, constant=self._constant(layer, where))
@@ -146,15 +151,19 @@ class _Reader:
         offset, size = (_number(layer, name, where) for name in ("offset", "size"))
         if self._weights is None and size > 0:
             assert isinstance(self._source, Path)
-            try:
-                self._weights = Weights(self._source)
-            except ModelError as error:
-                raise ModelError(f"the constant needs its bytes, but {error.message}", where) from error
+            self._weights = _open(self._source, "the constant needs its bytes, but ", where)
         constant = Constant(element_type, exact, self._weights or Weights(b""), offset, size)
         if size == 0:
             constant = replace(constant, weights=Weights(b""), offset=0)
         constant.prove(where)
         return constant
+
+
+def _open(path: Path, reason: str, where: Where) -> Weights:
+    try:
+        return Weights(path)
+    except ModelError as error:
+        raise ModelError(f"{reason}{error.message}", where) from error
 
 
 def _number(layer: Layer, name: str, where: Where) -> int:
