@@ -42,7 +42,7 @@ def python(environment: Path = MAIN, extras: str = "dev", constraints: str | Non
         venv.create(environment, with_pip=True)
     pip = [executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     limits = ["--constraint", constraints] if constraints else []
-    run(*pip, "--upgrade", *limits, f"{ROOT}[{extras}]")
+    run(*pip, "--upgrade", *limits, "--editable", f"{ROOT}[{extras}]")
     stamp.write_text(wanted)
     return executable
 
@@ -85,7 +85,10 @@ def bench(*arguments: str) -> None:
     run(python(), "-m", "benchmarks", *arguments)
 
 
-DEMO: tuple[tuple[str, ...], ...] = ()
+DEMO = (
+    ("run", "examples/models/attention_block.onnx", "--input", "x=examples/data/attention_block_x.npy"),
+    ("run", "examples/models/feature_split.xml", "--input", "x=examples/data/feature_split_x.npy"),
+)
 TASKS = {task.__name__: task for task in (demo, test, lint, oldest, docs, bench)}
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ Run it after a change of a schema, a message or a backend; a test holds the page
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -130,7 +131,7 @@ def _differences() -> str:
     text = "## What changed\n"
     for name in ("Split", "SplitToSequence"):
         versions = [row.since_version for row in splitops.history(name, "")]
-        for old, new in zip(versions, versions[1:], strict=False):
+        for old, new in pairwise(versions):
             difference = splitops.difference(name, old, new, "")
             text += f"\n### {difference.old} to {difference.new}\n\n"
             text += table(("kind", "what", "change"), map(_change, difference.changes))
@@ -172,10 +173,11 @@ def errors() -> str:
     """Return the page of the rule codes, each with an error that is raised while the page is made."""
     text = "# Errors\n\n" + HEADER
     text += (
-        "Every error that splitops raises on purpose is a `SplitError`, which is a `ValueError`. A broken rule of "
-        "an operator is a `RuleError`, raised as the class of the rule's family; it carries `operator`, `rule`, "
-        "`got`, `expected`, `values` and `where`, and prints one line. `ArrayError` is about arrays: `out=` buffers "
-        "that do not fit or overlap, an array of no known library. `ModelError` is about files and models.\n\n"
+        "Every error that splitops raises on purpose is a `SplitError`, which is a `ValueError`. A broken "
+        "rule of an operator is a `RuleError`, raised as the class of the rule's family; it carries "
+        "`operator`, `rule`, `got`, `expected`, `values` and `where`, and prints one line. `ArrayError` is "
+        "about arrays: `out=` buffers that do not fit or overlap, an array of no known library. "
+        "`ModelError` is about files and models.\n\n"
         "Why each rule is what it is stands in [what each operator means](semantics.md). In the examples, "
         "`x = np.zeros((4, 6), np.float32)`.\n\n"
     )
@@ -228,8 +230,8 @@ def backends() -> str:
     heading, *rows = capability_rows({entry.name: entry.capabilities for entry in entries})
     text = "# Array libraries\n\n" + HEADER
     text += (
-        "A split takes an array of any library below and gives parts of the same library, on the same device. "
-        "The library is found by the type of the array; none is imported for being looked for.\n\n"
+        "A split takes an array of any library below and gives parts of the same library, on the same "
+        "device. The library is found by the type of the array; none is imported for being looked for.\n\n"
     )
     text += table(heading, rows)
     text += (

@@ -1,4 +1,4 @@
-"""The conformance corpus of ``tests/cases``: read, and put into the forms in which a split can be asked for."""
+"""The conformance corpus of ``tests/cases``: read, and put into the forms that a split is asked in."""
 
 from __future__ import annotations
 
@@ -67,9 +67,8 @@ class Case:
             return None
         # A call tells attribute and input of one name apart by version, and for Split-1 by the numbers' type.
         for name in inputs & set(self.attributes):
-            floating = any(
-                isinstance(entry, float) for entry in np.atleast_1d(self.attributes[name]).tolist()
-            )
+            entries = np.atleast_1d(self.attributes[name]).tolist()
+            floating = any(isinstance(entry, float) for entry in entries)
             if self.schema.attribute(name) is None or floating or name in self.inputs:
                 return None
         for name in self.inputs:
@@ -105,15 +104,10 @@ def read(schema: OperatorSchema) -> tuple[list[Case], frozenset[str]]:
     """
     path = path_of(schema)
     if not path.is_file():
-        raise ValueError(
-            f"{schema} of domain {schema.domain!r} has no conformance cases: {path.name} is missing"
-        )
+        raise ValueError(f"{schema} has no conformance cases: {path.parent.name}/{path.name} is missing")
     stated = json.loads(path.read_text())
-    if (stated["operator"], stated["version"], stated["domain"]) != (
-        schema.name,
-        schema.since_version,
-        schema.domain,
-    ):
+    version = schema.name, schema.since_version, schema.domain
+    if (stated["operator"], stated["version"], stated["domain"]) != version:
         raise ValueError(f"{path.name} holds the cases of another version")
     cases = [_case(schema, entry) for entry in stated["cases"]]
     if not cases:

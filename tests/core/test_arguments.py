@@ -108,7 +108,11 @@ def test_lengths_that_are_no_integers_are_refused(lengths: Any) -> None:
     assert code(split, DATA, lengths, opset=11) in ("lengths.dtype", "lengths.rank", "op.version")
 
 
-@pytest.mark.parametrize("lengths", [[1, None], [1, 2**70, 1.5], [1, [2, 3]], [object()]], ids=repr)
+@pytest.mark.parametrize(
+    "lengths",
+    [[1, None], [1, 2**70, 1.5], [1, [2, 3]], [object()]],
+    ids=["None", "beyond 64 bits", "ragged", "object"],
+)
 def test_lengths_that_are_no_array_are_refused_by_name(lengths: Any) -> None:
     for opset in (11, 13, 18):
         with pytest.raises(SplitError) as caught:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from comparison import assert_restores, assert_same_array, assert_same_parts, cut, ramp
@@ -57,7 +59,7 @@ def test_parts_of_a_squeezed_axis_restore_by_stacking() -> None:
 @pytest.mark.parametrize("dtype", ["i8", "f8", "u8", "f4", "U9", "O", "c8", "?"])
 def test_neighbours_in_a_ramp_differ(dtype: str) -> None:
     data = ramp((5,), np.dtype(dtype)).tolist()
-    assert all(one != next_one for one, next_one in zip(data, data[1:], strict=False))
+    assert all(one != next_one for one, next_one in pairwise(data))
 
 
 def test_a_ramp_of_int64_is_lost_in_float64() -> None:

@@ -173,7 +173,7 @@ def test_most_cases_are_calls_too() -> None:
 
 
 def test_a_version_without_cases_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"Split-99 .* has no conformance cases"):
+    with pytest.raises(ValueError, match=r"Split-99 has no conformance cases"):
         read_all([replace(SCHEMAS[0], since_version=99)])
 
 
@@ -254,15 +254,13 @@ def test_each_case_quotes_the_semantics(case: Case) -> None:
     assert words(case.rule) in words(SEMANTICS.read_text())
 
 
-ELSEWHERE = {
-    "Nothing is ever read or written outside the data": "test_properties.py, test_out.py and the native tests"
-}
-"""Decisions that no single case can show."""
+ELSEWHERE = ("Nothing is ever read or written outside the data",)
+"""Decisions that no single case can show: test_properties, test_out and the tests of the native core do."""
 
 
 @pytest.mark.parametrize("decision", decisions(), ids=lambda text: text[:40])
 def test_each_decision_has_a_case(decision: str) -> None:
-    if any(decision.startswith(words) for words in ELSEWHERE):
+    if decision.startswith(ELSEWHERE):
         return
     assert any(words(case.rule) in decision for case in CASES)
 

@@ -215,7 +215,7 @@ def addresses(array: np.ndarray) -> list[int]:
 
 @given(windows())
 def test_whatever_their_strides_buffers_are_filled_or_refused(out: list[np.ndarray]) -> None:
-    """ "Nothing is ever read or written outside the data": a filled buffer holds its whole part."""
+    """The rule: 'Nothing is ever read or written outside the data': a filled buffer holds its whole part."""
     data = ramp((6, 2), np.dtype("i4"))
     everywhere = [address for buffer in out for address in addresses(buffer)]
     overlapping = len(set(everywhere)) < len(everywhere)

@@ -108,10 +108,7 @@ def _input_names(key: Key) -> list[str]:
 def _axis_size(
     key: Key, attributes: Mapping[str, Any], tensor: Array | None, data: Array
 ) -> tuple[int | None, set[str]]:
-    if data.ndim == 0:
-        codes = {"axis.range"}
-    else:
-        codes = set()
+    codes = {"axis.range"} if data.ndim == 0 else set()
     if key[0] == "openvino":
         assert tensor is not None
         if tensor.dtype.kind not in "iu":
