@@ -104,6 +104,7 @@ def _write(folder: StagedFolder, names: list[str], source: MappedArray, plan: Pl
     shape, axis = plan.shape, plan.axis
     # The bytes of a Fortran-ordered array are those of the row-major array with the axes reversed.
     ahead, behind = (shape[axis + 1 :], shape[:axis]) if header.fortran else (shape[:axis], shape[axis + 1 :])
+    shapes = plan.shapes
     step = math.prod(behind) * header.dtype.itemsize
     rows = math.prod(ahead) if source.data.size else 0
     data = source.data.reshape(rows, shape[axis] * step) if rows else np.empty((0, 0), np.uint8)
@@ -112,7 +113,7 @@ def _write(folder: StagedFolder, names: list[str], source: MappedArray, plan: Pl
         with contextlib.ExitStack() as opened:
             files = [opened.enter_context(folder.open(names[index])) for index in batch]
             for index, file in zip(batch, files, strict=True):
-                file.write(header_bytes(plan.shapes[index], header.dtype, fortran=header.fortran))
+                file.write(header_bytes(shapes[index], header.dtype, fortran=header.fortran))
             _copy(data, [(plan.offsets[index] * step, plan.sizes[index] * step) for index in batch], files)
 
 

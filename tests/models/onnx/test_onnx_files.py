@@ -510,3 +510,33 @@ def test_lying_sizes_take_no_memory(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "takes 4398046511104" in done.stdout
+
+
+@pytest.mark.parametrize("version", [0, -1, 1 << 31, 1 << 40, (1 << 63) - 1])
+@pytest.mark.parametrize("operator", ["Relu", "Split"])
+def test_an_impossible_opset_is_one_clear_error(operator, version):
+    proto = helper.make_model(
+        helper.make_graph(
+            [helper.make_node(operator, ["x"], ["y"])],
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N"])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["M"])],
+        )
+    )
+    proto.opset_import[0].version = version
+    with pytest.raises(ModelError, match="imported at opset"):
+        run(proto, {"x": np.zeros(2, np.float32)})
+
+
+def test_bytes_that_are_no_text_are_one_clear_error():
+    proto = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Split", ["x"], ["a", "b"], num_outputs=2)],
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.STRING, ["N"])],
+            [helper.make_tensor_value_info(name, TensorProto.STRING, None) for name in "ab"],
+        ),
+        opset_imports=[helper.make_opsetid("", 18)],
+    )
+    with pytest.raises(ModelError, match="not UTF-8"):
+        run(proto, {"x": np.array([b"\xff", b"b"])})

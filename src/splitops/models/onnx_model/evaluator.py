@@ -126,7 +126,8 @@ class Evaluator(ReferenceEvaluator):
         def make(node: NodeProto, run_params: dict[str, Any]) -> OpRun:
             params = run_params | {"evaluator_cls": self._evaluator_class(node), "where": self.scope.where}
             domain = canonical(node.domain)
-            stated = with_defaults(node, self.known_opsets.get(domain, 1), domain)
+            opset = self.known_opsets.get(domain, 1)
+            stated = self._guarded(node, with_defaults, node, opset, domain)
             made: OpRun = self._guarded(node, implementation, stated, params)
             return made
 

@@ -31,6 +31,8 @@ FunctionKey = tuple[str, str, str]
 
 _MAX_DEPTH: Final = 64
 """Graphs inside graphs. Protobuf's own parser stops at 100 nested messages, three for each graph."""
+_MAX_OPSET: Final = (1 << 31) - 1
+"""onnx itself counts versions in 32 bits."""
 _ALIASES: Final = {"ai.onnx": ""}
 
 _Scopes = tuple[AbstractSet[str], ...]
@@ -80,9 +82,9 @@ def opset_imports(owner: ModelProto | FunctionProto, where: Where | None = None)
     found: dict[str, int] = {}
     for entry in owner.opset_import:
         domain = canonical(entry.domain)
-        if entry.version < 1:
+        if not 1 <= entry.version <= _MAX_OPSET:
             version = entry.version
-            raise ModelError(f"domain {shown(domain)} is imported at opset {version}; 1 is the first", where)
+            raise ModelError(f"domain {shown(domain)} is imported at opset {version}, which cannot be", where)
         if found.setdefault(domain, entry.version) != entry.version:
             raise ModelError(
                 f"domain {shown(domain)} is imported at opset {found[domain]} and at {entry.version}", where

@@ -87,7 +87,10 @@ class _Check:
             raise self.error(f"has element type {found or array.dtype}, but the model declares {expected}")
         if declared.HasField("shape"):
             self.shape(array.shape, declared)
-        return _native(array)
+        try:
+            return _native(array)
+        except UnicodeDecodeError as error:
+            raise self.error("has a string that is not UTF-8") from error
 
     def shape(self, shape: tuple[int, ...], declared: TypeProto.Tensor) -> None:
         dims = declared.shape.dim
