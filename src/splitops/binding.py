@@ -102,7 +102,9 @@ class Binding:
         """Return the request of a binding of which everything is known."""
         shape = self.data.shape
         assert shape is not None
-        assert self.axis is not None
+        if self.axis is None:
+            got, expected = "axis has no value", "it must be an integer"
+            raise rule_error(str(self.schema), Rule.AXIS_DTYPE, got, expected, where=self.where)
         if self.division is None:
             raise rule_error(
                 str(self.schema),

@@ -51,9 +51,9 @@ def infer_call(
         if name == "num_outputs" and schema.count is not None and schema.count.given is Given.OUTPUTS:
             outputs = calling._declared_outputs(schema, value)
         elif name in names[1:] and (schema.attribute(name) is None or calling._is_floating(value)):
-            inputs[names.index(name)] = _partial_fact(value, data)
+            inputs[names.index(name)] = _partial_fact(value)
         else:
-            attributes[name] = _partial_fact(value, data) if value is None or _is_partial(value) else value
+            attributes[name] = _partial_fact(value) if value is None or _is_partial(value) else value
     return infer_binding(bind(schema, attributes, inputs, outputs=outputs))
 
 
@@ -114,13 +114,13 @@ def _is_partial(value: Any) -> bool:
     return isinstance(value, list | tuple) and any(entry is None for entry in value)
 
 
-def _partial_fact(value: Any, data: Fact) -> Fact:
+def _partial_fact(value: Any) -> Fact:
     """Return what an argument says of an input, of which None and entries of None are not known."""
     if value is None:
         return Fact()
     if not _is_partial(value):
-        return calling._input(value, data)
-    known = calling._input([entry for entry in value if entry is not None], data)
+        return calling._input(value, None)
+    known = calling._input([entry for entry in value if entry is not None], None)
     if not isinstance(known.value, tuple):
         return known
     entries = iter(known.value)

@@ -113,5 +113,7 @@ def _open_openvino(path: Path) -> Runnable:
         shape = None if dims is None else tuple(dim if isinstance(dim, int) else str(dim) for dim in dims)
         aliases = dict.fromkeys((*layer.outputs[0].names, layer.name))
         aliases.pop(name, None)
-        inputs.append(Declared(name, tuple(aliases), layer.element_type(where), shape))
+        inputs.append(
+            Declared(name, tuple(aliases), None if layer.takes_any_type else layer.element_type(where), shape)
+        )
     return Runnable(tuple(inputs), partial(openvino_ir.sites, model), partial(openvino_ir.run, model))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from typing import Any, Final
 
 import numpy as np
@@ -11,18 +10,14 @@ import numpy.typing as npt
 
 from splitops.dtypes import ElementType
 from splitops.errors import ModelError
+from splitops.native.resources import memory_bytes
 
 __all__ = ["available_bytes", "ramp", "random"]
 
-_UNKNOWN_MEMORY: Final = 8 << 30
-
 
 def available_bytes() -> int:
-    """Return how much one array from outside may take: half of the machine's memory."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    except (AttributeError, ValueError, OSError):
-        return _UNKNOWN_MEMORY
+    """Return how much one array from outside may take: half of the memory."""
+    return memory_bytes() // 2
 
 
 def ramp(shape: tuple[int, ...], element_type: ElementType) -> npt.NDArray[Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import pkgutil
+import sys
 from typing import Any, Final
 
 import click
@@ -40,8 +42,10 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except SplitError as error:
             _fail(ctx, str(error), INVALID)
-        except BrokenPipeError:
-            raise
+        except BrokenPipeError:  # the reader, such as `head`, has seen enough
+            with contextlib.suppress(OSError):
+                sys.stdout.close()
+            ctx.exit(0)
         except OSError as error:
             place = f"{error.filename}: " if error.filename else ""
             _fail(ctx, f"{place}{error.strerror or error}".lower(), INVALID)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from splitops.errors import ModelError
 
@@ -79,11 +79,11 @@ def save(model: ModelInMemory, path: str | os.PathLike[str]) -> None:
     if is_openvino(model):
         from splitops.models import openvino_ir
 
-        openvino_ir.write(model, Path(path))
+        openvino_ir.write(cast("OpenVINOModel", model), Path(path))
         return
     from splitops.models import onnx_model
 
-    onnx_model.write(model, path)
+    onnx_model.write(cast("onnx.ModelProto", model), path)
 
 
 def run(model: AnyModel, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,10 +115,11 @@ def run(model: AnyModel, inputs: Mapping[str, Any]) -> dict[str, Any]:
     if is_openvino(model):
         from splitops.models import openvino_ir
 
-        return openvino_ir.run(model, inputs)
+        whole = load(model) if isinstance(model, str | os.PathLike) else model
+        return openvino_ir.run(cast("OpenVINOModel", whole), inputs)
     from splitops.models import onnx_model
 
-    return onnx_model.run(model, inputs)
+    return onnx_model.run(cast("onnx.ModelProto", model), inputs)
 
 
 def is_openvino(model: Any) -> bool:

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 _CGROUP_ROOT = Path("/sys/fs/cgroup")
+_UNKNOWN_MEMORY = 8 << 30
 _POOL_LIMIT_MAX = 512 << 20
 _POOL_MEMORY_SHARE = 8
 
@@ -60,7 +61,10 @@ def thread_count() -> int:
 
 def memory_bytes(root: Path = _CGROUP_ROOT, own: Path = Path("/proc/self/cgroup")) -> int:
     """Bytes of memory that this process may use: the machine's, or less by its control groups."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not a POSIX system
+        total = _UNKNOWN_MEMORY
     for group in _control_groups(root, own):
         words = _read(group / "memory.max")
         if len(words) == 1 and words[0].isdigit():

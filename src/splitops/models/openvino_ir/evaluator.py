@@ -137,7 +137,12 @@ def _bound_inputs(
             raise ModelError(f"{len(found)} inputs of the model are named {name!r}", where)
         if found[0].id in arrays:
             raise ModelError(f"input {name!r} is given twice, by two of its names", where)
-        arrays[found[0].id] = _checked(found[0], name, np.asarray(array), replace(where, node=found[0].name))
+        place = replace(where, node=found[0].name)
+        try:
+            given = np.asarray(array)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise ModelError(f"input {name!r} is no array: {str(error)[:200]}", place) from error
+        arrays[found[0].id] = _checked(found[0], name, given, place)
     missing = [
         name for name, layer in zip(input_names(model), model.inputs, strict=True) if layer.id not in arrays
     ]

@@ -7,7 +7,6 @@ those of the values, never those that the file states.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -21,6 +20,7 @@ from splitops.execute import evaluate
 from splitops.models.openvino_ir.conversion import convert, is_convertible
 from splitops.models.openvino_ir.model import Layer
 from splitops.models.openvino_ir.shapes import MAX_RANK, parse_integer
+from splitops.native.resources import memory_bytes
 from splitops.operators import OperatorSchema, schema
 
 __all__ = ["KERNELS", "SPLIT_FAMILY", "Value", "is_own", "split_attributes", "split_schema"]
@@ -314,15 +314,7 @@ def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     return shape[:axis] + shape[axis + 1 :]
 
 
-def _memory() -> int:
-    """Return the bytes of memory of the machine, or a bound that no machine has."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 1 << 44
-
-
-_MEMORY: Final = _memory()
+_MEMORY: Final = memory_bytes()
 
 
 def _prove_size(shape: Sequence[int], element_type: ElementType, where: Where) -> None:

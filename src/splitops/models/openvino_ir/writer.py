@@ -36,7 +36,7 @@ def write(model: OpenVINOModel, path: str | Path) -> None:
             XML cannot hold, or a constant cannot be read.
     """
     path = Path(path)
-    if path.suffix != ".xml":
+    if path.suffix.lower() != ".xml":
         raise ModelError(f"{path.name!r} is not the name of an OpenVINO IR, which ends in .xml")
     with replacing(path.with_suffix(".bin"), path) as (weights, document):
         document.write(_document(model, weights))
