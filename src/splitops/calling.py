@@ -63,9 +63,7 @@ def call(
         # An import statement: it runs while torch.compile traces, whatever was loaded before.
         from splitops.compiling import call_whole
 
-        return tuple(
-            call_whole(schema.name, schema.since_version, schema.domain, data, arguments, copy, out)
-        )
+        return tuple(call_whole(schema.name, schema.since_version, schema.domain, data, arguments, copy, out))
     return call_array(schema, data, arguments, copy, out)
 
 
@@ -104,7 +102,10 @@ def _call_key(
     schema: OperatorSchema, data: Any, shape: tuple[Any, ...], arguments: dict[str, Any]
 ) -> tuple[Any, ...] | None:
     """Return what a call is remembered by; None where an argument is anything but exact integers."""
-    key: list[Any] = [id(schema), type(data), data.dtype]  # rows live as long as the process
+    dtype = getattr(data, "dtype", None)
+    if type(dtype).__hash__ is None or dtype is None:
+        return None
+    key: list[Any] = [id(schema), type(data), dtype]  # rows live as long as the process
     for value in (shape, *arguments.values()):
         if value is None or type(value) is int:
             key.append(value)
@@ -130,8 +131,15 @@ def _plan_call(
         return make_plan(binding.request())
     plan = plan_symbolic(binding, shape, symbols.lengths)
     if plan is None:  # a rule is broken: binding exact sizes says which
-        sizes = tuple(size if size is None else int(size) for size in shape)
-        bind_call(schema, data_fact(data, sizes), symbols.specialise(arguments))
+        try:
+            sizes = tuple(size if size is None else int(size) for size in shape)
+            exact = symbols.specialise(arguments)
+        except Exception as error:  # the library has no size at hand
+            text = (
+                f"{schema}: not every size that the symbolic shape {shown(shape)} stands for can be split so"
+            )
+            raise ArrayError(text) from error
+        bind_call(schema, data_fact(data, sizes), exact)
         raise AssertionError(f"{schema}: symbolic and exact sizes disagree")
     return Plan(plan.shape, plan.axis, plan.offsets, plan.sizes, plan.squeeze, schema.gives_sequence)
 
@@ -217,10 +225,15 @@ def _known(value: Any) -> Any:
         return value
     if isinstance(value, list | tuple):
         if any(not isinstance(entry, int | float | np.generic) for entry in value):
-            return [_known(entry) if entry is not None else None for entry in value]
+            return [_scalar(_known(entry)) for entry in value]
         return value
     backend = find_backend(type(value))
     return value if backend is None else backend.numbers(value)
+
+
+def _scalar(value: Any) -> Any:
+    """Return an entry of a list as a number, where it is an array of rank 0."""
+    return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
 
 
 def _declared_outputs(schema: OperatorSchema, value: Any) -> int:
@@ -242,19 +255,14 @@ def _attribute(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) and value.ndim == 1 else value
 
 
-def _scalar(value: Any) -> Any:
-    """Return an entry of a list as a number, where it is an array of rank 0."""
-    return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
-
-
 def _input(value: Any, floats: ElementType | None) -> Fact:
     """Return what an argument says of an input: integers are int64, floats of the type given for them."""
+    if isinstance(value, Fact):
+        return value
     if isinstance(value, int) and not isinstance(value, bool):
         return Fact(_INT64, (), value)
     if isinstance(value, list | tuple | range):
-        entries = tuple(map(_scalar, value))
-        if None in entries and all(entry is None or type(entry) is int for entry in entries):
-            return Fact(_INT64, (len(entries),), entries)
+        entries = tuple(value)
         if any(isinstance(entry, bool | np.bool_) for entry in entries):
             return Fact(_BOOL, (len(entries),))
         if all(isinstance(entry, int | np.integer) for entry in entries):

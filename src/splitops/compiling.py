@@ -16,7 +16,7 @@ from splitops.operators import schema
 __all__ = ["call_whole"]
 
 
-@torch.compiler.allow_in_graph  # type: ignore[untyped-decorator, unused-ignore]
+@torch.compiler.allow_in_graph
 def call_whole(
     name: str,
     version: int,

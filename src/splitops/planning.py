@@ -110,7 +110,9 @@ def part_size(division: Division, size: int, index: int) -> int:
         case SizeRule.REMAINDER:
             length = division.lengths[index]
             return length if length >= 0 else size - (sum(division.lengths) + 1)
-        case SizeRule.EVEN | SizeRule.CEIL | SizeRule.CHUNK:
+        case SizeRule.EVEN:
+            return size // division.count
+        case SizeRule.CEIL | SizeRule.CHUNK:
             chunk = _uniform_chunk(division, size)
             return max(0, min(chunk, size - index * chunk))
         case _:
@@ -141,7 +143,8 @@ def _uniform_chunk(division: Division, size: int) -> int:
 
 
 def _ceil_div(dividend: int, divisor: int) -> int:
-    return -(-dividend // divisor)
+    # No negative number in between: a symbolic size may end in a runtime whose division truncates.
+    return (dividend + divisor - 1) // divisor
 
 
 @dataclass(frozen=True, slots=True)

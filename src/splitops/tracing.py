@@ -32,20 +32,20 @@ class Symbols:
     """
 
     def __init__(self, types: tuple[type, ...]) -> None:
-        self._types = types
+        self._types: tuple[Any, ...] = types
         self.lengths: tuple[Any, ...] | None = None
 
     def hide(self, schema: OperatorSchema, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments for binding, with None in the place of each symbolic length.
+        """Return the arguments for binding, lengths of which some are symbolic as what is known of them.
 
         A symbolic axis, count or chunk cannot stay symbolic: it says which parts there are.
         """
         if not self._types:
             return dict(arguments)
         lengths = {source.name for source in schema.lengths}
-        return {name: self._hide(value, name in lengths, schema) for name, value in arguments.items()}
+        return {name: self._hide(value, name in lengths) for name, value in arguments.items()}
 
-    def _hide(self, value: Any, lengths: bool, schema: OperatorSchema) -> Any:
+    def _hide(self, value: Any, lengths: bool) -> Any:
         if isinstance(value, self._types):
             return int(value)
         if not isinstance(value, list | tuple) or not any(isinstance(entry, self._types) for entry in value):
@@ -54,9 +54,7 @@ class Symbols:
             return [int(entry) if isinstance(entry, self._types) else entry for entry in value]
         self.lengths = tuple(value)
         hidden = tuple(None if isinstance(entry, self._types) else entry for entry in value)
-        if all(schema.attribute(source.name) is not None for source in schema.lengths):
-            return Fact(ELEMENT_TYPES["int64"], (len(hidden),), hidden)
-        return list(hidden)
+        return Fact(ELEMENT_TYPES["int64"], (len(hidden),), hidden)
 
     def specialise(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments with each symbolic integer as the number that it has at hand."""

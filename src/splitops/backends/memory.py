@@ -81,9 +81,7 @@ def _overlaps_itself(array: Array) -> bool:
 class _Memory:
     """Memory somewhere, in the form that NumPy wraps without touching it."""
 
-    def __init__(
-        self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
-    ) -> None:
+    def __init__(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> None:
         self.__array_interface__ = {
             "version": 3,
             "data": (address, True),

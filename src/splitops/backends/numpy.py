@@ -24,7 +24,7 @@ Array = npt.NDArray[Any]
 class _NumPy:
     name = "numpy"
     capabilities = capabilities_of("numpy")
-    symbols = ()
+    symbols: tuple[type, ...] = ()
 
     def shape(self, array: Array) -> tuple[int, ...]:
         return array.shape

@@ -1,0 +1,64 @@
+"""JAX: one ``lax.split`` for all parts, traceable under jit, grad, vmap and shape polymorphism.
+
+JAX arrays cannot be changed, so that sharing memory is the compiler's affair and ``out=`` has no meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import jax
+import jax.export
+import numpy as np
+import numpy.typing as npt
+
+from splitops.backends import Backend, capabilities_of
+from splitops.dtypes import ElementType, element_type_of
+from splitops.errors import ArrayError
+from splitops.planning import SplitPlan
+
+__all__ = ["BACKEND"]
+
+
+class _Jax:
+    name = "jax"
+    capabilities = capabilities_of("jax")
+    symbols: tuple[type, ...] = (type(jax.export.symbolic_shape("n")[0]),)
+
+    def shape(self, array: jax.Array) -> tuple[Any, ...]:
+        return tuple(array.shape)
+
+    def element_type(self, array: jax.Array) -> ElementType | None:
+        dtype = array.dtype
+        return element_type_of(dtype) if isinstance(dtype, np.dtype) else None  # a key type is no np.dtype
+
+    def dtype_name(self, array: jax.Array) -> str:
+        return str(array.dtype)
+
+    def numbers(self, array: jax.Array) -> npt.NDArray[Any]:
+        if isinstance(array, jax.core.Tracer):
+            raise ArrayError(
+                "axis or lengths are a traced JAX value, but JAX must know the shapes of the parts: "
+                "pass Python integers, or make the argument static (static_argnames)"
+            )
+        return np.asarray(array)
+
+    def views(self, plan: SplitPlan, array: jax.Array) -> tuple[jax.Array, ...]:
+        sizes, axis = plan.sizes, plan.axis
+        if not sizes:
+            return ()
+        end = plan.offsets[-1] + sizes[-1]
+        if end != plan.shape[axis]:
+            array = jax.lax.slice_in_dim(array, 0, end, axis=axis)
+        parts = jax.lax.split(array, sizes, axis)
+        return tuple(jax.lax.squeeze(part, (axis,)) for part in parts) if plan.squeeze else tuple(parts)
+
+    def copies(self, plan: SplitPlan, array: jax.Array) -> tuple[jax.Array, ...]:
+        return tuple(part.copy() for part in self.views(plan, array))
+
+    def fill(self, plan: SplitPlan, array: jax.Array, out: Sequence[Any]) -> None:
+        raise ArrayError("out= fills buffers, but JAX arrays cannot be changed")
+
+
+BACKEND: Final[Backend] = _Jax()

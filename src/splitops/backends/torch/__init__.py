@@ -1,0 +1,124 @@
+"""PyTorch: views through aten's own split, copies by the native core (CPU) or one kernel (CUDA).
+
+Everything here is an operator that autograd, ``torch.compile``, ``torch.export``, ``torch.vmap`` and tensor
+subclasses know; no tensor leaves its device.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from splitops.backends import Backend, capabilities_of
+from splitops.backends.memory import check_count, check_fit
+from splitops.backends.torch import copying
+from splitops.backends.torch.bridge import to_numpy
+from splitops.dtypes import ELEMENT_TYPES, ElementType
+from splitops.errors import ArrayError
+from splitops.planning import SplitPlan
+
+__all__ = ["BACKEND"]
+
+
+class _Torch:
+    name = "torch"
+    capabilities = capabilities_of("torch")
+    symbols: tuple[type, ...] = (torch.SymInt,)
+
+    def shape(self, array: torch.Tensor) -> tuple[Any, ...]:
+        shape: tuple[Any, ...] = array.shape
+        return shape
+
+    def element_type(self, array: torch.Tensor) -> ElementType | None:
+        return _ELEMENT_TYPES.get(array.dtype)
+
+    def dtype_name(self, array: torch.Tensor) -> str:
+        return str(array.dtype).removeprefix("torch.")
+
+    def numbers(self, array: torch.Tensor) -> npt.NDArray[Any]:
+        try:
+            codes = to_numpy(array.detach().cpu())
+            element_type = self.element_type(array)
+            numbers = codes if element_type is None else codes.view(element_type.numpy)
+            return np.array(numbers)
+        except (RuntimeError, NotImplementedError, TypeError) as error:
+            raise ArrayError(
+                "axis or lengths are a traced tensor, but they must be known before the data are: "
+                "integers, or a tensor outside what is traced"
+            ) from error
+
+    def views(self, plan: SplitPlan, array: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        if type(array) is not torch.Tensor or array.layout is not torch.strided:
+            _check_splittable(plan, array)
+        sizes, axis = plan.sizes, plan.axis
+        if not sizes:
+            return ()
+        end = plan.offsets[-1] + sizes[-1]
+        if end != plan.shape[axis]:
+            array = array.narrow(axis, 0, end)
+        if plan.squeeze and not torch.compiler.is_exporting():
+            return tuple(array.unbind(axis))
+        parts: tuple[torch.Tensor, ...] = torch.split_with_sizes(array, sizes, axis)
+        # torch.onnx.export makes Split of this, and Slice of unbind.
+        return tuple(part.squeeze(axis) for part in parts) if plan.squeeze else parts
+
+    def copies(self, plan: SplitPlan, array: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        _check_splittable(plan, array)
+        sizes, axis = plan.sizes, plan.axis
+        if not sizes:
+            return ()
+        end = plan.offsets[-1] + sizes[-1]
+        if end != plan.shape[axis]:
+            array = array.narrow(axis, 0, end)
+        parts = copying.split_copy(array, sizes, axis)
+        return tuple(part.squeeze(axis) for part in parts) if plan.squeeze else parts
+
+    def fill(self, plan: SplitPlan, array: torch.Tensor, out: Sequence[torch.Tensor]) -> None:
+        _check_splittable(plan, array)
+        check_count(plan, out)
+        for index, (buffer, shape) in enumerate(zip(out, plan.shapes, strict=True)):
+            if not isinstance(buffer, torch.Tensor):
+                raise ArrayError(f"out[{index}] is a {type(buffer).__name__}, but it must be a torch.Tensor")
+            check_fit(index, tuple(buffer.shape), buffer.dtype, tuple(shape), array.dtype)
+            if buffer.device != array.device:
+                raise ArrayError(f"out[{index}] is on {buffer.device}, but data are on {array.device}")
+            if buffer.layout is not torch.strided:
+                raise ArrayError(f"out[{index}] has layout {buffer.layout}, but it must be strided")
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (array, *out)):
+            raise ArrayError("out= takes no part in automatic differentiation: use it under torch.no_grad()")
+        if plan.squeeze:
+            out = [buffer.unsqueeze(plan.axis) for buffer in out]
+        if plan.sizes:
+            copying.split_into(array, plan.offsets, plan.sizes, plan.axis, out)
+
+
+# A packed type has more than one element in a byte, which no torch.Tensor can tell.
+_ELEMENT_TYPES: Final = {
+    dtype: ELEMENT_TYPES[name]
+    for name, dtype in vars(torch).items()
+    if isinstance(dtype, torch.dtype) and name in ELEMENT_TYPES and not ELEMENT_TYPES[name].packed
+}
+
+
+def _check_splittable(plan: SplitPlan, array: torch.Tensor) -> None:
+    """Refuse what torch would split with a hidden copy or transfer, or not at all."""
+    if array.layout is not torch.strided:
+        raise ArrayError(f"data has layout {array.layout}, but torch.strided is what can be split")
+    distributed = sys.modules.get("torch.distributed.tensor")
+    if (
+        distributed is not None
+        and isinstance(array, distributed.DTensor)
+        and any(placement.is_shard(plan.axis) for placement in array.placements)
+    ):
+        raise ArrayError(
+            f"data is sharded along axis {plan.axis}, so that splitting it there would move data between "
+            "processes: redistribute() it first"
+        )
+
+
+BACKEND: Final[Backend] = _Torch()

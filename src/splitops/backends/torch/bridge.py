@@ -1,0 +1,54 @@
+"""CPU tensors as NumPy arrays and back, sharing memory, for every dtype.
+
+NumPy knows no bfloat16 and no float8, so that those cross as integers of the same width.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy.typing as npt
+import torch
+
+__all__ = ["from_numpy", "memory_of", "to_numpy"]
+
+_CODES: Final = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def to_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
+    """Return a CPU tensor as an array that shares its memory: the same shape, strides and bytes.
+
+    Args:
+        tensor: strided, of any dtype; one without a counterpart in NumPy gives integers of its width.
+    """
+    tensor = tensor.detach()
+    if tensor.is_conj() or tensor.is_neg():
+        tensor = tensor.resolve_conj().resolve_neg()
+    if tensor.dtype in _WITHOUT_NUMPY:
+        tensor = tensor.view(_CODES[tensor.itemsize])
+    array: npt.NDArray[Any] = tensor.numpy()
+    return array
+
+
+def from_numpy(array: npt.NDArray[Any], dtype: torch.dtype) -> torch.Tensor:
+    """Return a writeable array with non-negative strides as a tensor that shares its memory.
+
+    Args:
+        array: as :func:`to_numpy` gives for ``dtype``.
+        dtype: that of the tensor.
+    """
+    tensor = torch.from_numpy(array)
+    return tensor if tensor.dtype is dtype else tensor.view(dtype)
+
+
+def memory_of(tensor: torch.Tensor) -> tuple[int, tuple[int, ...], tuple[int, ...], int]:
+    """Return address, shape, strides in bytes and item size of a tensor on any device with addresses."""
+    size = tensor.itemsize
+    return tensor.data_ptr(), tuple(tensor.shape), tuple(step * size for step in tensor.stride()), size
+
+
+_WITHOUT_NUMPY: Final = frozenset(
+    dtype
+    for name, dtype in vars(torch).items()
+    if isinstance(dtype, torch.dtype) and name.startswith(("bfloat16", "float8"))
+)

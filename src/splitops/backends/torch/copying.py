@@ -1,0 +1,192 @@
+"""Copies as operators of torch: every dispatch mode, autograd and ``torch.compile`` know them.
+
+``splitops::split_copy`` returns the parts in memory of their own, ``splitops::split_into`` writes them into
+given buffers. CPU tensors go to the native core, CUDA tensors to one kernel for all parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any, Final
+
+import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from splitops import native
+from splitops.backends.memory import check_disjoint, memory_at
+from splitops.backends.torch.bridge import from_numpy, memory_of, to_numpy
+
+__all__ = ["split_copy", "split_into"]
+
+Tensors = Sequence[torch.Tensor]
+
+_SMALL: Final = 1 << 22
+"""Up to so many bytes, aten's own operator costs less than the way to the native core."""
+
+_LIBRARY: Final = torch.library.Library("splitops", "DEF")
+_LIBRARY.define(
+    "split_copy(Tensor data, SymInt[] sizes, int axis) -> Tensor[]", tags=(torch.Tag.pt2_compliant_tag,)
+)
+_LIBRARY.define(
+    "split_into(Tensor data, SymInt[] offsets, SymInt[] sizes, int axis, Tensor(a!)[] out) -> ()",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+
+
+def split_copy(data: torch.Tensor, sizes: Sequence[int], axis: int) -> tuple[torch.Tensor, ...]:
+    """Return the parts of a tensor as contiguous tensors of their own.
+
+    Args:
+        data: strided tensor.
+        sizes: the sizes of the parts; their sum is the size of the axis.
+        axis: the axis, in [0, rank).
+    """
+    if torch.compiler.is_exporting():  # an exported program should need nothing but torch
+        return tuple(torch.split_with_sizes_copy(data, sizes, axis))
+    if is_traceable_wrapper_subclass(data):  # its operators know aten's, and perhaps not ours
+        parts = torch.split_with_sizes(data, sizes, axis)
+        return tuple(part.clone(memory_format=torch.contiguous_format) for part in parts)
+    if not torch.compiler.is_compiling() and (
+        (data.is_cpu and data.nbytes <= _SMALL)
+        or torch._C._are_functorch_transforms_active()  # torch.func takes no registered autograd formula
+    ):
+        return tuple(torch.split_with_sizes_copy(data, sizes, axis))
+    return tuple(torch.ops.splitops.split_copy.default(data, sizes, axis))
+
+
+def split_into(
+    data: torch.Tensor, offsets: Sequence[int], sizes: Sequence[int], axis: int, out: Tensors
+) -> None:
+    """Write the parts of a tensor into buffers of their shapes, dtype and device.
+
+    Raises:
+        ArrayError: a buffer overlaps the data, itself or another one; nothing is written then.
+    """
+    if torch.compiler.is_exporting() or is_traceable_wrapper_subclass(data):
+        for buffer, offset, size in zip(out, offsets, sizes, strict=True):
+            buffer.copy_(data.narrow(axis, offset, size))
+        return
+    torch.ops.splitops.split_into.default(data, offsets, sizes, axis, list(out))
+
+
+def _offsets(sizes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(accumulate(sizes, initial=0))[:-1]
+
+
+def _copy_on_cpu(data: torch.Tensor, sizes: list[int], axis: int) -> list[torch.Tensor]:
+    parts = native.copies(to_numpy(data), axis, _offsets(sizes), sizes, False)
+    return [from_numpy(part, data.dtype) for part in parts]
+
+
+def _fill_on_cpu(
+    data: torch.Tensor, offsets: list[int], sizes: list[int], axis: int, out: list[torch.Tensor]
+) -> None:
+    if any(buffer.is_conj() or buffer.is_neg() for buffer in out):
+        _fill_anywhere(data, offsets, sizes, axis, out)
+        return
+    _check_memory(data, out)
+    native.copies_into(to_numpy(data), axis, offsets, sizes, False, [to_numpy(buffer) for buffer in out])
+    _mark_written(out)
+
+
+def _copy_anywhere(data: torch.Tensor, sizes: list[int], axis: int) -> list[torch.Tensor]:
+    return list(torch.split_with_sizes_copy(data, sizes, axis))
+
+
+def _fill_anywhere(
+    data: torch.Tensor, offsets: list[int], sizes: list[int], axis: int, out: list[torch.Tensor]
+) -> None:
+    _check_memory(data, out)
+    for buffer, offset, size in zip(out, offsets, sizes, strict=True):
+        buffer.copy_(data.narrow(axis, offset, size))
+
+
+def _copy_on_cuda(data: torch.Tensor, sizes: list[int], axis: int) -> list[torch.Tensor]:
+    parts = [data.new_empty(_part_shape(data, size, axis)) for size in sizes]
+    if not _launch(data, sizes, axis, parts):
+        return _copy_anywhere(data, sizes, axis)
+    return parts
+
+
+def _fill_on_cuda(
+    data: torch.Tensor, offsets: list[int], sizes: list[int], axis: int, out: list[torch.Tensor]
+) -> None:
+    _check_memory(data, out)
+    if _launch(data, sizes, axis, out):
+        _mark_written(out)
+        return
+    for buffer, offset, size in zip(out, offsets, sizes, strict=True):
+        buffer.copy_(data.narrow(axis, offset, size))
+
+
+def _launch(data: torch.Tensor, sizes: list[int], axis: int, parts: Tensors) -> bool:
+    """Copy by one kernel for all parts; False where Triton is absent or the layout is none of its."""
+    if data.is_conj() or data.is_neg() or any(part.is_conj() or part.is_neg() for part in parts):
+        return False
+    try:
+        from splitops.backends.gpu import triton_kernels
+    except ImportError:
+        return False
+    return triton_kernels.copy_parts(data, sizes, axis, parts)
+
+
+def _part_shape(data: torch.Tensor, size: int, axis: int) -> list[int]:
+    return [*data.shape[:axis], size, *data.shape[axis + 1 :]]
+
+
+def _check_memory(data: torch.Tensor, out: Tensors) -> None:
+    check_disjoint(memory_at(*memory_of(data)), [memory_at(*memory_of(buffer)) for buffer in out])
+
+
+def _mark_written(out: Tensors) -> None:
+    """Tell autograd that the buffers have changed, as torch's own operators do."""
+    torch.autograd.graph.increment_version([buffer for buffer in out if not buffer.is_inference()])
+
+
+def _fake_copy(data: torch.Tensor, sizes: Sequence[int], axis: int) -> list[torch.Tensor]:
+    return [data.new_empty(_part_shape(data, size, axis)) for size in sizes]
+
+
+def _fake_fill(*arguments: Any) -> None:
+    return None
+
+
+def _remember_axis(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    _, ctx.sizes, ctx.axis = inputs
+    ctx.set_materialize_grads(False)
+
+
+def _join_gradients(ctx: Any, gradients: list[torch.Tensor | None]) -> tuple[torch.Tensor | None, None, None]:
+    """The backward of a split is a concatenation; a part without gradient counts as zeros."""
+    given = next((gradient for gradient in gradients if gradient is not None), None)
+    if given is None:
+        return None, None, None
+    whole = [
+        given.new_zeros(_part_shape(given, size, ctx.axis)) if gradient is None else gradient
+        for gradient, size in zip(gradients, ctx.sizes, strict=True)
+    ]
+    return torch.cat(whole, ctx.axis), None, None
+
+
+def _copy_batch(
+    info: Any, in_dims: tuple[int | None, ...], data: torch.Tensor, sizes: list[int], axis: int
+) -> tuple[list[torch.Tensor], list[int]]:
+    batch = in_dims[0]
+    assert batch is not None
+    parts = torch.ops.splitops.split_copy.default(data.movedim(batch, 0), sizes, axis + 1)
+    return parts, [0] * len(sizes)
+
+
+_LIBRARY.impl("split_copy", _copy_on_cpu, "CPU")
+_LIBRARY.impl("split_copy", _copy_on_cuda, "CUDA")
+_LIBRARY.impl("split_copy", _copy_anywhere, "CompositeExplicitAutograd")
+_LIBRARY.impl("split_into", _fill_on_cpu, "CPU")
+_LIBRARY.impl("split_into", _fill_on_cuda, "CUDA")
+_LIBRARY.impl("split_into", _fill_anywhere, "CompositeExplicitAutograd")
+torch.library.register_fake("splitops::split_copy", _fake_copy, lib=_LIBRARY)
+torch.library.register_fake("splitops::split_into", _fake_fill, lib=_LIBRARY)
+torch.library.register_autograd(
+    "splitops::split_copy", _join_gradients, setup_context=_remember_axis, lib=_LIBRARY
+)
+torch.library.register_vmap("splitops::split_copy", _copy_batch, lib=_LIBRARY)

@@ -1,0 +1,116 @@
+"""The operator matrix: calls of every operator version with the sizes that the specification gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from splitops import onnx, openvino
+from splitops.errors import Rule
+
+__all__ = ["CASES", "FAULTS", "Case", "Fault"]
+
+Operator = Callable[..., Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A call and its parts.
+
+    Attributes:
+        operator: the function.
+        shape: shape of the data.
+        axis: the split axis as the call states it.
+        sizes: the sizes of the parts on that axis.
+        keywords: the other arguments.
+        squeeze: whether the parts lose the axis.
+    """
+
+    operator: Operator
+    shape: tuple[int, ...]
+    axis: int
+    sizes: tuple[int, ...]
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+    squeeze: bool = False
+
+    def __str__(self) -> str:
+        words = [f"{name}={value}" for name, value in self.keywords.items()]
+        dialect = self.operator.__module__.rpartition(".")[2]
+        return f"{dialect}.{self.operator.__name__}({self.shape}, axis={self.axis}, {', '.join(words)})"
+
+    def __call__(self, data: Any, **more: Any) -> Sequence[Any]:
+        """Make the call on an array of the shape."""
+        return self.operator(data, axis=self.axis, **self.keywords, **more)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A call that breaks a rule."""
+
+    operator: Operator
+    shape: tuple[int, ...]
+    axis: int
+    rule: Rule
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {Case(self.operator, self.shape, self.axis, (), self.keywords)}"
+
+    def __call__(self, data: Any) -> Sequence[Any]:
+        """Make the call on an array of the shape."""
+        return self.operator(data, axis=self.axis, **self.keywords)
+
+
+def _split(shape: tuple[int, ...], axis: int, sizes: Sequence[int], **keywords: Any) -> Case:
+    return Case(onnx.split, shape, axis, tuple(sizes), keywords)
+
+
+def _sequence(
+    shape: tuple[int, ...], axis: int, sizes: Sequence[int], *, squeeze: bool = False, **keywords: Any
+) -> Case:
+    return Case(onnx.split_to_sequence, shape, axis, tuple(sizes), keywords, squeeze)
+
+
+CASES: Final = (
+    *(_split((6, 4), 0, [2, 4], split=[2, 4], opset=opset) for opset in (1, 2, 11, 13, 18)),
+    *(_split((2, 6, 3), -2, [3, 3], num_outputs=2, opset=opset) for opset in (2, 11, 13, 18)),
+    _split((5, 3), 0, [2, 0, 3], split=[2, 0, 3]),
+    _split((2, 7), 1, [2, 2, 2, 1], num_outputs=4),
+    _split((2, 9), -1, [3, 3, 3, 0], num_outputs=4),
+    _split((5,), 0, [2, 2, 1, 0], num_outputs=4),
+    _split((0, 3), 0, [0, 0], num_outputs=2),
+    _split((4, 0), 0, [1, 3], split=[1, 3]),
+    _split((3, 2), 0, [3], split=[3]),
+    _split((2, 130, 2), 1, [1] * 130, num_outputs=130),
+    *(_sequence((7, 2), 0, [3, 3, 1], split=3, opset=opset) for opset in (11, 24)),
+    _sequence((2, 5), 1, [1, 4], split=[1, 4]),
+    _sequence((2, 3), 1, [1, 1, 1]),
+    _sequence((2, 3), 1, [1, 1, 1], keepdims=0, squeeze=True),
+    _sequence((3, 2, 2), -3, [1, 1, 1], keepdims=0, squeeze=True, opset=11),
+    _sequence((0, 2), 0, []),
+    _sequence((4,), 0, [4], split=9),
+    Case(openvino.split, (6, 12, 10), 1, (4, 4, 4), {"num_splits": 3}),
+    Case(openvino.split, (2, 0), -1, (0, 0), {"num_splits": 2}),
+    Case(openvino.variadic_split, (6, 12), 0, (1, 2, 3), {"split_lengths": [1, 2, 3]}),
+    Case(openvino.variadic_split, (6, 12), 0, (4, 2), {"split_lengths": [-1, 2]}),
+    Case(openvino.variadic_split, (6, 2), -2, (4, 0, 2), {"split_lengths": [4, -1, 2]}),
+)
+"""Every operator version and every size rule, on leading, inner and trailing axes, empty parts included."""
+
+FAULTS: Final = (
+    Fault(onnx.split, (4, 6), 2, Rule.AXIS_RANGE, {"num_outputs": 2}),
+    Fault(onnx.split, (), 0, Rule.AXIS_RANGE, {"num_outputs": 1}),
+    Fault(onnx.split, (4, 6), 1, Rule.LENGTHS_SUM, {"split": [2, 3]}),
+    Fault(onnx.split, (4, 6), 1, Rule.LENGTHS_NEGATIVE, {"split": [8, -2]}),
+    Fault(onnx.split, (4, 6), 1, Rule.LENGTHS_CONFLICT, {"split": [2, 4], "num_outputs": 2}),
+    Fault(onnx.split, (4, 6), 1, Rule.LENGTHS_MISSING, {}),
+    Fault(onnx.split, (4, 6), 1, Rule.PARTS_COUNT, {"num_outputs": 0}),
+    Fault(onnx.split, (4, 7), 1, Rule.PARTS_DIVISIBLE, {"num_outputs": 2, "opset": 13}),
+    Fault(onnx.split_to_sequence, (4, 6), 1, Rule.CHUNK_POSITIVE, {"split": 0}),
+    Fault(onnx.split_to_sequence, (4, 6), 1, Rule.KEEPDIMS_VALUE, {"keepdims": 2}),
+    Fault(openvino.split, (4, 7), 1, Rule.PARTS_DIVISIBLE, {"num_splits": 2}),
+    Fault(openvino.variadic_split, (4, 6), 1, Rule.REMAINDER_NEGATIVE, {"split_lengths": [7, -1]}),
+    Fault(openvino.variadic_split, (4, 6), 1, Rule.REMAINDER_REPEATED, {"split_lengths": [-1, -1]}),
+)
+"""Calls that must fail on every library, and by which rule."""

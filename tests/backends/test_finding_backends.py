@@ -1,0 +1,131 @@
+"""How a backend is found: by the array's own type, without importing what the user has not imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from splitops import backends, onnx
+from splitops.backends import BACKENDS, Capabilities, backend_of, capability_rows
+from splitops.backends.numpy import BACKEND as NUMPY
+from splitops.errors import ArrayError
+
+FRAMEWORKS = ("torch", "jax", "cupy", "dask", "xarray", "sparse", "triton")
+
+
+def modules_after(code: str) -> set[str]:
+    text = f"import sys\n{code}\nprint(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    return set(run.stdout.split())
+
+
+def test_no_framework_is_imported_for_an_array_of_another() -> None:
+    call = "import numpy as np, splitops; splitops.onnx.split(np.arange(6), [2, 4], copy=True)"
+    assert not modules_after(call) & set(FRAMEWORKS)
+    refused = "try:\n    splitops.onnx.split(object(), [1])\nexcept ValueError: pass"
+    assert not modules_after(f"{call}\n{refused}") & set(FRAMEWORKS)
+    # The check above can fail:
+    assert "json" in modules_after(f"{call}\nimport json")
+
+
+def test_one_framework_imports_no_other() -> None:
+    pytest.importorskip("torch")
+    code = "import torch, splitops; splitops.onnx.split(torch.arange(6), [2, 4])"
+    loaded = modules_after(code) & set(FRAMEWORKS)
+    assert loaded <= {"torch", "triton"}
+
+
+class Foreign:
+    """An array type that no backend knows."""
+
+    def __init__(self, array: Any) -> None:
+        self.array, self.dtype = array, array.dtype
+
+    def __getitem__(self, key: Any) -> Foreign:
+        return Foreign(self.array[key])
+
+
+class ForeignBackend:
+    name = "foreign"
+    capabilities = Capabilities(views=True, copies=True, out=False)
+    symbols: tuple[type, ...] = ()
+
+    def shape(self, array: Any) -> Any:
+        return array.array.shape
+
+    def element_type(self, array: Any) -> Any:
+        return NUMPY.element_type(array.array)
+
+    def dtype_name(self, array: Any) -> str:
+        return str(array.dtype)
+
+    def numbers(self, array: Any) -> Any:
+        return array.array
+
+    def views(self, plan: Any, array: Any) -> Any:
+        return tuple(map(Foreign, NUMPY.views(plan, array.array)))
+
+    def copies(self, plan: Any, array: Any) -> Any:
+        return tuple(map(Foreign, NUMPY.copies(plan, array.array)))
+
+    def fill(self, plan: Any, array: Any, out: Any) -> None:
+        raise ArrayError("never")
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "_OF_TYPE", {})
+    monkeypatch.setattr(backends, "_REGISTERED", {})
+
+
+def test_an_unknown_type_is_refused_by_name() -> None:
+    with pytest.raises(ArrayError, match=r"Foreign, but the array libraries are numpy, torch, jax"):
+        onnx.split(Foreign(np.arange(6)), [2, 4])
+
+
+def test_a_backend_can_be_registered() -> None:
+    backends.register(Foreign, ForeignBackend())
+    parts = onnx.split(Foreign(np.arange(6)), [2, 4])
+    assert [type(part) for part in parts] == [Foreign, Foreign]
+    assert parts[1].array.tolist() == [2, 3, 4, 5]
+
+
+def test_an_entry_point_is_loaded_for_its_own_package_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = []
+
+    class Point:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def load(self) -> Any:
+            loaded.append(self.name)
+            return ForeignBackend()
+
+    names = ("elsewhere", __name__.partition(".")[0])
+    monkeypatch.setattr(backends, "_entry_points", lambda: tuple(map(Point, names)))
+    assert backend_of(Foreign(np.arange(3))).name == "foreign"
+    assert loaded == [names[1]]
+
+
+def test_entry_points_are_read_from_the_environment(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "foreign-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: foreign\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text("[splitops.backends]\nforeignlib = foreign_backend:BACKEND\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    backends._entry_points.cache_clear()
+    try:
+        assert "foreignlib" in {point.name for point in backends._entry_points()}
+    finally:
+        backends._entry_points.cache_clear()
+
+
+def test_the_table_of_capabilities() -> None:
+    rows = capability_rows({entry.name: entry.capabilities for entry in BACKENDS})
+    assert rows[0][:4] == ("backend", "views", "copies", "out")
+    assert [row[0] for row in rows[1:]] == [entry.name for entry in BACKENDS]
+    assert len({len(row) for row in rows}) == 1

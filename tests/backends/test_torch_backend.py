@@ -1,0 +1,248 @@
+"""What only PyTorch has: tracing with symbolic sizes, export, transforms, subclasses, sharding, layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from splitops import onnx, openvino
+from splitops.errors import ArrayError, TypeUnsupportedError
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+if torch is not None:
+    from splitops.backends.torch import copying
+
+Function = Callable[[Any], Any]
+
+# Each is a split of the last axis, of any size that its rule allows.
+SYMBOLIC: dict[str, Function] = {
+    "explicit": lambda x: onnx.split(x, [2, 10], axis=1),
+    "even": lambda x: onnx.split(x, num_outputs=3, axis=1, opset=13),
+    "ceil": lambda x: onnx.split(x, num_outputs=5, axis=1),
+    "chunk": lambda x: onnx.split_to_sequence(x, 5, axis=1),
+    "single": lambda x: onnx.split_to_sequence(x, keepdims=0),
+    "openvino": lambda x: openvino.split(x, 1, 3),
+    "remainder": lambda x: openvino.variadic_split(x, 1, [3, -1, 2]),
+    "symbolic lengths": lambda x: onnx.split(x, [x.shape[1] // 2, x.shape[1] - x.shape[1] // 2], axis=1),
+    "symbolic remainder": lambda x: openvino.variadic_split(x, 1, [x.shape[1] // 2, -1]),
+    "symbolic attribute": lambda x: onnx.split(x, [x.shape[1] // 2, x.shape[1] // 2], axis=1, opset=11),
+    "copies": lambda x: onnx.split(x, num_outputs=5, axis=1, copy=True),
+}
+
+
+@pytest.fixture(params=[copying._SMALL, 0], ids=["aten", "core"])
+def threshold(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small copies go to aten; without a threshold all go to the native core."""
+    monkeypatch.setattr(copying, "_SMALL", request.param)
+
+
+@pytest.mark.parametrize("name", SYMBOLIC)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_split_compiles_whole(name: str, dynamic: bool) -> None:
+    function = SYMBOLIC[name]
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: function(x), fullgraph=True, backend="aot_eager", dynamic=dynamic)
+    data = torch.randn(6, 12)
+    torch.testing.assert_close(compiled(data), function(data))
+
+
+def test_one_graph_serves_every_size() -> None:
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(lambda x: openvino.split(x, 1, 3), fullgraph=True, backend=counter, dynamic=True)
+    for size in (12, 15, 30):
+        data = torch.randn(6, size)
+        torch.testing.assert_close(compiled(data), openvino.split(data, 1, 3))
+    assert counter.frame_count == 1
+
+
+def test_a_broken_rule_is_named_while_compiling() -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: onnx.split(x, [2, 3], axis=1), fullgraph=True, backend="eager")
+    with pytest.raises(Exception, match=r"Split-18 \[lengths\.sum\]: split = \[2, 3\] sums to 5"):
+        compiled(torch.randn(6, 12))
+    compiled = torch.compile(lambda x, n: onnx.split(x, n, axis=1), fullgraph=True, backend="eager")
+    with pytest.raises(Exception, match="traced tensor"):
+        compiled(torch.randn(6, 12), torch.tensor([2, 10]))
+
+
+class Module(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self, function: Function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, data: Any) -> list[Any]:
+        return list(self.function(data))
+
+
+@pytest.mark.parametrize("name", ["explicit", "even", "ceil", "openvino", "remainder", "copies"])
+def test_export_keeps_sizes_symbolic(name: str) -> None:
+    axis = 0 if name == "explicit" else 1
+    shapes = {"data": {axis: torch.export.Dim.AUTO}}
+    # torch takes a size of 0 or 1 for one that stays, so that no part is that small.
+    data, larger = (torch.randn(rows, 12) if axis == 0 else torch.randn(6, 3 * rows) for rows in (8, 9))
+    program = torch.export.export(Module(SYMBOLIC[name]), (data,), dynamic_shapes=shapes)
+    torch.testing.assert_close(program.module()(larger), list(SYMBOLIC[name](larger)))
+    targets = {str(node.target) for node in program.graph.nodes}
+    assert not any(target.startswith("splitops") for target in targets), "a program must run without splitops"
+
+
+@pytest.mark.parametrize("name", ["explicit", "even", "ceil", "chunk", "single", "remainder", "copies"])
+def test_onnx_export_makes_split_nodes(name: str) -> None:
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    axis = 0 if name in ("explicit", "chunk") else 1
+    data = torch.randn(6, 12)
+    shapes = {"data": {axis: torch.export.Dim.AUTO}}
+    exported = torch.onnx.export(
+        Module(SYMBOLIC[name]), (data,), dynamic_shapes=shapes, dynamo=True, verbose=False
+    )
+    model = exported.model_proto
+    assert {"Split", "SplitToSequence"} & {node.op_type for node in model.graph.node}
+    assert "Slice" not in {node.op_type for node in model.graph.node}
+    session = runtime.InferenceSession(model.SerializeToString())
+    for part, right in zip(
+        session.run(None, {session.get_inputs()[0].name: data.numpy()}), SYMBOLIC[name](data), strict=True
+    ):
+        np.testing.assert_array_equal(part, right.numpy())
+
+
+@pytest.mark.usefixtures("threshold")
+class TestDerivatives:
+    def test_gradients_of_every_order(self) -> None:
+        data = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
+        for copy in (None, True):
+            assert torch.autograd.gradcheck(lambda x, copy=copy: onnx.split(x, [1, 2], copy=copy), data)
+            assert torch.autograd.gradgradcheck(lambda x, copy=copy: onnx.split(x, [1, 2], copy=copy), data)
+
+    def test_an_unused_part_has_gradient_zero(self) -> None:
+        data = torch.randn(4, 6, requires_grad=True)
+        onnx.split(data, [2, 4], axis=1, copy=True)[1].sum().backward()
+        assert torch.equal(data.grad, torch.tensor([0.0, 0, 1, 1, 1, 1]).expand(4, -1))
+
+    def test_transforms_compose(self) -> None:
+        def loss(x: Any) -> Any:
+            first, second = onnx.split(x, [2, 10], axis=-1, copy=True)
+            return (first**2).sum() + (3 * second).sum()
+
+        data = torch.randn(5, 12)
+        gradients = torch.vmap(torch.func.grad(loss))(data)
+        assert torch.equal(gradients, torch.cat([2 * data[:, :2], torch.full((5, 10), 3.0)], 1))
+
+    def test_the_parts_are_no_views(self) -> None:
+        data = torch.randn(4, 6, requires_grad=True)
+        for part in onnx.split(data, [2, 4], axis=1, copy=True):
+            assert part._base is None
+            part.mul_(2)  # a view of a leaf would refuse
+
+
+def test_the_operators_keep_torchs_rules() -> None:
+    data = torch.randn(6, 12)
+    for tensor in (data, data.clone().requires_grad_()):
+        torch.library.opcheck(torch.ops.splitops.split_copy.default, (tensor, [2, 10], 1))
+    out = [torch.empty(6, 2), torch.empty(6, 10)]
+    torch.library.opcheck(torch.ops.splitops.split_into.default, (data, [0, 2], [2, 10], 1, out))
+
+
+@pytest.mark.usefixtures("threshold")
+class TestTensors:
+    @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+    def test_lazy_conjugates_are_resolved(self, dtype: Any) -> None:
+        data = torch.randn(4, 6, dtype=dtype).conj()
+        for copy in (None, True):
+            parts = onnx.split(data, [2, 4], axis=1, copy=copy)
+            assert torch.equal(torch.cat(parts, 1), data)
+
+    def test_subclasses_stay_subclasses(self) -> None:
+        class Tagged(torch.Tensor):  # type: ignore[misc]
+            pass
+
+        data = torch.randn(4, 6).as_subclass(Tagged)
+        for copy in (None, True):
+            assert {type(part) for part in onnx.split(data, [2, 4], axis=1, copy=copy)} == {Tagged}
+
+    def test_meta_tensors_have_meta_parts(self) -> None:
+        parts = onnx.split(torch.empty(4, 6, device="meta"), [2, 4], axis=1, copy=True)
+        assert [(part.device.type, tuple(part.shape)) for part in parts] == [
+            ("meta", (4, 2)),
+            ("meta", (4, 4)),
+        ]
+
+    def test_large_copies(self) -> None:
+        data = torch.randn(1100, 1100, dtype=torch.float32).bfloat16()[:, 1:]
+        parts = onnx.split(data, [99, 1000], axis=1, copy=True)
+        assert torch.equal(torch.cat(parts, 1), data)
+        assert all(part.is_contiguous() for part in parts)
+
+
+def test_other_layouts_and_packed_types_are_refused() -> None:
+    with pytest.raises(ArrayError, match="sparse_coo"):
+        onnx.split(torch.eye(4).to_sparse(), num_outputs=2)
+    packed = torch.zeros(4, 6, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    with pytest.raises(TypeUnsupportedError, match="float4_e2m1fn_x2"):
+        openvino.split(packed, 0, 2)
+
+
+class TestOut:
+    def test_a_write_is_seen_by_autograd(self) -> None:
+        buffers = [torch.empty(4, 2), torch.empty(4, 4)]
+        weight = torch.randn(4, 2, requires_grad=True)
+        product = (weight * buffers[0]).sum()
+        onnx.split(torch.randn(4, 6), [2, 4], axis=1, out=buffers)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            product.backward()
+
+    def test_derivatives_are_refused(self) -> None:
+        buffers = [torch.empty(4, 2), torch.empty(4, 4)]
+        data = torch.randn(4, 6, requires_grad=True)
+        with pytest.raises(ArrayError, match="no_grad"):
+            onnx.split(data, [2, 4], axis=1, out=buffers)
+        with torch.no_grad():
+            onnx.split(data, [2, 4], axis=1, out=buffers)
+        assert torch.equal(torch.cat(buffers, 1), data)
+
+    def test_strided_buffers_are_filled_and_overlap_is_refused(self) -> None:
+        data = torch.randn(4, 6)
+        buffers = [torch.empty(2, 4).t(), torch.empty(4, 8)[:, ::2]]
+        onnx.split(data, [2, 4], axis=1, out=buffers)
+        assert torch.equal(torch.cat(buffers, 1), data)
+        slab = torch.zeros(4, 8)
+        onnx.split(data, [2, 4], axis=1, out=[slab[:, :2], slab[:, 2:6]])  # interleaved, not overlapping
+        assert torch.equal(slab[:, :6], data)
+        for out in ([slab[:, :2], slab[:, 1:5]], [torch.empty(1, 2).expand(4, 2), slab[:, 2:6]]):
+            with pytest.raises(ArrayError):
+                onnx.split(data, [2, 4], axis=1, out=out)
+
+    def test_out_compiles(self) -> None:
+        def function(x: Any) -> Any:
+            return onnx.split(x, [2, 4], axis=1, out=[x.new_zeros(4, 2), x.new_zeros(4, 4)])
+
+        torch._dynamo.reset()
+        data = torch.randn(4, 6)
+        torch.testing.assert_close(
+            torch.compile(function, fullgraph=True, backend="aot_eager")(data), function(data)
+        )
+
+
+def test_a_sharded_tensor_splits_where_it_is_local() -> None:
+    if not torch.distributed.is_available():
+        pytest.skip("torch.distributed is not built")
+    from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    torch.distributed.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+    try:
+        mesh = init_device_mesh("cpu", (2,))
+        data = distribute_tensor(torch.randn(6, 12), mesh, [Shard(0)])
+        for copy in (None, True):
+            parts = onnx.split(data, [2, 10], axis=1, copy=copy)
+            assert [tuple(part.to_local().shape) for part in parts] == [(3, 2), (3, 10)]
+        with pytest.raises(ArrayError, match="redistribute"):
+            onnx.split(data, [2, 4])
+    finally:
+        torch.distributed.destroy_process_group()
