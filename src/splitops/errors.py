@@ -79,7 +79,7 @@ class Where:
         if self.model is None and self.graph is None and self.node is None:
             return ""
         named = ((name, getattr(self, name)) for name in self.__slots__)
-        return ", ".join(f"{name} {value!r}" for name, value in named if value is not None)
+        return ", ".join(f"{name} {one_line(repr(value), 200)}" for name, value in named if value is not None)
 
 
 NOWHERE = Where()

@@ -168,20 +168,22 @@ def safe_names(names: list[str], suffixes: list[str]) -> list[str]:
         ['_.._x', 'y_0', 'Y_0-2']
     """
     taken: set[str] = set()
+    last: dict[str, int] = {}  # where counting goes on, so that many alike names stay linear
     result = []
     for name in names:
         stem = base = _safe(name)
-        number = 1
+        number = last.get(base.casefold(), 1)
         while any((stem + suffix).casefold() in taken for suffix in suffixes):
             number += 1
             stem = f"{base}-{number}"
+        last[base.casefold()] = number
         taken.update((stem + suffix).casefold() for suffix in suffixes)
         result.append(stem)
     return result
 
 
 def _safe(name: str) -> str:
-    text = unicodedata.normalize("NFC", name)
+    text = unicodedata.normalize("NFC", name[:_MAX_NAME])
     text = "".join(c if c.isalnum() or c in "._-+" else "_" for c in text)
     text = text.lstrip(".-") or "_"
     while len(text.encode(errors="replace")) > _MAX_NAME:

@@ -26,10 +26,10 @@ def open_regular(path: Path, where: Where | None = None) -> BinaryIO:
     try:
         descriptor = os.open(path, flags)
     except (OSError, ValueError) as error:
-        raise ModelError(f"cannot open {shown(path.name)}: {_reason(error)}", where) from error
+        raise ModelError(f"cannot open {shown(path.name or str(path))}: {_reason(error)}", where) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise ModelError(f"cannot open {shown(path.name)}: not a regular file", where)
+        raise ModelError(f"cannot open {shown(path.name or str(path))}: not a regular file", where)
     return os.fdopen(descriptor, "rb")
 
 

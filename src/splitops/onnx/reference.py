@@ -55,6 +55,12 @@ def _classes() -> tuple[type[OpRun], ...]:
         """Any operator of the family, in the version that the graph's opset selects."""
 
         def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any], schema: Any = None) -> None:
+            untyped = [item.name for item in onnx_node.attribute if not item.type and not item.ref_attr_name]
+            if untyped:  # written before IR version 2, or by a careless tool
+                raise ModelError(
+                    f"attribute {untyped[0]!r} of {onnx_node.op_type} states no type",
+                    Where(node=node_label(onnx_node), attribute=untyped[0]),
+                )
             # False keeps OpRun from filling in the defaults of the newest version.
             super().__init__(onnx_node, run_params, schema=schema or False)
             # Our evaluator says where the graph stands; onnx's does not know.

@@ -68,7 +68,7 @@ def history(name: str, domain: str | None = None) -> tuple[OperatorSchema, ...]:
         >>> [row.since_version for row in history("Split")]
         [1, 2, 11, 13, 18]
     """
-    for key in _DOMAINS.get(domain, ()):
+    for key in _DOMAINS.get(domain, ()) if isinstance(domain, str | None) and isinstance(name, str) else ():
         if (key, name) in _HISTORIES:
             return _HISTORIES[key, name]
     known = ", ".join(sorted({f"{row.domain or 'ai.onnx'}.{row.name}" for row in SCHEMAS}))

@@ -32,6 +32,8 @@ def check_inputs(graph: GraphProto, inputs: Mapping[str, Any], where: Where) -> 
         ModelError: an input is unknown, missing, or has another element type, rank or size than declared; or
             two inputs give one symbolic dimension different sizes.
     """
+    if not isinstance(inputs, Mapping):
+        raise ModelError(f"inputs are a {type(inputs).__name__}, but they must be arrays by name", where)
     declared = {value.name: value for value in graph.input}
     defaults = {tensor.name for tensor in graph.initializer}
     for name in inputs:
@@ -81,12 +83,16 @@ class _Check:
             array = np.asarray(value)
         except (ValueError, TypeError) as error:
             raise self.error(f"is no array: {str(error)[:200]}") from error
+        if np.ma.is_masked(value):
+            raise self.error("is a masked array, whose mask a model would lose")
         found = element_type_of(array.dtype)
         expected = from_onnx(declared.elem_type)
         if expected is not None and found is not expected:
             raise self.error(f"has element type {found or array.dtype}, but the model declares {expected}")
         if declared.HasField("shape"):
             self.shape(array.shape, declared)
+        if array.dtype == object and not all(isinstance(text, str | bytes) for text in array.flat):
+            raise self.error("has objects in it that are no strings")
         try:
             return _native(array)
         except UnicodeDecodeError as error:
