@@ -18,6 +18,7 @@ from splitops.operators import Difference, OperatorSchema, difference, history, 
 
 if TYPE_CHECKING:
     from splitops.models import load, run, save
+    from splitops.models.convert import conversion, convert
 
 __all__ = [
     "ArrayError",
@@ -30,6 +31,8 @@ __all__ = [
     "SplitError",
     "Where",
     "__version__",
+    "conversion",
+    "convert",
     "difference",
     "errors",
     "history",
@@ -46,6 +49,8 @@ __version__ = "0.1.0"
 
 # What works on models is imported when it is first asked for: onnx alone takes longer than all the rest.
 _ON_DEMAND = {
+    "conversion": "splitops.models.convert",
+    "convert": "splitops.models.convert",
     "load": "splitops.models",
     "run": "splitops.models",
     "save": "splitops.models",

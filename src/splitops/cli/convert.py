@@ -1,0 +1,84 @@
+"""``splitops convert``: a model at another opset, in the other format, or with its splits in another form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from splitops.cli._console import console, json_option, print_json, table
+
+if TYPE_CHECKING:
+    from splitops.models.convert import Conversion
+
+
+@click.command(short_help="Convert a model to another opset, or between ONNX and OpenVINO.")
+@click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--to", "target", metavar="TARGET", help="onnx:OPSET, such as onnx:11, or openvino.")
+@click.option("--only-split", is_flag=True, help="Keep the opset; only state the splits in another form.")
+@click.option(
+    "--form",
+    type=click.Choice(["same", "lengths", "count"]),
+    help="Prefer each split as it is, the length of each part, or a number of parts.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to write the model: .onnx, or .xml with its .bin beside it. Without it, only report.",
+)
+@json_option
+def command(
+    model: Path, target: str | None, only_split: bool, form: str | None, output: Path | None, as_json: bool
+) -> None:
+    """Convert MODEL (.onnx or .xml) and report every split: before, after, or why not.
+
+    Values and shapes never change: what the target cannot say is rewritten exactly, or refused with its rule;
+    then nothing is written, and the exit code is 1.
+
+    \b
+    Examples:
+      splitops convert model.onnx --to onnx:11 -o old.onnx
+      splitops convert model.onnx --to openvino -o model.xml
+      splitops convert model.xml --to onnx:18 -o model.onnx
+      splitops convert model.onnx --only-split --form count -o model2.onnx
+    """
+    if (target is None) is not only_split:
+        raise click.UsageError("Give either --to TARGET or --only-split.")
+    from splitops.models.convert import conversion
+
+    report = conversion(model, to=target, only_split=only_split, form=form)
+    if as_json:
+        print_json(_json(report, output))
+    else:
+        _print(report)
+    if output is None:
+        _ = report.model  # a refusal is the exit code here as well
+    else:
+        report.save(output)
+
+
+def _json(report: Conversion, output: Path | None) -> dict[str, Any]:
+    problem = report.problem
+    return {
+        "target": report.target,
+        "complete": report.complete,
+        "problem": None if problem is None else str(problem),
+        "output": str(output) if output is not None and report.complete else None,
+        "changes": [change.as_dict() for change in report.changes],
+    }
+
+
+def _print(report: Conversion) -> None:
+    out = console()
+    out.print(f"to {report.target}", style="bold")
+    if not report.changes:
+        out.print("The model has no split, and nothing else changed.")
+        return
+    changes = table("where", "before", "result", "after, or why not")
+    for change in report.changes:
+        why = change.error.message if change.error is not None else change.after or ""
+        place = ", ".join(filter(None, (change.where.graph, change.where.node)))
+        changes.add_row(place, change.before, change.status.value, why)
+    out.print(changes)

@@ -1,0 +1,187 @@
+"""SplitToSequence as Split, where everything that reads the sequence can read the parts instead."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from splitops.errors import ModelError, Rule, Where, rule_error
+from splitops.models.convert.forms import Site
+from splitops.models.convert.onnx_graph import (
+    Names,
+    Tape,
+    constant_array,
+    known,
+    note,
+    remove_if_unused,
+    replace_node,
+)
+from splitops.models.infer.knowledge import Tensor
+from splitops.planning import Division, part_count, part_sizes
+
+__all__ = ["lower_sequence"]
+
+_MOST_PARTS = 1 << 12
+"""A Split with more outputs is no help to anybody."""
+
+
+def lower_sequence(node: ir.Node, site: Site, opset: int, names: Names, where: Where, rule: Rule) -> ir.Node:
+    """Replace a SplitToSequence and its readers by a Split whose outputs they read.
+
+    Readers that can do so are SequenceAt with a constant index, SequenceLength and ConcatFromSequence.
+
+    Args:
+        node: the node.
+        site: what is known of it.
+        opset: the opset of its graph, which is also that of the nodes that are made.
+        names: the names of the model.
+        where: its place.
+        rule: what the target breaks where the sequence must stay one.
+
+    Returns:
+        The Split.
+
+    Raises:
+        RuleError: ``rule``, another operator reads the sequence, or an index or the number of parts is
+            not known; ``parts.count``, there are no parts or too many. Nothing has changed then.
+    """
+    binding = site.bind()
+    division, axis, shape = binding.division, binding.axis, binding.data.shape
+    sizes = _sizes(division, axis, shape)
+    if sizes is None or axis is None:
+        raise _unreadable(site, "the number of its parts is not known before the model runs", where, rule)
+    if not 1 <= len(sizes) <= _MOST_PARTS:
+        raise rule_error(
+            str(site.schema),
+            Rule.PARTS_COUNT,
+            f"the sequence has {len(sizes)} parts",
+            f"a Split gives 1 to {_MOST_PARTS}",
+            where=where,
+            count=len(sizes),
+        )
+    sequence = node.outputs[0]
+    readers = dict.fromkeys(use.node for use in sequence.uses())
+    positions = {reader: _position(reader, site, len(sizes), where, rule) for reader in readers}
+    if sequence.is_graph_output():
+        raise _unreadable(site, "the sequence is an output of its graph", where, rule)
+    rank = len(shape) if shape is not None else None
+    return _Lowering(node, opset, names, axis, sizes, binding.squeeze, rank).write(positions)
+
+
+def _sizes(division: Division | None, axis: int | None, shape: object) -> tuple[int, ...] | None:
+    if division is None:
+        return None
+    size = shape[axis] if isinstance(shape, tuple) and axis is not None else None
+    if isinstance(size, int):
+        count = part_count(division, size)
+        return part_sizes(division, size, count) if count <= _MOST_PARTS else (0,) * (_MOST_PARTS + 1)
+    return division.lengths or None
+
+
+def _position(reader: ir.Node, site: Site, count: int, where: Where, rule: Rule) -> int | None:
+    """Return which part a SequenceAt reads; None for a reader of all parts."""
+    if reader.domain == "" and reader.op_type in ("SequenceLength", "ConcatFromSequence"):
+        return None
+    if reader.domain != "" or reader.op_type != "SequenceAt":
+        raise _unreadable(site, f"{reader.op_type} reads the sequence", where, rule)
+    index = reader.inputs[1]
+    array = None if index is None else constant_array(index)
+    if array is None or array.size != 1:
+        raise _unreadable(site, "SequenceAt reads a position that is not constant", where, rule)
+    position = int(array.reshape(-1)[0])
+    if not -count <= position < count:
+        raise ModelError(f"SequenceAt reads position {position} of a sequence of {count}", where)
+    return position % count
+
+
+def _unreadable(site: Site, reason: str, where: Where, rule: Rule) -> Exception:
+    return rule_error(
+        str(site.schema),
+        rule,
+        reason,
+        "the target has no sequences: only constant positions, the length and the concatenation can be read",
+        where=where,
+    )
+
+
+class _Lowering:
+    def __init__(
+        self,
+        node: ir.Node,
+        opset: int,
+        names: Names,
+        axis: int,
+        sizes: tuple[int, ...],
+        squeeze: bool | None,
+        rank: int | None,
+    ) -> None:
+        self.node = node
+        self.opset = opset
+        self.axis = axis
+        self.sizes = sizes
+        self.squeeze = squeeze
+        self.rank = rank
+        self.names = names
+        self.base = node.name or node.outputs[0].name or "split"
+        self.tape = Tape(opset, names, self.base)
+
+    def write(self, positions: dict[ir.Node, int | None]) -> ir.Node:
+        node, tape = self.node, self.tape
+        data = node.inputs[0]
+        assert data is not None
+        if self.opset >= 13:
+            inputs: list[ir.Value | None] = [data, tape.integers(self.sizes)]
+            attributes: dict[str, object] = {"axis": self.axis}
+        else:
+            inputs, attributes = [data], {"axis": self.axis, "split": list(self.sizes)}
+        parts = tape.multi("Split", inputs, attributes, outputs=len(self.sizes), hint="part")
+        split = tape.nodes[-1]
+        for part, size in zip(parts, self.sizes, strict=True):
+            source = known(data)
+            if isinstance(source, Tensor) and source.shape is not None:
+                dims = (*source.shape[: self.axis], size, *source.shape[self.axis + 1 :])
+                note(part, Tensor(source.type, dims))
+            else:
+                note(part, source)
+        elements = [self._squeezed(tape, part) for part in parts] if self.squeeze else parts
+        graph = node.graph
+        assert graph is not None
+        graph.insert_before(node, tape.nodes)
+        for reader, position in positions.items():
+            self._read(reader, position, parts, elements)
+        unused = [value for value in node.inputs if value is not None]
+        graph.remove(node, safe=True)
+        for value in unused:
+            remove_if_unused(value)
+        return split
+
+    def _squeezed(self, tape: Tape, part: ir.Value) -> ir.Value:
+        if self.opset >= 13:
+            return tape.op("Squeeze", [part, tape.integers([self.axis])], hint="element")
+        return tape.op("Squeeze", [part], {"axes": [self.axis]}, hint="element")
+
+    def _read(
+        self, reader: ir.Node, position: int | None, parts: list[ir.Value], elements: list[ir.Value]
+    ) -> None:
+        tape = Tape(self.opset, self.names, reader.name or reader.outputs[0].name or self.base)
+        if position is not None:
+            # Identity, so that a graph output keeps its name.
+            result = tape.op("Identity", [elements[position]])
+        elif reader.op_type == "SequenceLength":
+            result = tape.constant(np.array(len(parts), np.int64))
+        else:
+            result = self._concatenated(reader, elements, tape)
+        replace_node(reader, tape.nodes, [result])
+
+    def _concatenated(self, reader: ir.Node, elements: list[ir.Value], tape: Tape) -> ir.Value:
+        axis = int(reader.attributes["axis"].value)
+        new_axis = reader.attributes.get("new_axis")
+        if new_axis is not None and new_axis.value:
+            unsqueezed = []
+            for element in elements:
+                if self.opset >= 13:
+                    unsqueezed.append(tape.op("Unsqueeze", [element, tape.integers([axis])]))
+                else:
+                    unsqueezed.append(tape.op("Unsqueeze", [element], {"axes": [axis]}))
+            elements = unsqueezed
+        return tape.op("Concat", elements, {"axis": axis})

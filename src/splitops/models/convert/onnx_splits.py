@@ -1,0 +1,268 @@
+"""The split nodes of onnx-ir graphs: read as sites, written as restated."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import onnx_ir as ir
+
+from splitops.dtypes import ELEMENT_TYPES
+from splitops.errors import ModelError, Where
+from splitops.models.convert.forms import Method, Restatement, Site
+from splitops.models.convert.graph_arithmetic import lengths_of_size, resolved_lengths, uniform_bounds
+from splitops.models.convert.onnx_graph import (
+    Names,
+    Tape,
+    is_overridable,
+    note,
+    remove_if_unused,
+    replace_node,
+    value_fact,
+)
+from splitops.models.convert.statement import stated
+from splitops.models.infer.knowledge import Tensor
+from splitops.operators import OperatorSchema, schema
+from splitops.operators.schema import Given, SizeRule
+
+__all__ = ["FAMILY", "given_lengths", "read_site", "write_site"]
+
+FAMILY: Final = frozenset({"Split", "SplitToSequence"})
+_INT64_MAX: Final = (1 << 63) - 1
+
+
+def read_site(node: ir.Node, opset: int, where: Where) -> Site:
+    """Read a split node.
+
+    Raises:
+        OperatorError: ``op.version``, the opset does not have the operator.
+        ModelError: an attribute holds no numbers.
+    """
+    row = schema(node.op_type, opset, "")
+    references: dict[str, str] = {}
+    attributes: dict[str, Any] = {}
+    for name, attribute in node.attributes.items():
+        if attribute.is_ref():
+            references[name] = attribute.ref_attr_name or ""
+        elif attribute.type in (
+            ir.AttributeType.INT,
+            ir.AttributeType.INTS,
+            ir.AttributeType.FLOAT,
+            ir.AttributeType.FLOATS,
+        ):
+            value = attribute.value
+            attributes[name] = list(value) if isinstance(value, tuple | list) else value
+        else:
+            raise ModelError(f"attribute {name!r} of {node.op_type} holds no numbers", where)
+    inputs = tuple(
+        None if value is None or value.name == "" else value_fact(value, read=index > 0)
+        for index, value in enumerate(node.inputs)
+    )
+    overridable = frozenset(
+        value.name or "" for value in node.inputs[1:] if value is not None and is_overridable(value)
+    )
+    return Site(row, attributes, inputs, len(node.outputs), where, references, overridable)
+
+
+def write_site(
+    node: ir.Node, site: Site, restated: Restatement, opset: int, names: Names
+) -> list[ir.Value | None]:
+    """Put the restatement of a site in the place of its node.
+
+    Returns:
+        What stands for each output of the node now; None for one that nobody reads.
+    """
+    if restated.method is Method.KEPT:
+        _trim(node)
+        return list(node.outputs)
+    count = len(node.outputs)
+    writer = _Writer(node, site, restated, opset, names)
+    match restated.method:
+        case Method.STATED | Method.COMPUTED:
+            return writer.in_place()[:count]
+        case Method.SLICED:
+            return writer.slices()
+        case Method.SLICED_COMPUTED:
+            return writer.computed_slices()
+        case Method.CAST:
+            return writer.casts()
+
+
+def _trim(node: ir.Node) -> None:
+    """Drop absent inputs at the end, which older versions do not declare."""
+    count = len(node.inputs)
+    while count and (node.inputs[count - 1] is None):
+        count -= 1
+    node.resize_inputs(count)
+
+
+class _Writer:
+    def __init__(self, node: ir.Node, site: Site, restated: Restatement, opset: int, names: Names) -> None:
+        self.node = node
+        self.site = site
+        self.restated = restated
+        data = node.inputs[0]
+        assert data is not None
+        self.data = data
+        base = node.name or next((value.name for value in node.outputs if value.name), None) or "split"
+        self.tape = Tape(opset, names, base)
+
+    def in_place(self) -> list[ir.Value | None]:
+        """Change the node itself: its name, outputs and metadata stay."""
+        node, restated = self.node, self.restated
+        row = restated.row
+        assert row is not None
+        attributes, inputs = self._statement(row)
+        before = [value for value in node.inputs[1:] if value is not None]
+        # A node of the other dialect becomes one of ours.
+        node.op_type, node.domain = row.name, ""
+        node.attributes.clear()
+        for name, attribute in attributes.items():
+            node.attributes[name] = attribute
+        assert node.graph is not None
+        node.graph.insert_before(node, self.tape.nodes)
+        node.resize_inputs(len(inputs))
+        for index, value in enumerate(inputs):
+            node.replace_input_with(index, value)
+        # A node with fewer outputs than parts gets outputs that nobody reads.
+        missing = restated.outputs - len(node.outputs)
+        if missing > 0 and not row.gives_sequence:
+            node.resize_outputs(restated.outputs)
+            for value in node.outputs[-missing:]:
+                value.name = self.tape.name("unused")
+        for value in before:
+            remove_if_unused(value)
+        return list(node.outputs)
+
+    def _statement(self, row: OperatorSchema) -> tuple[dict[str, ir.Attr], list[ir.Value | None]]:
+        """Return attributes and inputs of the one node, and put what makes them on the tape."""
+        restated, site = self.restated, self.site
+        computed = restated.method is Method.COMPUTED or restated.division is None
+        division = None if computed else restated.division
+        values, facts = stated(row, restated.axis or 0, division, squeeze=restated.squeeze)
+        attributes = {attribute.name: attribute for attribute in ir.convenience.convert_attributes(values)}
+        reference = site.references.get(site.schema.axis.name)
+        if reference is not None:
+            axis = row.axis.name
+            attributes[axis] = ir.RefAttr(axis, reference, ir.AttributeType.INT)
+        inputs: list[ir.Value | None] = [
+            None if fact is None else self.tape.constant(np.array(fact.value, np.int64), "lengths")
+            for fact in facts
+        ]
+        inputs[0] = self.data
+        if computed:
+            source = next(source for source in row.lengths if source.given is Given.INPUT)
+            index = row.input_index(source.name)
+            inputs.extend([None] * (index + 1 - len(inputs)))
+            inputs[index] = self._lengths()
+        return attributes, inputs
+
+    def _lengths(self) -> ir.Value:
+        """Return the lengths as the row takes them, known when the model runs."""
+        restated, tape = self.restated, self.tape
+        axis = 0 if restated.axis is None else restated.axis
+        if restated.division is not None:
+            return lengths_of_size(restated.division, tape.size(self.data, axis), tape)
+        lengths = self._given_lengths()
+        kind = restated.lengths_type
+        given = value_fact(lengths, read=False).type
+        if kind is not None and given is not None and given is not kind:
+            lengths = tape.cast(lengths, kind, "lengths")
+        if self.site.schema.lengths_rule is SizeRule.REMAINDER and restated.method is Method.COMPUTED:
+            lengths = resolved_lengths(lengths, tape.size(self.data, axis), tape)
+        return lengths
+
+    def _given_lengths(self) -> ir.Value:
+        lengths = given_lengths(self.node, self.site, self.tape)
+        assert lengths is not None
+        return lengths
+
+    def slices(self) -> list[ir.Value | None]:
+        """Write a Slice for each part that is read."""
+        tape, axis = self.tape, self.restated.axis
+        assert axis is not None
+        parts: list[ir.Value | None] = []
+        for output, (begin, stop) in zip(self.node.outputs, self.restated.bounds, strict=True):
+            end = _INT64_MAX if stop is None else stop
+            if not output.name:
+                parts.append(None)
+            elif tape.opset >= 10:
+                bounds = tape.integers([begin]), tape.integers([end])
+                parts.append(tape.slice(self.data, axis, *bounds))
+            else:
+                attributes = {"axes": [axis], "starts": [begin], "ends": [end]}
+                parts.append(tape.op("Slice", [self.data], attributes, hint="part"))
+        replace_node(self.node, tape.nodes, parts)
+        return parts
+
+    def computed_slices(self) -> list[ir.Value | None]:
+        """Write a Slice for each part that is read, with bounds as tensors."""
+        tape, restated = self.tape, self.restated
+        axis, count = restated.axis, len(self.node.outputs)
+        assert axis is not None
+        if restated.division is not None:
+            size = tape.size(self.data, axis)
+            bounds = uniform_bounds(restated.division.count, count, size, tape)
+        else:
+            bounds = self._running_bounds(count)
+        parts: list[ir.Value | None] = [
+            tape.slice(self.data, axis, begin, end) if output.name else None
+            for output, (begin, end) in zip(self.node.outputs, bounds, strict=True)
+        ]
+        replace_node(self.node, tape.nodes, parts)
+        return parts
+
+    def _running_bounds(self, count: int) -> list[tuple[ir.Value, ir.Value]]:
+        tape = self.tape
+        lengths = self._given_lengths()
+        if value_fact(lengths, read=False).type is not ELEMENT_TYPES["int64"]:
+            lengths = tape.cast(lengths, ELEMENT_TYPES["int64"], "lengths")
+        bounds: list[tuple[ir.Value, ir.Value]] = []
+        begin = tape.integers([0])
+        for index in range(count):
+            length = tape.op("Gather", [lengths, tape.integers([index])], {"axis": 0}, hint="length")
+            end = tape.add(begin, length)
+            bounds.append((begin, end))
+            begin = end
+        return bounds
+
+    def casts(self) -> list[ir.Value | None]:
+        """Write the split on an element type that holds every value exactly."""
+        tape, restated = self.tape, self.restated
+        row, carrier = restated.row, restated.carrier
+        own = value_fact(self.data, read=False).type
+        assert row is not None
+        assert carrier is not None
+        assert own is not None
+        carried = tape.cast(self.data, carrier)
+        attributes, inputs = self._statement(row)
+        inputs[0] = carried
+        split = tape.multi(row.name, inputs, {}, outputs=restated.outputs, hint="carried")
+        for name, attribute in attributes.items():
+            tape.nodes[-1].attributes[name] = attribute
+        parts: list[ir.Value | None] = [
+            tape.cast(part, own, "part") if output.name else None
+            for output, part in zip(self.node.outputs, split, strict=False)
+        ]
+        replace_node(self.node, tape.nodes, parts)
+        return parts
+
+
+def given_lengths(node: ir.Node, site: Site, tape: Tape) -> ir.Value | None:
+    """Return the value that holds the lengths of a site; None where it has none as a value.
+
+    Lengths that a function's caller gives as an attribute become one on the tape.
+    """
+    for source in site.schema.lengths:
+        if source.given is Given.INPUT:
+            index = site.schema.input_index(source.name)
+            value = node.inputs[index] if index < len(node.inputs) else None
+            if value is not None:
+                return value
+        elif source.name in site.references:
+            made = tape.op("Constant", [], hint="lengths")
+            reference = ir.RefAttr("value_ints", site.references[source.name], ir.AttributeType.INTS)
+            tape.nodes[-1].attributes["value_ints"] = reference
+            note(made, Tensor(ELEMENT_TYPES["int64"]))
+            return made
+    return None

@@ -1,0 +1,310 @@
+"""An ONNX model at another opset, or with its splits stated in another form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+from onnx import GraphProto, ModelProto
+
+from splitops.errors import ModelError, Rule, SplitError, Where
+from splitops.models.convert.forms import Form, Method, Restatement, Site, Target
+from splitops.models.convert.onnx_graph import Names, graphs_of, label, note
+from splitops.models.convert.onnx_operators import move_node, since_version
+from splitops.models.convert.onnx_sequences import lower_sequence
+from splitops.models.convert.onnx_splits import FAMILY, read_site, write_site
+from splitops.models.convert.report import Change, Status
+from splitops.models.convert.restating import restate
+from splitops.models.convert.statement import describe_site
+from splitops.models.infer import walk
+from splitops.models.onnx_model import check_model
+from splitops.models.onnx_model.structure import subgraphs
+
+__all__ = [
+    "Rewriting",
+    "convert_opset",
+    "describe_before",
+    "describe_restated",
+    "editable",
+    "finished",
+    "is_split",
+    "least_ir_version",
+    "model_opset",
+    "prove",
+    "status_of",
+]
+
+
+def model_opset(model: ModelProto) -> int | None:
+    """Return the opset of ai.onnx that a model imports; None where it imports none."""
+    found = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
+    if found:
+        return int(max(found))
+    return 1 if model.ir_version < 3 else None
+
+
+def convert_opset(
+    model: ModelProto, opset: int | None, form: Form, where: Where
+) -> tuple[tuple[Change, ...], ModelProto | None, SplitError | None]:
+    """Convert a well-formed model to an opset; None keeps its opset and only states the splits anew.
+
+    Returns:
+        The changes, the model where nothing is refused, and what is wrong with it as a whole.
+    """
+    imported = model_opset(model)
+    if imported is None and not model.functions:
+        return (), model, None
+    if model.training_info and opset not in (None, imported):
+        # Its graphs belong to no walk of the model, and run at the model's opset.
+        return (), None, ModelError("training information cannot be converted to another opset", where)
+    rewriting = Rewriting(editable(model, where), where)
+    for owner, path in rewriting.owners():
+        old = owner.opset_imports.get("", imported)
+        if old is None:
+            continue
+        new = old if opset is None else opset
+        rewriting.move(owner, path, old, new, form)
+        owner.opset_imports[""] = new
+    if any(change.status is Status.REFUSED for change in rewriting.changes):
+        return tuple(rewriting.changes), None, None
+    converted = finished(rewriting.model, model)
+    try:
+        prove(converted, where, model)
+    except SplitError as error:
+        return tuple(rewriting.changes), None, error
+    return tuple(rewriting.changes), converted, None
+
+
+def prove(model: ModelProto, where: Where, source: ModelProto | None = None) -> None:
+    """Hold the result against onnx's checker: a valid model never becomes an invalid one.
+
+    Args:
+        model: the result.
+        where: the place of the model.
+        source: what it was made of; None is a model that is no ONNX model, and valid.
+
+    Raises:
+        ModelError: it is not valid.
+    """
+    check_model(model, where)
+    try:
+        onnx.checker.check_model(model)
+    except onnx.checker.ValidationError as error:
+        if source is not None and not _is_valid(source):
+            return  # onnx's checker asks for more than what runs needs, such as the rank of every output
+        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+        raise ModelError(f"the converted model would not be valid: {reason[:300]}", where) from error
+    except ValueError as error:  # protobuf's limit of 2 GiB: what is too large to check is still written
+        if "2GB" not in str(error) and "too large" not in str(error).lower():
+            raise ModelError(f"the converted model cannot be checked: {error}", where) from error
+
+
+def _is_valid(model: ModelProto) -> bool:
+    try:
+        onnx.checker.check_model(model)
+    except onnx.checker.ValidationError:
+        return False
+    return True
+
+
+# onnx-ir models that know more than they state
+
+
+def editable(model: ModelProto, where: Where) -> ir.Model:
+    """Return a well-formed model for rewriting, with what inference knows noted at its values."""
+    rows, _ = walk(model, where, lambda visit: None)
+    found = {(row.graph, row.name): row.after for row in rows}
+    edited = ir.serde.from_proto(model)
+    paths = [(graph, f"function {graph.domain}.{graph.name}") for graph in edited.functions.values()]
+    for owner, start in ((edited.graph, None), *paths):
+        for path, graph in graphs_of(owner, start):
+            for value in _values(graph):
+                if (path, value.name) in found:
+                    note(value, found[path, value.name or ""])
+    return edited
+
+
+def finished(model: ir.Model, original: ModelProto) -> ModelProto:
+    """Return a rewritten model as a proto."""
+    owners: list[Any] = [model.graph, *model.functions.values()]
+    for owner in owners:
+        if "ai.onnx" in owner.opset_imports:
+            del owner.opset_imports["ai.onnx"]
+    proto = ir.serde.to_proto(model)
+    stated = {info.name for graph in _graphs(original) for info in graph.value_info}
+    for graph in _graphs(proto):
+        # onnx-ir states types for initializers, which state their own.
+        own = {tensor.name for tensor in graph.initializer} - stated
+        kept = [info for info in graph.value_info if info.name not in own]
+        if len(kept) < len(graph.value_info):
+            del graph.value_info[:]
+            graph.value_info.extend(kept)
+    proto.training_info.extend(original.training_info)  # which onnx-ir does not keep
+    proto.ir_version = max(original.ir_version, least_ir_version(proto))
+    return proto
+
+
+def _graphs(model: ModelProto) -> Iterator[GraphProto]:
+    """Yield the main graph and every graph inside it; functions have no initializers."""
+    pending = [model.graph]
+    while pending:
+        graph = pending.pop()
+        yield graph
+        pending += [inner for node in graph.node for _, inner in subgraphs(node)]
+
+
+def _values(graph: ir.Graph | ir.Function) -> Iterator[ir.Value]:
+    yield from graph.inputs
+    if isinstance(graph, ir.Graph):
+        yield from graph.initializers.values()
+    for node in graph:
+        yield from node.outputs
+
+
+def least_ir_version(proto: ModelProto) -> int:
+    """Return the first IR version that has the opset of a model."""
+    imports = [entry for entry in proto.opset_import if entry.domain in ("", "ai.onnx")]
+    return int(onnx.helper.find_min_ir_version_for(imports, ignore_unknown=True)) if imports else 0
+
+
+# Rewriting
+
+
+@dataclass
+class Rewriting:
+    """A model that is being rewritten, and the report of it."""
+
+    model: ir.Model
+    where: Where
+    changes: list[Change] = field(default_factory=list)
+    refused: dict[ir.Node, SplitError] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.names = Names(self.model)
+
+    def owners(self) -> Iterator[tuple[Any, str | None]]:
+        """Yield the main graph and the functions, each with its path."""
+        yield self.model.graph, None
+        for function in self.model.functions.values():
+            yield function, f"function {function.domain}.{function.name}"
+
+    def move(self, owner: Any, path: str | None, old: int, new: int, form: Form) -> None:
+        """Move a graph or function, with all graphs inside it, to an opset."""
+        target = Target("", new)
+        lowered: dict[ir.Node, str] = {}
+        if new < 11 <= old:
+            lowered = self.lower(owner, path, old, Rule.OPERATOR_VERSION)
+        nodes = [(node, self.place(inner, node)) for inner, graph in graphs_of(owner, path) for node in graph]
+        splits = [(node, where) for node, where in nodes if is_split(node)]
+        for node, where in splits:
+            self.restate(node, old, new, target, form, where, lowered.get(node))
+        if old != new:
+            for node, where in nodes:
+                # A constant that only a split read is gone by now.
+                if node.domain in ("", "ai.onnx") and not is_split(node) and node.graph is not None:
+                    self.move_other(node, old, new, where)
+
+    def place(self, path: str | None, node: ir.Node) -> Where:
+        """Return the place of a node."""
+        return Where(self.where.model, path, label(node))
+
+    def lower(self, owner: Any, path: str | None, opset: int, rule: Rule) -> dict[ir.Node, str]:
+        """Make every SplitToSequence a Split, where its readers allow it; return what each one was.
+
+        Args:
+            owner: the main graph or a function.
+            path: its path.
+            opset: its opset.
+            rule: what the target breaks where a sequence must stay one.
+        """
+        lowered: dict[ir.Node, str] = {}
+        for inner, graph in list(graphs_of(owner, path)):
+            for node in [node for node in graph if is_split(node) and node.op_type == "SplitToSequence"]:
+                where = self.place(inner, node)
+                before = str(node.op_type)
+                try:
+                    site = read_site(node, opset, where)
+                    before = describe_before(site)
+                    lowered[lower_sequence(node, site, opset, self.names, where, rule)] = before
+                except SplitError as error:
+                    lowered[node] = before
+                    self.refused[node] = error
+        return lowered
+
+    def restate(
+        self,
+        node: ir.Node,
+        old: int,
+        new: int,
+        target: Target,
+        form: Form,
+        where: Where,
+        lowered: str | None = None,
+    ) -> None:
+        """State one split for the target and report it."""
+        before = lowered or node.op_type
+        try:
+            if node in self.refused:
+                raise self.refused[node]
+            site = read_site(node, old, where)
+            before = lowered or describe_before(site)
+            restated = restate(site, target, form)
+            write_site(node, site, restated, new, self.names)
+        except SplitError as error:
+            self.changes.append(Change(where, Status.REFUSED, before, error=error))
+            return
+        status = status_of(restated)
+        if lowered is not None:
+            status = Status.REWRITTEN
+        self.changes.append(Change(where, status, before, describe_restated(restated)))
+
+    def move_other(self, node: ir.Node, old: int, new: int, where: Where) -> None:
+        """Move one node of another operator and report it where it changed."""
+        before = f"{node.op_type}-{since_version(node.op_type, old)}"
+        try:
+            became = move_node(node, old, new, self.names, where)
+        except ModelError as error:
+            self.changes.append(Change(where, Status.REFUSED, before, error=error))
+            return
+        if became is not None:
+            versions = ", ".join(f"{name}-{since_version(name, new)}" for name in became)
+            status = Status.CONVERTED if len(became) == 1 else Status.REWRITTEN
+            self.changes.append(Change(where, status, before, versions))
+
+
+def is_split(node: ir.Node) -> bool:
+    """Return whether a node is of the split family."""
+    return node.domain in ("", "ai.onnx") and node.op_type in FAMILY
+
+
+def status_of(restated: Restatement) -> Status:
+    """Return what a restatement makes of its node."""
+    if restated.method is Method.KEPT:
+        return Status.KEPT
+    return Status.REWRITTEN if restated.rewritten else Status.CONVERTED
+
+
+def describe_before(site: Site) -> str:
+    """Write what a site states in one line; of an invalid one, its version."""
+    try:
+        binding = site.bind()
+    except SplitError:
+        return str(site.schema)
+    return describe_site(site.schema, binding.axis, binding.division, site.outputs, squeeze=binding.squeeze)
+
+
+def describe_restated(restated: Restatement) -> str:
+    """Write what a restatement states in one line."""
+    axis = "?" if restated.axis is None else restated.axis
+    if restated.row is None:
+        bounds = ", ".join(f"{begin}:{'' if end is None else end}" for begin, end in restated.bounds[:8])
+        more = ", ..." if len(restated.bounds) > 8 else ""
+        return f"Slice x {restated.outputs}(axis={axis}, {bounds + more or 'bounds computed'})"
+    division = None if restated.method is Method.COMPUTED else restated.division
+    text = describe_site(restated.row, restated.axis, division, restated.outputs, squeeze=restated.squeeze)
+    if restated.method is Method.COMPUTED:
+        text = text.replace("at run time", "computed")
+    return f"{text} on {restated.carrier}" if restated.carrier is not None else text

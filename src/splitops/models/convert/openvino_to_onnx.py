@@ -1,0 +1,372 @@
+"""An OpenVINO model as an ONNX model.
+
+Each split is restated for the target with what inference knows of its data; the other layers are written in
+one opset, and move to the target as the operators of any ONNX model do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import onnx_ir as ir
+from onnx import ModelProto
+
+from splitops.dtypes import ELEMENT_TYPES, ElementType, from_openvino
+from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
+from splitops.models.convert.elements import same_conversion
+from splitops.models.convert.forms import Form, Site, Target
+from splitops.models.convert.onnx_graph import (
+    Names,
+    Tape,
+    constant_array,
+    known,
+    note,
+    remove_if_unused,
+    type_of,
+    value_fact,
+)
+from splitops.models.convert.onnx_operators import move_node
+from splitops.models.convert.onnx_splits import write_site
+from splitops.models.convert.onnx_to_onnx import (
+    describe_before,
+    describe_restated,
+    least_ir_version,
+    prove,
+    status_of,
+)
+from splitops.models.convert.report import Change, Conversion, Status
+from splitops.models.convert.restating import restate
+from splitops.models.infer.onnx_types import to_type
+from splitops.models.infer.openvino_walk import walk_openvino
+from splitops.models.openvino_ir import (
+    Endpoint,
+    Layer,
+    OpenVINOModel,
+    endpoint_name,
+    input_names,
+    output_names,
+)
+from splitops.models.openvino_ir.layers import SPLIT_FAMILY, is_own, split_attributes, split_schema
+from splitops.models.openvino_ir.shapes import parse_integer
+
+__all__ = ["convert_ir"]
+
+_WRITTEN: Final = 14
+"""The opset that the other layers are written in: the first one whose Reshape can state OpenVINO's."""
+
+
+def convert_ir(model: OpenVINOModel, target: Target, form: Form, where: Where) -> Conversion:
+    """Convert an OpenVINO model to an opset of ONNX."""
+    writer = _Writer(model, target, form, where)
+    writer.write()
+    changes = tuple(writer.changes)
+    if not writer.complete:
+        return Conversion(str(target), changes, None)
+    proto = writer.proto()
+    try:
+        prove(proto, where)
+    except SplitError as error:
+        return Conversion(str(target), changes, None, error)
+    return Conversion(str(target), changes, proto)
+
+
+class _Writer:
+    """Writes the layers of one model as nodes."""
+
+    def __init__(
+        self,
+        source: OpenVINOModel,
+        target: Target,
+        form: Form,
+        where: Where,
+    ) -> None:
+        assert target.opset is not None
+        self.source = source
+        self.target = target
+        self.opset = target.opset
+        self.form = form
+        self.where = where
+        self.known = walk_openvino(source, where, lambda visit: None).values
+        self.changes: list[Change] = []
+        self.graph = ir.Graph([], [], nodes=[], name=source.name or "model", opset_imports={"": self.opset})
+        self.model = ir.Model(self.graph, ir_version=8, producer_name="splitops")
+        self.names = Names(self.model)
+        self.values: dict[Endpoint, ir.Value] = {}
+        self.named: set[ir.Value] = set()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every layer could be written."""
+        return not any(change.status is Status.REFUSED for change in self.changes)
+
+    def proto(self) -> ModelProto:
+        """Return the ONNX model."""
+        proto = ir.serde.to_proto(self.model)
+        proto.ir_version = max(proto.ir_version, least_ir_version(proto))
+        return proto
+
+    def write(self) -> None:
+        """Write every layer that an output or the interface needs, in topological order."""
+        graph = self.source.graph
+        source = self.source
+        inputs = dict(zip((layer.id for layer in source.inputs), input_names(source), strict=True))
+        outputs = dict(zip((layer.id for layer in source.outputs), output_names(source), strict=True))
+        # The names of the interface come first, whatever the layers in between are called.
+        for name in dict.fromkeys([*inputs.values(), *outputs.values()]):
+            self.names.fresh(name)
+        results: dict[int, ir.Value] = {}
+        for layer in graph.order:
+            where = replace(self.where, node=layer.name)
+            try:
+                if layer.type == "Parameter":
+                    self._parameter(layer, inputs[layer.id], where)
+                elif layer.type == "Result":
+                    results[layer.id] = self._result(layer, outputs[layer.id])
+                elif layer.type == "Const":
+                    self._const(layer, where)
+                elif layer.type in SPLIT_FAMILY:
+                    self._split(layer, where)
+                else:
+                    self._other(layer, where)
+            except SplitError as error:
+                self.changes.append(Change(where, Status.REFUSED, f"{layer.type}", error=error))
+                self._refuse(layer)
+        self.graph.outputs.extend(results[layer.id] for layer in self.source.outputs)
+        for value in list(self.graph.initializers.values()):
+            remove_if_unused(value)
+
+    def _refuse(self, layer: Layer) -> None:
+        """Give a refused layer outputs of which nothing is known, so that what follows is reported too."""
+        for port in layer.outputs:
+            self.values[Endpoint(layer.id, port.id)] = ir.Value(name=self.names.fresh("refused"))
+
+    # Parameter, Const, Result
+
+    def _parameter(self, layer: Layer, name: str, where: Where) -> None:
+        value = ir.Value(name=name, type=self._type(layer.element_type(where), where))
+        shape = layer.shape(where)
+        if shape is not None:
+            value.shape = ir.Shape([dim if isinstance(dim, int) else None for dim in shape])
+        self.graph.inputs.append(value)
+        self.values[Endpoint(layer.id, layer.outputs[0].id)] = value
+
+    def _type(self, element_type: ElementType, where: Where) -> ir.TensorType:
+        if element_type.onnx_number is None:
+            raise rule_error(
+                "ONNX",
+                Rule.TYPE_UNSUPPORTED,
+                f"the element type is {element_type.openvino}",
+                "ONNX has no such type",
+                where=where,
+                type=str(element_type),
+            )
+        return ir.TensorType(ir.DataType(element_type.onnx_number))
+
+    def _const(self, layer: Layer, where: Where) -> None:
+        assert layer.constant is not None
+        kind = self._type(layer.constant.element_type, where)
+        array = layer.constant.array(where)
+        if layer.constant.element_type.bits == 0:
+            texts = [str(text).encode() for text in array.reshape(-1)]
+            tensor: Any = ir.StringTensor(texts, shape=ir.Shape(array.shape))
+        else:
+            tensor = ir.Tensor(np.array(array), dtype=kind.dtype)
+        end = Endpoint(layer.id, layer.outputs[0].id)
+        name = self.names.fresh(endpoint_name(self.source.graph, end))
+        tensor.name = name
+        value = ir.Value(name=name, type=kind, shape=ir.Shape(array.shape), const_value=tensor)
+        self.graph.register_initializer(value)
+        self.values[end] = value
+
+    def _result(self, layer: Layer, name: str) -> ir.Value:
+        value = self._sources(layer)[0]
+        if value.producer() is None or value in self.named:
+            output = ir.Value(name=name)
+            note(output, known(value))
+            node_name = self.names.fresh(f"{name}/Identity")
+            self.graph.append(ir.Node("", "Identity", [value], outputs=[output], name=node_name))
+            value = output
+        self.named.add(value)
+        value.name = name
+        kind = to_type(known(value))
+        if kind is not None:
+            value.type = ir.serde.deserialize_type_proto_for_type(kind)
+            value.shape = ir.serde.deserialize_type_proto_for_shape(kind)
+        return value
+
+    def _sources(self, layer: Layer) -> list[ir.Value]:
+        return [self.values[end] for end in self.source.graph.sources(layer)]
+
+    # Splits
+
+    def _split(self, layer: Layer, where: Where) -> None:
+        row = split_schema(layer, where)
+        before = str(row)
+        try:
+            sources = self._sources(layer)
+            site = Site(
+                row,
+                split_attributes(layer, where),
+                tuple(value_fact(value, read=index > 0) for index, value in enumerate(sources)),
+                len(layer.outputs),
+                where,
+            )
+            before = f"openvino {describe_before(site)}"
+            axis = sources[1]
+            if value_fact(axis, read=True).value is None:
+                raise rule_error(
+                    str(row),
+                    Rule.AXIS_RANGE,
+                    "the axis is computed when the model runs",
+                    "ONNX needs it as an attribute",
+                    where=replace(where, input="axis"),
+                )
+            restated = restate(site, self.target, self.form)
+            outputs = [self._new_value(Endpoint(layer.id, port.id)) for port in layer.outputs]
+            node = ir.Node("", "Split", sources, outputs=outputs, name=self.names.fresh(layer.name))
+            self.graph.append(node)
+            parts = write_site(node, site, restated, self.opset, self.names)
+        except SplitError as error:
+            self.changes.append(Change(where, Status.REFUSED, before, error=error))
+            self._refuse(layer)
+            return
+        for port, part in zip(layer.outputs, parts, strict=True):
+            assert part is not None
+            self.values[Endpoint(layer.id, port.id)] = part
+        self.changes.append(Change(where, status_of(restated), before, describe_restated(restated)))
+
+    def _new_value(self, end: Endpoint) -> ir.Value:
+        value = ir.Value(name=self.names.fresh(endpoint_name(self.source.graph, end)))
+        note(value, self.known.get((None, end)))
+        return value
+
+    # The other layers
+
+    def _other(self, layer: Layer, where: Where) -> None:
+        write = _LAYERS.get(layer.type)
+        if write is None or layer.bodies or not (is_own(layer) or layer.type in _ARITHMETIC):
+            raise ModelError(f"{layer} of {layer.version} has no ONNX form here", where)
+        tape = Tape(_WRITTEN, self.names, layer.name)
+        end = Endpoint(layer.id, layer.outputs[0].id)
+        made = write(tape, layer, self._sources(layer), where)
+        note(made, self.known.get((None, end)))
+        made.name = self.names.fresh(endpoint_name(self.source.graph, end))
+        output = tape.op("Identity", [made])
+        note(output, known(made))
+        for node in tape.nodes:
+            self.graph.append(node)
+        for node in list(tape.nodes[:-1]):
+            move_node(node, _WRITTEN, self.opset, self.names, where)
+        # A node that moved has other outputs: what reads them now is what reads the layer.
+        identity = tape.nodes[-1]
+        self.values[end] = identity.inputs[0] or output
+        self.graph.remove(identity, safe=True)
+
+
+def _concat(tape: Tape, layer: Layer, sources: Sequence[ir.Value], where: Where) -> ir.Value:
+    return tape.op("Concat", sources, {"axis": _integer(layer, "axis", where)})
+
+
+def _convert(tape: Tape, layer: Layer, sources: Sequence[ir.Value], where: Where) -> ir.Value:
+    source = type_of(sources[0])
+    target = from_openvino(layer.attribute("destination_type") or "")
+    if source is None or target is None or target.onnx_number is None or not same_conversion(source, target):
+        raise ModelError(f"Convert from {source} to {target} is not the same in ONNX", where)
+    return tape.cast(sources[0], target)
+
+
+def _reshape(tape: Tape, layer: Layer, sources: Sequence[ir.Value], where: Where) -> ir.Value:
+    special = (layer.attribute("special_zero") or "false").lower() in {"true", "1"}
+    shape = constant_array(sources[1])
+    # Without a 0 in it, both ways to read one are the same, and only the older one is in every opset.
+    keeps = special or (shape is not None and 0 not in shape)
+    attributes = {} if keeps else {"allowzero": 1}
+    return tape.op("Reshape", [sources[0], _int64(tape, sources[1])], attributes)
+
+
+def _axes_layer(tape: Tape, layer: Layer, sources: Sequence[ir.Value], where: Where) -> ir.Value:
+    inputs = [sources[0]]
+    if len(sources) > 1:
+        axes = constant_array(sources[1])
+        if axes is None:
+            raise ModelError(f"the axes of {layer} are computed when the model runs", where)
+        inputs.append(tape.integers([int(axis) for axis in axes.reshape(-1)]))
+    return tape.op(layer.type, inputs)
+
+
+def _transpose(tape: Tape, layer: Layer, sources: Sequence[ir.Value], where: Where) -> ir.Value:
+    order = constant_array(sources[1])
+    if order is None:
+        raise ModelError(f"the order of {layer} is computed when the model runs", where)
+    attributes = {"perm": [int(axis) for axis in order]} if order.size else {}
+    return tape.op("Transpose", [sources[0]], attributes)
+
+
+def _shape_of(tape: Tape, layer: Layer, sources: Sequence[ir.Value], where: Where) -> ir.Value:
+    made = tape.op("Shape", [sources[0]])
+    old = layer.version in {"opset1", "opset2"}
+    kind = from_openvino("i64" if old else layer.attribute("output_type") or "i64")
+    if kind is None or kind.name not in ("int32", "int64"):
+        raise ModelError(f"{layer} gives {layer.attribute('output_type')!r}", where)
+    if kind.name == "int32":
+        made = tape.cast(made, kind)
+    return made
+
+
+def _gather(tape: Tape, layer: Layer, sources: Sequence[ir.Value], where: Where) -> ir.Value:
+    axis, indices = constant_array(sources[2]), sources[1]
+    if axis is None or axis.size != 1:
+        raise ModelError(f"the axis of {layer} is computed when the model runs", where)
+    # Indices that ONNX rejects, OpenVINO reads as zeros: only constant ones are known to be the same.
+    if type_of(indices) not in (ELEMENT_TYPES["int32"], ELEMENT_TYPES["int64"]):
+        indices = tape.cast(indices, ELEMENT_TYPES["int64"])
+    attributes = {"axis": int(axis.reshape(-1)[0])}
+    return tape.op("Gather", [sources[0], indices], attributes)
+
+
+def _arithmetic(tape: Tape, layer: Layer, sources: Sequence[ir.Value], where: Where) -> ir.Value:
+    kinds = {type_of(source) for source in sources}
+    if not kinds <= {ELEMENT_TYPES["int32"], ELEMENT_TYPES["int64"]}:
+        raise ModelError(f"{layer} is not of sizes, and may round otherwise in ONNX", where)
+    if layer.attribute("auto_broadcast") not in (None, "numpy"):
+        raise ModelError(f"{layer} has auto_broadcast = {layer.attribute('auto_broadcast')!r}", where)
+    if layer.type == "Divide" and layer.attribute("m_pythondiv") != "false":
+        raise ModelError(f"{layer} rounds down, where ONNX rounds towards zero", where)
+    return tape.op(_ARITHMETIC[layer.type], sources)
+
+
+_ARITHMETIC: Final[Mapping[str, str]] = {
+    "Add": "Add",
+    "Subtract": "Sub",
+    "Multiply": "Mul",
+    "Divide": "Div",
+    "Minimum": "Min",
+    "Maximum": "Max",
+}
+"""Of integers: the arithmetic of sizes around splits."""
+
+_LAYERS: Final[Mapping[str, Callable[[Tape, Layer, Sequence[ir.Value], Where], ir.Value]]] = {
+    "Concat": _concat,
+    "Convert": _convert,
+    "Reshape": _reshape,
+    "Squeeze": _axes_layer,
+    "Unsqueeze": _axes_layer,
+    "Transpose": _transpose,
+    "ShapeOf": _shape_of,
+    "Gather": _gather,
+    **dict.fromkeys(_ARITHMETIC, _arithmetic),
+}
+
+
+def _int64(tape: Tape, value: ir.Value) -> ir.Value:
+    return value if type_of(value) is ELEMENT_TYPES["int64"] else tape.cast(value, ELEMENT_TYPES["int64"])
+
+
+def _integer(layer: Layer, name: str, where: Where) -> int:
+    text = layer.attribute(name)
+    if text is None:
+        raise ModelError(f"{layer} has no {name}", where)
+    return parse_integer(text, name, where)

@@ -1,0 +1,148 @@
+"""What a conversion did at every site, and the model that came of it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from splitops.errors import ModelError, Rule, RuleError, SplitError, Where
+
+if TYPE_CHECKING:
+    import onnx
+
+    from splitops.models.openvino_ir import OpenVINOModel
+
+__all__ = ["Change", "Conversion", "Status"]
+
+
+class Status(StrEnum):
+    """What became of a node."""
+
+    KEPT = "kept"
+    """It means the same in the target and stands as it did."""
+    CONVERTED = "converted"
+    """It is one node, stated in another way."""
+    REWRITTEN = "rewritten"
+    """Several nodes give the same values."""
+    REFUSED = "refused"
+    """Nothing is known to give the same values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One node: every split, and of the other nodes those that changed or were refused.
+
+    Attributes:
+        where: its place in the model that was given.
+        status: what became of it.
+        before: what it states, for example ``"Split-11(axis=0, split=[2, 3])"``.
+        after: what it states in the target; None where it is refused.
+        error: why it is refused.
+    """
+
+    where: Where
+    status: Status
+    before: str
+    after: str | None = None
+    error: SplitError | None = None
+
+    @property
+    def rule(self) -> Rule | None:
+        """The rule code of a refusal, where a rule of the family stands against it."""
+        return self.error.rule if isinstance(self.error, RuleError) else None
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if str(self.where) else ""
+        if self.error is not None:
+            return f"{place}{self.before}: refused: {self.error.message}"
+        if self.status is Status.KEPT:
+            return f"{place}{self.before}: kept"
+        return f"{place}{self.before} -> {self.after} ({self.status})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as values for JSON."""
+        return {
+            "status": self.status.value,
+            "before": self.before,
+            "after": self.after,
+            "rule": None if self.rule is None else self.rule.value,
+            "reason": None if self.error is None else self.error.message,
+            "where": {
+                name: value
+                for name in ("model", "graph", "node", "input", "attribute")
+                if (value := getattr(self.where, name)) is not None
+            },
+        }
+
+
+class Conversion:
+    """The result of :func:`~splitops.models.convert.convert`: a report, and a model where it is complete.
+
+    It is made of the report first, so that one call tells of *every* site that stands against a conversion,
+    and :attr:`model` raises the first of them: a model that is not whole cannot be had by accident.
+
+    Attributes:
+        target: what was converted to, for example ``"onnx:11"``.
+        changes: every split of the model in its order, and the other nodes that changed.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        changes: tuple[Change, ...],
+        model: onnx.ModelProto | OpenVINOModel | None,
+        problem: SplitError | None = None,
+    ) -> None:
+        self.target = target
+        self.changes = changes
+        self._model = model
+        self._problem = problem
+
+    @property
+    def refusals(self) -> tuple[Change, ...]:
+        """The nodes that cannot be converted."""
+        return tuple(change for change in self.changes if change.status is Status.REFUSED)
+
+    @property
+    def problem(self) -> SplitError | None:
+        """The first error that stands against the conversion; None where the model is complete."""
+        return next((change.error for change in self.refusals if change.error), self._problem)
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is a model."""
+        return self.problem is None
+
+    @property
+    def model(self) -> Any:
+        """The converted model: an ``onnx.ModelProto``, or an ``OpenVINOModel`` where that is the target.
+
+        Raises:
+            RuleError: a split is refused; the first one.
+            ModelError: another node is, or the model cannot be written for another reason.
+        """
+        if self.problem is not None:
+            raise self.problem
+        if self._model is None:
+            raise ModelError(f"there is no model for {self.target}")
+        return self._model
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model, whole or not at all.
+
+        Raises:
+            SplitError: as :attr:`model`, or the file cannot be written.
+        """
+        from splitops.models import save
+
+        save(self.model, path)
+
+    def __str__(self) -> str:
+        lines = [str(change) for change in self.changes] or ["no split in the model"]
+        return "\n".join([f"to {self.target}:", *(f"  {line}" for line in lines)])
+
+    def __repr__(self) -> str:
+        state = "complete" if self.complete else f"{len(self.refusals)} refused"
+        return f"Conversion(target={self.target!r}, {len(self.changes)} changes, {state})"

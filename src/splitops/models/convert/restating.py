@@ -1,0 +1,453 @@
+"""One split, stated again in another operator version: decided from the rows and the plan's own arithmetic.
+
+A site is bound in its own version, which reduces it to its meaning: axis, division, parts. Each way to state
+this meaning for a target is tried in order, and what is stated is bound again and compared, so that no
+rule of any version is written down here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from typing import Final
+
+from splitops.binding import Binding, Fact, bind
+from splitops.dtypes import ELEMENT_TYPES, ElementType
+from splitops.errors import Rule, RuleError, rule_error
+from splitops.models.convert.forms import Form, Method, Restatement, Site, Target
+from splitops.models.convert.statement import stated
+from splitops.operators import OperatorSchema, schema
+from splitops.operators.schema import Given, SizeRule
+from splitops.planning import Division, describe, part_count, part_sizes, violation
+
+__all__ = ["restate"]
+
+_INT64: Final = ELEMENT_TYPES["int64"]
+
+
+def restate(site: Site, target: Target, form: Form = Form.SAME) -> Restatement:
+    """Find the first way to state a site for a target that gives the same parts on every valid input.
+
+    Args:
+        site: the site.
+        target: what its model is converted to.
+        form: which of equal statements is preferred.
+
+    Raises:
+        RuleError: the site is invalid, or nothing states it; the rule says what stands against the plainest
+            statement.
+
+    Examples:
+        >>> data = Fact(ELEMENT_TYPES["float32"], (5,))
+        >>> site = Site(schema("Split", 18), {"num_outputs": 4}, (data,), 4)
+        >>> restate(site, Target("", 11)).division.lengths
+        (2, 2, 1, 0)
+        >>> restate(site, Target("openvino")).row.name
+        'VariadicSplit'
+    """
+    binding = site.bind()
+    rows = target.rows(site.schema.name)
+    kept = None
+    if _is_kept(site, binding, rows):
+        kept = Restatement(
+            Method.KEPT, rows[0], binding.axis, binding.division, site.outputs, squeeze=binding.squeeze
+        )
+        if form is Form.SAME:
+            return kept
+    if not target.domain:
+        _refuse_references(site, rows[0])
+    search = _Search(site, binding, rows, target, form)
+    found = next(search.restatements(), None)
+    if found is None:
+        raise search.refusal()
+    # The preferred form is the one that stands there.
+    return kept if kept is not None and found.division == binding.division else found
+
+
+def _is_kept(site: Site, binding: Binding, rows: Sequence[OperatorSchema]) -> bool:
+    row = rows[0]
+    if row.domain != site.schema.domain or row.name != site.schema.name:
+        return False
+    if site.references:
+        same = (row.lengths, row.count, row.axis) == (
+            site.schema.lengths,
+            site.schema.count,
+            site.schema.axis,
+        )
+        return same and binding.data.type in {None, *row.types_of(row.inputs[0])}
+    try:
+        again = bind(row, site.attributes, site.inputs, outputs=site.outputs, where=site.where)
+    except RuleError:
+        return False
+    return replace(again, schema=binding.schema) == binding
+
+
+def _refuse_references(site: Site, row: OperatorSchema) -> None:
+    """Only the axis, and lengths that become an input, can be stated without knowing their values."""
+    movable = {source.name for source in site.schema.lengths} | {row.axis.name}
+    for name, reference in site.references.items():
+        if name not in movable:
+            raise rule_error(
+                str(row),
+                Rule.OPERATOR_VERSION,
+                f"{name} is attribute {reference!r} of the function's caller",
+                f"it must be known to be stated as {row} states it",
+                where=replace(site.where, attribute=name),
+            )
+
+
+class _Search:
+    """The ways to state one binding for one target, the plainest first."""
+
+    def __init__(
+        self, site: Site, binding: Binding, rows: Sequence[OperatorSchema], target: Target, form: Form
+    ) -> None:
+        self.site = site
+        self.binding = binding
+        self.rows = rows
+        self.target = target
+        self.form = form
+        self.against: RuleError | None = None
+        self.minor: RuleError | None = None
+        self.size = _size(binding)
+
+    def refusal(self) -> RuleError:
+        """Return what stands against the plainest statement."""
+        found = self.against or self.minor
+        assert found is not None
+        return found
+
+    def restatements(self) -> Iterator[Restatement]:
+        """Yield every way that is known to give the same parts."""
+        binding = self.binding
+        for row in self.rows:
+            self._takes(row, binding.data.type)
+        if binding.division is None:
+            yield from self._runtime()
+        else:
+            for division in self._divisions():
+                for row in self.rows:
+                    yield from self._stated(row, division, binding.data)
+            yield from self._computed()
+        if not self.target.domain and not binding.schema.gives_sequence:
+            yield from self._sliced()
+            yield from self._sliced_computed()
+            yield from self._cast()
+
+    # One node
+
+    def _divisions(self) -> Iterator[Division]:
+        """Yield the divisions that give the site's parts, in the order of the preferred form."""
+        division = self.binding.division
+        assert division is not None
+        same, lengths, counts = [division], list(self._explicit(division)), list(self._counts(division))
+        orders = {
+            Form.SAME: same + counts + lengths,
+            Form.LENGTHS: lengths + same + counts,
+            Form.COUNT: counts + same + lengths,
+        }
+        yield from dict.fromkeys(orders[self.form])
+
+    def _explicit(self, division: Division) -> Iterator[Division]:
+        if division.rule is SizeRule.EXPLICIT:
+            yield division
+        elif self.size is not None:
+            wanted = self._wanted(division, self.size)
+            sizes = part_sizes(division, self.size, wanted)
+            rest = self.size - sum(sizes)
+            # What nobody declares becomes one more part: the lengths must add up.
+            yield Division(SizeRule.EXPLICIT, lengths=sizes + ((rest,) if rest or not sizes else ()))
+
+    def _wanted(self, division: Division, size: int) -> int:
+        count = part_count(division, size)
+        return count if self.binding.schema.gives_sequence else min(count, self.site.outputs)
+
+    def _counts(self, division: Division) -> Iterator[Division]:
+        """Yield the same parts as a number of parts, where it is known to be the same."""
+        if division.rule in (SizeRule.EVEN, SizeRule.CEIL):
+            count = division.count
+        elif self.size is not None and not self.binding.schema.gives_sequence:
+            count = part_count(division, self.size)
+        else:
+            return
+        for rule in dict.fromkeys(row.count_rule for row in self.rows):
+            if rule is not None:
+                yield Division(rule, count=count)
+
+    def _stated(
+        self, row: OperatorSchema, division: Division, data: Fact, method: Method = Method.STATED
+    ) -> Iterator[Restatement]:
+        """Yield the statement of a division in a version, where the version takes it with the same parts."""
+        if division.rule not in row.size_rules:
+            uneven = "is uneven" if self.size is not None else "divides an axis of unknown size"
+            self._mention(
+                row,
+                Rule.PARTS_DIVISIBLE if division.rule is SizeRule.CEIL else Rule.LENGTHS_MISSING,
+                f"{describe(division, self._subject(division))} {uneven}",
+                f"{row} knows the rules {', '.join(rule.value for rule in row.size_rules)} alone",
+            )
+            return
+        binding = self.binding
+        outputs = self._outputs(row, division)
+        if outputs > self.site.outputs + _MOST_COMPUTED:
+            return  # nobody reads them, and nobody can hold them
+        attributes, inputs = stated(row, binding.axis or 0, division, squeeze=binding.squeeze)
+        shape = data.shape if binding.axis is not None else None
+        facts = [replace(data, shape=shape), *inputs[1:]]
+        try:
+            again = bind(row, attributes, facts, outputs=outputs, where=binding.where)
+        except RuleError as error:
+            self.against = self.against or error
+            return
+        if again.division is None or not self._agrees(again.division):
+            return
+        carrier = data.type if method is Method.CAST else None
+        yield Restatement(
+            method, row, binding.axis, division, outputs, carrier=carrier, squeeze=binding.squeeze
+        )
+
+    def _outputs(self, row: OperatorSchema, division: Division) -> int:
+        if row.gives_sequence:
+            return 1
+        if division.rule in (SizeRule.EXPLICIT, SizeRule.REMAINDER):
+            return len(division.lengths)
+        if row.count is not None and row.count.given is Given.ATTRIBUTE and not row.domain:
+            return min(self.site.outputs, division.count)
+        return division.count
+
+    def _agrees(self, division: Division) -> bool:
+        """Return whether a division gives the parts of the site wherever the site itself is valid."""
+        own = self.binding.division
+        assert own is not None
+        if division == own:
+            return True
+        if self.size is not None:
+            if violation(division, self.size) is not None:
+                return False
+            wanted = self._wanted(own, self.size)
+            return part_sizes(division, self.size, wanted) == part_sizes(own, self.size, wanted)
+        # Wherever n divides a size, n parts by either rule are the same.
+        return (own.rule, division.rule) == (SizeRule.EVEN, SizeRule.CEIL) and own.count == division.count
+
+    # Lengths that only the running model knows
+
+    def _runtime(self) -> Iterator[Restatement]:
+        binding = self.binding
+        for row in self.rows:
+            if not self._takes(row, binding.data.type):
+                continue
+            kinds = self._lengths_types(row)
+            if not kinds:
+                name = "one that its caller can replace" if self.site.overridable else "known only then"
+                self._object(
+                    row,
+                    Rule.LENGTHS_MISSING,
+                    f"the lengths are read when the model runs, {name}",
+                    f"{row} needs them as constants",
+                )
+                continue
+            own = self._lengths_fact()
+            given = own.type if own is not None else _INT64
+            kind = given if given in kinds else _holding(kinds, self.size)
+            if kind is None:
+                self._object(
+                    row,
+                    Rule.LENGTHS_DTYPE,
+                    f"lengths of type {given} may be up to {'any size' if self.size is None else self.size}",
+                    f"{row} takes {', '.join(sorted(map(str, kinds)))}, which may not hold them exactly",
+                )
+                continue
+            # A length of -1 is the remainder in OpenVINO alone.
+            resolve = binding.schema.lengths_rule is SizeRule.REMAINDER is not row.lengths_rule
+            if resolve and kind is not _INT64:
+                self._object(
+                    row,
+                    Rule.LENGTHS_MISSING,
+                    "a length read when the model runs may be -1",
+                    f"{row} takes no integers that could be computed from it",
+                )
+                continue
+            method = Method.COMPUTED if resolve or kind is not given else Method.STATED
+            outputs = binding.outputs or 1
+            yield Restatement(
+                method, row, binding.axis, None, outputs, lengths_type=kind, squeeze=binding.squeeze
+            )
+
+    def _lengths_types(self, row: OperatorSchema) -> frozenset[ElementType]:
+        for source in row.lengths:
+            if source.given is Given.INPUT:
+                parameter = row.inputs[row.input_index(source.name)]
+                if parameter.type == row.inputs[0].type:  # one type name is one type
+                    own = self.binding.data.type
+                    return frozenset({own} if own is not None else ())
+                return row.types_of(parameter)
+        return frozenset()
+
+    def _lengths_fact(self) -> Fact | None:
+        for source in self.site.schema.lengths:
+            if source.given is Given.INPUT:
+                index = self.site.schema.input_index(source.name)
+                return self.site.inputs[index] if index < len(self.site.inputs) else None
+        return None
+
+    def _computed(self) -> Iterator[Restatement]:
+        """Yield lengths computed from the size of the axis, which only the running model knows."""
+        binding, division = self.binding, self.binding.division
+        assert division is not None
+        if self.size is not None or binding.schema.gives_sequence or division.rule is SizeRule.EXPLICIT:
+            return
+        count = part_count(division, 0)
+        if count > _MOST_COMPUTED:
+            return
+        for row in self.rows:
+            if self._takes(row, binding.data.type) and _INT64 in self._lengths_types(row):
+                yield Restatement(Method.COMPUTED, row, binding.axis, division, count, lengths_type=_INT64)
+
+    # Slices
+
+    def _sliced(self) -> Iterator[Restatement]:
+        axis = self._slice_axis()
+        bounds = self._bounds()
+        if axis is not None and bounds is not None:
+            yield Restatement(Method.SLICED, None, axis, None, self.site.outputs, bounds=bounds)
+
+    def _bounds(self) -> tuple[tuple[int, int | None], ...] | None:
+        division = self.binding.division
+        if division is None:
+            return None
+        if self.size is not None:
+            sizes = part_sizes(division, self.size, self._wanted(division, self.size))
+            ends = tuple(accumulate(sizes))
+            return tuple((end - size, end) for size, end in zip(sizes, ends, strict=True))
+        if division.rule is SizeRule.EXPLICIT:
+            ends = tuple(accumulate(division.lengths))
+            return tuple((end - size, end) for size, end in zip(division.lengths, ends, strict=True))
+        if division.rule is SizeRule.REMAINDER:
+            # What stands behind the remainder is counted from the end.
+            at = division.lengths.index(-1)
+            before = [0, *accumulate(division.lengths[:at])]
+            after = [0, *accumulate(reversed(division.lengths[at + 1 :]))][::-1]
+            marks: list[int | None] = [*before, *(-mark or None for mark in after)]
+            return tuple((begin or 0, end) for begin, end in _spans(marks, at))
+        return None
+
+    def _sliced_computed(self) -> Iterator[Restatement]:
+        """Yield slices whose bounds are tensors, which Slice takes from opset 10 on."""
+        axis, division, opset = self._slice_axis(), self.binding.division, self.target.opset
+        if axis is None or opset is None or opset < 10:
+            return
+        if self.site.outputs > _MOST_COMPUTED:
+            return
+        if division is None:
+            if self.binding.schema.lengths_rule is SizeRule.EXPLICIT:
+                yield Restatement(Method.SLICED_COMPUTED, None, axis, None, self.site.outputs)
+        elif (
+            self.size is None
+            and division.rule in (SizeRule.EVEN, SizeRule.CEIL)
+            and division.count <= _MOST_ADDED
+        ):
+            yield Restatement(Method.SLICED_COMPUTED, None, axis, division, self.site.outputs)
+
+    def _slice_axis(self) -> int | None:
+        """Return the axis where Slice of the target takes the data and the axis."""
+        binding, opset = self.binding, self.target.opset
+        assert opset is not None
+        # Slice takes what Split takes, and took all of it before Split did.
+        takes = self._takes(schema("Split", max(opset, 2), ""), binding.data.type, silent=True)
+        axis = binding.axis
+        if not takes or axis is None or (axis < 0 and opset < 11):
+            return None
+        return axis
+
+    # Another element type
+
+    def _cast(self) -> Iterator[Restatement]:
+        binding, division = self.binding, self.binding.division
+        own = binding.data.type
+        if own is None or division is None or own.name not in _VALUE_BITS:
+            return
+        for row in self.rows:
+            taken = row.types_of(row.inputs[0])
+            if own in taken:
+                continue
+            carriers = [
+                ELEMENT_TYPES[name]
+                for name, bits in _FLOAT_BITS.items()
+                if bits >= _VALUE_BITS[own.name] and ELEMENT_TYPES[name] in taken
+            ]
+            for carrier in carriers[:1]:
+                for candidate in self._divisions():
+                    yield from self._stated(row, candidate, replace(binding.data, type=carrier), Method.CAST)
+
+    # What stands against it
+
+    def _takes(self, row: OperatorSchema, element_type: ElementType | None, *, silent: bool = False) -> bool:
+        taken = row.types_of(row.inputs[0])
+        if element_type is None or element_type in taken:
+            return True
+        if not silent:
+            self._object(
+                row,
+                Rule.TYPE_UNSUPPORTED,
+                f"{row.inputs[0].name} has element type {element_type}",
+                f"{row} takes {', '.join(sorted(map(str, taken)))}",
+            )
+        return False
+
+    def _subject(self, division: Division) -> str:
+        row = self.binding.schema
+        lengths = division.rule in (SizeRule.EXPLICIT, SizeRule.REMAINDER, SizeRule.CHUNK)
+        source = row.lengths[0] if lengths else row.count
+        return source.name if source is not None and source.name else "number of outputs"
+
+    def _mention(self, row: OperatorSchema, rule: Rule, got: str, expected: str) -> None:
+        """Keep what stands against one statement, in case that no other one says more."""
+        self.minor = self.minor or rule_error(str(row), rule, got, expected, where=self.site.where)
+
+    def _object(self, row: OperatorSchema, rule: Rule, got: str, expected: str) -> None:
+        self.against = self.against or rule_error(str(row), rule, got, expected, where=self.site.where)
+
+
+_MOST_COMPUTED: Final = 1 << 12
+"""The most parts whose bounds a graph computes: each takes nodes or entries of its own."""
+
+_VALUE_BITS: Final = {
+    "bool": 1,
+    **{f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32)},
+}
+"""Types that ONNX casts from and to at every opset, with the bits that a float needs to hold them exactly."""
+
+_FLOAT_BITS: Final = {"float16": 11, "float32": 24, "float64": 53}
+"""The floats that hold every integer of so many bits exactly, the narrowest first."""
+
+
+_MOST_ADDED: Final = 1 << 62
+"""The largest number that a graph adds to a size without leaving 64 bits."""
+
+
+def _holding(kinds: frozenset[ElementType], size: int | None) -> ElementType | None:
+    """Return a type of these that holds every length up to a size exactly."""
+    if _INT64 in kinds:
+        return _INT64
+    for kind in sorted(kinds, key=lambda kind: kind.bits):
+        bits = _FLOAT_BITS.get(kind.name)
+        if bits is not None and size is not None and size <= 1 << bits:
+            return kind
+    return None
+
+
+def _spans(marks: Sequence[int | None], at: int) -> Iterator[tuple[int | None, int | None]]:
+    """Yield the spans of the parts: ``at + 1`` marks up to the remainder, then the marks behind it."""
+    before, after = marks[: at + 1], marks[at + 1 :]
+    yield from pairwise(before)
+    yield before[-1], after[0]
+    yield from pairwise(after)
+
+
+def _size(binding: Binding) -> int | None:
+    shape, axis = binding.data.shape, binding.axis
+    if shape is None or axis is None:
+        return None
+    size = shape[axis]
+    return size if isinstance(size, int) else None

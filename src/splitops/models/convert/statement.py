@@ -1,0 +1,96 @@
+"""A division, as one node of a version states it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from splitops.binding import Fact
+from splitops.dtypes import ELEMENT_TYPES
+from splitops.errors import brief
+from splitops.operators import OperatorSchema
+from splitops.operators.schema import Given, Option, SizeRule
+from splitops.planning import Division
+
+__all__ = ["describe_site", "stated"]
+
+_INT64: Final = ELEMENT_TYPES["int64"]
+
+
+def stated(
+    row: OperatorSchema, axis: int, division: Division | None, *, squeeze: bool | None = False
+) -> tuple[dict[str, Any], list[Fact | None]]:
+    """Return attributes and constant inputs that state a division in a version.
+
+    Args:
+        row: the version.
+        axis: the axis.
+        division: a division of one of the version's size rules; None leaves the lengths out.
+        squeeze: whether the parts lose the axis.
+
+    Returns:
+        The attributes, and the inputs in the operator's order with None for the data and absent ones.
+
+    Examples:
+        >>> from splitops.operators import schema
+        >>> attributes, inputs = stated(schema("Split", 13), 1, Division(SizeRule.EXPLICIT, lengths=(2, 3)))
+        >>> attributes, inputs[1].value
+        ({'axis': 1}, (2, 3))
+    """
+    attributes: dict[str, Any] = {}
+    inputs: list[Fact | None] = [None] * len(row.inputs)
+    if row.axis.given is Given.ATTRIBUTE:
+        attributes[row.axis.name] = axis
+    else:
+        inputs[row.input_index(row.axis.name)] = Fact(_INT64, (), axis)
+    if row.attribute("keepdims") is not None and squeeze:
+        attributes["keepdims"] = 0
+    if division is None:
+        return attributes, inputs
+    match division.rule:
+        case SizeRule.EXPLICIT | SizeRule.REMAINDER:
+            source = row.lengths[0]
+            if source.given is Given.ATTRIBUTE:
+                attributes[source.name] = division.lengths
+            else:
+                fact = Fact(_INT64, (len(division.lengths),), division.lengths)
+                inputs[row.input_index(source.name)] = fact
+        case SizeRule.EVEN | SizeRule.CEIL:
+            if row.count is not None and row.count.given is Given.ATTRIBUTE:
+                attributes[row.count.name] = division.count
+        case SizeRule.CHUNK:
+            if division.chunk != row.default_chunk or not squeeze:
+                inputs[row.input_index(row.lengths[0].name)] = Fact(_INT64, (), division.chunk)
+    while inputs and inputs[-1] is None and row.inputs[len(inputs) - 1].option is Option.OPTIONAL:
+        inputs.pop()
+    return attributes, inputs
+
+
+def describe_site(
+    row: OperatorSchema,
+    axis: int | None,
+    division: Division | None,
+    outputs: int,
+    *,
+    squeeze: bool | None = False,
+) -> str:
+    """Write what a node states in one line.
+
+    Examples:
+        >>> from splitops.operators import schema
+        >>> describe_site(schema("Split", 13), 1, Division(SizeRule.EXPLICIT, lengths=(2, 3)), 2)
+        'Split-13(axis=1, split=[2, 3])'
+    """
+    words = [f"axis={'?' if axis is None else axis}"]
+    if division is None:
+        words.append(f"{row.lengths[0].name if row.lengths else 'split'} at run time")
+    elif division.rule in (SizeRule.EXPLICIT, SizeRule.REMAINDER):
+        words.append(f"{row.lengths[0].name}={brief(division.lengths)}")
+    elif division.rule is SizeRule.CHUNK:
+        words.append(f"{row.lengths[0].name}={division.chunk}")
+    elif row.count is not None and row.count.given is Given.ATTRIBUTE:
+        words.append(f"{row.count.name}={division.count}")
+    else:
+        words.append(f"{outputs} outputs")
+    if squeeze:
+        words.append("keepdims=0")
+    return f"{row}({', '.join(words)})"

@@ -1,0 +1,397 @@
+"""Whole models: subgraphs, functions, shared and replaceable constants, other operators, names, files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import onnx_ir
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+import splitops.models
+from conversion_matrix import equal, runnable
+from splitops.errors import LengthsError, ModelError, OperatorError, Rule
+from splitops.models.convert import Conversion, Status, conversion
+
+X = np.arange(30, dtype=np.float32).reshape(5, 6)
+
+
+def parsed(text: str) -> ModelProto:
+    return onnx.parser.parse_model(text)
+
+
+def outputs(model: Any, feeds: dict[str, Any]) -> list[Any]:
+    return list(splitops.models.run(model, feeds).values())
+
+
+def assert_same(model: ModelProto, report: Conversion, feeds: dict[str, Any]) -> None:
+    assert equal(outputs(report.model, feeds), outputs(model, feeds))
+
+
+BRANCHES = """
+    <ir_version: 8, opset_import: ["": 13]>
+    g (float[5,6] x, bool c) => (float[a,b] o)
+    <int64[2] lengths = {2, 4}> {
+        o = If(c) <
+            then_branch = t () => (float[a,b] p) { p, q = Split<axis = 1>(x, lengths) },
+            else_branch = e () => (float[a,b] s) {
+                own = Constant<value_ints = [4, 2]>()
+                r, s = Split<axis = -1>(x, own)
+            }
+        >
+    }"""
+
+
+@pytest.mark.parametrize("target", ["onnx:11", "onnx:18", "openvino"])
+@pytest.mark.parametrize("condition", [True, False])
+def test_subgraphs_with_constants_of_the_graph_around_them(target: str, condition: bool) -> None:
+    model = parsed(BRANCHES)
+    report = conversion(model, to=target)
+    graphs = [change.where.graph for change in report.changes if "Split" in change.before]
+    assert graphs == ["If -> o.then_branch", "If -> o.else_branch"]
+    assert_same(model, report, {"x": X, "c": np.array(condition)})
+    if target == "onnx:11":
+        assert not report.model.graph.initializer  # nobody reads the lengths any more
+
+
+FUNCTION = """
+    <ir_version: 8, opset_import: ["": 13, "my": 1]>
+    g (float[5,6] x) => (float[a,b] p, float[c,d] q) { p, q = my.halve<axis = 1>(x) }
+    <domain: "my", opset_import: ["": 13]>
+    halve <axis> (v) => (a, b) { a, b = Split<axis: int = @axis>(v) }
+"""
+
+
+def test_a_function_keeps_the_attributes_of_its_caller() -> None:
+    model = parsed(FUNCTION)
+    up = conversion(model, to="onnx:18")
+    (node,) = up.model.functions[0].node
+    stated = {attribute.name: attribute for attribute in node.attribute}
+    assert stated["axis"].ref_attr_name == "axis"
+    assert stated["num_outputs"].i == 2
+    assert [entry.version for entry in up.model.functions[0].opset_import] == [18]
+    assert_same(model, up, {"x": X})
+    assert_same(model, conversion(model, to="onnx:11"), {"x": X})
+    assert_same(model, conversion(model, to="openvino"), {"x": X})
+    # Which axis it is, and so whether two parts divide it, only the callers know.
+    assert [change.rule for change in conversion(up.model, to="onnx:11").refusals] == [Rule.PARTS_DIVISIBLE]
+
+
+def test_lengths_that_a_caller_states_become_an_input() -> None:
+    text = (
+        FUNCTION.replace("13", "11")
+        .replace("<axis>", "<axis, split>")
+        .replace("Split<axis: int = @axis>", "Split<axis: int = @axis, split: ints = @split>")
+    )
+    model = parsed(text.replace("halve<axis = 1>(x)", "halve<axis = 1, split = [1, 5]>(x)"))
+    report = conversion(model, to="onnx:18")
+    assert report.changes[0].status is Status.CONVERTED
+    assert_same(model, report, {"x": X})
+
+
+def test_shared_constants_stay_for_their_other_users() -> None:
+    model = parsed("""
+        <ir_version: 8, opset_import: ["": 13]>
+        g (float[5,6] x) => (float[a,b] p, float[c,d] q, int64[2] l)
+        <int64[2] lengths = {2, 4}> {
+            p, q = Split<axis = 1>(x, lengths)
+            l = Identity(lengths)
+        }""")
+    report = conversion(model, to="onnx:11")
+    assert [tensor.name for tensor in report.model.graph.initializer] == ["lengths"]
+    assert_same(model, report, {"x": X})
+
+
+@pytest.mark.parametrize(
+    "constant",
+    [
+        "Constant<value = int64[2] {2, 4}>()",
+        "Constant<value_ints = [2, 4]>()",
+    ],
+)
+def test_every_form_of_a_constant_is_read(constant: str) -> None:
+    model = parsed(f"""
+        <ir_version: 8, opset_import: ["": 13]>
+        g (float[5,6] x) => (float[a,b] p, float[c,d] q) {{
+            l = {constant}
+            p, q = Split<axis = 1>(x, l)
+        }}""")
+    report = conversion(model, to="onnx:2")
+    assert [node.op_type for node in report.model.graph.node] == ["Split"]
+    assert_same(model, report, {"x": X})
+
+
+def test_a_chunk_as_value_int_becomes_lengths() -> None:
+    model = parsed("""
+        <ir_version: 8, opset_import: ["": 13]>
+        g (float[5,6] x) => (float[a,b] last) {
+            chunk = Constant<value_int = 4>()
+            at = Constant<value_int = -1>()
+            parts = SplitToSequence<axis = 1>(x, chunk)
+            last = SequenceAt(parts, at)
+        }""")
+    report = conversion(model, to="openvino")
+    assert report.changes[0].after == "openvino VariadicSplit-1(axis=1, split_lengths=[4, 2])"
+    assert_same(model, report, {"x": X})
+
+
+def _replaceable() -> ModelProto:
+    model = parsed("""
+        <ir_version: 8, opset_import: ["": 13]>
+        g (float[5,6] x, int64[2] lengths) => (float[a,b] p, float[c,d] q) {
+            p, q = Split<axis = 1>(x, lengths)
+        }""")
+    model.graph.initializer.append(numpy_helper.from_array(np.array([2, 4]), "lengths"))
+    return model
+
+
+def test_lengths_that_the_caller_can_replace_are_never_folded() -> None:
+    model = _replaceable()
+    down = conversion(model, to="onnx:11")
+    for lengths in ([2, 4], [5, 1]):
+        assert_same(model, down, {"x": X, "lengths": np.array(lengths)})
+    for target in ("onnx:9", "openvino"):
+        with pytest.raises(LengthsError, match="caller can replace"):
+            _ = conversion(model, to=target).model
+
+
+def test_absent_inputs_and_outputs_with_empty_names() -> None:
+    model = parsed("""
+        <ir_version: 8, opset_import: ["": 13]>
+        g (float[5,6] x) => (float[a,b] p, float[c,d] q) { p, r, q = Split<axis = 1>(x) }""")
+    node = model.graph.node[0]
+    node.input.append("")
+    node.output[1] = ""
+    for target in ("onnx:1", "onnx:11", "onnx:18", "openvino"):
+        report = conversion(model, to=target)
+        assert_same(model, report, {"x": X})
+        if target == "onnx:11":
+            assert list(report.model.graph.node[0].input) == ["x"]
+
+
+def test_names_and_metadata_survive() -> None:
+    model = parsed("""
+        <ir_version: 10, opset_import: ["": 18]>
+        g (float[N,6] x) => (float[N,a] p, float[N,b] q) { p, q = Split<axis = 1, num_outputs = 2>(x) }""")
+    model.producer_name, model.doc_string = "somebody", "of the model"
+    model.metadata_props.add(key="author", value="somebody")
+    node = model.graph.node[0]
+    node.name, node.doc_string = "halves", "of the node"
+    node.metadata_props.add(key="origin", value="layer 3")
+    for target in ("onnx:11", "onnx:13", "onnx:26"):
+        converted = conversion(model, to=target).model
+        assert converted.metadata_props == model.metadata_props
+        assert (converted.producer_name, converted.doc_string) == ("somebody", "of the model")
+        (after,) = converted.graph.node
+        assert (after.name, after.doc_string) == ("halves", "of the node")
+        assert after.metadata_props == node.metadata_props
+        assert converted.graph.input == model.graph.input
+        assert converted.graph.output == model.graph.output
+
+
+def test_what_nobody_can_convert_is_named_and_every_split_reported() -> None:
+    model = parsed("""
+        <ir_version: 10, opset_import: ["": 18]>
+        g (float[5,6] x) => (float[a,b] m, float[c,d] q) {
+            p, q = Split<axis = 1, num_outputs = 2>(x)
+            m = Mish(p)
+        }""")
+    report = conversion(model, to="onnx:11")
+    assert [change.status for change in report.changes] == [Status.CONVERTED, Status.REFUSED]
+    with pytest.raises(ModelError, match="opset 11 has no Mish"):
+        _ = report.model
+    only = conversion(model, only_split=True, form="lengths")
+    assert "split=[3, 3]" in str(only.changes[0].after)
+    assert_same(model, only, {"x": X})
+
+
+def test_other_operators_move_with_the_splits() -> None:
+    model = parsed("""
+        <ir_version: 8, opset_import: ["": 11]>
+        g (float[5,6] x) => (float[a,b] s, float[c,d] t) {
+            p, q = Split<axis = 1, split = [2, 4]>(x)
+            u = Unsqueeze<axes = [0]>(p)
+            s = Squeeze<axes = [0]>(u)
+            r = ReduceSum<axes = [0], keepdims = 1>(q)
+            t = Relu(r)
+        }""")
+    for opset in (13, 18, 26):
+        report = conversion(model, to=f"onnx:{opset}")
+        onnx.checker.check_model(report.model, full_check=True)
+        assert_same(model, report, {"x": X})
+        back = conversion(report.model, to="onnx:11")
+        assert_same(model, back, {"x": X})
+
+
+def test_the_meaning_of_softmax_moves_too() -> None:
+    model = parsed("""
+        <ir_version: 8, opset_import: ["": 11]>
+        g (float[2,3,4] x) => (float[a,b,c] p, float[d,e,f] q) {
+            y = Softmax<axis = 1>(x)
+            p, q = Split<axis = 2>(y)
+        }""")
+    feeds = {"x": np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)}
+    converted = conversion(model, to="onnx:18").model
+    for own, wanted in zip(outputs(converted, feeds), outputs(model, feeds), strict=True):
+        np.testing.assert_allclose(own, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["path", "proto", "ir"])
+def test_every_kind_of_model_is_taken_and_none_changed(kind: str, tmp_path: Path) -> None:
+    model = parsed(BRANCHES)
+    before = model.SerializeToString(deterministic=True)
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    given = {"path": path, "proto": model, "ir": onnx_ir.from_proto(model)}[kind]
+    report = conversion(given, to="onnx:18")
+    assert isinstance(report.model, ModelProto)
+    assert model.SerializeToString(deterministic=True) == before
+    assert report.changes[0].where.model == ("model.onnx" if kind == "path" else None)
+
+
+def test_external_data_comes_along(tmp_path: Path) -> None:
+    weights = np.random.default_rng(0).normal(size=(6, 8)).astype(np.float32)
+    model = helper.make_model(
+        helper.make_graph(
+            [
+                helper.make_node("MatMul", ["x", "w"], ["y"]),
+                helper.make_node("Split", ["y"], ["p", "q"], axis=1, num_outputs=2),
+            ],
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [5, 6])],
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, [5, 4]) for name in "pq"],
+            initializer=[numpy_helper.from_array(weights, "w")],
+        ),
+        opset_imports=[helper.make_opsetid("", 18)],
+        ir_version=8,
+    )
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path, save_as_external_data=True, size_threshold=0)
+    conversion(path, to="onnx:13").save(tmp_path / "out.onnx")
+    assert equal(outputs(tmp_path / "out.onnx", {"x": X}), outputs(path, {"x": X}))
+
+
+@pytest.mark.parametrize("target", ["onnx", "onnx:", "onnx:x", "tensorrt", "onnx:-3", ""])
+def test_unknown_targets(target: str) -> None:
+    with pytest.raises(ModelError, match="neither"):
+        conversion(parsed(BRANCHES), to=target)
+
+
+@pytest.mark.parametrize("target", ["onnx:0", "onnx:999"])
+def test_opsets_that_do_not_exist(target: str) -> None:
+    with pytest.raises(OperatorError) as caught:
+        conversion(parsed(BRANCHES), to=target)
+    assert caught.value.rule is Rule.OPERATOR_VERSION
+
+
+def test_an_invalid_split_is_refused_with_its_own_rule() -> None:
+    model = parsed("""
+        <ir_version: 8, opset_import: ["": 13]>
+        g (float[5,6] x) => (float[a,b] p, float[c,d] q) {
+            l = Constant<value_ints = [2, 3]>()
+            p, q = Split<axis = 1>(x, l)
+        }""")
+    (change,) = conversion(model, to="onnx:11").refusals
+    assert change.rule is Rule.LENGTHS_SUM
+
+
+def test_the_newest_opset_and_a_model_without_onnx_operators() -> None:
+    newest = onnx.defs.onnx_opset_version()
+    model = parsed(BRANCHES)
+    assert conversion(model, to=f"onnx:{newest}").model.opset_import[0].version == newest
+
+
+@pytest.mark.parametrize("count", [2**31, 2**62, 2**63 - 1])
+@pytest.mark.parametrize("size", ["N", 0, 7])
+@pytest.mark.parametrize("target", ["onnx:1", "onnx:11", "onnx:13", "openvino"])
+def test_a_huge_number_of_parts_takes_no_memory(count: int, size: int | str, target: str) -> None:
+    model = parsed(f"""
+        <ir_version: 8, opset_import: ["": 18]>
+        g (float[{size}] x) => (float[a] p, float[b] q) {{ p, q = Split<num_outputs = {count}>(x) }}""")
+    report = conversion(model, to=target)
+    if not report.complete:
+        assert [change.rule for change in report.refusals] == [Rule.PARTS_DIVISIBLE]
+        return
+    assert_same(model, report, {"x": np.arange(7 if size == "N" else size, dtype=np.float32)})
+
+
+def test_the_long_name_of_the_domain() -> None:
+    model = parsed("""
+        <ir_version: 8, opset_import: ["ai.onnx": 18]>
+        g (float[7] x) => (float[a] p, float[b] q) { p, q = Split<num_outputs = 2>(x) }""")
+    model.graph.node[0].domain = "ai.onnx"
+    report = conversion(model, to="onnx:11")
+    onnx.checker.check_model(report.model)
+    assert_same(model, report, {"x": np.arange(7, dtype=np.float32)})
+
+
+def test_training_information_stays_or_is_refused() -> None:
+    model = parsed(BRANCHES)
+    model.training_info.add().algorithm.name = "step"
+    assert conversion(model, only_split=True).model.training_info == model.training_info
+    with pytest.raises(ModelError, match="training information"):
+        _ = conversion(model, to="onnx:18").model
+
+
+def test_a_sequence_with_a_reader_of_a_computed_position_is_refused_and_left_alone() -> None:
+    model = parsed("""
+        <ir_version: 8, opset_import: ["": 13]>
+        g (float[5,6] x, int64 i) => (float[a,b] p) {
+            parts = SplitToSequence<axis = 1>(x)
+            p = SequenceAt(parts, i)
+        }""")
+    for target, rule in (("openvino", Rule.OPERATOR_UNKNOWN), ("onnx:9", Rule.OPERATOR_VERSION)):
+        (change,) = conversion(model, to=target).refusals[:1]
+        assert change.rule is rule
+        assert "position" in str(change.error)
+
+
+def test_slice_takes_what_the_decision_says() -> None:
+    from splitops.operators import schema
+
+    for opset in range(1, onnx.defs.onnx_opset_version() + 1):
+        published = onnx.defs.get_schema("Slice", opset).inputs[0].types
+        row = schema("Split", max(opset, 2))
+        assert {kind.onnx_tensor for kind in row.types_of(row.inputs[0])} <= set(published)
+
+
+def test_casts_exist_for_every_carrier() -> None:
+    from splitops.dtypes import ELEMENT_TYPES
+    from splitops.models.convert.restating import _FLOAT_BITS, _VALUE_BITS
+
+    for opset in (1, 6, 9, 13):
+        cast = onnx.defs.get_schema("Cast", opset)
+        for name in (*_VALUE_BITS, *_FLOAT_BITS):
+            kind = ELEMENT_TYPES[name].onnx_tensor
+            assert kind in cast.inputs[0].types
+            assert kind in cast.outputs[0].types
+    for name, bits in _FLOAT_BITS.items():
+        most = 2**bits
+        assert int(np.dtype(name).type(most)) == most
+        assert int(np.dtype(name).type(most + 1)) != most + 1
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "bool"])
+def test_casts_around_a_split_lose_nothing(dtype: str) -> None:
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    model = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Split", ["x"], ["p", "q"])],
+            "g",
+            [helper.make_tensor_value_info("x", kind, ["N"])],
+            [helper.make_tensor_value_info(name, kind, [None]) for name in "pq"],
+        ),
+        opset_imports=[helper.make_opsetid("", 11)],
+        ir_version=8,
+    )
+    report = conversion(model, to="onnx:6")
+    assert report.changes[0].status is Status.KEPT
+    report = conversion(model, to="onnx:1")
+    assert "on float" in str(report.changes[0].after)
+    extremes = [0, 1] if dtype == "bool" else [np.iinfo(dtype).min, np.iinfo(dtype).max, 0, 1]
+    feeds = {"x": np.array(extremes * 2, dtype)}
+    assert equal(outputs(runnable(report.model), feeds), outputs(model, feeds))

@@ -1,0 +1,140 @@
+"""What report writes loads in onnxruntime and OpenVINO, and gives the same outputs there."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import ModelProto
+
+import splitops.models
+from conversion_cases import CELLS
+from conversion_matrix import equal, outputs
+from splitops.models.convert import conversion
+
+_PROGRAMS = {
+    "onnxruntime": """
+import onnxruntime
+onnxruntime.set_default_logger_severity(4)
+def run(path, feeds):
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return session.run(None, feeds)
+""",
+    "openvino": """
+import ml_dtypes, numpy, openvino
+core = openvino.Core()
+def given(array):
+    if array.dtype == object:
+        return array.astype(str)
+    if array.dtype == ml_dtypes.bfloat16:
+        return openvino.Tensor(array.view(numpy.uint16), array.shape, openvino.Type.bf16)
+    return array
+def taken(output, array):
+    if array.dtype.kind in "US":
+        return array.astype(str).astype(object)
+    if output.element_type == openvino.Type.bf16:
+        return array.view(ml_dtypes.bfloat16)
+    return array
+def run(path, feeds):
+    compiled = core.compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    result = compiled({name: given(array) for name, array in feeds.items()})
+    return [taken(output, result[output]) for output in compiled.outputs]
+""",
+}
+_DRIVER = """
+import pickle, sys
+jobs = pickle.load(open(sys.argv[1], "rb"))
+for key, path, all_feeds in jobs:
+    try:
+        found = [run(path, feeds) for feeds in all_feeds]
+    except Exception as error:
+        found = f"{type(error).__name__}: {error}"
+    with open(sys.argv[2], "ab") as file:
+        pickle.dump((key, found), file)
+"""
+
+_EMPTY = "onnxruntime refuses num_outputs where the last part is empty"
+_RAW_STRINGS = "OpenVINO's CPU plugin moves strings as raw memory"
+
+# Where a runtime itself refuses or misreads what the specification allows: labels of the cases, the target,
+# and why. An entry that is no longer needed fails the test.
+_KNOWN: dict[str, list[tuple[str, str, str]]] = {
+    "onnxruntime": [
+        (r".*: equal parts of any size", "onnx:18", _EMPTY),
+        (r"Split-18: (5 into 4|4 parts of any size)", "onnx:18", _EMPTY),
+        (r"Split-18: 4 parts, 2 declared", "onnx:18", "onnxruntime divides by the declared outputs"),
+        (r"Split-18: 2\*\*62 .*", "onnx:18", "onnxruntime counts num_outputs in 32 bits"),
+        (r"Split-1[38]: bfloat16", "onnx:1[38]", "onnxruntime's Python interface takes no bfloat16"),
+        (r"SplitToSequence-24: bfloat16", "onnx:24", "onnxruntime's SplitToSequence has no bfloat16"),
+    ],
+    "openvino": [(r"Split-.*: string", "openvino", _RAW_STRINGS)],
+}
+
+
+def _explains(entry: tuple[str, str, str], key: tuple[str, str]) -> bool:
+    return bool(re.fullmatch(entry[0], key[0]) and re.fullmatch(entry[1], key[1]))
+
+
+def _is_older_than_runtime(model: Any) -> bool:
+    """Whether a model uses what onnxruntime, which starts at opset 7, never had."""
+    return isinstance(model, ModelProto) and any(
+        node.op_type in ("Split", "Cast") and model.opset_import[0].version == 1 for node in model.graph.node
+    )
+
+
+@pytest.mark.parametrize("runtime", ["onnxruntime", "openvino"])
+def test_every_cell_runs_the_same(runtime: str, tmp_path: Path) -> None:
+    pytest.importorskip(runtime)
+    jobs, expected = [], {}
+    for case, target in CELLS:
+        if (target == "openvino") is not (runtime == "openvino"):
+            continue
+        report = conversion(case.build(), to=target)
+        if not report.complete or _is_older_than_runtime(report.model):
+            continue
+        path = tmp_path / f"{len(jobs)}{'.xml' if target == 'openvino' else '.onnx'}"
+        splitops.models.save(report.model, path)
+        feeds = [{name: np.asarray(value) for name, value in feed.items()} for feed in case.feeds]
+        jobs.append((len(jobs), str(path), feeds))
+        expected[len(expected)] = case, target
+    found = _run(runtime, jobs, tmp_path)
+    assert len(found) == len(jobs) > 40
+    wrong = {
+        (case.label, target): found[key] if isinstance(found[key], str) else "other values"
+        for key, (case, target) in expected.items()
+        if isinstance(found[key], str) or not equal(found[key], outputs(case, case.build()))
+    }
+    surprises = {
+        key: reason
+        for key, reason in wrong.items()
+        if not any(_explains(entry, key) for entry in _KNOWN[runtime])
+    }
+    assert not surprises, "\n".join(f"{key}: {str(reason)[:150]}" for key, reason in surprises.items())
+    for entry in _KNOWN[runtime]:
+        assert any(_explains(entry, key) for key in wrong), f"{entry} works now"
+
+
+def _run(runtime: str, jobs: list[Any], folder: Path) -> dict[int, Any]:
+    """Run in a process of its own, and again behind a model at which the runtime crashed."""
+    results: dict[int, Any] = {}
+    while len(results) < len(jobs):
+        (folder / "jobs").write_bytes(pickle.dumps(jobs[len(results) :]))
+        (folder / "results").write_bytes(b"")
+        command = [sys.executable, "-c", _PROGRAMS[runtime] + _DRIVER, folder / "jobs", folder / "results"]
+        subprocess.run(command, check=False, capture_output=True, timeout=300)
+        with (folder / "results").open("rb") as file:
+            while True:
+                try:
+                    key, found = pickle.load(file)
+                except EOFError:
+                    break
+                results[key] = found
+        if len(results) < len(jobs):
+            results[jobs[len(results)][0]] = "crashed"
+    return results
