@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Development tasks: ``python3.11 tasks.py demo``, ``test``, ``lint``, ``oldest``, ``docs``, ``bench``.
+"""Development tasks: ``python3.11 tasks.py demo|test|lint|oldest|backends|docs|bench``.
 
 Each task makes the virtual environment that it needs, so a fresh clone needs nothing but Python and a C++
 compiler. Arguments after the task go to the tool that it runs.
@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 MAIN = ROOT / ".venv"
 OLDEST = ROOT / ".venv-oldest"
+BACKENDS = ROOT / ".venv-backends"
 
 
 def run(*command: str | Path, **environment: str) -> None:
@@ -73,6 +74,12 @@ def oldest(*arguments: str) -> None:
     run(python(OLDEST, "test", "tests/oldest.txt"), "-m", "pytest", "-q", "-n", "2", *arguments)
 
 
+def backends(*arguments: str) -> None:
+    """Run the tests of the array libraries, with PyTorch, JAX, Dask, xarray and sparse."""
+    tools = python(BACKENDS, "backends", "tests/backends.txt")
+    run(tools, "-m", "pytest", "-q", "-n", "2", "tests/backends", *arguments)
+
+
 def docs() -> None:
     """Make the generated pages anew and build the documentation without warnings."""
     tools = python()
@@ -89,7 +96,7 @@ DEMO = (
     ("run", "examples/models/attention_block.onnx", "--input", "x=examples/data/attention_block_x.npy"),
     ("run", "examples/models/feature_split.xml", "--input", "x=examples/data/feature_split_x.npy"),
 )
-TASKS = {task.__name__: task for task in (demo, test, lint, oldest, docs, bench)}
+TASKS = {task.__name__: task for task in (demo, test, lint, oldest, backends, docs, bench)}
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in TASKS:

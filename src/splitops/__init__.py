@@ -18,7 +18,9 @@ from splitops.operators import Difference, OperatorSchema, difference, history, 
 
 if TYPE_CHECKING:
     from splitops.models import load, run, save
+    from splitops.models.check import check
     from splitops.models.convert import conversion, convert
+    from splitops.models.infer import infer
 
 __all__ = [
     "ArrayError",
@@ -31,11 +33,13 @@ __all__ = [
     "SplitError",
     "Where",
     "__version__",
+    "check",
     "conversion",
     "convert",
     "difference",
     "errors",
     "history",
+    "infer",
     "load",
     "onnx",
     "openvino",
@@ -49,8 +53,10 @@ __version__ = "0.1.0"
 
 # What works on models is imported when it is first asked for: onnx alone takes longer than all the rest.
 _ON_DEMAND = {
+    "check": "splitops.models.check",
     "conversion": "splitops.models.convert",
     "convert": "splitops.models.convert",
+    "infer": "splitops.models.infer",
     "load": "splitops.models",
     "run": "splitops.models",
     "save": "splitops.models",

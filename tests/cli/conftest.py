@@ -45,7 +45,7 @@ def process(environment: dict[str, str]) -> Process:
     """Run the command line as a process of its own."""
 
     def run(*args: object, **options: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "splitops.cli", *map(str, args)]
+        command = [sys.executable, "-m", "splitops", *map(str, args)]
         settings: dict[str, object] = {
             "env": environment,
             "capture_output": True,

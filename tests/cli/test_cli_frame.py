@@ -162,7 +162,7 @@ def test_a_defect_is_not_hidden(monkeypatch, invoke):
 
 
 def test_a_reader_that_stops_reading_is_no_error(environment):
-    command = f"{sys.executable} -m splitops.cli explain --shape 200000 --parts 100000 --json | head -1"
+    command = f"{sys.executable} -m splitops explain --shape 200000 --parts 100000 --json | head -1"
     done = subprocess.run(
         ["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=60
     )

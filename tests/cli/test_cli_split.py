@@ -297,7 +297,7 @@ def test_an_interrupt_leaves_nothing_half_written(environment, tmp_path, number,
     command = [
         sys.executable,
         "-m",
-        "splitops.cli",
+        "splitops",
         "split",
         file,
         "--axis",

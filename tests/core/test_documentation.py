@@ -112,7 +112,7 @@ def run_console(text: str) -> int:
         words = shlex.split(command)
         if words[0] != "splitops":
             continue  # how to install is not tried here
-        arguments = [sys.executable, "-m", "splitops.cli", *words[1:]]
+        arguments = [sys.executable, "-m", "splitops", *words[1:]]
         environment = os.environ | {"NO_COLOR": "1", "COLUMNS": "100", "PYTHONPATH": SOURCES}
         done = subprocess.run(arguments, capture_output=True, text=True, env=environment, check=False)
         got = "".join(f"{line.rstrip()}\n" for line in (done.stdout + done.stderr).splitlines())
@@ -171,7 +171,6 @@ def test_a_wrong_example_fails(text: str, tmp_path: Path) -> None:
 
 
 def test_a_wrong_console_example_fails() -> None:
-    pytest.importorskip("rich")
     assert run_console("$ splitops diff SplitToSequence 11 24\n...\n") == 1
     with pytest.raises(AssertionError):
         run_console("$ splitops diff SplitToSequence 11 24\nnothing of the kind\n")

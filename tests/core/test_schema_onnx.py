@@ -6,14 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import onnx
 import pytest
 
 from splitops import schema
 from splitops.dtypes import ELEMENT_TYPES, from_onnx, from_onnx_name
 from splitops.operators import SCHEMAS, OperatorSchema
 from splitops.operators.schema import Attribute, Option, Parameter
-
-onnx = pytest.importorskip("onnx")
 
 NEWEST = onnx.defs.onnx_opset_version()
 ROWS = [

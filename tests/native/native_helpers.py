@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from numpy.testing import assert_equal
 
 from splitops.native import fallback
 
@@ -20,9 +19,10 @@ except ImportError:  # a build without a compiler: the fallback is tested alone
 IMPLEMENTATIONS = [fallback] if _core is None else [_core, fallback]
 
 DTYPES = [
-    np.dtype(name)
-    for name in ("?", "u1", "S3", "<i2", ">u2", "e", "f4", ">i4", "S5", "S6", "V7", "f8", ">c8", "M8[s]", "U3", "S9", "S11", "c16")
-] + [np.dtype([("a", "u1"), ("b", ">i4")])]
+    *map(np.dtype, ["?", "u1", "S3", "<i2", ">u2", "e", "f4", ">i4", "S5", "S6", "V7"]),
+    *map(np.dtype, ["f8", ">c8", "M8[s]", "U3", "S9", "S11", "c16"]),
+    np.dtype([("a", "u1"), ("b", ">i4")]),
+]
 
 
 def assert_same(got: tuple[Any, ...], expected: tuple[Any, ...]) -> None:
@@ -40,7 +40,8 @@ def filled(shape: tuple[int, ...], dtype: np.dtype[Any], seed: int = 0) -> np.nd
     """An array of random bytes (every byte pattern of a dtype without objects is allowed)."""
     rng = np.random.default_rng(seed)
     count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    data = rng.integers(1 if dtype.kind in "SU" else 0, 127 if dtype.kind in "SU" else 256, count, dtype=np.uint8)
+    low, high = (1, 127) if dtype.kind == "S" else (0, 256)
+    data = rng.integers(low, high, count, dtype=np.uint8)
     if dtype.kind == "U":  # code points, not arbitrary bytes
         return rng.integers(65, 91, (*shape, 3), dtype=np.uint32).view(dtype).reshape(shape)
     if dtype.kind == "b":
@@ -75,7 +76,8 @@ def arrays(draw: Any, min_ndim: int = 1) -> np.ndarray[Any, Any]:
         elif change == "slice":
             array = array[
                 tuple(
-                    slice(None, None, draw(st.sampled_from([1, 1, 2, -1, -2, 3]))) if draw(st.booleans())
+                    slice(None, None, draw(st.sampled_from([1, 1, 2, -1, -2, 3])))
+                    if draw(st.booleans())
                     else slice(draw(st.integers(0, 2)), None)
                     for _ in range(array.ndim)
                 )
@@ -132,6 +134,3 @@ class Guarded:
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         offset = mmap.PAGESIZE + (self.size - nbytes if at_end else 0)
         return np.ndarray(shape, dtype, self._bytes.data, offset=offset)
-
-
-__all__ = ["DTYPES", "IMPLEMENTATIONS", "Guarded", "_core", "arrays", "assert_equal", "assert_same", "cuts", "fallback", "filled", "misaligned"]

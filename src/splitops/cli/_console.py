@@ -24,7 +24,11 @@ def console(*, stderr: bool = False) -> Console:
     """Return a console for stdout (or stderr) as they stand now; its text is taken literally."""
     from rich.console import Console
 
-    found = Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+    class _Console(Console):
+        def on_broken_pipe(self) -> None:  # rich would exit with 1
+            raise BrokenPipeError
+
+    found = _Console(stderr=stderr, markup=False, emoji=False, highlight=False)
     if not found.is_terminal and "COLUMNS" not in os.environ:
         found.width = _WIDTH_OF_FILES
     return found

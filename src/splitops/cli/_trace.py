@@ -14,6 +14,8 @@ __all__ = ["Split", "Trace"]
 
 _MAX_DIFFERENT: Final = 10_000
 """A loop can split differently in every turn; its later turns are then counted only."""
+_MAX_PARTS: Final = 10_000_000
+"""Nor are the sizes of more parts than this kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +44,14 @@ class Trace:
 
     counts: Counter[Split] = field(default_factory=Counter)
     unlisted: int = 0
+    _parts: int = 0
 
     def record(self, request: SplitRequest, plan: SplitPlan) -> None:
         """Count one split."""
         split = Split(request.schema, request.where, plan)
-        if split in self.counts or len(self.counts) < _MAX_DIFFERENT:
-            self.counts[split] += 1
-        else:
-            self.unlisted += 1
+        if split not in self.counts:
+            self._parts += len(plan.sizes)
+            if len(self.counts) == _MAX_DIFFERENT or self._parts > _MAX_PARTS:
+                self.unlisted += 1
+                return
+        self.counts[split] += 1

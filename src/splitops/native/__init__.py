@@ -135,7 +135,7 @@ def set_num_threads(n: int | None) -> None:
 
     Raises:
         TypeError: ``n`` is no int.
-        ValueError: ``n`` is not in [1, 1024], or the variable is no positive integer.
+        ValueError: ``n`` is not in [1, 1024].
     """
     if n is None:
         n = min(thread_count(), _MAX_THREADS)

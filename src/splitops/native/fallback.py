@@ -85,6 +85,7 @@ class Splitter:
             yield data[key]
 
     def __call__(self, array: Array, /) -> tuple[Array, ...]:
+        """The parts of ``array`` as views."""
         return tuple(self._views(array))
 
     def copies(self, array: Array, *, separate: bool = False) -> tuple[Array, ...]:
@@ -169,10 +170,9 @@ def _key(array: object, arguments: tuple[object, ...]) -> _Key | None:
         elif _is_integer(argument):
             key.append(argument)
             words += 2
-        elif type(argument) in (list, tuple) and all(map(_is_integer, argument)):  # type: ignore[call-overload]
-            items = tuple(argument)  # type: ignore[arg-type]
-            key.append((type(argument), items))
-            words += 2 + len(items)
+        elif (type(argument) is list or type(argument) is tuple) and all(map(_is_integer, argument)):
+            key.append((type(argument), tuple(argument)))
+            words += 2 + len(argument)
         else:
             return None
     return tuple(key) if words <= _CACHE_WORDS else None
@@ -189,6 +189,7 @@ class CallCache:
         self._lock = threading.Lock()
 
     def __call__(self, array: object, /, *arguments: object) -> tuple[Array, ...] | None:
+        """The parts as views, or None when the call is unknown."""
         splitter = self.lookup(array, *arguments)
         return None if splitter is None else splitter(_exact_array(array))
 
@@ -207,7 +208,7 @@ class CallCache:
             return False
         data = _exact_array(array)
         if data.shape != splitter._shape:
-            raise ValueError(f"this splitter is for shape {splitter._shape}, got an array of shape {data.shape}")
+            raise ValueError(f"this splitter is for shape {splitter._shape}, got shape {data.shape}")
         if len(splitter._cuts) > _CACHE_PARTS:
             return False
         with self._lock:

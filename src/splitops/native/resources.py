@@ -7,10 +7,11 @@ container with two processors of sixty-four gets two threads.
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 
 _CGROUP_ROOT = Path("/sys/fs/cgroup")
-_UNKNOWN_MEMORY = 8 << 30
+_UNKNOWN_MEMORY = 1 << 44  # no bound
 _POOL_LIMIT_MAX = 512 << 20
 _POOL_MEMORY_SHARE = 8
 
@@ -48,14 +49,15 @@ def processor_count(root: Path = _CGROUP_ROOT, own: Path = Path("/proc/self/cgro
 def thread_count() -> int:
     """The threads to copy with: ``SPLITOPS_NUM_THREADS``, or one a processor.
 
-    Raises:
-        ValueError: the variable is set to something other than a positive integer.
+    A variable that is set to something other than a positive integer is warned of and ignored: importing
+    a library must not fail for it.
     """
     text = os.environ.get("SPLITOPS_NUM_THREADS", "")
     if not text:
         return processor_count()
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise ValueError(f"SPLITOPS_NUM_THREADS must be a positive integer, not {text!r}")
+        warnings.warn(f"SPLITOPS_NUM_THREADS must be a positive integer, not {text!r}", stacklevel=2)
+        return processor_count()
     return int(text)
 
 

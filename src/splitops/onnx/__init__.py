@@ -31,8 +31,8 @@ __all__ = [
 
 Lengths = Sequence[int] | npt.NDArray[Any]
 
-# What earlier calls were proved to mean, by their very arguments. For a small array, proving takes longer than
-# splitting.
+# What earlier calls were proved to mean, by their very arguments. For a small array, proving takes longer
+# than splitting.
 _SPLITS: Final = native.CallCache()
 _SEQUENCES: Final = native.CallCache()
 

@@ -18,8 +18,8 @@ __all__ = ["infer_split", "infer_variadic_split", "split", "variadic_split"]
 _SPLIT: Final = schema("Split", domain="openvino")
 _VARIADIC_SPLIT: Final = schema("VariadicSplit", domain="openvino")
 
-# What earlier calls were proved to mean, by their very arguments. For a small array, proving takes longer than
-# splitting.
+# What earlier calls were proved to mean, by their very arguments. For a small array, proving takes longer
+# than splitting.
 _SPLITS: Final = native.CallCache()
 _VARIADIC_SPLITS: Final = native.CallCache()
 

@@ -117,10 +117,11 @@ def _rules(old: OperatorSchema, new: OperatorSchema) -> Iterator[Change]:
         before, after = getattr(old, field), getattr(new, field)
         if before != after:
             yield Change("rule", words, before, after, f"{_write(before)} -> {_write(after)}")
-    if old.notes != new.notes:
-        for note in new.notes:
-            if note not in old.notes:
-                yield Change("rule", "note", None, note, note)
+    for note in (*old.notes, *new.notes):
+        if note not in old.notes:
+            yield Change("rule", "note", None, note, note)
+        elif note not in new.notes:
+            yield Change("rule", "note", note, None, f"no longer: {note}")
 
 
 def _changed_fields(before: Attribute | Parameter, after: Attribute | Parameter) -> str:

@@ -59,8 +59,8 @@ def convert(
         form: as in :func:`conversion`.
 
     Returns:
-        The converted model: an ``onnx.ModelProto`` or, for ``"openvino"``, an :class:`OpenVINOModel`. How each
-        split was converted is in the report of :func:`conversion`.
+        The converted model: an ``onnx.ModelProto`` or, for ``"openvino"``, an :class:`OpenVINOModel`. How
+        each split was converted is in the report of :func:`conversion`.
 
     Raises:
         RuleError: the target cannot say a split, and no exact rewrite of it is known.

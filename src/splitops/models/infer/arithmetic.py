@@ -1,4 +1,4 @@
-"""Arithmetic on the numbers that a model computes from shapes: integers, sizes that are partly known, unknowns."""
+"""Arithmetic on the numbers that a model computes from shapes: integers, partly known sizes, unknowns."""
 
 from __future__ import annotations
 

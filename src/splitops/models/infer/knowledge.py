@@ -20,6 +20,7 @@ __all__ = [
     "NOTHING",
     "Entry",
     "Known",
+    "Opaque",
     "SequenceOf",
     "Tensor",
     "fact",
@@ -59,7 +60,12 @@ class Tensor:
             return False
         return _same(self.value, other.value)
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        return hash((self.type, self.shape))
+
+    def __str__(self) -> str:
+        dims = "..." if self.shape is None else ", ".join(map(str, self.shape))
+        return f"{self.type or '?'}[{dims}]"
 
     @property
     def is_whole(self) -> bool:
@@ -76,8 +82,25 @@ class SequenceOf:
     element: Tensor = Tensor()
     length: Dim = UNKNOWN
 
+    def __str__(self) -> str:
+        return f"{self.length} x {self.element}"
 
-Known = Tensor | SequenceOf | None
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A value that is no tensor and no sequence of tensors, such as an optional or a map.
+
+    Attributes:
+        type: its type in the format's own form, serialised.
+    """
+
+    type: bytes
+
+    def __str__(self) -> str:
+        return "no tensor"
+
+
+Known = Tensor | SequenceOf | Opaque | None
 """None is a value of which nothing is known, not even that it is a tensor."""
 
 NOTHING: Final = Tensor()
@@ -108,7 +131,7 @@ def partial_value(entries: Sequence[Entry] | Entry) -> Value:
 
 
 def value_of_shape(shape: Shape | None) -> Value | None:
-    """Return the value of a tensor that holds a shape; a size of which nothing is known is an unknown entry."""
+    """Return the value of a tensor that holds a shape; an unknown size is an unknown entry."""
     if shape is None or len(shape) > MAX_ELEMENTS:
         return None
     return partial_value([None if dim == UNKNOWN else dim for dim in shape])
@@ -127,12 +150,15 @@ def join(left: Known, right: Known) -> Known:
         assert isinstance(element, Tensor)
         assert length is not None
         return SequenceOf(element, length)
-    return None
+    return left if left == right else None
 
 
 def _same(left: Value | None, right: Value | None) -> bool:
     return left is right or (
-        left is not None and right is not None and left.shape == right.shape and left.tolist() == right.tolist()
+        left is not None
+        and right is not None
+        and left.shape == right.shape
+        and left.tolist() == right.tolist()
     )
 
 
@@ -176,4 +202,3 @@ def _meet_dims(found: Dim, stated: Dim) -> Dim:
     if hi is not None and hi < lo:
         return found
     return dimension(lo, hi, found.name or stated.name)
-

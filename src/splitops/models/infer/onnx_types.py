@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from onnx import TensorProto, TensorShapeProto, TypeProto
+from collections.abc import Sequence
+
+from onnx import GraphProto, ModelProto, NodeProto, TensorShapeProto, TypeProto
 
 from splitops.dims import UNKNOWN, Dim, Range, Shape
 from splitops.dtypes import from_onnx
-from splitops.models.infer.knowledge import Known, SequenceOf, Tensor
+from splitops.models.infer.knowledge import Known, Opaque, SequenceOf, Tensor
+from splitops.models.onnx_model.structure import extend, function_path, subgraphs
 
-__all__ = ["Names", "from_type", "same_type", "to_type"]
+__all__ = ["Names", "declared_types", "from_type", "to_type"]
 
 
 class Names:
@@ -37,9 +40,15 @@ def from_type(proto: TypeProto, names: Names | None = None) -> Known:
             return Tensor(from_onnx(tensor.elem_type), shape)
         case "sequence_type":
             element = from_type(proto.sequence_type.elem_type, names)
-            return SequenceOf(element) if isinstance(element, Tensor) else None
-        case _:
+            return SequenceOf(element) if isinstance(element, Tensor) else _opaque(proto)
+        case None:
             return None
+        case _:
+            return _opaque(proto)
+
+
+def _opaque(proto: TypeProto) -> Opaque:
+    return Opaque(proto.SerializeToString(deterministic=True))
 
 
 def _shape(shape: TensorShapeProto, names: Names | None) -> Shape:
@@ -49,9 +58,10 @@ def _shape(shape: TensorShapeProto, names: Names | None) -> Shape:
 def _dimension(dim: TensorShapeProto.Dimension, names: Names | None) -> Dim:
     if dim.HasField("dim_value"):
         return dim.dim_value if dim.dim_value >= 0 else UNKNOWN
-    if not dim.dim_param:
-        return UNKNOWN
-    return Range(name=dim.dim_param) if names is None else names.take(dim.dim_param)
+    name: object = dim.dim_param
+    if not isinstance(name, str) or not name:
+        return UNKNOWN  # protobuf gives bytes that are no text as bytes
+    return Range(name=name) if names is None else names.take(name)
 
 
 def to_type(known: Known, names: Names | None = None) -> TypeProto | None:
@@ -61,6 +71,9 @@ def to_type(known: Known, names: Names | None = None) -> TypeProto | None:
         known: what is known of the value.
         names: the exchange; without one, only names that models may have are written.
     """
+    if isinstance(known, Opaque):
+        found: TypeProto = TypeProto.FromString(known.type)
+        return found
     if isinstance(known, SequenceOf):
         element = to_type(known.element, names)
         return None if element is None else TypeProto(sequence_type=TypeProto.Sequence(elem_type=element))
@@ -80,12 +93,23 @@ def to_type(known: Known, names: Names | None = None) -> TypeProto | None:
     return TypeProto(tensor_type=tensor)
 
 
-def same_type(declared: TypeProto, known: Known) -> bool:
-    """Return whether a declared type and what is known can be told of one value: kind and element type."""
-    if declared.WhichOneof("value") is None:
-        return True
-    found = from_type(declared)
-    if isinstance(found, Tensor) and isinstance(known, Tensor):
-        undefined = declared.tensor_type.elem_type == TensorProto.UNDEFINED
-        return undefined or known.type is None or found.type == known.type
-    return type(found) is type(known)
+def declared_types(model: ModelProto) -> dict[tuple[str | None, str], Known]:
+    """Return what a model states of its values, by the path of their graph and their name."""
+    found: dict[tuple[str | None, str], Known] = {}
+
+    def graph(path: str | None, proto: GraphProto) -> None:
+        for tensor in proto.initializer:
+            found[path, tensor.name] = Tensor(from_onnx(tensor.data_type), tuple(tensor.dims))
+        for value in (*proto.input, *proto.value_info, *proto.output):
+            found[path, value.name] = from_type(value.type)
+        inner(path, proto.node)
+
+    def inner(path: str | None, nodes: Sequence[NodeProto]) -> None:
+        for node in nodes:
+            for step, proto in subgraphs(node):
+                graph(extend(path, step), proto)
+
+    graph(None, model.graph)
+    for function in model.functions:
+        inner(function_path(function), function.node)
+    return found

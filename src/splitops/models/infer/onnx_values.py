@@ -1,4 +1,4 @@
-"""The numbers that ONNX models compute from shapes: Shape, Gather, Concat, Slice and the like, partly known."""
+"""The numbers that ONNX models compute from shapes, as far as they are known: Shape, Gather, Concat ..."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 from onnx import AttributeProto, NodeProto, helper
 
 from splitops.errors import SplitError, Where
@@ -44,7 +43,7 @@ def computed_value(node: NodeProto, opset: int, inputs: Sequence[Known], output:
     kernel = _KERNELS.get(node.op_type)
     try:
         for attribute in node.attribute:
-            attributes[attribute.name] = helper.get_attribute_value(attribute)
+            attributes[str(attribute.name)] = helper.get_attribute_value(attribute)
         value = kernel(attributes, inputs) if kernel else _folded(node, opset, inputs, output)
     except (ValueError, IndexError, TypeError, KeyError, AttributeError, OverflowError, ZeroDivisionError):
         return None  # numbers that do not fit one another: the node fails when it runs
@@ -231,11 +230,42 @@ _KERNELS: Final[dict[str, Kernel]] = {
 }
 
 _FOLDED: Final = frozenset(
-    "Abs And Ceil ConstantOfShape CumSum Equal Expand Flatten Floor GatherElements GatherND Greater "
-    "GreaterOrEqual Less LessOrEqual Mod Neg Not Or Pow Range ReduceMax ReduceMin ReduceProd ReduceSum ScatterND "
-    "Sign Tile Transpose Trilu Where Xor".split()
+    [
+        "Abs",
+        "And",
+        "Ceil",
+        "ConstantOfShape",
+        "CumSum",
+        "Equal",
+        "Expand",
+        "Flatten",
+        "Floor",
+        "GatherElements",
+        "GatherND",
+        "Greater",
+        "GreaterOrEqual",
+        "Less",
+        "LessOrEqual",
+        "Mod",
+        "Neg",
+        "Not",
+        "Or",
+        "Pow",
+        "Range",
+        "ReduceMax",
+        "ReduceMin",
+        "ReduceProd",
+        "ReduceSum",
+        "ScatterND",
+        "Sign",
+        "Tile",
+        "Transpose",
+        "Trilu",
+        "Where",
+        "Xor",
+    ]
 )
-"""Operators that onnx's reference evaluator computes when all their inputs are known: cheap and deterministic."""
+"""Operators that onnx's reference evaluator computes when all their inputs are known: cheap ones."""
 
 
 def _folded(node: NodeProto, opset: int, inputs: Sequence[Known], output: Tensor) -> Value | None:
@@ -244,7 +274,7 @@ def _folded(node: NodeProto, opset: int, inputs: Sequence[Known], output: Tensor
         return None
     if not all(isinstance(size, int) for size in output.shape):
         return None
-    arrays: dict[str, npt.NDArray[Any]] = {}
+    arrays: dict[str, Any] = {}
     for name, known in zip(node.input, inputs, strict=True):
         if not name:
             continue
@@ -258,7 +288,8 @@ def _folded(node: NodeProto, opset: int, inputs: Sequence[Known], output: Tensor
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     try:
         with np.errstate(all="ignore"):
-            found = ReferenceEvaluator(model).run(None, arrays)[0]
-    except Exception:  # noqa: BLE001 - whatever a foreign implementation raises, the value is merely unknown
+            found: Any = ReferenceEvaluator(model).run(None, arrays)
+            result = found[0]
+    except Exception:
         return None
-    return np.asarray(found) if isinstance(found, np.ndarray | np.generic) else None
+    return np.asarray(result) if isinstance(result, np.ndarray | np.generic) else None

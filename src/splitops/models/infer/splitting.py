@@ -1,4 +1,4 @@
-"""The visit of one split site: what is known of its inputs goes in, what is known of its outputs comes out."""
+"""The visit of one split site: from what is known of its inputs to what is known of its outputs."""
 
 from __future__ import annotations
 
@@ -72,21 +72,21 @@ def visit_site(visit: Visit, tensors: Sequence[Known]) -> tuple[Visit, list[Know
     """
     known = [value if isinstance(value, Tensor) else Tensor() for value in tensors]
     facts = tuple(
-        fact(value, value=index > 0) if name else None
-        for index, (name, value) in enumerate(zip(visit.inputs, known, strict=True))
+        fact(value, value=True) if name else None for name, value in zip(visit.inputs, known, strict=True)
     )
     visit = replace(visit, facts=facts)
     count = len(visit.outputs)
     if visit.schema is None or visit.error is not None:
         return visit, [None] * count
+    schema = visit.schema
     try:
-        binding = bind(visit.schema, visit.attributes, facts, outputs=count, where=visit.where)
+        binding = bind(schema, visit.attributes, facts, outputs=count, where=visit.where)
         inference = infer_binding(binding)
     except SplitError as error:
-        return replace(visit, error=error), _types_alone(visit.schema, known, count)
+        return replace(visit, error=error), _types_alone(schema, known, count)
     visit = replace(visit, binding=binding, inference=inference)
     data = known[0]
-    if visit.schema.gives_sequence:
+    if schema.gives_sequence:
         return visit, [SequenceOf(Tensor(data.type, inference.element), inference.count)]
     shapes = inference.parts if inference.parts is not None else (None,) * count
     values = _values(binding, inference, data, count)
@@ -101,7 +101,9 @@ def _types_alone(schema: OperatorSchema, known: list[Tensor], count: int) -> lis
     return [Tensor(data.type, rank)] * count
 
 
-def _values(binding: Binding, inference: Inference, data: Tensor, count: int) -> list[np.ndarray[Any, Any] | None]:
+def _values(
+    binding: Binding, inference: Inference, data: Tensor, count: int
+) -> list[np.ndarray[Any, Any] | None]:
     """Split the numbers of the data, where they are followed and the sizes are known."""
     shapes, axis = inference.parts, binding.axis
     if data.value is None or axis is None or shapes is None:
@@ -131,4 +133,6 @@ def sizes_of_names(before: Known, after: Known) -> dict[str, int]:
     if not (isinstance(before, Tensor) and isinstance(after, Tensor) and before.shape and after.shape):
         return {}
     pairs = zip(before.shape, after.shape, strict=True)
-    return {old.name: new for old, new in pairs if isinstance(old, Range) and old.name and isinstance(new, int)}
+    return {
+        old.name: new for old, new in pairs if isinstance(old, Range) and old.name and isinstance(new, int)
+    }

@@ -22,7 +22,7 @@ class Limits:
     """
 
     bytes: int = 1 << 28
-    elements: int = 1 << 24
+    elements: int = 1 << 21
     depth: int = 128
 
 

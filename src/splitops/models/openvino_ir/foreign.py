@@ -1,6 +1,6 @@
 """Layers of other operators: connected regions of them become small models that OpenVINO runs.
 
-``openvino`` is an optional dependency, imported by :func:`evaluate` alone.
+``openvino`` is an optional dependency, imported by :class:`Runner` alone.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from splitops.models.openvino_ir.shapes import format_shape
 from splitops.models.openvino_ir.writer import to_bytes
 from splitops.packing import pack, packed_size, unpack
 
-__all__ = ["Region", "evaluate", "stages"]
+__all__ = ["Region", "Runner", "stages"]
 
 
 def stages(
@@ -127,39 +127,71 @@ def _anonymous(layer: Layer) -> Layer:
     )  # fmt: skip
 
 
-def evaluate(region: Region, values: Mapping[Endpoint, Value], file: str | None) -> dict[Endpoint, Value]:
-    """Run a region by OpenVINO's CPU plugin.
+class Runner:
+    """Runs a region by OpenVINO's CPU plugin, as often as its graph is run.
 
-    Raises:
-        ModelError: OpenVINO is not installed, or it cannot load or run the layers; they are named.
+    Args:
+        region: the region.
     """
-    where = Where(model=file, node=region.layers[0].name)
-    names = _listing(region.layers)
-    if importlib.util.find_spec("openvino") is None:
-        raise ModelError(
-            f"{names}: run by OpenVINO, which is not installed; pip install splitops[openvino]", where
-        )
-    openvino: Any = importlib.import_module("openvino")
+
+    def __init__(self, region: Region) -> None:
+        self._region = region
+        self._kept: tuple[object, Any] | None = None
+
+    def run(self, values: Mapping[Endpoint, Value], where: Where, *, again: bool) -> dict[Endpoint, Value]:
+        """Run the region.
+
+        Args:
+            values: what goes in.
+            where: the place of the graph.
+            again: whether to keep the compiled region, for later values of the same types and shapes.
+
+        Returns:
+            What comes out.
+
+        Raises:
+            ModelError: OpenVINO is not installed, or it cannot load or run the layers; they are named.
+        """
+        region = self._region
+        where = replace(where, node=region.layers[0].name)
+        names = _listing(region.layers)
+        if importlib.util.find_spec("openvino") is None:
+            raise ModelError(
+                f"{names}: run by OpenVINO, which is not installed; pip install splitops[openvino]", where
+            )
+        openvino: Any = importlib.import_module("openvino")
+        # Constants are those of the graph, the same in every run of it.
+        fed = [values[end] for end in region.inputs if not values[end].constant]
+        kind = [(value.element_type.name, value.array.shape) for value in fed]
+        try:
+            if self._kept is None or self._kept[0] != kind:
+                self._kept = kind, _compiled(openvino, region, values)
+            request = self._kept[1]
+            for index, value in enumerate(fed):
+                request.set_input_tensor(index, _to_tensor(openvino, value))
+            request.infer()
+            return {
+                end: _from_tensor(request.get_output_tensor(index))
+                for index, end in enumerate(region.outputs)
+            }
+        except ModelError:
+            raise
+        except Exception as error:
+            reason = " ".join(str(error).split())
+            raise ModelError(f"{names}: OpenVINO cannot run it: {reason[-300:]}", where) from error
+        finally:
+            if not again:
+                self._kept = None
+
+
+def _compiled(openvino: Any, region: Region, values: Mapping[Endpoint, Value]) -> Any:
     document, weights = to_bytes(region.model(values))
     core = openvino.Core()
-    try:
-        tensor = openvino.Tensor(np.frombuffer(weights or b"\0", np.uint8))
-        compiled = core.compile_model(
-            core.read_model(document, tensor), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
-        )
-        request = compiled.create_infer_request()
-        fed = [values[end] for end in region.inputs if not values[end].constant]
-        for index, value in enumerate(fed):
-            request.set_input_tensor(index, _to_tensor(openvino, value))
-        request.infer()
-        return {
-            end: _from_tensor(request.get_output_tensor(index)) for index, end in enumerate(region.outputs)
-        }
-    except ModelError:
-        raise
-    except Exception as error:
-        reason = " ".join(str(error).split())
-        raise ModelError(f"{names}: OpenVINO cannot run it: {reason[-300:]}", where) from error
+    tensor = openvino.Tensor(np.frombuffer(weights or b"\0", np.uint8))
+    compiled = core.compile_model(
+        core.read_model(document, tensor), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
+    )
+    return compiled.create_infer_request()
 
 
 def _listing(layers: Sequence[Layer]) -> str:

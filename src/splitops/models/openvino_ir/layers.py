@@ -23,7 +23,16 @@ from splitops.models.openvino_ir.shapes import MAX_RANK, parse_integer
 from splitops.native.resources import memory_bytes
 from splitops.operators import OperatorSchema, schema
 
-__all__ = ["KERNELS", "SPLIT_FAMILY", "Value", "is_own", "split_attributes", "split_schema"]
+__all__ = [
+    "KERNELS",
+    "SPLIT_FAMILY",
+    "Value",
+    "is_own",
+    "operation_set",
+    "prove_size",
+    "split_attributes",
+    "split_schema",
+]
 
 _INT64_MAX: Final = (1 << 63) - 1
 
@@ -58,16 +67,24 @@ def is_own(layer: Layer) -> bool:
     return layer.type != "Gather" or layer.attribute("batch_dims") in {None, "0"}
 
 
+def operation_set(layer: Layer) -> int | None:
+    """Return the number of the operation set in a layer's ``version``; None where it is none."""
+    number = layer.version.removeprefix("opset")
+    if layer.version == number or not number.isascii() or not number.isdigit() or len(number) > 4:
+        return None
+    return int(number)
+
+
 def split_schema(layer: Layer, where: Where) -> OperatorSchema:
     """Return the operator version of a layer of the split family.
 
     Raises:
         ModelError: its ``version`` is not an operation set of OpenVINO.
     """
-    number = layer.version.removeprefix("opset")
-    if layer.version == number or not number.isascii() or not number.isdigit() or len(number) > 4:
+    number = operation_set(layer)
+    if number is None:
         raise ModelError(f"{layer} is of version {layer.version!r}, which is not an operation set", where)
-    return schema(layer.type, max(1, int(number)), "openvino")
+    return schema(layer.type, max(1, number), "openvino")
 
 
 def split_attributes(layer: Layer, where: Where) -> dict[str, int]:
@@ -114,7 +131,7 @@ def _concat(layer: Layer, inputs: Sequence[Value], where: Where) -> Sequence[Val
                 where,
             )
     size = sum(value.array.shape[axis] for value in inputs)
-    _prove_size((size, *_without(first.array.shape, axis)), first.element_type, where)
+    prove_size((size, *_without(first.array.shape, axis)), first.element_type, where)
     return [_like(first, np.concatenate([value.array for value in inputs], axis=axis))]
 
 
@@ -126,7 +143,7 @@ def _convert(layer: Layer, inputs: Sequence[Value], where: Where) -> Sequence[Va
         raise ModelError(f"destination_type = {text!r} is not an element type", where)
     if not is_convertible(value.element_type, target):
         raise ModelError(f"OpenVINO does not convert {value.element_type} to {target}", where)
-    _prove_size(value.array.shape, target, where)
+    prove_size(value.array.shape, target, where)
     return [replace(value, array=convert(value.array, value.element_type, target), element_type=target)]
 
 
@@ -163,7 +180,7 @@ def _reshape(layer: Layer, inputs: Sequence[Value], where: Where) -> Sequence[Va
             shape[sizes.index(-1)] = taken // known
     if math.prod(shape) != data.array.size or max(shape, default=0) > _INT64_MAX:
         raise ModelError(f"pattern {sizes} does not fit shape {list(data.array.shape)}", where)
-    _prove_size(shape, data.element_type, where)
+    prove_size(shape, data.element_type, where)
     return [_like(data, data.array.reshape(shape))]
 
 
@@ -224,7 +241,7 @@ def _gather(layer: Layer, inputs: Sequence[Value], where: Where) -> Sequence[Val
     result = (*shape[:axis], *indices.array.shape, *shape[axis + 1 :])
     if len(result) > MAX_RANK:
         raise ModelError(f"the result has more than {MAX_RANK} dimensions", where)
-    _prove_size(result, data.element_type, where)
+    prove_size(result, data.element_type, where)
     positions = indices.array
     negative_counts = layer.version not in {"opset1", "opset7"}
     inside = positions < shape[axis]
@@ -317,8 +334,12 @@ def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
 _MEMORY: Final = memory_bytes()
 
 
-def _prove_size(shape: Sequence[int], element_type: ElementType, where: Where) -> None:
-    """Prove that a result fits into memory before it is made."""
+def prove_size(shape: Sequence[int], element_type: ElementType, where: Where) -> None:
+    """Prove that a result fits into memory before it is made.
+
+    Raises:
+        ModelError: it does not.
+    """
     size = math.prod(dim or 1 for dim in shape) * element_type.numpy.itemsize
     if (size > _MEMORY and 0 not in shape) or size > _INT64_MAX or len(shape) > MAX_RANK:
         raise ModelError(f"the result of shape {list(shape)} is larger than the memory", where)

@@ -3,6 +3,7 @@
 
 #include "numpy_api.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace splitops {
@@ -19,7 +20,7 @@ struct Cuts {
     int part_ndim() const { return ndim - (squeeze ? 1 : 0); }
 
     bool matches(PyArrayObject *array) const {
-        return PyArray_NDIM(array) == ndim && PyArray_CompareLists(PyArray_DIMS(array), shape, ndim);
+        return PyArray_NDIM(array) == ndim && std::equal(shape, shape + ndim, PyArray_DIMS(array));
     }
 
     // The shape of part `index`, into `out`. Only the extent of the axis differs from part to part.

@@ -13,35 +13,22 @@
 namespace splitops {
 namespace {
 
-// A step reads whole vectors from the start of its first row. Near the end these could reach beyond the
-// last row, and a step may write more than its runs: there it works in a buffer.
-template <int Vector, class Step>
+// step(from, to) takes one step. It reads whole vectors from the start of its first row and writes a whole
+// vector; where these could reach too far, last(from, readable, to, bytes) gives exactly `bytes`.
+template <int Vector, class Step, class Last>
 inline __attribute__((always_inline)) void gather_rows(const GatherTable &t, const char *source, Extent count,
-                                                       Extent readable, char *target, Extent writable,
-                                                       Step step) {
+                                                       Extent readable, char *target, Extent writable, Step step,
+                                                       Last last) {
     const Extent source_step = t.rows * t.pitch;
     const Extent target_step = t.rows * t.run;
-    // The steps that stay within what may be read and written, and that give whole rows.
-    Extent steps = count / t.rows;
+    Extent steps = (count + t.rows - 1) / t.rows;
     steps = std::min(steps, readable < t.loads * Vector ? 0 : (readable - t.loads * Vector) / source_step + 1);
     steps = std::min(steps, writable < Vector ? 0 : (writable - Vector) / target_step + 1);
-    for (Extent i = 0; i < steps; ++i) {
-        step(source, target);
-        source += source_step;
-        target += target_step;
-    }
-    Extent row = steps * t.rows;
-    while (row < count) {
-        const Extent rows = std::min<Extent>(t.rows, count - row);
-        alignas(64) char in[GatherTable::kMaxLoads * Vector];
-        alignas(64) char out[Vector];
-        std::memcpy(in, source, static_cast<std::size_t>((rows - 1) * t.pitch + t.offset + t.run));
-        step(in, out);
-        std::memcpy(target, out, static_cast<std::size_t>(rows * t.run));
-        source += source_step;
-        target += target_step;
-        row += rows;
-    }
+    for (Extent i = 0; i < steps; ++i)
+        step(source + i * source_step, target + i * target_step);
+    for (Extent row = steps * t.rows; row < count; row += t.rows)
+        last(source + row * t.pitch, readable - row * t.pitch, target + row * t.run,
+             std::min<Extent>(t.rows, count - row) * t.run);
 }
 
 // Fills rows, loads and, for vectors of `vector` bytes, the place of each byte of the result.
@@ -71,54 +58,74 @@ bool prepare(Extent run, Extent pitch, Extent offset, Extent max_loads, GatherTa
 bool prepare_avx512(Extent run, Extent pitch, Extent offset, GatherTable &t) {
     std::memset(t.index, 0, sizeof t.index);
     std::memset(t.mask, 0, sizeof t.mask);
-    return prepare<64>(run, pitch, offset, std::max<Extent>(2, 32 / run), t, [&](int i, int from) {
+    // Measured: what is cheaper than moving the runs one by one, which takes two moves for odd lengths.
+    const Extent max_loads = run < 8 ? 16 : run == 8 ? 6 : run < 16 ? 10 : run == 16 ? 4 : 3;
+    return prepare<64>(run, pitch, offset, max_loads, t, [&](int i, int from) {
         const int pair = from / 128;  // one shuffle selects from two vectors
         t.index[pair][i] = static_cast<std::uint8_t>(from % 128);
         t.mask[pair] |= std::uint64_t{1} << i;
     });
 }
 
-template <int Loads>
+// A mask of that many of the first bytes of a vector.
+inline std::uint64_t first_bytes(Extent count) {
+    return count >= 64 ? ~std::uint64_t{0} : count <= 0 ? 0 : (std::uint64_t{1} << count) - 1;
+}
+
+template <int Loads, bool Stream>
 SPLITOPS_AVX512 void gather_avx512_loads(const GatherTable &t, const char *source, Extent count, Extent readable,
                          char *target, Extent writable) {
     constexpr int pairs = (Loads + 1) / 2;
     __m512i index[pairs];
     for (int p = 0; p < pairs; ++p)
         index[p] = _mm512_load_si512(t.index[p]);
-    gather_rows<64>(t, source, count, readable, target, writable, [&](const char *from, char *to) SPLITOPS_AVX512 {
+    const auto step = [&](const char *from, char *to) SPLITOPS_AVX512 {
         __m512i result = _mm512_setzero_si512();
         for (int p = 0; p < pairs; ++p) {
             const __m512i low = _mm512_loadu_si512(from + 128 * p);
             const __m512i high = 2 * p + 1 < Loads ? _mm512_loadu_si512(from + 128 * p + 64) : low;
             result = _mm512_or_si512(result, _mm512_maskz_permutex2var_epi8(t.mask[p], low, index[p], high));
         }
-        _mm512_storeu_si512(to, result);
-    });
+        if (Stream)
+            _mm512_stream_si512(reinterpret_cast<__m512i *>(to), result);
+        else
+            _mm512_storeu_si512(to, result);
+    };
+    const auto last = [&](const char *from, Extent available, char *to, Extent bytes) SPLITOPS_AVX512 {
+        __m512i result = _mm512_setzero_si512();
+        for (int p = 0; p < pairs; ++p) {
+            const __m512i low = _mm512_maskz_loadu_epi8(first_bytes(available - 128 * p), from + 128 * p);
+            const __m512i high = _mm512_maskz_loadu_epi8(first_bytes(available - 128 * p - 64), from + 128 * p + 64);
+            result = _mm512_or_si512(result, _mm512_maskz_permutex2var_epi8(t.mask[p], low, index[p], high));
+        }
+        _mm512_mask_storeu_epi8(to, first_bytes(bytes), result);
+    };
+    gather_rows<64>(t, source, count, readable, target, writable, step, last);
 }
 
+template <bool Stream>
 void gather_avx512(const GatherTable &t, const char *source, Extent count, Extent readable,
                          char *target, Extent writable) {
     switch (t.loads) {
-        case 1: return gather_avx512_loads<1>(t, source, count, readable, target, writable);
-        case 2: return gather_avx512_loads<2>(t, source, count, readable, target, writable);
-        case 3: return gather_avx512_loads<3>(t, source, count, readable, target, writable);
-        case 4: return gather_avx512_loads<4>(t, source, count, readable, target, writable);
-        case 5: return gather_avx512_loads<5>(t, source, count, readable, target, writable);
-        case 6: return gather_avx512_loads<6>(t, source, count, readable, target, writable);
-        case 7: return gather_avx512_loads<7>(t, source, count, readable, target, writable);
-        case 8: return gather_avx512_loads<8>(t, source, count, readable, target, writable);
-        case 9: return gather_avx512_loads<9>(t, source, count, readable, target, writable);
-        case 10: return gather_avx512_loads<10>(t, source, count, readable, target, writable);
-        case 11: return gather_avx512_loads<11>(t, source, count, readable, target, writable);
-        case 12: return gather_avx512_loads<12>(t, source, count, readable, target, writable);
-        case 13: return gather_avx512_loads<13>(t, source, count, readable, target, writable);
-        case 14: return gather_avx512_loads<14>(t, source, count, readable, target, writable);
-        case 15: return gather_avx512_loads<15>(t, source, count, readable, target, writable);
-        default: return gather_avx512_loads<16>(t, source, count, readable, target, writable);
+        case 1: return gather_avx512_loads<1, Stream>(t, source, count, readable, target, writable);
+        case 2: return gather_avx512_loads<2, Stream>(t, source, count, readable, target, writable);
+        case 3: return gather_avx512_loads<3, Stream>(t, source, count, readable, target, writable);
+        case 4: return gather_avx512_loads<4, Stream>(t, source, count, readable, target, writable);
+        case 5: return gather_avx512_loads<5, Stream>(t, source, count, readable, target, writable);
+        case 6: return gather_avx512_loads<6, Stream>(t, source, count, readable, target, writable);
+        case 7: return gather_avx512_loads<7, Stream>(t, source, count, readable, target, writable);
+        case 8: return gather_avx512_loads<8, Stream>(t, source, count, readable, target, writable);
+        case 9: return gather_avx512_loads<9, Stream>(t, source, count, readable, target, writable);
+        case 10: return gather_avx512_loads<10, Stream>(t, source, count, readable, target, writable);
+        case 11: return gather_avx512_loads<11, Stream>(t, source, count, readable, target, writable);
+        case 12: return gather_avx512_loads<12, Stream>(t, source, count, readable, target, writable);
+        case 13: return gather_avx512_loads<13, Stream>(t, source, count, readable, target, writable);
+        case 14: return gather_avx512_loads<14, Stream>(t, source, count, readable, target, writable);
+        case 15: return gather_avx512_loads<15, Stream>(t, source, count, readable, target, writable);
+        default: return gather_avx512_loads<16, Stream>(t, source, count, readable, target, writable);
     }
 }
 
-// The 16-byte shuffle of AVX and its equal on Arm: an index with the top bit set gives zero.
 SPLITOPS_AVX2 inline void shuffle_step(const GatherTable &t, const char *from, char *to) {
     __m128i result = _mm_setzero_si128();
     for (int i = 0; i < t.loads; ++i) {
@@ -129,47 +136,58 @@ SPLITOPS_AVX2 inline void shuffle_step(const GatherTable &t, const char *from, c
     _mm_storeu_si128(reinterpret_cast<__m128i *>(to), result);
 }
 
-SPLITOPS_AVX2 void gather_shuffle(const GatherTable &t, const char *source, Extent count, Extent readable,
-                         char *target, Extent writable) {
-    gather_rows<16>(t, source, count, readable, target, writable,
-                    [&](const char *from, char *to) SPLITOPS_AVX2 { shuffle_step(t, from, to); });
-}
+#define SPLITOPS_SHUFFLE SPLITOPS_AVX2
 
 #elif defined(__aarch64__)
 
-void gather_shuffle(const GatherTable &t, const char *source, Extent count, Extent readable,
-                         char *target, Extent writable) {
-    gather_rows<16>(t, source, count, readable, target, writable, [&](const char *from, char *to) {
-        uint8x16_t result = vdupq_n_u8(0);
-        for (int i = 0; i < t.loads; ++i) {
-            const uint8x16_t bytes = vld1q_u8(reinterpret_cast<const std::uint8_t *>(from) + 16 * i);
-            result = vorrq_u8(result, vqtbl1q_u8(bytes, vld1q_u8(t.index[i])));
-        }
-        vst1q_u8(reinterpret_cast<std::uint8_t *>(to), result);
-    });
+inline void shuffle_step(const GatherTable &t, const char *from, char *to) {
+    uint8x16_t result = vdupq_n_u8(0);
+    for (int i = 0; i < t.loads; ++i) {
+        const uint8x16_t bytes = vld1q_u8(reinterpret_cast<const std::uint8_t *>(from) + 16 * i);
+        result = vorrq_u8(result, vqtbl1q_u8(bytes, vld1q_u8(t.index[i])));
+    }
+    vst1q_u8(reinterpret_cast<std::uint8_t *>(to), result);
 }
+
+#define SPLITOPS_SHUFFLE
 
 #endif
 
-#if defined(__x86_64__) || defined(__aarch64__)
+#if defined(SPLITOPS_SHUFFLE)
+
+// Shuffles of 16 bytes: an index with the top bit set gives zero, on both architectures.
 bool prepare_shuffle(Extent run, Extent pitch, Extent offset, GatherTable &t) {
     std::memset(t.index, 0x80, sizeof t.index);
     return prepare<16>(run, pitch, offset, 12 / run, t, [&](int i, int from) {
         t.index[from / 16][i] = static_cast<std::uint8_t>(from % 16);
     });
 }
+
+SPLITOPS_SHUFFLE void gather_shuffle(const GatherTable &t, const char *source, Extent count, Extent readable,
+                                     char *target, Extent writable) {
+    const auto step = [&](const char *from, char *to) SPLITOPS_SHUFFLE { shuffle_step(t, from, to); };
+    const auto last = [&](const char *from, Extent available, char *to, Extent bytes) SPLITOPS_SHUFFLE {
+        alignas(16) char in[GatherTable::kMaxLoads * 16];
+        alignas(16) char out[16];
+        std::memcpy(in, from, static_cast<std::size_t>(std::min<Extent>(available, t.loads * 16)));
+        shuffle_step(t, in, out);
+        std::memcpy(to, out, static_cast<std::size_t>(bytes));
+    };
+    gather_rows<16>(t, source, count, readable, target, writable, step, last);
+}
+
 #endif
 
 bool prepare_nothing(Extent, Extent, Extent, GatherTable &) { return false; }
 
-const InstructionSet kGeneric = {"generic", prepare_nothing, nullptr};
+const InstructionSet kGeneric = {"generic", prepare_nothing, nullptr, nullptr};
 
 const InstructionSet *const *detect() {
     static const InstructionSet *found[4] = {};
     int n = 0;
 #if defined(__x86_64__)
-    static const InstructionSet avx512 = {"avx512", prepare_avx512, gather_avx512};
-    static const InstructionSet avx2 = {"avx2", prepare_shuffle, gather_shuffle};
+    static const InstructionSet avx512 = {"avx512", prepare_avx512, gather_avx512<false>, gather_avx512<true>};
+    static const InstructionSet avx2 = {"avx2", prepare_shuffle, gather_shuffle, nullptr};
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl"))
@@ -177,7 +195,7 @@ const InstructionSet *const *detect() {
     if (__builtin_cpu_supports("avx2"))
         found[n++] = &avx2;
 #elif defined(__aarch64__)
-    static const InstructionSet neon = {"neon", prepare_shuffle, gather_shuffle};
+    static const InstructionSet neon = {"neon", prepare_shuffle, gather_shuffle, nullptr};
     found[n++] = &neon;
 #endif
     found[n] = &kGeneric;

@@ -26,6 +26,9 @@ struct InstructionSet {
     // the source, and may overwrite `writable` bytes of the target, both at least what the runs need.
     void (*gather)(const GatherTable &table, const char *source, Extent count, Extent readable, char *target,
                    Extent writable);
+    // The same past the caches, where a step gives a whole line of an aligned target; null: there is none.
+    void (*stream)(const GatherTable &table, const char *source, Extent count, Extent readable, char *target,
+                   Extent writable);
 };
 
 // The best that this processor has; all that it has, best first, for tests.

@@ -4,10 +4,14 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cstring>
+
 #include "call_cache.h"
 #include "copies.h"
 #include "cuts.h"
+#include "gather.h"
 #include "memory_pool.h"
+#include "split_copy.h"
 #include "splitter.h"
 #include "thread_pool.h"
 #include "views.h"
@@ -61,6 +65,20 @@ nb::object pool_counters() {
     return nb::make_tuple(c.limit, c.idle_bytes, c.idle_blocks, c.used_bytes, c.used_blocks, c.reuses, c.allocations);
 }
 
+nb::object instruction_set_names() {
+    nb::list names;
+    for (const InstructionSet *const *set = instruction_sets(); *set != nullptr; ++set)
+        names.append(nb::str((*set)->name));
+    return nb::tuple(names);
+}
+
+void use_instruction_set_named(const char *name) {
+    for (const InstructionSet *const *set = instruction_sets(); *set != nullptr; ++set)
+        if (std::strcmp((*set)->name, name) == 0)
+            return use_instruction_set(**set);
+    throw nb::value_error("this processor has no such instruction set");
+}
+
 }  // namespace
 
 NB_MODULE(_core, m) {
@@ -74,5 +92,10 @@ NB_MODULE(_core, m) {
     m.def("threads", thread_pool::threads);
     m.def("set_pool_limit", memory_pool::set_limit, "bytes"_a);
     m.def("pool_counters", pool_counters);
+    m.def("instruction_sets", instruction_set_names);
+    m.def("use_instruction_set", use_instruction_set_named, "name"_a);
+    m.def("thresholds", [] { return nb::make_tuple(thresholds().parallel, thresholds().stream); });
+    m.def("set_thresholds", [](Extent parallel, Extent stream) { set_thresholds({parallel, stream}); }, "parallel"_a,
+          "stream"_a);
     m.def("release_pool", [] { nb::gil_scoped_release release; memory_pool::free_idle(); });
 }

@@ -10,18 +10,19 @@
 namespace splitops {
 namespace {
 
-constexpr Extent kLine = 64;             // bytes of a cache line
-constexpr Extent kTileBytes = 16 << 10;  // of source rows that stay in the first-level cache
-constexpr Extent kStageBytes = 8 << 10;  // brought together before they are streamed
-constexpr Extent kNarrowRow = 128;       // rows up to here are read in place
-constexpr Extent kShortRun = 16;         // runs up to here are gathered
-constexpr Extent kMediumRun = 512;       // streamed runs up to here are read in blocks
-constexpr Extent kPackedRows = 64;       // fewer rows do not pay for packing
-constexpr Extent kTableBytes = 4 << 10;  // fewer bytes of a part do not pay for a table of shuffles
+constexpr Extent kLine = 64;                   // bytes of a cache line
+constexpr Extent kTileBytes = 16 << 10;        // of source rows that stay in the first-level cache
+constexpr Extent kDenseTileBytes = 256 << 10;  // of source rows that stay in the second-level cache
+constexpr Extent kStageBytes = 4 << 10;        // brought together before they are streamed
+constexpr Extent kNarrowRow = 128;             // rows up to here are read in place
+constexpr Extent kShortRun = 16;               // runs up to here are gathered
+constexpr Extent kMediumRun = kLine - 1;       // streamed runs up to here share lines, and are read in blocks
+constexpr Extent kPackedRows = 64;             // fewer rows do not pay for packing
+constexpr Extent kTableBytes = 4 << 10;        // fewer bytes of a part do not pay for a table of shuffles
 constexpr std::size_t kGroupParts = 8;
-constexpr Extent kGroupSpan = 64;        // bytes of a row
-constexpr Extent kMaxTileRows = 256;     // of rows that are not narrow
-constexpr Extent kSlack = 16 * kLine;    // a gather may read that much past a buffer
+constexpr Extent kGroupSpan = 64;              // bytes of a row
+constexpr Extent kMaxTileRows = 256;           // of rows that are not narrow
+constexpr Extent kSlack = 16 * kLine;          // a gather may read that much past a buffer
 
 template <Extent Size>
 inline void copy_fixed(char *target, const char *source) {
@@ -154,13 +155,16 @@ RunPlan::RunPlan(const std::vector<RowPart> &parts, Extent source_pitch, Extent 
         last = std::max(last, part.source + part.run);
         bytes += part.run;
     }
+    first_byte_ = first;
     if (source_pitch > 0 && source_pitch <= kNarrowRow && last - first <= source_pitch) {
         tile_rows_ = power_of_two(kTileBytes / source_pitch);
+        dense_ = true;
         add_block(0, parts.size(), first, last - first, false);
         return;
     }
     const Extent average = bytes / static_cast<Extent>(parts.size());
     tile_rows_ = average <= 4 ? kMaxTileRows : average <= 512 ? 64 : average <= 1024 ? 32 : 16;
+    dense_ = bytes == source_pitch && tile_rows_ * source_pitch <= kDenseTileBytes;
     const Extent limit = stream ? kMediumRun : kShortRun;
     for (std::size_t i = 0; i < parts.size();) {
         std::size_t end = i + 1;
@@ -238,21 +242,18 @@ void RunPlan::copy(const char *source, Extent first, Extent count, std::size_t b
     for (Extent row = 0; row < count; row += tile_rows_) {
         const Extent rows = std::min(tile_rows_, count - row);
         const char *tile = source + row * source_pitch_;
+        const Extent next_rows = std::min(tile_rows_, count - row - rows);
+        // Rows without gaps are fetched as one stretch of memory, others block by block.
+        const char *next_tile = tile + rows * source_pitch_;
+        Ahead ahead{next_tile + first_byte_, 0, next_rows * source_pitch_, next_rows > 0 ? 1 : 0};
         for (auto block = start; block != blocks_.end() && groups_[block->begin].begin < end; ++block) {
             Window window{tile + block->source, source_pitch_, block->source,
                           (count - row - 1) * source_pitch_ + block->span};
-            Ahead ahead{nullptr, 0, 0, 0};
-            if (blocks_.size() == 1) {
-                const Extent next = std::min(tile_rows_, count - row - rows);
-                if (source_pitch_ > 0 && source_pitch_ <= kNarrowRow)
-                    ahead = {window.data + rows * source_pitch_, 0, next * source_pitch_, next > 0 ? 1 : 0};
+            if (!dense_) {
+                if (part_end(*block) < end)
+                    ahead = {tile + (block + 1)->source, source_pitch_, (block + 1)->span, rows};
                 else
-                    ahead = {window.data + rows * source_pitch_, source_pitch_, block->span, next};
-            } else if (const auto next = block + 1; next != blocks_.end() && part_end(*block) < end) {
-                ahead = {tile + next->source, source_pitch_, next->span, rows};
-            } else if (row + rows < count) {
-                ahead = {tile + rows * source_pitch_ + start->source, source_pitch_, start->span,
-                         std::min(tile_rows_, count - row - rows)};
+                    ahead = {next_tile + start->source, source_pitch_, start->span, next_rows};
             }
             char *rest = buffer;
             if (block->packed) {
@@ -305,19 +306,44 @@ void RunPlan::copy_part(std::size_t index, const Window &window, Extent first, E
             stream_bytes(target + r * part.run, from + r * window.pitch, part.run);
         return;
     }
-    // The runs of some rows are brought together, so that whole lines can be streamed.
+    const bool whole_lines = misalignment(target) == 0;
+    if (gather == nullptr && whole_lines && part.run % kLine == 0) {
+        for (Extent r = 0; r < count; ++r) {
+            if (r * part.run % kStageBytes == 0)
+                ahead.fetch(kStageBytes);
+            stream_bytes(target + r * part.run, from + r * window.pitch, part.run);
+        }
+        return;
+    }
+    const bool direct = gather != nullptr && whole_lines && set.stream != nullptr && gather->rows * part.run == kLine;
     const Extent rows_at_once = power_of_two(kStageBytes / part.run);
+    Extent held = 0;  // bytes in the buffer, which begins at the place of `target` within its line
     for (Extent r = 0; r < count; r += rows_at_once) {
         const Extent rows = std::min(rows_at_once, count - r);
-        char *piece = target + r * part.run;
-        char *staged = stage + misalignment(piece);
+        const Extent bytes = rows * part.run;
+        const char *row = window.data + r * window.pitch;
+        const Extent readable = window.readable - r * window.pitch;
+        ahead.fetch(bytes);
+        if (direct && bytes % kLine == 0) {
+            set.stream(*gather, row, rows, readable, target, bytes);
+            target += bytes;
+            continue;
+        }
+        // The runs of some rows are brought together, so that whole lines can be streamed. What is less
+        // than a line at the end waits for the next rows.
+        char *staged = stage + misalignment(target);
         if (gather != nullptr)
-            set.gather(*gather, window.data + r * window.pitch, rows, window.readable - r * window.pitch, staged,
-                       rows * part.run + kLine);
+            set.gather(*gather, row, rows, readable, staged + held, bytes + kLine);
         else
-            copy_runs({staged, part.run, from + r * window.pitch, window.pitch, part.run, rows});
-        ahead.fetch(rows * part.run);
-        stream_bytes(piece, staged, rows * part.run);
+            copy_runs({staged + held, part.run, from + r * window.pitch, window.pitch, part.run, rows});
+        held += bytes;
+        const Extent rest = r + rows < count ? misalignment(target + held) : 0;
+        if (rest >= held)
+            continue;
+        stream_bytes(target, staged, held - rest);
+        copy_plain(stage, staged + held - rest, rest);
+        target += held - rest;
+        held = rest;
     }
 }
 

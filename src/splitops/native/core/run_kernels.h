@@ -58,7 +58,7 @@ class RunPlan {
         Extent readable;  // bytes from `data` on
     };
 
-    // What the next block reads, fetched into the cache while this one is written.
+    // What is read next, fetched into the cache while this is written: reading and writing overlap.
     struct Ahead {
         const char *row;
         Extent pitch, span, rows;
@@ -79,6 +79,8 @@ class RunPlan {
     Extent rows_;
     bool stream_;
     Extent tile_rows_;
+    Extent first_byte_;   // of a row that a part covers
+    bool dense_ = false;  // the parts cover whole rows, and a tile of them fits into the cache
     std::vector<Block> blocks_;
     std::vector<Group> groups_;
     std::vector<const GatherTable *> gathers_;  // one a part; null: copied run by run

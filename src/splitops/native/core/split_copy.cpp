@@ -1,9 +1,8 @@
 #include "split_copy.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstring>
+#include <atomic>
+#include <cstdio>
 #include <vector>
 
 #include "run_kernels.h"
@@ -16,21 +15,27 @@ constexpr int kMaxDims = 64;
 constexpr Extent kCacheBytes = Extent{32} << 20;  // of the last level, where the system does not tell
 constexpr Extent kTaskBytes = Extent{512} << 10;
 constexpr Extent kRowAlignment = 64;  // rows per task: whole cache lines in every target
-constexpr Extent kLongRun = 4 << 10;  // bytes a run, on average, from which row-major order is best
+constexpr Extent kLongRun = 1 << 10;  // bytes a run, on average, from which row-major order is best
 constexpr Extent kFewRuns = 64;       // so few are copied as they come
 
-// Copies of that many bytes bypass the caches: they would only push other data out of them, and a store
-// past the caches saves reading the line first.
-Extent stream_bytes() {
-    static const Extent bytes = [] {
-        Extent cache = 0;
-#ifdef _SC_LEVEL3_CACHE_SIZE
-        cache = static_cast<Extent>(sysconf(_SC_LEVEL3_CACHE_SIZE));
-#endif
-        return (cache > 0 ? cache : kCacheBytes) / 2;
-    }();
-    return bytes;
+constexpr Extent kParallelBytes = Extent{1} << 20;  // half of it takes longer than waking a thread
+
+// Larger copies would push everything else out of the caches, and a store past the caches saves reading
+// the line that it overwrites.
+Extent default_stream_bytes() {
+    Extent cache = 0;
+    // Not sysconf(): on some virtual machines it tells the caches of the whole host.
+    if (std::FILE *file = std::fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r")) {
+        long kibibytes = 0;
+        if (std::fscanf(file, "%ldK", &kibibytes) == 1)
+            cache = static_cast<Extent>(kibibytes) << 10;
+        std::fclose(file);
+    }
+    return (cache > 0 ? cache : kCacheBytes) / 2;
 }
+
+std::atomic<Extent> g_parallel{kParallelBytes};
+std::atomic<Extent> g_stream{default_stream_bytes()};
 
 bool is_contiguous(const SplitSource &s, int first) {
     Extent expected = s.itemsize;
@@ -135,7 +140,7 @@ void copy_part(const SplitSource &s, const SplitTarget &t, bool squeeze) {
         contiguous *= shape[i];
     }
     const char *data = s.data + t.offset * s.strides[s.axis];
-    strided_copy({s.ndim, shape, data, s.strides, t.data, strides, s.itemsize}, kParallelBytes);
+    strided_copy({s.ndim, shape, data, s.strides, t.data, strides, s.itemsize}, thresholds().parallel);
 }
 
 class RowCopy {
@@ -150,7 +155,7 @@ class RowCopy {
         const Extent bytes = row_bytes_ * rows_.count;
         if (bytes == 0)
             return;
-        stream_ = bytes >= stream_bytes();
+        stream_ = bytes >= thresholds().stream;
         const Extent runs = rows_.count * static_cast<Extent>(parts_.size());
         if (runs <= kFewRuns || bytes / runs >= kLongRun)
             copy_long_runs(bytes);
@@ -166,7 +171,7 @@ class RowCopy {
             starts_.push_back(start);
             start += part.run;
         }
-        if (bytes < kParallelBytes) {
+        if (bytes < thresholds().parallel) {
             copy_bytes_between(0, bytes);
             return;
         }
@@ -199,7 +204,7 @@ class RowCopy {
 
     void copy_short_runs(Extent bytes) {
         const RunPlan plan(parts_, rows_.pitch(), rows_.length(), stream_);
-        if (bytes < kParallelBytes || thread_pool::threads() == 1) {
+        if (bytes < thresholds().parallel || thread_pool::threads() == 1) {
             copy_tiles(plan, 0, rows_.count, 0, parts_.size());
             finish_streaming();
             return;
@@ -242,6 +247,15 @@ class RowCopy {
 };
 
 }  // namespace
+
+Thresholds thresholds() {
+    return {g_parallel.load(std::memory_order_relaxed), g_stream.load(std::memory_order_relaxed)};
+}
+
+void set_thresholds(Thresholds values) {
+    g_parallel.store(values.parallel, std::memory_order_relaxed);
+    g_stream.store(values.stream, std::memory_order_relaxed);
+}
 
 void split_copy(const SplitSource &s, const SplitTarget *targets, std::size_t count, bool squeeze, bool fresh) {
     (void)fresh;

@@ -28,8 +28,17 @@ struct SplitTarget {
 // the pages of the targets have not been touched yet. Throws std::bad_alloc.
 void split_copy(const SplitSource &source, const SplitTarget *targets, std::size_t count, bool squeeze, bool fresh);
 
-// Bytes from which a copy is shared between threads, and from which the interpreter is released.
-constexpr Extent kParallelBytes = Extent{1} << 20;
+// Bytes from which a copy releases the interpreter.
 constexpr Extent kReleaseBytes = Extent{64} << 10;
+
+// From how many bytes a copy is shared between threads, and from how many it bypasses the caches. Tests
+// lower them to reach every path with small arrays.
+struct Thresholds {
+    Extent parallel;
+    Extent stream;
+};
+
+Thresholds thresholds();
+void set_thresholds(Thresholds values);
 
 }  // namespace splitops

@@ -4,7 +4,7 @@ namespace splitops {
 namespace {
 
 // NumPy's mark of arrays that warn when they are written (np.broadcast_arrays); not in its public headers.
-constexpr unsigned kWarnOnWrite = 1u << 31;
+constexpr int kWarnOnWrite = static_cast<int>(1u << 31);
 
 // What all parts of one array have in common; made once, so that a part costs one allocation.
 struct ViewMaker {
@@ -15,6 +15,7 @@ struct ViewMaker {
     npy_intp axis_stride;
     int ndim;
     int flags;
+    bool canonical;  // parts are C-contiguous with the strides that NumPy would give a new array
     npy_intp shape[NPY_MAXDIMS];
     npy_intp strides[NPY_MAXDIMS];
 
@@ -25,7 +26,7 @@ struct ViewMaker {
           data(PyArray_BYTES(array)),
           axis_stride(PyArray_STRIDE(array, cuts_.axis)),
           ndim(cuts_.part_ndim()),
-          flags(PyArray_FLAGS(array) & NPY_ARRAY_WRITEABLE) {
+          flags(PyArray_FLAGS(array) & (NPY_ARRAY_WRITEABLE | kWarnOnWrite)) {
         int n = 0;
         for (int i = 0; i < cuts.ndim; ++i) {
             if (i == cuts.axis && cuts.squeeze)
@@ -33,6 +34,23 @@ struct ViewMaker {
             shape[n] = cuts.shape[i];
             strides[n++] = PyArray_STRIDE(array, i);
         }
+        canonical = cuts.axis == 0 && is_canonical(array);
+        if (canonical)  // else NumPy finds out for each part
+            flags |= PyArray_FLAGS(array) & NPY_ARRAY_ALIGNED;
+    }
+
+    // Then NumPy need not look at the strides of each part, which is a quarter of the time of a view.
+    static bool is_canonical(PyArrayObject *array) {
+        const int alignment = static_cast<int>(PyDataType_ALIGNMENT(PyArray_DESCR(array)));
+        npy_intp expected = PyArray_ITEMSIZE(array);
+        if (alignment > 1 && expected % alignment != 0)
+            return false;
+        for (int i = PyArray_NDIM(array) - 1; i >= 0; --i) {
+            if (PyArray_STRIDE(array, i) != expected)
+                return false;
+            expected *= PyArray_DIM(array, i);
+        }
+        return expected != 0;
     }
 
     // The end of the chain of views. NumPy walks this chain for every view; once for all parts is enough.
@@ -41,8 +59,6 @@ struct ViewMaker {
             PyObject *base = PyArray_BASE(array);
             if (base == nullptr || !PyArray_CheckExact(base))
                 break;
-            if ((static_cast<unsigned>(PyArray_FLAGS(array)) & kWarnOnWrite) != 0)
-                break;  // NumPy hands the mark on from the immediate base only
             array = reinterpret_cast<PyArrayObject *>(base);
         }
         return reinterpret_cast<PyObject *>(array);
@@ -52,16 +68,13 @@ struct ViewMaker {
         if (!cuts.squeeze)
             shape[cuts.axis] = cuts.sizes[index];
         Py_INCREF(descr);
-        PyObject *view = PyArray_NewFromDescr(&PyArray_Type, descr, ndim, shape, strides,
+        PyObject *view = PyArray_NewFromDescr(&PyArray_Type, descr, ndim, shape, canonical ? nullptr : strides,
                                               data + cuts.offsets[index] * axis_stride, flags, nullptr);
         if (view == nullptr)
             return nullptr;
         PyArrayObject *part = reinterpret_cast<PyArrayObject *>(view);
-        Py_INCREF(base);
-        if (PyArray_SetBaseObject(part, base) < 0) {  // takes the reference in any case
-            Py_DECREF(view);
-            return nullptr;
-        }
+        // PyArray_SetBaseObject walks the chain of bases for every part; here it has been walked once.
+        reinterpret_cast<PyArrayObject_fields *>(part)->base = Py_NewRef(base);
         return part;
     }
 };

@@ -1,6 +1,0 @@
-"""``python -m splitops.cli``."""
-
-from splitops.cli import main
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,126 @@
+"""``splitops check``: what is wrong with a model's splits, and which runtime will mind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from splitops.cli._console import console, json_option, one_line, print_json
+
+if TYPE_CHECKING:
+    from splitops.models.check import Finding
+    from splitops.models.check.repairs import Repair
+
+_RUNTIMES: Final = ("onnx", "onnxruntime", "openvino", "tensorrt")
+_STYLES: Final = {"error": "bold red", "warning": "yellow"}
+
+
+@click.command(short_help="Find what is wrong with a model's splits, and which runtime will mind.")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    type=click.Choice(_RUNTIMES),
+    help="A runtime that the model is for; what it does not take is an error. Several may be stated.",
+)
+@click.option("--fix", is_flag=True, help="Apply the safe repairs, and write the model to --out.")
+@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="The repaired model.")
+@click.option("--sarif", type=click.Path(path_type=Path, dir_okay=False), help="Write the findings as SARIF.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    model: Path,
+    targets: tuple[str, ...],
+    fix: bool,
+    out: Path | None,
+    sarif: Path | None,
+    as_json: bool,
+) -> None:
+    """Check MODEL: a .onnx file, the .xml of an OpenVINO IR, or an .xml with a lone <layer> of one.
+
+    Every rule of the operators is checked as far as the model's sizes and values are known, and every limit
+    of a runtime. Without --target, the limits of all runtimes are warnings. The exit code is 1 where there
+    are errors; with --fix, where errors are left.
+
+    \b
+    Examples:
+      splitops check model.onnx
+      splitops check model.onnx --target onnxruntime --target openvino
+      splitops check model.onnx --fix -o model.fixed.onnx
+      splitops check model.xml --sarif findings.sarif
+    """
+    from splitops.models.check import Severity, check, to_json
+
+    if fix is not (out is not None):
+        raise click.UsageError("--fix and --out belong together")
+    repairs: tuple[Repair, ...] = ()
+    if out is not None:
+        findings, repairs = _fixed(model, targets, out)
+    else:
+        findings = check(model, targets)
+    if sarif is not None:
+        _write_sarif(findings, sarif)
+    if as_json:
+        done = [
+            {"code": r.code, "node": r.where.node, "graph": r.where.graph, "text": r.text} for r in repairs
+        ]
+        print_json({"findings": to_json(findings), "repairs": done})
+    else:
+        _print(findings, repairs, out)
+    if any(finding.severity is Severity.ERROR for finding in findings):
+        ctx.exit(1)
+
+
+def _fixed(model: Path, targets: Sequence[str], out: Path) -> tuple[list[Finding], tuple[Repair, ...]]:
+    from splitops.models import save
+    from splitops.models.check import check
+    from splitops.models.check.repairs import repair
+
+    repaired = repair(model, targets)
+    save(repaired.model, out)
+    return check(repaired.model, targets), repaired.repairs
+
+
+def _write_sarif(findings: Sequence[Finding], path: Path) -> None:
+    import json
+
+    from splitops import __version__
+    from splitops.models.check import to_sarif
+    from splitops.models.files import replacing
+
+    with replacing(path) as (file,):
+        file.write(json.dumps(to_sarif(findings, __version__), indent=2).encode() + b"\n")
+
+
+def _print(findings: Sequence[Finding], repairs: Sequence[Repair], out: Path | None) -> None:
+    screen = console()
+    for repair in repairs:
+        screen.print(one_line(f"repaired: {repair}"), style="green")
+    if out is not None:
+        screen.print(one_line(f"written to {out}"))
+    for finding in findings:
+        screen.print(_heading(finding), style=_STYLES[str(finding.severity)], soft_wrap=True)
+        screen.print(one_line(f"  {finding.message}"), soft_wrap=True)
+        if finding.fix:
+            screen.print(one_line(f"  fix: {finding.fix}"), soft_wrap=True)
+    errors = sum(str(finding.severity) == "error" for finding in findings)
+    warnings = len(findings) - errors
+    screen.print(f"{_count(errors, 'error')}, {_count(warnings, 'warning')}" if findings else "nothing found")
+
+
+def _heading(finding: Finding) -> Any:
+    place = str(finding.where)
+    operator = f"{finding.operator} " if finding.operator else ""
+    outcome = f" ({finding.target}: {finding.outcome})" if finding.target else ""
+    return one_line(
+        f"{finding.severity}: {operator}[{finding.code}]{outcome}{f' at {place}' if place else ''}"
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,91 @@
+"""``splitops infer``: types and shapes of a model's values, before and after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from splitops.cli._console import console, json_option, one_line, print_json, table
+
+if TYPE_CHECKING:
+    from splitops.models.infer import InferredModel, InferredValue
+
+_MAX_ROWS: Final = 200
+
+
+@click.command(short_help="Infer the types and shapes of a model's values.")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the model with its shapes."
+)
+@click.option("--all", "show_all", is_flag=True, help="Show also the values of which nothing new is found.")
+@click.option(
+    "--as-openvino", is_flag=True, help="Of OpenVINO IR, say of splits what OpenVINO's own inference says."
+)
+@json_option
+def command(model: Path, out: Path | None, show_all: bool, as_openvino: bool, as_json: bool) -> None:
+    """Infer types and shapes in MODEL, a .onnx file or the .xml of an OpenVINO IR.
+
+    Sizes are exact, symbols such as N/2, ranges such as 2..6, or ? where nothing is known. The numbers that a
+    model computes from shapes are followed.
+
+    \b
+    Examples:
+      splitops infer model.onnx
+      splitops infer model.onnx -o model.shapes.onnx
+      splitops infer model.xml --json
+    """
+    from splitops.models import save
+    from splitops.models.infer import infer
+
+    inferred = infer(model, as_openvino=as_openvino)
+    if out is not None:
+        save(inferred.model, out)
+    if as_json:
+        print_json(_json(inferred))
+    else:
+        _print(inferred, show_all, out)
+
+
+def _json(inferred: InferredModel) -> dict[str, Any]:
+    return {
+        "values": [
+            {
+                "graph": value.graph,
+                "name": value.name,
+                "before": _text(value.before),
+                "after": _text(value.after),
+            }
+            for value in inferred.values
+        ]
+    }
+
+
+def _text(known: object) -> str | None:
+    return None if known is None else str(known)
+
+
+def _print(inferred: InferredModel, show_all: bool, out: Path | None) -> None:
+    rows = [value for value in inferred.values if show_all or value.is_new]
+    screen = console()
+    if rows:
+        screen.print(_table(rows[:_MAX_ROWS]))
+    if len(rows) > _MAX_ROWS:
+        screen.print(f"... and {len(rows) - _MAX_ROWS} more; --json lists all")
+    found = sum(value.is_new for value in inferred.values)
+    screen.print(
+        f"{len(inferred.values)} values, {found} of them known better than before; "
+        f"{len(inferred.sites)} split sites"
+    )
+    if out is not None:
+        screen.print(one_line(f"written to {out}"))
+
+
+def _table(rows: list[InferredValue]) -> Any:
+    shown = table("graph", "value", "before", "after")
+    for value in rows:
+        cells = (value.graph or "", value.name, _text(value.before) or "", _text(value.after) or "")
+        shown.add_row(*(one_line(cell, 200) for cell in cells))
+    return shown

@@ -1,0 +1,10 @@
+"""Checking models: what is wrong, where, and which runtime will mind."""
+
+from __future__ import annotations
+
+from splitops.models.check.checking import check
+from splitops.models.check.findings import Finding, Severity
+from splitops.models.check.profiles import LIMITS, TARGETS, Limit, Outcome
+from splitops.models.check.reports import to_json, to_sarif
+
+__all__ = ["LIMITS", "TARGETS", "Finding", "Limit", "Outcome", "Severity", "check", "to_json", "to_sarif"]

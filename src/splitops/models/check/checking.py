@@ -1,0 +1,179 @@
+"""Checks models: every rule that can be decided from what is known, and what runtimes will mind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from splitops.errors import ArrayError, Rule, RuleError, SplitError, Where
+from splitops.models import is_openvino
+from splitops.models.check.conditions import Surely
+from splitops.models.check.findings import Finding, Severity, finding_of
+from splitops.models.check.profiles import LIMITS, TARGETS
+from splitops.models.infer import InferredValue, Tensor, Visit, load_well_formed, walk
+
+if TYPE_CHECKING:
+    from splitops.models import AnyModel
+
+__all__ = ["check", "find_limits"]
+
+_SIZE_RULES: Final = frozenset(
+    {Rule.PARTS_DIVISIBLE, Rule.LENGTHS_SUM, Rule.REMAINDER_NEGATIVE, Rule.AXIS_RANGE}
+)
+"""Rules that a branch may guard against: they depend on the shape that reaches the site."""
+
+_FIXES: Final = {
+    Rule.LENGTHS_MISSING: "add num_outputs = the number of declared outputs",
+}
+
+
+def check(model: AnyModel, targets: Sequence[str] = ()) -> list[Finding]:
+    """Find everything that is wrong with a model's split sites, and what runtimes will mind.
+
+    Args:
+        model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model``,
+            ``OpenVINOModel``, or the text or file of a lone OpenVINO ``<layer>``.
+        targets: the runtimes that the model is for: ``"onnx"`` (shape inference and conversion),
+            ``"onnxruntime"``, ``"openvino"``, ``"tensorrt"``. What they do not take is an error then. Without
+            targets, what any runtime does not take is a warning.
+
+    Returns:
+        The findings, in the order of the model. A model that cannot be read is one finding.
+
+    Raises:
+        ArrayError: a target has no profile.
+
+    Examples:
+        >>> import onnx.parser, splitops
+        >>> model = onnx.parser.parse_model('''
+        ...     <ir_version: 9, opset_import: ["": 18]>
+        ...     g (float[6] x) => (float[n] a, float[m] b) { a, b = Split(x) }''')
+        >>> for finding in splitops.check(model):
+        ...     print(finding.code, "-", finding.fix)
+        lengths.missing - add num_outputs = the number of declared outputs
+    """
+    unknown = [target for target in targets if target not in TARGETS]
+    if unknown:
+        raise ArrayError(f"target {unknown[0]!r} has no profile; there are {', '.join(TARGETS)}")
+    try:
+        fragment = _fragment(model)
+        if fragment is not None:
+            from splitops.models.check.fragment import check_fragment
+
+            return list(check_fragment(*fragment))
+        loaded, where = load_well_formed(model)
+        visits: list[Visit] = []
+        values, _ = walk(loaded, where, visits.append, write=False)
+    except SplitError as error:
+        return [finding_of(error)]
+    outputs = _outputs(loaded)
+    found: list[Finding] = []
+    for visit in visits:
+        found += _rule_findings(visit)
+        found += _limit_findings(visit, outputs, targets)
+    found += _stated(values, visits)
+    return _without_repeats(found)
+
+
+def _fragment(model: Any) -> tuple[bytes, Where] | None:
+    """Return the XML of a lone layer."""
+    from splitops.models.check.fragment import is_fragment
+    from splitops.models.files import read_whole
+    from splitops.models.openvino_ir import DEFAULT_LIMITS
+
+    if isinstance(model, str) and model.lstrip().startswith("<"):
+        return model.encode("utf-8", "surrogateescape"), Where()
+    if isinstance(model, str | os.PathLike) and is_openvino(model):
+        path = Path(model)
+        content = read_whole(path, limit=DEFAULT_LIMITS.bytes, where=Where(model=path.name))
+        return (content, Where(model=path.name)) if is_fragment(content) else None
+    return None
+
+
+def _outputs(model: Any) -> frozenset[str]:
+    if is_openvino(model):
+        return frozenset()
+    return frozenset(value.name for value in model.graph.output)
+
+
+def _rule_findings(visit: Visit) -> Iterator[Finding]:
+    error = visit.error
+    if error is None:
+        return
+    severity = Severity.ERROR
+    source = visit.schema.source if visit.schema is not None else ""
+    fix = None
+    if isinstance(error, RuleError):
+        if visit.conditional and error.rule in _SIZE_RULES:
+            severity = Severity.WARNING
+        fix = _FIXES.get(error.rule) if visit.operator == "Split-18" else None
+    yield finding_of(error, severity=severity, fix=fix, source=source)
+
+
+def find_limits(visit: Visit, outputs: frozenset[str]) -> Iterator[tuple[int, Surely]]:
+    """Yield the limits that a site meets, as indices of :data:`LIMITS`, and how surely."""
+    for index, limit in enumerate(LIMITS):
+        surely = limit.condition(visit, outputs)
+        if surely is not Surely.NO:
+            yield index, surely
+
+
+def _limit_findings(visit: Visit, outputs: frozenset[str], targets: Sequence[str]) -> Iterator[Finding]:
+    for index, surely in find_limits(visit, outputs):
+        limit = LIMITS[index]
+        if targets and limit.runtime not in targets:
+            continue
+        certain = bool(targets) and surely is Surely.YES and not visit.conditional
+        yield Finding(
+            code=limit.code,
+            severity=Severity.ERROR if certain else Severity.WARNING,
+            operator=visit.operator,
+            where=visit.where,
+            message=limit.message if surely is Surely.YES else f"{limit.message} (depends on the input)",
+            target=limit.runtime,
+            outcome=str(limit.outcome),
+            fix=limit.fix,
+            source=limit.source,
+        )
+
+
+def _stated(values: Iterable[InferredValue], visits: Iterable[Visit]) -> Iterator[Finding]:
+    """Find outputs of split sites of which the model states another type or shape than they have."""
+    sites = {(visit.where.graph, name): visit for visit in visits for name in visit.outputs if name}
+    for value in values:
+        visit = sites.get((value.graph, value.name))
+        before, after = value.before, value.after
+        if visit is None or not isinstance(before, Tensor) or not isinstance(after, Tensor):
+            continue
+        if visit.error is not None:
+            continue
+        if before.type is not None and after.type is not None and before.type != after.type:
+            message = f"output {value.name!r} is stated to be {before.type}, but it is {after.type}"
+            yield _contradiction("stated.type", Severity.ERROR, visit, message)
+        elif not _agree(before, after):
+            message = f"output {value.name!r} is stated to be {before}, but it is {after}"
+            yield _contradiction("stated.shape", Severity.WARNING, visit, message)
+
+
+def _agree(before: Tensor, after: Tensor) -> bool:
+    from splitops.models.check.fragment import may_be
+
+    return before.shape is None or after.shape is None or may_be(before.shape, after.shape)
+
+
+def _contradiction(code: str, severity: Severity, visit: Visit, message: str) -> Finding:
+    return Finding(code=code, severity=severity, operator=visit.operator, where=visit.where, message=message)
+
+
+def _without_repeats(found: Iterable[Finding]) -> list[Finding]:
+    """Keep one of the findings that a function's or loop's site gives in every call."""
+    kept: dict[tuple[object, ...], Finding] = {}
+    for finding in found:
+        key = finding.code, finding.where, finding.operator
+        first = kept.setdefault(key, finding)
+        if first.severity is Severity.WARNING and finding.severity is Severity.ERROR:
+            kept[key] = replace(finding)
+    return list(kept.values())

@@ -1,0 +1,276 @@
+"""The conditions under which runtimes mind a split site; :mod:`splitops.models.check.profiles` says which do.
+
+Each takes a site and the names of the model's outputs, and says whether the limit is met there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+from splitops.binding import Fact
+from splitops.dims import Dim
+from splitops.errors import Rule, RuleError
+from splitops.intervals import part_range
+from splitops.models.infer.splitting import Visit
+from splitops.operators.schema import SizeRule
+
+__all__ = [
+    "Condition",
+    "Surely",
+    "any_sequence",
+    "complex",
+    "empty_ceil_part",
+    "empty_lengths",
+    "empty_name",
+    "fewer_outputs",
+    "large",
+    "large_even",
+    "more_outputs",
+    "narrowed_values",
+    "negative_remainder",
+    "omitted_output",
+    "overshoots",
+    "packed_constant",
+    "scalar_keepdims",
+    "sequence_output",
+    "sequence_type",
+    "split_1",
+    "split_1_lengths",
+    "strings",
+    "uneven_negative_axis",
+    "uneven_open_axis",
+]
+
+_INT32_MAX: Final = (1 << 31) - 1
+
+
+class Surely(Enum):
+    """Whether a limit is met."""
+
+    NO = 0
+    MAYBE = 1
+    """It depends on sizes or values that are not known."""
+    YES = 2
+
+
+Condition = Callable[[Visit, frozenset[str]], Surely]
+"""From a site, and the names of the model's outputs, to whether a limit is met there."""
+
+
+def _surely(met: bool) -> Surely:
+    return Surely.YES if met else Surely.NO
+
+
+def _is_onnx(visit: Visit) -> bool:
+    return visit.schema is not None and visit.schema.domain == ""
+
+
+def _is_sequence(visit: Visit) -> bool:
+    return _is_onnx(visit) and visit.schema is not None and visit.schema.gives_sequence
+
+
+def _is_ir(visit: Visit) -> bool:
+    return visit.schema is not None and visit.schema.domain == "openvino"
+
+
+def _data(visit: Visit) -> Fact:
+    return (visit.facts[0] if visit.facts else None) or Fact()
+
+
+def _lengths(visit: Visit) -> Fact | None:
+    return visit.facts[1] if len(visit.facts) > 1 else None
+
+
+def _type_in(visit: Visit, *names: str) -> bool:
+    kind = _data(visit).type
+    return kind is not None and kind.name in names
+
+
+def _axis_size(visit: Visit) -> Dim | None:
+    binding = visit.binding
+    if binding is None or binding.axis is None or binding.data.shape is None:
+        return None
+    return binding.data.shape[binding.axis]
+
+
+def _at_least(size: Dim | None, bound: int) -> Surely:
+    """Return whether a size reaches a bound; a size that nobody has bounded does not, without a hint."""
+    if isinstance(size, int):
+        return _surely(size >= bound)
+    return Surely.YES if size is not None and size.lo >= bound else Surely.NO
+
+
+def _is_ceil(visit: Visit) -> bool:
+    binding = visit.binding
+    return binding is not None and binding.division is not None and binding.division.rule is SizeRule.CEIL
+
+
+def _ceil_parts(visit: Visit) -> list[Dim] | None:
+    """Return the sizes of all parts that num_outputs asks for, declared or not; None where they are many."""
+    binding, size = visit.binding, _axis_size(visit)
+    if not _is_ceil(visit) or binding is None or binding.division is None or size is None:
+        return None
+    count = binding.division.count
+    return [part_range(binding.division, size, index) for index in range(max(0, count - 1), count)]
+
+
+def empty_ceil_part(visit: Visit, outputs: frozenset[str]) -> Surely:
+    """The last of num_outputs parts is empty."""
+    parts = _ceil_parts(visit)
+    if parts is None:
+        return Surely.NO
+    last = parts[-1]
+    if isinstance(last, int):
+        return _surely(last == 0)
+    if last.hi == 0:
+        return Surely.YES
+    # Of a size that nobody has bounded, an empty part is no more than a possibility of arithmetic.
+    return Surely.MAYBE if last.lo == 0 and last.hi is not None else Surely.NO
+
+
+def overshoots(visit: Visit, outputs: frozenset[str]) -> Surely:
+    """Parts of ceil(D / n) reach beyond the axis before the last part begins."""
+    size = _axis_size(visit)
+    binding = visit.binding
+    if not _is_ceil(visit) or binding is None or binding.division is None or not isinstance(size, int):
+        return Surely.NO
+    count = binding.division.count
+    return _surely(-(-size // count) * (count - 1) > size)
+
+
+def split_1(visit: Visit, outputs: frozenset[str]) -> Surely:
+    """The version is Split-1."""
+    return _surely(_is_onnx(visit) and str(visit.schema) == "Split-1")
+
+
+def empty_name(visit: Visit, outputs: frozenset[str]) -> Surely:
+    """num_outputs stands beside an input that is named ''."""
+    ceil = _is_onnx(visit) and "num_outputs" in visit.attributes
+    return _surely(ceil and len(visit.inputs) > 1 and visit.inputs[1] == "")
+
+
+def omitted_output(visit: Visit, outputs: frozenset[str]) -> Surely:
+    """An output is named ''."""
+    return _surely(_is_onnx(visit) and "" in visit.outputs)
+
+
+def fewer_outputs(visit: Visit, outputs: frozenset[str]) -> Surely:
+    """Fewer outputs are declared than num_outputs says."""
+    return _surely(_is_onnx(visit) and _stated(visit) > len(visit.outputs))
+
+
+def more_outputs(visit: Visit, outputs: frozenset[str]) -> Surely:
+    """More outputs are declared than num_outputs says."""
+    return _surely(_is_onnx(visit) and 0 < _stated(visit) < len(visit.outputs))
+
+
+def _stated(visit: Visit) -> int:
+    number = visit.attributes.get("num_outputs")
+    return number if isinstance(number, int) else 0
+
+
+def sequence_type(visit: Visit, outputs: frozenset[str]) -> Surely:
+    """SplitToSequence has an element type that onnxruntime has no kernel for."""
+    kinds = ("int8", "int16", "uint8", "uint16", "uint32", "uint64", "bfloat16")
+    return _surely(_is_sequence(visit) and _type_in(visit, *kinds))
+
+
+def complex(visit: Visit, outputs: frozenset[str]) -> Surely:
+    """The data is complex."""
+    return _surely(_is_onnx(visit) and _type_in(visit, "complex64", "complex128"))
+
+
+def large(visit: Visit, outputs: frozenset[str]) -> Surely:
+    """The axis has 2^31 elements or more."""
+    return _at_least(_axis_size(visit), _INT32_MAX + 1) if _is_onnx(visit) else Surely.NO
+
+
+def large_even(visit: Visit, outputs: frozenset[str]) -> Surely:
+    """An axis of 2^31 elements or more is divided by a number."""
+    binding = visit.binding
+    counted = binding is not None and binding.division is not None and binding.division.count > 0
+    return large(visit, outputs) if counted else Surely.NO
+
+
+def scalar_keepdims(visit: Visit, outputs: frozenset[str]) -> Surely:
+    """Keepdims = 0 stands beside a scalar 'split'."""
+    fact = _lengths(visit)
+    if not _is_sequence(visit) or fact is None or visit.attributes.get("keepdims") != 0:
+        return Surely.NO
+    return Surely.MAYBE if fact.shape is None else _surely(fact.shape == ())
+
+
+def empty_lengths(visit: Visit, outputs: frozenset[str]) -> Surely:
+    """The lengths are a constant without entries."""
+    fact = _lengths(visit)
+    constant = len(visit.constants) > 1 and visit.constants[1]
+    return _surely(_is_sequence(visit) and fact is not None and fact.shape == (0,) and constant)
+
+
+def negative_remainder(visit: Visit, outputs: frozenset[str]) -> Surely:
+    """The -1 of VariadicSplit is left with less than 0."""
+    error = visit.error
+    return _surely(_is_ir(visit) and isinstance(error, RuleError) and error.rule is Rule.REMAINDER_NEGATIVE)
+
+
+def narrowed_values(visit: Visit, outputs: frozenset[str]) -> Surely:
+    """The data has 64-bit numbers, which may not fit 32 bits."""
+    if _is_sequence(visit) or not _type_in(visit, "int64", "uint64", "float64"):
+        return Surely.NO
+    value = _data(visit).value
+    if not isinstance(value, tuple):
+        return Surely.MAYBE
+    # Sizes that are computed from shapes stay far below 2^31.
+    integers = [entry for entry in value if entry is not None]
+    return _surely(any(abs(entry) > _INT32_MAX or entry != int(entry) for entry in integers))
+
+
+def strings(visit: Visit, outputs: frozenset[str]) -> Surely:
+    """The data is strings."""
+    return _surely(_type_in(visit, "string") and not _is_sequence(visit))
+
+
+def packed_constant(visit: Visit, outputs: frozenset[str]) -> Surely:
+    """The data is a constant whose elements are smaller than a byte."""
+    kind = _data(visit).type
+    packed = kind is not None and kind.packed and bool(visit.constants) and visit.constants[0]
+    return _surely(_is_ir(visit) and packed)
+
+
+def uneven_open_axis(visit: Visit, outputs: frozenset[str]) -> Surely:
+    """num_outputs divides an axis of unknown size."""
+    if not _is_onnx(visit) or not _is_ceil(visit) or _stated(visit) < 2:
+        return Surely.NO
+    return Surely.NO if isinstance(_axis_size(visit), int) else Surely.MAYBE
+
+
+def uneven_negative_axis(visit: Visit, outputs: frozenset[str]) -> Surely:
+    """num_outputs leaves a smaller part of a negative axis."""
+    size, axis = _axis_size(visit), visit.attributes.get("axis", 0)
+    if not _is_ceil(visit) or not isinstance(axis, int) or axis >= 0 or not isinstance(size, int):
+        return Surely.NO
+    return _surely(size % _stated(visit) != 0)
+
+
+def split_1_lengths(visit: Visit, outputs: frozenset[str]) -> Surely:
+    """Split-1 takes lengths that are not equal as an input."""
+    if str(visit.schema) != "Split-1" or not _is_onnx(visit):
+        return Surely.NO
+    fact = _lengths(visit)
+    if fact is None:
+        return Surely.NO
+    if not isinstance(fact.value, tuple) or None in fact.value:
+        return Surely.MAYBE
+    return _surely(len(set(fact.value)) > 1)
+
+
+def sequence_output(visit: Visit, outputs: frozenset[str]) -> Surely:
+    """The sequence is an output of the model."""
+    return _surely(_is_sequence(visit) and any(name in outputs for name in visit.outputs))
+
+
+def any_sequence(visit: Visit, outputs: frozenset[str]) -> Surely:
+    """The operator gives a sequence."""
+    return _surely(_is_sequence(visit))

@@ -1,0 +1,81 @@
+"""What a check finds: one :class:`Finding` for each thing that is wrong, or that some runtime will mind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+from splitops.errors import NOWHERE, RuleError, SplitError, Where
+
+__all__ = ["Finding", "Severity", "finding_of"]
+
+
+class Severity(StrEnum):
+    """How bad a finding is."""
+
+    ERROR = "error"
+    """The model is invalid, or does not work on a runtime that was asked for."""
+    WARNING = "warning"
+    """The model may be invalid, or does not work on some runtime."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong with a model, or that some runtime will mind.
+
+    Attributes:
+        code: a rule code such as ``"lengths.sum"``; the code of a runtime's limit such as
+            ``"onnxruntime.split-1"``; ``"stated.shape"`` or ``"stated.type"`` where the model contradicts
+            itself; ``"model.invalid"`` where it cannot be read.
+        severity: error or warning.
+        operator: operator and version, for example ``"Split-18"``; empty where no operator is at fault.
+        where: model, graph path, node, input and attribute.
+        message: what is wrong, in one line.
+        values: the values at fault by name.
+        target: the runtime that minds; None where the specification itself does.
+        outcome: what the runtime does: ``"error"``, ``"wrong result"`` or ``"crash"``.
+        fix: what to do about it, where that is known.
+        source: where the rule or fact comes from.
+    """
+
+    code: str
+    severity: Severity
+    operator: str
+    where: Where = NOWHERE
+    message: str
+    values: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    target: str | None = None
+    outcome: str | None = None
+    fix: str | None = None
+    source: str = ""
+
+    def __str__(self) -> str:
+        place = str(self.where)
+        fix = f"; fix: {self.fix}" if self.fix else ""
+        operator = f"{self.operator} " if self.operator else ""
+        return (
+            f"{self.severity}: {operator}[{self.code}]: {self.message}{f' ({place})' if place else ''}{fix}"
+        )
+
+
+def finding_of(
+    error: SplitError, *, severity: Severity = Severity.ERROR, fix: str | None = None, source: str = ""
+) -> Finding:
+    """Return the finding of an error."""
+    if isinstance(error, RuleError):
+        return Finding(
+            code=str(error.rule),
+            severity=severity,
+            operator=error.operator,
+            where=error.where,
+            message=f"{error.got}, but {error.expected}",
+            values=error.values,
+            fix=fix,
+            source=source,
+        )
+    return Finding(
+        code="model.invalid", severity=severity, operator="", where=error.where, message=error.message
+    )

@@ -1,0 +1,162 @@
+"""A lone OpenVINO ``<layer>``, as documentation and bug reports print it, checked as far as it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from splitops.binding import Fact, bind
+from splitops.dims import UNKNOWN, Shape
+from splitops.dtypes import from_precision
+from splitops.errors import ModelError, SplitError, Where
+from splitops.inference import infer_binding
+from splitops.models.check.findings import Finding, Severity, finding_of
+from splitops.models.openvino_ir.document import DEFAULT_LIMITS, parse
+from splitops.models.openvino_ir.shapes import MAX_RANK, parse_integer
+from splitops.operators import OperatorSchema, schema
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+__all__ = ["check_fragment", "is_fragment"]
+
+_FAMILY: Final = ("Split", "VariadicSplit")
+_MAX_OUTPUTS: Final = 1 << 16
+
+
+def is_fragment(content: bytes) -> bool:
+    """Return whether XML is a layer on its own."""
+    return content.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<layer")
+
+
+def check_fragment(content: bytes, where: Where) -> Iterator[Finding]:
+    """Check a lone layer: its attributes, and its ports against one another.
+
+    Axis and lengths, which a lone layer takes from others, are unknown.
+
+    Yields:
+        What is wrong.
+
+    Raises:
+        ModelError: it is not a layer of the split family.
+    """
+    element = parse(content, DEFAULT_LIMITS, where)
+    kind = element.get("type")
+    if element.tag != "layer" or kind not in _FAMILY:
+        raise ModelError(f"the XML is a <{element.tag[:80]}>, not a <layer> of {' or '.join(_FAMILY)}", where)
+    where = replace(where, node=element.get("name") or kind)
+    row = schema(kind, domain="openvino")
+    data = element.find("data")
+    attributes = {
+        attribute.name: parse_integer(text, attribute.name, replace(where, attribute=attribute.name))
+        for attribute in row.attributes
+        if data is not None and (text := data.get(attribute.name)) is not None
+    }
+    inputs = [_port(port, where) for port in element.findall("input/port")]
+    outputs = [_port(port, where) for port in element.findall("output/port")]
+    if len(outputs) > _MAX_OUTPUTS:
+        raise ModelError(f"the layer has {len(outputs)} outputs", where)
+    facts = _facts(row, inputs)
+    try:
+        bind(row, attributes, facts, outputs=len(outputs) or None, where=where)
+    except SplitError as error:
+        yield finding_of(error, source=row.source)
+        return
+    number = attributes.get("num_splits")
+    if outputs and number is not None and number != len(outputs):
+        yield _finding(
+            row, where, "outputs.count", f"{len(outputs)} outputs are stated, but num_splits = {number}"
+        )
+    yield from _contradictions(row, where, attributes, facts, outputs)
+
+
+def _port(port: Element, where: Where) -> Fact:
+    dims = [parse_integer(dim.text or "", "a dimension of a port", where) for dim in port.findall("dim")]
+    if len(dims) > MAX_RANK:
+        raise ModelError(f"a port has more than {MAX_RANK} dimensions", where)
+    kind = from_precision(port.get("precision") or "")
+    # A port without dimensions is a scalar or of unknown rank.
+    shape = tuple(dim if dim >= 0 else UNKNOWN for dim in dims) if dims else None
+    return Fact(kind, shape)
+
+
+def _facts(row: OperatorSchema, inputs: Sequence[Fact]) -> list[Fact | None]:
+    facts: list[Fact | None] = [*inputs]
+    # A fragment may leave its ports out; what a layer in a model lacks is an error all the same.
+    return facts if facts else [Fact()] * len(row.inputs)
+
+
+def _contradictions(
+    row: OperatorSchema,
+    where: Where,
+    attributes: Mapping[str, int],
+    facts: Sequence[Fact | None],
+    outputs: Sequence[Fact],
+) -> Iterator[Finding]:
+    """Hold the stated outputs against the data, for every axis that the layer may split."""
+    data = facts[0] or Fact()
+    for index, port in enumerate(outputs):
+        if port.type is not None and data.type is not None and port.type != data.type:
+            yield _finding(
+                row, where, "stated.type", f"output {index} is {port.type}, but the data is {data.type}"
+            )
+    shapes = [port.shape for port in outputs]
+    if data.shape is None or all(shape is None for shape in shapes):
+        return
+    fitting = [axis for axis in range(len(data.shape)) if _explains(row, attributes, facts, axis, shapes)]
+    if not fitting:
+        message = f"a split of {_write(data.shape)} on no axis gives the stated outputs"
+        yield _finding(row, where, "stated.shape", message)
+    elif not any(_adds_up(data.shape, shapes, axis) for axis in fitting):
+        message = f"on no axis do the stated outputs add up to the data {_write(data.shape)}"
+        yield _finding(row, where, "lengths.sum", message)
+
+
+def _finding(row: OperatorSchema, where: Where, code: str, message: str) -> Finding:
+    return Finding(
+        code=code, severity=Severity.ERROR, operator=str(row), where=where, message=message, source=row.source
+    )
+
+
+def _explains(
+    row: OperatorSchema,
+    attributes: Mapping[str, int],
+    facts: Sequence[Fact | None],
+    axis: int,
+    shapes: Sequence[Shape | None],
+) -> bool:
+    """Return whether a split on one axis may give the stated shapes."""
+    known = [
+        fact if index != 1 or fact is None else replace(fact, value=axis) for index, fact in enumerate(facts)
+    ]
+    try:
+        parts = infer_binding(bind(row, attributes, known, outputs=len(shapes))).parts or ()
+    except SplitError:
+        return False
+    pairs = zip(shapes, parts, strict=False)
+    return all(stated is None or part is None or may_be(stated, part) for stated, part in pairs)
+
+
+def may_be(stated: Shape, found: Shape) -> bool:
+    """Return whether a stated shape has anything in common with a found one."""
+    if len(stated) != len(found):
+        return False
+    for left, right in zip(stated, found, strict=True):
+        a = (left, left) if isinstance(left, int) else (left.lo, left.hi)
+        b = (right, right) if isinstance(right, int) else (right.lo, right.hi)
+        if (a[1] is not None and a[1] < b[0]) or (b[1] is not None and b[1] < a[0]):
+            return False
+    return True
+
+
+def _adds_up(data: Shape, parts: Sequence[Shape | None], axis: int) -> bool:
+    """Return whether stated sizes add up on an axis, as far as they are exact."""
+    sizes = [None if part is None else part[axis] for part in parts]
+    exact = [size for size in sizes if isinstance(size, int)]
+    total = data[axis]
+    return len(exact) < len(sizes) or not isinstance(total, int) or sum(exact) == total
+
+
+def _write(shape: Shape) -> str:
+    return f"({', '.join(map(str, shape))})"

@@ -1,0 +1,322 @@
+"""What runtimes do with split operators that are valid, or that they do not reject: one row for each limit.
+
+Every row of a runtime that can be installed is proved by a test that drives that runtime in a process of its
+own; ``proved`` names the release in which it last was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from splitops.models.check import conditions
+from splitops.models.check.conditions import Condition
+
+__all__ = ["LIMITS", "TARGETS", "Limit", "Outcome"]
+
+
+class Outcome(StrEnum):
+    """What a runtime does."""
+
+    ERROR = "error"
+    """It refuses the model or fails when it runs."""
+    WRONG = "wrong result"
+    """It runs, and gives something else than the operator's definition says."""
+    CRASH = "crash"
+    """The process ends, or memory outside the data is read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """One limit of one runtime.
+
+    Attributes:
+        code: its name, which begins with the runtime's.
+        runtime: ``"onnx"``, ``"onnxruntime"``, ``"openvino"`` or ``"tensorrt"``.
+        proved: the release in which a test last saw it; None where the runtime cannot be installed here.
+        outcome: what happens.
+        message: the same in words, after the operator's name.
+        condition: where it is met.
+        source: where it is documented or visible.
+        fix: what to do about it.
+        repair: the name of the automatic repair, see :mod:`splitops.models.check.repairs`.
+    """
+
+    code: str
+    runtime: str
+    proved: str | None
+    outcome: Outcome
+    message: str
+    condition: Condition
+    source: str
+    fix: str | None = None
+    repair: str | None = None
+
+
+_ORT: Final = "onnxruntime"
+_ORT_RELEASE: Final = "1.31.1"
+_ORT_SPLIT: Final = (
+    "https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/providers/cpu/tensor/split.h"
+)
+_ORT_SEQUENCE: Final = "https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/providers/cpu/sequence/sequence_ops.cc"
+_ORT_KERNELS: Final = "https://github.com/microsoft/onnxruntime/blob/main/docs/OperatorKernels.md"
+_ONNX_RELEASE: Final = "1.23.2"
+_ONNX_SPLIT: Final = "https://github.com/onnx/onnx/blob/main/onnx/defs/tensor/utils.cc"
+_OPENVINO_RELEASE: Final = "2026.4.1"
+_OPENVINO_VARIADIC: Final = (
+    "https://github.com/openvinotoolkit/openvino/blob/master/src/core/shape_inference/include/"
+    "variadic_split_shape_inference.hpp"
+)
+_OPENVINO_CPU: Final = "https://docs.openvino.ai/2025/openvino-workflow/running-inference/inference-devices-and-modes/cpu-device.html"
+_OPENVINO_FRONTEND: Final = (
+    "https://github.com/openvinotoolkit/openvino/blob/master/src/frontends/onnx/frontend/src/op/split.cpp"
+)
+_USE_LENGTHS: Final = "state the lengths in the input 'split' instead of num_outputs"
+
+LIMITS: Final[tuple[Limit, ...]] = (
+    Limit(
+        code="onnxruntime.split-1",
+        runtime=_ORT,
+        proved=_ORT_RELEASE,
+        outcome=Outcome.ERROR,
+        message="there is no implementation below opset 2",
+        condition=conditions.split_1,
+        source=_ORT_KERNELS,
+        fix="convert the model to opset 2 or later",
+    ),
+    Limit(
+        code="onnxruntime.ceil-empty-part",
+        runtime=_ORT,
+        proved=_ORT_RELEASE,
+        outcome=Outcome.ERROR,
+        message="num_outputs leaves the last part empty, which is refused",
+        condition=conditions.empty_ceil_part,
+        source=_ORT_SPLIT,
+        fix=_USE_LENGTHS,
+        repair="explicit-lengths",
+    ),
+    Limit(
+        code="onnxruntime.empty-name",
+        runtime=_ORT,
+        proved=_ORT_RELEASE,
+        outcome=Outcome.ERROR,
+        message="an absent input that is named '' counts as given beside num_outputs",
+        condition=conditions.empty_name,
+        source=_ORT_SPLIT,
+        fix="leave the input out",
+        repair="drop-empty-name",
+    ),
+    Limit(
+        code="onnxruntime.omitted-output",
+        runtime=_ORT,
+        proved=_ORT_RELEASE,
+        outcome=Outcome.CRASH,
+        message="an output that is named '' is written through a null pointer",
+        condition=conditions.omitted_output,
+        source=_ORT_SPLIT,
+        fix="name the output, even if nobody reads it",
+        repair="name-outputs",
+    ),
+    Limit(
+        code="onnxruntime.fewer-outputs",
+        runtime=_ORT,
+        proved=_ORT_RELEASE,
+        outcome=Outcome.WRONG,
+        message="the axis is divided by the declared outputs, not by num_outputs",
+        condition=conditions.fewer_outputs,
+        source=_ORT_SPLIT,
+        fix="declare num_outputs outputs, even if nobody reads them",
+        repair="declare-outputs",
+    ),
+    Limit(
+        code="onnxruntime.sequence-type",
+        runtime=_ORT,
+        proved=_ORT_RELEASE,
+        outcome=Outcome.ERROR,
+        message="there is no implementation for this element type",
+        condition=conditions.sequence_type,
+        source=_ORT_KERNELS,
+        fix="cast to int32 or float before, and back after",
+    ),
+    Limit(
+        code="onnxruntime.complex",
+        runtime=_ORT,
+        proved=_ORT_RELEASE,
+        outcome=Outcome.ERROR,
+        message="complex tensors are not supported",
+        condition=conditions.complex,
+        source=_ORT_KERNELS,
+    ),
+    Limit(
+        code="onnxruntime.size-32-bit",
+        runtime=_ORT,
+        proved=_ORT_RELEASE,
+        outcome=Outcome.ERROR,
+        message="sizes of 2^31 and more are refused",
+        condition=conditions.large,
+        source=_ORT_SPLIT,
+    ),
+    Limit(
+        code="onnxruntime.scalar-keepdims",
+        runtime=_ORT,
+        proved=_ORT_RELEASE,
+        outcome=Outcome.WRONG,
+        message="keepdims = 0 beside a scalar 'split': chunks of 1 lose the axis, others are an error",
+        condition=conditions.scalar_keepdims,
+        source=_ORT_SEQUENCE,
+        fix="leave keepdims out: it has no meaning beside 'split'",
+        repair="drop-keepdims",
+    ),
+    Limit(
+        code="onnxruntime.empty-lengths",
+        runtime=_ORT,
+        proved=_ORT_RELEASE,
+        outcome=Outcome.ERROR,
+        message="constant lengths without entries are refused",
+        condition=conditions.empty_lengths,
+        source="https://github.com/onnx/onnx/blob/main/onnx/defs/sequence/defs.cc",
+    ),
+    Limit(
+        code="onnx.more-outputs",
+        runtime="onnx",
+        proved=_ONNX_RELEASE,
+        outcome=Outcome.CRASH,
+        message="shape inference and version conversion abort the process",
+        condition=conditions.more_outputs,
+        source=_ONNX_SPLIT,
+        fix="declare at most num_outputs outputs",
+    ),
+    Limit(
+        code="onnx.size-32-bit",
+        runtime="onnx",
+        proved=_ONNX_RELEASE,
+        outcome=Outcome.WRONG,
+        message="shape inference divides sizes of 2^31 and more in 32 bits",
+        condition=conditions.large_even,
+        source=_ONNX_SPLIT,
+    ),
+    Limit(
+        code="onnx.ceil-negative-part",
+        runtime="onnx",
+        proved=_ONNX_RELEASE,
+        outcome=Outcome.WRONG,
+        message="shape inference gives the last part a negative size",
+        condition=conditions.overshoots,
+        source=_ONNX_SPLIT,
+        fix=_USE_LENGTHS,
+        repair="explicit-lengths",
+    ),
+    Limit(
+        code="openvino.negative-remainder",
+        runtime="openvino",
+        proved=_OPENVINO_RELEASE,
+        outcome=Outcome.CRASH,
+        message="-1 that is left with less than 0 is taken for 0, and memory behind the tensor is read",
+        condition=conditions.negative_remainder,
+        source=_OPENVINO_VARIADIC,
+    ),
+    Limit(
+        code="openvino.narrowed-values",
+        runtime="openvino",
+        proved=_OPENVINO_RELEASE,
+        outcome=Outcome.WRONG,
+        message="the CPU computes 64-bit numbers in 32 bits: larger integers and finer fractions are lost",
+        condition=conditions.narrowed_values,
+        source=_OPENVINO_CPU,
+    ),
+    Limit(
+        code="openvino.string",
+        runtime="openvino",
+        proved=_OPENVINO_RELEASE,
+        outcome=Outcome.WRONG,
+        message="every part of a string tensor gets the first strings",
+        condition=conditions.strings,
+        source=_OPENVINO_CPU,
+    ),
+    Limit(
+        code="openvino.packed-constant",
+        runtime="openvino",
+        proved=_OPENVINO_RELEASE,
+        outcome=Outcome.WRONG,
+        message="parts of a constant whose elements are smaller than a byte are not its elements",
+        condition=conditions.packed_constant,
+        source=_OPENVINO_CPU,
+        fix="convert the constant to i8 or u8 before the split",
+    ),
+    Limit(
+        code="openvino.uneven-open-axis",
+        runtime="openvino",
+        proved=_OPENVINO_RELEASE,
+        outcome=Outcome.ERROR,
+        message="num_outputs on an axis of unknown size must divide it when it runs",
+        condition=conditions.uneven_open_axis,
+        source=_OPENVINO_FRONTEND,
+    ),
+    Limit(
+        code="openvino.uneven-negative-axis",
+        runtime="openvino",
+        proved=_OPENVINO_RELEASE,
+        outcome=Outcome.ERROR,
+        message="num_outputs that does not divide a negative axis is refused",
+        condition=conditions.uneven_negative_axis,
+        source=_OPENVINO_FRONTEND,
+        fix=_USE_LENGTHS,
+        repair="explicit-lengths",
+    ),
+    Limit(
+        code="openvino.ceil-empty-part",
+        runtime="openvino",
+        proved=_OPENVINO_RELEASE,
+        outcome=Outcome.ERROR,
+        message="num_outputs leaves the last part empty, which is refused",
+        condition=conditions.empty_ceil_part,
+        source=_OPENVINO_FRONTEND,
+        fix=_USE_LENGTHS,
+        repair="explicit-lengths",
+    ),
+    Limit(
+        code="openvino.split-1-lengths",
+        runtime="openvino",
+        proved=_OPENVINO_RELEASE,
+        outcome=Outcome.WRONG,
+        message="lengths as an input are ignored, and the parts are equal",
+        condition=conditions.split_1_lengths,
+        source=_OPENVINO_FRONTEND,
+        fix="state the lengths in the attribute 'split'",
+        repair="attribute-lengths",
+    ),
+    Limit(
+        code="openvino.complex",
+        runtime="openvino",
+        proved=_OPENVINO_RELEASE,
+        outcome=Outcome.ERROR,
+        message="complex tensors are not supported",
+        condition=conditions.complex,
+        source=_OPENVINO_FRONTEND,
+    ),
+    Limit(
+        code="openvino.sequence-output",
+        runtime="openvino",
+        proved=_OPENVINO_RELEASE,
+        outcome=Outcome.ERROR,
+        message="a sequence cannot be an output of the model",
+        condition=conditions.sequence_output,
+        source=_OPENVINO_FRONTEND,
+        fix="take the elements with SequenceAt, or join them with ConcatFromSequence",
+    ),
+    Limit(
+        code="tensorrt.sequence",
+        runtime="tensorrt",
+        proved=None,
+        outcome=Outcome.ERROR,
+        message="sequences are not supported",
+        condition=conditions.any_sequence,
+        source="https://github.com/onnx/onnx-tensorrt/blob/main/docs/operators.md",
+        fix="use Split",
+    ),
+)
+"""Every known limit of a runtime."""
+
+TARGETS: Final = tuple(dict.fromkeys(limit.runtime for limit in LIMITS))
+"""The runtimes that have a profile."""

@@ -1,0 +1,234 @@
+"""Safe repairs of ONNX models: the outputs stay what they are, and more runtimes take the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, numpy_helper
+
+from splitops.errors import ModelError, Rule, RuleError, Where
+from splitops.models import is_openvino
+from splitops.models.check.checking import find_limits
+from splitops.models.check.profiles import LIMITS
+from splitops.models.infer import Visit, load_well_formed, walk
+from splitops.models.onnx_model.structure import extend, subgraphs
+from splitops.planning import part_sizes
+
+if TYPE_CHECKING:
+    from splitops.models import AnyModel
+
+__all__ = ["Repair", "repair"]
+
+_MAX_LENGTHS: Final = 1 << 16
+_PASSES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """One change that was made.
+
+    Attributes:
+        code: the code of the finding that it answers.
+        where: the place of the node.
+        text: what was done.
+    """
+
+    code: str
+    where: Where
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.text} [{self.code}] ({self.where})"
+
+
+class Repaired(NamedTuple):
+    """A repaired copy of a model, and what was done to it."""
+
+    model: ModelProto
+    repairs: tuple[Repair, ...]
+
+
+def repair(model: AnyModel, targets: Sequence[str] = ()) -> Repaired:
+    """Apply the safe repairs to a copy of an ONNX model.
+
+    Args:
+        model: path of a ``.onnx`` file, ``onnx.ModelProto`` or ``onnx_ir.Model``.
+        targets: the runtimes whose limits are repaired; none are all of them.
+
+    Returns:
+        The new model and the repairs. Outputs of the model are unchanged; where it was invalid, it has become
+        valid in the one way that its declared outputs allow.
+
+    Raises:
+        ModelError: the model cannot be read, or is OpenVINO IR.
+
+    Examples:
+        >>> import onnx.parser
+        >>> model = onnx.parser.parse_model('''
+        ...     <ir_version: 9, opset_import: ["": 18]>
+        ...     g (float[5] x) => (float[n] a, float[m] b, float[k] c, float[l] d) {
+        ...         a, b, c, d = Split<num_outputs = 4>(x) }''')
+        >>> for done in repair(model, ["onnxruntime"]).repairs:
+        ...     print(done.text)
+        num_outputs = 4 became the lengths [2, 2, 1, 0]
+    """
+    loaded, where = load_well_formed(model)
+    if is_openvino(loaded):
+        raise ModelError("repairs are made to ONNX models; this is OpenVINO IR", where)
+    made = ModelProto()
+    made.CopyFrom(loaded)
+    repairs: list[Repair] = []
+    # One repair can be what another one needs: all outputs declared before their lengths are stated.
+    for _ in range(_PASSES):
+        found = _one_pass(made, where, targets)
+        repairs += found
+        if not found:
+            break
+    return Repaired(made, tuple(repairs))
+
+
+def _one_pass(model: ModelProto, where: Where, targets: Sequence[str]) -> list[Repair]:
+    visits: list[Visit] = []
+    walk(model, where, visits.append, write=False)
+    outputs = frozenset(value.name for value in model.graph.output)
+    mender = _Mender(model)
+    repairs: list[Repair] = []
+    done: set[Where] = set()
+    for visit in visits:
+        for code, name in _wanted(visit, outputs, targets):
+            # A node that has changed is looked at again in the next pass.
+            text = _REPAIRS[name](mender, visit) if visit.where not in done else None
+            if text is not None:
+                done.add(visit.where)
+                repairs.append(Repair(code, visit.where, text))
+    return repairs
+
+
+def _wanted(visit: Visit, outputs: frozenset[str], targets: Sequence[str]) -> Iterator[tuple[str, str]]:
+    if isinstance(visit.error, RuleError) and visit.error.rule is Rule.LENGTHS_MISSING:
+        yield str(visit.error.rule), "state-number"
+    for index, _ in find_limits(visit, outputs):
+        limit = LIMITS[index]
+        if limit.repair is not None and (not targets or limit.runtime in targets):
+            yield limit.code, limit.repair
+
+
+class _Mender:
+    """The model under repair: finds graphs by their path, and names that are free."""
+
+    def __init__(self, model: ModelProto) -> None:
+        self.graphs: dict[str | None, GraphProto] = {}
+        self.names: set[str] = set()
+        self._collect(None, model.graph)
+        for function in model.functions:
+            self.names.update(function.input, *(node.output for node in function.node))
+
+    def _collect(self, path: str | None, graph: GraphProto) -> None:
+        self.graphs[path] = graph
+        self.names.update(value.name for value in (*graph.input, *graph.initializer))
+        for node in graph.node:
+            self.names.update(node.output)
+            for step, inner in subgraphs(node):
+                self._collect(extend(path, step), inner)
+
+    def free_name(self, stem: str) -> str:
+        """Return a name that no value of the model has."""
+        number = 0
+        while (name := f"{stem}_{number}") in self.names:
+            number += 1
+        self.names.add(name)
+        return name
+
+
+def _stem(node: NodeProto) -> str:
+    return node.name or next(filter(None, node.output), "split")
+
+
+def _remove_attribute(node: NodeProto, name: str) -> None:
+    kept = [attribute for attribute in node.attribute if attribute.name != name]
+    copies = [AttributeProto.FromString(attribute.SerializeToString()) for attribute in kept]
+    del node.attribute[:]
+    node.attribute.extend(copies)
+
+
+def _state_number(mender: _Mender, visit: Visit) -> str | None:
+    schema = visit.schema
+    if schema is None or schema.attribute("num_outputs") is None or not visit.outputs:
+        return None
+    number = len(visit.outputs)
+    visit.node.attribute.add(name="num_outputs", type=AttributeProto.INT, i=number)
+    return f"added num_outputs = {number}"
+
+
+def _drop_empty_name(mender: _Mender, visit: Visit) -> str | None:
+    del visit.node.input[1:]
+    return "left out the input that is named ''"
+
+
+def _name_outputs(mender: _Mender, visit: Visit) -> str | None:
+    node = visit.node
+    for index, name in enumerate(node.output):
+        if not name:
+            node.output[index] = mender.free_name(f"{_stem(node)}_unused")
+    return "named the outputs that were named ''"
+
+
+def _declare_outputs(mender: _Mender, visit: Visit) -> str | None:
+    number = visit.attributes.get("num_outputs")
+    if not isinstance(number, int) or number > _MAX_LENGTHS:
+        return None
+    node = visit.node
+    missing = number - len(node.output)
+    node.output.extend(mender.free_name(f"{_stem(node)}_unused") for _ in range(missing))
+    return f"declared {missing} more outputs, {number} in all"
+
+
+def _drop_keepdims(mender: _Mender, visit: Visit) -> str | None:
+    _remove_attribute(visit.node, "keepdims")
+    return "left out keepdims, which has no meaning beside 'split'"
+
+
+def _explicit_lengths(mender: _Mender, visit: Visit) -> str | None:
+    binding, graph = visit.binding, mender.graphs.get(visit.where.graph)
+    if binding is None or binding.division is None or binding.axis is None or graph is None:
+        return None  # in a function, where each call may have another size
+    size = None if binding.data.shape is None else binding.data.shape[binding.axis]
+    if not isinstance(size, int) or "num_outputs" not in visit.attributes:
+        return None
+    node = visit.node
+    number = binding.division.count
+    if number != len(node.output) or number > _MAX_LENGTHS:
+        return None
+    lengths = part_sizes(binding.division, size, number)
+    name = mender.free_name(f"{_stem(node)}_lengths")
+    graph.initializer.append(numpy_helper.from_array(np.array(lengths, np.int64), name))
+    _remove_attribute(node, "num_outputs")
+    del node.input[1:]
+    node.input.append(name)
+    shown = ", ".join(map(str, lengths[:8])) + (", ..." if number > 8 else "")
+    return f"num_outputs = {number} became the lengths [{shown}]"
+
+
+def _attribute_lengths(mender: _Mender, visit: Visit) -> str | None:
+    division = visit.binding.division if visit.binding is not None else None
+    if division is None or not visit.constants[1]:
+        return None
+    node: Any = visit.node
+    del node.input[1:]
+    node.attribute.add(name="split", type=AttributeProto.INTS, ints=division.lengths)
+    return "the lengths became the attribute 'split'"
+
+
+_REPAIRS: Final[dict[str, Callable[[_Mender, Visit], str | None]]] = {
+    "state-number": _state_number,
+    "drop-empty-name": _drop_empty_name,
+    "name-outputs": _name_outputs,
+    "declare-outputs": _declare_outputs,
+    "drop-keepdims": _drop_keepdims,
+    "explicit-lengths": _explicit_lengths,
+    "attribute-lengths": _attribute_lengths,
+}
+"""The repairs by the name that limits give them."""

@@ -1,0 +1,102 @@
+"""Findings for other programs: JSON, and SARIF, from which code-hosting sites show them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from splitops.dims import Range
+from splitops.errors import Where
+from splitops.models.check.findings import Finding, Severity
+
+__all__ = ["to_json", "to_sarif"]
+
+_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
+
+def to_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Return findings as JSON values."""
+    return [
+        {
+            "code": finding.code,
+            "severity": str(finding.severity),
+            "operator": finding.operator,
+            "where": _place(finding.where),
+            "message": finding.message,
+            "values": {name: _value(value) for name, value in finding.values.items()},
+            "target": finding.target,
+            "outcome": finding.outcome,
+            "fix": finding.fix,
+            "source": finding.source or None,
+        }
+        for finding in findings
+    ]
+
+
+def _place(where: Where) -> dict[str, str]:
+    named = ((name, getattr(where, name)) for name in ("model", "graph", "node", "input", "attribute"))
+    return {name: value for name, value in named if value is not None}
+
+
+def _value(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Range):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _value(entry) for key, entry in value.items()}
+    if isinstance(value, Sequence):
+        return [_value(entry) for entry in value]
+    return str(value)
+
+
+def to_sarif(findings: Sequence[Finding], version: str) -> dict[str, Any]:
+    """Return findings as a SARIF 2.1.0 log.
+
+    Args:
+        findings: the findings.
+        version: the version of splitops that found them.
+    """
+    rules: dict[str, dict[str, Any]] = {}
+    for finding in findings:
+        rule = rules.setdefault(finding.code, {"id": finding.code})
+        if finding.source.startswith("https://"):
+            rule["helpUri"] = finding.source
+    order = list(rules)
+    return {
+        "$schema": _SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {"name": "splitops", "semanticVersion": version, "rules": list(rules.values())}
+                },
+                "results": [_result(finding, order.index(finding.code)) for finding in findings],
+            }
+        ],
+    }
+
+
+def _result(finding: Finding, rule: int) -> dict[str, Any]:
+    text = f"{finding.operator}: {finding.message}" if finding.operator else finding.message
+    if finding.fix:
+        text += f". Fix: {finding.fix}"
+    location: dict[str, Any] = {}
+    where = finding.where
+    if where.model is not None:
+        location["physicalLocation"] = {"artifactLocation": {"uri": quote(where.model)}}
+    path = "/".join(part for part in (where.graph, where.node) if part)
+    if path:
+        location["logicalLocations"] = [
+            {"name": where.node or path, "fullyQualifiedName": path, "kind": "function"}
+        ]
+    result: dict[str, Any] = {
+        "ruleId": finding.code,
+        "ruleIndex": rule,
+        "level": "error" if finding.severity is Severity.ERROR else "warning",
+        "message": {"text": text},
+    }
+    if location:
+        result["locations"] = [location]
+    return result

@@ -1,0 +1,227 @@
+"""Inference of types and shapes in whole models: the split family is ours, what surrounds it is followed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from splitops import symbols
+from splitops.dims import Range, Shape
+from splitops.errors import Where
+from splitops.models import is_openvino
+from splitops.models.infer.knowledge import Known, SequenceOf, Tensor
+from splitops.models.infer.splitting import OnVisit, Visit
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from splitops.models import AnyModel
+    from splitops.models.openvino_ir import OpenVINOModel
+
+__all__ = [
+    "InferredModel",
+    "InferredValue",
+    "SequenceOf",
+    "Tensor",
+    "Visit",
+    "infer",
+    "load_well_formed",
+    "walk",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class InferredValue:
+    """One value of a model, before and after inference.
+
+    Attributes:
+        graph: path of the subgraph or function; None is the main graph.
+        name: its name.
+        before: what the model states of it.
+        after: what is known of it.
+    """
+
+    graph: str | None
+    name: str
+    before: Known
+    after: Known
+
+    @property
+    def is_new(self) -> bool:
+        """Whether inference has found out anything."""
+        return self.before != self.after
+
+
+@dataclass(frozen=True, slots=True)
+class InferredModel:
+    """A model with its types and shapes.
+
+    Attributes:
+        model: the model that states them, of the kind that was given.
+        values: every value, in the order in which it is computed.
+        sites: every visit of a split site.
+    """
+
+    model: Any
+    values: tuple[InferredValue, ...]
+    sites: tuple[Visit, ...]
+
+    def __getitem__(self, name: str) -> Known:
+        """Return what is known of a value of the main graph."""
+        for value in self.values:
+            if value.graph is None and value.name == name:
+                return value.after
+        raise KeyError(name)
+
+
+def infer(model: AnyModel, *, as_openvino: bool = False) -> InferredModel:
+    """Infer the types and shapes of a model's values, through its split sites.
+
+    ONNX: nodes are visited in order, with their subgraphs and the model-local functions that they call; onnx
+    infers every other operator, one node at a time, and a node that it cannot infer leaves its outputs
+    unknown. Numbers computed from shapes are followed (Shape, Split, Concat, Reshape and the like).
+    OpenVINO IR: the intervals of Parameters go through splits, data movers and elementwise layers; of other
+    layers the file's statements are taken.
+
+    Args:
+        model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
+            ``OpenVINOModel``.
+        as_openvino: of OpenVINO IR, say of splits what OpenVINO's own inference says, which is looser.
+
+    Returns:
+        The values before and after, and the model that states them.
+
+    Raises:
+        RuleError: a rule of the split family is broken at a site that always runs.
+        ModelError: the model is not well formed.
+
+    Examples:
+        >>> import onnx.parser, splitops
+        >>> model = onnx.parser.parse_model('''
+        ...     <ir_version: 9, opset_import: ["": 13]>
+        ...     g (float[N, 6] x) => (float a, float b) { a, b = Split<axis = 0>(x) }''')
+        >>> inferred = splitops.infer(model)
+        >>> str(inferred["a"])
+        'float32[N/2, 6]'
+    """
+    visits: list[Visit] = []
+
+    def on_visit(visit: Visit) -> None:
+        if visit.error is not None and not visit.conditional:
+            raise visit.error
+        visits.append(visit)
+
+    loaded, where = load_well_formed(model)
+    values, made = walk(loaded, where, on_visit, as_openvino=as_openvino)
+    return InferredModel(made, values, tuple(visits))
+
+
+def load_well_formed(model: AnyModel) -> tuple[ModelProto | OpenVINOModel, Where]:
+    """Return a model in memory, proved well formed, and its place.
+
+    Raises:
+        ModelError: it is not, or cannot be read.
+    """
+    where = Where()
+    if isinstance(model, str | os.PathLike):
+        where = Where(model=Path(model).name)
+        from splitops.models import load
+
+        return load(model), where
+    if is_openvino(model):
+        return model, where  # type: ignore[return-value]
+    from splitops.models import onnx_model
+    from splitops.models.onnx_model.storage import as_proto
+
+    proto, _ = as_proto(model)  # type: ignore[arg-type]
+    onnx_model.check_model(proto, where)
+    return proto, where
+
+
+def walk(
+    model: ModelProto | OpenVINOModel,
+    where: Where,
+    on_visit: OnVisit,
+    *,
+    as_openvino: bool = False,
+    write: bool = True,
+) -> tuple[tuple[InferredValue, ...], Any]:
+    """Walk a well-formed model, and return its values and the model that states what was found.
+
+    Args:
+        model: the model.
+        where: its place.
+        on_visit: called with every visit of a split site; what it raises ends the walk.
+        as_openvino: as in :func:`infer`.
+        write: whether to make the model; None stands in its place otherwise.
+    """
+    if is_openvino(model):
+        return _walk_openvino(cast("OpenVINOModel", model), where, on_visit, as_openvino, write)
+    return _walk_onnx(cast("ModelProto", model), where, on_visit, write)
+
+
+def _walk_onnx(
+    model: ModelProto, where: Where, on_visit: OnVisit, write: bool
+) -> tuple[tuple[InferredValue, ...], ModelProto | None]:
+    from splitops.models.infer.onnx_types import declared_types
+    from splitops.models.infer.onnx_walk import Walk
+    from splitops.models.infer.onnx_write import with_shapes
+
+    found = Walk(model, where, on_visit).run()
+    values = {key: with_sizes(known, found.sizes) for key, known in found.values.items()}
+    stated = declared_types(model)
+    rows = (InferredValue(*key, stated.get(key), known) for key, known in values.items())
+    return tuple(rows), with_shapes(model, values) if write else None
+
+
+def _walk_openvino(
+    model: OpenVINOModel, where: Where, on_visit: OnVisit, as_openvino: bool, write: bool
+) -> tuple[tuple[InferredValue, ...], OpenVINOModel | None]:
+    from splitops.models.infer.openvino_layers import stated
+    from splitops.models.infer.openvino_walk import walk_openvino
+    from splitops.models.infer.openvino_write import with_shapes
+    from splitops.models.openvino_ir import endpoint_name, output_names
+
+    found = walk_openvino(model, where, on_visit, compatible=as_openvino)
+    graphs = dict(model.graphs())
+    rows = []
+    for (path, end), known in found.values.items():
+        graph = graphs[path]
+        port = graph.by_id[end.layer].output(end.port)
+        assert port is not None
+        rows.append(InferredValue(path, endpoint_name(graph, end), stated(port), known))
+    named = {row.name for row in rows if row.graph is None}
+    for layer, name in zip(model.outputs, output_names(model), strict=True):
+        if name not in named:
+            port, source = layer.inputs[0], model.graph.sources(layer)[0]
+            rows.append(InferredValue(None, name, stated(port), found.values[None, source]))
+    return tuple(rows), with_shapes(model, found.values) if write else None
+
+
+def with_sizes(known: Known, sizes: Mapping[str, int]) -> Known:
+    """Return what is known once some symbols have turned out to have a size.
+
+    Examples:
+        >>> str(with_sizes(Tensor(None, (Range(name="N/2"), Range(name="M"))), {"N": 6}))
+        '?[3, M]'
+    """
+    if not sizes:
+        return known
+    if isinstance(known, SequenceOf):
+        element = with_sizes(known.element, sizes)
+        assert isinstance(element, Tensor)
+        return SequenceOf(element, _with_sizes((known.length,), sizes)[0])
+    if isinstance(known, Tensor) and known.shape is not None:
+        return replace(known, shape=_with_sizes(known.shape, sizes))
+    return known
+
+
+def _with_sizes(shape: Shape, sizes: Mapping[str, int]) -> Shape:
+    found = []
+    for size in shape:
+        value = symbols.evaluate(size.name, sizes) if isinstance(size, Range) and size.name else None
+        found.append(size if value is None or value < 0 else value)
+    return tuple(found)

@@ -1,0 +1,165 @@
+"""The walk through an OpenVINO model: every layer in order, the bodies of layers included."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from splitops.dims import UNKNOWN, Dim, Range, dimension
+from splitops.errors import Rule, RuleError, SplitError, Where
+from splitops.models.infer.knowledge import MAX_ELEMENTS, Tensor
+from splitops.models.infer.openvino_layers import infer_layer
+from splitops.models.infer.splitting import OnVisit, Visit, tightened, visit_site
+from splitops.models.openvino_ir.layers import SPLIT_FAMILY, split_attributes, split_schema
+from splitops.models.openvino_ir.model import Endpoint, Graph, Layer, OpenVINOModel
+from splitops.models.openvino_ir.sites import endpoint_name
+
+__all__ = ["OpenVINOFound", "walk_openvino"]
+
+
+@dataclass(slots=True)
+class OpenVINOFound:
+    """Everything that a walk has found out: what is known of each output port, by graph path and port."""
+
+    values: dict[tuple[str | None, Endpoint], Tensor] = field(default_factory=dict)
+
+
+def walk_openvino(
+    model: OpenVINOModel, where: Where, on_visit: OnVisit, *, compatible: bool = False
+) -> OpenVINOFound:
+    """Walk a model.
+
+    Args:
+        model: the model.
+        where: its place; its ``model``.
+        on_visit: called with every split site.
+        compatible: infer splits as OpenVINO itself does.
+    """
+    found = OpenVINOFound()
+    for path, graph in model.graphs():
+        place = replace(where, graph=path)
+        constants: set[Endpoint] = set()
+        for layer in graph.order:
+            ends = [Endpoint(layer.id, port.id) for port in layer.outputs]
+            sources = graph.sources(layer)
+            inputs = [found.values.get((path, source), Tensor()) for source in sources]
+            if layer.type == "Parameter":
+                outputs = [_parameter(layer, place)]
+            elif layer.type == "Const":
+                outputs = [_constant(layer, place)]
+                constants.update(ends)
+            elif layer.type in SPLIT_FAMILY:
+                outputs, data = _split(
+                    graph, layer, place, inputs, constants, on_visit, compatible, path is not None
+                )
+                if data is not None:
+                    found.values[path, sources[0]] = data
+            else:
+                outputs = infer_layer(layer, inputs)
+            found.values.update({(path, end): known for end, known in zip(ends, outputs, strict=True)})
+    return found
+
+
+def _parameter(layer: Layer, where: Where) -> Tensor:
+    where = replace(where, node=layer.name)
+    return Tensor(layer.element_type(where), layer.shape(where))
+
+
+def _constant(layer: Layer, where: Where) -> Tensor:
+    constant = layer.constant
+    assert constant is not None
+    value = None
+    if math.prod(constant.shape) <= MAX_ELEMENTS and (constant.element_type.integer or _is_float(constant)):
+        value = constant.array(replace(where, node=layer.name))
+    return Tensor(constant.element_type, constant.shape, value)
+
+
+def _is_float(constant: Any) -> bool:
+    return constant.element_type.name in ("float32", "float64")
+
+
+def _split(
+    graph: Graph,
+    layer: Layer,
+    place: Where,
+    inputs: Sequence[Tensor],
+    constants: set[Endpoint],
+    on_visit: OnVisit,
+    compatible: bool,
+    conditional: bool,
+) -> tuple[list[Tensor], Tensor | None]:
+    where = replace(place, node=layer.name)
+    sources = graph.sources(layer)
+    row, attributes, error = None, {}, None
+    try:
+        row = split_schema(layer, where)
+        attributes = split_attributes(layer, where)
+    except SplitError as caught:
+        caught.where = where
+        error = caught
+    ends = [Endpoint(layer.id, port.id) for port in layer.outputs]
+    visit = Visit(
+        schema=row,
+        operator=str(row) if row is not None else layer.type,
+        attributes=attributes,
+        facts=(),
+        inputs=tuple(endpoint_name(graph, source) for source in sources),
+        outputs=tuple(endpoint_name(graph, end) if end in graph.consumers else "" for end in ends),
+        where=where,
+        conditional=conditional,
+        constants=tuple(source in constants for source in sources),
+        error=error,
+        node=layer,
+    )
+    visit, outputs = visit_site(visit, inputs)
+    if compatible and inputs and (visit.error is None or _openvino_accepts(visit.error)):
+        return _as_openvino(visit, inputs[0]), None
+    on_visit(visit)
+    tensors = [known if isinstance(known, Tensor) else Tensor() for known in outputs]
+    data = tightened(visit, inputs[0]) if inputs else None
+    return tensors, data if isinstance(data, Tensor) and data != inputs[0] else None
+
+
+def _openvino_accepts(error: SplitError) -> bool:
+    """Return whether OpenVINO's inference goes on: with too little for -1, or sizes it does not know."""
+    return isinstance(error, RuleError) and (
+        error.rule is Rule.REMAINDER_NEGATIVE
+        or isinstance(error.values.get("size"), Range)
+        or error.values.get("axis", 0) is None
+    )
+
+
+def _as_openvino(visit: Visit, data: Tensor) -> list[Tensor]:
+    """Return what OpenVINO's own inference says of a split.
+
+    It keeps nothing but the rank where the axis is not known; it rounds both ends of a range down where a
+    split is in equal parts; of an axis that is not exact it knows nothing of what -1 takes; and it gives -1
+    nothing where the other lengths are too long.
+    """
+    count, shape = len(visit.outputs), data.shape
+    axis = visit.facts[1].value if len(visit.facts) > 1 and visit.facts[1] is not None else None
+    axis = axis[0] if isinstance(axis, tuple) and axis else axis
+    if shape is None:
+        return [Tensor(data.type)] * count
+    if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+        return [Tensor(data.type, (UNKNOWN,) * len(shape))] * count
+    axis %= len(shape)
+    sizes = _openvino_sizes(visit, shape[axis], count)
+    return [Tensor(data.type, (*shape[:axis], size, *shape[axis + 1 :])) for size in sizes]
+
+
+def _openvino_sizes(visit: Visit, size: Dim, count: int) -> list[Dim]:
+    number = visit.attributes.get("num_splits")
+    if isinstance(number, int) and number >= 1:
+        if isinstance(size, int):
+            return [size // number] * count
+        return [dimension(size.lo // number, None if size.hi is None else size.hi // number)] * count
+    lengths = visit.facts[2].value if len(visit.facts) > 2 and visit.facts[2] is not None else None
+    if not isinstance(lengths, tuple) or len(lengths) != count:
+        return [UNKNOWN] * count
+    known = sum(int(length) for length in lengths if length is not None and length >= 0)
+    whole = all(length is not None for length in lengths)
+    rest: Dim = max(0, size - known) if isinstance(size, int) and whole else UNKNOWN
+    return [int(length) if length is not None and length >= 0 else rest for length in lengths]

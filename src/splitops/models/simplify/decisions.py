@@ -1,0 +1,300 @@
+"""What may be simplified, decided on sizes alone: pure functions that ONNX and OpenVINO models share.
+
+The contract of every rewrite: on every input that fits the declared types and shapes, the simplified model
+gives what the original gives, and fails where the original fails. So a split that *could* fail (lengths that
+a dynamic axis need not have) is never removed: :func:`cannot_fail` says which ones can go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from splitops.binding import Binding
+from splitops.dims import UNKNOWN, Dim
+from splitops.errors import SplitError
+from splitops.inference import infer_binding
+from splitops.operators.schema import OperatorSchema, SizeRule
+from splitops.planning import Division, part_count, part_sizes, violation
+
+__all__ = [
+    "Cut",
+    "Group",
+    "cannot_fail",
+    "cut_of",
+    "grouped",
+    "joined",
+    "nested",
+    "partition",
+    "runs",
+    "same_size",
+    "shortest",
+    "sole_part",
+    "useful_groups",
+    "whole",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """One split, as far as it is known before the model runs.
+
+    Attributes:
+        axis: the split axis, in [0, rank).
+        rank: the rank of the data.
+        size: the size of the axis.
+        division: how it is divided.
+        parts: the size of each output; of a sequence, of each element, where their number is known.
+        squeeze: whether the parts lose the axis.
+    """
+
+    axis: int
+    rank: int
+    size: Dim
+    division: Division
+    parts: tuple[Dim, ...]
+    squeeze: bool = False
+
+    @property
+    def sizes(self) -> tuple[int, ...] | None:
+        """The sizes of the parts where all are known."""
+        found = tuple(part for part in self.parts if isinstance(part, int))
+        return found if len(found) == len(self.parts) else None
+
+    @property
+    def removable(self) -> bool:
+        """Whether the split succeeds on every axis that the data can have."""
+        return cannot_fail(self.division, self.size)
+
+
+def cut_of(binding: Binding) -> Cut | None:
+    """Return what a proved split does; None where axis, rank or lengths are known only when it runs."""
+    shape, axis, division = binding.data.shape, binding.axis, binding.division
+    if shape is None or axis is None or division is None or binding.squeeze is None:
+        return None
+    parts: tuple[Dim, ...] = ()
+    size = shape[axis]
+    if binding.schema.gives_sequence:
+        # Of an axis of unknown size, only given lengths say how many elements there are.
+        if isinstance(size, int) and division.rule is SizeRule.CHUNK:
+            count = part_count(division, size)
+            parts = part_sizes(division, size, count) if count <= _MOST_PARTS else ()
+        elif division.rule is SizeRule.EXPLICIT:
+            parts = division.lengths
+    else:
+        try:
+            shapes = infer_binding(binding).parts or ()
+        except SplitError:
+            return None
+        parts = tuple(UNKNOWN if shape is None else shape[axis] for shape in shapes)
+    return Cut(axis, len(shape), size, division, parts, binding.squeeze)
+
+
+_MOST_PARTS = 1 << 12
+"""A sequence of more elements is not taken apart: nobody wants a Split of so many outputs."""
+
+
+def cannot_fail(division: Division, size: Dim) -> bool:
+    """Return whether every axis of this size can be divided so.
+
+    Examples:
+        >>> cannot_fail(Division(SizeRule.CEIL, count=2), UNKNOWN)
+        True
+        >>> cannot_fail(Division(SizeRule.EXPLICIT, lengths=(2, 3)), UNKNOWN)
+        False
+        >>> cannot_fail(Division(SizeRule.EXPLICIT, lengths=(2, 3)), 5)
+        True
+    """
+    if isinstance(size, int):
+        return violation(division, size) is None
+    match division.rule:
+        case SizeRule.CEIL | SizeRule.CHUNK:
+            return True
+        case SizeRule.EVEN:
+            return division.count == 1
+        case SizeRule.REMAINDER:  # more is never wrong where the least is not
+            return violation(division, size.lo) is None
+        case SizeRule.EXPLICIT:
+            return False
+
+
+def same_size(left: Dim, right: Dim) -> bool:
+    """Return whether two sizes are known to be equal: the same number, or of the same name."""
+    if isinstance(left, int) or isinstance(right, int):
+        return left == right
+    return left.name is not None and left.name == right.name
+
+
+# Parts
+
+
+def sole_part(parts: Sequence[Dim]) -> int | None:
+    """Return the part that is the whole axis: the only one, or the only one that is not empty.
+
+    Examples:
+        >>> sole_part([0, 6, 0]), sole_part([3, 3]), sole_part([UNKNOWN]), sole_part([0, UNKNOWN])
+        (1, None, 0, 1)
+    """
+    if len(parts) == 1:
+        return 0
+    filled = [index for index, part in enumerate(parts) if part != 0]
+    return filled[0] if len(filled) == 1 else None
+
+
+def whole(parts: Sequence[Dim], order: Sequence[int]) -> bool:
+    """Return whether some parts, one behind the other, are the whole axis: none is missing but empty ones.
+
+    Examples:
+        >>> whole([2, 0, 3], [0, 2]), whole([2, 3], [1, 0]), whole([2, 3], [0])
+        (True, False, False)
+    """
+    return [index for index in order if parts[index] != 0] == [
+        index for index, part in enumerate(parts) if part != 0
+    ] and list(order) == sorted(set(order))
+
+
+Group = range
+"""Neighbouring parts that become one."""
+
+
+def useful_groups(sizes: Sequence[int], used: Sequence[bool]) -> list[Group]:
+    """Return which parts are worth an output: each used one alone, unused neighbours together, no empty ones.
+
+    Examples:
+        >>> useful_groups([2, 3, 0, 4], [True, False, False, True])
+        [range(0, 1), range(1, 3), range(3, 4)]
+        >>> useful_groups([2, 0, 4], [True, False, True])
+        [range(0, 1), range(2, 3)]
+    """
+    groups: list[Group] = []
+    for index, is_used in enumerate(used):
+        if is_used or not groups or used[index - 1]:
+            groups.append(range(index, index + 1))
+        else:
+            groups[-1] = range(groups[-1].start, index + 1)
+    return [group for group in groups if used[group.start] or any(sizes[index] for index in group)]
+
+
+def joined(sizes: Sequence[int], groups: Sequence[Group]) -> tuple[int, ...]:
+    """Return the sizes of groups of parts.
+
+    Examples:
+        >>> joined([1, 2, 3], [range(0, 2), range(2, 3)])
+        (3, 3)
+    """
+    return tuple(sum(sizes[index] for index in group) for group in groups)
+
+
+def nested(outer: Sequence[int], index: int, inner: Sequence[int]) -> tuple[int, ...]:
+    """Return the parts of a split of which one part is split again.
+
+    Examples:
+        >>> nested([2, 6], 1, [2, 4])
+        (2, 2, 4)
+    """
+    return (*outer[:index], *inner, *outer[index + 1 :])
+
+
+def runs(items: Sequence[tuple[Hashable, int] | None]) -> list[Group]:
+    """Return the runs of two and more neighbouring parts of the same split, in their order.
+
+    Args:
+        items: what is concatenated: a split and the position of its part, or None.
+
+    Examples:
+        >>> runs([("s", 0), ("s", 1), None, ("s", 2), ("t", 3)])
+        [range(0, 2)]
+    """
+    found: list[Group] = []
+    begin = 0
+    for end in range(1, len(items) + 1):
+        before, item = items[end - 1], items[end] if end < len(items) else None
+        if before is not None and item is not None and item == (before[0], before[1] + 1):
+            continue
+        if end - begin > 1:
+            found.append(range(begin, end))
+        begin = end
+    return found
+
+
+def grouped(pieces: Sequence[int], parts: Sequence[int]) -> list[Group] | None:
+    """Return which neighbouring pieces make up each part; None where a boundary lies inside a piece.
+
+    Args:
+        pieces: what is concatenated, none of it empty.
+        parts: what it is split into, none of it empty.
+
+    Examples:
+        >>> grouped([2, 1, 3], [3, 3])
+        [range(0, 2), range(2, 3)]
+        >>> grouped([2, 4], [3, 3]) is None
+        True
+    """
+    positions = {end: index + 1 for index, end in enumerate(accumulate(pieces))}
+    if 0 in (*pieces, *parts) or sum(pieces) != sum(parts):
+        return None
+    stops = [positions.get(end) for end in accumulate(parts)]
+    groups, begin = [], 0
+    for stop in stops:
+        if stop is None:
+            return None
+        groups.append(range(begin, stop))
+        begin = stop
+    return groups
+
+
+# Slices
+
+
+def partition(spans: Sequence[tuple[int, int]], size: int) -> tuple[tuple[int, int], ...] | None:
+    """Return spans that cover an axis once, one behind the other; None where there are no such ones.
+
+    Args:
+        spans: begin and end of each slice; some may overlap, and some may be empty.
+        size: the size of the axis.
+
+    Examples:
+        >>> partition([(2, 6), (0, 2), (1, 3)], 6)
+        ((0, 2), (2, 6))
+        >>> partition([(0, 2), (3, 6)], 6) is None
+        True
+    """
+    following: dict[int, tuple[int, int]] = {}
+    # From the back: a span helps if something covers what lies behind it. The finest cover wins.
+    for begin, end in sorted(set(spans), key=lambda span: (-span[0], -span[1])):
+        if begin < end and (end == size or end in following):
+            following[begin] = begin, end
+    found = []
+    position = 0
+    while position < size and position in following:
+        found.append(following[position])
+        position = following[position][1]
+    return tuple(found) if found and position == size else None
+
+
+# Statements
+
+
+def shortest(row: OperatorSchema, sizes: Sequence[int], size: Dim) -> Division:
+    """Return the division that states these parts in the fewest words that the version has.
+
+    A number of parts by the ceil rule is not used where the last part is empty: not every runtime takes it.
+
+    Args:
+        row: the version.
+        sizes: the parts, which add up to the axis.
+        size: the size of the axis; one that is not known exactly must stay proved by lengths.
+
+    Examples:
+        >>> from splitops.operators import schema
+        >>> shortest(schema("Split", 18), (2, 2, 1), 5).rule, shortest(schema("Split", 13), (2, 2, 1), 5).rule
+        (<SizeRule.CEIL: 'ceil'>, <SizeRule.EXPLICIT: 'explicit'>)
+    """
+    explicit = Division(SizeRule.EXPLICIT, lengths=tuple(sizes))
+    if row.count_rule is None or not sizes or not isinstance(size, int):
+        return explicit
+    count = Division(row.count_rule, count=len(sizes))
+    if violation(count, size) is not None or part_sizes(count, size, len(sizes)) != explicit.lengths:
+        return explicit
+    return explicit if row.count_rule is SizeRule.CEIL and not sizes[-1] else count

@@ -1,0 +1,262 @@
+"""Rewrites of Split and Concat that undo each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+from splitops.dims import Dim
+from splitops.models.infer.knowledge import Tensor
+from splitops.models.simplify.decisions import Cut, grouped, joined, runs, same_size, whole
+from splitops.models.simplify.onnx_editor import Editor, is_operator, note_like
+from splitops.models.simplify.onnx_parts import is_read
+from splitops.models.simplify.onnx_pass import SplitPass
+
+__all__ = ["ConcatSplitPass", "SplitConcatPass"]
+
+
+def concat_axis(node: ir.Node, rank: int) -> int | None:
+    """Return the axis of a Concat of tensors of some rank; None where it is not stated, or not an axis."""
+    attribute = node.attributes.get("axis")
+    if attribute is None or attribute.is_ref():
+        return None
+    axis = int(attribute.value)
+    return axis % rank if -rank <= axis < rank else None
+
+
+class SplitConcatPass(SplitPass):
+    """Parts that are concatenated again in their order are not split.
+
+    All parts of a Split are its data. Some neighbouring parts that nothing else reads become one part.
+    """
+
+    name = "split-concat"
+    roots = frozenset({"Concat"})
+
+    def rewrite(self, node: ir.Node, editor: Editor) -> None:
+        """Join what a Concat, the root, reads."""
+        inputs = [value for value in node.inputs if value is not None]
+        items = [self._item(node, value, editor) for value in inputs]
+        if len(inputs) != len(node.inputs) or not any(items):
+            return
+        if not self._wholes(node, inputs, items, editor):
+            self._runs(node, inputs, items, editor)
+
+    def _item(self, node: ir.Node, value: ir.Value, editor: Editor) -> tuple[ir.Node, int] | None:
+        """Return the Split of the Concat's axis that makes a value."""
+        origin = editor.part_of(value)
+        cut = None if origin is None else editor.cut(origin[0])
+        if cut is None or cut.axis != concat_axis(node, cut.rank):
+            return None
+        return origin
+
+    def _wholes(
+        self,
+        node: ir.Node,
+        inputs: list[ir.Value],
+        items: Sequence[tuple[ir.Node, int] | None],
+        editor: Editor,
+    ) -> bool:
+        """Read the data of Splits of which all parts stand here; return whether there was one."""
+        values: list[ir.Value] = []
+        begin = 0
+        splits: list[ir.Node] = []
+        while begin < len(items):
+            item = items[begin]
+            end = begin + 1
+            if item is not None:
+                while end < len(items) and _follows(items[end - 1], items[end]):
+                    end += 1
+                cut, data = editor.cut(item[0]), item[0].inputs[0]
+                order = [found[1] for found in items[begin:end] if found is not None]
+                if cut is not None and data is not None and cut.removable and whole(cut.parts, order):
+                    splits.append(item[0])
+                    values.append(data)
+                    begin = end
+                    continue
+            values += inputs[begin:end]
+            begin = end
+        if not splits:
+            return False
+        before, where = editor.describe(splits[0]), editor.where(node)
+        before = f"{before}, {editor.describe(node)}"
+        if len(values) == 1:
+            after = values[0].name or "its input"
+            editor.replace(node.outputs[0], values[0])
+            editor.remove(node)
+        else:
+            editor.set_inputs(node, values)
+            after = f"Concat of {len(values)} inputs instead of {len(inputs)}"
+        for split in splits:
+            # Each is removed here: alone, this pass shall not leave more than it needs.
+            if split.graph is not None and not any(is_read(output) for output in split.outputs):
+                editor.remove(split)
+        editor.applied(self, where, before, after, "all parts of a split stand in their order")
+        return True
+
+    def _runs(
+        self,
+        node: ir.Node,
+        inputs: list[ir.Value],
+        items: Sequence[tuple[ir.Node, int] | None],
+        editor: Editor,
+    ) -> None:
+        """Make one part of each run of neighbouring parts that only this Concat reads."""
+        found: dict[ir.Node, list[range]] = {}
+        for run in runs(items):
+            item = items[run.start]
+            assert item is not None
+            if all(editor.alone(item[0].outputs[item[1] + step]) is node for step in range(len(run))):
+                found.setdefault(item[0], []).append(run)
+        for split, own in found.items():
+            cut = editor.cut(split)
+            sizes = None if cut is None else cut.sizes
+            if cut is None or sizes is None or not _complete(cut, sizes):
+                continue
+            self._merge(node, split, cut, sizes, [self._span(items, run) for run in own], editor)
+            return  # the node is looked at again, with what it reads now
+
+    @staticmethod
+    def _span(items: Sequence[tuple[ir.Node, int] | None], run: range) -> range:
+        first = items[run.start]
+        assert first is not None
+        return range(first[1], first[1] + len(run))
+
+    def _merge(
+        self,
+        node: ir.Node,
+        split: ir.Node,
+        cut: Cut,
+        sizes: tuple[int, ...],
+        spans: list[range],
+        editor: Editor,
+    ) -> None:
+        source = split.inputs[0]
+        assert source is not None
+        before, where = f"{editor.describe(split)}, {editor.describe(node)}", editor.where(node)
+        starts = {span.start: span for span in spans}
+        groups, position = [], 0
+        while position < len(sizes):
+            groups.append(starts.get(position, range(position, position + 1)))
+            position = groups[-1].stop
+        parts = editor.split(split, source, cut.axis, cut.size, joined(sizes, groups))
+        values: list[ir.Value | None] = [None] * len(sizes)
+        merged: dict[ir.Value, ir.Value | None] = {}
+        for group, part in zip(groups, parts, strict=True):
+            if len(group) == 1:
+                values[group.start] = part
+            else:
+                for index in group:
+                    merged[split.outputs[index]] = part if index == group.start else None
+        inputs: list[ir.Value | None] = []
+        for value in node.inputs:
+            assert value is not None
+            origin = editor.source(value)
+            if origin not in merged:
+                inputs.append(value)
+            elif merged[origin] is not None:
+                inputs.append(merged[origin])
+        editor.set_inputs(node, inputs)
+        editor.substitute(split, values)
+        made = parts[0].producer()
+        assert made is not None
+        after = editor.describe(made)
+        if len(inputs) == 1 and inputs[0] is not None:
+            editor.replace(node.outputs[0], inputs[0])
+            editor.remove(node)
+        editor.applied(
+            self, where, before, after, "neighbouring parts are concatenated, and nothing else reads them"
+        )
+
+
+def _follows(before: tuple[ir.Node, int] | None, item: tuple[ir.Node, int] | None) -> bool:
+    return before is not None and item is not None and item[0] is before[0] and item[1] > before[1]
+
+
+def _complete(cut: Cut, sizes: tuple[int, ...]) -> bool:
+    return not isinstance(cut.size, int) or sum(sizes) == cut.size
+
+
+class ConcatSplitPass(SplitPass):
+    """What is split at the boundaries at which it was concatenated is neither.
+
+    Where nothing else reads the concatenation, parts of several inputs become Concats of their own, if that
+    takes no more nodes.
+    """
+
+    name = "concat-split"
+    roots = frozenset({"Split"})
+
+    def rewrite(self, node: ir.Node, editor: Editor) -> None:
+        """Let the readers of a Split, the root, read the inputs of the Concat before it."""
+        cut, data = editor.cut(node), node.inputs[0]
+        if cut is None or data is None:
+            return
+        concat = editor.source(data).producer()
+        if concat is None or not is_operator(concat, "Concat") or len(concat.outputs) != 1:
+            return
+        pieces = [value for value in concat.inputs if value is not None]
+        if cut.axis != concat_axis(concat, cut.rank) or not pieces:
+            return
+        dead = editor.alone(concat.outputs[0]) is node
+        tensors = list(editor.known_values(pieces))
+        if dead and not _always_fit(tensors, cut.axis, cut.rank):
+            return  # the Concat goes as well, and it must not be one that could fail
+        groups = self._groups(cut, tensors)
+        if groups is None:
+            return
+        several = [group for group in groups if len(group) > 1]
+        if several and (len(several) > 1 or not dead or concat.graph is not node.graph):
+            return
+        before, where = f"{editor.describe(concat)}, {editor.describe(node)}", editor.where(node)
+        values: list[ir.Value | None] = []
+        for group, size in zip(groups, cut.parts, strict=True):
+            own = pieces[group.start : group.stop]
+            if len(own) == 1:
+                values.append(own[0])
+            else:
+                values += editor.add(node, "Concat", own, {"axis": cut.axis})
+                note_like(values[-1] or own[0], data, {cut.axis: size})
+        for output, value in zip(list(node.outputs), values, strict=True):
+            if is_read(output) and value is not None:
+                editor.replace(output, value)
+        editor.remove(node)
+        if dead and concat.graph is not None and not is_read(concat.outputs[0]):
+            editor.remove(concat)
+        names = ", ".join(value.name or "?" for value in values[:8] if value is not None)
+        editor.applied(self, where, before, names, "the parts are what was concatenated")
+
+    def _groups(self, cut: Cut, tensors: Sequence[Tensor | None]) -> list[range] | None:
+        pieces = [_size(tensor, cut.axis, cut.rank) for tensor in tensors]
+        found = [piece for piece in pieces if piece is not None]
+        if len(found) != len(pieces):
+            return None
+        if len(found) == len(cut.parts) and all(map(same_size, found, cut.parts)):
+            # Then they add up to the axis, whatever it is, and the split cannot fail.
+            return [range(index, index + 1) for index in range(len(found))]
+        exact = [piece for piece in found if isinstance(piece, int)]
+        if len(exact) != len(found) or cut.sizes is None or not cut.removable:
+            return None
+        return grouped(exact, cut.sizes)
+
+
+def _size(tensor: Tensor | None, axis: int, rank: int) -> Dim | None:
+    if tensor is None or tensor.shape is None or len(tensor.shape) != rank:
+        return None
+    return tensor.shape[axis]
+
+
+def _always_fit(tensors: Sequence[Tensor | None], axis: int, rank: int) -> bool:
+    """Return whether tensors can be concatenated whatever their unknown sizes turn out to be."""
+    shapes = [None if tensor is None else tensor.shape for tensor in tensors]
+    first = shapes[0]
+    if first is None or any(shape is None or len(shape) != rank for shape in shapes):
+        return False
+    return all(
+        same_size(size, other)
+        for shape in shapes
+        if shape is not None
+        for index, (size, other) in enumerate(zip(first, shape, strict=True))
+        if index != axis
+    )

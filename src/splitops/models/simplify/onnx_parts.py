@@ -1,0 +1,194 @@
+"""Rewrites of one Split by what it gives and what of it is read."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import onnx_ir as ir
+
+from splitops.dims import Shape
+from splitops.models.convert.onnx_graph import known
+from splitops.models.infer.knowledge import Tensor
+from splitops.models.simplify.decisions import joined, nested, shortest, sole_part, useful_groups
+from splitops.models.simplify.onnx_editor import Editor
+from splitops.models.simplify.onnx_pass import SplitPass
+from splitops.operators import schema
+from splitops.operators.schema import SizeRule
+
+__all__ = [
+    "EmptyPartsPass",
+    "NestedSplitsPass",
+    "ShortestFormPass",
+    "UnusedPartsPass",
+    "WholePartPass",
+    "is_read",
+]
+
+_SPLIT = frozenset({"Split"})
+
+
+def is_read(value: ir.Value) -> bool:
+    """Return whether anything reads a value."""
+    return bool(value.uses()) or value.is_graph_output()
+
+
+class WholePartPass(SplitPass):
+    """A Split into one part, or one part and empty ones that nobody reads, goes: the part is the data."""
+
+    name = "whole-part"
+    roots = _SPLIT
+
+    def rewrite(self, node: ir.Node, editor: Editor) -> None:
+        """Let the readers of the part read the data."""
+        cut, data = editor.cut(node), node.inputs[0]
+        if cut is None or data is None or not cut.removable:
+            return
+        at = sole_part(cut.parts)
+        read = [is_read(output) for output in node.outputs]
+        if at is None or not read[at] or sum(read) > 1:
+            return
+        before, where = editor.describe(node), editor.where(node)
+        editor.replace(node.outputs[at], data)
+        editor.remove(node)
+        editor.applied(self, where, before, data.name or "its input", "one part is the whole axis")
+
+
+class UnusedPartsPass(SplitPass):
+    """Parts that nobody reads are not made.
+
+    Unused neighbours become one part, empty unused parts go. A Split of which nothing is read goes. One of
+    which a single part is read becomes a Slice.
+    """
+
+    name = "unused-parts"
+    roots = _SPLIT
+
+    def rewrite(self, node: ir.Node, editor: Editor) -> None:
+        """Remove the Split, make it a Slice, or leave out outputs."""
+        cut, data = editor.cut(node), node.inputs[0]
+        read = [is_read(output) for output in node.outputs]
+        if cut is None or data is None or all(read):
+            return
+        before, where = editor.describe(node), editor.where(node)
+        if not any(read):
+            if cut.removable:
+                editor.remove(node)
+                editor.applied(self, where, before, "nothing", "no part is read")
+            return
+        sizes = cut.sizes
+        if sizes is None or (isinstance(cut.size, int) and sum(sizes) != cut.size):
+            return  # a Split of fewer outputs than parts: the rest is somebody's already
+        if sum(read) == 1 and cut.removable:
+            at = read.index(True)
+            if sizes[at] == cut.size:
+                return  # that is whole-part
+            begin = sum(sizes[:at])
+            part = editor.slice(node, data, cut.axis, begin, begin + sizes[at])
+            after = f"Slice(axis={cut.axis}, {begin}:{begin + sizes[at]})"
+            editor.substitute(node, [part if index == at else None for index in range(len(sizes))])
+            editor.applied(self, where, before, after, "one part is read")
+            return
+        groups = useful_groups(sizes, read)
+        if len(groups) == len(sizes):
+            return
+        parts = editor.split(node, data, cut.axis, cut.size, joined(sizes, groups))
+        made = parts[0].producer()
+        assert made is not None
+        values: list[ir.Value | None] = [None] * len(sizes)
+        for group, part in zip(groups, parts, strict=True):
+            if read[group.start]:
+                values[group.start] = part
+        editor.substitute(node, values)
+        reason = f"{len(sizes) - sum(read)} of {len(sizes)} parts are not read"
+        editor.applied(self, where, before, editor.describe(made), reason)
+
+
+class EmptyPartsPass(SplitPass):
+    """Empty parts of known shape that are read become constants."""
+
+    name = "empty-parts"
+    roots = _SPLIT
+
+    def rewrite(self, node: ir.Node, editor: Editor) -> None:
+        """Put empty constants in the places of empty parts."""
+        cut = editor.cut(node)
+        if cut is None or len(cut.parts) == 1:
+            return
+        before, where = editor.describe(node), editor.where(node)
+        for output, size in zip(node.outputs, cut.parts, strict=True):
+            found = known(output)
+            if size != 0 or not is_read(output) or not isinstance(found, Tensor) or found.type is None:
+                continue
+            shape = _exact(found.shape)
+            # Every other size must be known, and an empty string tensor has no NumPy dtype of its own.
+            if shape is None or found.type.name == "string" or found.type.onnx_number is None:
+                continue
+            dtype = ir.DataType(found.type.onnx_number)
+            constant = editor.constant_node(ir.Tensor(np.zeros(shape, dtype.numpy()), dtype), node)
+            editor.replace(output, constant)
+            after = f"a constant of shape {shape}"
+            editor.applied(self, where, before, after, f"part {output.index()} is empty")
+
+
+def _exact(shape: Shape | None) -> tuple[int, ...] | None:
+    if shape is None:
+        return None
+    sizes = tuple(size for size in shape if isinstance(size, int))
+    return sizes if len(sizes) == len(shape) and math.prod(sizes) == 0 else None
+
+
+class NestedSplitsPass(SplitPass):
+    """A Split of a part that nothing else reads becomes part of the Split that makes it, on the same axis."""
+
+    name = "nested-splits"
+    roots = _SPLIT
+
+    def rewrite(self, node: ir.Node, editor: Editor) -> None:
+        """Join an inner Split, the root, with its outer one."""
+        data = node.inputs[0]
+        origin = None if data is None else editor.part_of(data)
+        if origin is None:
+            return
+        outer, index = origin
+        inner_cut, cut, source = editor.cut(node), editor.cut(outer), outer.inputs[0]
+        if inner_cut is None or cut is None or source is None or outer.graph is not node.graph:
+            return
+        sizes, inner = cut.sizes, inner_cut.sizes
+        if sizes is None or inner is None or cut.axis != inner_cut.axis or not inner_cut.removable:
+            return
+        complete = sum(inner) == sizes[index] and (not isinstance(cut.size, int) or sum(sizes) == cut.size)
+        if not complete or editor.alone(outer.outputs[index]) is not node:
+            return
+        before, where = f"{editor.describe(node)} of {editor.describe(outer)}", editor.where(node)
+        parts = editor.split(outer, source, cut.axis, cut.size, nested(sizes, index, inner))
+        made = parts[0].producer()
+        assert made is not None
+        editor.substitute(node, list(parts[index : index + len(inner)]))
+        others: list[ir.Value | None] = [*parts[:index], *parts[index + len(inner) :]]
+        others.insert(index, None)
+        editor.substitute(outer, others)
+        editor.applied(self, where, before, editor.describe(made), "both split the same axis")
+
+
+class ShortestFormPass(SplitPass):
+    """Lengths that the opset can say as a number of equal parts are said so."""
+
+    name = "shortest-form"
+    roots = _SPLIT
+
+    def rewrite(self, node: ir.Node, editor: Editor) -> None:
+        """State the Split with a number of parts."""
+        cut, data = editor.cut(node), node.inputs[0]
+        if cut is None or data is None or cut.division.rule is not SizeRule.EXPLICIT:
+            return
+        row = schema("Split", editor.opset(node), "")
+        sizes = cut.division.lengths
+        if shortest(row, sizes, cut.size).rule is SizeRule.EXPLICIT:
+            return
+        before, where = editor.describe(node), editor.where(node)
+        parts = editor.split(node, data, cut.axis, cut.size, sizes)
+        made = parts[0].producer()
+        assert made is not None
+        editor.substitute(node, list(parts))
+        editor.applied(self, where, before, editor.describe(made), "the lengths follow from their number")

@@ -1,0 +1,103 @@
+"""The form of every ONNX rewrite: an onnx-ir pass that others can put into their own pipelines."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import onnx_ir as ir
+
+from splitops.models.simplify.onnx_editor import Editor
+
+__all__ = ["SplitPass", "prove_order"]
+
+
+class SplitPass(ir.passes.InPlacePass):
+    """One rewrite, applied until it does not apply any more.
+
+    Preconditions, proved: the model's nodes stand in the order in which they run, and every value that is
+    read is an input, an initializer or made by a node before. Postconditions: the same, proved; the graph has
+    the inputs and outputs that it had, with their names, types and shapes; on every input that fits them, the
+    outputs are bit for bit the same, and what failed fails.
+
+    Attributes:
+        name: the name of the rewrite.
+        roots: the operators at which it begins.
+    """
+
+    name: ClassVar[str]
+    roots: ClassVar[frozenset[str]]
+
+    def rewrite(self, node: ir.Node, editor: Editor) -> None:
+        """Rewrite what begins at a node, or do nothing."""
+        raise NotImplementedError
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Apply the rewrite to all graphs and functions of a model."""
+        editor = Editor(model)
+        editor.run([self])
+        return ir.passes.PassResult(model, modified=bool(editor.changes))
+
+    def requires(self, model: ir.Model) -> None:
+        """Prove the preconditions.
+
+        Raises:
+            onnx_ir.passes.PreconditionError: a node reads what is made behind it, or nowhere.
+        """
+        problem = prove_order(model)
+        if problem is not None:
+            raise ir.passes.PreconditionError(problem)
+
+    def ensures(self, model: ir.Model) -> None:
+        """Prove the postconditions that can be proved without running the model.
+
+        Raises:
+            onnx_ir.passes.PostconditionError: a node reads what is made behind it, or nowhere.
+        """
+        problem = prove_order(model)
+        if problem is not None:
+            raise ir.passes.PostconditionError(problem)
+
+
+def prove_order(model: ir.Model) -> str | None:
+    """Return what a node reads too early; None where all is in order."""
+    for owner in (model.graph, *model.functions.values()):
+        problem = _unordered(owner)
+        if problem is not None:
+            return problem
+    return None
+
+
+def _unordered(owner: Any) -> str | None:
+    # What a subgraph makes stays visible behind it: onnx-ir's values belong to one graph anyway.
+    made: set[ir.Value] = set()
+    stack: list[tuple[Any, Any]] = []
+
+    def enter(graph: Any) -> None:
+        made.update(graph.inputs)
+        if isinstance(graph, ir.Graph):
+            made.update(graph.initializers.values())
+        stack.append((graph, iter(graph)))
+
+    enter(owner)
+    while stack:
+        graph, nodes = stack[-1]
+        node = next(nodes, None)
+        if node is None:
+            stack.pop()
+            missing = next((value for value in graph.outputs if value not in made), None)
+            if missing is not None:
+                return f"output {missing.name!r} is made by no node"
+            continue
+        for value in node.inputs:
+            if value is not None and value not in made:
+                return f"node {node.name!r} reads {value.name!r} before it is made"
+        made.update(node.outputs)
+        for attribute in node.attributes.values():
+            if attribute.is_ref():
+                continue
+            if attribute.type == ir.AttributeType.GRAPH:
+                enter(attribute.as_graph())
+            elif attribute.type == ir.AttributeType.GRAPHS:
+                for inner in attribute.as_graphs():
+                    enter(inner)
+    return None

@@ -1,0 +1,205 @@
+"""Rewrites of SplitToSequence by what reads the sequence."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from splitops.models.convert.onnx_graph import constant_array, known
+from splitops.models.infer.knowledge import Tensor
+from splitops.models.simplify.decisions import Cut
+from splitops.models.simplify.onnx_editor import Editor, is_operator, note_like
+from splitops.models.simplify.onnx_pass import SplitPass
+from splitops.operators.schema import SizeRule
+
+__all__ = ["SequenceReadsPass"]
+
+
+class SequenceReadsPass(SplitPass):
+    """What reads the sequence of a SplitToSequence reads the data, or a Split of it.
+
+    SequenceLength becomes a constant, or the size of the axis; ConcatFromSequence that undoes the split
+    becomes the data, another one a Concat; SequenceAt at constant positions, also negative ones, becomes
+    Gather where the parts have size 1, else a part of a Split. On an axis of unknown size, only what fails
+    where the sequence would have failed is written: Gather at positions, Split by lengths.
+    """
+
+    name = "sequence-reads"
+    roots = frozenset({"SplitToSequence"})
+
+    def rewrite(self, node: ir.Node, editor: Editor) -> None:
+        """Replace the readers of a sequence, and the sequence where none is left."""
+        cut, data = editor.cut(node), node.inputs[0]
+        sequence = node.outputs[0]
+        if cut is None or data is None:
+            return
+        before, where = editor.describe(node), editor.where(node)
+        readers = list(dict.fromkeys(use.node for use in sequence.uses()))
+        work = _Work(node, data, cut, editor)
+        done = [reader for reader in readers if cut.removable and work.without_parts(reader)]
+        left = [reader for reader in readers if reader not in done]
+        # The rest is worth a Split only if the sequence is not needed any more.
+        if left and not sequence.is_graph_output() and all(map(work.can_read_parts, left)):
+            work.read_parts(left)
+            done, left = readers, []
+        if not done and not (not readers and cut.removable and not sequence.is_graph_output()):
+            return
+        if not left and not sequence.is_graph_output():
+            editor.remove(node)
+        words = ", ".join(dict.fromkeys(reader.op_type for reader in done)) or "nothing"
+        editor.applied(self, where, before, work.after(), f"{words} can read the parts without a sequence")
+
+
+class _Work:
+    """One SplitToSequence and its readers."""
+
+    def __init__(self, node: ir.Node, data: ir.Value, cut: Cut, editor: Editor) -> None:
+        self.node = node
+        self.data = data
+        self.cut = cut
+        self.editor = editor
+        self.parts: list[ir.Value] = []
+        self.made: list[str] = []
+        # Of a sequence of parts whose number is not known, cut.parts is empty.
+        exact = isinstance(cut.size, int) or cut.division.rule is SizeRule.EXPLICIT
+        self.count = len(cut.parts) if exact and (cut.parts or cut.size == 0) else None
+
+    def after(self) -> str:
+        """Write what stands for the sequence now."""
+        return ", ".join(dict.fromkeys(self.made)) or "nothing"
+
+    # Readers that need no part
+
+    def without_parts(self, reader: ir.Node) -> bool:
+        """Rewrite a reader that needs no part of a split that cannot fail; return whether it was one."""
+        if is_operator(reader, "SequenceLength"):
+            return self._length(reader)
+        if is_operator(reader, "ConcatFromSequence") and self._undoes(reader):
+            self.editor.replace(reader.outputs[0], self.data)
+            self.editor.remove(reader)
+            self.made.append(self.data.name or "its input")
+            return True
+        return False
+
+    def _length(self, reader: ir.Node) -> bool:
+        editor, cut = self.editor, self.cut
+        if self.count is not None:
+            value = editor.constant_node(ir.tensor(np.array(self.count, np.int64)), reader)
+        elif cut.division.rule is SizeRule.CHUNK:
+            chunk = cut.division.chunk
+            shape = editor.add(reader, "Shape", [self.data])[0]
+            axis = editor.constant(np.array(cut.axis, np.int64), reader)
+            value = editor.add(reader, "Gather", [shape, axis], {"axis": 0})[0]
+            if chunk > 1:
+                rest = editor.constant(np.array(chunk - 1, np.int64), reader)
+                value = editor.add(reader, "Add", [value, rest])[0]
+                value = editor.add(
+                    reader, "Div", [value, editor.constant(np.array(chunk, np.int64), reader)]
+                )[0]
+        else:
+            return False
+        editor.substitute(reader, [value])
+        self.made.append("its length")
+        return True
+
+    def _undoes(self, reader: ir.Node) -> bool:
+        """Return whether a ConcatFromSequence gives the data again; of no elements, it would fail."""
+        cut, size = self.cut, self.cut.size
+        least = size if isinstance(size, int) else size.lo
+        return (
+            (least > 0 or bool(cut.parts))
+            and self._axis(reader) == cut.axis
+            and (_new_axis(reader) is cut.squeeze)
+        )
+
+    def _axis(self, reader: ir.Node) -> int | None:
+        """Return the axis of a ConcatFromSequence, in the rank of what it gives."""
+        attribute = reader.attributes.get("axis")
+        if attribute is None or attribute.is_ref():
+            return None
+        rank = self.cut.rank - int(self.cut.squeeze) + int(_new_axis(reader) is True)
+        axis = int(attribute.value)
+        return axis % rank if -rank <= axis < rank else None
+
+    # Readers of parts
+
+    def can_read_parts(self, reader: ir.Node) -> bool:
+        """Return whether a reader can read parts instead of the sequence."""
+        cut = self.cut
+        if is_operator(reader, "SequenceAt"):
+            position = self._position(reader)
+            if position is None:
+                return False
+            if self._single:
+                # Gather fails where SequenceAt does; and of a known size, the position must be there.
+                return self.count is None or -self.count <= position < self.count
+            return bool(cut.parts) and -len(cut.parts) <= position < len(cut.parts)
+        if is_operator(reader, "SequenceLength"):
+            return bool(cut.parts)
+        if is_operator(reader, "ConcatFromSequence"):
+            plain = _new_axis(reader) is False and not cut.squeeze
+            return plain and bool(cut.parts) and self._axis(reader) is not None
+        return False
+
+    @property
+    def _single(self) -> bool:
+        """Whether each element is one position of the axis, whatever its size."""
+        return self.cut.division.rule is SizeRule.CHUNK and self.cut.division.chunk == 1
+
+    def read_parts(self, readers: list[ir.Node]) -> None:
+        """Rewrite readers of which each :meth:`can_read_parts`."""
+        if not self.cut.removable:
+            self._parts()  # it proves the lengths, whatever is read of it
+        for reader in readers:
+            if is_operator(reader, "SequenceAt"):
+                self._at(reader)
+            elif is_operator(reader, "SequenceLength"):
+                self._length(reader)
+            else:
+                axis = self._axis(reader)
+                whole = self.editor.add(reader, "Concat", list(self._parts()), {"axis": axis})[0]
+                self.editor.substitute(reader, [whole])
+                self.made.append("Concat")
+
+    def _at(self, reader: ir.Node) -> None:
+        editor, cut = self.editor, self.cut
+        position = self._position(reader)
+        assert position is not None
+        if self._single and (cut.squeeze or not cut.parts):
+            shape = () if cut.squeeze else (1,)
+            index = editor.constant(np.full(shape, position, np.int64), reader)
+            part = editor.add(reader, "Gather", [self.data, index], {"axis": cut.axis})[0]
+            note_like(part, self.data, {cut.axis: None if cut.squeeze else 1})
+            editor.substitute(reader, [part])
+            self.made.append("Gather")
+            return
+        editor.replace(reader.outputs[0], self._parts()[position])
+        editor.remove(reader)
+
+    def _parts(self) -> list[ir.Value]:
+        if not self.parts:
+            sizes = self.cut.sizes
+            assert sizes is not None
+            self.parts = self.editor.split(self.node, self.data, self.cut.axis, self.cut.size, sizes)
+            made = self.parts[0].producer()
+            assert made is not None
+            self.made.append(self.editor.describe(made))
+        return self.parts
+
+    def _position(self, reader: ir.Node) -> int | None:
+        index = reader.inputs[1] if len(reader.inputs) > 1 else None
+        if index is None or reader.inputs[0] is not self.node.outputs[0]:
+            return None
+        array = constant_array(index)
+        if array is None:
+            found = known(index)
+            array = found.value if isinstance(found, Tensor) and found.is_whole else None
+        return int(array.reshape(())) if array is not None and array.size == 1 else None
+
+
+def _new_axis(reader: ir.Node) -> bool | None:
+    """Return whether a ConcatFromSequence stacks; None where that is not known."""
+    attribute = reader.attributes.get("new_axis")
+    if attribute is None:
+        return False
+    return None if attribute.is_ref() or attribute.value not in (0, 1) else bool(attribute.value)

@@ -1,0 +1,177 @@
+"""Rewrites of Slices and Gathers that together are a Split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from splitops.dims import Dim
+from splitops.errors import SplitError
+from splitops.models.convert.onnx_graph import constant_array, known
+from splitops.models.infer.knowledge import Tensor
+from splitops.models.simplify.decisions import partition
+from splitops.models.simplify.onnx_editor import Editor, is_operator
+from splitops.models.simplify.onnx_pass import SplitPass
+from splitops.operators import schema
+
+__all__ = ["GathersPass", "ScalarGathersPass", "SlicesPass"]
+
+Span = tuple[int, int]
+
+
+class _CoverPass(SplitPass):
+    """Nodes that each take a span of the same axis of the same tensor, and together all of it."""
+
+    def span(self, node: ir.Node, shape: Sequence[Dim], editor: Editor) -> tuple[int, Span] | None:
+        """Return the axis and the span that a node takes; None where it takes something else."""
+        raise NotImplementedError
+
+    def place(self, node: ir.Node, part: ir.Value, axis: int, editor: Editor) -> ir.Value:
+        """Return what stands for a node's output once there is a part."""
+        return part
+
+    def rewrite(self, node: ir.Node, editor: Editor) -> None:
+        """Replace all nodes that read what the root reads, if they cover an axis of it."""
+        data = node.inputs[0]
+        found = None if data is None else known(data)
+        if data is None or not isinstance(found, Tensor) or found.shape is None or node.graph is None:
+            return
+        if not editor.first_look(self.name, data, node.graph) or not _can_split(found, editor, node):
+            return
+        axes: dict[int, dict[ir.Node, Span]] = {}
+        for reader in data.consumers():
+            if reader.graph is not node.graph or not is_operator(reader, *self.roots):
+                continue
+            if reader.inputs[0] is data and editor.position(reader) is not None:
+                taken = self.span(reader, found.shape, editor)
+                if taken is not None:
+                    axes.setdefault(taken[0], {})[reader] = taken[1]
+        for axis, spans in axes.items():
+            size = found.shape[axis]
+            cover = partition(list(spans.values()), size) if isinstance(size, int) else None
+            if cover is not None and len(cover) > 1:
+                self._split(data, axis, cover, spans, editor)
+                return
+
+    def _split(
+        self, data: ir.Value, axis: int, cover: tuple[Span, ...], spans: dict[ir.Node, Span], editor: Editor
+    ) -> None:
+        first = min(spans, key=lambda reader: editor.position(reader) or 0)
+        where, before = editor.where(first), f"{len(spans)} x {first.op_type}(axis={axis})"
+        sizes = [end - begin for begin, end in cover]
+        parts = editor.split(first, data, axis, sum(sizes), sizes)
+        made = parts[0].producer()
+        assert made is not None
+        by_span = dict(zip(cover, parts, strict=True))
+        for reader, span in spans.items():
+            if span in by_span:
+                part = self.place(reader, by_span[span], axis, editor)
+                editor.replace(reader.outputs[0], part)
+                editor.remove(reader)
+        editor.applied(self, where, before, editor.describe(made), "they are the parts of one axis")
+
+
+def _can_split(found: Tensor, editor: Editor, node: ir.Node) -> bool:
+    try:
+        row = schema("Split", editor.opset(node), "")
+    except SplitError:
+        return False
+    return found.type is not None and found.type in row.types_of(row.inputs[0])
+
+
+class SlicesPass(_CoverPass):
+    """Slices of one tensor that together are a whole axis, of known size, are one Split."""
+
+    name = "slices"
+    roots = frozenset({"Slice"})
+
+    def span(self, node: ir.Node, shape: Sequence[Dim], editor: Editor) -> tuple[int, Span] | None:
+        """Read a Slice of one axis in steps of 1."""
+        if editor.opset(node) < 10:
+            named = {name: a for name, a in node.attributes.items() if not a.is_ref()}
+            if len(named) != len(node.attributes) or not {"starts", "ends"} <= set(named):
+                return None
+            starts, ends = list(named["starts"].value), list(named["ends"].value)
+            axes = list(named["axes"].value) if "axes" in named else list(range(len(starts)))
+            steps = [1] * len(starts)
+        else:
+            read = [None if value is None else _integers(value) for value in node.inputs[1:]]
+            given = [value is not None for value in node.inputs[1:]]
+            if any(numbers is None for numbers, is_given in zip(read, given, strict=True) if is_given):
+                return None
+            starts, ends, *rest = [numbers or [] for numbers in read]
+            axes = rest[0] if rest and given[2] else list(range(len(starts)))
+            steps = rest[1] if len(rest) > 1 and given[3] else [1] * len(starts)
+        if not len(starts) == len(ends) == len(axes) == len(steps) == 1 or steps != [1]:
+            return None
+        axis = axes[0] + len(shape) if axes[0] < 0 else axes[0]
+        size = shape[axis] if 0 <= axis < len(shape) else None
+        if not isinstance(size, int):
+            return None
+        begin, end, _ = slice(starts[0], ends[0]).indices(size)
+        return axis, (begin, max(begin, end))
+
+
+class GathersPass(_CoverPass):
+    """Gathers of neighbouring positions that together are a whole axis, of known size, are one Split."""
+
+    name = "gathers"
+    roots = frozenset({"Gather"})
+
+    def span(self, node: ir.Node, shape: Sequence[Dim], editor: Editor) -> tuple[int, Span] | None:
+        """Read a Gather of a list of neighbouring positions."""
+        return _gathered(node, shape, rank=1)
+
+
+class ScalarGathersPass(_CoverPass):
+    """Gathers of every single position of an axis are one Split, and a Squeeze for each.
+
+    These are more nodes than before: it is for runtimes that split faster than they gather, and applied only
+    where it is named.
+    """
+
+    name = "scalar-gathers"
+    roots = frozenset({"Gather"})
+
+    def span(self, node: ir.Node, shape: Sequence[Dim], editor: Editor) -> tuple[int, Span] | None:
+        """Read a Gather of one position."""
+        return _gathered(node, shape, rank=0)
+
+    def place(self, node: ir.Node, part: ir.Value, axis: int, editor: Editor) -> ir.Value:
+        """Squeeze the axis away."""
+        if editor.opset(node) < 13:
+            return editor.add(node, "Squeeze", [part], {"axes": [axis]})[0]
+        return editor.add(node, "Squeeze", [part, editor.constant(np.array([axis], np.int64), node)])[0]
+
+
+def _gathered(node: ir.Node, shape: Sequence[Dim], rank: int) -> tuple[int, Span] | None:
+    attribute = node.attributes.get("axis")
+    if attribute is not None and attribute.is_ref():
+        return None
+    axis = 0 if attribute is None else int(attribute.value)
+    axis = axis + len(shape) if axis < 0 else axis
+    size = shape[axis] if 0 <= axis < len(shape) else None
+    value = node.inputs[1] if len(node.inputs) > 1 else None
+    array = None if value is None else constant_array(value)
+    if not isinstance(size, int) or array is None or array.ndim != rank or not array.size:
+        return None
+    positions = [int(index) for index in array.reshape(-1).tolist()]
+    if any(not -size <= index < size for index in positions):
+        return None
+    begin = positions[0] % size
+    if [index % size for index in positions] != list(range(begin, begin + len(positions))):
+        return None
+    return axis, (begin, begin + len(positions))
+
+
+def _integers(value: ir.Value) -> list[int] | None:
+    """Return the integers of a 1-D tensor that is constant or follows from shapes."""
+    array = constant_array(value)
+    if array is None:
+        found = known(value)
+        array = found.value if isinstance(found, Tensor) and found.is_whole else None
+    if array is None or array.ndim != 1 or array.dtype.kind not in "iu":
+        return None
+    return [int(number) for number in array.tolist()]

@@ -1,0 +1,157 @@
+"""The rewrites by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from splitops.errors import ModelError, shown
+
+if TYPE_CHECKING:
+    from splitops.models.simplify.onnx_pass import SplitPass
+
+__all__ = ["DEFAULT_LIMIT", "REWRITES", "Rewriting", "chosen"]
+
+
+DEFAULT_LIMIT: Final = 1 << 16
+"""Larger parts of constants, in bytes, are not written a second time beside the whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """One rewrite.
+
+    Attributes:
+        name: its name.
+        summary: what it does, in one line.
+        module: the module of its ONNX pass.
+        pass_name: the class of its ONNX pass.
+        default: whether it is applied where no rewrites are named.
+        openvino: whether OpenVINO models have it too.
+    """
+
+    name: str
+    summary: str
+    module: str
+    pass_name: str
+    default: bool = True
+    openvino: bool = True
+
+    def make_pass(self, **options: Any) -> SplitPass:
+        """Return the onnx-ir pass; its class says which options it takes."""
+        module = import_module(f"splitops.models.simplify.{self.module}")
+        made: SplitPass = getattr(module, self.pass_name)(**options)
+        return made
+
+
+REWRITES: Final[Mapping[str, Rewriting]] = MappingProxyType(
+    {
+        row.name: row
+        for row in (
+            Rewriting(
+                "whole-part",
+                "a split into one part, or one part and empty ones, is its data",
+                "onnx_parts",
+                "WholePartPass",
+            ),
+            Rewriting(
+                "fold-constants",
+                "parts of constants and of known shapes are constants",
+                "onnx_constants",
+                "FoldConstantsPass",
+            ),
+            Rewriting(
+                "split-initializers",
+                "an initializer that only a Split reads becomes an initializer for each part",
+                "onnx_constants",
+                "SplitInitializersPass",
+                openvino=False,
+            ),
+            Rewriting(
+                "empty-parts",
+                "empty parts that are read are constants",
+                "onnx_parts",
+                "EmptyPartsPass",
+                openvino=False,
+            ),
+            Rewriting(
+                "sequence-reads",
+                "what reads the sequence of a SplitToSequence reads parts, or the data",
+                "onnx_sequences",
+                "SequenceReadsPass",
+                openvino=False,
+            ),
+            Rewriting(
+                "slices",
+                "Slices that together are a whole axis are one Split",
+                "onnx_slices",
+                "SlicesPass",
+                openvino=False,
+            ),
+            Rewriting(
+                "gathers",
+                "Gathers of neighbouring positions that together are a whole axis are one Split",
+                "onnx_slices",
+                "GathersPass",
+                openvino=False,
+            ),
+            Rewriting(
+                "scalar-gathers",
+                "Gathers of each position of an axis are one Split and Squeezes: more nodes, not by default",
+                "onnx_slices",
+                "ScalarGathersPass",
+                default=False,
+                openvino=False,
+            ),
+            Rewriting(
+                "concat-split",
+                "what is split at the boundaries where it was concatenated is neither",
+                "onnx_concat",
+                "ConcatSplitPass",
+            ),
+            Rewriting(
+                "split-concat",
+                "parts that are concatenated in their order are not split",
+                "onnx_concat",
+                "SplitConcatPass",
+            ),
+            Rewriting(
+                "nested-splits",
+                "a split of a part, on the same axis, becomes one with the split that makes it",
+                "onnx_parts",
+                "NestedSplitsPass",
+            ),
+            Rewriting(
+                "unused-parts",
+                "parts that nobody reads are not made; a single part that is read is a Slice",
+                "onnx_parts",
+                "UnusedPartsPass",
+            ),
+            Rewriting(
+                "shortest-form",
+                "lengths that follow from the number of parts are not stated",
+                "onnx_parts",
+                "ShortestFormPass",
+            ),
+        )
+    }
+)
+"""Every rewrite by name, in the order in which they are tried at a node."""
+
+
+def chosen(names: Iterable[str] | None) -> tuple[Rewriting, ...]:
+    """Return the rewrites of some names, in the order of the registry; None is those by default.
+
+    Raises:
+        ModelError: there is no rewrite of a name.
+    """
+    if names is None:
+        return tuple(row for row in REWRITES.values() if row.default)
+    wanted = {names} if isinstance(names, str) else set(names)
+    for name in sorted(map(str, wanted)):
+        if name not in REWRITES:
+            raise ModelError(f"there is no rewrite {shown(name)}; the rewrites are {', '.join(REWRITES)}")
+    return tuple(row for row in REWRITES.values() if row.name in wanted)

@@ -1,0 +1,65 @@
+"""Runs one model on one runtime and prints what it does as JSON. A process of its own: runtimes can crash."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def drive_onnxruntime(model: Path, inputs: dict[str, Any]) -> list[Any]:
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    return list(session.run(None, inputs))
+
+
+def drive_openvino(model: Path, inputs: dict[str, Any]) -> list[Any]:
+    import openvino
+
+    compiled = openvino.Core().compile_model(str(model), "CPU")
+    feeds = {
+        name: openvino.Tensor(value) if value.dtype.kind in "US" else value for name, value in inputs.items()
+    }
+    return list(compiled(feeds).to_tuple())
+
+
+def drive_onnx(model: Path, inputs: dict[str, Any]) -> list[Any]:
+    """Infer shapes: every output stands for its dimensions."""
+    import onnx
+
+    inferred = onnx.shape_inference.infer_shapes(onnx.load(model))
+    return [
+        np.array([dim.dim_value for dim in output.type.tensor_type.shape.dim])
+        for output in inferred.graph.output
+    ]
+
+
+def drive_converter(model: Path, inputs: dict[str, Any]) -> list[Any]:
+    import onnx
+    import onnx.version_converter
+
+    onnx.version_converter.convert_version(onnx.load(model), 19)
+    return []
+
+
+def described(value: Any) -> Any:
+    if isinstance(value, list):
+        return [described(entry) for entry in value]
+    array = np.asarray(value)
+    return {"shape": array.shape, "values": array.tolist() if 0 < array.size <= 64 else None}
+
+
+if __name__ == "__main__":
+    runtime, model, inputs = sys.argv[1:]
+    try:
+        with np.load(inputs) as stored:
+            feeds = dict(stored)
+        found = {"outputs": described(globals()[f"drive_{runtime}"](Path(model), feeds))}
+    except Exception as error:
+        found = {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:400]}"}
+    print("\n" + json.dumps(found))

@@ -1,0 +1,323 @@
+"""What the checker finds: every rule, in every kind of graph, all of it and never a crash."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from proofs import PROOFS, text
+
+import splitops
+from splitops.errors import Rule
+from splitops.models.check import Finding, Severity, check, to_json, to_sarif
+from splitops.models.check.repairs import repair
+from splitops.models.openvino_ir import Builder, OpenVINOModel
+
+
+def split(
+    body: str, *, shape: str = "6", kind: str = "float", opset: int = 18, lengths: str = ""
+) -> Callable[[], onnx.ModelProto]:
+    return text(
+        f"({kind}[{shape}] x) => ({kind}[A] a, {kind}[B] b) <{lengths}> {{ a, b = {body} }}",
+        opset,
+        ir=10 if opset > 20 else 8,
+    )
+
+
+def sequence(body: str, *, lengths: str = "", opset: int = 18) -> Callable[[], onnx.ModelProto]:
+    return text(f"(float[6] x) => (seq(float) s) <{lengths}> {{ s = {body} }}", opset)
+
+
+def variadic(axis: Any, lengths: Any, outputs: int, kind: str = "f32") -> Callable[[], OpenVINOModel]:
+    def build() -> OpenVINOModel:
+        builder = Builder("m")
+        ports = [
+            builder.parameter("x", kind, "6"),
+            builder.const(np.array(axis)),
+            builder.const(np.array(lengths)),
+        ]
+        for part in builder.layer("VariadicSplit", ports, outputs=outputs):
+            builder.result(part)
+        return builder.model()
+
+    return build
+
+
+def even(axis: Any, count: int, outputs: int) -> Callable[[], OpenVINOModel]:
+    def build() -> OpenVINOModel:
+        builder = Builder("m")
+        ports = [builder.parameter("x", "f32", "6"), builder.const(np.array(axis))]
+        for part in builder.layer("Split", ports, {"num_splits": count}, outputs=outputs):
+            builder.result(part)
+        return builder.model()
+
+    return build
+
+
+BROKEN: dict[Rule, list[Callable[[], Any]]] = {
+    Rule.AXIS_RANGE: [split("Split<axis = 1, num_outputs = 2>(x)"), variadic(1, [6], 1)],
+    Rule.AXIS_RANK: [even([0], 2, 2), variadic([0, 0], [6], 1)],
+    Rule.AXIS_DTYPE: [even(0.0, 2, 2)],
+    Rule.LENGTHS_SUM: [split("Split(x, k)", lengths="int64[2] k = {2, 3}"), variadic(0, [1, 2], 2)],
+    Rule.LENGTHS_NEGATIVE: [split("Split(x, k)", lengths="int64[2] k = {7, -1}"), variadic(0, [8, -2], 2)],
+    Rule.LENGTHS_RANK: [split("Split(x, k)", lengths="int64[1, 2] k = {2, 4}")],
+    Rule.LENGTHS_DTYPE: [split("Split(x, k)", lengths="int32[2] k = {2, 4}")],
+    Rule.LENGTHS_COUNT: [split("Split(x, k)", lengths="int64[1] k = {6}"), variadic(0, [2, 4], 3)],
+    Rule.LENGTHS_VALUE: [split("Split(x, k)", lengths="float[2] k = {2.5, 3.5}", opset=1)],
+    Rule.LENGTHS_CONFLICT: [split("Split<num_outputs = 2>(x, k)", lengths="int64[2] k = {2, 4}")],
+    Rule.LENGTHS_MISSING: [split("Split(x)")],
+    Rule.PARTS_DIVISIBLE: [split("Split(x)", shape="7", opset=13), even(0, 4, 4)],
+    Rule.PARTS_COUNT: [split("Split<num_outputs = 0>(x)"), even(0, 0, 1)],
+    Rule.CHUNK_POSITIVE: [sequence("SplitToSequence(x, k)", lengths="int64 k = {0}")],
+    Rule.REMAINDER_NEGATIVE: [variadic(0, [-1, 8], 2)],
+    Rule.REMAINDER_REPEATED: [variadic(0, [-1, -1], 2)],
+    Rule.KEEPDIMS_VALUE: [sequence("SplitToSequence<keepdims = 2>(x)")],
+    Rule.TYPE_UNSUPPORTED: [
+        split("Split(x)", kind="bfloat16", opset=11),
+        split("Split(x)", kind="int32", opset=1),
+    ],
+    Rule.OUTPUTS_COUNT: [split("Split<num_outputs = 1>(x)"), even(0, 2, 3)],
+    Rule.OPERATOR_VERSION: [
+        sequence("SplitToSequence(x)", opset=9),
+        split("Split<split = [2, 4]>(x)", opset=13),
+        split("Split<num_outputs = 2>(x)", opset=13),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("rule", "build"), [(rule, build) for rule, builds in BROKEN.items() for build in builds]
+)
+def test_every_rule_is_found_in_models(rule: Rule, build: Callable[[], Any]) -> None:
+    model = build()
+    found = [finding for finding in check(model) if finding.target is None]
+    assert [finding.code for finding in found] == [str(rule)]
+    assert found[0].severity is Severity.ERROR
+    assert found[0].operator
+    assert found[0].where.node
+    assert found[0].message in str(found[0])
+
+
+def test_no_rule_is_left_out() -> None:
+    # No model can ask for an operator that is not of the family: it is no site then.
+    assert set(BROKEN) == set(Rule) - {Rule.OPERATOR_UNKNOWN}
+
+
+def test_everything_is_collected() -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 18]>
+        g (float[6] x, float[7] y, bool c) => (float[A] a, float[B] b, float[C] z) <int64[2] k = {2, 3}> {
+            a, b = Split(x)
+            d, e = Split(x, k)
+            z = If(c) <
+                then_branch = t () => (float[C] t0) { t0, t1 = Split(y, k) },
+                else_branch = f () => (float[C] f0) { f0, f1 = Split<num_outputs = 1>(y) }>
+        }""")
+    found = [finding for finding in check(model) if finding.target is None]
+    assert [(finding.code, finding.where.graph) for finding in found] == [
+        ("lengths.missing", None),
+        ("lengths.sum", None),
+        ("lengths.sum", "If -> z.then_branch"),
+        ("outputs.count", "If -> z.else_branch"),
+    ]
+    # A branch may be what keeps the sizes out that do not fit; a wrong number of outputs is wrong anyway.
+    assert [str(finding.severity) for finding in found] == ["error", "error", "warning", "error"]
+
+
+def test_functions_are_checked_for_each_of_their_calls() -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["": 18, "my": 1]>
+        g (float[6] x, float[7] y) => (float[A] a, float[B] b) {
+            a, _a = my.halve <n = 2> (x)
+            b, _b = my.halve <n = 0> (y)
+        }
+        <domain: "my", opset_import: ["": 18]>
+        halve <n> (x) => (a, b) { a, b = Split <num_outputs: int = @n> (x) }""")
+    found = [finding for finding in check(model) if finding.target is None]
+    assert [(finding.code, finding.where.graph) for finding in found] == [
+        ("parts.count", "function my.halve")
+    ]
+
+
+def test_a_function_that_nobody_calls_is_checked_too() -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["": 18, "my": 1]>
+        g (float[6] x) => (float[6] a) { a = Identity(x) }
+        <domain: "my", opset_import: ["": 18]>
+        bad (x) => (a, b) { a, b = Split(x) }""")
+    assert [finding.code for finding in check(model)] == ["lengths.missing"]
+
+
+def test_values_that_are_computed_are_known() -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 18]>
+        g (float[6] x, float[2, 3] w) => (float[A] a, float[B] b) { k = Shape(w)  a, b = Split(x, k) }""")
+    (finding,) = check(model)
+    assert finding.code == "lengths.sum"
+    assert finding.values["lengths"] == (2, 3)
+
+
+def test_what_the_model_states_of_its_outputs_is_held_against_what_they_are() -> None:
+    model = text("(float[6] x) => (float[4] a, int64[3] b) { a, b = Split<num_outputs = 2>(x) }")()
+    assert [finding.code for finding in check(model)] == ["stated.shape", "stated.type"]
+
+
+def test_targets() -> None:
+    model = PROOFS["onnxruntime.ceil-empty-part"].model()
+    every = check(model)
+    assert {finding.target for finding in every} == {"onnxruntime", "onnx", "openvino"}
+    assert {finding.severity for finding in every} == {Severity.WARNING}
+    (one,) = check(model, ["onnxruntime"])
+    assert one.severity is Severity.ERROR
+    assert check(model, ["tensorrt"]) == []
+    with pytest.raises(splitops.SplitError, match="has no profile"):
+        check(model, ["nonesuch"])
+
+
+@pytest.mark.parametrize("content", [b"", b"\x08\x07garbage", b"<net", b"\xff" * 100])
+@pytest.mark.parametrize("name", ["m.onnx", "m.xml"])
+def test_a_file_that_is_no_model_is_one_finding(content: bytes, name: str, tmp_path: Any) -> None:
+    (tmp_path / name).write_bytes(content)
+    (finding,) = check(tmp_path / name)
+    assert finding.code == "model.invalid"
+    assert finding.where.model == name
+
+
+def test_a_file_that_is_not_there_is_one_finding(tmp_path: Any) -> None:
+    assert [finding.code for finding in check(tmp_path / "none.onnx")] == ["model.invalid"]
+
+
+def test_damaged_models_never_crash_the_checker() -> None:
+    """Every byte of a model may be wrong: the answer is findings, not an exception of another kind."""
+    whole = [build() for builds in BROKEN.values() for build in builds]
+    contents = [model.SerializeToString() for model in whole if isinstance(model, onnx.ModelProto)]
+    random_bytes = random.Random(7)
+    parsed = 0
+    for _ in range(2500):
+        content = bytearray(random_bytes.choice(contents))
+        for _ in range(random_bytes.randint(1, 4)):
+            content[random_bytes.randrange(len(content))] = random_bytes.randrange(256)
+        model = onnx.ModelProto()
+        try:
+            model.ParseFromString(bytes(content))
+        except Exception:
+            continue
+        parsed += 1
+        assert all(isinstance(finding, Finding) for finding in check(model))
+    assert parsed > 100
+
+
+# Lone layers
+
+
+DOCUMENTED = """
+<layer id="1" type="Split">
+    <data num_splits="3" />
+    <input>
+        <port id="0"> <dim>6</dim> <dim>12</dim> <dim>10</dim> <dim>24</dim> </port>
+        <port id="1"> </port>
+    </input>
+    <output>
+        <port id="2"> <dim>6</dim> <dim>4</dim> <dim>10</dim> <dim>24</dim> </port>
+        <port id="3"> <dim>6</dim> <dim>4</dim> <dim>10</dim> <dim>24</dim> </port>
+        <port id="4"> <dim>6</dim> <dim>4</dim> <dim>10</dim> <dim>24</dim> </port>
+    </output>
+</layer>"""
+
+
+def test_the_documented_layers_are_right() -> None:
+    assert check(DOCUMENTED) == []
+    lengths = "<port id='2'><dim>3</dim></port></input>"
+    variadic = DOCUMENTED.replace('type="Split"', 'type="VariadicSplit"').replace("</input>", lengths)
+    first, second, third = (
+        "<dim>6</dim> <dim>4</dim>",
+        "<dim>1</dim> <dim>12</dim>",
+        "<dim>2</dim> <dim>12</dim>",
+    )
+    for part in (second, third, "<dim>3</dim> <dim>12</dim>"):
+        variadic = variadic.replace(first, part, 1)
+    assert check(variadic) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ('num_splits="3"', 'num_splits="4"', "outputs.count"),
+        ('num_splits="3"', 'num_splits="0"', "parts.count"),
+        ('num_splits="3"', 'splits="3"', "lengths.missing"),
+        ('num_splits="3"', 'num_splits="x"', "model.invalid"),
+        ("<dim>4</dim>", "<dim>5</dim>", "stated.shape"),
+        ('type="Split"', 'type="Relu"', "model.invalid"),
+        ("</layer>", "", "model.invalid"),
+    ],
+)
+def test_a_lone_layer_that_is_wrong(old: str, new: str, code: str) -> None:
+    found = check(DOCUMENTED.replace(old, new))
+    assert code in [finding.code for finding in found], found
+
+
+def test_a_lone_layer_in_a_file(tmp_path: Any) -> None:
+    path = tmp_path / "layer.xml"
+    path.write_text(DOCUMENTED.replace('num_splits="3"', 'num_splits="2"'))
+    (finding,) = check(path)
+    assert (finding.code, finding.where.model) == ("outputs.count", "layer.xml")
+
+
+# Repairs and reports
+
+
+def test_a_missing_number_of_outputs_is_added() -> None:
+    model = text("(float[6] x) => (float[A] a, float[B] b) { a, b = Split(x) }")()
+    repaired = repair(model)
+    assert [done.text for done in repaired.repairs] == ["added num_outputs = 2"]
+    assert check(repaired.model) == []
+    outputs = splitops.run(repaired.model, {"x": np.arange(6, dtype=np.float32)})
+    assert [array.tolist() for array in outputs.values()] == [[0, 1, 2], [3, 4, 5]]
+    assert check(model) != [], "the given model is not changed"
+
+
+def test_repairs_in_a_branch_and_one_after_the_other() -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 18]>
+        g (float[5] x, bool c) => (float[A] y) {
+            y = If(c) <
+                then_branch = t () => (float[A] p) { p, q = Split<num_outputs = 4>(x) },
+                else_branch = f () => (float[A] r) { r = Identity(x) }>
+        }""")
+    repaired = repair(model, ["onnxruntime"])
+    assert [done.code for done in repaired.repairs] == [
+        "onnxruntime.fewer-outputs",
+        "onnxruntime.ceil-empty-part",
+    ]
+    onnx.checker.check_model(repaired.model)
+    for choice in (True, False):
+        inputs = {"x": np.arange(5, dtype=np.float32), "c": np.array(choice)}
+        before, after = splitops.run(model, inputs), splitops.run(repaired.model, inputs)
+        np.testing.assert_array_equal(before["y"], after["y"])
+
+
+def test_openvino_models_are_not_repaired() -> None:
+    with pytest.raises(splitops.ModelError, match="OpenVINO IR"):
+        repair(even(0, 2, 2)())
+
+
+def test_reports() -> None:
+    model = split("Split(x, k)", lengths="int64[2] k = {2, 3}")()
+    found = check(model)
+    (entry,) = json.loads(json.dumps(to_json(found)))
+    assert entry["code"] == "lengths.sum"
+    assert entry["values"]["lengths"] == [2, 3]
+    assert entry["where"] == {"node": "Split -> a", "input": "split"}
+    log = json.loads(json.dumps(to_sarif(found, "1.2.3")))
+    assert log["version"] == "2.1.0"
+    (run,) = log["runs"]
+    (result,) = run["results"]
+    assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == "lengths.sum"
+    assert result["level"] == "error"
+    assert result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"] == "Split -> a"

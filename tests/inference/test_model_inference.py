@@ -1,0 +1,430 @@
+"""Inference in whole models: what it says, that every run of the model agrees, and what it writes."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+
+import splitops
+from splitops import symbols
+from splitops.dims import Dim, Range
+from splitops.errors import LengthsError, RuleError, SplitError
+from splitops.models.check import check
+from splitops.models.check.repairs import repair
+from splitops.models.infer import InferredModel, SequenceOf, Tensor, infer
+from splitops.models.openvino_ir import Builder, OpenVINOModel, from_bytes, to_bytes
+
+
+def parse(body: str, *, opset: int = 18, functions: str = "") -> onnx.ModelProto:
+    extra = ', "my": 1' if functions else ""
+    return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": {opset}{extra}]> {body} {functions}')
+
+
+def says(inferred: InferredModel, *names: str) -> list[str]:
+    return [str(inferred[name]) for name in names]
+
+
+SHAPE_CHAIN = """g (float[2, 12] w) => (float[A, B] r) {
+    s = Shape(w)
+    d, e = Split<axis = 0, num_outputs = 2>(s)
+    t = Concat<axis = 0>(e, d)
+    r = Reshape(w, t)
+}"""
+HEADS = """g (float[B, S, 768] x) => (float[b, s, h, k] y) <int64[2] tail = {12, -1}> {
+    shape = Shape(x)
+    b, s, c = Split<num_outputs = 3>(shape)
+    target = Concat<axis = 0>(b, s, tail)
+    y = Reshape(x, target)
+}"""
+QKV = """g (float[N, S, 2304] x) => (float[a, b, c] y) {
+    q, k, v = Split<axis = 2, num_outputs = 3>(x)
+    kt = Transpose<perm = [0, 2, 1]>(k)
+    scores = MatMul(q, kt)
+    weights = Softmax(scores)
+    y = MatMul(weights, v)
+}"""
+HALVES = """g (float[N, 6] x) => (float[A, B] y) {
+    u, v = Split<num_outputs = 2>(x)
+    ru = Relu(u)
+    y = Concat<axis = 0>(ru, v)
+}"""
+CONTROL = """g (float[N, 6] x, bool c) => (float[A, B] y, float[C, D] z, seq(float[p, q]) parts) {
+    k = Constant<value = int64 {3}>()
+    y = If(c) <
+        then_branch = t () => (float[P, Q] a) { a, b0 = Split<axis = 1, num_outputs = 2>(x) },
+        else_branch = e () => (float[R, T] b) {
+            lens = Constant<value = int64[2] {3, 3}>()
+            b, b1 = Split<axis = 1>(x, lens) }>
+    z = Loop(k, , x) <
+        body = body (int64 i, bool cc, float[U, V] u) => (bool co, float[W, X] o) {
+            co = Identity(cc)
+            o = Concat<axis = 0>(u, u)
+        }>
+    parts = SplitToSequence<axis = 1>(x, k)
+}"""
+GROWING = """g (int64 n, float[4, 6] x) => (float[C, D] z, float[E, F, G] all) {
+    true = Constant<value = bool {1}>()
+    z, all = Loop(n, true, x) <
+        body = body (int64 i, bool cc, float[U, V] u) => (bool co, float[W, X] o, float[Y, Z] half) {
+            co = Identity(cc)
+            o = Concat<axis = 0>(u, u)
+            half, _h = Split<axis = 1, num_outputs = 2>(x)
+        }>
+}"""
+SCAN = """g (float[3] s, float[T, 4, 3] xs) => (float[A] last, float[B, C, D] ys) {
+    last, ys = Scan(s, xs) <
+        num_scan_inputs = 1,
+        body = body (float[P] before, float[Q, R] x) => (float[U] after, float[V, W] y) {
+            after = Identity(before)
+            y, y1 = Split<axis = 0, num_outputs = 2>(x)
+        }>
+}"""
+EXPLICIT = """g (float[N, 4] x, float[M, N] other) => (float[A, B] a, float[C, D] b, float[E, F] t)
+    <int64[2] k = {2, 3}> {
+    a, b = Split(x, k)
+    t = Transpose(other)
+}"""
+
+RUNS: dict[str, tuple[str, list[dict[str, Any]]]] = {
+    "shape chain": (SHAPE_CHAIN, [{}]),
+    "heads": (HEADS, [{"B": 2, "S": 3}, {"B": 1, "S": 1}]),
+    "qkv": (QKV, [{"N": 1, "S": 2}, {"N": 2, "S": 1}]),
+    "halves": (HALVES, [{"N": 5}, {"N": 4}, {"N": 0}, {"N": 1}]),
+    "control": (CONTROL, [{"N": 2, "c": True}, {"N": 3, "c": False}, {"N": 0, "c": True}]),
+    "growing": (GROWING, [{"n": 1}, {"n": 3}]),
+    "scan": (SCAN, [{"T": 1}, {"T": 5}]),
+    "explicit": (EXPLICIT, [{"N": 5, "M": 1}, {"N": 5, "M": 3}]),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_run_lies_inside_what_is_inferred(name: str) -> None:
+    """Every value of the main graph is made an output, and held against what is known of it."""
+    body, cases = RUNS[name]
+    model = parse(body)
+    inferred = infer(model)
+    exposed = onnx.ModelProto()
+    exposed.CopyFrom(model)
+    outputs = {value.name for value in model.graph.output}
+    for node in model.graph.node:
+        exposed.graph.output.extend(
+            onnx.ValueInfoProto(name=value) for value in node.output if value not in outputs
+        )
+    for sizes in cases:
+        inputs = {value.name: concrete(value, sizes) for value in model.graph.input}
+        ran = splitops.run(exposed, inputs)
+        assert ran
+        for value, array in ran.items():
+            assert_inside(array, inferred[value], sizes, value)
+
+
+def concrete(value: onnx.ValueInfoProto, sizes: dict[str, Any]) -> np.ndarray[Any, Any]:
+    tensor = value.type.tensor_type
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+    if value.name in sizes:
+        return np.array(sizes[value.name], dtype)
+    shape = [dim.dim_value if dim.HasField("dim_value") else sizes[dim.dim_param] for dim in tensor.shape.dim]
+    return np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
+
+
+def assert_inside(array: Any, known: Any, sizes: dict[str, Any], name: str) -> None:
+    if isinstance(array, list):
+        assert isinstance(known, SequenceOf)
+        assert_size(len(array), known.length, sizes, name)
+        for element in array:
+            assert_inside(element, known.element, sizes, name)
+        return
+    assert isinstance(known, Tensor), name
+    assert known.type is None or known.type.numpy == array.dtype
+    if known.shape is not None:
+        assert len(known.shape) == array.ndim, name
+        for size, dim in zip(array.shape, known.shape, strict=True):
+            assert_size(size, dim, sizes, name)
+    if known.value is not None:
+        for entry, number in zip(known.value.reshape(-1).tolist(), array.reshape(-1).tolist(), strict=True):
+            if isinstance(entry, Range):
+                assert_size(number, entry, sizes, name)
+            else:
+                assert entry is None or entry == number, name
+
+
+def assert_size(size: int, dim: Dim, sizes: dict[str, Any], name: str) -> None:
+    if isinstance(dim, int):
+        assert size == dim, name
+        return
+    assert dim.lo <= size, name
+    assert dim.hi is None or size <= dim.hi, name
+    value = symbols.evaluate(dim.name, sizes) if dim.name else None
+    assert value is None or value == size, f"{name}: {dim.name} is {value}, but the size is {size}"
+
+
+def test_what_is_known() -> None:
+    assert says(infer(parse(SHAPE_CHAIN)), "t", "r") == ["int64[2]", "float32[12, 2]"]
+    assert says(infer(parse(HEADS)), "y") == ["float32[B, S, 12, 64]"]
+    assert says(infer(parse(QKV)), "q", "scores", "y") == [
+        "float32[N, S, 768]",
+        "float32[N, S, S]",
+        "float32[N, S, 768]",
+    ]
+    assert says(infer(parse(HALVES)), "u", "v", "y") == [
+        "float32[ceil(N/2), 6]",
+        "float32[N - ceil(N/2), 6]",
+        "float32[N, 6]",
+    ]
+    assert says(infer(parse(CONTROL)), "y", "z", "parts") == [
+        "float32[N, 3]",
+        "float32[C, 6]",
+        "2 x float32[N, 3]",
+    ]
+    assert says(infer(parse(GROWING)), "z", "all") == ["float32[C, 6]", "float32[E, 4, 3]"]
+    assert says(infer(parse(SCAN)), "last", "ys") == ["float32[3]", "float32[T, 2, 3]"]
+
+
+def test_a_split_tells_of_its_input_and_of_its_symbol() -> None:
+    inferred = infer(parse(EXPLICIT))
+    assert says(inferred, "x", "other", "t") == ["float32[5, 4]", "float32[M, 5]", "float32[5, M]"]
+
+
+def test_a_branch_tells_nothing_of_what_is_outside() -> None:
+    model = parse("""g (float[N] x, bool c) => (float[A] y, float[B] z) {
+        y = If(c) <
+            then_branch = t () => (float[P] a) {
+                k = Constant<value = int64[2] {2, 3}>()
+                a, b = Split(x, k) },
+            else_branch = e () => (float[Q] d) { d = Identity(x) }>
+        z = Relu(x)
+    }""")
+    assert says(infer(model), "x", "z", "y") == ["float32[N]", "float32[N]", "float32[A]"]
+
+
+FUNCTION = """<domain: "my", opset_import: ["": 18]>
+    halve <n> (x) => (a, b) { a, b = Split <axis = 1, num_outputs: int = @n> (x) }"""
+
+
+def test_functions_with_the_attributes_of_their_calls() -> None:
+    model = parse(
+        "g (float[N, 6] x) => (float[A, B] a, float[C, D] c) "
+        "{ a, b = my.halve<n = 2>(x)  c, d = my.halve<n = 4>(x) }",
+        functions=FUNCTION,
+    )
+    inferred = infer(model)
+    assert says(inferred, "a", "c", "d") == ["float32[N, 3]", "float32[N, 2]", "float32[N, 2]"]
+    inside = {value.name: str(value.after) for value in inferred.values if value.graph == "function my.halve"}
+    assert inside == {"x": "float32[N, 6]", "a": "float32[N, 2..3]", "b": "float32[N, 2..3]"}
+    onnx.checker.check_model(inferred.model)
+
+
+def test_functions_that_call_functions_do_not_take_for_ever() -> None:
+    deep = "".join(
+        f'<domain: "my", opset_import: ["": 18, "my": 1]> f{i} (x) => (y) '
+        f"{{ a = my.f{i + 1}(x)  y = my.f{i + 1}(a) }}"
+        for i in range(40)
+    )
+    last = '<domain: "my", opset_import: ["": 18]> f40 (x) => (y) { y = Relu(x) }'
+    model = parse("g (float[6] x) => (float[A] y) { y = my.f0(x) }", functions=deep + last)
+    begin = time.monotonic()
+    assert str(infer(model)["y"]) in ("float32[6]", "float32[A]")
+    assert time.monotonic() - begin < 30
+
+
+def test_loops_in_loops_do_not_take_for_ever() -> None:
+    body = "y30 = Concat<axis = 0>(x30, x30)"
+    for depth in reversed(range(30)):
+        body = (
+            f"y{depth} = Loop(n, , x{depth}) <body = b{depth} (int64 i{depth}, bool c{depth}, "
+            f"float[P] x{depth + 1}) => (bool d{depth}, float[Q] y{depth + 1}) "
+            f"{{ d{depth} = Identity(c{depth}) {body} }}>"
+        )
+    model = parse(f"g (int64 n, float[6] x0) => (float[A] y0) {{ {body} }}")
+    begin = time.monotonic()
+    assert str(infer(model)["y0"]) == "float32[A]"
+    assert time.monotonic() - begin < 30
+
+
+def test_a_long_chain_of_functions_is_walked_to_its_end() -> None:
+    chain = "".join(
+        f'<domain: "my", opset_import: ["": 18, "my": 1]> f{i} (x) => (y) {{ y = my.f{i + 1}(x) }}'
+        for i in range(400)
+    )
+    last = '<domain: "my", opset_import: ["": 18]> f400 (x) => (y) { y, z = Split<num_outputs = 1>(x) }'
+    model = parse("g (float[6] x) => (float[A] y) { y = my.f0(x) }", functions=chain + last)
+    found = [finding for finding in check(model) if finding.target is None]
+    assert [(finding.code, finding.where.graph) for finding in found] == [
+        ("outputs.count", "function my.f400")
+    ]
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_written_model_passes_the_checker_and_says_it_again(name: str) -> None:
+    first = infer(parse(RUNS[name][0]))
+    onnx.checker.check_model(first.model)
+    again = infer(first.model)
+    assert [(v.graph, v.name, str(v.after)) for v in again.values] == [
+        (v.graph, v.name, str(v.after)) for v in first.values
+    ]
+    stated = {info.name for info in first.model.graph.value_info}
+    outputs = {value.name for value in first.model.graph.output}
+    assert stated | outputs >= {name for node in first.model.graph.node for name in node.output}
+
+
+def test_the_given_model_is_not_changed() -> None:
+    model = parse(HALVES)
+    before = model.SerializeToString(deterministic=True)
+    infer(model)
+    assert model.SerializeToString(deterministic=True) == before
+
+
+def test_unknown_operators_leave_unknowns_and_the_walk_goes_on() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 18, "other": 1]>
+        g (float[6] x) => (a, float[B] b) {
+            y = other.Strange(x)
+            a, c = Split<num_outputs = 2>(y)
+            b = Relu(x)
+        }""")
+    assert says(infer(model), "y", "a", "b") == ["None", "?[...]", "float32[6]"]
+
+
+def test_what_aborts_onnx_is_an_error_here() -> None:
+    model = parse("g (float[6] x) => (float[A] a, float[B] b) { a, b = Split<num_outputs = 1>(x) }")
+    with pytest.raises(RuleError, match=r"outputs\.count"):
+        infer(model)
+
+
+def test_errors_name_the_place() -> None:
+    model = parse(
+        "g (float[2, 3] x, float[6] y) => (float[A] a, float[B] b) { k = Shape(x)  a, b = Split(y, k) }"
+    )
+    with pytest.raises(LengthsError, match=r"lengths\.sum.*node 'Split -> a'"):
+        infer(model)
+
+
+def test_large_sizes_are_exact() -> None:
+    model = parse("g (float[4294967300] x) => (float[A] a, float[B] b) { a, b = Split<num_outputs = 2>(x) }")
+    assert says(infer(model), "a", "b") == ["float32[2147483650]"] * 2
+
+
+# OpenVINO IR
+
+
+def openvino_chain(shape: str) -> OpenVINOModel:
+    builder = Builder("chain")
+    x = builder.parameter("x", "f32", shape)
+    zero = builder.const(np.array(0))
+    first, rest = builder.layer("VariadicSplit", [x, zero, builder.const(np.array([2, -1]))], outputs=2)
+    (relu,) = builder.layer("ReLU", [rest])
+    (joined,) = builder.layer("Concat", [first, relu], {"axis": 0})
+    (of,) = builder.layer("ShapeOf", [joined], {"output_type": "i64"}, version="opset3")
+    head, tail = builder.layer("Split", [of, zero], {"num_splits": 2}, outputs=2)
+    (swapped,) = builder.layer("Concat", [tail, head], {"axis": 0})
+    (reshaped,) = builder.layer("Reshape", [joined, swapped], {"special_zero": "false"})
+    halves = builder.layer("Split", [reshaped, builder.const(np.array(0))], {"num_splits": 2}, outputs=2)
+    for name, port in {"rest": rest, "joined": joined, "reshaped": reshaped, "half": halves[0]}.items():
+        builder.result(port, name)
+    return builder.model()
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ("5..9,4", ["float32[3..7, 4]", "float32[5..9, 4]", "float32[4, 5..9]", "float32[2, 5..9]"]),
+        ("?,4", ["float32[?, 4]", "float32[2.., 4]", "float32[4, 2..]", "float32[2, 2..]"]),
+        ("..6,4", ["float32[0..4, 4]", "float32[2..6, 4]", "float32[4, 2..6]", "float32[2, 2..6]"]),
+        ("6,4", ["float32[4, 4]", "float32[6, 4]", "float32[4, 6]", "float32[2, 6]"]),
+    ],
+)
+def test_intervals_go_through_openvino_models(shape: str, expected: list[str]) -> None:
+    inferred = infer(openvino_chain(shape))
+    assert says(inferred, "rest", "joined", "reshaped", "half") == expected
+    for rows in (5, 6):
+        inputs = {"x": np.zeros((rows, 4), np.float32)}
+        if shape[0] not in (str(rows), "?", ".") and ".." not in shape:
+            continue
+        ran = splitops.run(openvino_chain(shape), inputs)
+        for name in ("rest", "joined", "reshaped", "half"):
+            assert_inside(ran[name], inferred[name], {}, name)
+
+
+def test_the_written_openvino_model_loads_and_states_its_shapes() -> None:
+    openvino = pytest.importorskip("openvino")
+    inferred = infer(openvino_chain("6,4"))
+    xml, weights = to_bytes(inferred.model)
+    model = openvino.Core().read_model(xml, openvino.Tensor(np.frombuffer(weights, np.uint8)))
+    assert [list(output.get_partial_shape().to_shape()) for output in model.outputs] == [
+        [4, 4],
+        [6, 4],
+        [4, 6],
+        [2, 6],
+    ]
+    again = infer(inferred.model)
+    assert says(again, "rest", "half") == ["float32[4, 4]", "float32[2, 6]"]
+
+
+def test_unknown_rank_axis_and_lengths() -> None:
+    builder = Builder("m")
+    x = builder.parameter("x", "f32", None)
+    y = builder.parameter("y", "f32", "7,6")
+    axis = builder.parameter("axis", "i64", "")
+    lengths = builder.parameter("lengths", "i64", "2")
+    zero = builder.const(np.array(0))
+    for name, ports in {
+        "rank": builder.layer("VariadicSplit", [x, zero, lengths], outputs=2),
+        "axis": builder.layer("Split", [y, axis], {"num_splits": 3}, outputs=3),
+        "lengths": builder.layer("VariadicSplit", [y, zero, lengths], outputs=2),
+    }.items():
+        builder.result(ports[0], f"of_{name}")
+    inferred = infer(builder.model())
+    assert says(inferred, "of_rank", "of_axis", "of_lengths") == [
+        "float32[...]",
+        "float32[7, 2]",
+        "float32[0..7, 6]",
+    ]
+
+
+# Damaged models
+
+
+def test_damaged_onnx_models_give_errors_of_ours_or_none() -> None:
+    contents = [parse(body).SerializeToString() for body, _ in RUNS.values()]
+    chance = random.Random(5)
+    inferred = 0
+    for _ in range(1500):
+        content = bytearray(chance.choice(contents))
+        for _ in range(chance.randint(1, 3)):
+            content[chance.randrange(len(content))] = chance.randrange(256)
+        model = onnx.ModelProto()
+        try:
+            model.ParseFromString(bytes(content))
+        except Exception:  # protobuf's answer
+            continue
+        check(model)
+        with contextlib.suppress(SplitError):
+            infer(model).model.SerializeToString()
+            repair(model)
+            inferred += 1
+    assert inferred > 50
+
+
+def test_damaged_openvino_models_give_errors_of_ours_or_none() -> None:
+    xml, weights = to_bytes(openvino_chain("5..9,4"))
+    chance = random.Random(6)
+    inferred = 0
+    for _ in range(400):
+        content, constants = bytearray(xml), bytearray(weights)
+        if chance.random() < 0.5:
+            constants[chance.randrange(len(constants))] = chance.randrange(256)
+        else:
+            digits = [at for at, byte in enumerate(content) if chr(byte).isdigit()]
+            content[chance.choice(digits)] = ord(chance.choice("0123456789-"))
+        with contextlib.suppress(SplitError):
+            model = from_bytes(bytes(content), bytes(constants))
+            check(model)
+            to_bytes(infer(model).model)
+            inferred += 1
+    assert inferred > 50

@@ -1,0 +1,210 @@
+"""Split and Concat that undo each other, and those that only look so."""
+
+from __future__ import annotations
+
+import pytest
+from simplify_helpers import operators, parse, simplified
+
+OPSETS = (3, 4, 8, 11, 13, 18)
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+def test_all_parts_concatenated_are_the_data(opset: int) -> None:
+    state = "num_outputs = 3, " if opset >= 18 else ""
+    text = f"""g (float[4, 6] x) => (float[4, 6] y) {{
+        a, b, c = Split<{state}axis = 1>(x) d = Concat<axis = 1>(a, b, c) y = Relu(d) }}"""
+    found = simplified(parse(text, opset))
+    assert operators(found.model) == ["Relu"]
+    assert found.counts == {"split-concat": 1}
+
+
+def test_a_concat_that_states_no_axis_stays() -> None:
+    text = "g (float[4, 6] x) => (float[4, 6] y) { a, b = Split<axis = 1>(x) d = Concat(a, b) y = Relu(d) }"
+    assert not simplified(parse(text, 3)).changes
+
+
+def test_negative_axes_are_the_same_axis() -> None:
+    text = "g (float[4, 6] x) => (float[4, 6] y) { a, b = Split<axis = -1>(x) d = Concat<axis = 1>(a, b) y = Relu(d) }"
+    assert operators(simplified(parse(text, 13)).model) == ["Relu"]
+
+
+def test_the_output_keeps_its_name() -> None:
+    text = (
+        "g (float[6] x) => (float[6] y) { r = Relu(x) a, b = Split<axis = 0>(r) y = Concat<axis = 0>(a, b) }"
+    )
+    found = simplified(parse(text, 13))
+    assert operators(found.model) == ["Relu"]
+    assert found.model.graph.node[0].output == ["y"]
+
+
+def test_other_readers_keep_the_split() -> None:
+    text = """g (float[6] x) => (float[6] y, float[3] z) {
+        a, b = Split<axis = 0>(x) c = Concat<axis = 0>(a, b) y = Relu(c) z = Relu(b) }"""
+    assert operators(simplified(parse(text, 13)).model) == ["Slice", "Relu", "Relu"]
+
+
+def test_empty_parts_may_be_missing() -> None:
+    text = """g (float[6] x) => (float[6] y) <int64[3] s = {2, 0, 4}> {
+        a, b, c = Split<axis = 0>(x, s) d = Concat<axis = 0>(a, c) y = Relu(d) }"""
+    assert operators(simplified(parse(text)).model) == ["Relu"]
+
+
+def test_behind_identity() -> None:
+    text = """g (float[6] x) => (float[6] y) {
+        a, b = Split<axis = 0>(x) c = Identity(a) d = Concat<axis = 0>(c, b) y = Relu(d) }"""
+    assert operators(simplified(parse(text, 13)).model) == ["Relu"]
+
+
+@pytest.mark.parametrize(
+    "concat",
+    ["Concat<axis = 0>(b, a)", "Concat<axis = 0>(a, a)", "Concat<axis = 1>(a, b)", "Concat<axis = 0>(a, w)"],
+)
+def test_other_concatenations_stay(concat: str) -> None:
+    shape = "2, 8" if "axis = 1" in concat else "4, 4"
+    text = f"g (float[4, 4] x, float[2, 4] w) => (float[{shape}] y) {{ a, b = Split<axis = 0>(x) c = {concat} y = Relu(c) }}"
+    found = simplified(parse(text, 13))
+    assert "Concat" in operators(found.model)
+    assert "split-concat" not in found.counts
+
+
+def test_a_dynamic_axis_by_lengths_becomes_one_part_that_proves_it() -> None:
+    text = """g (float[N] x) => (float[M] y) <int64[2] s = {1, 3}> {
+        a, b = Split<axis = 0>(x, s) c = Concat<axis = 0>(a, b) y = Relu(c) }"""
+    found = simplified(parse(text), bad=[{"N": 5}])
+    assert operators(found.model) == ["Split", "Relu"]
+
+
+def test_even_parts_of_a_dynamic_axis_stay() -> None:
+    text = """g (float[N] x) => (float[M] y) {
+        a, b = Split<axis = 0>(x) c = Concat<axis = 0>(a, b) y = Relu(c) }"""
+    assert not simplified(parse(text, 13), bad=[{"N": 5}]).changes
+
+
+def test_a_number_of_parts_of_a_dynamic_axis_goes() -> None:
+    text = """g (float[N] x) => (float[M] y) {
+        a, b = Split<axis = 0, num_outputs = 2>(x) c = Concat<axis = 0>(a, b) y = Relu(c) }"""
+    for size in (4, 5):
+        assert operators(simplified(parse(text), N=size).model) == ["Relu"]
+
+
+def test_all_parts_among_others() -> None:
+    text = """g (float[4, 6] x, float[4, 1] w) => (float[4, 8] y) {
+        a, b = Split<axis = 1>(x) c = Concat<axis = 1>(w, a, b, w) y = Relu(c) }"""
+    found = simplified(parse(text, 13))
+    assert operators(found.model) == ["Concat", "Relu"]
+    assert list(found.model.graph.node[0].input) == ["w", "x", "w"]
+
+
+def test_the_same_parts_twice() -> None:
+    text = """g (float[6] x) => (float[12] y) {
+        a, b = Split<axis = 0>(x) c = Concat<axis = 0>(a, b, a, b) y = Relu(c) }"""
+    found = simplified(parse(text, 13))
+    assert operators(found.model) == ["Concat", "Relu"]
+    assert list(found.model.graph.node[0].input) == ["x", "x"]
+
+
+@pytest.mark.parametrize("opset", [2, 4, 11, 13, 18])
+def test_neighbouring_parts_merge(opset: int) -> None:
+    state = "num_outputs = 4, " if opset >= 18 else ""
+    text = f"""g (float[4, 8] x, float[4, 2] w) => (float[4, 6] y, float[4, 2] z, float[4, 2] v) {{
+        a, b, c, d = Split<{state}axis = 1>(x) e = Concat<axis = 1>(b, c, w) y = Relu(e) z = Relu(a) v = Relu(d) }}"""
+    found = simplified(parse(text, opset))
+    assert operators(found.model) == ["Split", "Concat", "Relu", "Relu", "Relu"]
+    assert len(found.model.graph.node[0].output) == 3
+    assert len(found.model.graph.node[1].input) == 2
+    assert found.counts == {"split-concat": 1}
+
+
+def test_neighbouring_parts_alone_need_no_concat() -> None:
+    text = """g (float[8] x) => (float[4] y, float[2] z, float[2] v) {
+        a, b, c, d = Split<axis = 0>(x) y = Concat<axis = 0>(b, c) z = Relu(a) v = Relu(d) }"""
+    assert operators(simplified(parse(text, 13)).model) == ["Split", "Relu", "Relu"]
+
+
+def test_neighbouring_parts_that_others_read_stay() -> None:
+    text = """g (float[8] x) => (float[4] y, float[2] z, float[2] v, float[2] u) {
+        a, b, c, d = Split<axis = 0>(x) y = Concat<axis = 0>(b, c) z = Relu(a) v = Relu(d) u = Relu(b) }"""
+    assert not simplified(parse(text, 13)).changes
+
+
+def test_neighbouring_parts_that_are_outputs_stay() -> None:
+    text = """g (float[8] x) => (float[4] y, float[2] a, float[2] b, float[2] c, float[2] d) {
+        a, b, c, d = Split<axis = 0>(x) y = Concat<axis = 0>(b, c) }"""
+    assert not simplified(parse(text, 13)).changes
+
+
+def test_neighbouring_parts_of_two_splits() -> None:
+    text = """g (float[6] x, float[6] w) => (float[8] y, float[2] z, float[2] v) {
+        a, b, c = Split<axis = 0>(x) d, e, f = Split<axis = 0>(w)
+        y = Concat<axis = 0>(a, b, d, e) z = Relu(c) v = Relu(f) }"""
+    found = simplified(parse(text, 13))
+    assert found.counts == {"split-concat": 2}
+    assert [len(node.output) for node in found.model.graph.node[:2]] == [2, 2]
+
+
+# concat-split
+
+
+@pytest.mark.parametrize("opset", [2, 4, 11, 13, 18])
+def test_what_was_concatenated_is_not_split(opset: int) -> None:
+    state = "num_outputs = 2, " if opset >= 18 else ""
+    text = f"""g (float[4, 3] x, float[4, 3] w) => (float[4, 3] y, float[4, 3] z) {{
+        c = Concat<axis = 1>(x, w) a, b = Split<{state}axis = 1>(c) y = Relu(a) z = Relu(b) }}"""
+    found = simplified(parse(text, opset))
+    assert operators(found.model) == ["Relu", "Relu"]
+    assert found.counts == {"concat-split": 1}
+
+
+def test_equal_dynamic_parts() -> None:
+    text = """g (float[N, 2] x, float[N, 2] w) => (float[N, 2] y, float[N, 2] z) {
+        c = Concat<axis = 0>(x, w) a, b = Split<axis = 0>(c) y = Relu(a) z = Relu(b) }"""
+    assert operators(simplified(parse(text, 13)).model) == ["Relu", "Relu"]
+
+
+@pytest.mark.parametrize("other", ["M", "K"])
+def test_sizes_that_may_differ_stay(other: str) -> None:
+    text = f"""g (float[N, 2] x, float[{other}, 2] w) => (float[A, 2] y, float[B, 2] z) {{
+        c = Concat<axis = 0>(x, w) a, b = Split<axis = 0>(c) y = Relu(a) z = Relu(b) }}"""
+    assert not simplified(parse(text, 13), bad=[{"N": 2, other: 3}], N=2, **{other: 4}).changes
+
+
+def test_a_concat_that_could_fail_stays() -> None:
+    text = """g (float[N, 2] x, float[M, 2] w) => (float[N, 2] y, float[M, 2] z) {
+        c = Concat<axis = 1>(x, w) y, z = Split<axis = 1>(c) }"""
+    assert not simplified(parse(text, 13), bad=[{"N": 2, "M": 3}]).changes
+
+
+def test_a_concat_that_could_fail_but_stays_for_others() -> None:
+    text = """g (float[N, 2] x, float[M, 2] w) => (float[N, 2] y, float[M, 2] z, float[K, 4] v) {
+        c = Concat<axis = 1>(x, w) a, b = Split<axis = 1>(c) y = Relu(a) z = Relu(b) v = Relu(c) }"""
+    found = simplified(parse(text, 13), bad=[{"N": 2, "M": 3}])
+    assert operators(found.model) == ["Concat", "Relu", "Relu", "Relu"]
+
+
+@pytest.mark.parametrize(("axis", "sizes"), [(1, (1, 5)), (0, (2, 2))])
+def test_other_boundaries_stay(axis: int, sizes: tuple[int, int]) -> None:
+    shapes = [("4", str(size)) if axis else (str(size), "6") for size in sizes]
+    text = f"""g (float[4, 3] x, float[4, 3] w) => (float[{", ".join(shapes[0])}] y, float[{", ".join(shapes[1])}] z)
+        <int64[2] s = {{{sizes[0]}, {sizes[1]}}}> {{
+        c = Concat<axis = 1>(x, w) a, b = Split<axis = {axis}>(c, s) y = Relu(a) z = Relu(b) }}"""
+    found = simplified(parse(text))
+    assert "concat-split" not in found.counts
+
+
+def test_coarser_boundaries_take_a_concat_of_their_own() -> None:
+    text = """g (float[1] x, float[2] w, float[3] v) => (float[3] y, float[3] z) {
+        c = Concat<axis = 0>(x, w, v) a, b = Split<axis = 0>(c) y = Relu(a) z = Relu(b) }"""
+    found = simplified(parse(text, 13))
+    assert operators(found.model) == ["Concat", "Relu", "Relu"]
+
+
+def test_two_concats_are_not_less_than_one_and_a_split() -> None:
+    text = """g (float[1] x, float[2] w, float[3] v) => (float[3] y, float[6] z) <int64[2] s = {3, 6}> {
+        c = Concat<axis = 0>(x, w, v, v) a, b = Split<axis = 0>(c, s) y = Relu(a) z = Relu(b) }"""
+    assert not simplified(parse(text)).changes
+
+
+def test_a_concat_that_is_an_output_stays() -> None:
+    text = """g (float[3] x, float[3] w) => (float[6] c, float[3] y, float[3] z) {
+        c = Concat<axis = 0>(x, w) a, b = Split<axis = 0>(c) y = Relu(a) z = Relu(b) }"""
+    assert operators(simplified(parse(text, 13)).model) == ["Concat", "Relu", "Relu"]

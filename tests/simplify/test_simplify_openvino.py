@@ -1,0 +1,336 @@
+"""Simplification of OpenVINO IR: the same decisions, and models that OpenVINO still loads."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simplify_helpers import difference
+
+import splitops
+from splitops.errors import SplitError
+from splitops.models import openvino_ir as ov
+from splitops.models.simplify import Simplification, simplify
+
+WORKER = """
+import json, sys
+import numpy as np
+import openvino
+core = openvino.Core()
+for path, folder in json.loads(sys.stdin.read()):
+    model = core.compile_model(core.read_model(path), "CPU")
+    feeds = {key: value for key, value in np.load(folder).items()}
+    results = model(feeds)
+    np.savez(path + ".npz", **{str(index): results[output] for index, output in enumerate(model.outputs)})
+"""
+
+
+def layers(model: ov.OpenVINOModel) -> list[str]:
+    """Return the types of the layers but inputs, constants and outputs."""
+    return [layer.type for layer in model.graph.order if layer.type not in ("Parameter", "Const", "Result")]
+
+
+class Make:
+    """A model in the making."""
+
+    def __init__(self, version: int = 11) -> None:
+        self.builder = ov.Builder("g", version=version)
+
+    def input(self, shape: str, name: str = "x") -> ov.Output:
+        return self.builder.parameter(name, "f32", shape)
+
+    def split(self, data: ov.Output, axis: int, parts: int) -> tuple[ov.Output, ...]:
+        axis_ = self.builder.const(np.array(axis))
+        return self.builder.layer("Split", [data, axis_], {"num_splits": parts}, outputs=parts)
+
+    def variadic(self, data: ov.Output, axis: int, lengths: list[int]) -> tuple[ov.Output, ...]:
+        inputs = [data, self.builder.const(np.array(axis)), self.builder.const(np.array(lengths))]
+        return self.builder.layer("VariadicSplit", inputs, outputs=len(lengths))
+
+    def concat(self, axis: int, *values: ov.Output) -> ov.Output:
+        return self.builder.layer("Concat", list(values), {"axis": axis})[0]
+
+    def moved(self, value: ov.Output) -> ov.Output:
+        """Put a layer between a part and the output."""
+        return self.builder.layer("Transpose", [value, self.builder.const(np.array([1, 0]))])[0]
+
+    def outputs(self, *values: ov.Output) -> ov.OpenVINOModel:
+        for index, value in enumerate(values):
+            self.builder.result(value, f"y{index}")
+        return self.builder.model()
+
+
+def feeds_of(model: ov.OpenVINOModel, **sizes: int) -> dict[str, Any]:
+    random = np.random.default_rng(0)
+    feeds = {}
+    for layer, name in zip(model.inputs, ov.input_names(model), strict=True):
+        shape = layer.shape(layer.where)
+        assert shape is not None
+        exact = [dim if isinstance(dim, int) else sizes.get(name, 6) for dim in shape]
+        feeds[name] = random.random(exact, dtype=np.float32)
+    return feeds
+
+
+def outcome(model: ov.OpenVINOModel, feeds: dict[str, Any]) -> dict[str, Any] | None:
+    try:
+        return splitops.run(model, feeds)
+    except SplitError:
+        return None
+
+
+def simplified(model: ov.OpenVINOModel, *, bad: int | None = None, size: int = 6) -> Simplification:
+    """Simplify a model and prove the result equal, also after writing and reading it."""
+    found = simplify(model)
+    again = ov.from_bytes(*ov.to_bytes(found.model))
+    for given_size in (size, bad):
+        if given_size is None:
+            continue
+        feeds = feeds_of(model, **dict.fromkeys(ov.input_names(model), given_size))
+        expected, results = outcome(model, feeds), outcome(again, feeds)
+        assert (expected is None) == (results is None) == (given_size == bad)
+        if expected is not None:
+            assert difference(expected, results) is None
+    assert not simplify(found.model).changes
+    return found
+
+
+def test_one_part_is_the_data() -> None:
+    make = Make()
+    found = simplified(make.outputs(make.moved(make.split(make.input("4,6"), 1, 1)[0])))
+    assert layers(found.model) == ["Transpose"]
+    assert found.nodes_before == 2
+    assert found.nodes_after == 1
+
+
+def test_all_parts_but_one_are_empty() -> None:
+    make = Make()
+    found = simplified(make.outputs(make.moved(make.variadic(make.input("4,6"), 1, [0, -1, 0])[1])))
+    assert layers(found.model) == ["Transpose"]
+
+
+def test_one_part_that_is_an_output_keeps_its_split_and_name() -> None:
+    make = Make()
+    model = make.outputs(make.split(make.input("4,6"), 1, 1)[0])
+    assert not simplified(model).changes
+
+
+def test_one_part_of_given_length_of_a_dynamic_axis_stays() -> None:
+    make = Make()
+    model = make.outputs(make.moved(make.variadic(make.input("4,?"), 1, [6])[0]))
+    assert not simplified(model, bad=7).changes
+
+
+def test_concatenated_again() -> None:
+    make = Make()
+    parts = make.variadic(make.input("4,6"), 1, [1, 2, -1])
+    found = simplified(make.outputs(make.moved(make.concat(1, *parts))))
+    assert layers(found.model) == ["Transpose"]
+    assert found.counts == {"split-concat": 1}
+
+
+def test_concatenated_again_on_a_dynamic_axis_stays() -> None:
+    make = Make()
+    parts = make.split(make.input("4,?"), 1, 2)
+    assert not simplified(make.outputs(make.moved(make.concat(1, *parts))), bad=7).changes
+
+
+def test_concatenated_again_where_the_remainder_always_fits() -> None:
+    make = Make()
+    parts = make.variadic(make.input("4,3.."), 1, [1, 2, -1])
+    found = simplified(make.outputs(make.moved(make.concat(1, *parts))), size=9)
+    assert layers(found.model) == ["Transpose"]
+
+
+def test_concatenated_again_where_the_remainder_may_not_fit_stays() -> None:
+    make = Make()
+    parts = make.variadic(make.input("4,2.."), 1, [1, 2, -1])
+    assert not simplified(make.outputs(make.moved(make.concat(1, *parts))), bad=2).changes
+
+
+@pytest.mark.parametrize("order", [(1, 0, 2), (0, 2), (0, 0, 1, 2)])
+def test_other_concatenations_stay(order: tuple[int, ...]) -> None:
+    make = Make()
+    parts = make.split(make.input("4,6"), 1, 3)
+    found = simplified(make.outputs(make.moved(make.concat(1, *(parts[index] for index in order)))))
+    assert "Concat" in layers(found.model)
+
+
+def test_neighbouring_parts_merge() -> None:
+    make = Make()
+    data = make.input("4,8")
+    a, b, c, d = make.split(data, 1, 4)
+    found = simplified(make.outputs(make.concat(1, b, c, data), make.moved(a), make.moved(d)))
+    assert sorted(layers(found.model)) == ["Concat", "Transpose", "Transpose", "VariadicSplit"]
+    concat = next(layer for layer in found.model.graph.layers if layer.type == "Concat")
+    assert len(concat.inputs) == 2
+
+
+def test_what_was_concatenated_is_not_split() -> None:
+    make = Make()
+    joined = make.concat(1, make.input("4,2"), make.input("4,4", "w"))
+    parts = make.variadic(joined, 1, [2, 4])
+    found = simplified(make.outputs(*(make.moved(part) for part in parts)))
+    assert layers(found.model) == ["Transpose", "Transpose"]
+
+
+def test_a_concat_that_could_fail_stays() -> None:
+    make = Make()
+    joined = make.concat(1, make.input("?,2"), make.input("?,4", "w"))
+    parts = make.variadic(joined, 1, [2, 4])
+    assert not simplified(make.outputs(*(make.moved(part) for part in parts))).changes
+
+
+def test_nested_splits() -> None:
+    make = Make()
+    a, b = make.variadic(make.input("4,8"), 1, [2, 6])
+    c, d = make.variadic(b, -1, [1, 5])
+    found = simplified(make.outputs(a, c, d))
+    assert layers(found.model) == ["VariadicSplit"]
+    assert found.counts == {"nested-splits": 1}
+
+
+def test_nested_splits_on_other_axes_stay() -> None:
+    make = Make()
+    a, b = make.split(make.input("4,8"), 1, 2)
+    assert not simplified(make.outputs(a, *make.split(b, 0, 2))).changes
+
+
+def test_unused_parts() -> None:
+    make = Make()
+    parts = make.variadic(make.input("4,10"), 1, [1, 2, 0, 3, 4])
+    found = simplified(make.outputs(parts[0], parts[4]))
+    split = next(layer for layer in found.model.graph.layers if layer.type == "VariadicSplit")
+    assert len(split.outputs) == 3
+
+
+def test_equal_lengths_are_a_number_of_parts() -> None:
+    make = Make()
+    found = simplified(make.outputs(*make.variadic(make.input("4,6"), 1, [2, -1, 2])))
+    assert layers(found.model) == ["Split"]
+    assert found.counts == {"shortest-form": 1}
+
+
+def test_equal_lengths_of_a_dynamic_axis_stay() -> None:
+    make = Make()
+    assert not simplified(make.outputs(*make.variadic(make.input("4,?"), 1, [3, 3])), bad=8).changes
+
+
+def test_constants_are_folded() -> None:
+    make = Make()
+    x = make.input("2,2")
+    constant = make.builder.const(np.arange(8, dtype=np.float32).reshape(2, 4))
+    parts = make.split(constant, 1, 2)
+    found = simplified(make.outputs(make.concat(0, x, parts[0]), make.concat(0, x, parts[1])))
+    assert layers(found.model) == ["Concat", "Concat"]
+
+
+def test_constants_larger_than_the_limit_stay() -> None:
+    make = Make()
+    x = make.input("2,2")
+    parts = make.split(make.builder.const(np.arange(8, dtype=np.float32).reshape(2, 4)), 1, 2)
+    model = make.outputs(make.concat(0, x, parts[0]), make.concat(0, x, parts[1]))
+    assert not simplify(model, limit=15).changes
+    assert simplify(model, limit=16).changes
+
+
+def test_bodies_of_layers(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    make = Make()
+    parts = make.split(make.input("4,6", "v"), 1, 2)
+    body = make.outputs(make.moved(make.concat(1, *parts))).graph
+    outer = Make()
+    data = outer.input("4,6")
+    outer.builder.layer("If", [data], {}, name="choose")
+    model = outer.builder.model()
+    choose = next(layer for layer in model.graph.layers if layer.type == "If")
+    with_body = replace(choose, bodies=(("then_body", body), ("else_body", body)))
+    graph = replace(
+        model.graph, layers=tuple(with_body if layer is choose else layer for layer in model.graph.layers)
+    )
+    found = simplify(model.with_graph(graph))
+    assert [change.where.graph for change in found.changes] == ["choose/then_body", "choose/else_body"]
+    after = next(layer for layer in found.model.graph.layers if layer.type == "If")
+    assert [layer.type for _, inner in after.bodies for layer in inner.order if layer.type == "Concat"] == []
+
+
+@st.composite
+def models(draw: st.DrawFn) -> ov.OpenVINOModel:
+    """Draw a model of splits and concatenations."""
+    make = Make(draw(st.sampled_from([10, 11])))
+    values: list[tuple[ov.Output, int]] = []
+    for index in range(draw(st.integers(1, 2))):
+        size = draw(st.integers(1, 8))
+        values.append((make.input(f"2,{size}", f"x{index}"), size))
+    for _ in range(draw(st.integers(1, 7))):
+        data, size = draw(st.sampled_from(values[-5:]))
+        if draw(st.booleans()):
+            count = draw(st.integers(1, 4))
+            cuts = sorted(draw(st.lists(st.integers(0, size), min_size=count - 1, max_size=count - 1)))
+            sizes = [b - a for a, b in zip([0, *cuts], [*cuts, size], strict=True)]
+            if len(set(sizes)) == 1 and draw(st.booleans()):
+                parts = make.split(data, draw(st.sampled_from([1, -1])), count)
+            else:
+                stated = list(sizes)
+                if draw(st.booleans()):
+                    stated[draw(st.integers(0, count - 1))] = -1
+                parts = make.variadic(data, draw(st.sampled_from([1, -1])), stated)
+            values += zip(parts, sizes, strict=True)
+        else:
+            at = draw(st.integers(0, len(values) - 1))
+            chosen = values[at : at + draw(st.integers(1, 4))]
+            if draw(st.booleans()):
+                chosen = draw(st.permutations(chosen))
+            values.append((make.concat(1, *(value for value, _ in chosen)), sum(size for _, size in chosen)))
+    ends = draw(st.lists(st.sampled_from(values), min_size=1, max_size=4))
+    return make.outputs(*(make.moved(end) if draw(st.booleans()) else end for end, _ in ends))
+
+
+@settings(max_examples=150)
+@given(models())
+def test_random_models(model: ov.OpenVINOModel) -> None:
+    simplified(model)
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("openvino") is None, reason="the openvino package is not installed"
+)
+def test_openvino_gives_the_same(tmp_path: Path) -> None:
+    built = []
+    make = Make()
+    data = make.input("4,8")
+    a, b, c, d = make.split(data, 1, 4)
+    built.append(make.outputs(make.concat(1, b, c, data), make.moved(a), make.moved(d)))
+    make = Make(10)
+    a, b = make.variadic(make.input("4,8"), 1, [2, 6])
+    c, d = make.variadic(b, -1, [1, 5])
+    built.append(make.outputs(make.moved(a), make.moved(c), make.moved(d)))
+    make = Make()
+    parts = make.variadic(make.input("4,10"), 1, [1, 2, 0, 3, 4])
+    built.append(make.outputs(parts[0], parts[4]))
+    make = Make()
+    parts = make.split(make.input("4,6"), 1, 3)
+    joined = make.concat(1, *parts)
+    built.append(make.outputs(make.moved(joined), make.moved(make.variadic(joined, 1, [4, 2])[1])))
+    jobs, pairs = [], []
+    for index, model in enumerate(built):
+        found = simplify(model)
+        assert found.changes
+        np.savez(tmp_path / f"{index}.npz", **feeds_of(model))
+        for name, version in (("before", model), ("after", found.model)):
+            path = tmp_path / f"{index}{name}.xml"
+            splitops.save(version, path)
+            jobs.append((str(path), str(tmp_path / f"{index}.npz")))
+        pairs.append(jobs[-2:])
+    subprocess.run([sys.executable, "-c", WORKER], input=json.dumps(jobs), text=True, check=True, timeout=120)
+    for before, after in pairs:
+        left, right = (dict(np.load(path + ".npz")) for path, _ in (before, after))
+        assert difference(left, right) is None

@@ -1,0 +1,234 @@
+"""SplitToSequence by what reads it: at every size rule, with known and dynamic axes."""
+
+from __future__ import annotations
+
+import pytest
+from simplify_helpers import every_operator, operators, parse, simplified
+
+OPSETS = (11, 13, 18, 24)
+
+
+def model(
+    readers: str,
+    outputs: str,
+    *,
+    data: str = "float[4, 6] x",
+    state: str = "axis = 1",
+    lengths: str = "",
+    constants: str = "",
+    opset: int = 18,
+):  # noqa: ANN201
+    constants = ", ".join(filter(None, [constants, lengths and f"{lengths}"]))
+    initializers = f"<{constants}>" if constants else ""
+    extra = ", split" if lengths else ""
+    return parse(
+        f"g ({data}) => ({outputs}) {initializers} {{ s = SplitToSequence<{state}>(x{extra}) {readers} }}",
+        opset,
+    )
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+@pytest.mark.parametrize(
+    ("lengths", "count"),
+    [
+        ("", 6),
+        ("int64[3] split = {1, 2, 3}", 3),
+        ("int32[3] split = {1, 2, 3}", 3),
+        ("int32 split = {4}", 2),
+        ("int64 split = {7}", 1),
+        ("int64[2] split = {0, 6}", 2),
+    ],
+)
+def test_the_length_is_a_constant(opset: int, lengths: str, count: int) -> None:
+    found = simplified(model("n = SequenceLength(s)", "int64 n", lengths=lengths, opset=opset))
+    assert operators(found.model) == []
+    assert found.model.graph.node[0].attribute[0].t.int64_data[:] == [count] or found.model.graph.node[
+        0
+    ].attribute[0].t.raw_data == count.to_bytes(8, "little")
+
+
+@pytest.mark.parametrize(
+    ("lengths", "size"), [("", 0), ("", 5), ("int64 split = {3}", 7), ("int32 split = {3}", 6)]
+)
+def test_the_length_of_a_dynamic_axis_follows_from_its_size(lengths: str, size: int) -> None:
+    built = model("n = SequenceLength(s)", "int64 n", data="float[N, 2] x", state="axis = 0", lengths=lengths)
+    found = simplified(built, N=size)
+    assert "SplitToSequence" not in operators(found.model)
+
+
+def test_the_length_by_lengths_of_a_dynamic_axis_keeps_the_proof() -> None:
+    built = model(
+        "n = SequenceLength(s)",
+        "int64 n",
+        data="float[N] x",
+        state="axis = 0",
+        lengths="int64[2] split = {1, 3}",
+    )
+    found = simplified(built, bad=[{"N": 5}])
+    assert operators(found.model) == ["Split"]
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+@pytest.mark.parametrize("state", ["axis = 1", "axis = -1"])
+@pytest.mark.parametrize("lengths", ["", "int64[3] split = {1, 2, 3}", "int32 split = {4}"])
+def test_concatenated_again_is_the_data(opset: int, state: str, lengths: str) -> None:
+    built = model(
+        "y = ConcatFromSequence<axis = -1>(s)", "float[4, 6] y", state=state, lengths=lengths, opset=opset
+    )
+    assert operators(simplified(built).model) == ["Identity"]
+
+
+@pytest.mark.parametrize("axis", [1, -2])
+def test_squeezed_and_stacked_again_is_the_data(axis: int) -> None:
+    built = model(
+        f"y = ConcatFromSequence<axis = {axis}, new_axis = 1>(s)",
+        "float[4, 6, 2] y",
+        data="float[4, 6, 2] x",
+        state="axis = 1, keepdims = 0",
+    )
+    assert operators(simplified(built).model) == ["Identity"]
+
+
+@pytest.mark.parametrize(
+    ("state", "reader", "shape"),
+    [
+        ("axis = 1, keepdims = 0", "ConcatFromSequence<axis = 0, new_axis = 1>(s)", "6, 4"),
+        ("axis = 1, keepdims = 0", "ConcatFromSequence<axis = 0>(s)", "24"),
+        ("axis = 1", "ConcatFromSequence<axis = 1, new_axis = 1>(s)", "4, 6, 1"),
+    ],
+)
+def test_other_stackings_stay(state: str, reader: str, shape: str) -> None:
+    assert not simplified(model(f"y = {reader}", f"float[{shape}] y", state=state)).changes
+
+
+def test_concatenated_on_another_axis_is_a_split_and_a_concat() -> None:
+    built = model("y = ConcatFromSequence<axis = 0>(s)", "float[8, 3] y", lengths="int64 split = {3}")
+    assert operators(simplified(built).model) == ["Split", "Concat"]
+
+
+def test_a_dynamic_axis_is_not_concatenated_as_it_may_have_no_elements() -> None:
+    built = model("y = ConcatFromSequence<axis = 0>(s)", "float[M] y", data="float[N] x", state="axis = 0")
+    assert not simplified(built, bad=[{"N": 0}]).changes
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize(("first", "second"), [(0, 5), (-1, 2), (-6, -1), (3, 3)])
+def test_positions_of_single_elements(opset: int, keepdims: int, first: int, second: int) -> None:
+    shape = "4, 1" if keepdims else "4"
+    built = model(
+        "y = SequenceAt(s, i) z = SequenceAt(s, j)",
+        f"float[{shape}] y, float[{shape}] z",
+        state=f"axis = 1, keepdims = {keepdims}",
+        constants=f"int64 i = {{{first}}}, int32 j = {{{second}}}",
+        opset=opset,
+    )
+    found = simplified(built)
+    assert "SplitToSequence" not in operators(found.model)
+    if not keepdims:
+        assert operators(found.model) == ["Gather", "Gather"]
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+@pytest.mark.parametrize("lengths", ["int64[3] split = {1, 2, 3}", "int32[3] split = {1, 2, 3}"])
+def test_positions_of_parts(opset: int, lengths: str) -> None:
+    built = model(
+        "y = SequenceAt(s, i) z = SequenceAt(s, j)",
+        "float[4, 3] y, float[4, 1] z",
+        lengths=lengths,
+        constants="int64 i = {-1}, int64 j = {0}",
+        opset=opset,
+    )
+    assert operators(simplified(built).model)[0] == "Split"
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize("size", [3, 5])
+def test_positions_of_a_dynamic_axis_fail_where_they_failed(keepdims: int, size: int) -> None:
+    shape = "1, 2" if keepdims else "2"
+    built = model(
+        "y = SequenceAt(s, i) z = SequenceAt(s, j)",
+        f"float[{shape}] y, float[{shape}] z",
+        data="float[N, 2] x",
+        state=f"axis = 0, keepdims = {keepdims}",
+        constants="int64 i = {-1}, int64 j = {2}",
+    )
+    found = simplified(built, bad=[{"N": 2}, {"N": 0}], N=size)
+    assert operators(found.model) == ["Gather", "Gather"]
+
+
+def test_positions_by_lengths_of_a_dynamic_axis_keep_the_proof() -> None:
+    built = model(
+        "y = SequenceAt(s, i) n = SequenceLength(s)",
+        "float[3] y, int64 n",
+        data="float[N] x",
+        state="axis = 0",
+        lengths="int64[2] split = {1, 3}",
+        constants="int64 i = {1}",
+    )
+    found = simplified(built, bad=[{"N": 5}])
+    assert operators(found.model) == ["Split"]
+
+
+def test_positions_of_chunks_of_a_dynamic_axis_stay() -> None:
+    built = model(
+        "y = SequenceAt(s, i)",
+        "float[M] y",
+        data="float[N] x",
+        state="axis = 0",
+        lengths="int64 split = {2}",
+        constants="int64 i = {0}",
+    )
+    assert not simplified(built, bad=[{"N": 0}]).changes
+
+
+def test_a_position_that_does_not_exist_stays() -> None:
+    built = model("y = SequenceAt(s, i)", "float[4, 1] y", constants="int64 i = {6}")
+    assert not simplified(built, bad=[{}]).changes
+
+
+def test_a_position_that_is_computed_stays() -> None:
+    built = model("y = SequenceAt(s, i)", "float[4, 1] y", data="float[4, 6] x, int64 i")
+    assert not simplified(built, feeds=None, N=4).changes
+
+
+def test_an_overridable_position_stays() -> None:
+    text = "g (float[4, 6] x, int64 i = {1}) => (float[4, 1] y) { s = SplitToSequence<axis = 1>(x) y = SequenceAt(s, i) }"
+    assert not simplified(parse(text)).changes
+
+
+def test_the_length_beside_readers_that_stay() -> None:
+    built = model(
+        "n = SequenceLength(s) t = SequenceInsert(s, w) y = SequenceAt(t, i)",
+        "int64 n, float[4, 1] y",
+        data="float[4, 6] x, float[4, 1] w",
+        constants="int64 i = {6}",
+    )
+    found = simplified(built)
+    assert operators(found.model) == ["SplitToSequence", "SequenceInsert", "SequenceAt"]
+
+
+def test_a_sequence_that_is_an_output_stays() -> None:
+    built = model("y = SequenceAt(s, i)", "seq(float[4, 1]) s, float[4, 1] y", constants="int64 i = {0}")
+    assert not simplified(built).changes
+
+
+def test_a_sequence_that_nobody_reads_goes() -> None:
+    assert operators(simplified(model("y = Relu(x)", "float[4, 6] y")).model) == ["Relu"]
+
+
+def test_a_sequence_that_nobody_reads_stays_where_it_could_fail() -> None:
+    built = model(
+        "y = Relu(x)", "float[N] y", data="float[N] x", state="axis = 0", lengths="int64[2] split = {1, 3}"
+    )
+    assert not simplified(built, bad=[{"N": 5}]).changes
+
+
+def test_readers_in_a_subgraph() -> None:
+    text = """g (float[4, 6] x, bool c) => (float[4, 2] y) <int64[3] split = {1, 2, 3}, int64 i = {1}> {
+        s = SplitToSequence<axis = 1>(x, split)
+        y = If(c) <then_branch = t () => (float[4, 2] p) { p = SequenceAt(s, i) },
+                   else_branch = e () => (float[4, 2] q) { r = SequenceAt(s, i) q = Neg(r) }> }"""
+    built = parse(text)
+    found = simplified(built)
+    assert "SplitToSequence" not in every_operator(found.model)
