@@ -83,7 +83,8 @@ def backends(*arguments: str) -> None:
 def docs() -> None:
     """Make the generated pages anew and build the documentation without warnings."""
     tools = python()
-    run(tools, "docs/generate.py")
+    for script in ("docs/generate.py", "docs/generate_check.py", "docs/generate_inference.py"):
+        run(tools, script)
     run(tools, "-m", "mkdocs", "build", "--strict")
 
 

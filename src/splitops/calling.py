@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -196,14 +196,23 @@ def _shape(shape: Sequence[int]) -> tuple[int, ...]:
     return known
 
 
-def bind_call(schema: OperatorSchema, data: Fact, arguments: dict[str, Any]) -> Binding:
-    """Bind one call: each argument becomes the attribute or input that the version has for it."""
+def bind_call(
+    schema: OperatorSchema, data: Fact, arguments: Mapping[str, Any], unknown: Sequence[str] = ()
+) -> Binding:
+    """Bind one call: each argument becomes the attribute or input that the version has for it.
+
+    Args:
+        schema: the operator version.
+        data: what is known of the data.
+        arguments: by name; None is an absent one, and an entry None in lengths one that is not known.
+        unknown: the arguments of which None says that they are given, but not known.
+    """
     attributes: dict[str, Any] = {}
     inputs: list[Fact | None] = [data] + [None] * (len(schema.inputs) - 1)
     outputs: int | None = None
     names = [parameter.name for parameter in schema.inputs]
     for name, value in arguments.items():
-        if value is None:
+        if value is None and name not in unknown:
             continue
         value = _known(value)
         if name == "num_outputs" and schema.count is not None and schema.count.given is Given.OUTPUTS:
@@ -244,6 +253,10 @@ def _declared_outputs(schema: OperatorSchema, value: Any) -> int:
     raise rule_error(str(schema), Rule.PARTS_COUNT, got, "it must be a 64-bit integer >= 1", count=value)
 
 
+def _numbers(entries: Sequence[Any], kind: type[int] | type[float]) -> tuple[int | float | None, ...]:
+    return tuple(None if entry is None else kind(entry) for entry in entries)
+
+
 def _is_floating(value: Any) -> bool:
     """Return whether lengths are floating-point, as the input of Split-1 wants them."""
     if isinstance(value, np.ndarray):
@@ -252,23 +265,27 @@ def _is_floating(value: Any) -> bool:
 
 
 def _attribute(value: Any) -> Any:
+    if value is None or (isinstance(value, list | tuple) and any(entry is None for entry in value)):
+        return _input(value, None)  # given, but not all of it is known
     return value.tolist() if isinstance(value, np.ndarray) and value.ndim == 1 else value
 
 
 def _input(value: Any, floats: ElementType | None) -> Fact:
     """Return what an argument says of an input: integers are int64, floats of the type given for them."""
+    if value is None:
+        return Fact()
     if isinstance(value, Fact):
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return Fact(_INT64, (), value)
     if isinstance(value, list | tuple | range):
-        entries = tuple(value)
-        if any(isinstance(entry, bool | np.bool_) for entry in entries):
-            return Fact(_BOOL, (len(entries),))
-        if all(isinstance(entry, int | np.integer) for entry in entries):
-            return Fact(_INT64, (len(entries),), tuple(int(entry) for entry in entries))
-        if all(isinstance(entry, int | float | np.integer | np.floating) for entry in entries):
-            return Fact(floats or ELEMENT_TYPES["float64"], (len(entries),), tuple(map(float, entries)))
+        known = [entry for entry in value if entry is not None]
+        if any(isinstance(entry, bool | np.bool_) for entry in known):
+            return Fact(_BOOL, (len(value),))
+        if all(isinstance(entry, int | np.integer) for entry in known):
+            return Fact(_INT64, (len(value),), _numbers(value, int))
+        if all(isinstance(entry, int | float | np.integer | np.floating) for entry in known):
+            return Fact(floats or ELEMENT_TYPES["float64"], (len(value),), _numbers(value, float))
     try:
         array = as_array(value)
     except ArrayError:

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from splitops import calling
-from splitops.binding import Fact, bind, exact_integer
-from splitops.dims import UNKNOWN, Dim, Range, Shape, dimension
+from splitops.binding import Fact
+from splitops.calling import bind_call
+from splitops.dims import UNKNOWN, Dim, Range, Shape, dimension, exact_integer
 from splitops.errors import ArrayError, shown
 from splitops.inference import Inference, infer_binding
-from splitops.operators.schema import Given, OperatorSchema
+from splitops.operators.schema import OperatorSchema
 
 __all__ = ["DimensionForm", "ShapeForm", "dimension_form", "infer_call", "shape_form", "shape_from_form"]
 
@@ -41,20 +41,7 @@ def infer_call(
         unknown: the arguments of which None says that they are given, but not known.
     """
     data = Fact(None, shape_from_form(shape))
-    attributes: dict[str, Any] = {}
-    inputs: list[Fact | None] = [data] + [None] * (len(schema.inputs) - 1)
-    outputs: int | None = None
-    names = [parameter.name for parameter in schema.inputs]
-    for name, value in arguments.items():
-        if value is None and name not in unknown:
-            continue
-        if name == "num_outputs" and schema.count is not None and schema.count.given is Given.OUTPUTS:
-            outputs = calling._declared_outputs(schema, value)
-        elif name in names[1:] and (schema.attribute(name) is None or calling._is_floating(value)):
-            inputs[names.index(name)] = _partial_fact(value)
-        else:
-            attributes[name] = _partial_fact(value) if value is None or _is_partial(value) else value
-    return infer_binding(bind(schema, attributes, inputs, outputs=outputs))
+    return infer_binding(bind_call(schema, data, arguments, unknown))
 
 
 def shape_from_form(shape: Sequence[DimensionForm] | None) -> Shape | None:
@@ -108,21 +95,3 @@ def dimension_form(dim: Dim) -> DimensionForm:
 def shape_form(shape: Shape | None) -> ShapeForm:
     """Write a shape as callers do."""
     return None if shape is None else tuple(map(dimension_form, shape))
-
-
-def _is_partial(value: Any) -> bool:
-    return isinstance(value, list | tuple) and any(entry is None for entry in value)
-
-
-def _partial_fact(value: Any) -> Fact:
-    """Return what an argument says of an input, of which None and entries of None are not known."""
-    if value is None:
-        return Fact()
-    if not _is_partial(value):
-        return calling._input(value, None)
-    known = calling._input([entry for entry in value if entry is not None], None)
-    if not isinstance(known.value, tuple):
-        return known
-    entries = iter(known.value)
-    whole = tuple(None if entry is None else next(entries) for entry in value)
-    return Fact(known.type, (len(whole),), whole)

@@ -67,6 +67,9 @@ Examples:
   splitops explain --shape 6,12,10,24 --axis 1 --parts 3
   splitops split data.npy --axis 1 --sizes 2,4 --out parts
   splitops run model.onnx --input x=data.npy --out results
+  splitops check model.onnx --target onnxruntime --target openvino
+  splitops infer model.onnx -o shaped.onnx
+  splitops convert model.onnx --to openvino -o model.xml
   splitops spec Split --opset 13
   splitops diff Split 13 18
 

@@ -18,7 +18,7 @@ _RUNTIMES: Final = ("onnx", "onnxruntime", "openvino", "tensorrt")
 _STYLES: Final = {"error": "bold red", "warning": "yellow"}
 
 
-@click.command(short_help="Find what is wrong with a model's splits, and which runtime will mind.")
+@click.command(short_help="Find wrong splits, and those that a runtime will mind.")
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option(
     "--target",

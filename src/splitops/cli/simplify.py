@@ -1,0 +1,117 @@
+"""``splitops simplify``: take away what splits make needlessly hard, and say what was done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from splitops.cli._console import console, json_option, one_line, print_json, table
+
+if TYPE_CHECKING:
+    from splitops.models.simplify import Simplification
+
+_MAX_ROWS = 40
+
+
+@click.command(short_help="Remove, join and shorten the splits of a model.")
+@click.argument("model", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), help="The file to write: .onnx or .xml, as MODEL."
+)
+@click.option(
+    "--rewrite",
+    "rewrites",
+    multiple=True,
+    metavar="NAME",
+    help="Apply only this rewrite; stated several times, these. --list names them.",
+)
+@click.option(
+    "--limit", type=click.IntRange(min=0), metavar="BYTES", help="Fold no constant larger than this; 65536."
+)
+@click.option("--list", "as_list", is_flag=True, help="List the rewrites, and do nothing else.")
+@json_option
+def command(
+    model: Path | None,
+    out: Path | None,
+    rewrites: tuple[str, ...],
+    limit: int | None,
+    as_list: bool,
+    as_json: bool,
+) -> None:
+    """Simplify MODEL, a .onnx file or the .xml of an OpenVINO IR, without changing a value or a shape.
+
+    Without --out, what would be done is only reported.
+
+    \b
+    Examples:
+      splitops simplify model.onnx -o simple.onnx
+      splitops simplify model.xml -o simple.xml
+      splitops simplify model.onnx --rewrite split-concat --rewrite nested-splits --json
+      splitops simplify --list
+    """
+    from splitops.models.simplify import REWRITES, simplify
+
+    if as_list:
+        _list(as_json)
+        return
+    if model is None:
+        raise click.UsageError("Missing argument 'MODEL'.")
+    for name in rewrites:
+        if name not in REWRITES:
+            raise click.BadParameter(f"there is no {name!r}; --list names them", param_hint="--rewrite")
+    found = simplify(model, rewrites or None, limit=limit)
+    if out is not None:
+        found.save(out)
+    if as_json:
+        print_json(_json(model, out, found))
+    else:
+        _print(out, found)
+
+
+def _list(as_json: bool) -> None:
+    from splitops.models.simplify import REWRITES
+
+    if as_json:
+        names = [
+            {"name": row.name, "summary": row.summary, "default": row.default, "openvino": row.openvino}
+            for row in REWRITES.values()
+        ]
+        print_json({"rewrites": names})
+        return
+    rows = table("rewrite", "what it does", "applied")
+    for row in REWRITES.values():
+        models = "ONNX, OpenVINO" if row.openvino else "ONNX"
+        rows.add_row(row.name, row.summary, models if row.default else f"{models}, where named")
+    console().print(rows)
+
+
+def _json(model: Path, out: Path | None, found: Simplification) -> dict[str, Any]:
+    return {
+        "model": str(model),
+        "out": None if out is None else str(out),
+        "nodes_before": found.nodes_before,
+        "nodes_after": found.nodes_after,
+        "changes": [change.as_dict() for change in found.changes],
+    }
+
+
+def _print(out: Path | None, found: Simplification) -> None:
+    terminal = console()
+    if not found.changes:
+        terminal.print("Nothing to simplify.")
+    else:
+        rows = table("node", "before", "after", "rewrite", "reason")
+        for change in found.changes[:_MAX_ROWS]:
+            place = " in ".join(
+                one_line(text, 80) for text in (change.where.node, change.where.graph) if text
+            )
+            before, after = one_line(change.before, 200), one_line(change.after, 200)
+            rows.add_row(place, before, after, change.rewrite, change.reason)
+        terminal.print(rows)
+        if len(found.changes) > _MAX_ROWS:
+            terminal.print(f"... and {len(found.changes) - _MAX_ROWS} more")
+        terminal.print(f"{found.nodes_before} nodes, now {found.nodes_after}.")
+    if out is not None:
+        terminal.print(f"Written to {one_line(str(out))}", soft_wrap=True)
