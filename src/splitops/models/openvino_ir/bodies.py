@@ -5,6 +5,7 @@ The bodies themselves are run by the caller, as the main graph is: their splits 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
@@ -105,9 +106,10 @@ def _repeat(
     joined = {
         entry.port: _Joined(entry.slicing, where) for entry in ports.outputs if entry.slicing is not None
     }
-    # Before the first iteration the value of a Result is what its back edge carries there.
+    # Before the first iteration, the value of a Result is the one that its back edge replaces.
+    carriers = Counter(ports.carried.values())
     results: Mapping[int, Value] = {
-        source: state[target] for target, source in reversed(ports.carried.items())
+        source: state[target] for target, source in ports.carried.items() if carriers[source] == 1
     }
     for iteration in count():
         if iteration == trips:
@@ -157,7 +159,8 @@ class _Joined:
         axis = axis_of(slicing.axis, len(shape), self._where)
         if shape[axis] != slicing.size:
             raise ModelError(
-                f"an iteration gives {list(shape)}, but parts are of {slicing.size} on axis {axis}", self._where
+                f"an iteration gives {list(shape)}, but parts are of {slicing.size} on axis {axis}",
+                self._where,
             )
         items = np.moveaxis(part.array, axis, 0)
         if self._element_type is None:
@@ -225,4 +228,3 @@ def _single(value: Value, what: str, kinds: set[str], where: Where) -> Any:
             where,
         )
     return value.array.item()
-

@@ -4,22 +4,29 @@ installed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from splitops.dtypes import ElementType, element_type_of
 from splitops.errors import ModelError, Where
-from splitops.models.openvino_ir import foreign
+from splitops.models.openvino_ir import bodies, foreign
+from splitops.models.openvino_ir.constants import Constant
 from splitops.models.openvino_ir.layers import KERNELS, Value, is_own
 from splitops.models.openvino_ir.model import Endpoint, Graph, Layer, OpenVINOModel
 from splitops.models.openvino_ir.shapes import format_shape, matches
 
-__all__ = ["input_names", "output_names", "run"]
+__all__ = ["MAX_BODY_RUNS", "input_names", "output_names", "run"]
 
+MAX_BODY_RUNS: Final = 1 << 22
+"""How often the bodies of a model's layers run at most, in one run of the model."""
+
+_Results = Mapping[int, Value]
 Observer = Callable[[Layer, Sequence[npt.NDArray[Any]], Sequence[npt.NDArray[Any]]], None]
 
 
@@ -31,15 +38,19 @@ def run(
     Only layers that an output needs are evaluated. Split, VariadicSplit, Concat, Convert, Reshape, Squeeze,
     Unsqueeze, Transpose, ShapeOf and Gather (without batch dimensions) are evaluated by splitops, with all
     bits of 64-bit types; connected regions of other layers by OpenVINO's CPU plugin, with its precision,
-    where the ``openvino`` package is installed. Bodies of If, Loop and TensorIterator belong to those
-    regions.
+    where the ``openvino`` package is installed. The bodies of If, Loop and TensorIterator are evaluated in
+    the same way, once for each iteration; a split is never left to OpenVINO, whatever layer it stands in.
+
+    A loop can ask for any number of iterations: all bodies together run :data:`MAX_BODY_RUNS` times at most,
+    and what the iterations give is held against the memory before it is joined.
 
     Args:
         model: the model.
         inputs: an array for each Parameter, by any of its tensor names or its layer's name. Its dtype is the
             NumPy or ml_dtypes type of the element type; codes as uint8 for nf4, u1, u3 and u6; strings of
-            any kind.
-        observer: called with each layer that splitops evaluates, its input arrays and its output arrays.
+            any kind, bytes as UTF-8. Nothing may be masked.
+        observer: called with each layer that splitops evaluates, its input arrays and its output arrays; with
+            a layer in a body each time that the body runs.
 
     Returns:
         The outputs by name (:func:`output_names`). They can be read-only views of inputs, constants or one
@@ -47,7 +58,7 @@ def run(
 
     Raises:
         ModelError: an input is missing, unknown or of another type or shape; a layer cannot be evaluated, for
-            example because it needs OpenVINO, which is not installed.
+            example because it needs OpenVINO, which is not installed; bodies run too often.
         RuleError: a split is invalid, with the layer in its ``where``.
 
     Examples:
@@ -61,13 +72,17 @@ def run(
         >>> run(builder.model(), {"data": np.arange(4)})
         {'rest': array([1, 2, 3])}
     """
-    execution = _Execution(model, observer)
+    whole = _Run(model, observer)
+    execution = _Execution(whole, model.graph, whole.where)
     for layer, array in _bound_inputs(model, inputs):
         execution.feed(layer, array)
     try:
-        return execution.outputs()
+        results = execution.results()
     except MemoryError as error:
-        raise ModelError("a result does not fit into memory", execution.where) from error
+        raise ModelError("a result does not fit into memory", whole.where) from error
+    return {
+        name: results[layer.id].array for name, layer in zip(output_names(model), model.outputs, strict=True)
+    }
 
 
 def input_names(model: OpenVINOModel) -> tuple[str, ...]:
@@ -127,6 +142,8 @@ def _bound_inputs(
         for name in layer.outputs[0].names:
             by_tensor.setdefault(name, []).append(layer)
     where = Where(model=model.file)
+    if not isinstance(inputs, Mapping):
+        raise ModelError(f"inputs are a {type(inputs).__name__}, not a mapping of names to arrays", where)
     known = ", ".join(map(repr, input_names(model))) or "none"
     arrays: dict[int, npt.NDArray[Any]] = {}
     for name, array in inputs.items():
@@ -138,6 +155,8 @@ def _bound_inputs(
         if found[0].id in arrays:
             raise ModelError(f"input {name!r} is given twice, by two of its names", where)
         place = replace(where, node=found[0].name)
+        if np.ma.is_masked(array):
+            raise ModelError(f"input {name!r} is masked, which a tensor cannot say", place)
         try:
             given = np.asarray(array)
         except (ValueError, TypeError, OverflowError) as error:
@@ -182,73 +201,182 @@ def _checked(layer: Layer, name: str, array: npt.NDArray[Any], where: Where) -> 
     limit = (1 << element_type.bits) - 1
     if element_type.storage is not None and array.size and int(array.max()) > limit:
         raise ModelError(f"input {name!r} has the code {array.max()}, more than {limit}", where)
+    if element_type.bits == 0:
+        return _texts(name, array, where)
     return array if array.dtype == expected else array.astype(expected)
 
 
-class _Execution:
-    """One run: the values that later layers still need."""
+def _texts(name: str, array: npt.NDArray[Any], where: Where) -> npt.NDArray[Any]:
+    """Return strings of any kind as an array of str."""
+    if array.dtype == object and all(isinstance(value, str) for value in array.flat):
+        return array
+    texts = np.empty(array.shape, object)
+    for index, value in enumerate(array.reshape(-1).tolist()):
+        if not isinstance(value, str | bytes):
+            raise ModelError(f"input {name!r} holds a {type(value).__name__}, not strings alone", where)
+        try:
+            texts.reshape(-1)[index] = value.decode() if isinstance(value, bytes) else value
+        except UnicodeDecodeError as error:
+            raise ModelError(f"input {name!r} holds bytes that are no UTF-8: {error}", where) from error
+    return texts
+
+
+class _Plan:
+    """What is the same in every run of a graph: the layers that its Results need, in stages, and their uses.
+
+    Raises:
+        ModelError: a split would be left to OpenVINO.
+    """
+
+    def __init__(self, graph: Graph, place: Where) -> None:
+        needed = _needed(graph)
+        layers = [layer for layer in graph.order if layer.id in needed]
+        self.uses = Counter(source for layer in layers for source in graph.sources(layer))
+        for layer in layers:
+            if not _is_own(layer) and bodies.holds_split(layer):
+                raise ModelError(
+                    f"{layer} of {layer.version} is or holds a split, but splitops does not evaluate it; "
+                    "OpenVINO would run the split unproved",
+                    replace(place, node=layer.name),
+                )
+        self.constants: dict[int, Value] = {}
+        self.stages = [
+            (found, None if own else foreign.Runner(foreign.Region.of(graph, found, set(self.uses))))
+            for own, found in foreign.stages(graph, layers, _is_own)
+        ]
+
+
+class _Run:
+    """One run of a model: what its main graph and all bodies share.
+
+    Attributes:
+        where: the place of the layer that is evaluated.
+    """
 
     def __init__(self, model: OpenVINOModel, observer: Observer | None) -> None:
-        self._model = model
-        self._graph = model.graph
-        self._observer = observer
-        self._values: dict[Endpoint, Value] = {}
+        self.observer = observer
         self.where = Where(model=model.file)
-        needed = _needed(self._graph)
-        self._layers = [layer for layer in self._graph.order if layer.id in needed]
-        self._uses: dict[Endpoint, int] = {}
-        for layer in self._layers:
-            for source in self._graph.sources(layer):
-                self._uses[source] = self._uses.get(source, 0) + 1
+        self._plans: dict[int, _Plan] = {}
+        self._bodies = 0
+
+    def plan(self, graph: Graph, place: Where) -> _Plan:
+        """Return the plan of a graph, made once."""
+        # The model keeps the graph alive, so that no other one takes its id.
+        if id(graph) not in self._plans:
+            self._plans[id(graph)] = _Plan(graph, place)
+        return self._plans[id(graph)]
+
+    def body(self, layer: Layer, place: Where, tag: str, graph: Graph, fed: Mapping[int, Value]) -> _Results:
+        """Run a body of a layer once.
+
+        Args:
+            layer: the layer.
+            place: its place.
+            tag: the body's tag.
+            graph: the body.
+            fed: the value of each Parameter, by layer id.
+
+        Returns:
+            The value of each Result, by layer id.
+
+        Raises:
+            ModelError: bodies ran too often, or a value is not of its Parameter's type.
+        """
+        self._bodies += 1
+        if self._bodies > MAX_BODY_RUNS:
+            raise ModelError(f"bodies of layers run more than {MAX_BODY_RUNS} times", place)
+        path = f"{layer.name}/{tag}"
+        inner = Where(place.model, path if place.graph is None else f"{place.graph}/{path}")
+        execution = _Execution(self, graph, inner)
+        for id_, value in fed.items():
+            execution.feed_body(graph.by_id[id_], value)
+        results = execution.results()
+        self.where = place
+        return results
+
+
+class _Execution:
+    """One run of a graph: the values that later layers still need."""
+
+    def __init__(self, run: _Run, graph: Graph, place: Where) -> None:
+        self._run = run
+        self._graph = graph
+        self._place = place
+        self._plan = run.plan(graph, place)
+        self._uses = self._plan.uses.copy()
+        self._values: dict[Endpoint, Value] = {}
 
     def feed(self, layer: Layer, array: npt.NDArray[Any]) -> None:
-        """Take the value of a Parameter."""
-        where = replace(self.where, node=layer.name)
-        end = Endpoint(layer.id, layer.outputs[0].id)
-        self._values[end] = Value(array, _type_of(layer, array, where))
+        """Take the array of a Parameter of the model."""
+        self._feed(layer, Value(array, _type_of(layer, array, replace(self._place, node=layer.name))))
 
-    def outputs(self) -> dict[str, npt.NDArray[Any]]:
-        """Evaluate the layers and return the outputs."""
-        model_name = self._model.file
-        for own, layers in foreign.stages(self._graph, self._layers, is_own):
-            if own:
-                for layer in layers:
-                    self.where = Where(model=model_name, node=layer.name)
+    def feed_body(self, layer: Layer, value: Value) -> None:
+        """Take the value of a Parameter of a body, whose shape is that of the value, whatever is stated."""
+        where = replace(self._place, node=layer.name)
+        if not layer.takes_any_type and value.element_type is not layer.element_type(where):
+            raise ModelError(
+                f"the body takes {layer.attribute('element_type')}, but gets {value.element_type}", where
+            )
+        # To the body it is no constant: the next run can bring another one.
+        self._feed(layer, replace(value, constant=False))
+
+    def _feed(self, layer: Layer, value: Value) -> None:
+        end = Endpoint(layer.id, layer.outputs[0].id)
+        if end in self._uses:
+            self._values[end] = value
+
+    def results(self) -> _Results:
+        """Evaluate the layers and return the value of each Result, by layer id."""
+        for layers, runner in self._plan.stages:
+            if runner is not None:
+                self._evaluate_region(layers, runner)
+                continue
+            for layer in layers:
+                if layer.type not in {"Parameter", "Result"}:
+                    self._run.where = replace(self._place, node=layer.name)
                     self._evaluate(layer)
-            else:
-                self._evaluate_region(layers)
-        names = output_names(self._model)
         return {
-            name: self._values[self._graph.sources(layer)[0]].array
-            for name, layer in zip(names, self._model.outputs, strict=True)
+            layer.id: self._values[self._graph.sources(layer)[0]]
+            for layer in self._graph.layers_of_type("Result")
         }
 
     def _evaluate(self, layer: Layer) -> None:
-        if layer.type in {"Parameter", "Result"}:
-            return
+        where = self._run.where
         if layer.constant is not None:
-            value = Value(layer.constant.array(self.where), layer.constant.element_type, constant=True)
-            self._values[Endpoint(layer.id, layer.outputs[0].id)] = value
+            self._values[Endpoint(layer.id, layer.outputs[0].id)] = self._constant(layer, layer.constant)
             return
         sources = self._graph.sources(layer)
         inputs = [self._values[source] for source in sources]
-        results = KERNELS[layer.type](layer, inputs, self.where)
+        results: Sequence[Value]
+        if layer.type in KERNELS:
+            results = KERNELS[layer.type](layer, inputs, where)
+            constant = all(value.constant for value in inputs)
+        else:
+            results = bodies.evaluate(layer, inputs, partial(self._run.body, layer, where), where)
+            constant = False
         if len(results) != len(layer.outputs):
             raise ModelError(
-                f"{layer} has {len(layer.outputs)} output ports, but it gives {len(results)}", self.where
+                f"{layer} has {len(layer.outputs)} output ports, but it gives {len(results)}", where
             )
-        if self._observer is not None:
-            self._observer(layer, [value.array for value in inputs], [value.array for value in results])
-        constant = all(value.constant for value in inputs)
+        if self._run.observer is not None:
+            arrays = [[value.array for value in values] for values in (inputs, results)]
+            self._run.observer(layer, *arrays)
         for port, value in zip(layer.outputs, results, strict=True):
             self._values[Endpoint(layer.id, port.id)] = replace(value, constant=constant)
         self._release(sources)
 
-    def _evaluate_region(self, layers: Sequence[Layer]) -> None:
-        region = foreign.Region.of(self._graph, layers, set(self._uses))
-        values = {end: self._values[end] for end in region.inputs}
-        self.where = Where(model=self._model.file, node=layers[0].name)
-        self._values.update(foreign.evaluate(region, values, self._model.file))
+    def _constant(self, layer: Layer, constant: Constant) -> Value:
+        found = self._plan.constants.get(layer.id)
+        if found is None:
+            found = Value(constant.array(self._run.where), constant.element_type, constant=True)
+            if self._place.graph is not None:  # a body can run again
+                self._plan.constants[layer.id] = found
+        return found
+
+    def _evaluate_region(self, layers: Sequence[Layer], runner: foreign.Runner) -> None:
+        self._run.where = replace(self._place, node=layers[0].name)
+        again = self._place.graph is not None
+        self._values.update(runner.run(self._values, self._place, again=again))
         for layer in layers:
             self._release(self._graph.sources(layer))
 
@@ -258,6 +386,10 @@ class _Execution:
             self._uses[source] -= 1
             if self._uses[source] == 0:
                 self._values.pop(source, None)
+
+
+def _is_own(layer: Layer) -> bool:
+    return is_own(layer) or bodies.is_own(layer)
 
 
 def _needed(graph: Graph) -> set[int]:

@@ -1,11 +1,12 @@
 """Port maps: what the layers with bodies, If, Loop and TensorIterator, say their bodies take and give.
 
-A port map joins the ports of the layer to the Parameters and Results of a body; back edges carry a Result to a
-Parameter of the next iteration.
+A port map joins the ports of the layer to the Parameters and Results of a body; back edges carry a Result to
+a Parameter of the next iteration.
 
 Sources: the specifications of TensorIterator-1, Loop-5 and If-8,
 https://docs.openvino.ai/2026/documentation/openvino-ir-format/operation-sets/operation-specs.html. Where they
-leave ``start`` and ``end`` of slices open, only what OpenVINO's own parts agree on is read.
+leave ``start`` and ``end`` of slices open, only what OpenVINO's shape inference and CPU plugin count alike is
+read. (Of slices of a part of the axis, the plugin counts these parts, but takes them from the axis' start.)
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Slicing:
         Raises:
             ModelError: the axis is none of the value, or it does not consist of parts of the size.
         """
-        shape = value.array.shape
+        shape: tuple[int, ...] = value.array.shape
         axis = axis_of(self.axis, len(shape), where)
         stop = shape[axis] + 1 + self.high
         if self.low > stop or (stop - self.low) % self.size:
@@ -148,10 +149,16 @@ def read_loop(layer: Layer, where: Where) -> PortMap:
 
 
 def _read(layer: Layer, prefix: str, where: Where) -> PortMap:
-    body = _only([graph for tag, graph in layer.bodies if tag == f"{prefix}body"], layer, f"{prefix}body", where)
+    body = _only(
+        [graph for tag, graph in layer.bodies if tag == f"{prefix}body"], layer, f"{prefix}body", where
+    )
     lines = _lines(layer, f"{prefix}port_map", {"input", "output"}, where)
     parameters = {inner.id for inner in body.layers_of_type("Parameter")}
     results = {inner.id for inner in body.layers_of_type("Result")}
+    positions = {
+        tag: {port.id: at for at, port in enumerate(ports)}
+        for tag, ports in (("input", layer.inputs), ("output", layer.outputs))
+    }
     inputs: list[Entry] = []
     outputs: list[Entry] = []
     purposes: dict[str, list[int]] = {"current_iteration": [], "execution_condition": []}
@@ -168,10 +175,10 @@ def _read(layer: Layer, prefix: str, where: Where) -> PortMap:
         port = _number(line, "external_port_id", where)
         if port == -1 and purpose:
             continue
-        ports = [found.id for found in (layer.inputs if taken else layer.outputs)]
-        if port not in ports:
+        position = positions[line.tag].get(port)
+        if position is None:
             raise ModelError(f"the port map of {layer} names {line.tag} port {port}, which it lacks", where)
-        entry = Entry(ports.index(port), inner, _slicing(line, layer, where))
+        entry = Entry(position, inner, _slicing(line, layer, where))
         (inputs if taken else outputs).append(entry)
     carried = {}
     for edge in _lines(layer, "back_edges", {"edge"}, where, needed=False):
