@@ -2,7 +2,8 @@
 
 ``splitops.onnx`` and ``splitops.openvino`` hold the operators as functions on arrays, :func:`plan` binds one
 for repeated use, :func:`schema`, :func:`history` and :func:`difference` give the specification as data, and
-:func:`load`, :func:`save` and :func:`run` take whole models.
+:func:`load`, :func:`save`, :func:`run`, :func:`infer`, :func:`check`, :func:`convert` and :func:`simplify`
+take whole models.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from splitops import errors, onnx, openvino
 from splitops.calling import plan
 from splitops.errors import ArrayError, ModelError, Rule, RuleError, SplitError, Where
 from splitops.execute import Plan
+from splitops.native import get_num_threads, pool_limit, pool_statistics, release_pool, set_num_threads
 from splitops.operators import Difference, OperatorSchema, difference, history, schema
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from splitops.models.check import check
     from splitops.models.convert import conversion, convert
     from splitops.models.infer import infer
+    from splitops.models.simplify import simplification, simplify
 
 __all__ = [
     "ArrayError",
@@ -38,15 +41,22 @@ __all__ = [
     "convert",
     "difference",
     "errors",
+    "get_num_threads",
     "history",
     "infer",
     "load",
     "onnx",
     "openvino",
     "plan",
+    "pool_limit",
+    "pool_statistics",
+    "release_pool",
     "run",
     "save",
     "schema",
+    "set_num_threads",
+    "simplification",
+    "simplify",
 ]
 
 __version__ = "0.1.0"
@@ -60,6 +70,8 @@ _ON_DEMAND = {
     "load": "splitops.models",
     "run": "splitops.models",
     "save": "splitops.models",
+    "simplification": "splitops.models.simplify",
+    "simplify": "splitops.models.simplify",
 }
 
 

@@ -130,12 +130,20 @@ def copies_into(
 def set_num_threads(n: int | None) -> None:
     """Sets how many threads a large copy may use, the caller's included.
 
-    None restores the default: ``SPLITOPS_NUM_THREADS`` from the environment, else the processors that
-    affinity and control groups leave to this process.
+    Args:
+        n: the number; None restores the default: ``SPLITOPS_NUM_THREADS`` from the environment, else the
+            processors that affinity and control groups leave to this process.
 
     Raises:
         TypeError: ``n`` is no int.
         ValueError: ``n`` is not in [1, 1024].
+
+    Examples:
+        >>> import splitops
+        >>> splitops.set_num_threads(1)
+        >>> splitops.get_num_threads()
+        1
+        >>> splitops.set_num_threads(None)
     """
     if n is None:
         n = min(thread_count(), _MAX_THREADS)
@@ -147,19 +155,34 @@ def set_num_threads(n: int | None) -> None:
 
 
 def get_num_threads() -> int:
-    """How many threads a large copy may use, the caller's included."""
+    """How many threads a large copy may use, the caller's included.
+
+    Examples:
+        >>> import splitops
+        >>> splitops.get_num_threads() >= 1
+        True
+    """
     return _implementation.threads()
 
 
 def pool_limit(bytes: int | None = None) -> int:
     """Bytes that the pool of output memory may keep idle; sets them first if an int is given.
 
-    What is idle beyond a new limit is freed at once; 0 keeps nothing. The default is an eighth of the
-    memory of this process, 512 MiB at most.
+    Args:
+        bytes: the new limit; what is idle beyond it is freed at once, and 0 keeps nothing. The default is an
+            eighth of the memory of this process, 512 MiB at most.
 
     Raises:
         TypeError: ``bytes`` is no int.
         ValueError: ``bytes`` is negative or does not fit into 63 bits.
+
+    Examples:
+        >>> import splitops
+        >>> before = splitops.pool_limit()
+        >>> splitops.pool_limit(64 << 20)
+        67108864
+        >>> splitops.pool_limit(before) == before
+        True
     """
     if bytes is not None:
         if not isinstance(bytes, int) or isinstance(bytes, bool):
@@ -171,12 +194,23 @@ def pool_limit(bytes: int | None = None) -> int:
 
 
 def pool_statistics() -> PoolStatistics:
-    """What the pool of output memory holds and has done; all zero but the limit without the core."""
+    """What the pool of output memory holds and has done; all zero but the limit without the core.
+
+    Examples:
+        >>> import splitops
+        >>> splitops.pool_statistics().limit == splitops.pool_limit()
+        True
+    """
     return PoolStatistics(*_implementation.pool_counters())
 
 
 def release_pool() -> None:
-    """Frees the idle blocks of the pool. Blocks that arrays use return to it later as always."""
+    """Frees the idle blocks of the pool. Blocks that arrays use return to it later as always.
+
+    Examples:
+        >>> import splitops
+        >>> splitops.release_pool()
+    """
     _implementation.release_pool()
 
 
