@@ -67,6 +67,19 @@ bool prepare_avx512(Extent run, Extent pitch, Extent offset, GatherTable &t) {
     });
 }
 
+SPLITOPS_AVX512 void stream_lines_avx512(char *target, const char *source, Extent bytes) {
+    for (Extent i = 0; i < bytes; i += 64)
+        _mm512_stream_si512(reinterpret_cast<__m512i *>(target + i), _mm512_loadu_si512(source + i));
+}
+
+void stream_lines_sse2(char *target, const char *source, Extent bytes) {
+    for (Extent i = 0; i < bytes; i += 16)
+        _mm_stream_si128(reinterpret_cast<__m128i *>(target + i),
+                         _mm_loadu_si128(reinterpret_cast<const __m128i *>(source + i)));
+}
+
+#define SPLITOPS_STREAM_LINES stream_lines_sse2
+
 // A mask of that many of the first bytes of a vector.
 inline std::uint64_t first_bytes(Extent count) {
     return count >= 64 ? ~std::uint64_t{0} : count <= 0 ? 0 : (std::uint64_t{1} << count) - 1;
@@ -178,16 +191,26 @@ SPLITOPS_SHUFFLE void gather_shuffle(const GatherTable &t, const char *source, E
 
 #endif
 
+#if !defined(SPLITOPS_STREAM_LINES)
+// No store is known here that passes the caches by.
+void copy_whole_lines(char *target, const char *source, Extent bytes) {
+    std::memcpy(target, source, static_cast<std::size_t>(bytes));
+}
+
+#define SPLITOPS_STREAM_LINES copy_whole_lines
+#endif
+
 bool prepare_nothing(Extent, Extent, Extent, GatherTable &) { return false; }
 
-const InstructionSet kGeneric = {"generic", prepare_nothing, nullptr, nullptr};
+const InstructionSet kGeneric = {"generic", prepare_nothing, nullptr, SPLITOPS_STREAM_LINES, nullptr};
 
 const InstructionSet *const *detect() {
     static const InstructionSet *found[4] = {};
     int n = 0;
 #if defined(__x86_64__)
-    static const InstructionSet avx512 = {"avx512", prepare_avx512, gather_avx512<false>, gather_avx512<true>};
-    static const InstructionSet avx2 = {"avx2", prepare_shuffle, gather_shuffle, nullptr};
+    static const InstructionSet avx512 = {"avx512", prepare_avx512, gather_avx512<false>, stream_lines_avx512,
+                                          gather_avx512<true>};
+    static const InstructionSet avx2 = {"avx2", prepare_shuffle, gather_shuffle, SPLITOPS_STREAM_LINES, nullptr};
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl"))
@@ -195,7 +218,7 @@ const InstructionSet *const *detect() {
     if (__builtin_cpu_supports("avx2"))
         found[n++] = &avx2;
 #elif defined(__aarch64__)
-    static const InstructionSet neon = {"neon", prepare_shuffle, gather_shuffle, nullptr};
+    static const InstructionSet neon = {"neon", prepare_shuffle, gather_shuffle, SPLITOPS_STREAM_LINES, nullptr};
     found[n++] = &neon;
 #endif
     found[n] = &kGeneric;

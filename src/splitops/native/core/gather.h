@@ -26,7 +26,9 @@ struct InstructionSet {
     // the source, and may overwrite `writable` bytes of the target, both at least what the runs need.
     void (*gather)(const GatherTable &table, const char *source, Extent count, Extent readable, char *target,
                    Extent writable);
-    // The same past the caches, where a step gives a whole line of an aligned target; null: there is none.
+    // Copies whole lines of 64 bytes to an aligned target, past the caches where that can be had.
+    void (*stream_lines)(char *target, const char *source, Extent bytes);
+    // Gathers past the caches, where a step gives a whole line of an aligned target; null: there is none.
     void (*stream)(const GatherTable &table, const char *source, Extent count, Extent readable, char *target,
                    Extent writable);
 };

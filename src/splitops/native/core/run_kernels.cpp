@@ -17,8 +17,10 @@ constexpr Extent kStageBytes = 4 << 10;        // brought together before they a
 constexpr Extent kNarrowRow = 128;             // rows up to here are read in place
 constexpr Extent kShortRun = 16;               // runs up to here are gathered
 constexpr Extent kMediumRun = kLine - 1;       // streamed runs up to here share lines, and are read in blocks
+constexpr Extent kLinesRun = 4 * kLine;         // aligned runs from here are streamed without a buffer
 constexpr Extent kPackedRows = 64;             // fewer rows do not pay for packing
 constexpr Extent kTableBytes = 4 << 10;        // fewer bytes of a part do not pay for a table of shuffles
+constexpr std::size_t kCarries = 16;           // parts whose ends of tiles wait for the next tile
 constexpr std::size_t kGroupParts = 8;
 constexpr Extent kGroupSpan = 64;              // bytes of a row
 constexpr Extent kMaxTileRows = 256;           // of rows that are not narrow
@@ -112,33 +114,29 @@ Extent misalignment(const char *pointer) {
     return static_cast<Extent>(reinterpret_cast<std::uintptr_t>(pointer) % static_cast<std::uintptr_t>(kLine));
 }
 
-#if defined(__x86_64__)
+// The line in which a stretch ends is shared with the next one. Unless it is there in time, storing its first
+// part holds up all stores behind it.
+inline void fetch_for_writing(const char *end) {
+    if (misalignment(end) != 0)
+        __builtin_prefetch(end, 1);
+}
 
 // Whole cache lines are written past the caches, the rest as usual.
 void stream_bytes(char *target, const char *source, Extent bytes) {
     const Extent head = std::min(bytes, (kLine - misalignment(target)) % kLine);
     copy_plain(target, source, head);
     const Extent body = (bytes - head) / kLine * kLine;
-    for (Extent i = head; i < head + body; i += 16)
-        _mm_stream_si128(reinterpret_cast<__m128i *>(target + i),
-                         _mm_loadu_si128(reinterpret_cast<const __m128i *>(source + i)));
+    instruction_set().stream_lines(target + head, source + head, body);
     copy_plain(target + head + body, source + head + body, bytes - head - body);
 }
-
-#else
-
-// Where no store is known to pass the caches by, streaming is copying.
-void stream_bytes(char *target, const char *source, Extent bytes) { copy_plain(target, source, bytes); }
-
-#endif
 
 }  // namespace
 
 void copy_bytes(char *target, const char *source, Extent bytes, bool stream) {
-    if (stream && bytes >= 4 * kLine)
-        stream_bytes(target, source, bytes);
-    else
-        copy_plain(target, source, bytes);
+    if (!stream || bytes < 4 * kLine)
+        return copy_plain(target, source, bytes);
+    fetch_for_writing(target + bytes);
+    stream_bytes(target, source, bytes);
 }
 
 void finish_streaming() {
@@ -239,21 +237,24 @@ void RunPlan::copy(const char *source, Extent first, Extent count, std::size_t b
     const auto part_end = [&](const Block &block) { return groups_[block.end - 1].end; };
     const auto start = std::upper_bound(blocks_.begin(), blocks_.end(), begin,
                                         [&](std::size_t part, const Block &block) { return part < part_end(block); });
+    Carry carries[kCarries];
+    Progress progress{{}, end - begin <= kCarries ? carries : nullptr, false};
     for (Extent row = 0; row < count; row += tile_rows_) {
         const Extent rows = std::min(tile_rows_, count - row);
         const char *tile = source + row * source_pitch_;
         const Extent next_rows = std::min(tile_rows_, count - row - rows);
         // Rows without gaps are fetched as one stretch of memory, others block by block.
         const char *next_tile = tile + rows * source_pitch_;
-        Ahead ahead{next_tile + first_byte_, 0, next_rows * source_pitch_, next_rows > 0 ? 1 : 0};
+        progress.ahead = {next_tile + first_byte_, 0, next_rows * source_pitch_, next_rows > 0 ? 1 : 0};
+        progress.last = next_rows == 0;
         for (auto block = start; block != blocks_.end() && groups_[block->begin].begin < end; ++block) {
             Window window{tile + block->source, source_pitch_, block->source,
                           (count - row - 1) * source_pitch_ + block->span};
             if (!dense_) {
                 if (part_end(*block) < end)
-                    ahead = {tile + (block + 1)->source, source_pitch_, (block + 1)->span, rows};
+                    progress.ahead = {tile + (block + 1)->source, source_pitch_, (block + 1)->span, rows};
                 else
-                    ahead = {next_tile + start->source, source_pitch_, start->span, next_rows};
+                    progress.ahead = {next_tile + start->source, source_pitch_, start->span, next_rows};
             }
             char *rest = buffer;
             if (block->packed) {
@@ -262,13 +263,14 @@ void RunPlan::copy(const char *source, Extent first, Extent count, std::size_t b
                 rest += (window.readable + kLine - 1) / kLine * kLine;
             }
             for (std::size_t g = block->begin; g < block->end; ++g)
-                copy_group(groups_[g], window, first + row, rows, begin, end, rest, ahead);
+                copy_group(groups_[g], window, first + row, rows, begin, end, rest, progress);
         }
     }
 }
 
 void RunPlan::copy_group(const Group &group, Window window, Extent first, Extent count, std::size_t begin,
-                         std::size_t end, char *buffer, Ahead &ahead) const {
+                         std::size_t end, char *buffer, Progress &progress) const {
+    const std::size_t first_part = begin;
     begin = std::max(begin, group.begin);
     end = std::min(end, group.end);
     if (begin >= end)
@@ -280,11 +282,12 @@ void RunPlan::copy_group(const Group &group, Window window, Extent first, Extent
         buffer += (window.readable + kLine - 1) / kLine * kLine;
     }
     for (std::size_t i = begin; i < end; ++i)
-        copy_part(i, window, first, count, buffer, ahead);
+        copy_part(i, window, first, count, buffer, progress,
+                  progress.carries != nullptr ? progress.carries + (i - first_part) : nullptr);
 }
 
 void RunPlan::copy_part(std::size_t index, const Window &window, Extent first, Extent count, char *stage,
-                        Ahead &ahead) const {
+                        Progress &progress, Carry *carry) const {
     const RowPart &part = parts_[index];
     const GatherTable *gather = gathers_[index];
     const InstructionSet &set = instruction_set();
@@ -303,14 +306,16 @@ void RunPlan::copy_part(std::size_t index, const Window &window, Extent first, E
     }
     if (part.run > kStageBytes / 2) {
         for (Extent r = 0; r < count; ++r)
-            stream_bytes(target + r * part.run, from + r * window.pitch, part.run);
+            copy_bytes(target + r * part.run, from + r * window.pitch, part.run, true);
         return;
     }
+    if (carry == nullptr || progress.last)
+        fetch_for_writing(target + count * part.run);
     const bool whole_lines = misalignment(target) == 0;
-    if (gather == nullptr && whole_lines && part.run % kLine == 0) {
+    if (gather == nullptr && whole_lines && part.run % kLine == 0 && part.run >= kLinesRun) {
         for (Extent r = 0; r < count; ++r) {
             if (r * part.run % kStageBytes == 0)
-                ahead.fetch(kStageBytes);
+                progress.ahead.fetch(kStageBytes);
             stream_bytes(target + r * part.run, from + r * window.pitch, part.run);
         }
         return;
@@ -318,12 +323,17 @@ void RunPlan::copy_part(std::size_t index, const Window &window, Extent first, E
     const bool direct = gather != nullptr && whole_lines && set.stream != nullptr && gather->rows * part.run == kLine;
     const Extent rows_at_once = power_of_two(kStageBytes / part.run);
     Extent held = 0;  // bytes in the buffer, which begins at the place of `target` within its line
+    if (carry != nullptr && carry->held > 0) {
+        held = carry->held;
+        target -= held;
+        std::memcpy(stage + misalignment(target), carry->bytes, static_cast<std::size_t>(held));
+    }
     for (Extent r = 0; r < count; r += rows_at_once) {
         const Extent rows = std::min(rows_at_once, count - r);
         const Extent bytes = rows * part.run;
         const char *row = window.data + r * window.pitch;
         const Extent readable = window.readable - r * window.pitch;
-        ahead.fetch(bytes);
+        progress.ahead.fetch(bytes);
         if (direct && bytes % kLine == 0) {
             set.stream(*gather, row, rows, readable, target, bytes);
             target += bytes;
@@ -337,13 +347,18 @@ void RunPlan::copy_part(std::size_t index, const Window &window, Extent first, E
         else
             copy_runs({staged + held, part.run, from + r * window.pitch, window.pitch, part.run, rows});
         held += bytes;
-        const Extent rest = r + rows < count ? misalignment(target + held) : 0;
+        const bool more = r + rows < count || (carry != nullptr && !progress.last);
+        const Extent rest = more ? misalignment(target + held) : 0;
         if (rest >= held)
             continue;
         stream_bytes(target, staged, held - rest);
         copy_plain(stage, staged + held - rest, rest);
         target += held - rest;
         held = rest;
+    }
+    if (carry != nullptr) {
+        carry->held = held;
+        std::memcpy(carry->bytes, stage + misalignment(target), static_cast<std::size_t>(held));
     }
 }
 

@@ -67,12 +67,24 @@ class RunPlan {
         void fetch(Extent bytes);
     };
 
+    // What is less than a line at the end of a tile waits here for the next tile.
+    struct Carry {
+        Extent held = 0;
+        char bytes[64];
+    };
+    // How the tiles of one call go on: what to fetch meanwhile, and a carry a part, null without.
+    struct Progress {
+        Ahead ahead;
+        Carry *carries;
+        bool last;  // no further tile follows
+    };
+
     void add_block(std::size_t begin, std::size_t end, Extent source, Extent span, bool packed);
     void add_gather(std::size_t part, Extent pitch, Extent origin, std::size_t back);
     void copy_group(const Group &group, Window window, Extent first, Extent count, std::size_t begin,
-                    std::size_t end, char *buffer, Ahead &ahead) const;
+                    std::size_t end, char *buffer, Progress &progress) const;
     void copy_part(std::size_t index, const Window &window, Extent first, Extent count, char *stage,
-                   Ahead &ahead) const;
+                   Progress &progress, Carry *carry) const;
 
     const std::vector<RowPart> &parts_;
     Extent source_pitch_;

@@ -17,6 +17,7 @@ constexpr Extent kTaskBytes = Extent{512} << 10;
 constexpr Extent kRowAlignment = 64;  // rows per task: whole cache lines in every target
 constexpr Extent kLongRun = 1 << 10;  // bytes a run, on average, from which row-major order is best
 constexpr Extent kFewRuns = 64;       // so few are copied as they come
+constexpr Extent kFewRows = 8;        // so few give a part no stretch to write
 
 constexpr Extent kParallelBytes = Extent{1} << 20;  // half of it takes longer than waking a thread
 
@@ -157,7 +158,7 @@ class RowCopy {
             return;
         stream_ = bytes >= thresholds().stream;
         const Extent runs = rows_.count * static_cast<Extent>(parts_.size());
-        if (runs <= kFewRuns || bytes / runs >= kLongRun)
+        if (runs <= kFewRuns || rows_.length() < kFewRows || bytes / runs >= kLongRun)
             copy_long_runs(bytes);
         else
             copy_short_runs(bytes);
