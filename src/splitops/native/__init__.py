@@ -25,6 +25,7 @@ __all__ = [
     "available",
     "copies",
     "copies_into",
+    "disjoint",
     "get_num_threads",
     "pool_limit",
     "pool_statistics",
@@ -57,6 +58,7 @@ arguments then find it. Arguments qualify when they are exactly `None`, `int` (6
 be an exact `np.ndarray`; its dtype object, rank and extents are part of the key.
 
 - ``cache(array, *arguments)``: the parts as views, or None when the call is unknown.
+- ``cache.copies(array, *arguments)``: fresh parts, or None when the call is unknown.
 - ``cache.lookup(array, *arguments)``: the splitter, or None.
 - ``cache.store(splitter, array, *arguments)``: True when it was stored.
 - ``cache.clear()`` and ``len(cache)``.
@@ -125,6 +127,22 @@ def copies_into(
         ValueError: an array of ``out`` has another shape or dtype, or is read-only.
     """
     _implementation.copies_into(array, axis, offsets, sizes, squeeze, out)
+
+
+def disjoint(array: Array, out: Sequence[Array]) -> bool:
+    """Whether arrays surely share no memory: ``out`` with ``array``, with one another, or within one of them.
+
+    True is a proof, by the bounds of their addresses. False is none: interleaved arrays have bounds that
+    cross, and without the compiled core it is always False.
+
+    Args:
+        array: an exact `np.ndarray`.
+        out: exact arrays.
+
+    Raises:
+        TypeError: not exact arrays.
+    """
+    return _implementation.disjoint(array, out)
 
 
 def set_num_threads(n: int | None) -> None:

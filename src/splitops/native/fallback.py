@@ -153,6 +153,11 @@ def copies_into(
     _splitter(array, axis, offsets, sizes, squeeze).copies_into(array, out)
 
 
+def disjoint(array: Array, out: Sequence[Array]) -> bool:
+    """See ``splitops.native.disjoint``: nothing is proved here."""
+    return False
+
+
 def _is_integer(value: object) -> bool:
     return type(value) is int and _INT64_MIN <= value <= _INT64_MAX
 
@@ -198,6 +203,11 @@ class CallCache:
         key = _key(array, arguments)
         entry = self._entries.get(key) if key is not None else None
         return None if entry is None else entry[0]
+
+    def copies(self, array: object, /, *arguments: object) -> tuple[Array, ...] | None:
+        """Fresh parts, or None when the call is unknown."""
+        splitter = self.lookup(array, *arguments)
+        return None if splitter is None else splitter.copies(_exact_array(array))
 
     def store(self, splitter: Splitter, array: object, /, *arguments: object) -> bool:
         """Remembers the splitter; False when the arguments do not qualify."""

@@ -86,9 +86,13 @@ def split(
     Source: ONNX Split-1, -2, -11, -13, -18.
     """
     if out is None and type(data) is np.ndarray:
-        known = _SPLITS.lookup(data, split, axis, num_outputs, opset)
+        known = (
+            _SPLITS.copies(data, split, axis, num_outputs, opset)
+            if copy
+            else _SPLITS(data, split, axis, num_outputs, opset)
+        )
         if known is not None:
-            return known.copies(data) if copy else known(data)
+            return known
     arguments = {"split": split, "axis": axis, "num_outputs": num_outputs}
     return call(schema("Split", opset, ""), data, arguments, copy, out, _SPLITS, opset)
 
@@ -142,9 +146,13 @@ def split_to_sequence(
     Source: ONNX SplitToSequence-11, -24.
     """
     if out is None and type(data) is np.ndarray:
-        known = _SEQUENCES.lookup(data, split, axis, keepdims, opset)
+        known = (
+            _SEQUENCES.copies(data, split, axis, keepdims, opset)
+            if copy
+            else _SEQUENCES(data, split, axis, keepdims, opset)
+        )
         if known is not None:
-            return list(known.copies(data) if copy else known(data))
+            return list(known)
     arguments = {"split": split, "axis": axis, "keepdims": keepdims}
     return list(call(schema("SplitToSequence", opset, ""), data, arguments, copy, out, _SEQUENCES, opset))
 

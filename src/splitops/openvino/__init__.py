@@ -61,9 +61,9 @@ def split(
     Source: OpenVINO opset1 Split-1.
     """
     if out is None and type(data) is np.ndarray:
-        known = _SPLITS.lookup(data, axis, num_splits)
+        known = _SPLITS.copies(data, axis, num_splits) if copy else _SPLITS(data, axis, num_splits)
         if known is not None:
-            return known.copies(data) if copy else known(data)
+            return known
     return call(_SPLIT, data, {"axis": axis, "num_splits": num_splits}, copy, out, _SPLITS)
 
 
@@ -108,8 +108,12 @@ def variadic_split(
     Source: OpenVINO opset1 VariadicSplit-1.
     """
     if out is None and type(data) is np.ndarray:
-        known = _VARIADIC_SPLITS.lookup(data, axis, split_lengths)
+        known = (
+            _VARIADIC_SPLITS.copies(data, axis, split_lengths)
+            if copy
+            else _VARIADIC_SPLITS(data, axis, split_lengths)
+        )
         if known is not None:
-            return known.copies(data) if copy else known(data)
+            return known
     arguments = {"axis": axis, "split_lengths": split_lengths}
     return call(_VARIADIC_SPLIT, data, arguments, copy, out, _VARIADIC_SPLITS)

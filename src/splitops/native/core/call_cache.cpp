@@ -8,6 +8,7 @@
 #include <new>
 #include <vector>
 
+#include "copies.h"
 #include "splitter.h"
 
 namespace nb = nanobind;
@@ -155,6 +156,17 @@ PyObject *cache_lookup(PyObject *self, PyObject *const *args, Py_ssize_t nargs) 
     return splitter;
 }
 
+PyObject *cache_copies(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    Key key;
+    if (!make_key(args, static_cast<std::size_t>(nargs), key))
+        Py_RETURN_NONE;
+    nb::object splitter = nb::steal(find(as_cache(self), key));
+    if (!splitter.is_valid())
+        Py_RETURN_NONE;
+    PyArrayObject *array = reinterpret_cast<PyArrayObject *>(args[0]);
+    return make_copies(array, reinterpret_cast<Splitter *>(splitter.ptr())->cuts, false);
+}
+
 PyObject *cache_store(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     if (nargs < 2 || !is_splitter(args[0])) {
         PyErr_SetString(PyExc_TypeError, "store takes a Splitter, an array and the arguments of the call");
@@ -267,6 +279,8 @@ bool add_call_cache(PyObject *module) {
     static PyMethodDef methods[] = {
         {"lookup", fastcall(cache_lookup), METH_FASTCALL,
          "lookup(array, /, *arguments)\n\nThe Splitter stored for these arguments, or None."},
+        {"copies", fastcall(cache_copies), METH_FASTCALL,
+         "copies(array, /, *arguments)\n\nFresh parts, or None when the call is unknown."},
         {"store", fastcall(cache_store), METH_FASTCALL,
          "store(splitter, array, /, *arguments)\n\nRemembers the Splitter; False when the arguments do not qualify."},
         {"clear", cache_clear, METH_NOARGS, "clear()\n\nForgets everything."},
