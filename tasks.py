@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent
 MAIN = ROOT / ".venv"
 OLDEST = ROOT / ".venv-oldest"
 BACKENDS = ROOT / ".venv-backends"
+BENCH = ROOT / ".venv-bench"
 
 
 def run(*command: str | Path, **environment: str) -> None:
@@ -89,8 +90,8 @@ def docs() -> None:
 
 
 def bench(*arguments: str) -> None:
-    """Print the benchmark tables."""
-    run(python(), "-m", "benchmarks", *arguments)
+    """Print the benchmark tables, with every peer installed."""
+    run(python(BENCH, "bench", "tests/backends.txt"), "-m", "benchmarks", *arguments)
 
 
 DEMO = (

@@ -3,8 +3,8 @@
     python benchmarks/exported_models.py --out DIR          # only write the models
     python benchmarks/exported_models.py --write docs/simplify.md
 
-Needs torch==2.13.0 (CPU) and onnxscript, and for the table onnxruntime; of onnxoptimizer, onnxslim and onnxsim
-those that are installed are compared. Each result is run by onnxruntime against the exported model.
+Needs torch==2.13.0 (CPU) and onnxscript, for the table onnxruntime; onnxoptimizer, onnxslim and onnxsim
+are compared where they are installed. Each result is run by onnxruntime against the exported model.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ VERSIONS = ((11, False), (13, False), (18, False), (18, True), (23, True))
 """Opsets, and whether the exporter is the one by torch.export (True) or by tracing."""
 
 SPLIT_LIKE = frozenset(
-    "Split SplitToSequence SequenceAt SequenceLength ConcatFromSequence Concat Slice Gather".split()
+    {"Split", "SplitToSequence", "SequenceAt", "SequenceLength"}
+    | {"ConcatFromSequence", "Concat", "Slice", "Gather"}
 )
 
 
@@ -209,7 +210,7 @@ def export(name: str, opset: int, dynamo: bool, folder: Path) -> Path:
 def by_splitops(path: Path) -> onnx.ModelProto:
     from splitops.models.simplify import simplify
 
-    found = simplify(path).model
+    found = simplify(path)
     assert isinstance(found, onnx.ModelProto)
     return found
 
@@ -242,8 +243,9 @@ def by_onnxsim(path: Path) -> onnx.ModelProto:
 def by_both(path: Path) -> onnx.ModelProto:
     from splitops.models.simplify import simplify
 
-    found = by_onnxscript(path)
-    return simplify(found).model  # type: ignore[return-value]
+    found = simplify(by_onnxscript(path))
+    assert isinstance(found, onnx.ModelProto)
+    return found
 
 
 TOOLS: dict[str, Callable[[Path], onnx.ModelProto]] = {
@@ -301,36 +303,43 @@ def measure(tool: str, path: Path) -> str:
     return count(after)
 
 
-def isolated(tool: str, path: Path) -> str:
-    """Measure in a process of its own: some of the tools end it."""
-    done = subprocess.run(
-        [sys.executable, __file__, "--measure", tool, str(path)], capture_output=True, text=True, check=False
-    )
-    if done.returncode and tool == "splitops":
-        raise RuntimeError(done.stderr)
-    return done.stdout.strip().splitlines()[-1] if not done.returncode else "crash"
+def isolated(tool: str, paths: list[Path]) -> dict[Path, str]:
+    """Measure in a process of its own, and go on behind a model that ended it."""
+    cells: dict[Path, str] = {}
+    while len(cells) < len(paths):
+        left = [str(path) for path in paths if path not in cells]
+        done = subprocess.run(
+            [sys.executable, __file__, "--measure", tool, *left], capture_output=True, text=True, check=False
+        )
+        marked = [line for line in done.stdout.splitlines() if line.startswith("measured ")]
+        cells |= dict(zip(map(Path, left), (line.removeprefix("measured ") for line in marked), strict=False))
+        if done.returncode:
+            if tool == "splitops":
+                raise RuntimeError(done.stderr)
+            cells[Path(left[len(marked)])] = "crash"
+    return cells
 
 
 def table(folder: Path) -> str:
     """Return the table of all models, versions and tools."""
     packages = {"onnxscript, then splitops": "onnxscript"}
-    found = {
-        tool: _version(packages.get(tool, tool))
-        for tool in TOOLS
-        if tool == "splitops" or _version(packages.get(tool, tool))
-    }
-    names = [tool if tool in ("splitops", *packages) else f"{tool} {found[tool]}" for tool in found]
+    found = {tool: _version(packages.get(tool, tool)) for tool in TOOLS}
+    tools = [tool for tool in TOOLS if tool == "splitops" or found[tool]]
+    names = [tool if tool in ("splitops", *packages) else f"{tool} {found[tool]}" for tool in tools]
+    rows = [
+        (name, f"{opset}{' (torch.export)' if dynamo else ''}", export(name, opset, dynamo, folder))
+        for name in MODELS
+        for opset, dynamo in VERSIONS
+    ]
+    cells = {tool: isolated(tool, [path for _, _, path in rows]) for tool in tools}
     lines = [
         f"| model | opset | exported | {' | '.join(names)} |",
         f"| --- | --- | --- |{' --- |' * len(names)}",
+        *(
+            f"| {name} | {opset} | {count(onnx.load(path))} | {' | '.join(cells[t][path] for t in tools)} |"
+            for name, opset, path in rows
+        ),
     ]
-    for name in MODELS:
-        for opset, dynamo in VERSIONS:
-            path = export(name, opset, dynamo, folder)
-            cells = [isolated(tool, path) for tool in found]
-            print(name, opset, dynamo, cells, flush=True)
-            words = f"{opset}{' (torch.export)' if dynamo else ''}"
-            lines.append(f"| {name} | {words} | {count(onnx.load(path))} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -347,10 +356,11 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, help="write the models into this folder, and nothing else")
     parser.add_argument("--write", type=Path, help="put the table into this page")
-    parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--measure", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:
-        print(measure(arguments.measure[0], Path(arguments.measure[1])))
+        for path in arguments.measure[1:]:
+            print("measured", measure(arguments.measure[0], Path(path)), flush=True)
         return
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)

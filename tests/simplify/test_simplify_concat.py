@@ -24,7 +24,8 @@ def test_a_concat_that_states_no_axis_stays() -> None:
 
 
 def test_negative_axes_are_the_same_axis() -> None:
-    text = "g (float[4, 6] x) => (float[4, 6] y) { a, b = Split<axis = -1>(x) d = Concat<axis = 1>(a, b) y = Relu(d) }"
+    text = """g (float[4, 6] x) => (float[4, 6] y) {
+        a, b = Split<axis = -1>(x) d = Concat<axis = 1>(a, b) y = Relu(d) }"""
     assert operators(simplified(parse(text, 13)).model) == ["Relu"]
 
 
@@ -61,7 +62,8 @@ def test_behind_identity() -> None:
 )
 def test_other_concatenations_stay(concat: str) -> None:
     shape = "2, 8" if "axis = 1" in concat else "4, 4"
-    text = f"g (float[4, 4] x, float[2, 4] w) => (float[{shape}] y) {{ a, b = Split<axis = 0>(x) c = {concat} y = Relu(c) }}"
+    text = f"""g (float[4, 4] x, float[2, 4] w) => (float[{shape}] y) {{
+        a, b = Split<axis = 0>(x) c = {concat} y = Relu(c) }}"""
     found = simplified(parse(text, 13))
     assert "Concat" in operators(found.model)
     assert "split-concat" not in found.counts
@@ -107,7 +109,8 @@ def test_the_same_parts_twice() -> None:
 def test_neighbouring_parts_merge(opset: int) -> None:
     state = "num_outputs = 4, " if opset >= 18 else ""
     text = f"""g (float[4, 8] x, float[4, 2] w) => (float[4, 6] y, float[4, 2] z, float[4, 2] v) {{
-        a, b, c, d = Split<{state}axis = 1>(x) e = Concat<axis = 1>(b, c, w) y = Relu(e) z = Relu(a) v = Relu(d) }}"""
+        a, b, c, d = Split<{state}axis = 1>(x) e = Concat<axis = 1>(b, c, w)
+        y = Relu(e) z = Relu(a) v = Relu(d) }}"""
     found = simplified(parse(text, opset))
     assert operators(found.model) == ["Split", "Concat", "Relu", "Relu", "Relu"]
     assert len(found.model.graph.node[0].output) == 3
@@ -184,7 +187,8 @@ def test_a_concat_that_could_fail_but_stays_for_others() -> None:
 @pytest.mark.parametrize(("axis", "sizes"), [(1, (1, 5)), (0, (2, 2))])
 def test_other_boundaries_stay(axis: int, sizes: tuple[int, int]) -> None:
     shapes = [("4", str(size)) if axis else (str(size), "6") for size in sizes]
-    text = f"""g (float[4, 3] x, float[4, 3] w) => (float[{", ".join(shapes[0])}] y, float[{", ".join(shapes[1])}] z)
+    first, second = (", ".join(shape) for shape in shapes)
+    text = f"""g (float[4, 3] x, float[4, 3] w) => (float[{first}] y, float[{second}] z)
         <int64[2] s = {{{sizes[0]}, {sizes[1]}}}> {{
         c = Concat<axis = 1>(x, w) a, b = Split<axis = {axis}>(c, s) y = Relu(a) z = Relu(b) }}"""
     found = simplified(parse(text))

@@ -18,7 +18,7 @@ from simplify_helpers import difference
 import splitops
 from splitops.errors import SplitError
 from splitops.models import openvino_ir as ov
-from splitops.models.simplify import Simplification, simplify
+from splitops.models.simplify import Simplification, simplification
 
 WORKER = """
 import json, sys
@@ -88,7 +88,7 @@ def outcome(model: ov.OpenVINOModel, feeds: dict[str, Any]) -> dict[str, Any] | 
 
 def simplified(model: ov.OpenVINOModel, *, bad: int | None = None, size: int = 6) -> Simplification:
     """Simplify a model and prove the result equal, also after writing and reading it."""
-    found = simplify(model)
+    found = simplification(model)
     again = ov.from_bytes(*ov.to_bytes(found.model))
     for given_size in (size, bad):
         if given_size is None:
@@ -98,7 +98,7 @@ def simplified(model: ov.OpenVINOModel, *, bad: int | None = None, size: int = 6
         assert (expected is None) == (results is None) == (given_size == bad)
         if expected is not None:
             assert difference(expected, results) is None
-    assert not simplify(found.model).changes
+    assert not simplification(found.model).changes
     return found
 
 
@@ -237,8 +237,8 @@ def test_constants_larger_than_the_limit_stay() -> None:
     x = make.input("2,2")
     parts = make.split(make.builder.const(np.arange(8, dtype=np.float32).reshape(2, 4)), 1, 2)
     model = make.outputs(make.concat(0, x, parts[0]), make.concat(0, x, parts[1]))
-    assert not simplify(model, limit=15).changes
-    assert simplify(model, limit=16).changes
+    assert not simplification(model, limit=15).changes
+    assert simplification(model, limit=16).changes
 
 
 def test_bodies_of_layers(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_bodies_of_layers(tmp_path: Path) -> None:
     graph = replace(
         model.graph, layers=tuple(with_body if layer is choose else layer for layer in model.graph.layers)
     )
-    found = simplify(model.with_graph(graph))
+    found = simplification(model.with_graph(graph))
     assert [change.where.graph for change in found.changes] == ["choose/then_body", "choose/else_body"]
     after = next(layer for layer in found.model.graph.layers if layer.type == "If")
     assert [layer.type for _, inner in after.bodies for layer in inner.order if layer.type == "Concat"] == []
@@ -322,7 +322,7 @@ def test_openvino_gives_the_same(tmp_path: Path) -> None:
     built.append(make.outputs(make.moved(joined), make.moved(make.variadic(joined, 1, [4, 2])[1])))
     jobs, pairs = [], []
     for index, model in enumerate(built):
-        found = simplify(model)
+        found = simplification(model)
         assert found.changes
         np.savez(tmp_path / f"{index}.npz", **feeds_of(model))
         for name, version in (("before", model), ("after", found.model)):

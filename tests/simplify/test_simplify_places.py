@@ -17,7 +17,7 @@ from simplify_helpers import (
     simplified,
 )
 
-from splitops.models.simplify import simplify
+from splitops.models.simplify import simplification
 
 BRANCHES = """g (float[4, 6] x, bool c) => (float[4, 6] y) {
     y = If(c)
@@ -92,10 +92,7 @@ def with_function(size: str) -> onnx.ModelProto:
 def test_a_function_body() -> None:
     found = simplified(with_function("6"))
     assert found.counts["split-concat"] == found.counts["unused-parts"] == 1
-    assert (
-        every_operator(found.model) == ["halves", "Identity", "Slice", "Identity"]
-        or every_operator(found.model)[0] == "halves"
-    )
+    assert sorted(every_operator(found.model)) == ["Identity", "Identity", "Slice", "halves"]
     assert {change.where.graph for change in found.changes} == {"function own.halves"}
 
 
@@ -113,7 +110,8 @@ def test_a_function_that_takes_the_axis_from_its_caller_stays() -> None:
 
 def test_names_metadata_and_documentation_survive() -> None:
     model = parse(
-        "g (float[4, 6] x) => (float[4, 6] y) { a, b = Split<axis = 1>(x) c = Concat<axis = 1>(a, b) y = Relu(c) }",
+        """g (float[4, 6] x) => (float[4, 6] y) {
+        a, b = Split<axis = 1>(x) c = Concat<axis = 1>(a, b) y = Relu(c) }""",
         13,
     )
     helper.set_model_props(model, {"author": "somebody"})
@@ -141,7 +139,8 @@ def test_stated_types_of_kept_values_survive() -> None:
 
 
 def test_names_that_are_taken_are_not_taken_again() -> None:
-    text = """g (float[6] x, float[1] splitops_constant, float[1] s_slice) => (float[2] y, float[1] z, float[1] w) {
+    text = """g (float[6] x, float[1] splitops_constant, float[1] s_slice)
+        => (float[2] y, float[1] z, float[1] w) {
         [s] a, b, c = Split<axis = 0>(x) y = Relu(b) z = Neg(splitops_constant) w = Neg(s_slice) }"""
     after = simplified(parse(text, 13)).model
     onnx.checker.check_model(after, full_check=True)
@@ -152,7 +151,7 @@ def test_operators_of_other_domains_are_not_ours() -> None:
         """g (float[6] x) => (float[6] y) { a, b = own.Split<axis = 0>(x) y = own.Concat<axis = 0>(a, b) }"""
     )
     model = parse(text, 13)
-    assert not simplify(model).changes
+    assert not simplification(model).changes
 
 
 def test_old_models_whose_initializers_are_inputs_get_constants() -> None:
@@ -168,7 +167,7 @@ def test_an_invalid_split_stays_as_it_is() -> None:
     model = parse(
         "g (float[7] x) => (float[A] y) { a, b = Split<axis = 0>(x) y = Concat<axis = 0>(a, b) }", 13
     )
-    found = simplify(model)
+    found = simplification(model)
     assert not found.changes
     assert_equal(model, found.model, random_feeds(model.graph))
 
@@ -181,7 +180,7 @@ def test_ai_onnx_is_the_same_domain() -> None:
     for node in model.graph.node:
         node.domain = "ai.onnx"
     model.opset_import[0].domain = "ai.onnx"
-    after = simplify(model).model
+    after = simplification(model).model
     assert [node.op_type for node in after.graph.node] == ["Relu"]
     assert_equal(model, after, random_feeds(model.graph))
     assert_valid(after, after)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from simplify_helpers import assert_equal, assert_valid
 
-from splitops.models.simplify import REWRITES, simplify
+from splitops.models.simplify import REWRITES, simplification
 
 Value = tuple[str, tuple[int, ...]]
 
@@ -171,18 +171,18 @@ def models(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
 @given(models())
 def test_a_simplified_random_graph_is_equal(drawn: tuple[onnx.ModelProto, dict[str, np.ndarray]]) -> None:
     model, feeds = drawn
-    found = simplify(model)
-    assert_valid(model, found.model)
+    found = simplification(model)
+    assert_valid(model, found.model, infer=False)
     assert_equal(model, found.model, feeds)
-    assert not simplify(found.model).changes
+    assert not simplification(found.model).changes
 
 
 @settings(max_examples=60)
 @given(models(), st.sampled_from(sorted(REWRITES)))
 def test_each_rewrite_alone_is_equal(drawn: tuple[onnx.ModelProto, dict[str, np.ndarray]], name: str) -> None:
     model, feeds = drawn
-    found = simplify(model, [name])
-    assert_valid(model, found.model)
+    found = simplification(model, [name])
+    assert_valid(model, found.model, infer=False)
     assert_equal(model, found.model, feeds)
     assert set(found.counts) <= {name}
 
@@ -192,13 +192,14 @@ def test_each_rewrite_alone_is_equal(drawn: tuple[onnx.ModelProto, dict[str, np.
 def test_what_fails_on_other_sizes_fails(
     drawn: tuple[onnx.ModelProto, dict[str, np.ndarray]], data: st.DataObject
 ) -> None:
-    model, feeds = drawn
-    found = simplify(model)
+    model, _ = drawn
+    found = simplification(model)
     other = {}
     for value in model.graph.input:
         shape = [
-            dim.dim_value if dim.HasField("dim_value") else data.draw(st.integers(0, 6))
+            dim.dim_value if dim.HasField("dim_value") else data.draw(st.integers(1, 6))
             for dim in value.type.tensor_type.shape.dim
         ]
+        assume(all(shape))  # of no elements, NumPy's take does not look at positions
         other[value.name] = np.arange(int(np.prod(shape)), dtype=np.float32).reshape(shape)
     assert_equal(model, found.model, other)

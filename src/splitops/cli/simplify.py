@@ -51,7 +51,7 @@ def command(
       splitops simplify model.onnx --rewrite split-concat --rewrite nested-splits --json
       splitops simplify --list
     """
-    from splitops.models.simplify import REWRITES, simplify
+    from splitops.models.simplify import REWRITES, simplification
 
     if as_list:
         _list(as_json)
@@ -61,7 +61,7 @@ def command(
     for name in rewrites:
         if name not in REWRITES:
             raise click.BadParameter(f"there is no {name!r}; --list names them", param_hint="--rewrite")
-    found = simplify(model, rewrites or None, limit=limit)
+    found = simplification(model, rewrites or None, limit=limit)
     if out is not None:
         found.save(out)
     if as_json:

@@ -11,15 +11,49 @@ from splitops.models.simplify.registry import REWRITES, Rewriting, chosen
 from splitops.models.simplify.report import Applied, Simplification
 
 if TYPE_CHECKING:
-    from splitops.models import AnyModel
+    from splitops.models import AnyModel, ModelInMemory
 
-__all__ = ["REWRITES", "Applied", "Rewriting", "Simplification", "simplify"]
+__all__ = ["REWRITES", "Applied", "Rewriting", "Simplification", "simplification", "simplify"]
 
 
 def simplify(
     model: AnyModel, rewrites: Iterable[str] | None = None, *, limit: int | None = None
-) -> Simplification:
+) -> ModelInMemory:
     """Simplify the splits of a model without changing a value, an element type or a shape.
+
+    Args:
+        model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
+            :class:`OpenVINOModel`. It is not changed.
+        rewrites: as in :func:`simplification`.
+        limit: as in :func:`simplification`.
+
+    Returns:
+        The simplified model, of the kind that was given; of a path, what :func:`splitops.load` gives. What
+        was rewritten is in the report of :func:`simplification`.
+
+    Raises:
+        ModelError: the model is not well formed, or there is no rewrite of a name.
+
+    Examples:
+        >>> import onnx.parser
+        >>> model = onnx.parser.parse_model('''
+        ...     <ir_version: 8, opset_import: ["": 13]>
+        ...     g (float[4, 6] x) => (float[4, 6] y) {
+        ...         a, b = Split<axis = 1>(x)
+        ...         c = Concat<axis = 1>(a, b)
+        ...         y = Relu(c) }''')
+        >>> [node.op_type for node in simplify(model).graph.node]
+        ['Relu']
+
+    Source: ONNX Split-1, -2, -11, -13, -18, SplitToSequence-11, -24; OpenVINO Split-1, VariadicSplit-1.
+    """
+    return simplification(model, rewrites, limit=limit).model
+
+
+def simplification(
+    model: AnyModel, rewrites: Iterable[str] | None = None, *, limit: int | None = None
+) -> Simplification:
+    """Simplify a model and report on every rewrite; :func:`simplify` gives the simplified model alone.
 
     On every input that fits the declared types and shapes, the simplified model gives what the model gives,
     and fails where the model fails: a split that could fail, such as one by fixed lengths of a dynamic axis,
@@ -34,8 +68,8 @@ def simplify(
         limit: the most bytes that a constant may have which ``fold-constants`` makes; None is 65536.
 
     Returns:
-        The simplified model, of the kind that was given (of a path, what :func:`splitops.load` gives), with a
-        report of what was rewritten, where and why.
+        The report of what was rewritten, where and why; its ``model`` is the simplified model, of the kind
+        that was given (of a path, what :func:`splitops.load` gives).
 
     Raises:
         ModelError: the model is not well formed, or there is no rewrite of a name.
@@ -48,12 +82,12 @@ def simplify(
         ...         a, b = Split<axis = 1>(x)
         ...         c = Concat<axis = 1>(a, b)
         ...         y = Relu(c) }''')
-        >>> simplified = simplify(model)
-        >>> print(simplified)
+        >>> report = simplification(model)
+        >>> print(report)
         3 nodes -> 1:
           node 'Concat -> c': Split-13(axis=1, 2 outputs), Concat(axis=1) -> x [split-concat]: \
 all parts of a split stand in their order
-        >>> [node.op_type for node in simplified.model.graph.node]
+        >>> [node.op_type for node in report.model.graph.node]
         ['Relu']
 
     Source: ONNX Split-1, -2, -11, -13, -18, SplitToSequence-11, -24; OpenVINO Split-1, VariadicSplit-1.

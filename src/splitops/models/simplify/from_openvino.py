@@ -82,6 +82,16 @@ class _Simplifier:
         known = {end: found for (at, end), found in self.known.items() if at == path}
         cuts = {layer: cut for (at, layer), cut in self.cuts.items() if at == path}
         editor = GraphEditor(graph, known, cuts, replace(self.where, graph=path), self.model.version)
+        done = -1
+        while len(editor.changes) > done:
+            # Once more over all layers: one that lost a reader may have become the only one of its data.
+            done = len(editor.changes)
+            editor.queue.update(dict.fromkeys(editor.layers))
+            self._drain(editor)
+        self.changes += editor.changes
+        return editor.finished() if editor.changes else graph
+
+    def _drain(self, editor: GraphEditor) -> None:
         while editor.queue:
             layer_id = next(iter(editor.queue))
             del editor.queue[layer_id]
@@ -90,8 +100,6 @@ class _Simplifier:
                 if layer is not None:
                     editor.looks += 1
                     rewrite(editor, layer)
-        self.changes += editor.changes
-        return editor.finished() if editor.changes else graph
 
     def _bodies(self, path: str | None, layer: Layer) -> Layer:
         if not layer.bodies:

@@ -9,9 +9,10 @@ import onnx_ir as ir
 from splitops.dims import Dim
 from splitops.models.infer.knowledge import Tensor
 from splitops.models.simplify.decisions import Cut, grouped, joined, runs, same_size, whole
-from splitops.models.simplify.onnx_editor import Editor, is_operator, note_like
+from splitops.models.simplify.onnx_editor import Editor
 from splitops.models.simplify.onnx_parts import is_read
 from splitops.models.simplify.onnx_pass import SplitPass
+from splitops.models.simplify.onnx_values import is_operator, note_like
 
 __all__ = ["ConcatSplitPass", "SplitConcatPass"]
 

@@ -13,9 +13,10 @@ from splitops.dtypes import from_onnx
 from splitops.models.convert.onnx_graph import constant_array, known
 from splitops.models.infer.knowledge import Tensor
 from splitops.models.simplify.decisions import Cut
-from splitops.models.simplify.onnx_editor import Editor, note_like
+from splitops.models.simplify.onnx_editor import Editor
 from splitops.models.simplify.onnx_parts import is_read
 from splitops.models.simplify.onnx_pass import SplitPass
+from splitops.models.simplify.onnx_values import note_like
 from splitops.models.simplify.registry import DEFAULT_LIMIT
 
 __all__ = ["FoldConstantsPass", "SplitInitializersPass"]

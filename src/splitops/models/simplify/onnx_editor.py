@@ -10,23 +10,22 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from splitops.dims import Dim, Shape
+from splitops.dims import Dim
 from splitops.errors import NOWHERE, SplitError, Where
-from splitops.models.convert.onnx_graph import Names, graphs_of, known, label, note
+from splitops.models.convert.onnx_graph import Names, graphs_of, known, label
 from splitops.models.convert.onnx_splits import FAMILY, read_site
 from splitops.models.convert.statement import describe_site, stated
-from splitops.models.infer.knowledge import Tensor, meet
+from splitops.models.infer.knowledge import Tensor
 from splitops.models.simplify.decisions import Cut, cut_of, shortest
+from splitops.models.simplify.onnx_values import is_needed, is_operator, note_like, take_over, tensor_shape
 from splitops.models.simplify.report import Applied
 from splitops.operators import schema
 
 if TYPE_CHECKING:
     from splitops.models.simplify.onnx_pass import SplitPass
 
-__all__ = ["Editor", "is_operator", "note_like"]
+__all__ = ["Editor"]
 
-_ONNX: Final = frozenset({"", "ai.onnx"})
-_NEVER_FAIL: Final = frozenset({"Constant", "Identity", "Shape", "Size"})
 _INITIALIZERS_OF_THEIR_OWN: Final = 4
 """The first IR version in which an initializer need not be an input as well."""
 
@@ -60,6 +59,7 @@ class Editor:
         self._positions: dict[ir.Node, int] = {}
         self._labels: dict[ir.Node, str] = {}  # as the model that was given has them
         self._looked: dict[ir.Value | None, set[tuple[str, Any]]] = {}
+        self._wishes: dict[str, int] = {}
         self._constants: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
         imported = model.opset_imports.get("", model.opset_imports.get("ai.onnx", 0))
         self._add(model.graph, None, imported, False)
@@ -85,9 +85,7 @@ class Editor:
         while self._queue:
             node = next(iter(self._queue))
             del self._queue[node]
-            if node.domain not in _ONNX:
-                continue
-            for rewrite in by_root.get(node.op_type, ()):
+            for rewrite in by_root.get(node.op_type, ()) if is_operator(node, node.op_type) else ():
                 if node.graph is None:
                     break  # the rewrite before this one has removed it
                 self.looks += 1
@@ -194,11 +192,9 @@ class Editor:
     ) -> list[ir.Value]:
         """Add a node in front of another one, and return its outputs."""
         base = before.name or next((value.name for value in before.outputs if value.name), None) or "split"
-        values = [ir.Value(name=self.names.fresh(f"{base}_{operator.lower()}")) for _ in range(outputs)]
+        values = [ir.Value(name=self.fresh(f"{base}_{operator.lower()}")) for _ in range(outputs)]
         made = ir.convenience.convert_attributes(dict(attributes or {}))
-        node = ir.Node(
-            "", operator, inputs, made, outputs=values, name=self.names.fresh(f"{base}/{operator}")
-        )
+        node = ir.Node("", operator, inputs, made, outputs=values, name=self.fresh(f"{base}/{operator}"))
         graph = before.graph
         assert graph is not None
         graph.insert_before(before, [node])
@@ -267,9 +263,9 @@ class Editor:
             found = self._constants[key]
             if found.name in self.model.graph.initializers:
                 return found
-        value = ir.Value(name=name or self.names.fresh("splitops_constant"), const_value=tensor)
+        value = ir.Value(name=name or self.fresh("splitops_constant"), const_value=tensor)
         tensor.name = value.name
-        value.type, value.shape = ir.TensorType(tensor.dtype), _shape_of(tensor)
+        value.type, value.shape = ir.TensorType(tensor.dtype), tensor_shape(tensor)
         self.model.graph.register_initializer(value)
         if key is not None:
             self._constants[key] = value
@@ -285,7 +281,7 @@ class Editor:
     def constant_node(self, tensor: ir.TensorProtocol, before: ir.Node) -> ir.Value:
         """Add a Constant node in front of another node."""
         value = self.add(before, "Constant", [], {"value": tensor})[0]
-        value.type, value.shape = ir.TensorType(tensor.dtype), _shape_of(tensor)
+        value.type, value.shape = ir.TensorType(tensor.dtype), tensor_shape(tensor)
         return value
 
     def replace(self, old: ir.Value, new: ir.Value) -> None:
@@ -307,11 +303,17 @@ class Editor:
         self.look_again(producer)
         self.look_again(new.producer())
 
+    def fresh(self, wish: str) -> str:
+        """Return the wished name, or one like it that is free; counted, as a wish may be common."""
+        count = self._wishes.get(wish, 0)
+        self._wishes[wish] = count + 1
+        return self.names.fresh(f"{wish}_{count}" if count else wish)
+
     def _unnamed(self, value: ir.Value) -> str | None:
         """Take the name of a value that nobody will read away from it; its node may stay."""
         name = value.name
         if name:
-            value.name = self.names.fresh(f"{name}_unused")
+            value.name = self.fresh(f"{name}_unused")
         return name
 
     def _moved(self, reader: ir.Node) -> None:
@@ -323,6 +325,7 @@ class Editor:
 
     def substitute(self, node: ir.Node, values: Sequence[ir.Value | None]) -> None:
         """Put values in the places of a node's outputs (None: of one that nobody reads), and remove it."""
+        made = next((value.producer() for value in values if value is not None), None)
         for old, new in zip(list(node.outputs), values, strict=True):
             if new is None:
                 continue
@@ -335,6 +338,9 @@ class Editor:
                 new.name = name or new.name
             else:
                 self.replace(old, new)
+        if made is not None and made not in self._positions:
+            made.name = node.name  # a node in the place of another one is called like it
+            self._labels[made] = self._labels.get(node) or label(node)
         self.remove(node)
 
     def set_inputs(self, node: ir.Node, values: Sequence[ir.Value | None]) -> None:
@@ -365,7 +371,7 @@ class Editor:
         if value.uses() or value.is_graph_output() or value.is_graph_input():
             return
         if producer is not None:
-            if producer.graph is not None and not _is_needed(producer):
+            if producer.graph is not None and not is_needed(producer):
                 self.remove(producer)
         elif value.is_initializer():
             graph = value.graph
@@ -377,45 +383,3 @@ class Editor:
         for value in values:
             found = known(value)
             yield found if isinstance(found, Tensor) else None
-
-
-def _shape_of(tensor: ir.TensorProtocol) -> ir.Shape:
-    return ir.Shape([int(size) for size in tensor.shape.numpy()])
-
-
-def _is_needed(node: ir.Node) -> bool:
-    """Return whether a node is read, or could fail: one whose numbers are known without it could not."""
-    if any(value.uses() or value.is_graph_output() for value in node.outputs) or node.domain not in _ONNX:
-        return True
-    if node.op_type in _NEVER_FAIL:
-        return False
-    facts = [known(value) for value in node.outputs]
-    return not all(isinstance(found, Tensor) and found.is_whole for found in facts)
-
-
-def is_operator(node: ir.Node, *names: str) -> bool:
-    """Return whether a node is one of some operators of ONNX."""
-    return node.domain in _ONNX and node.op_type in names
-
-
-def take_over(new: ir.Value, old: ir.Value) -> None:
-    """Give a value what another one states, and what is known of either."""
-    both = meet(known(new), known(old))
-    new.type = new.type if old.type is None else old.type
-    new.shape = new.shape if old.shape is None else old.shape  # that of a scalar is false
-    new.metadata_props.update(old.metadata_props)
-    new.meta.update(old.meta)
-    note(new, both)
-    new.doc_string = old.doc_string or new.doc_string
-
-
-def note_like(value: ir.Value, data: ir.Value, sizes: Mapping[int, Dim | None]) -> None:
-    """Note that a value is like another one but for the sizes of some axes; None drops the axis."""
-    found = known(data)
-    if not isinstance(found, Tensor):
-        return
-    shape: Shape | None = None
-    if found.shape is not None:
-        dims = [sizes.get(axis, dim) for axis, dim in enumerate(found.shape)]
-        shape = tuple(dim for dim in dims if dim is not None)
-    note(value, Tensor(found.type, shape))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import onnx_ir as ir
 from onnx import ModelProto
 
 from splitops.errors import NOWHERE, Where
 from splitops.models.convert.onnx_graph import graphs_of, note
-from splitops.models.infer.knowledge import Known
+from splitops.models.infer.knowledge import Known, Tensor
 from splitops.models.infer.onnx_walk import Walk
 
 __all__ = ["NoteKnownPass", "note_known"]
@@ -23,6 +25,13 @@ class _Upstream(Walk):
 
     def _tighten(self, *_: object) -> None:
         pass
+
+    def _set(self, scope: Any, name: str, known: Known) -> None:
+        # Partly known numbers are followed as sizes, which are int64; others would change their type.
+        if isinstance(known, Tensor) and known.value is not None and not known.is_whole:
+            sizes = known.type is not None and known.type.name == "int64"
+            known = known if sizes else replace(known, value=None)
+        super()._set(scope, name, known)
 
 
 def note_known(model: ir.Model, proto: ModelProto, where: Where = NOWHERE) -> None:

@@ -8,8 +8,9 @@ import onnx_ir as ir
 from splitops.models.convert.onnx_graph import constant_array, known
 from splitops.models.infer.knowledge import Tensor
 from splitops.models.simplify.decisions import Cut
-from splitops.models.simplify.onnx_editor import Editor, is_operator, note_like
+from splitops.models.simplify.onnx_editor import Editor
 from splitops.models.simplify.onnx_pass import SplitPass
+from splitops.models.simplify.onnx_values import is_operator, note_like
 from splitops.operators.schema import SizeRule
 
 __all__ = ["SequenceReadsPass"]

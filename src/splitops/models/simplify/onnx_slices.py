@@ -12,8 +12,9 @@ from splitops.errors import SplitError
 from splitops.models.convert.onnx_graph import constant_array, known
 from splitops.models.infer.knowledge import Tensor
 from splitops.models.simplify.decisions import partition
-from splitops.models.simplify.onnx_editor import Editor, is_operator
+from splitops.models.simplify.onnx_editor import Editor
 from splitops.models.simplify.onnx_pass import SplitPass
+from splitops.models.simplify.onnx_values import is_operator
 from splitops.operators import schema
 
 __all__ = ["GathersPass", "ScalarGathersPass", "SlicesPass"]

@@ -211,7 +211,7 @@ def _merge(
         editor.replace(editor.outputs(layer)[0], new[order[0]])
         editor.remove(layer)
     else:
-        kept = [end for at, end in enumerate(inputs) if at not in run[1:]]
+        kept = [end for at, end in enumerate(editor.inputs(layer)) if at not in run[1:]]
         kept[run.start] = new[order[0]]
         editor.set_inputs(layer, kept)
     editor.remove(split)
