@@ -2,6 +2,7 @@
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 
 import splitops
@@ -73,3 +74,44 @@ def test_endings_of_the_other_format_are_refused(path, tmp_path):
 def test_ragged_input_is_one_clear_error(path):
     with pytest.raises(splitops.ModelError, match="input"):
         splitops.run(path, {"x": [[1], [1, 2]]})
+
+
+def a_small_model():
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 13]>
+        g (float[6] x) => (float[2] a, float[4] b) {
+            c = Constant<value = int64[2] {2, 4}>()
+            a, b = Split(x, c)
+        }""")
+    model.graph.node[0].attribute[0].t.name = "as the caller named it"
+    return model
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        lambda model: splitops.convert(model, to="onnx:11"),
+        lambda model: splitops.convert(model, to="openvino"),
+        lambda model: splitops.convert(model, only_split=True, form="count"),
+        splitops.infer,
+        splitops.check,
+        splitops.simplify,
+        lambda model: splitops.run(model, {"x": np.zeros(6, np.float32)}),
+    ],
+    ids=["convert", "to openvino", "only_split", "infer", "check", "simplify", "run"],
+)
+def test_no_tool_changes_the_model_that_it_is_given(tool):
+    model = a_small_model()
+    before = model.SerializeToString(deterministic=True)
+    tool(model)
+    assert model.SerializeToString(deterministic=True) == before
+
+
+def test_numbers_that_are_no_shapes_keep_their_type():
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 13]>
+        g (float[N, M] x, int64[1] i) => (float[k] y) {
+            s = Shape(x)
+            f = Cast<to = 1>(s)
+            c = Constant<value = float[1] {2.0}>()
+            y = Concat<axis = 0>(f, c)
+        }""")
+    assert str(splitops.infer(model)["y"]) == "float32[3]"

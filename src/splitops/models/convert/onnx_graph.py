@@ -134,7 +134,9 @@ class Tape:
 
     def constant(self, array: npt.NDArray[Any], hint: str = "const") -> ir.Value:
         """Add a Constant node."""
-        value = self.op("Constant", [], {"value": ir.tensor(array)}, hint=hint)
+        tensor = ir.tensor(array)
+        value = self.op("Constant", [], {"value": tensor}, hint=hint)
+        tensor.name = value.name  # as onnx-ir itself names it when it reads the model again
         note(value, Tensor(element_type_of(array.dtype), array.shape))
         return value
 

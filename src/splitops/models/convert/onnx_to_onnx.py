@@ -117,7 +117,9 @@ def editable(model: ModelProto, where: Where) -> ir.Model:
     """Return a well-formed model for rewriting, with what inference knows noted at its values."""
     rows, _ = walk(model, where, lambda visit: None)
     found = {(row.graph, row.name): row.after for row in rows}
-    edited = ir.serde.from_proto(model)
+    own = ModelProto()
+    own.CopyFrom(model)  # onnx-ir renames tensors in the protobuf that it was made from
+    edited = ir.serde.from_proto(own)
     paths = [(graph, f"function {graph.domain}.{graph.name}") for graph in edited.functions.values()]
     for owner, start in ((edited.graph, None), *paths):
         for path, graph in graphs_of(owner, start):
