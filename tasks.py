@@ -84,7 +84,7 @@ def backends(*arguments: str) -> None:
 def docs() -> None:
     """Make the generated pages anew and build the documentation without warnings."""
     tools = python()
-    for script in ("docs/generate.py", "docs/generate_check.py", "docs/generate_inference.py"):
+    for script in sorted((ROOT / "docs").glob("generate*.py")):
         run(tools, script)
     run(tools, "-m", "mkdocs", "build", "--strict")
 
