@@ -47,8 +47,10 @@ def infer_node(node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[Know
         if isinstance(known, Tensor) and known.value is not None:
             if known.is_whole and known.type is not None and known.value.dtype.kind in "iufb":
                 whole[name] = onnx.numpy_helper.from_array(known.value.astype(known.type.numpy), name)
-            elif known.type is ELEMENT_TYPES["int64"] and known.value.ndim == 1 and 0 < known.value.size <= _MAX_FED:
-                partial[name] = known  # shapes are int64; numbers of another type are not to become one
+            elif known.type is not ELEMENT_TYPES["int64"]:
+                continue  # partly known numbers are fed as shapes, which are int64
+            elif known.value.ndim == 1 and 0 < known.value.size <= _MAX_FED:
+                partial[name] = known
     if any(types[name].WhichOneof("value") is None for name in types):
         return nothing
     try:
