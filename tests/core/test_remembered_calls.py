@@ -1,0 +1,53 @@
+"""The second call with the very same arguments takes a short cut; it must give what the first one gave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import splitops
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "onnx.split": lambda x, **how: splitops.onnx.split(x, [1, 5], axis=1, **how),
+    "onnx.split_to_sequence": lambda x, **how: splitops.onnx.split_to_sequence(x, 4, axis=1, **how),
+    "openvino.split": lambda x, **how: splitops.openvino.split(x, 1, 3, **how),
+    "openvino.variadic_split": lambda x, **how: splitops.openvino.variadic_split(x, 1, [1, -1], **how),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_every_call_gives_what_the_first_one_gave(name: str) -> None:
+    call = CALLS[name]
+    data = np.arange(24.0).reshape(4, 6)
+    first = [part.copy() for part in call(data)]
+    container = type(call(data))
+    assert container is (list if name == "onnx.split_to_sequence" else tuple)
+    for copy in (None, True, False, True, None):
+        parts = call(data, copy=copy)
+        assert type(parts) is container
+        assert len(parts) == len(first)
+        for part, expected in zip(parts, first, strict=True):
+            np.testing.assert_array_equal(part, expected)
+            assert np.shares_memory(part, data) is not bool(copy)
+            assert part.flags.c_contiguous or not copy
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_other_data_of_the_same_form_are_split_themselves(name: str) -> None:
+    call = CALLS[name]
+    for start in (0, 100):
+        data = np.arange(24.0).reshape(4, 6) + start
+        np.testing.assert_array_equal(np.concatenate(call(data), axis=1), data)
+        np.testing.assert_array_equal(np.concatenate(call(data, copy=True), axis=1), data)
+
+
+def test_what_was_proved_of_one_type_is_not_believed_of_another() -> None:
+    splitops.onnx.split(np.zeros(4), [2, 2], opset=1)
+    splitops.openvino.split(np.zeros(4), 0, 2)
+    with pytest.raises(splitops.RuleError, match=r"type\.unsupported"):
+        splitops.onnx.split(np.zeros(4, np.int64), [2, 2], opset=1)
+    with pytest.raises(splitops.RuleError, match=r"type\.unsupported"):
+        splitops.openvino.split(np.zeros(4, np.complex64), 0, 2)
