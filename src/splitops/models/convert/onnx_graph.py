@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +24,7 @@ __all__ = [
     "known",
     "label",
     "note",
+    "note_all",
     "remove_if_unused",
     "replace_node",
     "shape_of",
@@ -207,6 +208,25 @@ def known(value: ir.Value) -> Known:
 def note(value: ir.Value, what: Known) -> None:
     """Note what is known of a value, which is not written with the model."""
     value.meta[_KNOWN] = what
+
+
+def note_all(model: ir.Model, found: Mapping[tuple[str | None, str], Known]) -> None:
+    """Note what is known of the values of a model, each found by the path of its graph and its name."""
+    functions = [(graph, f"function {graph.domain}.{graph.name}") for graph in model.functions.values()]
+    for owner, start in ((model.graph, None), *functions):
+        for path, graph in graphs_of(owner, start):
+            for value in _values(graph):
+                key = path, value.name or ""
+                if key in found:
+                    note(value, found[key])
+
+
+def _values(graph: ir.Graph | ir.Function) -> Iterator[ir.Value]:
+    yield from graph.inputs
+    if isinstance(graph, ir.Graph):
+        yield from graph.initializers.values()
+    for node in graph:
+        yield from node.outputs
 
 
 def type_of(value: ir.Value) -> ElementType | None:

@@ -12,7 +12,7 @@ from onnx import GraphProto, ModelProto
 
 from splitops.errors import ModelError, Rule, SplitError, Where
 from splitops.models.convert.forms import Form, Method, Restatement, Site, Target
-from splitops.models.convert.onnx_graph import Names, graphs_of, label, note
+from splitops.models.convert.onnx_graph import Names, graphs_of, label, note_all
 from splitops.models.convert.onnx_operators import move_node, since_version
 from splitops.models.convert.onnx_sequences import lower_sequence
 from splitops.models.convert.onnx_splits import FAMILY, read_site, write_site
@@ -120,12 +120,7 @@ def editable(model: ModelProto, where: Where) -> ir.Model:
     own = ModelProto()
     own.CopyFrom(model)  # onnx-ir renames tensors in the protobuf that it was made from
     edited = ir.serde.from_proto(own)
-    paths = [(graph, f"function {graph.domain}.{graph.name}") for graph in edited.functions.values()]
-    for owner, start in ((edited.graph, None), *paths):
-        for path, graph in graphs_of(owner, start):
-            for value in _values(graph):
-                if (path, value.name) in found:
-                    note(value, found[path, value.name or ""])
+    note_all(edited, found)
     return edited
 
 
@@ -156,14 +151,6 @@ def _graphs(model: ModelProto) -> Iterator[GraphProto]:
         graph = pending.pop()
         yield graph
         pending += [inner for node in graph.node for _, inner in subgraphs(node)]
-
-
-def _values(graph: ir.Graph | ir.Function) -> Iterator[ir.Value]:
-    yield from graph.inputs
-    if isinstance(graph, ir.Graph):
-        yield from graph.initializers.values()
-    for node in graph:
-        yield from node.outputs
 
 
 def least_ir_version(proto: ModelProto) -> int:
