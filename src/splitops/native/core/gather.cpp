@@ -1,8 +1,12 @@
 #include "gather.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
+#include <limits>
+#include <type_traits>
+#include <utility>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -31,23 +35,44 @@ inline __attribute__((always_inline)) void gather_rows(const GatherTable &t, con
              std::min<Extent>(t.rows, count - row) * t.run);
 }
 
-// Fills rows, loads and, for vectors of `vector` bytes, the place of each byte of the result.
+// Vectors that a step reads for the runs that fill one vector.
+template <int Vector>
+Extent loads_for(Extent run, Extent pitch, Extent offset) {
+    return ((Vector / run - 1) * pitch + offset + run + Vector - 1) / Vector;
+}
+
+// Each load costs `price` instructions, and each vector one more.
+template <int Vector>
+double cost(Extent run, Extent pitch, Extent offset, Extent max_loads, double price) {
+    if (run > Vector / 2 || loads_for<Vector>(run, pitch, offset) > std::min<Extent>(max_loads, GatherTable::kMaxLoads))
+        return std::numeric_limits<double>::infinity();
+    const double loads = static_cast<double>(loads_for<Vector>(run, pitch, offset));
+    return (price * loads + 1) / static_cast<double>(Vector / run * run);
+}
+
+// Fills rows, loads and the place of each byte of the result.
 template <int Vector, class Place>
-bool prepare(Extent run, Extent pitch, Extent offset, Extent max_loads, GatherTable &t, Place place) {
-    if (run > Vector / 2)
-        return false;
-    const Extent rows = Vector / run;
-    const Extent loads = ((rows - 1) * pitch + offset + run + Vector - 1) / Vector;
-    if (loads > std::min<Extent>(max_loads, GatherTable::kMaxLoads))
-        return false;
+void prepare(Extent run, Extent pitch, Extent offset, GatherTable &t, Place place) {
     t.run = run;
     t.pitch = pitch;
     t.offset = offset;
-    t.rows = static_cast<int>(rows);
-    t.loads = static_cast<int>(loads);
-    for (Extent i = 0; i < rows * run; ++i)
+    t.rows = static_cast<int>(Vector / run);
+    t.loads = static_cast<int>(loads_for<Vector>(run, pitch, offset));
+    for (Extent i = 0; i < t.rows * run; ++i)
         place(static_cast<int>(i), static_cast<int>(i / run * pitch + offset + i % run));
-    return true;
+}
+
+using Gather = void (*)(const GatherTable &, const char *, Extent, Extent, char *, Extent);
+
+// A kernel for each number of loads.
+template <class Make, int... Count>
+constexpr std::array<Gather, sizeof...(Count)> each_count(Make make, std::integer_sequence<int, Count...>) {
+    return {make(std::integral_constant<int, Count + 1>())...};
+}
+
+template <class Make>
+constexpr std::array<Gather, GatherTable::kMaxLoads> each_count(Make make) {
+    return each_count(make, std::make_integer_sequence<int, GatherTable::kMaxLoads>());
 }
 
 #if defined(__x86_64__)
@@ -55,12 +80,16 @@ bool prepare(Extent run, Extent pitch, Extent offset, Extent max_loads, GatherTa
 #define SPLITOPS_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi")))
 #define SPLITOPS_AVX2 __attribute__((target("avx2")))
 
-bool prepare_avx512(Extent run, Extent pitch, Extent offset, GatherTable &t) {
-    std::memset(t.index, 0, sizeof t.index);
-    std::memset(t.mask, 0, sizeof t.mask);
+double cost_avx512(Extent run, Extent pitch, Extent offset) {
     // Measured: what is cheaper than moving the runs one by one, which takes two moves for odd lengths.
     const Extent max_loads = run < 8 ? 16 : run == 8 ? 6 : run < 16 ? 10 : run == 16 ? 4 : 3;
-    return prepare<64>(run, pitch, offset, max_loads, t, [&](int i, int from) {
+    return cost<64>(run, pitch, offset, max_loads, 2.5);
+}
+
+void prepare_avx512(Extent run, Extent pitch, Extent offset, GatherTable &t) {
+    std::memset(t.index, 0, sizeof t.index);
+    std::memset(t.mask, 0, sizeof t.mask);
+    prepare<64>(run, pitch, offset, t, [&](int i, int from) {
         const int pair = from / 128;  // one shuffle selects from two vectors
         t.index[pair][i] = static_cast<std::uint8_t>(from % 128);
         t.mask[pair] |= std::uint64_t{1} << i;
@@ -70,6 +99,15 @@ bool prepare_avx512(Extent run, Extent pitch, Extent offset, GatherTable &t) {
 SPLITOPS_AVX512 void stream_lines_avx512(char *target, const char *source, Extent bytes) {
     for (Extent i = 0; i < bytes; i += 64)
         _mm512_stream_si512(reinterpret_cast<__m512i *>(target + i), _mm512_loadu_si512(source + i));
+}
+
+SPLITOPS_AVX2 void stream_lines_avx2(char *target, const char *source, Extent bytes) {
+    for (Extent i = 0; i < bytes; i += 64) {
+        const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(source + i));
+        const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(source + i + 32));
+        _mm256_stream_si256(reinterpret_cast<__m256i *>(target + i), low);
+        _mm256_stream_si256(reinterpret_cast<__m256i *>(target + i + 32), high);
+    }
 }
 
 void stream_lines_sse2(char *target, const char *source, Extent bytes) {
@@ -117,31 +155,16 @@ SPLITOPS_AVX512 void gather_avx512_loads(const GatherTable &t, const char *sourc
 }
 
 template <bool Stream>
-void gather_avx512(const GatherTable &t, const char *source, Extent count, Extent readable,
-                         char *target, Extent writable) {
-    switch (t.loads) {
-        case 1: return gather_avx512_loads<1, Stream>(t, source, count, readable, target, writable);
-        case 2: return gather_avx512_loads<2, Stream>(t, source, count, readable, target, writable);
-        case 3: return gather_avx512_loads<3, Stream>(t, source, count, readable, target, writable);
-        case 4: return gather_avx512_loads<4, Stream>(t, source, count, readable, target, writable);
-        case 5: return gather_avx512_loads<5, Stream>(t, source, count, readable, target, writable);
-        case 6: return gather_avx512_loads<6, Stream>(t, source, count, readable, target, writable);
-        case 7: return gather_avx512_loads<7, Stream>(t, source, count, readable, target, writable);
-        case 8: return gather_avx512_loads<8, Stream>(t, source, count, readable, target, writable);
-        case 9: return gather_avx512_loads<9, Stream>(t, source, count, readable, target, writable);
-        case 10: return gather_avx512_loads<10, Stream>(t, source, count, readable, target, writable);
-        case 11: return gather_avx512_loads<11, Stream>(t, source, count, readable, target, writable);
-        case 12: return gather_avx512_loads<12, Stream>(t, source, count, readable, target, writable);
-        case 13: return gather_avx512_loads<13, Stream>(t, source, count, readable, target, writable);
-        case 14: return gather_avx512_loads<14, Stream>(t, source, count, readable, target, writable);
-        case 15: return gather_avx512_loads<15, Stream>(t, source, count, readable, target, writable);
-        default: return gather_avx512_loads<16, Stream>(t, source, count, readable, target, writable);
-    }
+void gather_avx512(const GatherTable &t, const char *source, Extent count, Extent readable, char *target,
+                   Extent writable) {
+    constexpr auto kernels = each_count([](auto loads) { return gather_avx512_loads<loads(), Stream>; });
+    kernels[t.loads - 1](t, source, count, readable, target, writable);
 }
 
+template <int Loads>
 SPLITOPS_AVX2 inline void shuffle_step(const GatherTable &t, const char *from, char *to) {
     __m128i result = _mm_setzero_si128();
-    for (int i = 0; i < t.loads; ++i) {
+    for (int i = 0; i < Loads; ++i) {
         const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i *>(from + 16 * i));
         const __m128i index = _mm_load_si128(reinterpret_cast<const __m128i *>(t.index[i]));
         result = _mm_or_si128(result, _mm_shuffle_epi8(bytes, index));
@@ -153,9 +176,10 @@ SPLITOPS_AVX2 inline void shuffle_step(const GatherTable &t, const char *from, c
 
 #elif defined(__aarch64__)
 
+template <int Loads>
 inline void shuffle_step(const GatherTable &t, const char *from, char *to) {
     uint8x16_t result = vdupq_n_u8(0);
-    for (int i = 0; i < t.loads; ++i) {
+    for (int i = 0; i < Loads; ++i) {
         const uint8x16_t bytes = vld1q_u8(reinterpret_cast<const std::uint8_t *>(from) + 16 * i);
         result = vorrq_u8(result, vqtbl1q_u8(bytes, vld1q_u8(t.index[i])));
     }
@@ -168,25 +192,35 @@ inline void shuffle_step(const GatherTable &t, const char *from, char *to) {
 
 #if defined(SPLITOPS_SHUFFLE)
 
-// Shuffles of 16 bytes: an index with the top bit set gives zero, on both architectures.
-bool prepare_shuffle(Extent run, Extent pitch, Extent offset, GatherTable &t) {
-    std::memset(t.index, 0x80, sizeof t.index);
-    return prepare<16>(run, pitch, offset, 12 / run, t, [&](int i, int from) {
-        t.index[from / 16][i] = static_cast<std::uint8_t>(from % 16);
-    });
+double cost_shuffle(Extent run, Extent pitch, Extent offset) {
+    return cost<16>(run, pitch, offset, GatherTable::kMaxLoads, 3);
 }
 
-SPLITOPS_SHUFFLE void gather_shuffle(const GatherTable &t, const char *source, Extent count, Extent readable,
+// Shuffles of 16 bytes: an index with the top bit set gives zero, on both architectures.
+void prepare_shuffle(Extent run, Extent pitch, Extent offset, GatherTable &t) {
+    std::memset(t.index, 0x80, sizeof t.index);
+    prepare<16>(run, pitch, offset, t,
+                [&](int i, int from) { t.index[from / 16][i] = static_cast<std::uint8_t>(from % 16); });
+}
+
+template <int Loads>
+SPLITOPS_SHUFFLE void gather_shuffle_loads(const GatherTable &t, const char *source, Extent count, Extent readable,
                                      char *target, Extent writable) {
-    const auto step = [&](const char *from, char *to) SPLITOPS_SHUFFLE { shuffle_step(t, from, to); };
+    const auto step = [&](const char *from, char *to) SPLITOPS_SHUFFLE { shuffle_step<Loads>(t, from, to); };
     const auto last = [&](const char *from, Extent available, char *to, Extent bytes) SPLITOPS_SHUFFLE {
-        alignas(16) char in[GatherTable::kMaxLoads * 16];
+        alignas(16) char in[Loads * 16] = {};
         alignas(16) char out[16];
-        std::memcpy(in, from, static_cast<std::size_t>(std::min<Extent>(available, t.loads * 16)));
-        shuffle_step(t, in, out);
+        std::memcpy(in, from, static_cast<std::size_t>(std::min<Extent>(available, Loads * 16)));
+        shuffle_step<Loads>(t, in, out);
         std::memcpy(to, out, static_cast<std::size_t>(bytes));
     };
     gather_rows<16>(t, source, count, readable, target, writable, step, last);
+}
+
+void gather_shuffle(const GatherTable &t, const char *source, Extent count, Extent readable, char *target,
+                    Extent writable) {
+    constexpr auto kernels = each_count([](auto loads) { return gather_shuffle_loads<loads()>; });
+    kernels[t.loads - 1](t, source, count, readable, target, writable);
 }
 
 #endif
@@ -200,17 +234,17 @@ void copy_whole_lines(char *target, const char *source, Extent bytes) {
 #define SPLITOPS_STREAM_LINES copy_whole_lines
 #endif
 
-bool prepare_nothing(Extent, Extent, Extent, GatherTable &) { return false; }
+double never(Extent, Extent, Extent) { return std::numeric_limits<double>::infinity(); }
 
-const InstructionSet kGeneric = {"generic", prepare_nothing, nullptr, SPLITOPS_STREAM_LINES, nullptr};
+const InstructionSet kGeneric = {"generic", never, nullptr, nullptr, SPLITOPS_STREAM_LINES, nullptr, nullptr};
 
 const InstructionSet *const *detect() {
     static const InstructionSet *found[4] = {};
     int n = 0;
 #if defined(__x86_64__)
-    static const InstructionSet avx512 = {"avx512", prepare_avx512, gather_avx512<false>, stream_lines_avx512,
-                                          gather_avx512<true>};
-    static const InstructionSet avx2 = {"avx2", prepare_shuffle, gather_shuffle, SPLITOPS_STREAM_LINES, nullptr};
+    static const InstructionSet avx512 = {"avx512", cost_avx512, prepare_avx512, gather_avx512<false>, stream_lines_avx512,
+                                          gather_avx512<true>, take_apart_avx2};
+    static const InstructionSet avx2 = {"avx2", cost_shuffle, prepare_shuffle, gather_shuffle, stream_lines_avx2, nullptr, take_apart_avx2};
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl"))
@@ -218,7 +252,8 @@ const InstructionSet *const *detect() {
     if (__builtin_cpu_supports("avx2"))
         found[n++] = &avx2;
 #elif defined(__aarch64__)
-    static const InstructionSet neon = {"neon", prepare_shuffle, gather_shuffle, SPLITOPS_STREAM_LINES, nullptr};
+    static const InstructionSet neon = {"neon", cost_shuffle, prepare_shuffle, gather_shuffle, SPLITOPS_STREAM_LINES, nullptr,
+                                       take_apart_neon};
     found[n++] = &neon;
 #endif
     found[n] = &kGeneric;

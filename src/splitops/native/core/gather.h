@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "lanes.h"
 #include "strided_copy.h"
 
 namespace splitops {
@@ -20,8 +21,9 @@ struct GatherTable {
 
 struct InstructionSet {
     const char *name;
-    // False when these runs are better copied one by one.
-    bool (*prepare)(Extent run, Extent pitch, Extent offset, GatherTable &table);
+    // The instructions that a byte costs; infinite where such runs cannot be gathered.
+    double (*gather_cost)(Extent run, Extent pitch, Extent offset);
+    void (*prepare)(Extent run, Extent pitch, Extent offset, GatherTable &table);
     // Writes count * run bytes to `target`, from `count` rows at `source`. It may read `readable` bytes of
     // the source, and may overwrite `writable` bytes of the target, both at least what the runs need.
     void (*gather)(const GatherTable &table, const char *source, Extent count, Extent readable, char *target,
@@ -31,6 +33,7 @@ struct InstructionSet {
     // Gathers past the caches, where a step gives a whole line of an aligned target; null: there is none.
     void (*stream)(const GatherTable &table, const char *source, Extent count, Extent readable, char *target,
                    Extent writable);
+    TakeApart take_apart;  // null: there is none
 };
 
 // The best that this processor has; all that it has, best first, for tests.

@@ -21,8 +21,7 @@ constexpr Extent kLinesRun = 4 * kLine;         // aligned runs from here are st
 constexpr Extent kPackedRows = 64;             // fewer rows do not pay for packing
 constexpr Extent kTableBytes = 4 << 10;        // fewer bytes of a part do not pay for a table of shuffles
 constexpr std::size_t kCarries = 16;           // parts whose ends of tiles wait for the next tile
-constexpr std::size_t kGroupParts = 8;
-constexpr Extent kGroupSpan = 64;              // bytes of a row
+constexpr Extent kStripBytes = 8 << 10;         // of all parts that are taken apart together
 constexpr Extent kMaxTileRows = 256;           // of rows that are not narrow
 constexpr Extent kSlack = 16 * kLine;          // a gather may read that much past a buffer
 
@@ -121,6 +120,12 @@ inline void fetch_for_writing(const char *end) {
         __builtin_prefetch(end, 1);
 }
 
+// Instructions a byte of a run that is copied by itself.
+double cost_alone(Extent run) {
+    const Extent moves = run >= 16 ? (run + 15) / 16 : power_of_two(run) == run ? 1 : 2;
+    return 2 * static_cast<double>(moves) / static_cast<double>(run);
+}
+
 // Whole cache lines are written past the caches, the rest as usual.
 void stream_bytes(char *target, const char *source, Extent bytes) {
     const Extent head = std::min(bytes, (kLine - misalignment(target)) % kLine);
@@ -164,12 +169,16 @@ RunPlan::RunPlan(const std::vector<RowPart> &parts, Extent source_pitch, Extent 
     tile_rows_ = average <= 4 ? kMaxTileRows : average <= 512 ? 64 : average <= 1024 ? 32 : 16;
     dense_ = bytes == source_pitch && tile_rows_ * source_pitch <= kDenseTileBytes;
     const Extent limit = stream ? kMediumRun : kShortRun;
+    const Extent block_bytes = kTileBytes / tile_rows_;
     for (std::size_t i = 0; i < parts.size();) {
         std::size_t end = i + 1;
         Extent block_end = parts[i].source + parts[i].run;
         while (end < parts.size() && parts[end].source == block_end && parts[i].run <= limit &&
-               parts[end].run <= limit && block_end + parts[end].run - parts[i].source <= kTileBytes / tile_rows_)
+               parts[end].run <= limit && block_end + parts[end].run - parts[i].source <= block_bytes)
             block_end += parts[end++].run;
+        // Whole groups of equal runs: none is left over at the end of a block.
+        const Extent whole = parts[i].run > LaneTable::kVector / 2 ? 1 : LaneTable::kVector / (2 * power_of_two(parts[i].run));
+        (void)whole;
         add_block(i, end, parts[i].source, block_end - parts[i].source, end - i > 1 && rows >= kPackedRows);
         i = end;
     }
@@ -181,26 +190,58 @@ void RunPlan::add_block(std::size_t begin, std::size_t end, Extent source, Exten
     const Extent pitch = packed ? span : source_pitch_;
     const bool dense = rows_ >= kPackedRows && pitch > 0 && pitch <= kTileBytes / kPackedRows;
     for (std::size_t i = begin; i < end;) {
-        if (dense)
-            add_gather(i, pitch, source, back);
-        std::size_t last = i + 1;
-        Extent group_end = parts_[i].source + parts_[i].run;
-        const bool short_run = dense && parts_[i].run <= kShortRun && gathers_[i] == nullptr;
-        while (short_run && last < end && last - i < kGroupParts && parts_[last].run <= kShortRun &&
-               parts_[last].source == group_end && group_end + parts_[last].run - parts_[i].source <= kGroupSpan)
-            group_end += parts_[last++].run;
-        const Extent group_span = group_end - parts_[i].source;
-        const std::size_t group_back = groups_.empty() ? 0 : i - groups_.back().begin;
-        const bool group_packed = last - i > 1;
-        groups_.push_back({i, last, parts_[i].source, group_span, group_packed});
-        for (std::size_t j = i; group_packed && j < last; ++j)
-            add_gather(j, group_span, parts_[i].source, group_back);
-        i = last;
+        if (dense) {
+            i = add_group(i, end, pitch, source, back);
+        } else {
+            groups_.push_back({i, i + 1, nullptr});
+            ++i;
+        }
     }
     blocks_.push_back({first_group, groups_.size(), source, span, packed});
 }
 
-// `back`: how many parts before, an equal part of the neighbour may have the same table.
+// Adds the group of parts from `begin` on that is copied in the cheapest way; gives its end. `back`: how many
+// parts before, an equal part of the neighbour may have the same table.
+std::size_t RunPlan::add_group(std::size_t begin, std::size_t end, Extent pitch, Extent origin, std::size_t back) {
+    const InstructionSet &set = instruction_set();
+    Extent runs[LaneTable::kMaxParts];
+    int count = 0;
+    Extent next = parts_[begin].source;
+    for (std::size_t i = begin; i < end && count < LaneTable::kMaxParts; ++i) {
+        const RowPart &part = parts_[i];
+        if (part.source != next || part.pitch != part.run)
+            break;
+        runs[count++] = part.run;
+        next += part.run;
+    }
+    if (set.take_apart != nullptr && count >= 2) {
+        const LaneTable *last = lane_tables_.empty() ? nullptr : lane_tables_.back().get();
+        if (last != nullptr && last->pitch == pitch && last->parts <= count &&
+            std::equal(last->run, last->run + last->parts, runs)) {
+            groups_.push_back({begin, begin + static_cast<std::size_t>(last->parts), last});
+            return groups_.back().end;
+        }
+        const LaneChoice choice = choose_lanes(runs, count, pitch);
+        double apart = 0;
+        Extent span = 0;
+        for (int i = 0; i < choice.parts; ++i) {
+            const double gather = set.gather_cost(runs[i], pitch, parts_[begin + static_cast<std::size_t>(i)].source - origin);
+            apart += std::min(gather, cost_alone(runs[i])) * static_cast<double>(runs[i]);
+            span += runs[i];
+        }
+        if (choice.parts > 0 && choice.cost * static_cast<double>(span) < apart && rows_ * span >= kTableBytes) {
+            auto table = std::make_unique<LaneTable>();
+            fill_table(choice, runs, pitch, *table);
+            groups_.push_back({begin, begin + static_cast<std::size_t>(choice.parts), table.get()});
+            lane_tables_.push_back(std::move(table));
+            return groups_.back().end;
+        }
+    }
+    add_gather(begin, pitch, origin, back);
+    groups_.push_back({begin, begin + 1, nullptr});
+    return begin + 1;
+}
+
 void RunPlan::add_gather(std::size_t part, Extent pitch, Extent origin, std::size_t back) {
     const RowPart &p = parts_[part];
     const Extent offset = p.source - origin;
@@ -211,13 +252,19 @@ void RunPlan::add_gather(std::size_t part, Extent pitch, Extent origin, std::siz
             return;
         }
     }
-    if (p.run > kShortRun * 2 || rows_ * p.run < kTableBytes)
+    const InstructionSet &set = instruction_set();
+    if (rows_ * p.run < kTableBytes || set.gather_cost(p.run, pitch, offset) >= cost_alone(p.run))
         return;
     auto table = std::make_unique<GatherTable>();
-    if (instruction_set().prepare(p.run, pitch, offset, *table)) {
-        gathers_[part] = table.get();
-        tables_.push_back(std::move(table));
-    }
+    set.prepare(p.run, pitch, offset, *table);
+    gathers_[part] = table.get();
+    gather_tables_.push_back(std::move(table));
+}
+
+std::size_t RunPlan::boundary(std::size_t part) const {
+    const auto group = std::lower_bound(groups_.begin(), groups_.end(), part,
+                                        [](const Group &g, std::size_t p) { return g.begin < p; });
+    return group == groups_.end() ? parts_.size() : group->begin;
 }
 
 void RunPlan::Ahead::fetch(Extent bytes) {
@@ -232,11 +279,41 @@ void RunPlan::Ahead::fetch(Extent bytes) {
     }
 }
 
+void RunPlan::Strip::open(char *next, char *memory, const Carry *carry) {
+    held = carry != nullptr ? carry->held : 0;
+    target = next - held;
+    bytes = memory;
+    if (held > 0)
+        std::memcpy(bytes + misalignment(target), carry->bytes, static_cast<std::size_t>(held));
+}
+
+char *RunPlan::Strip::end() const { return bytes + misalignment(target) + held; }
+
+// After `added` bytes came to the end. If there are more to come, what is less than a line waits for them.
+void RunPlan::Strip::add(Extent added, bool more) {
+    held += added;
+    const Extent rest = more ? misalignment(target + held) : 0;
+    if (rest >= held)
+        return;
+    const char *first = bytes + misalignment(target);
+    stream_bytes(target, first, held - rest);
+    copy_plain(bytes, first + held - rest, rest);
+    target += held - rest;
+    held = rest;
+}
+
+void RunPlan::Strip::close(Carry *carry) const {
+    if (carry == nullptr)
+        return;
+    carry->held = held;
+    std::memcpy(carry->bytes, bytes + misalignment(target), static_cast<std::size_t>(held));
+}
+
 void RunPlan::copy(const char *source, Extent first, Extent count, std::size_t begin, std::size_t end) const {
-    alignas(64) char buffer[kTileBytes + kSlack + kMaxTileRows * kGroupSpan + kSlack + kStageBytes + 4 * kLine];
-    const auto part_end = [&](const Block &block) { return groups_[block.end - 1].end; };
-    const auto start = std::upper_bound(blocks_.begin(), blocks_.end(), begin,
-                                        [&](std::size_t part, const Block &block) { return part < part_end(block); });
+    alignas(64) char buffer[kTileBytes + kSlack + kStripBytes + LaneTable::kMaxParts * 4 * kLine];
+    const auto start = std::lower_bound(blocks_.begin(), blocks_.end(), begin, [&](const Block &block, std::size_t part) {
+        return groups_[block.end - 1].end <= part;
+    });
     Carry carries[kCarries];
     Progress progress{{}, end - begin <= kCarries ? carries : nullptr, false};
     for (Extent row = 0; row < count; row += tile_rows_) {
@@ -251,39 +328,66 @@ void RunPlan::copy(const char *source, Extent first, Extent count, std::size_t b
             Window window{tile + block->source, source_pitch_, block->source,
                           (count - row - 1) * source_pitch_ + block->span};
             if (!dense_) {
-                if (part_end(*block) < end)
+                if (groups_[block->end - 1].end < end)
                     progress.ahead = {tile + (block + 1)->source, source_pitch_, (block + 1)->span, rows};
                 else
                     progress.ahead = {next_tile + start->source, source_pitch_, start->span, next_rows};
             }
-            char *rest = buffer;
+            char *stage = buffer;
             if (block->packed) {
                 copy_runs({buffer, block->span, window.data, window.pitch, block->span, rows});
                 window = {buffer, block->span, block->source, rows * block->span + kSlack};
-                rest += (window.readable + kLine - 1) / kLine * kLine;
+                stage += (window.readable + kLine - 1) / kLine * kLine;
             }
-            for (std::size_t g = block->begin; g < block->end; ++g)
-                copy_group(groups_[g], window, first + row, rows, begin, end, rest, progress);
+            for (std::size_t g = block->begin; g < block->end; ++g) {
+                const Group &group = groups_[g];
+                if (group.begin >= begin && group.end <= end)
+                    copy_group(group, window, first + row, rows, stage, progress,
+                               progress.carries != nullptr ? progress.carries + (group.begin - begin) : nullptr);
+            }
         }
     }
 }
 
-void RunPlan::copy_group(const Group &group, Window window, Extent first, Extent count, std::size_t begin,
-                         std::size_t end, char *buffer, Progress &progress) const {
-    const std::size_t first_part = begin;
-    begin = std::max(begin, group.begin);
-    end = std::min(end, group.end);
-    if (begin >= end)
+void RunPlan::copy_group(const Group &group, const Window &window, Extent first, Extent count, char *stage,
+                         Progress &progress, Carry *carries) const {
+    if (group.lanes == nullptr)
+        return copy_part(group.begin, window, first, count, stage, progress, carries);
+    const LaneTable &table = *group.lanes;
+    const InstructionSet &set = instruction_set();
+    const RowPart *parts = &parts_[group.begin];
+    const Extent offset = parts[0].source - window.origin;
+    const char *source = window.data + offset;
+    char *targets[LaneTable::kMaxParts];
+    if (!stream_) {
+        for (int i = 0; i < table.parts; ++i)
+            targets[i] = parts[i].target + first * parts[i].run;
+        set.take_apart(table, source, count, window.readable - offset, targets, 0);
         return;
-    if (group.packed) {
-        const char *source = window.data + (group.source - window.origin);
-        copy_runs({buffer, group.span, source, window.pitch, group.span, count});
-        window = {buffer, group.span, group.source, count * group.span + kSlack};
-        buffer += (window.readable + kLine - 1) / kLine * kLine;
     }
-    for (std::size_t i = begin; i < end; ++i)
-        copy_part(i, window, first, count, buffer, progress,
-                  progress.carries != nullptr ? progress.carries + (i - first_part) : nullptr);
+    const Extent span = parts[table.parts - 1].source + parts[table.parts - 1].run - parts[0].source;
+    const Extent rows_at_once = std::max(power_of_two(kStripBytes / span), Extent{1});
+    Strip strips[LaneTable::kMaxParts];
+    for (int i = 0; i < table.parts; ++i) {
+        char *target = parts[i].target + first * parts[i].run;
+        if (carries == nullptr || progress.last)
+            fetch_for_writing(target + count * parts[i].run);
+        strips[i].open(target, stage, carries == nullptr ? nullptr : carries + i);
+        stage += (std::min(count, rows_at_once) * parts[i].run + 4 * kLine - 1) / kLine * kLine;
+    }
+    for (Extent r = 0; r < count; r += rows_at_once) {
+        const Extent rows = std::min(rows_at_once, count - r);
+        progress.ahead.fetch(rows * span);
+        for (int i = 0; i < table.parts; ++i)
+            targets[i] = strips[i].end();
+        set.take_apart(table, source + r * window.pitch, rows, window.readable - offset - r * window.pitch, targets,
+                       kLine);
+        const bool more = r + rows < count || (carries != nullptr && !progress.last);
+        for (int i = 0; i < table.parts; ++i)
+            strips[i].add(rows * parts[i].run, more);
+    }
+    for (int i = 0; i < table.parts; ++i)
+        strips[i].close(carries == nullptr ? nullptr : carries + i);
 }
 
 void RunPlan::copy_part(std::size_t index, const Window &window, Extent first, Extent count, char *stage,
@@ -322,44 +426,26 @@ void RunPlan::copy_part(std::size_t index, const Window &window, Extent first, E
     }
     const bool direct = gather != nullptr && whole_lines && set.stream != nullptr && gather->rows * part.run == kLine;
     const Extent rows_at_once = power_of_two(kStageBytes / part.run);
-    Extent held = 0;  // bytes in the buffer, which begins at the place of `target` within its line
-    if (carry != nullptr && carry->held > 0) {
-        held = carry->held;
-        target -= held;
-        std::memcpy(stage + misalignment(target), carry->bytes, static_cast<std::size_t>(held));
-    }
+    Strip strip;
+    strip.open(target, stage, carry);
     for (Extent r = 0; r < count; r += rows_at_once) {
         const Extent rows = std::min(rows_at_once, count - r);
         const Extent bytes = rows * part.run;
         const char *row = window.data + r * window.pitch;
         const Extent readable = window.readable - r * window.pitch;
         progress.ahead.fetch(bytes);
-        if (direct && bytes % kLine == 0) {
-            set.stream(*gather, row, rows, readable, target, bytes);
-            target += bytes;
+        if (direct && bytes % kLine == 0 && strip.held == 0) {
+            set.stream(*gather, row, rows, readable, strip.target, bytes);
+            strip.target += bytes;
             continue;
         }
-        // The runs of some rows are brought together, so that whole lines can be streamed. What is less
-        // than a line at the end waits for the next rows.
-        char *staged = stage + misalignment(target);
         if (gather != nullptr)
-            set.gather(*gather, row, rows, readable, staged + held, bytes + kLine);
+            set.gather(*gather, row, rows, readable, strip.end(), bytes + kLine);
         else
-            copy_runs({staged + held, part.run, from + r * window.pitch, window.pitch, part.run, rows});
-        held += bytes;
-        const bool more = r + rows < count || (carry != nullptr && !progress.last);
-        const Extent rest = more ? misalignment(target + held) : 0;
-        if (rest >= held)
-            continue;
-        stream_bytes(target, staged, held - rest);
-        copy_plain(stage, staged + held - rest, rest);
-        target += held - rest;
-        held = rest;
+            copy_runs({strip.end(), part.run, from + r * window.pitch, window.pitch, part.run, rows});
+        strip.add(bytes, r + rows < count || (carry != nullptr && !progress.last));
     }
-    if (carry != nullptr) {
-        carry->held = held;
-        std::memcpy(carry->bytes, stage + misalignment(target), static_cast<std::size_t>(held));
-    }
+    strip.close(carry);
 }
 
 }  // namespace splitops

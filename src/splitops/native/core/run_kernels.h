@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gather.h"
+#include "lanes.h"
 #include "strided_copy.h"
 
 namespace splitops {
@@ -35,19 +36,21 @@ class RunPlan {
     // Copies rows [first, first + count) of parts [begin, end): the row `first` begins at `source`.
     void copy(const char *source, Extent first, Extent count, std::size_t begin, std::size_t end) const;
 
+    // Where parts can be cut for tasks of their own: the nearest such place from `part` on.
+    std::size_t boundary(std::size_t part) const;
+
   private:
-    // Neighbouring parts that are copied from the same place: from the block, or, when packed, from a
-    // buffer in which only their bytes of each row follow each other.
+    // Neighbouring parts that are copied together.
     struct Group {
         std::size_t begin, end;  // parts
-        Extent source;           // first byte within a row
-        Extent span;             // bytes of a row that the parts cover
-        bool packed;
+        const LaneTable *lanes;  // null: one part after the other
     };
-    // Neighbouring parts whose bytes are brought into the cache together; packed like a group.
+    // Neighbouring groups whose bytes are brought into the cache together; if packed, into a buffer in which
+    // only their bytes of each row follow each other.
     struct Block {
         std::size_t begin, end;  // groups
-        Extent source, span;
+        Extent source;           // first byte within a row
+        Extent span;             // bytes of a row that the parts cover
         bool packed;
     };
     // Rows as a kernel finds them: `origin` bytes of each row of the source are skipped.
@@ -72,6 +75,17 @@ class RunPlan {
         Extent held = 0;
         char bytes[64];
     };
+    // Where runs of a part are brought together, so that whole lines can be streamed.
+    struct Strip {
+        char *target;      // of the first byte here
+        char *bytes;       // begin at the place of `target` within its line
+        Extent held = 0;
+
+        void open(char *next, char *memory, const Carry *carry);
+        char *end() const;
+        void add(Extent added, bool more);
+        void close(Carry *carry) const;
+    };
     // How the tiles of one call go on: what to fetch meanwhile, and a carry a part, null without.
     struct Progress {
         Ahead ahead;
@@ -80,9 +94,10 @@ class RunPlan {
     };
 
     void add_block(std::size_t begin, std::size_t end, Extent source, Extent span, bool packed);
+    std::size_t add_group(std::size_t begin, std::size_t end, Extent pitch, Extent origin, std::size_t back);
     void add_gather(std::size_t part, Extent pitch, Extent origin, std::size_t back);
-    void copy_group(const Group &group, Window window, Extent first, Extent count, std::size_t begin,
-                    std::size_t end, char *buffer, Progress &progress) const;
+    void copy_group(const Group &group, const Window &window, Extent first, Extent count, char *stage,
+                    Progress &progress, Carry *carries) const;
     void copy_part(std::size_t index, const Window &window, Extent first, Extent count, char *stage,
                    Progress &progress, Carry *carry) const;
 
@@ -96,7 +111,8 @@ class RunPlan {
     std::vector<Block> blocks_;
     std::vector<Group> groups_;
     std::vector<const GatherTable *> gathers_;  // one a part; null: copied run by run
-    std::vector<std::unique_ptr<GatherTable>> tables_;
+    std::vector<std::unique_ptr<GatherTable>> gather_tables_;
+    std::vector<std::unique_ptr<LaneTable>> lane_tables_;
 };
 
 }  // namespace splitops

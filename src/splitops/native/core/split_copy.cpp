@@ -221,8 +221,9 @@ class RowCopy {
             const Extent row = static_cast<Extent>(task) / across * step;
             const std::size_t column = task % static_cast<std::size_t>(across);
             const std::size_t n = parts_.size();
-            copy_tiles(plan, row, std::min(rows_.count, row + step), column * n / static_cast<std::size_t>(across),
-                       (column + 1) * n / static_cast<std::size_t>(across));
+            copy_tiles(plan, row, std::min(rows_.count, row + step),
+                       plan.boundary(column * n / static_cast<std::size_t>(across)),
+                       plan.boundary((column + 1) * n / static_cast<std::size_t>(across)));
             finish_streaming();
         });
     }
