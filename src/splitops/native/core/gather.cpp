@@ -8,14 +8,12 @@
 #include <type_traits>
 #include <utility>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#elif defined(__aarch64__)
-#include <arm_neon.h>
-#endif
+#include "pairs.h"
 
 namespace splitops {
 namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // step(from, to) takes one step. It reads whole vectors from the start of its first row and writes a whole
 // vector; where these could reach too far, last(from, readable, to, bytes) gives exactly `bytes`.
@@ -35,30 +33,21 @@ inline __attribute__((always_inline)) void gather_rows(const GatherTable &t, con
              std::min<Extent>(t.rows, count - row) * t.run);
 }
 
-// Vectors that a step reads for the runs that fill one vector.
+// Vectors that a step reads for the runs of some rows.
 template <int Vector>
-Extent loads_for(Extent run, Extent pitch, Extent offset) {
-    return ((Vector / run - 1) * pitch + offset + run + Vector - 1) / Vector;
-}
-
-// Each load costs `price` instructions, and each vector one more.
-template <int Vector>
-double cost(Extent run, Extent pitch, Extent offset, Extent max_loads, double price) {
-    if (run > Vector / 2 || loads_for<Vector>(run, pitch, offset) > std::min<Extent>(max_loads, GatherTable::kMaxLoads))
-        return std::numeric_limits<double>::infinity();
-    const double loads = static_cast<double>(loads_for<Vector>(run, pitch, offset));
-    return (price * loads + 1) / static_cast<double>(Vector / run * run);
+Extent loads_for(Extent run, Extent pitch, Extent offset, Extent rows) {
+    return ((rows - 1) * pitch + offset + run + Vector - 1) / Vector;
 }
 
 // Fills rows, loads and the place of each byte of the result.
 template <int Vector, class Place>
-void prepare(Extent run, Extent pitch, Extent offset, GatherTable &t, Place place) {
+void prepare(Extent run, Extent pitch, Extent offset, Extent rows, GatherTable &t, Place place) {
     t.run = run;
     t.pitch = pitch;
     t.offset = offset;
-    t.rows = static_cast<int>(Vector / run);
-    t.loads = static_cast<int>(loads_for<Vector>(run, pitch, offset));
-    for (Extent i = 0; i < t.rows * run; ++i)
+    t.rows = static_cast<int>(rows);
+    t.loads = static_cast<int>(loads_for<Vector>(run, pitch, offset, rows));
+    for (Extent i = 0; i < rows * run; ++i)
         place(static_cast<int>(i), static_cast<int>(i / run * pitch + offset + i % run));
 }
 
@@ -78,18 +67,20 @@ constexpr std::array<Gather, GatherTable::kMaxLoads> each_count(Make make) {
 #if defined(__x86_64__)
 
 #define SPLITOPS_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi")))
-#define SPLITOPS_AVX2 __attribute__((target("avx2")))
 
 double cost_avx512(Extent run, Extent pitch, Extent offset) {
     // Measured: what is cheaper than moving the runs one by one, which takes two moves for odd lengths.
     const Extent max_loads = run < 8 ? 16 : run == 8 ? 6 : run < 16 ? 10 : run == 16 ? 4 : 3;
-    return cost<64>(run, pitch, offset, max_loads, 2.5);
+    if (run > 32 || loads_for<64>(run, pitch, offset, 64 / run) > max_loads)
+        return kNever;
+    const Extent pairs = (loads_for<64>(run, pitch, offset, 64 / run) + 1) / 2;
+    return static_cast<double>(5 * pairs + 1) / static_cast<double>(64 / run * run);
 }
 
 void prepare_avx512(Extent run, Extent pitch, Extent offset, GatherTable &t) {
     std::memset(t.index, 0, sizeof t.index);
     std::memset(t.mask, 0, sizeof t.mask);
-    prepare<64>(run, pitch, offset, t, [&](int i, int from) {
+    prepare<64>(run, pitch, offset, 64 / run, t, [&](int i, int from) {
         const int pair = from / 128;  // one shuffle selects from two vectors
         t.index[pair][i] = static_cast<std::uint8_t>(from % 128);
         t.mask[pair] |= std::uint64_t{1} << i;
@@ -101,7 +92,7 @@ SPLITOPS_AVX512 void stream_lines_avx512(char *target, const char *source, Exten
         _mm512_stream_si512(reinterpret_cast<__m512i *>(target + i), _mm512_loadu_si512(source + i));
 }
 
-SPLITOPS_AVX2 void stream_lines_avx2(char *target, const char *source, Extent bytes) {
+SPLITOPS_SIMD void stream_lines_avx2(char *target, const char *source, Extent bytes) {
     for (Extent i = 0; i < bytes; i += 64) {
         const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(source + i));
         const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(source + i + 32));
@@ -161,60 +152,64 @@ void gather_avx512(const GatherTable &t, const char *source, Extent count, Exten
     kernels[t.loads - 1](t, source, count, readable, target, writable);
 }
 
-template <int Loads>
-SPLITOPS_AVX2 inline void shuffle_step(const GatherTable &t, const char *from, char *to) {
-    __m128i result = _mm_setzero_si128();
-    for (int i = 0; i < Loads; ++i) {
-        const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i *>(from + 16 * i));
-        const __m128i index = _mm_load_si128(reinterpret_cast<const __m128i *>(t.index[i]));
-        result = _mm_or_si128(result, _mm_shuffle_epi8(bytes, index));
-    }
-    _mm_storeu_si128(reinterpret_cast<__m128i *>(to), result);
-}
-
-#define SPLITOPS_SHUFFLE SPLITOPS_AVX2
-
-#elif defined(__aarch64__)
-
-template <int Loads>
-inline void shuffle_step(const GatherTable &t, const char *from, char *to) {
-    uint8x16_t result = vdupq_n_u8(0);
-    for (int i = 0; i < Loads; ++i) {
-        const uint8x16_t bytes = vld1q_u8(reinterpret_cast<const std::uint8_t *>(from) + 16 * i);
-        result = vorrq_u8(result, vqtbl1q_u8(bytes, vld1q_u8(t.index[i])));
-    }
-    vst1q_u8(reinterpret_cast<std::uint8_t *>(to), result);
-}
-
-#define SPLITOPS_SHUFFLE
-
 #endif
 
-#if defined(SPLITOPS_SHUFFLE)
+#if defined(SPLITOPS_SIMD)
 
-double cost_shuffle(Extent run, Extent pitch, Extent offset) {
-    return cost<16>(run, pitch, offset, GatherTable::kMaxLoads, 3);
+// The rows of a step that cost the fewest instructions a byte, with vectors of 16 bytes.
+struct BestRows {
+    Extent rows;
+    double cost;
+};
+
+BestRows best_rows(Extent run, Extent pitch, Extent offset) {
+    BestRows best{0, kNever};
+    for (Extent rows = 1; rows * run <= 16; ++rows) {
+        const Extent loads = loads_for<16>(run, pitch, offset, rows);
+        const double cost = static_cast<double>(4 * loads + 2) / static_cast<double>(2 * rows * run);
+        if (loads <= GatherTable::kMaxLoads && cost < best.cost)
+            best = {rows, cost};
+    }
+    return best;
 }
+
+double cost_shuffle(Extent run, Extent pitch, Extent offset) { return best_rows(run, pitch, offset).cost; }
 
 // Shuffles of 16 bytes: an index with the top bit set gives zero, on both architectures.
 void prepare_shuffle(Extent run, Extent pitch, Extent offset, GatherTable &t) {
     std::memset(t.index, 0x80, sizeof t.index);
-    prepare<16>(run, pitch, offset, t,
+    prepare<16>(run, pitch, offset, best_rows(run, pitch, offset).rows, t,
                 [&](int i, int from) { t.index[from / 16][i] = static_cast<std::uint8_t>(from % 16); });
 }
 
+// A step takes two times the rows of the table.
 template <int Loads>
-SPLITOPS_SHUFFLE void gather_shuffle_loads(const GatherTable &t, const char *source, Extent count, Extent readable,
-                                     char *target, Extent writable) {
-    const auto step = [&](const char *from, char *to) SPLITOPS_SHUFFLE { shuffle_step<Loads>(t, from, to); };
-    const auto last = [&](const char *from, Extent available, char *to, Extent bytes) SPLITOPS_SHUFFLE {
-        alignas(16) char in[Loads * 16] = {};
-        alignas(16) char out[16];
-        std::memcpy(in, from, static_cast<std::size_t>(std::min<Extent>(available, Loads * 16)));
-        shuffle_step<Loads>(t, in, out);
-        std::memcpy(to, out, static_cast<std::size_t>(bytes));
+SPLITOPS_SIMD void gather_shuffle_loads(const GatherTable &t, const char *source, Extent count, Extent readable,
+                                        char *target, Extent writable) {
+    const Extent source_step = t.rows * t.pitch, target_step = t.rows * t.run;
+    const auto gathered = [&](const char *low, const char *high) SPLITOPS_SIMD {
+        Pair result = Pair::load(low, high).shuffled(Pair::both(t.index[0]));
+        for (int i = 1; i < Loads; ++i)
+            result = result | Pair::load(low + 16 * i, high + 16 * i).shuffled(Pair::both(t.index[i]));
+        return result;
     };
-    gather_rows<16>(t, source, count, readable, target, writable, step, last);
+    Extent steps = count / (2 * t.rows);
+    const Extent reach = source_step + Loads * 16, end = target_step + 16;
+    steps = std::min(steps, readable < reach ? 0 : (readable - reach) / (2 * source_step) + 1);
+    steps = std::min(steps, writable < end ? 0 : (writable - end) / (2 * target_step) + 1);
+    for (Extent i = 0; i < steps; ++i) {
+        const char *from = source + 2 * i * source_step;
+        char *to = target + 2 * i * target_step;
+        gathered(from, from + source_step).store(to, to + target_step);
+    }
+    for (Extent row = 2 * steps * t.rows; row < count; row += t.rows) {
+        const Extent rows = std::min<Extent>(t.rows, count - row);
+        char in[Loads * 16] = {}, out[16], unused[16];
+        std::memcpy(in, source + row * t.pitch,
+                    static_cast<std::size_t>(std::min<Extent>(readable - row * t.pitch, Loads * 16)));
+        gathered(in, in).store(out, unused);
+        std::memcpy(target + row * t.run, out, static_cast<std::size_t>(rows * t.run));
+    }
 }
 
 void gather_shuffle(const GatherTable &t, const char *source, Extent count, Extent readable, char *target,
@@ -234,17 +229,19 @@ void copy_whole_lines(char *target, const char *source, Extent bytes) {
 #define SPLITOPS_STREAM_LINES copy_whole_lines
 #endif
 
-double never(Extent, Extent, Extent) { return std::numeric_limits<double>::infinity(); }
+double never(Extent, Extent, Extent) { return kNever; }
 
-const InstructionSet kGeneric = {"generic", never, nullptr, nullptr, SPLITOPS_STREAM_LINES, nullptr, nullptr};
+const InstructionSet kGeneric = {"generic", never, nullptr, nullptr, SPLITOPS_STREAM_LINES, nullptr, nullptr, nullptr};
 
 const InstructionSet *const *detect() {
     static const InstructionSet *found[4] = {};
     int n = 0;
 #if defined(__x86_64__)
     static const InstructionSet avx512 = {"avx512", cost_avx512, prepare_avx512, gather_avx512<false>, stream_lines_avx512,
-                                          gather_avx512<true>, take_apart_avx2};
-    static const InstructionSet avx2 = {"avx2", cost_shuffle, prepare_shuffle, gather_shuffle, stream_lines_avx2, nullptr, take_apart_avx2};
+                                          gather_avx512<true>, take_apart_avx2,
+        take_apart_streaming_avx2};
+    static const InstructionSet avx2 = {"avx2", cost_shuffle, prepare_shuffle, gather_shuffle, stream_lines_avx2, nullptr, take_apart_avx2,
+        take_apart_streaming_avx2};
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl"))
@@ -253,7 +250,8 @@ const InstructionSet *const *detect() {
         found[n++] = &avx2;
 #elif defined(__aarch64__)
     static const InstructionSet neon = {"neon", cost_shuffle, prepare_shuffle, gather_shuffle, SPLITOPS_STREAM_LINES, nullptr,
-                                       take_apart_neon};
+                                       take_apart_neon,
+        take_apart_streaming_neon};
     found[n++] = &neon;
 #endif
     found[n] = &kGeneric;

@@ -34,6 +34,7 @@ struct InstructionSet {
     void (*stream)(const GatherTable &table, const char *source, Extent count, Extent readable, char *target,
                    Extent writable);
     TakeApart take_apart;  // null: there is none
+    TakeApartStreaming take_apart_streaming;
 };
 
 // The best that this processor has; all that it has, best first, for tests.

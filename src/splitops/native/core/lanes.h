@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "strided_copy.h"
+#include "strips.h"
 
 namespace splitops {
 
@@ -44,10 +45,20 @@ void fill_table(const LaneChoice &choice, const Extent *runs, Extent pitch, Lane
 using TakeApart = void (*)(const LaneTable &table, const char *source, Extent count, Extent readable,
                            char *const *targets, Extent slack);
 
+// The same into strips, whose whole lines are written as they fill up; less than a line remains in each.
+using TakeApartStreaming = void (*)(const LaneTable &table, const char *source, Extent count, Extent readable,
+                                    Strip *strips, Ahead &ahead);
+
+// A strip grows by up to 32 bytes a step, and is flushed after so many steps.
+constexpr Extent kLaneSteps = 16;
+constexpr Extent kLaneStripBytes = kLaneSteps * 32 + 2 * kLine;
+
 #if defined(__x86_64__)
 void take_apart_avx2(const LaneTable &, const char *, Extent, Extent, char *const *, Extent);
+void take_apart_streaming_avx2(const LaneTable &, const char *, Extent, Extent, Strip *, Ahead &);
 #elif defined(__aarch64__)
 void take_apart_neon(const LaneTable &, const char *, Extent, Extent, char *const *, Extent);
+void take_apart_streaming_neon(const LaneTable &, const char *, Extent, Extent, Strip *, Ahead &);
 #endif
 
 }  // namespace splitops

@@ -10,8 +10,8 @@
 namespace splitops {
 namespace {
 
-constexpr Extent kLine = 64;                   // bytes of a cache line
 constexpr Extent kTileBytes = 16 << 10;        // of source rows that stay in the first-level cache
+constexpr Extent kBlockBytes = 16 << 10;       // of a tile of other rows
 constexpr Extent kDenseTileBytes = 256 << 10;  // of source rows that stay in the second-level cache
 constexpr Extent kStageBytes = 4 << 10;        // brought together before they are streamed
 constexpr Extent kNarrowRow = 128;             // rows up to here are read in place
@@ -21,7 +21,6 @@ constexpr Extent kLinesRun = 4 * kLine;         // aligned runs from here are st
 constexpr Extent kPackedRows = 64;             // fewer rows do not pay for packing
 constexpr Extent kTableBytes = 4 << 10;        // fewer bytes of a part do not pay for a table of shuffles
 constexpr std::size_t kCarries = 16;           // parts whose ends of tiles wait for the next tile
-constexpr Extent kStripBytes = 8 << 10;         // of all parts that are taken apart together
 constexpr Extent kMaxTileRows = 256;           // of rows that are not narrow
 constexpr Extent kSlack = 16 * kLine;          // a gather may read that much past a buffer
 
@@ -41,19 +40,6 @@ inline void copy_lines(char *target, const char *source, Extent bytes) {
     for (Extent i = 0; i < bytes - kLine; i += kLine)
         copy_fixed<kLine>(target + i, source + i);
     copy_fixed<kLine>(target + bytes - kLine, source + bytes - kLine);
-}
-
-inline void copy_plain(char *target, const char *source, Extent bytes) {
-    if (bytes > 1024)
-        std::memcpy(target, source, static_cast<std::size_t>(bytes));
-    else if (bytes >= kLine)
-        copy_lines(target, source, bytes);
-    else if (bytes >= 16)
-        bytes >= 32 ? copy_twice<32>(target, source, bytes) : copy_twice<16>(target, source, bytes);
-    else if (bytes >= 4)
-        bytes >= 8 ? copy_twice<8>(target, source, bytes) : copy_twice<4>(target, source, bytes);
-    else if (bytes > 0)
-        bytes >= 2 ? copy_twice<2>(target, source, bytes) : copy_fixed<1>(target, source);
 }
 
 struct Runs {
@@ -109,10 +95,6 @@ Extent power_of_two(Extent value) {
     return power;
 }
 
-Extent misalignment(const char *pointer) {
-    return static_cast<Extent>(reinterpret_cast<std::uintptr_t>(pointer) % static_cast<std::uintptr_t>(kLine));
-}
-
 // The line in which a stretch ends is shared with the next one. Unless it is there in time, storing its first
 // part holds up all stores behind it.
 inline void fetch_for_writing(const char *end) {
@@ -126,6 +108,21 @@ double cost_alone(Extent run) {
     return 2 * static_cast<double>(moves) / static_cast<double>(run);
 }
 
+// A strip goes on where the tile before left it in `carry`, if it did.
+void open_strip(Strip &strip, char *target, char *memory, const Carry *carry) {
+    if (carry != nullptr && carry->line != nullptr)
+        strip.open(*carry, memory);
+    else
+        strip.open(target, memory);
+}
+
+void close_strip(Strip &strip, Carry *carry) {
+    if (carry != nullptr)
+        strip.keep(*carry);
+    else
+        strip.finish();
+}
+
 // Whole cache lines are written past the caches, the rest as usual.
 void stream_bytes(char *target, const char *source, Extent bytes) {
     const Extent head = std::min(bytes, (kLine - misalignment(target)) % kLine);
@@ -136,6 +133,19 @@ void stream_bytes(char *target, const char *source, Extent bytes) {
 }
 
 }  // namespace
+
+void copy_plain(char *target, const char *source, Extent bytes) {
+    if (bytes > 1024)
+        std::memcpy(target, source, static_cast<std::size_t>(bytes));
+    else if (bytes >= kLine)
+        copy_lines(target, source, bytes);
+    else if (bytes >= 16)
+        bytes >= 32 ? copy_twice<32>(target, source, bytes) : copy_twice<16>(target, source, bytes);
+    else if (bytes >= 4)
+        bytes >= 8 ? copy_twice<8>(target, source, bytes) : copy_twice<4>(target, source, bytes);
+    else if (bytes > 0)
+        bytes >= 2 ? copy_twice<2>(target, source, bytes) : copy_fixed<1>(target, source);
+}
 
 void copy_bytes(char *target, const char *source, Extent bytes, bool stream) {
     if (!stream || bytes < 4 * kLine)
@@ -166,10 +176,10 @@ RunPlan::RunPlan(const std::vector<RowPart> &parts, Extent source_pitch, Extent 
         return;
     }
     const Extent average = bytes / static_cast<Extent>(parts.size());
-    tile_rows_ = average <= 4 ? kMaxTileRows : average <= 512 ? 64 : average <= 1024 ? 32 : 16;
+    tile_rows_ = average <= kShortRun ? kMaxTileRows : average <= 512 ? 64 : average <= 1024 ? 32 : 16;
     dense_ = bytes == source_pitch && tile_rows_ * source_pitch <= kDenseTileBytes;
     const Extent limit = stream ? kMediumRun : kShortRun;
-    const Extent block_bytes = kTileBytes / tile_rows_;
+    const Extent block_bytes = kBlockBytes / tile_rows_;
     for (std::size_t i = 0; i < parts.size();) {
         std::size_t end = i + 1;
         Extent block_end = parts[i].source + parts[i].run;
@@ -267,50 +277,8 @@ std::size_t RunPlan::boundary(std::size_t part) const {
     return group == groups_.end() ? parts_.size() : group->begin;
 }
 
-void RunPlan::Ahead::fetch(Extent bytes) {
-    for (; bytes > 0 && rows > 0; bytes -= kLine) {
-        __builtin_prefetch(row + within);
-        within += kLine;
-        if (within >= span) {
-            within = 0;
-            row += pitch;
-            --rows;
-        }
-    }
-}
-
-void RunPlan::Strip::open(char *next, char *memory, const Carry *carry) {
-    held = carry != nullptr ? carry->held : 0;
-    target = next - held;
-    bytes = memory;
-    if (held > 0)
-        std::memcpy(bytes + misalignment(target), carry->bytes, static_cast<std::size_t>(held));
-}
-
-char *RunPlan::Strip::end() const { return bytes + misalignment(target) + held; }
-
-// After `added` bytes came to the end. If there are more to come, what is less than a line waits for them.
-void RunPlan::Strip::add(Extent added, bool more) {
-    held += added;
-    const Extent rest = more ? misalignment(target + held) : 0;
-    if (rest >= held)
-        return;
-    const char *first = bytes + misalignment(target);
-    stream_bytes(target, first, held - rest);
-    copy_plain(bytes, first + held - rest, rest);
-    target += held - rest;
-    held = rest;
-}
-
-void RunPlan::Strip::close(Carry *carry) const {
-    if (carry == nullptr)
-        return;
-    carry->held = held;
-    std::memcpy(carry->bytes, bytes + misalignment(target), static_cast<std::size_t>(held));
-}
-
 void RunPlan::copy(const char *source, Extent first, Extent count, std::size_t begin, std::size_t end) const {
-    alignas(64) char buffer[kTileBytes + kSlack + kStripBytes + LaneTable::kMaxParts * 4 * kLine];
+    alignas(64) char buffer[kBlockBytes + kSlack + LaneTable::kMaxParts * kLaneStripBytes];
     const auto start = std::lower_bound(blocks_.begin(), blocks_.end(), begin, [&](const Block &block, std::size_t part) {
         return groups_[block.end - 1].end <= part;
     });
@@ -365,29 +333,16 @@ void RunPlan::copy_group(const Group &group, const Window &window, Extent first,
         set.take_apart(table, source, count, window.readable - offset, targets, 0);
         return;
     }
-    const Extent span = parts[table.parts - 1].source + parts[table.parts - 1].run - parts[0].source;
-    const Extent rows_at_once = std::max(power_of_two(kStripBytes / span), Extent{1});
     Strip strips[LaneTable::kMaxParts];
     for (int i = 0; i < table.parts; ++i) {
         char *target = parts[i].target + first * parts[i].run;
         if (carries == nullptr || progress.last)
             fetch_for_writing(target + count * parts[i].run);
-        strips[i].open(target, stage, carries == nullptr ? nullptr : carries + i);
-        stage += (std::min(count, rows_at_once) * parts[i].run + 4 * kLine - 1) / kLine * kLine;
+        open_strip(strips[i], target, stage + i * kLaneStripBytes, carries == nullptr ? nullptr : carries + i);
     }
-    for (Extent r = 0; r < count; r += rows_at_once) {
-        const Extent rows = std::min(rows_at_once, count - r);
-        progress.ahead.fetch(rows * span);
-        for (int i = 0; i < table.parts; ++i)
-            targets[i] = strips[i].end();
-        set.take_apart(table, source + r * window.pitch, rows, window.readable - offset - r * window.pitch, targets,
-                       kLine);
-        const bool more = r + rows < count || (carries != nullptr && !progress.last);
-        for (int i = 0; i < table.parts; ++i)
-            strips[i].add(rows * parts[i].run, more);
-    }
+    set.take_apart_streaming(table, source, count, window.readable - offset, strips, progress.ahead);
     for (int i = 0; i < table.parts; ++i)
-        strips[i].close(carries == nullptr ? nullptr : carries + i);
+        close_strip(strips[i], progress.last || carries == nullptr ? nullptr : carries + i);
 }
 
 void RunPlan::copy_part(std::size_t index, const Window &window, Extent first, Extent count, char *stage,
@@ -427,25 +382,26 @@ void RunPlan::copy_part(std::size_t index, const Window &window, Extent first, E
     const bool direct = gather != nullptr && whole_lines && set.stream != nullptr && gather->rows * part.run == kLine;
     const Extent rows_at_once = power_of_two(kStageBytes / part.run);
     Strip strip;
-    strip.open(target, stage, carry);
+    open_strip(strip, target, stage, carry);
     for (Extent r = 0; r < count; r += rows_at_once) {
         const Extent rows = std::min(rows_at_once, count - r);
         const Extent bytes = rows * part.run;
         const char *row = window.data + r * window.pitch;
         const Extent readable = window.readable - r * window.pitch;
         progress.ahead.fetch(bytes);
-        if (direct && bytes % kLine == 0 && strip.held == 0) {
-            set.stream(*gather, row, rows, readable, strip.target, bytes);
-            strip.target += bytes;
+        if (direct && bytes % kLine == 0 && strip.filled == 0) {
+            set.stream(*gather, row, rows, readable, strip.line, bytes);
+            strip.line += bytes;
             continue;
         }
         if (gather != nullptr)
             set.gather(*gather, row, rows, readable, strip.end(), bytes + kLine);
         else
             copy_runs({strip.end(), part.run, from + r * window.pitch, window.pitch, part.run, rows});
-        strip.add(bytes, r + rows < count || (carry != nullptr && !progress.last));
+        strip.filled += bytes;
+        strip.flush(set.stream_lines);
     }
-    strip.close(carry);
+    close_strip(strip, progress.last ? nullptr : carry);
 }
 
 }  // namespace splitops

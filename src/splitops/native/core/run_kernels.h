@@ -8,6 +8,7 @@
 #include "gather.h"
 #include "lanes.h"
 #include "strided_copy.h"
+#include "strips.h"
 
 namespace splitops {
 
@@ -61,31 +62,6 @@ class RunPlan {
         Extent readable;  // bytes from `data` on
     };
 
-    // What is read next, fetched into the cache while this is written: reading and writing overlap.
-    struct Ahead {
-        const char *row;
-        Extent pitch, span, rows;
-        Extent within = 0;
-
-        void fetch(Extent bytes);
-    };
-
-    // What is less than a line at the end of a tile waits here for the next tile.
-    struct Carry {
-        Extent held = 0;
-        char bytes[64];
-    };
-    // Where runs of a part are brought together, so that whole lines can be streamed.
-    struct Strip {
-        char *target;      // of the first byte here
-        char *bytes;       // begin at the place of `target` within its line
-        Extent held = 0;
-
-        void open(char *next, char *memory, const Carry *carry);
-        char *end() const;
-        void add(Extent added, bool more);
-        void close(Carry *carry) const;
-    };
     // How the tiles of one call go on: what to fetch meanwhile, and a carry a part, null without.
     struct Progress {
         Ahead ahead;
