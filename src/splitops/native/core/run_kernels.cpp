@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #if defined(__x86_64__)
 #include <emmintrin.h>
@@ -11,7 +12,7 @@ namespace splitops {
 namespace {
 
 constexpr Extent kTileBytes = 16 << 10;        // of source rows that stay in the first-level cache
-constexpr Extent kBlockBytes = 16 << 10;       // of a tile of other rows
+constexpr Extent kBlockBytes = 32 << 10;       // of a tile of other rows
 constexpr Extent kDenseTileBytes = 256 << 10;  // of source rows that stay in the second-level cache
 constexpr Extent kStageBytes = 4 << 10;        // brought together before they are streamed
 constexpr Extent kNarrowRow = 128;             // rows up to here are read in place
@@ -20,7 +21,7 @@ constexpr Extent kMediumRun = kLine - 1;       // streamed runs up to here share
 constexpr Extent kLinesRun = 4 * kLine;         // aligned runs from here are streamed without a buffer
 constexpr Extent kPackedRows = 64;             // fewer rows do not pay for packing
 constexpr Extent kTableBytes = 4 << 10;        // fewer bytes of a part do not pay for a table of shuffles
-constexpr std::size_t kCarries = 16;           // parts whose ends of tiles wait for the next tile
+constexpr std::size_t kCarries = 4 << 10;      // parts whose ends of tiles wait for the next tile, at most
 constexpr Extent kMaxTileRows = 256;           // of rows that are not narrow
 constexpr Extent kSlack = 16 * kLine;          // a gather may read that much past a buffer
 
@@ -59,6 +60,14 @@ inline void each_run(const Runs &r, Copy copy) {
         copy(target, source, r.run);
 }
 
+// Size / 2 <= run <= Size: each run but the last is copied with what follows it, which the next one overwrites.
+template <Extent Size>
+void copy_overlapping(const Runs &r) {
+    each_run({r.target, r.target_pitch, r.source, r.source_pitch, r.run, r.count - 1},
+             [](char *t, const char *s, Extent) { copy_fixed<Size>(t, s); });
+    copy_twice<Size / 2>(r.target + (r.count - 1) * r.target_pitch, r.source + (r.count - 1) * r.source_pitch, r.run);
+}
+
 // One loop for each class of lengths, so that the length is not tested again for each run.
 void copy_runs(const Runs &r) {
     switch (r.run) {
@@ -71,6 +80,8 @@ void copy_runs(const Runs &r) {
         case 64: return each_run(r, [](char *t, const char *s, Extent) { copy_fixed<64>(t, s); });
         default: break;
     }
+    if (r.run < 16 && r.target_pitch == r.run && r.source_pitch >= r.run && r.count > 0)
+        return r.run < 4 ? copy_overlapping<4>(r) : r.run < 8 ? copy_overlapping<8>(r) : copy_overlapping<16>(r);
     if (r.run < 4)
         each_run(r, [](char *t, const char *s, Extent n) { copy_twice<2>(t, s, n); });
     else if (r.run < 8)
@@ -282,8 +293,10 @@ void RunPlan::copy(const char *source, Extent first, Extent count, std::size_t b
     const auto start = std::lower_bound(blocks_.begin(), blocks_.end(), begin, [&](const Block &block, std::size_t part) {
         return groups_[block.end - 1].end <= part;
     });
-    Carry carries[kCarries];
-    Progress progress{{}, end - begin <= kCarries ? carries : nullptr, false};
+    // Without them the lines in which tiles end are written in two parts, which is only slower.
+    const bool several = stream_ && count > tile_rows_ && end - begin <= kCarries;
+    const std::unique_ptr<Carry[]> carries(several ? new (std::nothrow) Carry[end - begin] : nullptr);
+    Progress progress{{}, carries.get(), false};
     for (Extent row = 0; row < count; row += tile_rows_) {
         const Extent rows = std::min(tile_rows_, count - row);
         const char *tile = source + row * source_pitch_;

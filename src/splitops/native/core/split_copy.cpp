@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <vector>
 
@@ -18,6 +19,8 @@ constexpr Extent kRowAlignment = 64;  // rows per task: whole cache lines in eve
 constexpr Extent kLongRun = 1 << 10;  // bytes a run, on average, from which row-major order is best
 constexpr Extent kFewRuns = 64;       // so few are copied as they come
 constexpr Extent kFewRows = 8;        // so few give a part no stretch to write
+
+constexpr Extent kPage = Extent{2} << 20;  // a huge page
 
 constexpr Extent kParallelBytes = Extent{1} << 20;  // half of it takes longer than waking a thread
 
@@ -152,19 +155,73 @@ class RowCopy {
             row_bytes_ += part.run;
     }
 
-    void run() {
+    // `fresh`: the system has yet to give pages to the targets, and does so when a page is first written.
+    void run(bool fresh) {
         const Extent bytes = row_bytes_ * rows_.count;
         if (bytes == 0)
             return;
         stream_ = bytes >= thresholds().stream;
+        const bool paged = fresh && bytes >= std::max(thresholds().parallel, 2 * kPage);
         const Extent runs = rows_.count * static_cast<Extent>(parts_.size());
-        if (runs <= kFewRuns || rows_.length() < kFewRows || bytes / runs >= kLongRun)
-            copy_long_runs(bytes);
-        else
+        const bool long_runs = runs <= kFewRuns || rows_.length() < kFewRows || bytes / runs >= kLongRun;
+        if (paged)
+            each_page(long_runs);
+        if (!long_runs)
             copy_short_runs(bytes);
+        else if (!paged)
+            copy_long_runs(bytes);
     }
 
   private:
+    // Each page is first written by one thread alone, since two would both clear it. Long runs are copied into it
+    // at once, while the cleared page is in the cache.
+    void each_page(bool copy) {
+        std::vector<const RowPart *> parts;
+        parts.reserve(parts_.size());
+        for (const RowPart &part : parts_)
+            parts.push_back(&part);
+        const auto by_target = [](const RowPart *a, const RowPart *b) { return a->target < b->target; };
+        if (!std::is_sorted(parts.begin(), parts.end(), by_target))
+            std::sort(parts.begin(), parts.end(), by_target);
+        struct Page {
+            char *begin, *end;
+            std::size_t part;  // the first with bytes here
+        };
+        std::vector<Page> pages;
+        for (std::size_t i = 0; i < parts.size(); ++i) {
+            char *at = parts[i]->target;
+            char *const end = at + rows_.count * parts[i]->run;
+            if (!pages.empty() && at < pages.back().end)
+                at = pages.back().end;
+            for (; at < end; at = pages.back().end)
+                pages.push_back({at, at + (kPage - static_cast<Extent>(reinterpret_cast<std::uintptr_t>(at) % kPage)), i});
+        }
+        thread_pool::for_each(pages.size(), [&](std::size_t task) {
+            const Page &page = pages[task];
+            if (!copy) {
+                *page.begin = 0;
+                return;
+            }
+            for (std::size_t i = page.part; i < parts.size() && parts[i]->target < page.end; ++i) {
+                const RowPart &part = *parts[i];
+                const Extent begin = std::max<Extent>(0, page.begin - part.target);
+                copy_stretch(part, begin, std::min<Extent>(rows_.count * part.run, page.end - part.target));
+            }
+        });
+    }
+
+    // Bytes [begin, end) of a part whose runs follow each other.
+    void copy_stretch(const RowPart &part, Extent begin, Extent end) const {
+        const Extent length = rows_.length();
+        for (Extent at = begin; at < end;) {
+            const Extent row = at / part.run, within = at % part.run;
+            const Extent bytes = std::min(part.run - within, end - at);
+            const char *source = data_ + rows_.group_start(row / length) + row % length * rows_.pitch();
+            copy_bytes(part.target + at, source + part.source + within, bytes, false);
+            at += bytes;
+        }
+    }
+
     void copy_long_runs(Extent bytes) {
         Extent start = 0;
         starts_.reserve(parts_.size());
@@ -260,7 +317,6 @@ void set_thresholds(Thresholds values) {
 }
 
 void split_copy(const SplitSource &s, const SplitTarget *targets, std::size_t count, bool squeeze, bool fresh) {
-    (void)fresh;
     Extent inner = s.itemsize;
     for (int i = s.axis + 1; i < s.ndim; ++i)
         inner *= s.shape[i];
@@ -285,7 +341,7 @@ void split_copy(const SplitSource &s, const SplitTarget *targets, std::size_t co
         else if (run != 0)
             parts.push_back({t.data, pitch, t.offset * axis_stride, run});
     }
-    RowCopy(s, rows, std::move(parts)).run();
+    RowCopy(s, rows, std::move(parts)).run(fresh);
 }
 
 }  // namespace splitops

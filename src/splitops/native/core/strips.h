@@ -28,6 +28,7 @@ struct Ahead {
             __builtin_prefetch(row + within);
             within += kLine;
             if (within >= span) {
+                __builtin_prefetch(row + span - 1);  // in a line of its own, unless the row is aligned
                 within = 0;
                 row += pitch;
                 --rows;
