@@ -63,7 +63,7 @@ def source_of(rows: int, width: int, at_end: bool) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("at_end", [True, False])
 def test_equal_runs(mode: str, instruction_set: str, at_end: bool) -> None:
-    for run in (1, 2, 3, 4, 5, 7, 8, 11, 12, 15, 16, 17, 31, 33, 48, 64, 100, 520, 1030, 2100, 5000):
+    for run in (*range(1, 18), 31, 33, 48, 64, 100, 520, 1030, 2100, 5000):
         for parts in (2, 3, 5, 17):
             for rows in (1, 65, 300) if run > 100 else (65, 700):
                 if run * parts * rows < 1 << 21:
@@ -89,8 +89,41 @@ def test_uneven_runs(sizes: list[int], rows: int, mode: str, at_end: bool, data:
         _core.use_instruction_set(_core.instruction_sets()[0])
 
 
+@settings(max_examples=120, deadline=None)
+@given(
+    st.lists(st.integers(1, 16), min_size=2, max_size=20),
+    st.sampled_from((64, 65, 500, 513, 1600)),
+    st.sampled_from(sorted(MODES)),
+    st.booleans(),
+    st.data(),
+)
+def test_short_runs(sizes: list[int], rows: int, mode: str, at_end: bool, data: Any) -> None:
+    before = _core.thresholds()
+    _core.set_thresholds(*MODES[mode])
+    _core.use_instruction_set(data.draw(st.sampled_from(_core.instruction_sets())))
+    try:
+        check(source_of(rows, sum(sizes), at_end), sizes, rows, at_end)
+    finally:
+        _core.set_thresholds(*before)
+        _core.use_instruction_set(_core.instruction_sets()[0])
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_memory_that_is_new_to_the_process(separate: bool) -> None:
+    for shape, sizes in (
+        ((3, 3_000_000), [1_000_000, 1, 1_999_999]),
+        ((2000, 4000), [1000, 2500, 500]),
+        ((2_000_000, 3), [1, 1, 1]),
+        ((900_000, 7), [3, 4]),
+    ):
+        source = np.random.default_rng(3).integers(0, 256, shape, dtype=np.uint8)
+        cut = (1, tuple(itertools.accumulate([0, *sizes[:-1]])), tuple(sizes), False)
+        _core.release_pool()
+        assert_same(_core.copies(source, *cut, separate=separate), fallback.copies(source, *cut))
+
+
 def test_many_parts(mode: str, instruction_set: str) -> None:
-    for run, parts, rows in ((1, 1000, 300), (3, 700, 200), (6, 100, 80), (20, 300, 70), (600, 70, 40)):
+    for run, parts, rows in ((1, 1000, 300), (1, 5000, 1100), (3, 700, 200), (5, 90, 1100), (6, 100, 80), (20, 300, 70), (600, 70, 40)):
         source = np.random.default_rng(run).integers(0, 256, (rows, run * parts), dtype=np.uint8)
         cut = (1, tuple(range(0, run * parts, run)), (run,) * parts, False)
         assert_same(_core.copies(source, *cut), fallback.copies(source, *cut))
