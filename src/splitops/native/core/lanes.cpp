@@ -108,8 +108,10 @@ struct Plainly {
                                   char *const *targets, Extent slack) {
         const Steps<Lane, Spreads, Packs> steps{t};
         Extent whole = steps.whole(count, readable);
-        if (Packs && slack < kVector)
-            whole = std::max<Extent>(0, std::min(whole, count / steps.rows - 1));
+        if (Packs && slack < kVector) {  // the stores of short runs reach over several steps
+            const Extent shortest = *std::min_element(t.run, t.run + t.parts);
+            whole = std::min(whole, std::max<Extent>(0, count - (kVector + shortest - 1) / shortest) / steps.rows);
+        }
         for (Extent i = 0; i < whole; ++i)
             steps.take(source + i * steps.loads * steps.load_pitch, i * steps.rows, targets);
         for (Extent row = whole * steps.rows; row < count; row += steps.rows) {
