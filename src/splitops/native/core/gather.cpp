@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -51,8 +50,6 @@ void prepare(Extent run, Extent pitch, Extent offset, Extent rows, GatherTable &
         place(static_cast<int>(i), static_cast<int>(i / run * pitch + offset + i % run));
 }
 
-using Gather = void (*)(const GatherTable &, const char *, Extent, Extent, char *, Extent);
-
 // A kernel for each number of loads.
 template <class Make, int... Count>
 constexpr std::array<Gather, sizeof...(Count)> each_count(Make make, std::integer_sequence<int, Count...>) {
@@ -64,11 +61,13 @@ constexpr std::array<Gather, GatherTable::kMaxLoads> each_count(Make make) {
     return each_count(make, std::make_integer_sequence<int, GatherTable::kMaxLoads>());
 }
 
+}  // namespace
+
 #if defined(__x86_64__)
 
 #define SPLITOPS_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi")))
 
-double cost_avx512(Extent run, Extent pitch, Extent offset) {
+double gather_cost_avx512(Extent run, Extent pitch, Extent offset) {
     // Measured: what is cheaper than moving the runs one by one, which takes two moves for odd lengths.
     const Extent max_loads = run < 8 ? 16 : run == 8 ? 6 : run < 16 ? 10 : run == 16 ? 4 : 3;
     if (run > 32 || loads_for<64>(run, pitch, offset, 64 / run) > max_loads)
@@ -77,7 +76,7 @@ double cost_avx512(Extent run, Extent pitch, Extent offset) {
     return static_cast<double>(5 * pairs + 1) / static_cast<double>(64 / run * run);
 }
 
-void prepare_avx512(Extent run, Extent pitch, Extent offset, GatherTable &t) {
+void prepare_gather_avx512(Extent run, Extent pitch, Extent offset, GatherTable &t) {
     std::memset(t.index, 0, sizeof t.index);
     std::memset(t.mask, 0, sizeof t.mask);
     prepare<64>(run, pitch, offset, 64 / run, t, [&](int i, int from) {
@@ -87,27 +86,7 @@ void prepare_avx512(Extent run, Extent pitch, Extent offset, GatherTable &t) {
     });
 }
 
-SPLITOPS_AVX512 void stream_lines_avx512(char *target, const char *source, Extent bytes) {
-    for (Extent i = 0; i < bytes; i += 64)
-        _mm512_stream_si512(reinterpret_cast<__m512i *>(target + i), _mm512_loadu_si512(source + i));
-}
-
-SPLITOPS_SIMD void stream_lines_avx2(char *target, const char *source, Extent bytes) {
-    for (Extent i = 0; i < bytes; i += 64) {
-        const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(source + i));
-        const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(source + i + 32));
-        _mm256_stream_si256(reinterpret_cast<__m256i *>(target + i), low);
-        _mm256_stream_si256(reinterpret_cast<__m256i *>(target + i + 32), high);
-    }
-}
-
-void stream_lines_sse2(char *target, const char *source, Extent bytes) {
-    for (Extent i = 0; i < bytes; i += 16)
-        _mm_stream_si128(reinterpret_cast<__m128i *>(target + i),
-                         _mm_loadu_si128(reinterpret_cast<const __m128i *>(source + i)));
-}
-
-#define SPLITOPS_STREAM_LINES stream_lines_sse2
+namespace {
 
 // A mask of that many of the first bytes of a vector.
 inline std::uint64_t first_bytes(Extent count) {
@@ -146,15 +125,29 @@ SPLITOPS_AVX512 void gather_avx512_loads(const GatherTable &t, const char *sourc
 }
 
 template <bool Stream>
-void gather_avx512(const GatherTable &t, const char *source, Extent count, Extent readable, char *target,
-                   Extent writable) {
+void gather_avx512_any(const GatherTable &t, const char *source, Extent count, Extent readable, char *target,
+                       Extent writable) {
     constexpr auto kernels = each_count([](auto loads) { return gather_avx512_loads<loads(), Stream>; });
     kernels[t.loads - 1](t, source, count, readable, target, writable);
+}
+
+}  // namespace
+
+void gather_avx512(const GatherTable &t, const char *source, Extent count, Extent readable, char *target,
+                   Extent writable) {
+    gather_avx512_any<false>(t, source, count, readable, target, writable);
+}
+
+void gather_streaming_avx512(const GatherTable &t, const char *source, Extent count, Extent readable, char *target,
+                             Extent writable) {
+    gather_avx512_any<true>(t, source, count, readable, target, writable);
 }
 
 #endif
 
 #if defined(SPLITOPS_SIMD)
+
+namespace {
 
 // The rows of a step that cost the fewest instructions a byte, with vectors of 16 bytes.
 struct BestRows {
@@ -173,14 +166,18 @@ BestRows best_rows(Extent run, Extent pitch, Extent offset) {
     return best;
 }
 
-double cost_shuffle(Extent run, Extent pitch, Extent offset) { return best_rows(run, pitch, offset).cost; }
+}  // namespace
+
+double gather_cost_shuffle(Extent run, Extent pitch, Extent offset) { return best_rows(run, pitch, offset).cost; }
 
 // Shuffles of 16 bytes: an index with the top bit set gives zero, on both architectures.
-void prepare_shuffle(Extent run, Extent pitch, Extent offset, GatherTable &t) {
+void prepare_gather_shuffle(Extent run, Extent pitch, Extent offset, GatherTable &t) {
     std::memset(t.index, 0x80, sizeof t.index);
     prepare<16>(run, pitch, offset, best_rows(run, pitch, offset).rows, t,
                 [&](int i, int from) { t.index[from / 16][i] = static_cast<std::uint8_t>(from % 16); });
 }
+
+namespace {
 
 // A step takes two times the rows of the table.
 template <int Loads>
@@ -212,6 +209,8 @@ SPLITOPS_SIMD void gather_shuffle_loads(const GatherTable &t, const char *source
     }
 }
 
+}  // namespace
+
 void gather_shuffle(const GatherTable &t, const char *source, Extent count, Extent readable, char *target,
                     Extent writable) {
     constexpr auto kernels = each_count([](auto loads) { return gather_shuffle_loads<loads()>; });
@@ -219,63 +218,5 @@ void gather_shuffle(const GatherTable &t, const char *source, Extent count, Exte
 }
 
 #endif
-
-#if !defined(SPLITOPS_STREAM_LINES)
-// No store is known here that passes the caches by.
-void copy_whole_lines(char *target, const char *source, Extent bytes) {
-    std::memcpy(target, source, static_cast<std::size_t>(bytes));
-}
-
-#define SPLITOPS_STREAM_LINES copy_whole_lines
-#endif
-
-double never(Extent, Extent, Extent) { return kNever; }
-
-const InstructionSet kGeneric = {"generic", never, nullptr, nullptr, SPLITOPS_STREAM_LINES, nullptr, nullptr, nullptr};
-
-const InstructionSet *const *detect() {
-    static const InstructionSet *found[4] = {};
-    int n = 0;
-#if defined(__x86_64__)
-    static const InstructionSet avx512 = {"avx512", cost_avx512, prepare_avx512, gather_avx512<false>, stream_lines_avx512,
-                                          gather_avx512<true>, take_apart_avx2,
-        take_apart_streaming_avx2};
-    static const InstructionSet avx2 = {"avx2", cost_shuffle, prepare_shuffle, gather_shuffle, stream_lines_avx2, nullptr, take_apart_avx2,
-        take_apart_streaming_avx2};
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl"))
-        found[n++] = &avx512;
-    if (__builtin_cpu_supports("avx2"))
-        found[n++] = &avx2;
-#elif defined(__aarch64__)
-    static const InstructionSet neon = {"neon", cost_shuffle, prepare_shuffle, gather_shuffle, SPLITOPS_STREAM_LINES, nullptr,
-                                       take_apart_neon,
-        take_apart_streaming_neon};
-    found[n++] = &neon;
-#endif
-    found[n] = &kGeneric;
-    return found;
-}
-
-std::atomic<const InstructionSet *> g_current{nullptr};
-
-}  // namespace
-
-const InstructionSet *const *instruction_sets() {
-    static const InstructionSet *const *sets = detect();
-    return sets;
-}
-
-const InstructionSet &instruction_set() {
-    const InstructionSet *set = g_current.load(std::memory_order_relaxed);
-    if (set == nullptr) {
-        set = instruction_sets()[0];
-        g_current.store(set, std::memory_order_relaxed);
-    }
-    return *set;
-}
-
-void use_instruction_set(const InstructionSet &set) { g_current.store(&set, std::memory_order_relaxed); }
 
 }  // namespace splitops

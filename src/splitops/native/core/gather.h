@@ -3,7 +3,6 @@
 
 #include <cstdint>
 
-#include "lanes.h"
 #include "strided_copy.h"
 
 namespace splitops {
@@ -19,27 +18,28 @@ struct GatherTable {
     std::uint64_t mask[kMaxLoads];  // which bytes of the result come from these loads
 };
 
-struct InstructionSet {
-    const char *name;
-    // The instructions that a byte costs; infinite where such runs cannot be gathered.
-    double (*gather_cost)(Extent run, Extent pitch, Extent offset);
-    void (*prepare)(Extent run, Extent pitch, Extent offset, GatherTable &table);
-    // Writes count * run bytes to `target`, from `count` rows at `source`. It may read `readable` bytes of
-    // the source, and may overwrite `writable` bytes of the target, both at least what the runs need.
-    void (*gather)(const GatherTable &table, const char *source, Extent count, Extent readable, char *target,
-                   Extent writable);
-    // Copies whole lines of 64 bytes to an aligned target, past the caches where that can be had.
-    void (*stream_lines)(char *target, const char *source, Extent bytes);
-    // Gathers past the caches, where a step gives a whole line of an aligned target; null: there is none.
-    void (*stream)(const GatherTable &table, const char *source, Extent count, Extent readable, char *target,
-                   Extent writable);
-    TakeApart take_apart;  // null: there is none
-    TakeApartStreaming take_apart_streaming;
-};
+// The instructions that a byte costs; infinite where such runs cannot be gathered.
+using GatherCost = double (*)(Extent run, Extent pitch, Extent offset);
 
-// The best that this processor has; all that it has, best first, for tests.
-const InstructionSet &instruction_set();
-const InstructionSet *const *instruction_sets();  // ends with null
-void use_instruction_set(const InstructionSet &set);
+using PrepareGather = void (*)(Extent run, Extent pitch, Extent offset, GatherTable &table);
+
+// Writes count * run bytes to `target`, from `count` rows at `source`. It may read `readable` bytes of the source,
+// and may overwrite `writable` bytes of the target, both at least what the runs need.
+using Gather = void (*)(const GatherTable &table, const char *source, Extent count, Extent readable, char *target,
+                        Extent writable);
+
+#if defined(__x86_64__)
+double gather_cost_avx512(Extent run, Extent pitch, Extent offset);
+void prepare_gather_avx512(Extent run, Extent pitch, Extent offset, GatherTable &table);
+void gather_avx512(const GatherTable &, const char *, Extent, Extent, char *, Extent);
+void gather_streaming_avx512(const GatherTable &, const char *, Extent, Extent, char *, Extent);
+#endif
+
+#if defined(__x86_64__) || defined(__aarch64__)
+// With shuffles of 16 bytes: AVX2 or Neon.
+double gather_cost_shuffle(Extent run, Extent pitch, Extent offset);
+void prepare_gather_shuffle(Extent run, Extent pitch, Extent offset, GatherTable &table);
+void gather_shuffle(const GatherTable &, const char *, Extent, Extent, char *, Extent);
+#endif
 
 }  // namespace splitops

@@ -9,7 +9,7 @@
 #include "call_cache.h"
 #include "copies.h"
 #include "cuts.h"
-#include "gather.h"
+#include "instruction_sets.h"
 #include "memory_pool.h"
 #include "overlap.h"
 #include "split_copy.h"

@@ -25,79 +25,6 @@ constexpr std::size_t kCarries = 4 << 10;      // parts whose ends of tiles wait
 constexpr Extent kMaxTileRows = 256;           // of rows that are not narrow
 constexpr Extent kSlack = 16 * kLine;          // a gather may read that much past a buffer
 
-template <Extent Size>
-inline void copy_fixed(char *target, const char *source) {
-    std::memcpy(target, source, static_cast<std::size_t>(Size));
-}
-
-// Size <= bytes <= 2 * Size, as two moves that may overlap.
-template <Extent Size>
-inline void copy_twice(char *target, const char *source, Extent bytes) {
-    copy_fixed<Size>(target, source);
-    copy_fixed<Size>(target + bytes - Size, source + bytes - Size);
-}
-
-inline void copy_lines(char *target, const char *source, Extent bytes) {
-    for (Extent i = 0; i < bytes - kLine; i += kLine)
-        copy_fixed<kLine>(target + i, source + i);
-    copy_fixed<kLine>(target + bytes - kLine, source + bytes - kLine);
-}
-
-struct Runs {
-    char *target;
-    Extent target_pitch;
-    const char *source;
-    Extent source_pitch;
-    Extent run;
-    Extent count;
-};
-
-template <class Copy>
-inline void each_run(const Runs &r, Copy copy) {
-    char *target = r.target;
-    const char *source = r.source;
-    for (Extent i = 0; i < r.count; ++i, target += r.target_pitch, source += r.source_pitch)
-        copy(target, source, r.run);
-}
-
-// Size / 2 <= run <= Size: each run but the last is copied with what follows it, which the next one overwrites.
-template <Extent Size>
-void copy_overlapping(const Runs &r) {
-    each_run({r.target, r.target_pitch, r.source, r.source_pitch, r.run, r.count - 1},
-             [](char *t, const char *s, Extent) { copy_fixed<Size>(t, s); });
-    copy_twice<Size / 2>(r.target + (r.count - 1) * r.target_pitch, r.source + (r.count - 1) * r.source_pitch, r.run);
-}
-
-// One loop for each class of lengths, so that the length is not tested again for each run.
-void copy_runs(const Runs &r) {
-    switch (r.run) {
-        case 1: return each_run(r, [](char *t, const char *s, Extent) { copy_fixed<1>(t, s); });
-        case 2: return each_run(r, [](char *t, const char *s, Extent) { copy_fixed<2>(t, s); });
-        case 4: return each_run(r, [](char *t, const char *s, Extent) { copy_fixed<4>(t, s); });
-        case 8: return each_run(r, [](char *t, const char *s, Extent) { copy_fixed<8>(t, s); });
-        case 16: return each_run(r, [](char *t, const char *s, Extent) { copy_fixed<16>(t, s); });
-        case 32: return each_run(r, [](char *t, const char *s, Extent) { copy_fixed<32>(t, s); });
-        case 64: return each_run(r, [](char *t, const char *s, Extent) { copy_fixed<64>(t, s); });
-        default: break;
-    }
-    if (r.run < 16 && r.target_pitch == r.run && r.source_pitch >= r.run && r.count > 0)
-        return r.run < 4 ? copy_overlapping<4>(r) : r.run < 8 ? copy_overlapping<8>(r) : copy_overlapping<16>(r);
-    if (r.run < 4)
-        each_run(r, [](char *t, const char *s, Extent n) { copy_twice<2>(t, s, n); });
-    else if (r.run < 8)
-        each_run(r, [](char *t, const char *s, Extent n) { copy_twice<4>(t, s, n); });
-    else if (r.run < 16)
-        each_run(r, [](char *t, const char *s, Extent n) { copy_twice<8>(t, s, n); });
-    else if (r.run < 32)
-        each_run(r, [](char *t, const char *s, Extent n) { copy_twice<16>(t, s, n); });
-    else if (r.run < 64)
-        each_run(r, [](char *t, const char *s, Extent n) { copy_twice<32>(t, s, n); });
-    else if (r.run <= 1024)
-        each_run(r, copy_lines);
-    else
-        each_run(r, [](char *t, const char *s, Extent n) { std::memcpy(t, s, static_cast<std::size_t>(n)); });
-}
-
 // The largest one that is at most `value`, which is at least 1. So many rows often fill whole lines.
 Extent power_of_two(Extent value) {
     Extent power = 1;
@@ -277,7 +204,7 @@ void RunPlan::add_gather(std::size_t part, Extent pitch, Extent origin, std::siz
     if (rows_ * p.run < kTableBytes || set.gather_cost(p.run, pitch, offset) >= cost_alone(p.run))
         return;
     auto table = std::make_unique<GatherTable>();
-    set.prepare(p.run, pitch, offset, *table);
+    set.prepare_gather(p.run, pitch, offset, *table);
     gathers_[part] = table.get();
     gather_tables_.push_back(std::move(table));
 }
@@ -316,7 +243,7 @@ void RunPlan::copy(const char *source, Extent first, Extent count, std::size_t b
             }
             char *stage = buffer;
             if (block->packed) {
-                copy_runs({buffer, block->span, window.data, window.pitch, block->span, rows});
+                instruction_set().copy_runs({buffer, block->span, window.data, window.pitch, block->span, rows});
                 window = {buffer, block->span, block->source, rows * block->span + kSlack};
                 stage += (window.readable + kLine - 1) / kLine * kLine;
             }
@@ -366,14 +293,14 @@ void RunPlan::copy_part(std::size_t index, const Window &window, Extent first, E
     const char *from = window.data + (part.source - window.origin);
     char *target = part.target + first * part.pitch;
     if (part.pitch != part.run) {
-        copy_runs({target, part.pitch, from, window.pitch, part.run, count});
+        instruction_set().copy_runs({target, part.pitch, from, window.pitch, part.run, count});
         return;
     }
     if (!stream_) {
         if (gather != nullptr)
             set.gather(*gather, window.data, count, window.readable, target, count * part.run);
         else
-            copy_runs({target, part.run, from, window.pitch, part.run, count});
+            instruction_set().copy_runs({target, part.run, from, window.pitch, part.run, count});
         return;
     }
     if (part.run > kStageBytes / 2) {
@@ -392,7 +319,7 @@ void RunPlan::copy_part(std::size_t index, const Window &window, Extent first, E
         }
         return;
     }
-    const bool direct = gather != nullptr && whole_lines && set.stream != nullptr && gather->rows * part.run == kLine;
+    const bool direct = gather != nullptr && whole_lines && set.gather_streaming != nullptr && gather->rows * part.run == kLine;
     const Extent rows_at_once = power_of_two(kStageBytes / part.run);
     Strip strip;
     open_strip(strip, target, stage, carry);
@@ -403,14 +330,14 @@ void RunPlan::copy_part(std::size_t index, const Window &window, Extent first, E
         const Extent readable = window.readable - r * window.pitch;
         progress.ahead.fetch(bytes);
         if (direct && bytes % kLine == 0 && strip.filled == 0) {
-            set.stream(*gather, row, rows, readable, strip.line, bytes);
+            set.gather_streaming(*gather, row, rows, readable, strip.line, bytes);
             strip.line += bytes;
             continue;
         }
         if (gather != nullptr)
             set.gather(*gather, row, rows, readable, strip.end(), bytes + kLine);
         else
-            copy_runs({strip.end(), part.run, from + r * window.pitch, window.pitch, part.run, rows});
+            instruction_set().copy_runs({strip.end(), part.run, from + r * window.pitch, window.pitch, part.run, rows});
         strip.filled += bytes;
         strip.flush(set.stream_lines);
     }

@@ -5,8 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "gather.h"
-#include "lanes.h"
+#include "instruction_sets.h"
 #include "strided_copy.h"
 #include "strips.h"
 

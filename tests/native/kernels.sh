@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Builds the kernels alone and holds them against a plain loop; see kernels.cpp.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+build=$(mktemp -d)
+trap 'rm -rf "$build"' EXIT
+core=src/splitops/native/core
+"${CXX:-c++}" -std=c++20 -O2 -Wall -Wextra ${CXXFLAGS:-} -static -pthread -I "$core" tests/native/kernels.cpp \
+    "$core"/{gather,instruction_sets,lanes,run_kernels,split_copy,strided_copy,thread_pool}.cpp -o "$build/kernels"
+${RUN:-} "$build/kernels"
