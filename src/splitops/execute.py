@@ -55,7 +55,9 @@ class Plan(SplitPlan):
         """
         compiled = self._splitter
         if compiled is None:
-            compiled = native.Splitter(self.shape, self.axis, self.offsets, self.sizes, self.squeeze)
+            compiled = native.Splitter(
+                self.shape, self.axis, self.offsets, self.sizes, self.squeeze, listed=self.sequence
+            )
             object.__setattr__(self, "_splitter", compiled)  # a cache: the plan itself stays as it is
         return compiled
 
@@ -72,14 +74,16 @@ class Plan(SplitPlan):
         Raises:
             ArrayError: another shape than the plan's, or ``out`` that does not fit or overlaps.
         """
-        if out is None and type(data) is np.ndarray:
+        if type(data) is np.ndarray:
             try:
                 splitter = self._splitter or self.splitter()
-                parts = splitter.copies(data) if copy else splitter(data)
+                if out is None:
+                    return splitter.copies(data) if copy else splitter(data)
+                if copy is not False and (filled := splitter.fill(data, out)) is not None:
+                    return filled
             except ValueError:  # another shape: the general way says so
-                parts = execute(self, data, copy=copy)
-        else:
-            parts = execute(self, data, copy=copy, out=out)
+                pass
+        parts = execute(self, data, copy=copy, out=out)
         return list(parts) if self.sequence else parts
 
     def __reduce__(self) -> tuple[Any, ...]:

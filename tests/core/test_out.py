@@ -192,6 +192,62 @@ def test_a_plan_fills_buffers_too() -> None:
         plan(DATA, out=out[:1])
 
 
+MANY = np.arange(4000, dtype="i4").reshape(1000, 4)
+
+REFUSED_AMONG_MANY = {
+    "shape": (lambda out: np.full((1, 5), 77, "i4"), r"out\[500\] has shape \(1, 5\) and dtype int32, but"),
+    "dtype": (lambda out: np.full((1, 4), 77, "u4"), r"out\[500\] has shape \(1, 4\) and dtype uint32, but"),
+    "read-only": (lambda out: np.broadcast_to(np.full((1, 4), 77, "i4"), (1, 4)), r"out\[500\] is read-only"),
+    "masked": (
+        lambda out: np.ma.array(np.full((1, 4), 77, "i4"), mask=[[1, 0, 0, 0]], hard_mask=True),
+        r"out\[500\] has a hard mask",
+    ),
+    "list": (lambda out: [77] * 4, r"out\[500\] is a list, but it must be a numpy\.ndarray"),
+    "overlapping": (lambda out: out[100], r"out\[100\] overlaps out\[500\]"),
+    "the data": (lambda out: MANY[3:4], r"out\[500\] overlaps data"),
+    "itself": (
+        lambda out: np.lib.stride_tricks.as_strided(np.full(4, 77, "i4"), (1, 4), (16, 0)),
+        r"out\[500\] has elements that share memory",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED_AMONG_MANY.values(), ids=REFUSED_AMONG_MANY)
+@pytest.mark.parametrize("container", [list, tuple, iter])
+def test_one_bad_buffer_among_many_is_named_and_nothing_is_written(
+    make: Any, message: str, container: Any
+) -> None:
+    before = MANY.copy()
+    plan = splitops.plan("Split", shape=(1000, 4), split=[1] * 1000)
+    out: list[Any] = [np.full((1, 4), 77, "i4") for _ in range(1000)]
+    out[500] = make(out)
+    with pytest.raises(ArrayError, match=message):
+        plan(MANY, out=container(out))
+    assert_untouched(buffer for i, buffer in enumerate(out) if i != 500)
+    assert_same_array(MANY, before)
+
+
+def test_a_plan_fills_many_buffers_and_returns_them() -> None:
+    for name, kind, arguments in (
+        ("Split", tuple, {"split": [1] * 1000}),
+        ("SplitToSequence", list, {"keepdims": 0}),
+    ):
+        plan = splitops.plan(name, shape=(1000, 4), **arguments)
+        out = [np.full((4,) if kind is list else (1, 4), 77, "i4") for _ in range(1000)]
+        for container in (list, tuple, deque, iter):
+            got = plan(MANY, out=container(out))
+            assert type(got) is kind
+            assert all(part is buffer for part, buffer in zip(got, out, strict=True))
+            np.testing.assert_array_equal(np.concatenate(out).reshape(1000, 4), MANY)
+            for buffer in out:
+                buffer[...] = 77
+        with pytest.raises(ArrayError, match="copy=False"):
+            plan(MANY, copy=False, out=out)
+        with pytest.raises(ArrayError, match="data has shape"):
+            plan(MANY[:999], out=out)
+        assert_untouched(out)
+
+
 @st.composite
 def windows(draw: st.DrawFn) -> list[np.ndarray]:
     """Two buffers of 3 by 2 anywhere in one block of memory, with any strides that stay within it."""

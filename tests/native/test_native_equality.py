@@ -105,6 +105,33 @@ def test_splitter(data: Any) -> None:
         part[...] = np.zeros((), part.dtype)
     splitter.copies_into(array, copies)
     assert_same(copies, fallback.copies(array, *cut))
+    for part in copies:
+        part[...] = np.zeros((), part.dtype)
+    if splitter.fill(array, copies) is not None:
+        assert_same(copies, fallback.copies(array, *cut))
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+@pytest.mark.parametrize("dtype", ["f4", object])
+def test_a_splitter_gives_a_tuple_or_a_list(implementation: Any, dtype: Any) -> None:
+    array = np.arange(6).astype(dtype)
+    for container, more in ((tuple, {}), (tuple, {"listed": False}), (list, {"listed": True})):
+        splitter = implementation.Splitter((6,), 0, (0, 2), (2, 4), False, **more)
+        cache = implementation.CallCache()
+        cache.store(splitter, array, 1)
+        out = [np.zeros(2, dtype), np.zeros(4, dtype)]
+        made = [splitter(array), splitter.copies(array), splitter.copies(array, separate=True)]
+        made += [cache(array, 1), cache.copies(array, 1)]
+        if implementation is not fallback:
+            made += [splitter.fill(array, out), splitter.fill(array, tuple(out))]
+            assert made[-1][0] is out[0]
+        for parts in made:
+            assert type(parts) is container
+            assert_same(tuple(parts), (array[:2], array[2:]))
+    with pytest.raises(TypeError):
+        implementation.Splitter((6,), 0, (0,), (6,), False, listed=1)
+    with pytest.raises(TypeError):
+        implementation.Splitter((6,), 0, (0,), (6,), False, True)
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)

@@ -33,7 +33,10 @@ def calls(implementation: Any) -> list[Callable[..., Any]]:
     def splitter(array: Any, *cut: Any) -> Any:
         return implementation.Splitter(array.shape, *cut)
 
-    return [implementation.views, implementation.copies, into, splitter]
+    def fill(array: Any, *cut: Any) -> Any:
+        return implementation.fill(array, *cut, ())
+
+    return [implementation.views, implementation.copies, into, fill, splitter]
 
 
 @implementations
@@ -69,7 +72,7 @@ def test_bad_cuts_are_refused(implementation: Any, cut: tuple[Any, ...], error: 
 @implementations
 def test_only_exact_arrays(implementation: Any) -> None:
     for array in (np.zeros(4).view(np.recarray), np.ma.zeros(4), [1, 2, 3, 4], None, np.float64(1)):
-        for call in calls(implementation)[:3]:
+        for call in calls(implementation)[:4]:
             with pytest.raises(TypeError):
                 call(array, 0, (0,), (1,), False)
     with pytest.raises(ValueError, match="axis"):
@@ -125,9 +128,46 @@ def test_bad_buffers_are_refused_before_anything_is_written(implementation: Any)
 
 
 @implementations
+def test_what_does_not_fit_is_not_filled(implementation: Any) -> None:
+    array = np.arange(1000, dtype="i4")
+    cut = (0, tuple(range(1000)), (1,) * 1000, False)
+    locked = np.zeros(1, "i4")
+    locked.flags.writeable = False
+    splitter = implementation.Splitter((1000,), *cut)
+    for bad in (
+        np.zeros(2, "i4"),
+        np.zeros((1, 1), "i4"),
+        np.zeros(1, "u4"),
+        np.zeros(1, ">i4"),
+        locked,
+        [0],
+        None,
+        np.zeros(1, "i4").view(np.recarray),
+        array[:1],
+    ):
+        out: list[Any] = [np.full(1, -1, "i4") for _ in range(1000)]
+        out[500] = bad
+        for fill in (
+            lambda out: implementation.fill(array, *cut, out),
+            lambda out: splitter.fill(array, out),
+        ):
+            assert fill(out) is None
+            assert fill(tuple(out)) is None
+            assert all((buffer == -1).all() for i, buffer in enumerate(out) if i != 500)
+    for no_list in (None, 3, iter([locked] * 1000), [locked] * 999):
+        assert implementation.fill(array, *cut, no_list) is None
+    assert array[0] == 0
+
+
+@implementations
 def test_a_splitter_takes_its_shape_only(implementation: Any) -> None:
     splitter = implementation.Splitter((4, 3), 0, (0, 1), (1, 3), False)
-    for call in (splitter, splitter.copies, lambda a: splitter.copies_into(a, ())):
+    for call in (
+        splitter,
+        splitter.copies,
+        lambda a: splitter.copies_into(a, ()),
+        lambda a: splitter.fill(a, ()),
+    ):
         for wrong in (np.zeros((3, 4)), np.zeros(4), np.zeros((4, 3, 1))):
             with pytest.raises(ValueError, match="shape"):
                 call(wrong)
@@ -197,6 +237,7 @@ def test_references_of_dtypes_and_arrays_balance(implementation: Any) -> None:
     dtype = np.dtype([("balance", ">i4"), ("of", "f8")])
     array = np.zeros((8, 8), dtype)
     splitter = implementation.Splitter((8, 8), 0, (0, 4), (4, 4), False)
+    listed = implementation.Splitter((8, 8), 0, (0, 4), (4, 4), False, listed=True)
     cache = implementation.CallCache()
 
     def use() -> None:
@@ -206,6 +247,12 @@ def test_references_of_dtypes_and_arrays_balance(implementation: Any) -> None:
         splitter.copies(array)
         splitter.copies(array, separate=True)
         splitter.copies_into(array, splitter.copies(array))
+        splitter.fill(array, splitter.copies(array))
+        splitter.fill(array, list(splitter.copies(array)))
+        splitter.fill(array, [array, array])
+        listed(array)
+        listed.copies(array)
+        listed.fill(array, splitter.copies(array))
         for bad in ((9, (0,), (1,)), (0, (7,), (2,))):
             with pytest.raises(ValueError, match="axis"):
                 implementation.copies(array, *bad, False)
@@ -227,7 +274,6 @@ def test_the_call_cache_tells_types_apart(implementation: Any) -> None:
     splitter = implementation.Splitter((4, 6), 0, (0, 1), (1, 3), False)
     assert cache(array, [1, 3], 0, None) is None
     assert cache.store(splitter, array, [1, 3], 0, None)
-    assert cache.lookup(array, [1, 3], 0, None) is splitter
     assert [p.shape for p in cache(array, [1, 3], 0, None)] == [(1, 6), (3, 6)]
     others: list[tuple[Any, ...]] = [
         (array, (1, 3), 0, None),
@@ -249,8 +295,8 @@ def test_the_call_cache_tells_types_apart(implementation: Any) -> None:
         (array.tolist(), [1, 3], 0, None),
     ]
     for call in others:
-        assert cache.lookup(*call) is None
         assert cache(*call) is None
+        assert cache.copies(*call) is None
     assert not cache.store(splitter, array, [True, 3], 0, None)
     assert not cache.store(splitter, array, [1] * 200)
     assert not cache.store(splitter, array.tolist(), [1])
@@ -261,17 +307,19 @@ def test_the_call_cache_tells_types_apart(implementation: Any) -> None:
     assert len(cache) == 1
     cache.clear()
     assert len(cache) == 0
-    assert cache.lookup(array, [1, 3], 0, None) is None
+    assert cache(array, [1, 3], 0, None) is None
 
 
 @implementations
 def test_the_call_cache_is_bounded(implementation: Any) -> None:
     cache = implementation.CallCache()
     array = np.zeros(5000, "u1")
-    splitter = implementation.Splitter((5000,), 0, (0,), (5000,), False)
     for i in range(2000):
-        assert cache.store(splitter, array, i)
-        assert cache.lookup(array, i) is splitter
+        assert cache.store(implementation.Splitter((5000,), 0, (i,), (1,), True), array, i)
+        assert cache(array, i)[0].ctypes.data == array.ctypes.data + i
+    for i in range(2000):  # what is left of the former ones is still right
+        found = cache(array, i)
+        assert found is None or found[0].ctypes.data == array.ctypes.data + i
     assert 100 < len(cache) <= 256
     many = implementation.Splitter((5000,), 0, tuple(range(5000)), (1,) * 5000, False)
     assert not cache.store(many, array, -1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -52,13 +51,11 @@ class _NumPy:
         return tuple(part.copy(order="C") for part in _slices(plan, array))
 
     def fill(self, plan: SplitPlan, array: Array, out: Sequence[Array]) -> None:
-        exact = type(array) is np.ndarray and all(type(buffer) is np.ndarray for buffer in out)
-        if exact and native.disjoint(array, out):
-            with suppress(ValueError):  # a buffer does not fit: below it is said which, and why
-                native.copies_into(array, plan.axis, plan.offsets, plan.sizes, plan.squeeze, out)
-                return
-        _check_out(plan, array, out)
-        if exact:
+        exact = type(array) is np.ndarray
+        if exact and native.fill(array, plan.axis, plan.offsets, plan.sizes, plan.squeeze, out) is not None:
+            return
+        _check_out(plan, array, out)  # says what does not fit, and why
+        if exact and all(type(buffer) is np.ndarray for buffer in out):
             native.copies_into(array, plan.axis, plan.offsets, plan.sizes, plan.squeeze, out)
             return
         for buffer, part in zip(out, _slices(plan, array), strict=True):

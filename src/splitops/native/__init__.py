@@ -25,7 +25,7 @@ __all__ = [
     "available",
     "copies",
     "copies_into",
-    "disjoint",
+    "fill",
     "get_num_threads",
     "pool_limit",
     "pool_statistics",
@@ -49,6 +49,16 @@ if not TYPE_CHECKING and os.environ.get("SPLITOPS_NATIVE", "1") != "0":
 _MAX_THREADS = 1024
 
 Splitter = _implementation.Splitter
+"""A compiled split of arrays of one shape.
+
+Made by ``Splitter(shape, axis, offsets, sizes, squeeze, *, listed=False)``.
+
+- ``splitter(array)``: the parts as views, in a tuple, or in a list if it is ``listed``.
+- ``splitter.copies(array, separate=False)``: fresh parts, as `copies` makes them.
+- ``splitter.copies_into(array, out)``: as the function `copies_into`.
+- ``splitter.fill(array, out)``: as the function `fill`.
+"""
+
 CallCache = _implementation.CallCache
 """A bounded, thread-safe memo from the arguments of earlier calls to their `Splitter`.
 
@@ -57,9 +67,8 @@ arguments then find it. Arguments qualify when they are exactly `None`, `int` (6
 `tuple` of exact `int`; anything else, such as `True`, `1.0` or `np.int64(1)`, never hits. The array must
 be an exact `np.ndarray`; its dtype object, rank and extents are part of the key.
 
-- ``cache(array, *arguments)``: the parts as views, or None when the call is unknown.
-- ``cache.copies(array, *arguments)``: fresh parts, or None when the call is unknown.
-- ``cache.lookup(array, *arguments)``: the splitter, or None.
+- ``cache(array, *arguments)``: the parts as views, in the splitter's container; None if the call is unknown.
+- ``cache.copies(array, *arguments)``: fresh parts in the same way.
 - ``cache.store(splitter, array, *arguments)``: True when it was stored.
 - ``cache.clear()`` and ``len(cache)``.
 """
@@ -129,20 +138,25 @@ def copies_into(
     _implementation.copies_into(array, axis, offsets, sizes, squeeze, out)
 
 
-def disjoint(array: Array, out: Sequence[Array]) -> bool:
-    """Whether arrays surely share no memory: ``out`` with ``array``, with one another, or within one of them.
+def fill(
+    array: Array,
+    axis: int,
+    offsets: Sequence[int],
+    sizes: Sequence[int],
+    squeeze: bool,
+    out: Sequence[Array],
+) -> tuple[Array, ...] | None:
+    """Copies the parts of an array into the caller's arrays where these surely fit and share no memory.
 
-    True is a proof, by the bounds of their addresses. False is none: interleaved arrays have bounds that
-    cross, and without the compiled core it is always False.
+    The arrays may be any; only what is proved by the bounds of their addresses is filled. Interleaved arrays
+    have bounds that cross, and without the compiled core nothing is proved.
 
-    Args:
-        array: an exact `np.ndarray`.
-        out: exact arrays.
+    Args and errors as for `views`, but that anything may be in ``out``.
 
-    Raises:
-        TypeError: not exact arrays.
+    Returns:
+        The arrays of ``out``; None where nothing is proved, and then nothing is written.
     """
-    return _implementation.disjoint(array, out)
+    return _implementation.fill(array, axis, offsets, sizes, squeeze, out)
 
 
 def set_num_threads(n: int | None) -> None:

@@ -9,6 +9,9 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 """Any exact NumPy array."""
 
+Parts = tuple[Array, ...] | list[Array]
+"""The parts of a split, in a tuple or, where the splitter was made so, in a list."""
+
 
 class PoolStatistics(NamedTuple):
     """What the pool of output memory holds, in bytes and blocks, and what it has done so far.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from types import EllipsisType
+from typing import Any
 
 import numpy as np
 
-from splitops.native._types import Array
+from splitops.native._types import Array, Parts
 
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _MAX_DIMS = 64
@@ -41,10 +42,17 @@ def _exact_array(array: object) -> Array:
 class Splitter:
     """A compiled split of arrays of one shape; see ``splitops.native``."""
 
-    __slots__ = ("_axis", "_cuts", "_shape", "_squeeze")
+    __slots__ = ("_axis", "_container", "_cuts", "_shape", "_squeeze")
 
     def __init__(
-        self, shape: Sequence[int], axis: int, offsets: Sequence[int], sizes: Sequence[int], squeeze: bool
+        self,
+        shape: Sequence[int],
+        axis: int,
+        offsets: Sequence[int],
+        sizes: Sequence[int],
+        squeeze: bool,
+        *,
+        listed: bool = False,
     ) -> None:
         self._shape = _integers(shape, "shape")
         if len(self._shape) > _MAX_DIMS:
@@ -57,10 +65,13 @@ class Splitter:
             raise TypeError(f"axis must be an int, not {type(axis).__name__}")
         if not isinstance(squeeze, bool):
             raise TypeError(f"squeeze must be a bool, not {type(squeeze).__name__}")
+        if not isinstance(listed, bool):
+            raise TypeError(f"listed must be a bool, not {type(listed).__name__}")
         if not 0 <= axis < len(self._shape):
             raise ValueError(f"axis {axis} is outside [0, {len(self._shape)})")
         self._axis = int(axis)
         self._squeeze = squeeze
+        self._container: Callable[[Iterator[Array]], Parts] = list if listed else tuple
         starts, lengths = _integers(offsets, "offsets"), _integers(sizes, "sizes")
         if len(starts) != len(lengths):
             raise ValueError(f"{len(starts)} offsets, but {len(lengths)} sizes")
@@ -74,26 +85,30 @@ class Splitter:
                 raise ValueError(f"part {i} has size {size}: only an axis of size 1 can be removed")
         self._cuts = tuple(zip(starts, lengths, strict=True))
 
-    def _views(self, array: object) -> Iterator[Array]:
+    def _fitting(self, array: object) -> Array:
         data = _exact_array(array)
         if data.shape != self._shape:
             raise ValueError(f"this splitter is for shape {self._shape}, got an array of shape {data.shape}")
+        return data
+
+    def _views(self, array: object) -> Iterator[Array]:
+        data = self._fitting(array)
         before = (slice(None),) * self._axis
         for offset, size in self._cuts:
             cut: int | slice = offset if self._squeeze else slice(offset, offset + size)
             key: tuple[slice | int | EllipsisType, ...] = (*before, cut, ...)
             yield data[key]
 
-    def __call__(self, array: Array, /) -> tuple[Array, ...]:
+    def __call__(self, array: Array, /) -> Parts:
         """The parts of ``array`` as views."""
-        return tuple(self._views(array))
+        return self._container(self._views(array))
 
-    def copies(self, array: Array, *, separate: bool = False) -> tuple[Array, ...]:
+    def copies(self, array: Array, *, separate: bool = False) -> Parts:
         """Fresh, C-contiguous, writeable parts; every part is an allocation of its own here."""
         total = sum(size for _, size in self._cuts) * _exact_array(array).itemsize
         if total * prod(self._shape[: self._axis] + self._shape[self._axis + 1 :]) > _INT64_MAX:
             raise ValueError("the parts together have more bytes than fit into 63 bits")
-        return tuple(part.copy(order="C") for part in self._views(array))
+        return self._container(part.copy(order="C") for part in self._views(array))
 
     def copies_into(self, array: Array, out: Sequence[Array]) -> None:
         """Fills the arrays of ``out`` with the parts of ``array``."""
@@ -114,6 +129,11 @@ class Splitter:
         for target, part in zip(targets, parts, strict=True):
             np.copyto(target, part)
 
+    def fill(self, array: Array, out: Sequence[Array]) -> Parts | None:
+        """None: it is not proved here that the arrays of ``out`` share no memory."""
+        self._fitting(array)
+        return None
+
 
 def _splitter(
     array: object, axis: int, offsets: Sequence[int], sizes: Sequence[int], squeeze: bool
@@ -125,7 +145,7 @@ def views(
     array: Array, axis: int, offsets: Sequence[int], sizes: Sequence[int], squeeze: bool
 ) -> tuple[Array, ...]:
     """See ``splitops.native.views``."""
-    return _splitter(array, axis, offsets, sizes, squeeze)(array)
+    return tuple(_splitter(array, axis, offsets, sizes, squeeze)(array))
 
 
 def copies(
@@ -138,7 +158,7 @@ def copies(
     separate: bool = False,
 ) -> tuple[Array, ...]:
     """See ``splitops.native.copies``."""
-    return _splitter(array, axis, offsets, sizes, squeeze).copies(array, separate=separate)
+    return tuple(_splitter(array, axis, offsets, sizes, squeeze).copies(array, separate=separate))
 
 
 def copies_into(
@@ -153,9 +173,17 @@ def copies_into(
     _splitter(array, axis, offsets, sizes, squeeze).copies_into(array, out)
 
 
-def disjoint(array: Array, out: Sequence[Array]) -> bool:
-    """See ``splitops.native.disjoint``: nothing is proved here."""
-    return False
+def fill(
+    array: Array,
+    axis: int,
+    offsets: Sequence[int],
+    sizes: Sequence[int],
+    squeeze: bool,
+    out: Sequence[Array],
+) -> tuple[Array, ...] | None:
+    """See ``splitops.native.fill``: nothing is proved here."""
+    _splitter(array, axis, offsets, sizes, squeeze)
+    return None
 
 
 def _is_integer(value: object) -> bool:
@@ -193,20 +221,19 @@ class CallCache:
         self._entries: dict[_Key, tuple[Splitter, object]] = {}
         self._lock = threading.Lock()
 
-    def __call__(self, array: object, /, *arguments: object) -> tuple[Array, ...] | None:
-        """The parts as views, or None when the call is unknown."""
-        splitter = self.lookup(array, *arguments)
-        return None if splitter is None else splitter(_exact_array(array))
-
-    def lookup(self, array: object, /, *arguments: object) -> Splitter | None:
-        """The splitter stored for these arguments, or None."""
+    def _find(self, array: object, arguments: tuple[object, ...]) -> Splitter | None:
         key = _key(array, arguments)
         entry = self._entries.get(key) if key is not None else None
         return None if entry is None else entry[0]
 
-    def copies(self, array: object, /, *arguments: object) -> tuple[Array, ...] | None:
+    def __call__(self, array: object, /, *arguments: object) -> Any:
+        """The parts as views, or None when the call is unknown."""
+        splitter = self._find(array, arguments)
+        return None if splitter is None else splitter(_exact_array(array))
+
+    def copies(self, array: object, /, *arguments: object) -> Any:
         """Fresh parts, or None when the call is unknown."""
-        splitter = self.lookup(array, *arguments)
+        splitter = self._find(array, arguments)
         return None if splitter is None else splitter.copies(_exact_array(array))
 
     def store(self, splitter: Splitter, array: object, /, *arguments: object) -> bool:

@@ -148,14 +148,6 @@ PyObject *cache_call(PyObject *self, PyObject *const *args, std::size_t nargsf, 
     return split_views(reinterpret_cast<Splitter *>(splitter.ptr()), reinterpret_cast<PyArrayObject *>(args[0]));
 }
 
-PyObject *cache_lookup(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
-    Key key;
-    PyObject *splitter = make_key(args, static_cast<std::size_t>(nargs), key) ? find(as_cache(self), key) : nullptr;
-    if (splitter == nullptr)
-        Py_RETURN_NONE;
-    return splitter;
-}
-
 PyObject *cache_copies(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     Key key;
     if (!make_key(args, static_cast<std::size_t>(nargs), key))
@@ -277,8 +269,6 @@ PyCFunction fastcall(PyObject *(*function)(PyObject *, PyObject *const *, Py_ssi
 
 bool add_call_cache(PyObject *module) {
     static PyMethodDef methods[] = {
-        {"lookup", fastcall(cache_lookup), METH_FASTCALL,
-         "lookup(array, /, *arguments)\n\nThe Splitter stored for these arguments, or None."},
         {"copies", fastcall(cache_copies), METH_FASTCALL,
          "copies(array, /, *arguments)\n\nFresh parts, or None when the call is unknown."},
         {"store", fastcall(cache_store), METH_FASTCALL,

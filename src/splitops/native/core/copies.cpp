@@ -2,9 +2,12 @@
 
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
+#include <new>
 #include <vector>
 
 #include "memory_pool.h"
+#include "overlap.h"
 #include "split_copy.h"
 #include "views.h"
 
@@ -19,6 +22,15 @@ constexpr std::size_t kAlignment = 64;
 
 // Smaller outputs lie in the object that owns them: one allocation instead of two, and none of them pooled.
 constexpr std::size_t kInlineBytes = std::size_t{32} << 10;
+
+// Buffers that lie so near to one another are proved disjoint together.
+constexpr std::intptr_t kNear = 128;
+
+// Parts in one piece are copied so many at a time: what is noted of each meanwhile stays in the caches.
+constexpr std::size_t kAtOnce = 8192;
+
+// So many buffers ahead their extents are fetched: those of a hundred thousand are in no cache.
+constexpr std::size_t kAhead = 8;
 
 // The owner of output memory: the base object of the parts that lie in it. It exports its bytes as a
 // writeable buffer, so that NumPy lets the user of a part turn its `writeable` flag off and on again.
@@ -76,30 +88,78 @@ bool is_plain(PyArrayObject *array) {
            !PyDataType_FLAGCHK(descr, NPY_ITEM_HASOBJECT) && PyDataType_ELSIZE(descr) != 0;
 }
 
-SplitSource source_of(PyArrayObject *array, const Cuts &cuts) {
-    return {PyArray_BYTES(array), cuts.ndim, PyArray_DIMS(array), PyArray_STRIDES(array), PyArray_ITEMSIZE(array),
-            cuts.axis};
+// Bytes of one position along the axis. It fits: the array has at least as many bytes, unless it is empty.
+Extent bytes_per_position(PyArrayObject *array, const Cuts &cuts) {
+    if (PyArray_SIZE(array) == 0)
+        return 0;
+    Extent bytes = PyArray_ITEMSIZE(array);
+    for (int i = 0; i < cuts.ndim; ++i)
+        if (i != cuts.axis)
+            bytes *= cuts.shape[i];
+    return bytes;
 }
 
-// False with a MemoryError set.
-bool run_copy(const SplitSource &source, const std::vector<SplitTarget> &targets, Extent bytes, bool squeeze,
-              bool fresh) {
-    try {
-        if (bytes < kReleaseBytes) {
-            split_copy(source, targets.data(), targets.size(), squeeze, fresh);
+// Where the parts of an array go.
+class Targets {
+  public:
+    Targets(PyArrayObject *array, const Cuts &cuts)
+        : source_{PyArray_BYTES(array), cuts.ndim, PyArray_DIMS(array), PyArray_STRIDES(array), PyArray_ITEMSIZE(array),
+                  cuts.axis},
+          squeeze_(cuts.squeeze),
+          unit_(bytes_per_position(array, cuts)),
+          in_one_piece_(PyArray_IS_C_CONTIGUOUS(array) &&
+                        std::all_of(cuts.shape, cuts.shape + cuts.axis, [](npy_intp extent) { return extent == 1; })) {
+        targets_.reserve(cuts.count());
+    }
+
+    // `strides` as in SplitTarget.
+    void add(char *data, Extent offset, Extent size, const Extent *strides) {
+        if (copied_ < kReleaseBytes)  // else it has told what it is for
+            copied_ += size * unit_;
+        if (in_one_piece_ && strides == nullptr && !targets_.empty()) {
+            // What follows its neighbour in both memories is one copy with it.
+            SplitTarget &last = targets_.back();
+            if (last.strides == nullptr && last.offset + last.size == offset && last.data + last.size * unit_ == data) {
+                last.size += size;
+                return;
+            }
+        }
+        SplitTarget &target = targets_.emplace_back();
+        target.data = data;
+        target.offset = offset;
+        target.size = size;
+        target.strides = strides;
+    }
+
+    Extent unit() const { return unit_; }
+
+    void copy(bool fresh) const {
+        if (copied_ < kReleaseBytes) {
+            split(fresh);
         } else {
             nb::gil_scoped_release release;
-            split_copy(source, targets.data(), targets.size(), squeeze, fresh);
+            split(fresh);
         }
-        return true;
-    } catch (const std::bad_alloc &) {
-        PyErr_NoMemory();
-        return false;
     }
-}
+
+  private:
+    void split(bool fresh) const {
+        const std::size_t n = targets_.size();
+        const std::size_t step = in_one_piece_ ? kAtOnce : n;
+        for (std::size_t i = 0; i < n; i += step)
+            split_copy(source_, targets_.data() + i, std::min(step, n - i), squeeze_, fresh);
+    }
+
+    SplitSource source_;
+    bool squeeze_;
+    Extent unit_;        // bytes of one position along the axis
+    bool in_one_piece_;  // each part is one stretch of the source's bytes
+    Extent copied_ = 0;
+    std::vector<SplitTarget> targets_;
+};
 
 PyObject *make_numpy_copies(PyArrayObject *array, const Cuts &cuts) {
-    nb::object parts = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(cuts.count())));
+    nb::object parts = nb::steal(cuts.new_container());
     if (!parts.is_valid())
         return nullptr;
     for (std::size_t i = 0; i < cuts.count(); ++i) {
@@ -110,25 +170,204 @@ PyObject *make_numpy_copies(PyArrayObject *array, const Cuts &cuts) {
         Py_DECREF(view);
         if (copy == nullptr)
             return nullptr;
-        PyTuple_SET_ITEM(parts.ptr(), static_cast<Py_ssize_t>(i), copy);
+        PySequence_Fast_ITEMS(parts.ptr())[i] = copy;
     }
     return parts.release().ptr();
 }
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Bytes of one position along the axis. It fits: the array has at least as many bytes, unless it is empty.
-Extent bytes_per_position(PyArrayObject *array, const Cuts &cuts) {
-    Extent bytes = PyArray_ITEMSIZE(array);
-    for (int i = 0; i < cuts.ndim; ++i)
-        if (i != cuts.axis)
-            bytes *= cuts.shape[i];
-    return bytes;
+// A fresh part at `data`, whose memory `owner` keeps.
+PyObject *new_part(PyArray_Descr *descr, int ndim, const npy_intp *shape, char *data, PyObject *owner) {
+    Py_INCREF(descr);
+    PyObject *part = PyArray_NewFromDescr(&PyArray_Type, descr, ndim, shape, nullptr, data, NPY_ARRAY_CARRAY, nullptr);
+    if (part != nullptr)
+        set_base(reinterpret_cast<PyArrayObject *>(part), owner);
+    return part;
+}
+
+// Copies into the caller's arrays: all are checked before the first is written.
+class Filling {
+  public:
+    // `proving`: whether `is_disjoint` will be asked.
+    Filling(PyArrayObject *array, const Cuts &cuts, bool proving)
+        : array_(array), cuts_(cuts), targets_(array, cuts), stretches_(kNear), proving_(proving) {}
+
+    // Whether the arrays of `out` fit the parts; false with an error set.
+    bool check(PyObject *out);
+
+    // Whether, after the check, they surely share no memory: with the data, one another, or within themselves.
+    bool is_disjoint();
+
+    // Copies, after the check. False with an error set.
+    bool run();
+
+    // The arrays of `out`, in the container of the parts.
+    PyObject *buffers() { return cuts_.listed ? PySequence_List(buffers_.ptr()) : buffers_.release().ptr(); }
+
+  private:
+    bool check(std::size_t index, const npy_intp *shape, PyArrayObject *target);
+
+    PyArrayObject *array_;
+    const Cuts &cuts_;
+    nb::object buffers_;  // references of our own: another thread may change a list while the bytes are copied
+    Targets targets_;
+    Stretches stretches_;
+    bool proving_;  // so far no buffer may lie on itself
+};
+
+PyArrayObject *const *arrays_of(const nb::object &tuple) {
+    return reinterpret_cast<PyArrayObject *const *>(PySequence_Fast_ITEMS(tuple.ptr()));
+}
+
+bool Filling::check(std::size_t index, const npy_intp *shape, PyArrayObject *target) {
+    const int ndim = cuts_.part_ndim();
+    PyArray_Descr *descr = PyArray_DESCR(array_);
+    if (PyArray_NDIM(target) != ndim || !same_extents(shape, PyArray_DIMS(target), ndim)) {
+        nb::object expected = nb::steal(PyArray_IntTupleFromIntp(ndim, shape));
+        nb::object got = nb::steal(PyArray_IntTupleFromIntp(PyArray_NDIM(target), PyArray_DIMS(target)));
+        if (expected.is_valid() && got.is_valid())
+            PyErr_Format(PyExc_ValueError, "out[%zu] must have shape %R, not %R", index, expected.ptr(), got.ptr());
+        return false;
+    }
+    if (PyArray_DESCR(target) != descr && !PyArray_EquivTypes(PyArray_DESCR(target), descr)) {
+        PyErr_Format(PyExc_ValueError, "out[%zu] must have dtype %S, not %S", index, descr, PyArray_DESCR(target));
+        return false;
+    }
+    if (!PyArray_ISWRITEABLE(target)) {
+        PyErr_Format(PyExc_ValueError, "out[%zu] is read-only", index);
+        return false;
+    }
+    return true;
+}
+
+bool Filling::check(PyObject *out) {
+    if (!PyTuple_Check(out) && !PyList_Check(out)) {
+        PyErr_Format(PyExc_TypeError, "out must be a tuple or list of np.ndarray, not %.80s", Py_TYPE(out)->tp_name);
+        return false;
+    }
+    buffers_ = nb::steal(PySequence_Tuple(out));
+    if (!buffers_.is_valid())
+        return false;
+    const std::size_t n = cuts_.count();
+    if (static_cast<std::size_t>(PyTuple_GET_SIZE(buffers_.ptr())) != n) {
+        PyErr_Format(PyExc_ValueError, "out has %zd arrays, but there are %zu parts", PyTuple_GET_SIZE(buffers_.ptr()),
+                     n);
+        return false;
+    }
+    PyObject *const *items = PySequence_Fast_ITEMS(buffers_.ptr());
+    npy_intp shape[NPY_MAXDIMS];
+    if (n > 0)
+        cuts_.part_shape(0, shape);
+    for (std::size_t i = 0; i < n; ++i) {
+        if (i + kAhead < n && PyArray_CheckExact(items[i + kAhead]))
+            __builtin_prefetch(PyArray_DIMS(reinterpret_cast<PyArrayObject *>(items[i + kAhead])));
+        PyArrayObject *target = exact_array(items[i]);
+        if (target == nullptr)
+            return false;
+        if (!cuts_.squeeze)
+            shape[cuts_.axis] = cuts_.sizes[i];
+        if (!check(i, shape, target))
+            return false;
+        targets_.add(PyArray_BYTES(target), cuts_.offsets[i], cuts_.sizes[i],
+                     PyArray_IS_C_CONTIGUOUS(target) ? nullptr : PyArray_STRIDES(target));
+        const Extent bytes = cuts_.sizes[i] * targets_.unit();
+        if (proving_ && bytes != 0) {
+            const std::intptr_t low = reinterpret_cast<std::intptr_t>(PyArray_BYTES(target));
+            if (PyArray_IS_C_CONTIGUOUS(target))
+                stretches_.add({low, low + bytes});
+            else
+                proving_ = stretches_.add(target);
+        }
+    }
+    return true;
+}
+
+bool Filling::is_disjoint() {
+    if (!proving_)
+        return false;
+    if (PyArray_SIZE(array_) != 0)
+        stretches_.add(bounds_of(array_));
+    return stretches_.are_disjoint() || are_disjoint(array_, arrays_of(buffers_), cuts_.count());
+}
+
+bool Filling::run() {
+    if (is_plain(array_)) {
+        targets_.copy(false);
+        return true;
+    }
+    for (std::size_t i = 0; i < cuts_.count(); ++i) {
+        nb::object view = nb::steal(reinterpret_cast<PyObject *>(make_view(array_, cuts_, i)));
+        if (!view.is_valid() ||
+            PyArray_CopyInto(arrays_of(buffers_)[i], reinterpret_cast<PyArrayObject *>(view.ptr())) < 0)
+            return false;
+    }
+    return true;
 }
 
 PyObject *set_too_large() {
     PyErr_SetString(PyExc_ValueError, "the parts together have more bytes than fit into 63 bits");
     return nullptr;
+}
+
+PyObject *make_plain_copies(PyArrayObject *array, const Cuts &cuts, bool separate) {
+    const std::size_t n = cuts.count();
+    Targets targets(array, cuts);
+    const Extent unit = targets.unit();
+    std::size_t slab_bytes = 0;
+    Extent copied = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        Extent bytes;
+        if (__builtin_mul_overflow(cuts.sizes[i], unit, &bytes) || __builtin_add_overflow(copied, bytes, &copied) ||
+            __builtin_add_overflow(slab_bytes, aligned(static_cast<std::size_t>(bytes)), &slab_bytes) ||
+            slab_bytes > static_cast<std::size_t>(PY_SSIZE_T_MAX))
+            return set_too_large();
+    }
+
+    nb::object parts = nb::steal(cuts.new_container());
+    if (!parts.is_valid())
+        return nullptr;
+    PyObject **items = PySequence_Fast_ITEMS(parts.ptr());
+    nb::object block;
+    char *next = nullptr;
+    bool fresh = false;
+    PyArray_Descr *descr = PyArray_DESCR(array);
+    const int ndim = cuts.part_ndim();
+    npy_intp shape[NPY_MAXDIMS];
+    if (n > 0)
+        cuts.part_shape(0, shape);
+    for (std::size_t i = 0; i < n; ++i) {
+        if (!cuts.squeeze)
+            shape[cuts.axis] = cuts.sizes[i];
+        const std::size_t bytes = static_cast<std::size_t>(cuts.sizes[i] * unit);
+        if (separate || i == 0) {
+            Block *owner = new_block(separate ? bytes : slab_bytes);
+            if (owner == nullptr)
+                return nullptr;
+            next = owner->data;
+            fresh = fresh || owner->slab.fresh;
+            block = nb::steal(reinterpret_cast<PyObject *>(owner));
+        }
+        PyObject *part = new_part(descr, ndim, shape, next, block.ptr());
+        if (part == nullptr)
+            return nullptr;
+        items[i] = part;
+        targets.add(next, cuts.offsets[i], cuts.sizes[i], nullptr);
+        next += aligned(bytes);
+    }
+    targets.copy(fresh);
+    return parts.release().ptr();
+}
+
+// Runs what may find no memory; false or null then, with a MemoryError set.
+template <class Body>
+auto in_memory(Body &&body) -> decltype(body()) {
+    try {
+        return body();
+    } catch (const std::bad_alloc &) {
+        PyErr_NoMemory();
+        return {};
+    }
 }
 
 }  // namespace
@@ -148,137 +387,32 @@ bool init_block_type() {
 }
 
 PyObject *make_copies(PyArrayObject *array, const Cuts &cuts, bool separate) {
-    if (!is_plain(array))
-        return make_numpy_copies(array, cuts);
-    const std::size_t n = cuts.count();
-    const Extent unit = PyArray_SIZE(array) == 0 ? 0 : bytes_per_position(array, cuts);
-    std::size_t slab_bytes = 0;
-    Extent copied = 0;
-    for (std::size_t i = 0; i < n; ++i) {
-        Extent bytes;
-        if (__builtin_mul_overflow(cuts.sizes[i], unit, &bytes) || __builtin_add_overflow(copied, bytes, &copied) ||
-            __builtin_add_overflow(slab_bytes, aligned(static_cast<std::size_t>(bytes)), &slab_bytes) ||
-            slab_bytes > static_cast<std::size_t>(PY_SSIZE_T_MAX))
-            return set_too_large();
-    }
-
-    nb::object parts = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(n)));
-    if (!parts.is_valid())
-        return nullptr;
-    nb::object shared;
-    char *next = nullptr;
-    bool fresh = false;
-    if (!separate) {
-        Block *block = new_block(slab_bytes);
-        if (block == nullptr)
-            return nullptr;
-        shared = nb::steal(reinterpret_cast<PyObject *>(block));
-        next = block->data;
-        fresh = block->slab.fresh;
-    }
-
-    std::vector<SplitTarget> targets;
-    targets.reserve(n);
-    PyArray_Descr *descr = PyArray_DESCR(array);
-    const int ndim = cuts.part_ndim();
-    npy_intp shape[NPY_MAXDIMS];
-    if (n > 0)
-        cuts.part_shape(0, shape);
-    for (std::size_t i = 0; i < n; ++i) {
-        if (!cuts.squeeze)
-            shape[cuts.axis] = cuts.sizes[i];
-        const std::size_t bytes = static_cast<std::size_t>(cuts.sizes[i] * unit);
-        PyObject *base;
-        if (separate) {
-            Block *block = new_block(bytes);
-            if (block == nullptr)
-                return nullptr;
-            base = reinterpret_cast<PyObject *>(block);
-            next = block->data;
-            fresh = fresh || block->slab.fresh;
-        } else {
-            base = Py_NewRef(shared.ptr());
-        }
-        Py_INCREF(descr);
-        PyObject *part = PyArray_NewFromDescr(&PyArray_Type, descr, ndim, shape, nullptr, next,
-                                              NPY_ARRAY_CARRAY, nullptr);
-        if (part == nullptr) {
-            Py_DECREF(base);
-            return nullptr;
-        }
-        PyTuple_SET_ITEM(parts.ptr(), static_cast<Py_ssize_t>(i), part);
-        if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject *>(part), base) < 0)
-            return nullptr;
-        targets.push_back({next, cuts.offsets[i], cuts.sizes[i], nullptr});
-        next += aligned(bytes);
-    }
-    if (!run_copy(source_of(array, cuts), targets, copied, cuts.squeeze, fresh))
-        return nullptr;
-    return parts.release().ptr();
+    return is_plain(array) ? in_memory([&] { return make_plain_copies(array, cuts, separate); })
+                           : make_numpy_copies(array, cuts);
 }
 
 bool copy_into(PyArrayObject *array, const Cuts &cuts, PyObject *out) {
-    if (!PyTuple_Check(out) && !PyList_Check(out)) {
-        PyErr_Format(PyExc_TypeError, "out must be a tuple or list of np.ndarray, not %.80s", Py_TYPE(out)->tp_name);
-        return false;
-    }
-    // References of our own: another thread may change a list while the bytes are copied.
-    nb::object buffers = nb::steal(PySequence_Tuple(out));
-    if (!buffers.is_valid())
-        return false;
-    const std::size_t n = cuts.count();
-    if (static_cast<std::size_t>(PyTuple_GET_SIZE(buffers.ptr())) != n) {
-        PyErr_Format(PyExc_ValueError, "out has %zd arrays, but there are %zu parts", PyTuple_GET_SIZE(buffers.ptr()),
-                     n);
-        return false;
-    }
-    std::vector<SplitTarget> targets;
-    targets.reserve(n);
-    PyArray_Descr *descr = PyArray_DESCR(array);
-    const int ndim = cuts.part_ndim();
-    npy_intp shape[NPY_MAXDIMS];
-    if (n > 0)
-        cuts.part_shape(0, shape);
-    for (std::size_t i = 0; i < n; ++i) {
-        PyArrayObject *target = exact_array(PyTuple_GET_ITEM(buffers.ptr(), static_cast<Py_ssize_t>(i)));
-        if (target == nullptr)
-            return false;
-        if (!cuts.squeeze)
-            shape[cuts.axis] = cuts.sizes[i];
-        if (PyArray_NDIM(target) != ndim || !PyArray_CompareLists(PyArray_DIMS(target), shape, ndim)) {
-            nb::object expected = nb::steal(PyArray_IntTupleFromIntp(ndim, shape));
-            nb::object got = nb::steal(PyArray_IntTupleFromIntp(PyArray_NDIM(target), PyArray_DIMS(target)));
-            if (expected.is_valid() && got.is_valid())
-                PyErr_Format(PyExc_ValueError, "out[%zu] must have shape %R, not %R", i, expected.ptr(), got.ptr());
-            return false;
-        }
-        if (PyArray_DESCR(target) != descr && !PyArray_EquivTypes(PyArray_DESCR(target), descr)) {
-            PyErr_Format(PyExc_ValueError, "out[%zu] must have dtype %S, not %S", i, descr, PyArray_DESCR(target));
-            return false;
-        }
-        if (!PyArray_ISWRITEABLE(target)) {
-            PyErr_Format(PyExc_ValueError, "out[%zu] is read-only", i);
-            return false;
-        }
-        targets.push_back({PyArray_BYTES(target), cuts.offsets[i], cuts.sizes[i], PyArray_STRIDES(target)});
-    }
+    return in_memory([&] {
+        Filling filling(array, cuts, false);
+        return filling.check(out) && filling.run();
+    });
+}
 
-    if (!is_plain(array)) {
-        for (std::size_t i = 0; i < n; ++i) {
-            nb::object view = nb::steal(reinterpret_cast<PyObject *>(make_view(array, cuts, i)));
-            PyObject *target = PyTuple_GET_ITEM(buffers.ptr(), static_cast<Py_ssize_t>(i));
-            if (!view.is_valid() || PyArray_CopyInto(reinterpret_cast<PyArrayObject *>(target),
-                                                     reinterpret_cast<PyArrayObject *>(view.ptr())) < 0)
-                return false;
+PyObject *fill(PyArrayObject *array, const Cuts &cuts, PyObject *out) {
+    if (!PyTuple_CheckExact(out) && !PyList_CheckExact(out))  // it may give other items the next time it is asked
+        Py_RETURN_NONE;
+    return in_memory([&]() -> PyObject * {
+        Filling filling(array, cuts, true);
+        if (!filling.check(out)) {
+            if (!PyErr_ExceptionMatches(PyExc_ValueError) && !PyErr_ExceptionMatches(PyExc_TypeError))
+                return nullptr;
+            PyErr_Clear();
+            Py_RETURN_NONE;
         }
-        return true;
-    }
-    // Each part is at most the array, so a size that saturates only decides to release the interpreter.
-    const Extent unit = PyArray_SIZE(array) == 0 ? 0 : bytes_per_position(array, cuts);
-    Extent copied = 0;
-    for (std::size_t i = 0; i < n && copied < kReleaseBytes; ++i)
-        copied += cuts.sizes[i] * unit;
-    return run_copy(source_of(array, cuts), targets, copied, cuts.squeeze, false);
+        if (!filling.is_disjoint())
+            Py_RETURN_NONE;
+        return filling.run() ? filling.buffers() : nullptr;
+    });
 }
 
 }  // namespace splitops

@@ -8,10 +8,19 @@
 
 namespace splitops {
 
+// As std::equal, which calls memcmp: too much for two or three words.
+inline bool same_extents(const npy_intp *a, const npy_intp *b, int ndim) {
+    int i = 0;
+    while (i < ndim && a[i] == b[i])
+        ++i;
+    return i == ndim;
+}
+
 struct Cuts {
     int ndim = 0;
     int axis = 0;
     bool squeeze = false;              // drop the axis from the parts; every size is 1
+    bool listed = false;               // give the parts as a list instead of a tuple
     npy_intp shape[NPY_MAXDIMS];       // of the array to split
     std::vector<npy_intp> offsets;     // of each part along the axis
     std::vector<npy_intp> sizes;       // of each part along the axis
@@ -20,7 +29,13 @@ struct Cuts {
     int part_ndim() const { return ndim - (squeeze ? 1 : 0); }
 
     bool matches(PyArrayObject *array) const {
-        return PyArray_NDIM(array) == ndim && std::equal(shape, shape + ndim, PyArray_DIMS(array));
+        return PyArray_NDIM(array) == ndim && same_extents(shape, PyArray_DIMS(array), ndim);
+    }
+
+    // The tuple or list of the parts, whose items the caller sets next; null with an error set.
+    PyObject *new_container() const {
+        const Py_ssize_t n = static_cast<Py_ssize_t>(count());
+        return listed ? PyList_New(n) : PyTuple_New(n);
     }
 
     // The shape of part `index`, into `out`. Only the extent of the axis differs from part to part.

@@ -11,7 +11,6 @@
 #include "cuts.h"
 #include "instruction_sets.h"
 #include "memory_pool.h"
-#include "overlap.h"
 #include "split_copy.h"
 #include "splitter.h"
 #include "thread_pool.h"
@@ -61,20 +60,10 @@ void copies_into(nb::handle array, Py_ssize_t axis, nb::handle offsets, nb::hand
         throw nb::python_error();
 }
 
-bool disjoint(nb::handle array, nb::sequence out) {
-    std::vector<nb::object> owners;  // a sequence may make its items on the spot
-    std::vector<PyArrayObject *> arrays;
-    for (nb::handle item : out) {
-        PyArrayObject *exact = exact_array(item.ptr());
-        if (exact == nullptr)
-            throw nb::python_error();
-        owners.push_back(nb::borrow(item));
-        arrays.push_back(exact);
-    }
-    PyArrayObject *data = exact_array(array.ptr());
-    if (data == nullptr)
-        throw nb::python_error();
-    return are_disjoint(data, arrays);
+nb::object filled(nb::handle array, Py_ssize_t axis, nb::handle offsets, nb::handle sizes, bool squeeze,
+                  nb::handle out) {
+    const Request request(array, axis, offsets, sizes, squeeze);
+    return checked(fill(request.array, request.cuts, out.ptr()));
 }
 
 nb::object pool_counters() {
@@ -105,7 +94,7 @@ NB_MODULE(_core, m) {
     m.def("copies", copies, "array"_a, "axis"_a, "offsets"_a, "sizes"_a, "squeeze"_a, nb::kw_only(),
           "separate"_a = false);
     m.def("copies_into", copies_into, "array"_a, "axis"_a, "offsets"_a, "sizes"_a, "squeeze"_a, "out"_a);
-    m.def("disjoint", disjoint, "array"_a, "out"_a);
+    m.def("fill", filled, "array"_a, "axis"_a, "offsets"_a, "sizes"_a, "squeeze"_a, "out"_a.none());
     m.def("set_threads", thread_pool::set_threads, "threads"_a);
     m.def("threads", thread_pool::threads);
     m.def("set_pool_limit", memory_pool::set_limit, "bytes"_a);

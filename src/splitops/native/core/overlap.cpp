@@ -6,21 +6,6 @@
 namespace splitops {
 namespace {
 
-struct Bounds {
-    std::intptr_t low;
-    std::intptr_t high;  // past the last byte
-};
-
-Bounds bounds_of(PyArrayObject *array) {
-    Bounds bounds{reinterpret_cast<std::intptr_t>(PyArray_BYTES(array)), 0};
-    bounds.high = bounds.low + PyArray_ITEMSIZE(array);
-    for (int i = 0; i < PyArray_NDIM(array); ++i) {
-        const npy_intp reach = PyArray_STRIDE(array, i) * (PyArray_DIM(array, i) - 1);
-        (reach < 0 ? bounds.low : bounds.high) += reach;
-    }
-    return bounds;
-}
-
 // Whether each stride steps over all that the smaller strides reach, as in every array made without tricks.
 bool is_spread_out(PyArrayObject *array) {
     struct Extent {
@@ -42,23 +27,39 @@ bool is_spread_out(PyArrayObject *array) {
 
 }  // namespace
 
-bool are_disjoint(PyArrayObject *data, const std::vector<PyArrayObject *> &out) {
-    std::vector<Bounds> bounds;
-    bounds.reserve(out.size() + 1);
-    if (PyArray_SIZE(data) != 0)
-        bounds.push_back(bounds_of(data));
-    for (PyArrayObject *array : out) {
-        if (PyArray_SIZE(array) == 0)
-            continue;
-        if (!is_spread_out(array))
-            return false;
-        bounds.push_back(bounds_of(array));
+Bounds bounds_of(PyArrayObject *array) {
+    Bounds bounds{reinterpret_cast<std::intptr_t>(PyArray_BYTES(array)), 0};
+    bounds.high = bounds.low + PyArray_ITEMSIZE(array);
+    for (int i = 0; i < PyArray_NDIM(array); ++i) {
+        const npy_intp reach = PyArray_STRIDE(array, i) * (PyArray_DIM(array, i) - 1);
+        (reach < 0 ? bounds.low : bounds.high) += reach;
     }
-    std::sort(bounds.begin(), bounds.end(), [](const Bounds &a, const Bounds &b) { return a.low < b.low; });
-    for (std::size_t i = 1; i < bounds.size(); ++i)
-        if (bounds[i].low < bounds[i - 1].high)
+    return bounds;
+}
+
+bool Stretches::add(PyArrayObject *array) {
+    if (!PyArray_IS_C_CONTIGUOUS(array) && !is_spread_out(array))
+        return false;
+    add(bounds_of(array));
+    return true;
+}
+
+bool Stretches::are_disjoint() {
+    std::sort(stretches_.begin(), stretches_.end(), [](const Bounds &a, const Bounds &b) { return a.low < b.low; });
+    for (std::size_t i = 1; i < stretches_.size(); ++i)
+        if (stretches_[i].low < stretches_[i - 1].high)
             return false;
     return true;
+}
+
+bool are_disjoint(PyArrayObject *data, PyArrayObject *const *out, std::size_t count) {
+    Stretches stretches(0);
+    if (PyArray_SIZE(data) != 0)
+        stretches.add(bounds_of(data));
+    for (std::size_t i = 0; i < count; ++i)
+        if (PyArray_SIZE(out[i]) != 0 && !stretches.add(out[i]))
+            return false;
+    return stretches.are_disjoint();
 }
 
 }  // namespace splitops

@@ -34,11 +34,11 @@ PyObject *splitter_call(PyObject *self, PyObject *const *args, std::size_t nargs
 }
 
 PyObject *splitter_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static const char *names[] = {"shape", "axis", "offsets", "sizes", "squeeze", nullptr};
-    PyObject *shape, *offsets, *sizes, *squeeze;
+    static const char *names[] = {"shape", "axis", "offsets", "sizes", "squeeze", "listed", nullptr};
+    PyObject *shape, *offsets, *sizes, *squeeze, *listed = Py_False;
     Py_ssize_t axis;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OnOOO!:Splitter", const_cast<char **>(names), &shape, &axis,
-                                     &offsets, &sizes, &PyBool_Type, &squeeze))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OnOOO!|$O!:Splitter", const_cast<char **>(names), &shape, &axis,
+                                     &offsets, &sizes, &PyBool_Type, &squeeze, &PyBool_Type, &listed))
         return nullptr;
     PyObject *self = type->tp_alloc(type, 0);
     if (self == nullptr)
@@ -46,6 +46,7 @@ PyObject *splitter_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     Splitter *splitter = as_splitter(self);
     splitter->call = splitter_call;
     new (&splitter->cuts) Cuts;
+    splitter->cuts.listed = listed == Py_True;
     try {
         if (read_cuts(shape, axis, offsets, sizes, squeeze == Py_True, splitter->cuts))
             return self;
@@ -84,6 +85,15 @@ PyObject *splitter_copies_into(PyObject *self, PyObject *args, PyObject *kwargs)
     Py_RETURN_NONE;
 }
 
+PyObject *splitter_fill(PyObject *self, PyObject *args, PyObject *kwargs) {
+    static const char *names[] = {"array", "out", nullptr};
+    PyObject *object, *out;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:fill", const_cast<char **>(names), &object, &out))
+        return nullptr;
+    PyArrayObject *array = fitting_array(as_splitter(self), object);
+    return array == nullptr ? nullptr : fill(array, as_splitter(self)->cuts, out);
+}
+
 PyCFunction with_keywords(PyCFunctionWithKeywords function) {
     return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
 }
@@ -96,6 +106,9 @@ bool add_splitter(PyObject *module) {
          "copies(array, *, separate=False)\n\nFresh, C-contiguous, writeable parts of the array."},
         {"copies_into", with_keywords(splitter_copies_into), METH_VARARGS | METH_KEYWORDS,
          "copies_into(array, out)\n\nFills the arrays of `out` with the parts of the array."},
+        {"fill", with_keywords(splitter_fill), METH_VARARGS | METH_KEYWORDS,
+         "fill(array, out)\n\nThe arrays of `out`, filled with the parts; None, and nothing written, where they "
+         "do not fit or are not surely disjoint."},
         {nullptr, nullptr, 0, nullptr},
     };
     static PyMemberDef members[] = {
@@ -108,7 +121,7 @@ bool add_splitter(PyObject *module) {
         {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
         {Py_tp_methods, methods},
         {Py_tp_members, members},
-        {Py_tp_doc, const_cast<char *>("Splitter(shape, axis, offsets, sizes, squeeze)\n\n"
+        {Py_tp_doc, const_cast<char *>("Splitter(shape, axis, offsets, sizes, squeeze, *, listed=False)\n\n"
                                        "A compiled split of arrays of one shape; calling it gives views.")},
         {0, nullptr},
     };

@@ -73,8 +73,7 @@ struct ViewMaker {
         if (view == nullptr)
             return nullptr;
         PyArrayObject *part = reinterpret_cast<PyArrayObject *>(view);
-        // PyArray_SetBaseObject walks the chain of bases for every part; here it has been walked once.
-        reinterpret_cast<PyArrayObject_fields *>(part)->base = Py_NewRef(base);
+        set_base(part, base);
         return part;
     }
 };
@@ -119,9 +118,10 @@ PyArrayObject *make_view(PyArrayObject *array, const Cuts &cuts, std::size_t ind
 
 PyObject *make_views(PyArrayObject *array, const Cuts &cuts) {
     const std::size_t n = cuts.count();
-    PyObject *parts = PyTuple_New(static_cast<Py_ssize_t>(n));
+    PyObject *parts = cuts.new_container();
     if (parts == nullptr)
         return nullptr;
+    PyObject **items = PySequence_Fast_ITEMS(parts);
     ViewMaker make(array, cuts);
     const bool by_slicing = PyArray_ITEMSIZE(array) == 0;
     for (std::size_t i = 0; i < n; ++i) {
@@ -130,7 +130,7 @@ PyObject *make_views(PyArrayObject *array, const Cuts &cuts) {
             Py_DECREF(parts);
             return nullptr;
         }
-        PyTuple_SET_ITEM(parts, static_cast<Py_ssize_t>(i), reinterpret_cast<PyObject *>(part));
+        items[i] = reinterpret_cast<PyObject *>(part);
     }
     return parts;
 }
