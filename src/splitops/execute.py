@@ -23,6 +23,7 @@ from splitops.planning import SplitPlan, SplitRequest, plan_request
 __all__ = ["Plan", "as_array", "data_fact", "evaluate", "execute", "make_plan", "observing"]
 
 
+@native.call_by_splitter("_splitter")
 @dataclass(frozen=True, slots=True)
 class Plan(SplitPlan):
     """A split that is bound once and run on any number of arrays of one shape.

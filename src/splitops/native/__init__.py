@@ -11,8 +11,8 @@ the same in NumPy elsewhere. ``SPLITOPS_NATIVE=0`` in the environment forces Num
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from splitops.native import fallback
 from splitops.native._types import Array, PoolStatistics
@@ -23,6 +23,7 @@ __all__ = [
     "PoolStatistics",
     "Splitter",
     "available",
+    "call_by_splitter",
     "copies",
     "copies_into",
     "fill",
@@ -47,6 +48,8 @@ if not TYPE_CHECKING and os.environ.get("SPLITOPS_NATIVE", "1") != "0":
         pass
 
 _MAX_THREADS = 1024
+
+_T = TypeVar("_T")
 
 Splitter = _implementation.Splitter
 """A compiled split of arrays of one shape.
@@ -157,6 +160,25 @@ def fill(
         The arrays of ``out``; None where nothing is proved, and then nothing is written.
     """
     return _implementation.fill(array, axis, offsets, sizes, squeeze, out)
+
+
+def call_by_splitter(slot: str) -> Callable[[type[_T]], type[_T]]:
+    """A decorator of classes: calling an instance with one array takes a short cut past its ``__call__``.
+
+    Entering a Python function takes longer than splitting a small array. The short cut is taken where the
+    instance is called with nothing but an exact `np.ndarray` of the shape of the `Splitter` in its slot; all
+    other calls are those of ``__call__``, which must do the same there. Subclasses do not inherit the short
+    cut, and assigning ``__call__`` ends it. Without the compiled core there is none.
+
+    Args:
+        slot: the name of the class's slot that holds a `Splitter`, or None until there is one.
+    """
+
+    def decorated(cls: type[_T]) -> type[_T]:
+        _implementation.call_by_splitter(cls, slot)
+        return cls
+
+    return decorated
 
 
 def set_num_threads(n: int | None) -> None:

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "call_cache.h"
+#include "called_class.h"
 #include "copies.h"
 #include "cuts.h"
 #include "instruction_sets.h"
@@ -95,6 +96,10 @@ NB_MODULE(_core, m) {
           "separate"_a = false);
     m.def("copies_into", copies_into, "array"_a, "axis"_a, "offsets"_a, "sizes"_a, "squeeze"_a, "out"_a);
     m.def("fill", filled, "array"_a, "axis"_a, "offsets"_a, "sizes"_a, "squeeze"_a, "out"_a.none());
+    m.def("call_by_splitter", [](nb::handle type, nb::str slot) {
+        if (!call_by_splitter(type.ptr(), slot.ptr()))
+            throw nb::python_error();
+    }, "type"_a, "slot"_a);
     m.def("set_threads", thread_pool::set_threads, "threads"_a);
     m.def("threads", thread_pool::threads);
     m.def("set_pool_limit", memory_pool::set_limit, "bytes"_a);
