@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final
 
-import numpy as np
 import numpy.typing as npt
+from numpy import ndarray
 
 from splitops import native
 from splitops.calling import call
@@ -85,8 +85,8 @@ def split(
 
     Source: ONNX Split-1, -2, -11, -13, -18.
     """
-    if out is None and type(data) is np.ndarray:
-        known = (
+    if out is None and type(data) is ndarray:
+        known: tuple[Any, ...] | None = (
             _SPLITS.copies(data, split, axis, num_outputs, opset)
             if copy
             else _SPLITS(data, split, axis, num_outputs, opset)
@@ -145,14 +145,14 @@ def split_to_sequence(
 
     Source: ONNX SplitToSequence-11, -24.
     """
-    if out is None and type(data) is np.ndarray:
-        known = (
+    if out is None and type(data) is ndarray:
+        known: list[Any] | None = (
             _SEQUENCES.copies(data, split, axis, keepdims, opset)
             if copy
             else _SEQUENCES(data, split, axis, keepdims, opset)
         )
         if known is not None:
-            return list(known)
+            return known
     arguments = {"split": split, "axis": axis, "keepdims": keepdims}
     return list(call(schema("SplitToSequence", opset, ""), data, arguments, copy, out, _SEQUENCES, opset))
 

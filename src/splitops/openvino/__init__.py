@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import numpy as np
 import numpy.typing as npt
+from numpy import ndarray
 
 from splitops import native
 from splitops.calling import call
@@ -60,8 +60,10 @@ def split(
 
     Source: OpenVINO opset1 Split-1.
     """
-    if out is None and type(data) is np.ndarray:
-        known = _SPLITS.copies(data, axis, num_splits) if copy else _SPLITS(data, axis, num_splits)
+    if out is None and type(data) is ndarray:
+        known: tuple[Any, ...] | None = (
+            _SPLITS.copies(data, axis, num_splits) if copy else _SPLITS(data, axis, num_splits)
+        )
         if known is not None:
             return known
     return call(_SPLIT, data, {"axis": axis, "num_splits": num_splits}, copy, out, _SPLITS)
@@ -107,8 +109,8 @@ def variadic_split(
 
     Source: OpenVINO opset1 VariadicSplit-1.
     """
-    if out is None and type(data) is np.ndarray:
-        known = (
+    if out is None and type(data) is ndarray:
+        known: tuple[Any, ...] | None = (
             _VARIADIC_SPLITS.copies(data, axis, split_lengths)
             if copy
             else _VARIADIC_SPLITS(data, axis, split_lengths)

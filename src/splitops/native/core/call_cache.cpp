@@ -3,8 +3,8 @@
 #include <nanobind/nanobind.h>
 #include <structmember.h>
 
+#include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <new>
 #include <vector>
 
@@ -103,16 +103,19 @@ struct Entry {
     PyObject *dtype = nullptr;  // kept alive: the key holds its address
     PyObject *splitter = nullptr;
 
-    bool matches(const Key &key, std::uint64_t h) const {
-        return hash == h && splitter != nullptr && words.size() == key.count &&
-               std::memcmp(words.data(), key.words, key.count * sizeof(std::int64_t)) == 0;
+    bool matches(const Key &key) const {
+        return splitter != nullptr && words.size() == key.count &&
+               std::equal(words.begin(), words.end(), key.words);
     }
+
+    bool matches(const Key &key, std::uint64_t h) const { return hash == h && matches(key); }
 };
 
 struct Table {
     nb::ft_mutex mutex;
     Entry entries[kSets][kWays];
-    unsigned char next[kSets] = {};  // the way that the next new entry of the set takes
+    unsigned char next[kSets] = {};       // the way that the next new entry of the set takes
+    const Entry *latest = &entries[0][0];  // of the last call: the next one is mostly the same
 };
 
 struct CallCache {
@@ -125,12 +128,16 @@ CallCache *as_cache(PyObject *self) { return reinterpret_cast<CallCache *>(self)
 
 // A new reference, or null without an error.
 PyObject *find(CallCache *cache, const Key &key) {
-    const std::uint64_t hash = key.hash();
     Table &table = *cache->table;
     nb::ft_lock_guard lock(table.mutex);
+    if (table.latest->matches(key))
+        return Py_NewRef(table.latest->splitter);
+    const std::uint64_t hash = key.hash();
     for (const Entry &entry : table.entries[hash % kSets])
-        if (entry.matches(key, hash))
+        if (entry.matches(key, hash)) {
+            table.latest = &entry;
             return Py_NewRef(entry.splitter);
+        }
     return nullptr;
 }
 
@@ -197,6 +204,7 @@ PyObject *cache_store(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
             table.next[set] = static_cast<unsigned char>((table.next[set] + 1) % kWays);
         }
         std::swap(*place, fresh);
+        table.latest = place;
     }
     Py_XDECREF(fresh.dtype);  // the former entry; outside of the lock, since this may run other code
     Py_XDECREF(fresh.splitter);
