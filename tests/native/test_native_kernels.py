@@ -129,6 +129,31 @@ def test_many_parts(mode: str, instruction_set: str) -> None:
         assert_same(_core.copies(source, *cut), fallback.copies(source, *cut))
 
 
+@pytest.mark.parametrize("longest", [1, 7, 300, 5000, 70_000])
+def test_many_pieces_of_any_length(longest: int, mode: str, instruction_set: str) -> None:
+    """Parts of whole rows, anywhere and in any order, with guards around the buffers."""
+    rng = np.random.default_rng(longest)
+    sizes = rng.integers(0, longest + 1, 400)
+    sizes[7] = longest
+    offsets = rng.integers(0, 100_000 - longest, 400)
+    source = rng.integers(0, 256, 100_000, dtype=np.uint8)
+    memory = np.full(int(sizes.sum()) + 401, 0xA5, np.uint8)
+    expected = memory.copy()
+    out, at = [], 1
+    for offset, size in zip(offsets.tolist(), sizes.tolist(), strict=True):
+        out.append(memory[at : at + size])
+        expected[at : at + size] = source[offset : offset + size]
+        at += size + 1
+    order = rng.permutation(400)
+    cut = (0, tuple(offsets[order].tolist()), tuple(sizes[order].tolist()), False)
+    assert _core.fill(source, *cut, [out[i] for i in order]) is not None
+    np.testing.assert_array_equal(memory, expected)
+    memory[...] = 0xA5
+    _core.copies_into(source, *cut, [out[i] for i in order])
+    np.testing.assert_array_equal(memory, expected)
+    assert_same(_core.copies(source, *cut), fallback.copies(source, *cut))
+
+
 def test_rows_that_do_not_follow_each_other(mode: str, instruction_set: str) -> None:
     whole = np.random.default_rng(1).integers(0, 256, (9, 130, 40), dtype=np.uint8)
     for array in (whole[:, ::2], whole[::-1], whole[:, ::-3], whole[:, :, 5:38], whole.transpose(1, 0, 2)):

@@ -8,7 +8,9 @@
 
 #include "memory_pool.h"
 #include "overlap.h"
+#include "run_kernels.h"
 #include "split_copy.h"
+#include "thread_pool.h"
 #include "views.h"
 
 namespace nb = nanobind;
@@ -26,8 +28,10 @@ constexpr std::size_t kInlineBytes = std::size_t{32} << 10;
 // Buffers that lie so near to one another are proved disjoint together.
 constexpr std::intptr_t kNear = 128;
 
-// Parts in one piece are copied so many at a time: what is noted of each meanwhile stays in the caches.
-constexpr std::size_t kAtOnce = 8192;
+// From so many parts in one piece, none of them longer than this, each is copied on its own.
+constexpr std::size_t kManyPieces = 256;
+constexpr Extent kLongPiece = Extent{64} << 10;
+constexpr std::size_t kTaskBytes = std::size_t{512} << 10;
 
 // So many buffers ahead their extents are fetched: those of a hundred thousand are in no cache.
 constexpr std::size_t kAhead = 8;
@@ -114,16 +118,18 @@ class Targets {
 
     // `strides` as in SplitTarget.
     void add(char *data, Extent offset, Extent size, const Extent *strides) {
-        if (copied_ < kReleaseBytes)  // else it has told what it is for
-            copied_ += size * unit_;
-        if (in_one_piece_ && strides == nullptr && !targets_.empty()) {
+        bytes_ += static_cast<std::size_t>(size * unit_);  // buffers that lie on one another may have any sum
+        in_one_piece_ = in_one_piece_ && strides == nullptr;
+        if (in_one_piece_ && !targets_.empty()) {
             // What follows its neighbour in both memories is one copy with it.
             SplitTarget &last = targets_.back();
-            if (last.strides == nullptr && last.offset + last.size == offset && last.data + last.size * unit_ == data) {
+            if (last.offset + last.size == offset && last.data + last.size * unit_ == data) {
                 last.size += size;
+                longest_ = std::max(longest_, last.size);
                 return;
             }
         }
+        longest_ = std::max(longest_, size);
         SplitTarget &target = targets_.emplace_back();
         target.data = data;
         target.offset = offset;
@@ -134,7 +140,7 @@ class Targets {
     Extent unit() const { return unit_; }
 
     void copy(bool fresh) const {
-        if (copied_ < kReleaseBytes) {
+        if (bytes_ < static_cast<std::size_t>(kReleaseBytes)) {
             split(fresh);
         } else {
             nb::gil_scoped_release release;
@@ -144,17 +150,32 @@ class Targets {
 
   private:
     void split(bool fresh) const {
+        if (in_one_piece_ && targets_.size() >= kManyPieces && longest_ * unit_ <= kLongPiece)
+            copy_pieces();
+        else
+            split_copy(source_, targets_.data(), targets_.size(), squeeze_, fresh);
+    }
+
+    // To plan the copying takes longer than to copy so little from one place to one other.
+    void copy_pieces() const {
+        const bool stream = bytes_ >= static_cast<std::size_t>(thresholds().stream);
         const std::size_t n = targets_.size();
-        const std::size_t step = in_one_piece_ ? kAtOnce : n;
-        for (std::size_t i = 0; i < n; i += step)
-            split_copy(source_, targets_.data() + i, std::min(step, n - i), squeeze_, fresh);
+        const std::size_t tasks =
+            bytes_ < static_cast<std::size_t>(thresholds().parallel) ? 1 : std::min(n, bytes_ / kTaskBytes + 1);
+        thread_pool::for_each(tasks, [&](std::size_t task) {
+            const SplitTarget *end = targets_.data() + (task + 1) * n / tasks;
+            for (const SplitTarget *target = targets_.data() + task * n / tasks; target != end; ++target)
+                copy_bytes(target->data, source_.data + target->offset * unit_, target->size * unit_, stream);
+            finish_streaming();
+        });
     }
 
     SplitSource source_;
     bool squeeze_;
-    Extent unit_;        // bytes of one position along the axis
-    bool in_one_piece_;  // each part is one stretch of the source's bytes
-    Extent copied_ = 0;
+    Extent unit_;         // bytes of one position along the axis
+    bool in_one_piece_;   // each part is one stretch of bytes, in the source and in its target
+    Extent longest_ = 0;  // of the targets, along the axis
+    std::size_t bytes_ = 0;
     std::vector<SplitTarget> targets_;
 };
 
