@@ -44,6 +44,38 @@ def test_other_data_of_the_same_form_are_split_themselves(name: str) -> None:
         np.testing.assert_array_equal(np.concatenate(call(data, copy=True), axis=1), data)
 
 
+@pytest.mark.parametrize("name", CALLS)
+def test_buffers_are_filled_and_refused_every_time(name: str) -> None:
+    call = CALLS[name]
+    data = np.arange(24.0).reshape(4, 6)
+    parts = call(data)
+    for make in (list, tuple, iter):
+        out = [np.zeros_like(part) for part in parts]
+        got = call(data, out=make(out))
+        assert type(got) is type(parts)
+        for part, buffer, expected in zip(got, out, parts, strict=True):
+            assert part is buffer
+            np.testing.assert_array_equal(part, expected)
+    locked = np.zeros_like(parts[-1])
+    locked.flags.writeable = False
+    refused = {
+        "has dtype|dtype float32": np.zeros(parts[-1].shape, "f4"),
+        "has shape": np.zeros((4, 9)),
+        "read-only": locked,
+        "overlaps data": parts[-1],
+        "is a list": parts[-1].tolist(),
+    }
+    for message, bad in refused.items():
+        out = [np.zeros_like(part) for part in parts]
+        out[-1] = bad
+        with pytest.raises(splitops.ArrayError, match=message):
+            call(data, out=out)
+        assert not any(buffer.any() for buffer in out[:-1])
+    with pytest.raises(splitops.ArrayError, match="copy=False"):
+        call(data, copy=False, out=[np.zeros_like(part) for part in parts])
+    np.testing.assert_array_equal(data, np.arange(24.0).reshape(4, 6))
+
+
 def test_what_was_proved_of_one_type_is_not_believed_of_another() -> None:
     splitops.onnx.split(np.zeros(4), [2, 2], opset=1)
     splitops.openvino.split(np.zeros(4), 0, 2)

@@ -123,7 +123,7 @@ def test_a_splitter_gives_a_tuple_or_a_list(implementation: Any, dtype: Any) -> 
         made = [splitter(array), splitter.copies(array), splitter.copies(array, separate=True)]
         made += [cache(array, 1), cache.copies(array, 1)]
         if implementation is not fallback:
-            made += [splitter.fill(array, out), splitter.fill(array, tuple(out))]
+            made += [cache.fill(out, array, 1), splitter.fill(array, out), splitter.fill(array, tuple(out))]
             assert made[-1][0] is out[0]
         for parts in made:
             assert type(parts) is container

@@ -243,6 +243,9 @@ def test_references_of_dtypes_and_arrays_balance(implementation: Any) -> None:
     def use() -> None:
         cache.store(splitter, array, [4, 4], 0)
         cache(array, [4, 4], 0)
+        cache.copies(array, [4, 4], 0)
+        cache.fill(cache.copies(array, [4, 4], 0), array, [4, 4], 0)
+        cache.fill([array, array], array, [4, 4], 0)
         splitter(array)
         splitter.copies(array)
         splitter.copies(array, separate=True)
@@ -297,6 +300,7 @@ def test_the_call_cache_tells_types_apart(implementation: Any) -> None:
     for call in others:
         assert cache(*call) is None
         assert cache.copies(*call) is None
+        assert cache.fill([np.zeros((1, 6), "f4"), np.zeros((3, 6), "f4")], *call) is None
     assert not cache.store(splitter, array, [True, 3], 0, None)
     assert not cache.store(splitter, array, [1] * 200)
     assert not cache.store(splitter, array.tolist(), [1])
@@ -304,6 +308,8 @@ def test_the_call_cache_tells_types_apart(implementation: Any) -> None:
         cache.store(splitter, array.T, [1, 3], 0, None)
     with pytest.raises(TypeError):
         cache.store(None, array)
+    with pytest.raises(TypeError):
+        cache.fill()
     assert len(cache) == 1
     cache.clear()
     assert len(cache) == 0

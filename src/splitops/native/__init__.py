@@ -72,6 +72,7 @@ be an exact `np.ndarray`; its dtype object, rank and extents are part of the key
 
 - ``cache(array, *arguments)``: the parts as views, in the splitter's container; None if the call is unknown.
 - ``cache.copies(array, *arguments)``: fresh parts in the same way.
+- ``cache.fill(out, array, *arguments)``: as ``splitter.fill(array, out)``; None if the call is unknown.
 - ``cache.store(splitter, array, *arguments)``: True when it was stored.
 - ``cache.clear()`` and ``len(cache)``.
 """

@@ -236,6 +236,11 @@ class CallCache:
         splitter = self._find(array, arguments)
         return None if splitter is None else splitter.copies(_exact_array(array))
 
+    def fill(self, out: Any, array: object, /, *arguments: object) -> Any:
+        """The arrays of ``out``, filled; None when the call is unknown, or as of a `Splitter`."""
+        splitter = self._find(array, arguments)
+        return None if splitter is None else splitter.fill(_exact_array(array), out)
+
     def store(self, splitter: Splitter, array: object, /, *arguments: object) -> bool:
         """Remembers the splitter; False when the arguments do not qualify."""
         if not isinstance(splitter, Splitter):

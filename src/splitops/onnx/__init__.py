@@ -85,12 +85,16 @@ def split(
 
     Source: ONNX Split-1, -2, -11, -13, -18.
     """
-    if out is None and type(data) is ndarray:
-        known: tuple[Any, ...] | None = (
-            _SPLITS.copies(data, split, axis, num_outputs, opset)
-            if copy
-            else _SPLITS(data, split, axis, num_outputs, opset)
-        )
+    if type(data) is ndarray:
+        known: tuple[Any, ...] | None
+        if out is None:
+            known = (
+                _SPLITS.copies(data, split, axis, num_outputs, opset)
+                if copy
+                else _SPLITS(data, split, axis, num_outputs, opset)
+            )
+        else:
+            known = _SPLITS.fill(out, data, split, axis, num_outputs, opset) if copy is not False else None
         if known is not None:
             return known
     arguments = {"split": split, "axis": axis, "num_outputs": num_outputs}
@@ -145,12 +149,16 @@ def split_to_sequence(
 
     Source: ONNX SplitToSequence-11, -24.
     """
-    if out is None and type(data) is ndarray:
-        known: list[Any] | None = (
-            _SEQUENCES.copies(data, split, axis, keepdims, opset)
-            if copy
-            else _SEQUENCES(data, split, axis, keepdims, opset)
-        )
+    if type(data) is ndarray:
+        known: list[Any] | None
+        if out is None:
+            known = (
+                _SEQUENCES.copies(data, split, axis, keepdims, opset)
+                if copy
+                else _SEQUENCES(data, split, axis, keepdims, opset)
+            )
+        else:
+            known = _SEQUENCES.fill(out, data, split, axis, keepdims, opset) if copy is not False else None
         if known is not None:
             return known
     arguments = {"split": split, "axis": axis, "keepdims": keepdims}

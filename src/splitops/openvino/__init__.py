@@ -60,10 +60,12 @@ def split(
 
     Source: OpenVINO opset1 Split-1.
     """
-    if out is None and type(data) is ndarray:
-        known: tuple[Any, ...] | None = (
-            _SPLITS.copies(data, axis, num_splits) if copy else _SPLITS(data, axis, num_splits)
-        )
+    if type(data) is ndarray:
+        known: tuple[Any, ...] | None
+        if out is None:
+            known = _SPLITS.copies(data, axis, num_splits) if copy else _SPLITS(data, axis, num_splits)
+        else:
+            known = _SPLITS.fill(out, data, axis, num_splits) if copy is not False else None
         if known is not None:
             return known
     return call(_SPLIT, data, {"axis": axis, "num_splits": num_splits}, copy, out, _SPLITS)
@@ -109,12 +111,16 @@ def variadic_split(
 
     Source: OpenVINO opset1 VariadicSplit-1.
     """
-    if out is None and type(data) is ndarray:
-        known: tuple[Any, ...] | None = (
-            _VARIADIC_SPLITS.copies(data, axis, split_lengths)
-            if copy
-            else _VARIADIC_SPLITS(data, axis, split_lengths)
-        )
+    if type(data) is ndarray:
+        known: tuple[Any, ...] | None
+        if out is None:
+            known = (
+                _VARIADIC_SPLITS.copies(data, axis, split_lengths)
+                if copy
+                else _VARIADIC_SPLITS(data, axis, split_lengths)
+            )
+        else:
+            known = _VARIADIC_SPLITS.fill(out, data, axis, split_lengths) if copy is not False else None
         if known is not None:
             return known
     arguments = {"axis": axis, "split_lengths": split_lengths}

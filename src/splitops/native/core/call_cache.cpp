@@ -141,29 +141,43 @@ PyObject *find(CallCache *cache, const Key &key) {
     return nullptr;
 }
 
+// The Splitter of an earlier call, or null without an error.
+nb::object recall(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    Key key;
+    return nb::steal(make_key(args, static_cast<std::size_t>(nargs), key) ? find(as_cache(self), key) : nullptr);
+}
+
+const Splitter *as_splitter(const nb::object &object) { return reinterpret_cast<const Splitter *>(object.ptr()); }
+
+PyArrayObject *as_array(PyObject *object) { return reinterpret_cast<PyArrayObject *>(object); }
+
 PyObject *cache_call(PyObject *self, PyObject *const *args, std::size_t nargsf, PyObject *kwnames) {
     if (kwnames != nullptr && PyTuple_GET_SIZE(kwnames) != 0) {
         PyErr_SetString(PyExc_TypeError, "a CallCache takes no keyword arguments");
         return nullptr;
     }
-    Key key;
-    if (!make_key(args, static_cast<std::size_t>(PyVectorcall_NARGS(nargsf)), key))
-        Py_RETURN_NONE;
-    nb::object splitter = nb::steal(find(as_cache(self), key));
+    const nb::object splitter = recall(self, args, PyVectorcall_NARGS(nargsf));
     if (!splitter.is_valid())
         Py_RETURN_NONE;
-    return split_views(reinterpret_cast<Splitter *>(splitter.ptr()), reinterpret_cast<PyArrayObject *>(args[0]));
+    return split_views(as_splitter(splitter), as_array(args[0]));
 }
 
 PyObject *cache_copies(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
-    Key key;
-    if (!make_key(args, static_cast<std::size_t>(nargs), key))
-        Py_RETURN_NONE;
-    nb::object splitter = nb::steal(find(as_cache(self), key));
+    const nb::object splitter = recall(self, args, nargs);
     if (!splitter.is_valid())
         Py_RETURN_NONE;
-    PyArrayObject *array = reinterpret_cast<PyArrayObject *>(args[0]);
-    return make_copies(array, reinterpret_cast<Splitter *>(splitter.ptr())->cuts, false);
+    return make_copies(as_array(args[0]), as_splitter(splitter)->cuts, false);
+}
+
+PyObject *cache_fill(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    if (nargs < 1) {
+        PyErr_SetString(PyExc_TypeError, "fill takes buffers, an array and the arguments of the call");
+        return nullptr;
+    }
+    const nb::object splitter = recall(self, args + 1, nargs - 1);
+    if (!splitter.is_valid())
+        Py_RETURN_NONE;
+    return fill(as_array(args[1]), as_splitter(splitter)->cuts, args[0]);
 }
 
 PyObject *cache_store(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
@@ -279,6 +293,9 @@ bool add_call_cache(PyObject *module) {
     static PyMethodDef methods[] = {
         {"copies", fastcall(cache_copies), METH_FASTCALL,
          "copies(array, /, *arguments)\n\nFresh parts, or None when the call is unknown."},
+        {"fill", fastcall(cache_fill), METH_FASTCALL,
+         "fill(out, array, /, *arguments)\n\nThe arrays of `out`, filled; None when the call is unknown, or as of a "
+         "Splitter."},
         {"store", fastcall(cache_store), METH_FASTCALL,
          "store(splitter, array, /, *arguments)\n\nRemembers the Splitter; False when the arguments do not qualify."},
         {"clear", cache_clear, METH_NOARGS, "clear()\n\nForgets everything."},
