@@ -8,6 +8,14 @@
 namespace nb = nanobind;
 
 namespace splitops {
+
+#ifdef Py_GIL_DISABLED
+
+// Another thread may replace what the slot holds while it is read here: the class's own `__call__` does it all.
+bool call_by_splitter(PyObject *, PyObject *) { return true; }
+
+#else
+
 namespace {
 
 // What Python does to call an instance: it looks up `__call__`. The same function for every class.
@@ -33,11 +41,6 @@ PyObject *call(PyObject *self, PyObject *args, PyObject *kwargs) {
 }  // namespace
 
 bool call_by_splitter(PyObject *type, PyObject *slot) {
-#ifdef Py_GIL_DISABLED
-    // Another thread may replace what the slot holds while it is read here: the class's own `__call__` does it all.
-    (void)type, (void)slot;
-    return true;
-#else
     if (!PyType_Check(type) || !PyType_HasFeature(reinterpret_cast<PyTypeObject *>(type), Py_TPFLAGS_HEAPTYPE)) {
         PyErr_SetString(PyExc_TypeError, "expected a class that is written in Python");
         return false;
@@ -64,7 +67,8 @@ bool call_by_splitter(PyObject *type, PyObject *slot) {
     cls->tp_call = call;
     PyType_Modified(cls);
     return true;
-#endif
 }
+
+#endif
 
 }  // namespace splitops
