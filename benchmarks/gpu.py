@@ -47,6 +47,8 @@ def cases(quick: bool) -> Iterable[Case]:
     yield Case("uneven", (4 * rows, sum(uneven)), 1, uneven, torch.bfloat16)
     yield Case("64 parts", (rows, 64 * 128), 1, [128] * 64, torch.bfloat16)
     yield Case("1024 parts", (rows, 1024 * 16), 1, [16] * 1024, torch.float32)
+    yield Case("1024 bytes", (8 * rows, 1024), 1, [1] * 1024, torch.uint8)
+    yield Case("1024 in turn", (rows, 1024 * 3), 1, [2, 4] * 512, torch.float32)
     side = 1024 if quick else 4096
     yield Case("channels", (side, side, 3), 2, [1, 1, 1], torch.uint8)
     yield Case("single elements", (rows * 64, 32), 1, [1] * 32, torch.float32)
@@ -102,11 +104,19 @@ def measure(case: Case, repeats: int) -> list[Row]:
     def fill() -> object:
         return splitops.onnx.split(data, sizes, axis=axis, out=out)
 
+    largest = max(part.numel() for part in out)
+    slab = torch.empty(len(out), largest, dtype=case.dtype, device="cuda")
+    slices = [row[: part.numel()].view(part.shape) for row, part in zip(slab, out, strict=True)]
+
+    def fill_slices() -> object:
+        return splitops.onnx.split(data, sizes, axis=axis, out=slices)
+
     fill()
     contenders: dict[str, Contender] = {
         "copy of the same bytes": lambda: target.copy_(data),
         "splitops": lambda: splitops.onnx.split(data, sizes, axis=axis, copy=True),
         "splitops out=": fill,
+        "splitops out= of one tensor": fill_slices,
         "splitops out= in a CUDA graph": captured(fill),
         "torch split_with_sizes_copy(out=)": lambda: torch.split_with_sizes_copy(data, sizes, axis, out=out),
         "torch split + contiguous": lambda: [part.contiguous() for part in data.split(sizes, axis)],

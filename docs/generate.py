@@ -16,6 +16,8 @@ import numpy as np
 import splitops
 from splitops import Rule, RuleError
 from splitops.backends import ARRAY_API, BACKENDS, DLPACK, capability_rows
+from splitops.backends.gpu.cupy_kernels import ENTRIES, MORE_ENTRIES
+from splitops.backends.gpu.layout import MAX_ENTRIES
 from splitops.execute import evaluate
 from splitops.operators import SCHEMAS, Change, OperatorSchema
 from splitops.operators.schema import Attribute, Option, Parameter, SizeRule
@@ -242,6 +244,18 @@ def backends() -> str:
         "- **read only**: read-only data give read-only views.\n"
         "- **gradients**: derivatives flow through the parts.\n"
         "- **compiled**: the tracers and compilers that a split works inside.\n"
+    )
+    text += (
+        "\n## Copies on a GPU\n\n"
+        "With PyTorch (where Triton is) and CuPy, `copy=True` and `out=` are one kernel launch for any "
+        "number of equal parts whose memory is evenly spaced, as that of slices of one tensor is. Otherwise "
+        "a launch takes a table, in its arguments, of the parts or of the stretches that are evenly spaced: "
+        f"{MAX_ENTRIES} in Triton; in CuPy {ENTRIES - 1}, or {MORE_ENTRIES - 1} from CUDA 12.1 and compute "
+        "capability 7.0 on. Nothing is uploaded and nothing waits for the device, so that a CUDA graph can "
+        "capture a call.\n\n"
+        "Parts that PyTorch allocates have a storage each, as those of `torch.split_with_sizes_copy` have; "
+        "its caching allocator mostly places equal ones evenly. CuPy's parts of one call lie in one block of "
+        "memory, each aligned to 128 bytes, which lives as long as any of them.\n"
     )
     return text
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from itertools import accumulate
 from math import prod
+from mmap import mmap
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from backend_libraries import CuPy
 from cuda_on_cpu import cupy_on_cpu, launch
 
 from splitops import backends, onnx
-from splitops.backends.gpu.cupy_kernels import THREADS, call_of
-from splitops.backends.gpu.layout import MAX_PARTS, Launch, launches, rows_of, run_on_host
+from splitops.backends.gpu.cupy_kernels import ENTRIES, MORE_ENTRIES, THREADS, call_of
+from splitops.backends.gpu.layout import MAX_ENTRIES, Kernel, Launch, launches, rows_of, run_on_host
 from splitops.testing import BackendSuite, Library
 
 Array = np.ndarray[Any, Any]
@@ -32,16 +33,43 @@ CASES = [
     ((64, 96), 1, (32, 32, 32), "u2"),
     ((5, 1008), 1, (1, 7, 1000), "u2"),
     ((33, 17, 3), 2, (1, 1, 1), "u1"),
+    ((99, 50, 3), 2, (1, 1, 1), "u1"),
     ((9, 64), 1, (1,) * 64, "u4"),
     ((3, 1024), 1, (1,) * 1024, "u1"),
     ((4, 2080), 1, (16,) * 130, "u8"),
     ((3, 130), 1, (1,) * 130, "c16"),
     ((4, 400), 1, (200, 0, 100, 100), "f8"),
+    ((4, 400), 1, (100, 0, 100, 100, 100), "f8"),
     ((700,), 0, (300, 400), "u2"),
     ((6, 40, 3), 1, (3, 37), "u4"),
     ((2, 20000), 1, (9999, 10001), "u4"),
     ((1, 7), 1, (3, 4), "u1"),
+    # Rows that are turned into parts: whole tiles and the rests of them, runs that divide no unit.
+    ((300, 32), 1, (1,) * 32, "u4"),
+    ((130, 300), 1, (1,) * 300, "u1"),
+    ((40, 21), 1, (3,) * 7, "u1"),
+    ((70, 155), 1, (31,) * 5, "u1"),
+    ((1100, 5), 1, (1,) * 5, "u2"),
+    ((50, 60), 1, (3,) * 20, "u8"),
+    ((50, 60), 1, (1,) * 60, "c16"),
+    # Short runs of many parts, parts smaller than a tile, one row.
+    ((256, 16 * 40), 1, (16,) * 40, "u4"),
+    ((130, 33 * 40), 1, (33,) * 40, "u1"),
+    ((1, 3000), 1, (1,) * 3000, "u1"),
+    ((1, 6000), 1, (3,) * 2000, "c16"),
+    ((3, 30000), 1, (300,) * 100, "u4"),
+    ((2, 4500 * 7), 1, (4500,) * 7, "u4"),
+    # More uneven parts than one table, and many equal ones with a rest.
+    ((3, 7 * 300), 1, (5, 9) * 150, "u2"),
+    ((20, 801), 1, (2,) * 400 + (1,), "u4"),
 ]
+# Bytes between the parts, by their index: evenly spaced ones need no table.
+SPACED, STRETCHES, SCATTERED = "spaced", "stretches", "scattered"
+GAPS: dict[str, Callable[[int], int]] = {
+    SPACED: lambda index: 16,
+    STRETCHES: lambda index: 16 + 48 * (index % 50 == 49),
+    SCATTERED: lambda index: 16 * (1 + index * index % 7),
+}
 
 
 def data_of(shape: tuple[int, ...], dtype: str) -> Array:
@@ -49,28 +77,33 @@ def data_of(shape: tuple[int, ...], dtype: str) -> Array:
     return raw.view(dtype).reshape(shape)
 
 
-def plan_launches(data: Array, axis: int, sizes: Sequence[int]) -> tuple[list[Launch], list[Array]]:
+def check(
+    data: Array,
+    axis: int,
+    sizes: Sequence[int],
+    run: Callable[[Launch], object],
+    gap: Callable[[int], int] = GAPS[SPACED],
+    begin: int = 0,
+    **options: int,
+) -> list[Launch]:
+    """Copy the parts into one block of memory, and look at every byte of it."""
     layout = rows_of(data.shape, data.strides, data.itemsize, axis)
     assert layout is not None
     rows, stride, inner = layout
-    shapes = [(*data.shape[:axis], size, *data.shape[axis + 1 :]) for size in sizes]
-    # Guard bytes around each part: a kernel that writes outside changes them.
-    slabs = [np.full(prod(shape) * data.itemsize + 32, 0xA5, np.uint8) for shape in shapes]
-    parts = [slab[16:-16].view(data.dtype).reshape(shape) for slab, shape in zip(slabs, shapes, strict=True)]
+    ends = list(accumulate(sizes))
+    rights = [np.take(data, range(end - size, end), axis) for end, size in zip(ends, sizes, strict=True)]
+    spans = [right.nbytes + gap(index) for index, right in enumerate(rights)]
+    memory = np.full(sum(spans) + 64, 0xA5, np.uint8)
+    expected = memory.copy()
+    begins = [begin + 32 - memory.ctypes.data % 16 + place for place in accumulate(spans, initial=0)][:-1]
+    for place, right in zip(begins, rights, strict=True):
+        expected[place : place + right.nbytes] = np.frombuffer(right.tobytes(), np.uint8)
     runs = [size * inner for size in sizes]
-    addresses = [part.ctypes.data for part in parts]
-    return list(launches(data.ctypes.data, rows, stride, runs, addresses)), [*parts, *slabs]
-
-
-def check(data: Array, axis: int, sizes: Sequence[int], run: Callable[[Launch], None]) -> list[Launch]:
-    calls, arrays = plan_launches(data, axis, sizes)
-    parts, slabs = arrays[: len(sizes)], arrays[len(sizes) :]
+    addresses = [memory.ctypes.data + place for place in begins]
+    calls = list(launches(data.ctypes.data, rows, stride, runs, addresses, **options))
     for call in calls:
         run(call)
-    for part, slab, end, size in zip(parts, slabs, accumulate(sizes), sizes, strict=True):
-        assert part.tobytes() == np.take(data, range(end - size, end), axis).tobytes()
-        assert (slab[:16] == 0xA5).all()
-        assert (slab[-16:] == 0xA5).all()
+    np.testing.assert_array_equal(memory, expected)
     return calls
 
 
@@ -79,51 +112,132 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cuda")
 
 
+@pytest.mark.parametrize("gap", GAPS)
 @pytest.mark.parametrize(("shape", "axis", "sizes", "dtype"), CASES, ids=str)
 def test_launches_copy_every_part(
-    shape: tuple[int, ...], axis: int, sizes: tuple[int, ...], dtype: str
+    shape: tuple[int, ...], axis: int, sizes: tuple[int, ...], dtype: str, gap: str
 ) -> None:
-    calls = check(data_of(shape, dtype), axis, sizes, run_on_host)
-    assert len(calls) <= -(-len(sizes) // 32)
-    assert all(len(call.targets) <= MAX_PARTS for call in calls)
+    calls = check(data_of(shape, dtype), axis, sizes, run_on_host, GAPS[gap])
+    assert all(len(call.targets) == len(call.firsts) <= MAX_ENTRIES for call in calls)
+    if gap is not SCATTERED and len(set(sizes) - {0}) == 1:
+        assert len(calls) == 1
+    assert len(calls) <= -(-len(sizes) // MAX_ENTRIES) + 1
 
 
+@pytest.mark.parametrize("gap", GAPS)
+@pytest.mark.parametrize("entries", [ENTRIES - 1, MORE_ENTRIES - 1], ids=["any GPU", "later GPUs"])
 @pytest.mark.parametrize(("shape", "axis", "sizes", "dtype"), CASES, ids=str)
 def test_the_cuda_kernels_copy_every_part(
-    folder: Path, shape: tuple[int, ...], axis: int, sizes: tuple[int, ...], dtype: str
+    folder: Path,
+    shape: tuple[int, ...],
+    axis: int,
+    sizes: tuple[int, ...],
+    dtype: str,
+    entries: int,
+    gap: str,
 ) -> None:
-    check(data_of(shape, dtype), axis, sizes, lambda call: launch(folder, call_of(call), THREADS))
+    data = data_of(shape, dtype)
+    calls = check(data, axis, sizes, lambda call: cuda(folder, call), GAPS[gap], entries=entries)
+    assert len(calls) == 1 or len(sizes) > entries
+
+
+def cuda(folder: Path, call: Launch) -> None:
+    launch(folder, call_of(call), THREADS)
+
+
+@pytest.mark.parametrize("begin", [0, 1, 2, 4, 8])
+@pytest.mark.parametrize("skip", [0, 1, 2, 4, 8])
+def test_memory_may_lie_anywhere(folder: Path, begin: int, skip: int) -> None:
+    raw = np.random.default_rng(7).integers(0, 256, 64 * 264, np.uint8)
+    for run in (1, 4, 6, 32, 100, 130):
+        data = raw.reshape(64, 264)[:, skip : skip + 256 // run * run]
+        sizes = (run,) * (256 // run)
+        for copy in (run_on_host, lambda call: cuda(folder, call)):
+            (call,) = check(data, 1, sizes, copy, begin=begin)
+            assert (begin or 16) % call.write_unit == 0
+            assert call.unit <= call.write_unit
 
 
 def test_unaligned_memory_takes_narrower_units(folder: Path) -> None:
     raw = np.arange(4 * 240 + 1, dtype=np.uint8)
     data = raw[1:].reshape(4, 240)
-    (call,) = check(data, 1, (100, 140), lambda call: launch(folder, call_of(call), THREADS))
+    (call,) = check(data, 1, (100, 140), lambda call: cuda(folder, call))
     assert call.unit == 1
     (call,) = check(data_of((4, 240), "u2"), 1, (80, 160), run_on_host)
     assert call.unit == 16
 
 
+@pytest.mark.parametrize(
+    ("rows", "count", "run", "kernel"),
+    [
+        (8192, 1024, 64, Kernel.SHORT),
+        (8192, 1024, 1, Kernel.TURNED),
+        (8192 * 64, 32, 4, Kernel.TURNED),
+        (4096 * 4096, 3, 1, Kernel.SHORT),
+        (8192, 3, 8192, Kernel.EQUAL),
+        (1, 100_000, 256, Kernel.SMALL),
+        (8, 100_000, 1, Kernel.SMALL),
+        (1, 4, 1 << 30, Kernel.EQUAL),
+    ],
+)
+def test_equal_parts_at_even_spaces_are_one_launch_without_a_table(
+    rows: int, count: int, run: int, kernel: Kernel
+) -> None:
+    spacing = rows * run + 512
+    for targets in (range(1 << 44, (1 << 44) + count * spacing, spacing), range(1 << 50, 1, -spacing)):
+        targets = targets[:count]
+        (call,) = launches(1 << 40, rows, count * run, [run] * count, targets)
+        assert (call.kernel, call.count, call.firsts) == (kernel, count, (0,))
+        assert list(call.addresses) == list(targets)
+        assert call_of(call).blocks < 1 << 31
+
+
 def test_one_launch_serves_a_hundred_parts() -> None:
-    calls, _ = plan_launches(data_of((4, 96 * 64), "u4"), 1, (64,) * 96)
-    assert len(calls) == 1
+    data = data_of((4, 96 * 64), "u4")
+    assert len(check(data, 1, (64,) * 96, run_on_host, GAPS[SCATTERED])) == 1
+
+
+def test_parts_may_lie_in_any_order(folder: Path) -> None:
+    data = data_of((40, 64), "u4")
+    memory = np.zeros((64, 40), np.uint32)
+    shuffled = np.random.default_rng(7).permutation(64)
+    for order in (range(64), range(63, -1, -1), [*range(32, 64), *range(32)], shuffled):
+        memory[:] = 0
+        addresses = [memory[place].ctypes.data for place in order]
+        for call in launches(data.ctypes.data, 40, data.strides[0], [4] * 64, addresses):
+            cuda(folder, call)
+        np.testing.assert_array_equal(memory[list(order)], data.T)
 
 
 def test_rows_at_a_stride_and_what_has_none(folder: Path) -> None:
     data = data_of((8, 6, 40), "u4")
-    check(data[::2], 1, (1, 5), lambda call: launch(folder, call_of(call), THREADS))
-    check(data[::-1], 1, (1, 5), lambda call: launch(folder, call_of(call), THREADS))
+    check(data[::2], 1, (1, 5), lambda call: cuda(folder, call))
+    check(data[::-1], 1, (1, 5), lambda call: cuda(folder, call))
+    wide = data_of((300, 40), "u4")
+    for rows in (wide[::3], wide[::-1], wide[::-2]):
+        check(rows, 1, (1,) * 40, lambda call: cuda(folder, call))
+        check(rows, 1, (10,) * 4, lambda call: cuda(folder, call))
     assert rows_of((8, 6), (4, 32), 4, 1) is None
     assert rows_of((4, 3, 40), (1920, 160, 4), 4, 2) is None
     assert rows_of((1, 3, 40), (1920, 160, 4), 4, 2) == (3, 160, 4)
 
 
-def test_beyond_32_bits_nothing_overflows() -> None:
+def test_beyond_32_bits_nothing_overflows(folder: Path) -> None:
     run = 3 << 33
     calls = list(launches(1 << 40, 5, 2 * run, (run, run), (1 << 41, 1 << 42)))
-    assert [call.ends for call in calls] == [(run, 2 * run)]
-    assert call_of(calls[0]).arguments[-1]["part"]["end"][0, 1] == 2 * run
+    assert [(call.run, call.count, call.spacing) for call in calls] == [(run, 2, 1 << 41)]
     assert call_of(calls[0]).blocks == 2 * 5 * run >> 14
+    calls = list(launches(1 << 40, 5, 2 * run, (run - 16, run + 16), (1 << 41, 1 << 42)))
+    assert call_of(calls[0]).arguments[-1]["entry"]["begin"][0, 2] == 2 * run
+    # Rows far apart, in a file of which only they take up room.
+    stride = 1 << 33
+    with (folder / "sparse").open("w+b") as file:
+        file.truncate(2 * stride + 4096)
+        memory = mmap(file.fileno(), 0)
+    data = np.ndarray((3, 64), np.uint8, memory, strides=(stride, 1))
+    data[:] = np.arange(192, dtype=np.uint8).reshape(3, 64)
+    for size in (64, 16, 1):
+        check(data, 1, (size,) * (64 // size), lambda call: cuda(folder, call))
 
 
 class TestCuPyOnTheCpu(BackendSuite):
@@ -144,6 +258,25 @@ class TestCuPyOnTheCpu(BackendSuite):
         cupy: Any = sys.modules["cupy"]
         onnx.split(library.make(data_of((40, 300), "f4")), [100, 1, 199], axis=1, copy=True)
         assert cupy.launches == 1
+
+    @pytest.mark.parametrize("count", [3, 1024])
+    def test_equal_parts_are_one_launch(self, library: Library, count: int) -> None:
+        cupy: Any = sys.modules["cupy"]
+        data = library.make(data_of((40, 5 * count), "f4"))
+        parts = onnx.split(data, [5] * count, axis=1, copy=True)
+        assert cupy.launches == 1
+        onnx.split(data, [5] * count, axis=1, out=parts)
+        onnx.split(data, [5] * count, axis=1, out=list(cupy.asarray(np.empty((count, 40, 5), "f4"))))
+        assert cupy.launches == 3
+
+    @pytest.mark.parametrize(("driver", "launched"), [(12000, 3), (12010, 1)])
+    def test_later_drivers_take_larger_tables(
+        self, folder: Path, library: Library, monkeypatch: pytest.MonkeyPatch, driver: int, launched: int
+    ) -> None:
+        cupy: Any = sys.modules["cupy"]
+        cupy.driver = driver
+        onnx.split(library.make(data_of((40, 900), "f4")), [1, 2] * 300, axis=1, copy=True)
+        assert cupy.launches == launched
 
 
 @pytest.mark.parametrize("mode", ["interpreted", "compiled"])

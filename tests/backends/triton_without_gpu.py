@@ -4,35 +4,73 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
+from itertools import product
 from typing import Any
 
 import torch
 
 from splitops.backends.gpu import triton_kernels as kernels
+from splitops.backends.gpu.layout import Launch
 
 CASES: list[tuple[tuple[int, ...], list[int], int, torch.dtype]] = [
     ((64, 96), [32, 32, 32], 1, torch.bfloat16),
     ((5, 1008), [1, 7, 1000], 1, torch.bfloat16),
     ((33, 17, 3), [1, 1, 1], 2, torch.uint8),
+    ((99, 50, 3), [1, 1, 1], 2, torch.uint8),
     ((9, 64), [1] * 64, 1, torch.float32),
     ((3, 130), [1] * 130, 1, torch.complex128),
     ((4, 400), [200, 0, 100, 100], 1, torch.float64),
+    ((4, 400), [100, 0, 100, 100, 100], 1, torch.float64),
     ((700,), [300, 400], 0, torch.float16),
     ((6, 40, 3), [3, 37], 1, torch.int32),
     ((2, 20000), [9999, 10001], 1, torch.float32),
+    ((2, 20000), [10000, 10000], 1, torch.float32),
+    # Rows that are turned into parts: whole tiles and the rests of them, runs that divide no unit.
+    ((300, 33), [1] * 33, 1, torch.float32),
+    ((130, 300), [1] * 300, 1, torch.uint8),
+    ((40, 21), [3] * 7, 1, torch.uint8),
+    ((50, 60), [3] * 20, 1, torch.float64),
+    ((50, 60), [1] * 60, 1, torch.complex128),
+    # Short runs of many parts, one row, many equal parts with a rest.
+    ((130, 16 * 40), [16] * 40, 1, torch.float32),
+    ((1, 1024), [1] * 1024, 1, torch.uint8),
+    ((1, 1024), [2] * 512, 1, torch.complex128),
+    ((20, 401), [2] * 200 + [1], 1, torch.float32),
 ]
+
+
+def parts_of(shapes: list[tuple[int, ...]], dtype: torch.dtype, spaced: bool, odd: int) -> list[torch.Tensor]:
+    """Return memory for parts, evenly spaced where they are equal or scattered, on any odd element."""
+    sizes = [torch.Size(shape).numel() for shape in shapes]
+    gaps = [1 + (0 if spaced else index * index % 5) for index in range(len(sizes))]
+    slab = torch.zeros((sum(sizes) + sum(gaps) + odd) * dtype.itemsize, dtype=torch.uint8).view(dtype)
+    parts, place = [], odd
+    for shape, size, gap in zip(shapes, sizes, gaps, strict=True):
+        parts.append(slab[place : place + size].view(shape))
+        place += size + gap
+    return parts
+
+
+def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().view(-1).view(torch.uint8)
 
 
 def interpreted() -> None:
     torch.cuda.device_of = lambda tensor: nullcontext()  # type: ignore[assignment,misc]
-    for shape, sizes, axis, dtype in CASES:
-        count = torch.Size(shape).numel()
-        data = torch.randint(0, 256, (count * dtype.itemsize,), dtype=torch.uint8).view(dtype).reshape(shape)
-        part_shapes = [(*shape[:axis], size, *shape[axis + 1 :]) for size in sizes]
-        parts = [torch.zeros(part, dtype=torch.uint8).to(dtype) for part in part_shapes]
+    launched: list[Launch] = []
+    start = kernels._start
+    kernels._start = lambda launch: (launched.append(launch), start(launch))  # type: ignore[assignment,func-returns-value]
+    for (shape, sizes, axis, dtype), spaced in product(CASES, (True, False)):
+        launched.clear()
+        count, odd = torch.Size(shape).numel(), len(sizes) % 2
+        raw = torch.randint(0, 256, ((count + odd) * dtype.itemsize,), dtype=torch.uint8)
+        data = raw.view(dtype)[odd:].reshape(shape)
+        parts = parts_of([(*shape[:axis], size, *shape[axis + 1 :]) for size in sizes], dtype, spaced, odd)
         assert kernels.copy_parts(data, sizes, axis, parts)
         for part, right in zip(parts, data.split(sizes, axis), strict=True):
-            assert torch.equal(part.view(torch.uint8), right.contiguous().view(torch.uint8)), (shape, sizes)
+            assert torch.equal(bytes_of(part), bytes_of(right)), (shape, sizes, spaced)
+        if spaced and len(set(sizes)) == 1:
+            assert len(launched) == 1
     strided = torch.zeros(6, 4, 8)[:, ::2, ::2]
     assert not kernels.copy_parts(strided, [2, 2], 2, [torch.empty(6, 2, 2)] * 2)
 
@@ -41,22 +79,34 @@ def compiled() -> None:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
 
-    def ptx(kernel: Any, constants: dict[str, Any], parts: int) -> str:
+    def ptx(kernel: Any, constants: dict[str, Any], entries: int) -> str:
         names = kernel.arg_names
-        tables = {"targets", "ends"}
-        signature = {name: ("i64",) * parts if name in tables else "i64" for name in names}
+        tables = {"targets", "ends", "firsts"}
+        signature = {name: ("i64",) * entries if name in tables else "i64" for name in names}
         signature |= dict.fromkeys(constants, "constexpr")
         values = {(names.index(name),): value for name, value in constants.items()}
         source = ASTSource(fn=kernel, signature=signature, constexprs=values)
-        text: str = compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 8}).asm["ptx"]
+        text: str = compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4}).asm["ptx"]
+        assert ".local" not in text  # the table is read where the arguments are, not copied to memory
         return text
 
-    for equal in (True, False):
-        constants = {"UNIT": 2, "WIDE": 16, "TILE": 1 << 14, "EQUAL": equal, "LONG": False}
-        text = ptx(kernels._copy_runs, constants, 96)
-        assert text.count("ld.global.v2.b64") == text.count("st.global.v2.b64") == 4  # 16 bytes a thread
-        assert ".local" not in text  # the table is read where the arguments are, not copied to memory
-    ptx(kernels._copy_short_runs, {"UNIT": 1, "RUN": 1, "BLOCK": 1024, "LONG": True}, 4)
+    uneven = {"UNIT": 2, "WIDE": 16, "TILE": 1 << 14, "LONG": False}
+    equal = {"UNIT": 16, "TILE": 1 << 14, "LONG": False}
+    for kernel, constants in ((kernels._copy_uneven, uneven), (kernels._copy_equal, equal)):
+        text = ptx(kernel, constants, 96)
+        assert text.count("ld.global.v2.b64") == text.count("st.global.v2.b64") >= 4  # 16 bytes a thread
+    small = {"UNIT": 16, "BLOCK": 1024, "LONG": False}
+    short = {"UNIT": 16, "UNITS": 4, "BLOCK": 1024, "GROUP": 8, "LONG": False}
+    for kernel, constants in ((kernels._copy_small, small), (kernels._copy_short, short)):
+        for entries in (1, 96):
+            text = ptx(kernel, constants, entries)
+            assert text.count("ld.global.v2.b64") == text.count("st.global.v2.b64") >= 8
+    turned = {"WORD": 1, "WORDS": 1, "WIDTH": 1, "ROWS": 128, "PARTS": 128, "READ": 16, "WRITE": 16}
+    for constants in (turned, turned | {"WORD": 4, "PARTS": 32}):
+        text = ptx(kernels._copy_turned, constants, 1)
+        # A whole tile is read along its rows and written along its parts, 16 bytes a thread both times.
+        assert text.count("ld.global.v4.b32") == text.count("st.global.v4.b32") == 8
+        assert ".shared" in text
 
 
 if __name__ == "__main__":

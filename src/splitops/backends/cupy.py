@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import accumulate
+from math import prod
 from typing import Any, Final
 
 import cupy
@@ -20,6 +22,9 @@ from splitops.errors import ArrayError
 from splitops.planning import SplitPlan
 
 __all__ = ["BACKEND"]
+
+_ALIGNMENT: Final = 128
+"""Bytes of a GPU's cache line, which no two parts share."""
 
 
 class _CuPy:
@@ -45,7 +50,7 @@ class _CuPy:
 
     def copies(self, plan: SplitPlan, array: Any) -> tuple[Any, ...]:
         with array.device:
-            parts = tuple(cupy.empty(shape, array.dtype) for shape in plan.shapes)
+            parts = _allocate(plan.shapes, array)
             _copy(plan, array, parts)
         return parts
 
@@ -66,6 +71,18 @@ def _memory(array: Any) -> npt.NDArray[Any]:
     return memory_at(array.data.ptr, tuple(array.shape), tuple(array.strides), array.itemsize)
 
 
+def _allocate(shapes: Sequence[tuple[int, ...]], array: Any) -> tuple[Any, ...]:
+    """Return parts in one block of memory, which lives as long as any: equal ones are evenly spaced."""
+    dtype, itemsize = array.dtype, array.itemsize
+    spans = [-(-prod(shape) * itemsize // _ALIGNMENT) * _ALIGNMENT for shape in shapes]
+    block = cupy.cuda.alloc(sum(spans))
+    begins = accumulate(spans, initial=0)
+    return tuple(
+        cupy.ndarray(shape, dtype, memptr=block + begin)
+        for shape, begin in zip(shapes, begins, strict=False)  # the last begin is the end
+    )
+
+
 def _copy(plan: SplitPlan, array: Any, parts: Sequence[Any]) -> None:
     """Copy in one launch where the layout allows, otherwise part by part."""
     if array.size == 0 or not plan.sizes:
@@ -77,14 +94,29 @@ def _copy(plan: SplitPlan, array: Any, parts: Sequence[Any]) -> None:
         return
     rows, stride, inner = layout
     runs = [size * inner for size in plan.sizes]
-    for launch in launches(array.data.ptr, rows, stride, runs, [part.data.ptr for part in parts]):
+    targets = [part.data.ptr for part in parts]
+    for launch in launches(array.data.ptr, rows, stride, runs, targets, _entries(array.device.id) - 1):
         call = cupy_kernels.call_of(launch)
-        _kernel(call.kernel)((call.blocks,), (cupy_kernels.THREADS,), call.arguments)
+        _kernel(call.kernel, call.entries)((call.blocks,), (cupy_kernels.THREADS,), call.arguments)
 
 
 @cache
-def _kernel(name: str) -> Any:
-    return cupy.RawKernel(cupy_kernels.source(), name)
+def _entries(device: int) -> int:
+    """Return how many entries a table may have in a kernel's arguments on a device."""
+    runtime = cupy.cuda.runtime
+    if (
+        not runtime.is_hip
+        and runtime.driverGetVersion() >= 12010
+        and cupy.cuda.nvrtc.getVersion() >= (12, 1)
+        and int(cupy.cuda.Device(device).compute_capability) >= 70
+    ):
+        return cupy_kernels.MORE_ENTRIES
+    return cupy_kernels.ENTRIES
+
+
+@cache
+def _kernel(name: str, entries: int) -> Any:
+    return cupy.RawKernel(cupy_kernels.source(entries), name)
 
 
 BACKEND: Final[Backend] = _CuPy()

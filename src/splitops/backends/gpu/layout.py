@@ -2,28 +2,52 @@
 
 The data are rows of bytes at a constant stride, and a part is a run of bytes in each row. Nothing is
 uploaded: the whole :class:`Launch` travels in the kernel's arguments, so that a CUDA graph can capture it.
+Equal parts at evenly spaced addresses need no table at all, however many they are.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice, pairwise
+from enum import Enum, auto
+from itertools import accumulate, groupby, pairwise
 from math import gcd
 from typing import Final
 
 import numpy as np
 
-__all__ = ["MAX_PARTS", "WIDEST", "Launch", "launches", "rows_of", "run_on_host"]
+__all__ = ["MAX_ENTRIES", "WIDEST", "Kernel", "Launch", "launches", "rows_of", "run_on_host"]
 
-MAX_PARTS: Final = 96
-"""Parts of one launch: 16 bytes each, within the 4 KiB of arguments that every GPU takes."""
-SHORT_PARTS: Final = 32
-"""Parts of one launch that reads short runs: so many that one row's share stays in the first cache."""
+MAX_ENTRIES: Final = 96
+"""Entries of one launch's table: 16 bytes each, within the 4 KiB of arguments that every GPU takes."""
 SHORT_RUN: Final = 128
-"""Shorter runs, in bytes, are read row by row for all parts together: they share cache lines."""
+"""Shorter runs, in bytes, share cache lines, and are read row by row for many parts together."""
+SECTOR: Final = 32
+"""Bytes that a GPU's memory moves at once: still shorter runs are put together before they are written."""
+DIRECT_PARTS: Final = 4
+"""So many parts of shorter runs are read straight away: their rows are so short that reads stay together."""
+TURNED_ROWS: Final = 16
+"""The rows from which turning pays: fewer fill no sector of a target."""
+SMALL_PART: Final = 1 << 12
+"""Smaller parts, in bytes, get no tile of their own."""
 WIDEST: Final = 16
 """Bytes that one thread moves at once, at most."""
+
+
+class Kernel(Enum):
+    """How a launch shares its work out."""
+
+    UNEVEN = auto()
+    """Part by part, tile by tile; the table says where each part begins."""
+    EQUAL = auto()
+    """The same for equal runs, by arithmetic."""
+    SMALL = auto()
+    """Equal parts one after another, many in a tile."""
+    SHORT = auto()
+    """The same rows of many parts together: their runs share cache lines."""
+    TURNED = auto()
+    """Tiles of rows and parts, read along the rows and written along the parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,30 +55,51 @@ class Launch:
     """Parts that one launch copies.
 
     Attributes:
+        kernel: how the work is shared out.
         source: address of the first part's first byte.
         rows: number of rows, at least 1.
         stride: bytes from one row to the next.
-        ends: for each part, where its run ends in a row, in bytes from ``source``; it begins where the one
-            before ends.
-        targets: for each part, the address of its memory, which holds its runs one after another.
-        unit: bytes that divide every address, run and stride here: a power of 2, at most ``WIDEST``.
+        count: number of parts.
         run: the length of every run in bytes, where all are equal; otherwise 0.
-        short: whether runs are short and equal.
+        ends: where runs are unequal, for each part where its run ends in a row, in bytes from ``source``; it
+            begins where the one before ends.
+        firsts: the parts that begin a stretch, in which targets are evenly spaced. Every uneven part does.
+        targets: for each stretch, the address of its first part's memory, which holds the part's runs one
+            after another.
+        spacing: bytes from one target to the next within every stretch.
+        unit: bytes that divide every address, run and stride here: a power of 2, at most ``WIDEST``.
+        read_unit: bytes that divide the address and stride of the source.
+        write_unit: bytes that divide the addresses of all targets.
     """
 
+    kernel: Kernel
     source: int
     rows: int
     stride: int
-    ends: tuple[int, ...]
-    targets: tuple[int, ...]
-    unit: int
+    count: int
     run: int
-    short: bool
+    ends: tuple[int, ...]
+    firsts: tuple[int, ...]
+    targets: tuple[int, ...]
+    spacing: int
+    unit: int
+    read_unit: int
+    write_unit: int
 
     @property
     def runs(self) -> tuple[int, ...]:
         """The length of each part's run in bytes."""
+        if self.run:
+            return (self.run,) * self.count
         return tuple(end - begin for begin, end in pairwise((0, *self.ends)))
+
+    @property
+    def addresses(self) -> Iterator[int]:
+        """The address of each part's memory."""
+        for first, stop, target in zip(
+            self.firsts, (*self.firsts[1:], self.count), self.targets, strict=True
+        ):
+            yield from (target + index * self.spacing for index in range(stop - first))
 
 
 def rows_of(
@@ -96,7 +141,12 @@ def rows_of(
 
 
 def launches(
-    address: int, rows: int, stride: int, runs: Sequence[int], targets: Sequence[int]
+    address: int,
+    rows: int,
+    stride: int,
+    runs: Sequence[int],
+    targets: Sequence[int],
+    entries: int = MAX_ENTRIES,
 ) -> Iterator[Launch]:
     """Return the launches that copy the parts of rows.
 
@@ -106,35 +156,110 @@ def launches(
         stride: bytes from one row to the next.
         runs: bytes of each part in a row; a part of none is left out.
         targets: the address of each part's memory.
+        entries: entries of a launch's table, at most.
     """
+    memory = address, rows, stride if rows > 1 else 0
     begins = accumulate(runs, initial=0)
     table = [entry for entry in zip(begins, runs, targets, strict=False) if entry[1]]
-    equal = len({run for _, run, _ in table}) == 1
-    short = equal and rows > 1 and len(table) > 1 and table[0][1] < SHORT_RUN
-    entries = iter(table)
-    while group := list(islice(entries, SHORT_PARTS if short else MAX_PARTS)):
+    if len({run for _, run, _ in table}) == 1:
+        yield from _equal(*memory, table, entries)
+        return
+    uneven: list[_Part] = []
+    if len(table) > entries:  # mostly equal, perhaps: a last part that is smaller, and the like
+        for _, neighbours in groupby(table, key=lambda part: part[1]):
+            group = list(neighbours)
+            if len(group) * 4 > entries:
+                yield from _uneven(*memory, uneven, entries)
+                yield from _equal(*memory, group, entries)
+                uneven = []
+            else:
+                uneven += group
+    else:
+        uneven = table
+    yield from _uneven(*memory, uneven, entries)
+
+
+_Part = tuple[int, int, int]
+"""Where a part begins in a row, the length of its run, and the address of its memory."""
+
+
+def _uneven(address: int, rows: int, stride: int, table: list[_Part], entries: int) -> Iterator[Launch]:
+    for start in range(0, len(table), entries):
+        group = table[start : start + entries]
         source = address + group[0][0]
-        unit = gcd(WIDEST, source, stride if rows > 1 else 0, *(n for _, run, at in group for n in (run, at)))
+        targets = tuple(at for _, _, at in group)
+        read_unit, write_unit = gcd(WIDEST, source, stride), gcd(WIDEST, *targets)
         yield Launch(
+            kernel=Kernel.UNEVEN,
             source=source,
             rows=rows,
-            stride=stride if rows > 1 else 0,
+            stride=stride,
+            count=len(group),
+            run=0,
             ends=tuple(accumulate(run for _, run, _ in group)),
-            targets=tuple(at for _, _, at in group),
-            unit=unit,
-            run=group[0][1] if equal else 0,
-            short=short,
+            firsts=tuple(range(len(group))),
+            targets=targets,
+            spacing=0,
+            unit=gcd(read_unit, write_unit, *(run for _, run, _ in group)),
+            read_unit=read_unit,
+            write_unit=write_unit,
         )
+
+
+def _equal(address: int, rows: int, stride: int, table: list[_Part], entries: int) -> Iterator[Launch]:
+    begin, run, _ = table[0]
+    addresses = [at for _, _, at in table]
+    spacing, firsts = _stretches(addresses)
+    for start in range(0, len(firsts), entries):
+        mine = firsts[start : start + entries]
+        stop = firsts[start + entries] if start + entries < len(firsts) else len(table)
+        source = address + begin + mine[0] * run
+        targets = tuple(addresses[first] for first in mine)
+        read_unit = gcd(WIDEST, source, stride)
+        write_unit = gcd(WIDEST, spacing if stop - mine[0] > len(mine) else 0, *targets)
+        yield Launch(
+            kernel=_kernel_for(rows, run, len(table)),
+            source=source,
+            rows=rows,
+            stride=stride,
+            count=stop - mine[0],
+            run=run,
+            ends=(),
+            firsts=tuple(first - mine[0] for first in mine),
+            targets=targets,
+            spacing=spacing,
+            unit=gcd(read_unit, write_unit, run),
+            read_unit=read_unit,
+            write_unit=write_unit,
+        )
+
+
+def _kernel_for(rows: int, run: int, count: int) -> Kernel:
+    if run < SECTOR and rows >= TURNED_ROWS and count > DIRECT_PARTS:
+        return Kernel.TURNED
+    if rows * run < SMALL_PART and count > 1:
+        return Kernel.SMALL
+    return Kernel.SHORT if run < SHORT_RUN and rows > 1 and count > 1 else Kernel.EQUAL
+
+
+def _stretches(addresses: list[int]) -> tuple[int, list[int]]:
+    """Return the commonest spacing of addresses, and where stretches begin that are spaced so."""
+    if len(addresses) == 1:
+        return 0, [0]
+    steps = [after - before for before, after in pairwise(addresses)]
+    spacing = steps[0]
+    if any(step != spacing for step in steps):
+        spacing = Counter(steps).most_common(1)[0][0]
+    return spacing, [0, *(index for index, step in enumerate(steps, 1) if step != spacing)]
 
 
 def run_on_host(launch: Launch) -> None:
     """Do a launch in NumPy, on addresses of this process: the twin that the kernels are held against."""
     begin = 0
-    for end, target in zip(launch.ends, launch.targets, strict=True):
-        run = end - begin
+    for run, target in zip(launch.runs, launch.addresses, strict=True):
         source = _bytes_at(launch.source + begin, (launch.rows, run), (launch.stride, 1))
         _bytes_at(target, (launch.rows, run), (run, 1))[...] = source
-        begin = end
+        begin += run
 
 
 class _Bytes:

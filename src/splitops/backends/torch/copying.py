@@ -103,6 +103,9 @@ def _fill_anywhere(
 
 
 def _copy_on_cuda(data: torch.Tensor, sizes: list[int], axis: int) -> list[torch.Tensor]:
+    # A storage each, though one for all would be quicker to allocate: operators must not return tensors that
+    # alias one another, and one part would keep all alive, save all, and grow into its neighbour by resize_.
+    # The caching allocator mostly places equal parts evenly, which is what one launch needs.
     parts = [data.new_empty(_part_shape(data, size, axis)) for size in sizes]
     if not _launch(data, sizes, axis, parts):
         return _copy_anywhere(data, sizes, axis)
