@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from marshal import dumps
+from typing import Any, Final, cast
 
 import numpy as np
 
 from splitops import native
-from splitops.backends import Backend, backend_of, find_backend
+from splitops.backends import Backend, Preparing, backend_of, find_backend
 from splitops.binding import Binding, Fact, bind, exact_integer, fact_of, foreign_type
 from splitops.dtypes import ELEMENT_TYPES, ElementType
 from splitops.errors import ArrayError, Rule, rule_error, shown
 from splitops.execute import Plan, as_array, data_fact, execute, make_plan
 from splitops.operators import schema as find_schema
 from splitops.operators.schema import Given, OperatorSchema
+from splitops.planning import SplitPlan
 from splitops.tracing import Symbols, is_exact, plan_symbolic
 
 __all__ = ["bind_call", "call", "call_array", "plan"]
@@ -26,6 +28,14 @@ _BOOL: Final = ELEMENT_TYPES["bool"]
 # What earlier calls on other libraries' arrays were proved to mean; those on NumPy's have `CallCache`.
 _PLANS: Final[dict[tuple[Any, ...], Plan]] = {}
 _MAX_PLANS: Final = 1024
+# The same for backends that prepare calls, by what tells the arrays of a type apart and by the arguments as
+# exact bytes, in which True, 1 and 1.0 differ.
+_Prepared = dict[tuple[Any, ...], Callable[[Any], tuple[Any, ...]]]
+_PREPARED_VIEWS: Final[_Prepared] = {}
+_PREPARED_COPIES: Final[_Prepared] = {}
+_IDENTITIES: Final[dict[type, Callable[[Any], Any]]] = {}
+_EXACT: Final = 2
+"""The version of marshal's format in which equal values have equal bytes."""
 _ONLY_INT: Final = frozenset({int})
 _MAX_REMEMBERED: Final = 256
 """Calls with more arguments or parts than this are not remembered."""
@@ -51,20 +61,53 @@ def call(
         calls: remembers what this call was proved to mean, for the very same arguments.
         *selectors: the function's parameters behind ``arguments``, such as the opset.
     """
-    if not hasattr(data, "dtype") or isinstance(data, np.generic):
-        data = as_array(data)
+    key = None
+    if type(data) is not np.ndarray:
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.compiler.is_compiling() and isinstance(data, torch.Tensor):
+            # An import statement: it runs while torch.compile traces, whatever was loaded before.
+            from splitops.compiling import call_whole
+
+            name, version, domain = schema.name, schema.since_version, schema.domain
+            return tuple(call_whole(name, version, domain, data, arguments, copy, out))
+        identity = _IDENTITIES.get(type(data))
+        if identity is not None and out is None:
+            prepared = None
+            try:
+                key = identity(data), dumps((*arguments.values(),), _EXACT), id(schema)
+                prepared = (_PREPARED_COPIES if copy else _PREPARED_VIEWS).get(key)
+            except (TypeError, ValueError):  # symbolic sizes, or arguments that are not plain
+                key = None
+            if prepared is not None:
+                return prepared(data)
+        elif not hasattr(data, "dtype") or isinstance(data, np.generic):
+            data = as_array(data)
     if type(data) is np.ndarray:
         plan = make_plan(bind_call(schema, data_fact(data), arguments).request())
         parts = execute(plan, data, copy=copy, out=out)
         calls.store(plan.splitter(), data, *arguments.values(), *selectors)
         return parts
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.compiler.is_compiling() and isinstance(data, torch.Tensor):
-        # An import statement: it runs while torch.compile traces, whatever was loaded before.
-        from splitops.compiling import call_whole
+    backend = backend_of(data)
+    plan, exact = _plan_of(schema, backend, data, arguments)
+    if exact and out is None:
+        _prepare(backend, plan, data, bool(copy), key)
+    return _run(plan, backend, data, copy, out)
 
-        return tuple(call_whole(schema.name, schema.since_version, schema.domain, data, arguments, copy, out))
-    return call_array(schema, data, arguments, copy, out)
+
+def _prepare(backend: Backend, plan: SplitPlan, data: Any, copy: bool, key: tuple[Any, ...] | None) -> None:
+    """Remember a call whole, where its backend prepares calls: from the second of an array type on."""
+    if not hasattr(backend, "prepare"):
+        return
+    preparing = cast("Preparing", backend)
+    prepared = preparing.prepare(plan, data, copy)
+    if prepared is None:
+        return
+    _IDENTITIES[type(data)] = preparing.identity
+    calls = _PREPARED_COPIES if copy else _PREPARED_VIEWS
+    if key is not None and len(plan.sizes) <= _MAX_REMEMBERED:
+        if len(calls) >= _MAX_PLANS:
+            calls.clear()
+        calls[key] = prepared
 
 
 def call_array(
@@ -84,6 +127,22 @@ def call_array(
         out: as in the function.
     """
     backend = backend_of(data)
+    plan, _ = _plan_of(schema, backend, data, arguments)
+    return _run(plan, backend, data, copy, out)
+
+
+def _run(
+    plan: Plan, backend: Backend, data: Any, copy: bool | None, out: Sequence[Any] | None
+) -> tuple[Any, ...]:
+    if out is None:
+        return backend.copies(plan, data) if copy else backend.views(plan, data)
+    return execute(plan, data, copy=copy, out=out, backend=backend)
+
+
+def _plan_of(
+    schema: OperatorSchema, backend: Backend, data: Any, arguments: dict[str, Any]
+) -> tuple[Plan, bool]:
+    """Return the plan of a call, and whether it depends on nothing but what calls are remembered by."""
     shape = backend.shape(data)
     key = _call_key(schema, data, shape, arguments)
     plan = _PLANS.get(key) if key is not None else None
@@ -93,9 +152,7 @@ def call_array(
             if len(_PLANS) >= _MAX_PLANS:
                 _PLANS.clear()
             _PLANS[key] = plan
-    if out is None:
-        return backend.copies(plan, data) if copy else backend.views(plan, data)
-    return execute(plan, data, copy=copy, out=out, backend=backend)
+    return plan, key is not None
 
 
 def _call_key(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from splitops import onnx, openvino
+from splitops import calling, onnx, openvino
 from splitops.errors import ArrayError, TypeUnsupportedError
 
 torch = pytest.importorskip("torch")
@@ -39,6 +39,7 @@ SYMBOLIC: dict[str, Function] = {
 def threshold(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small copies go to aten; without a threshold all go to the native core."""
     monkeypatch.setattr(copying, "_SMALL", request.param)
+    monkeypatch.setattr(calling, "_PREPARED_COPIES", {})
 
 
 @pytest.mark.parametrize("name", SYMBOLIC)
@@ -147,6 +148,111 @@ def test_the_operators_keep_torchs_rules() -> None:
         torch.library.opcheck(torch.ops.splitops.split_copy.default, (tensor, [2, 10], 1))
     out = [torch.empty(6, 2), torch.empty(6, 10)]
     torch.library.opcheck(torch.ops.splitops.split_into.default, (data, [0, 2], [2, 10], 1, out))
+
+
+@pytest.mark.usefixtures("threshold")
+class TestRememberedCalls:
+    """From the second call alike on, the way is a short one; each test makes three."""
+
+    @pytest.fixture(params=[None, True], ids=["views", "copies"])
+    def copy(self, request: pytest.FixtureRequest) -> bool | None:
+        copy: bool | None = request.param
+        return copy
+
+    def test_they_give_what_the_first_one_gave(self, copy: bool | None) -> None:
+        calls: dict[str, Function] = {
+            "whole": lambda x: onnx.split(x, [2, 4], axis=1, copy=copy),
+            "lengths as a tuple": lambda x: onnx.split(x, (2, 4), axis=1, copy=copy),
+            "less than the axis": lambda x: openvino.variadic_split(x, 1, [2, 4, 0], copy=copy),
+            "no part": lambda x: onnx.split_to_sequence(x[:, :0], [], axis=1, copy=copy),
+            "single": lambda x: onnx.split_to_sequence(x, axis=1, keepdims=0, copy=copy),
+            "ceil": lambda x: onnx.split(x, num_outputs=4, axis=-1, copy=copy),
+        }
+        for dtype in (torch.float32, torch.bfloat16, torch.bool):
+            for strided in (False, True):
+                data = torch.randn(4, 12).to(dtype)[:, ::2]
+                data = data if strided else data.contiguous()
+                for call in calls.values():
+                    first, *others = (call(data) for _ in range(4))
+                    for other in others:
+                        assert type(other) is type(first)
+                        for one, two in zip(first, other, strict=True):
+                            assert torch.equal(one, two)
+                            assert one.stride() == two.stride()
+                            assert (one.data_ptr() == two.data_ptr()) == (copy is None or one.numel() == 0)
+                            assert one.untyped_storage().nbytes() == two.untyped_storage().nbytes()
+
+    def test_what_equals_is_not_the_same(self, copy: bool | None) -> None:
+        data = torch.randn(3, 4)
+        for _ in range(3):
+            onnx.split(data, [1, 2], copy=copy)
+            onnx.split(data, num_outputs=1, copy=copy)
+        for lengths in ([True, 2], [1.0, 2.0], [np.float64(1), 2], b"\x01\x02"):
+            with pytest.raises(Exception, match=r"lengths\."):
+                onnx.split(data, lengths, copy=copy)
+        with pytest.raises(Exception, match=r"parts\.count"):
+            onnx.split(data, num_outputs=True, copy=copy)
+        with pytest.raises(ArrayError, match="sparse_coo"):
+            onnx.split(data.to_sparse(), [1, 2], copy=copy)
+        assert [len(part) for part in onnx.split(data, np.array([1, 2]), copy=copy)] == [1, 2]
+        assert [len(part) for part in onnx.split(data, torch.tensor([2, 1]), copy=copy)] == [2, 1]
+        with pytest.raises(Exception, match=r"lengths\.sum"):
+            onnx.split(data[:2], [1, 2], copy=copy)
+        with pytest.raises(TypeUnsupportedError):
+            onnx.split(data.to(torch.float8_e5m2), [1, 2], copy=copy)
+
+    def test_derivatives_flow_through_them(self, copy: bool | None) -> None:
+        data = torch.randn(6, dtype=torch.float64)
+        for _ in range(3):
+            leaf = torch.nn.Parameter(data)
+            for tensor in (data, leaf, data.clone().requires_grad_()):
+                first, second = onnx.split(tensor, [2, 4], copy=copy)
+                assert first.requires_grad == tensor.requires_grad
+                if tensor.requires_grad:
+                    (2 * first.sum() + second.sum()).backward()
+                    assert tensor.grad.tolist() == [2, 2, 1, 1, 1, 1]
+            with torch.no_grad():
+                assert onnx.split(leaf, [2, 4], copy=copy)[0].grad_fn is None
+            with torch.autograd.forward_ad.dual_level():
+                dual = torch.autograd.forward_ad.make_dual(data, 3 * data)
+                if copy is None:
+                    part = onnx.split(dual, [2, 4])[1]
+                    assert torch.equal(torch.autograd.forward_ad.unpack_dual(part).tangent, 3 * data[2:])
+
+    def test_they_are_seen_by_whatever_watches(self, copy: bool | None) -> None:
+        from torch._subclasses import FakeTensorMode
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        class Seen(TorchDispatchMode):  # type: ignore[misc]
+            def __torch_dispatch__(self, function: Any, *arguments: Any) -> Any:
+                names.append(str(function))
+                return function(*arguments[1], **(arguments[2] if len(arguments) > 2 else {}))
+
+        data = torch.randn(4, 6)
+
+        def split(x: Any) -> Any:
+            return onnx.split(x, [2, 4], axis=-1, copy=copy)
+
+        right = data.split([2, 4], -1)
+        for _ in range(3):
+            names: list[str] = []
+            with Seen():
+                split(data)
+            assert any("split" in name for name in names)
+            assert torch.equal(torch.vmap(split)(data)[1], right[1])
+            assert torch.equal(torch.func.jacrev(lambda x: split(x)[0])(data[0]), torch.eye(6)[:2])
+            assert torch.equal(torch.func.functionalize(split)(data)[0], right[0])
+            traced = torch.jit.trace(lambda x: split(x)[1] + 1, data, check_trace=False)
+            torch.testing.assert_close(traced(data + 1), right[1] + 2)
+            with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+                assert split(mode.from_tensor(data))[0].shape == (4, 2)
+            with torch.inference_mode():
+                for tensor in (data, data + 0):
+                    assert torch.equal(split(tensor)[1], tensor[:, 2:])
+                assert split(data + 0)[0].is_inference()
+            torch._dynamo.reset()
+            compiled = torch.compile(split, fullgraph=True, backend="aot_eager")
+            assert torch.equal(compiled(data)[1], split(data)[1])
 
 
 @pytest.mark.usefixtures("threshold")

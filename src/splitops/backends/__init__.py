@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Protocol
@@ -28,6 +28,7 @@ __all__ = [
     "Backend",
     "Capabilities",
     "Entry",
+    "Preparing",
     "backend_of",
     "capability_rows",
     "find_backend",
@@ -83,6 +84,18 @@ class Backend(Protocol):
         Raises:
             ArrayError: a buffer does not fit or overlaps; nothing is written then.
         """
+        ...
+
+
+class Preparing(Protocol):
+    """What a backend may offer besides, where a call costs little more than finding out what it means."""
+
+    identity: Callable[[Any], Any]
+    """Gives what the arrays of a type are told apart by, shape and element type included; it can be hashed
+    where no size is symbolic."""
+
+    def prepare(self, plan: SplitPlan, array: Any, copy: bool) -> Callable[[Any], tuple[Any, ...]] | None:
+        """Return what splits arrays of this very type and identity; None where that depends on more."""
         ...
 
 

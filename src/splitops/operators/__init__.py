@@ -34,6 +34,10 @@ def schema(name: str, opset: int | None = None, domain: str | None = None) -> Op
         >>> str(schema("Split", opset=17)), str(schema("SplitToSequence"))
         ('Split-13', 'SplitToSequence-24')
     """
+    if opset is None and type(name) is str and (domain is None or type(domain) is str):
+        newest = _NEWEST.get((domain, name))
+        if newest is not None:
+            return newest
     versions = history(name, domain)
     if opset is None:
         return versions[-1]
@@ -113,3 +117,10 @@ def _histories() -> dict[tuple[str, str], tuple[OperatorSchema, ...]]:
 
 
 _HISTORIES: Final = _histories()
+_NEWEST: Final = {
+    (domain, name): _HISTORIES[key, name][-1]
+    for domain, keys in reversed(_DOMAINS.items())
+    for key in reversed(keys)
+    for name in {row.name for row in SCHEMAS}
+    if (key, name) in _HISTORIES
+}

@@ -6,8 +6,9 @@ given buffers. CPU tensors go to the native core, CUDA tensors to one kernel for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
+from math import prod
 from typing import Any, Final
 
 import torch
@@ -21,8 +22,12 @@ __all__ = ["split_copy", "split_into"]
 
 Tensors = Sequence[torch.Tensor]
 
-_SMALL: Final = 1 << 22
+_SMALL: Final = 1 << 19
 """Up to so many bytes, aten's own operator costs less than the way to the native core."""
+_SMALL_RUNS: Final = 1 << 16
+"""The same where runs are short."""
+_SHORT_RUN: Final = 8
+"""Bytes of a part in a row up to which aten is slow."""
 
 _LIBRARY: Final = torch.library.Library("splitops", "DEF")
 _LIBRARY.define(
@@ -48,11 +53,31 @@ def split_copy(data: torch.Tensor, sizes: Sequence[int], axis: int) -> tuple[tor
         parts = torch.split_with_sizes(data, sizes, axis)
         return tuple(part.clone(memory_format=torch.contiguous_format) for part in parts)
     if not torch.compiler.is_compiling() and (
-        (data.is_cpu and data.nbytes <= _SMALL)
+        (data.is_cpu and _is_small(data, sizes, axis))
         or torch._C._are_functorch_transforms_active()  # torch.func takes no registered autograd formula
     ):
         return tuple(torch.split_with_sizes_copy(data, sizes, axis))
+    if type(data) is torch.Tensor and _seen_by_cpu_alone(data):
+        return tuple(_copy_on_cpu(data, sizes, axis))
     return tuple(torch.ops.splitops.split_copy.default(data, sizes, axis))
+
+
+def prepared(
+    data: torch.Tensor, sizes: Sequence[int], axis: int
+) -> Callable[[torch.Tensor], tuple[torch.Tensor, ...]]:
+    """Return :func:`split_copy` for plain strided tensors of this shape and dtype."""
+    copy = torch.split_with_sizes_copy
+    if _is_small(data, sizes, axis):
+        return lambda data: tuple(copy(data, sizes, axis) if data.is_cpu else split_copy(data, sizes, axis))
+    splitter = native.Splitter(data.shape, axis, _offsets(sizes), sizes, False)
+
+    def split(data: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        if not _seen_by_cpu_alone(data):
+            return split_copy(data, sizes, axis)
+        dtype = data.dtype
+        return tuple([from_numpy(part, dtype) for part in splitter.copies(to_numpy(data))])
+
+    return split
 
 
 def split_into(
@@ -70,11 +95,57 @@ def split_into(
     torch.ops.splitops.split_into.default(data, offsets, sizes, axis, list(out))
 
 
+def _is_small(data: torch.Tensor, sizes: Sequence[int], axis: int) -> bool:
+    """Return whether aten copies the parts of a tensor on the CPU at least as fast as the native core."""
+    if data.nbytes > _SMALL:
+        return False
+    if data.nbytes <= _SMALL_RUNS:
+        return True
+    return bool(max(sizes) * prod(data.shape[axis + 1 :]) * data.itemsize > _SHORT_RUN)
+
+
+def _seen_by_cpu_alone(data: torch.Tensor) -> bool:
+    """Return whether an operator on a strided tensor would be seen by the CPU's kernels and nothing else.
+
+    No derivative is asked for, no mode is on and nothing transforms or traces: then the way through torch's
+    dispatcher, which costs more than most copies, comes to the same.
+    """
+    state = torch._C
+    if (
+        _CPU is None
+        or (data.requires_grad and torch.is_grad_enabled())
+        or torch.autograd.forward_ad._current_level >= 0
+        or state._is_torch_function_mode_enabled()
+    ):
+        return False
+    keys, modes = state._dispatch_keys(data), state._dispatch_tls_local_include_set()
+    if modes == _NO_MODE:
+        return bool(keys == _CPU)
+    return bool(modes == _INFERENCE_MODE and keys in (_CPU, _CPU_INFERENCE))
+
+
+def _key_set(*names: str) -> Any:
+    """Return a set of torch's dispatch keys; None where this torch has not all of them."""
+    try:
+        keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, names[0]))
+        for name in names[1:]:
+            keys = keys.add(getattr(torch._C.DispatchKey, name))
+    except (AttributeError, TypeError):
+        return None
+    return keys
+
+
+_CPU: Final = _key_set("CPU", "ADInplaceOrView", "AutogradCPU", "AutocastCPU")
+_CPU_INFERENCE: Final = _key_set("CPU", "AutocastCPU")
+_NO_MODE: Final = _key_set("BackendSelect", "ADInplaceOrView")
+_INFERENCE_MODE: Final = _key_set("BackendSelect")
+
+
 def _offsets(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(accumulate(sizes, initial=0))[:-1]
 
 
-def _copy_on_cpu(data: torch.Tensor, sizes: list[int], axis: int) -> list[torch.Tensor]:
+def _copy_on_cpu(data: torch.Tensor, sizes: Sequence[int], axis: int) -> list[torch.Tensor]:
     parts = native.copies(to_numpy(data), axis, _offsets(sizes), sizes, False)
     return [from_numpy(part, data.dtype) for part in parts]
 
