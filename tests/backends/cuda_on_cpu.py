@@ -35,23 +35,23 @@ _LOOP = """
 #define EVERY_BLOCK(work)                                                             \\
     blockDim.x = threads;                                                             \\
     for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) { work }
-#define HEAD unsigned blocks, unsigned threads, u64 s, i64 d, i64 r, i64 c
+#define HEAD unsigned blocks, unsigned threads, u64 s, i64 d, i64 r, i64 p, i64 c
 #define EQUAL i64 run, i64 spacing, i64 unit, i64 length
 
 extern "C" void launch_copy_uneven(HEAD, const Table* t) {
-    EVERY_BLOCK(BY_EVERY_THREAD(copy_uneven(s, d, r, c, *t);))
+    EVERY_BLOCK(BY_EVERY_THREAD(copy_uneven(s, d, r, p, c, *t);))
 }
 extern "C" void launch_copy_equal(HEAD, EQUAL, const Table* t) {
-    EVERY_BLOCK(BY_EVERY_THREAD(copy_equal(s, d, r, c, run, spacing, unit, length, *t);))
+    EVERY_BLOCK(BY_EVERY_THREAD(copy_equal(s, d, r, p, c, run, spacing, unit, length, *t);))
 }
 extern "C" void launch_copy_small(HEAD, EQUAL, const Table* t) {
-    EVERY_BLOCK(BY_EVERY_THREAD(copy_small(s, d, r, c, run, spacing, unit, length, *t);))
+    EVERY_BLOCK(BY_EVERY_THREAD(copy_small(s, d, r, p, c, run, spacing, unit, length, *t);))
 }
 extern "C" void launch_copy_short(HEAD, EQUAL, const Table* t) {
-    EVERY_BLOCK(BY_EVERY_THREAD(copy_short(s, d, r, c, run, spacing, unit, length, *t);))
+    EVERY_BLOCK(BY_EVERY_THREAD(copy_short(s, d, r, p, c, run, spacing, unit, length, *t);))
 }
-extern "C" void launch_copy_turned(HEAD, EQUAL, i64 piece, i64 high, i64 wide, i64 pitch, const Table* t) {
-    EVERY_BLOCK(copy_turned(s, d, r, c, run, spacing, unit, length, piece, high, wide, pitch, *t);)
+extern "C" void launch_copy_turned(HEAD, EQUAL, i64 piece, i64 high, i64 wide, i64 apart, const Table* t) {
+    EVERY_BLOCK(copy_turned(s, d, r, p, c, run, spacing, unit, length, piece, high, wide, apart, *t);)
 }
 """
 

@@ -23,7 +23,7 @@ from cuda_on_cpu import cupy_on_cpu, launch
 
 from splitops import backends, onnx
 from splitops.backends.gpu.cupy_kernels import ENTRIES, MORE_ENTRIES, THREADS, call_of
-from splitops.backends.gpu.layout import MAX_ENTRIES, Kernel, Launch, launches, rows_of, run_on_host
+from splitops.backends.gpu.layout import MAX_ENTRIES, Kernel, Launch, launches, pitch_of, rows_of, run_on_host
 from splitops.testing import BackendSuite, Library
 
 Array = np.ndarray[Any, Any]
@@ -192,6 +192,44 @@ def test_equal_parts_at_even_spaces_are_one_launch_without_a_table(
         assert call_of(call).blocks < 1 << 31
 
 
+@pytest.mark.parametrize("kernel", ["host", "cuda"])
+@pytest.mark.parametrize("margin", [1, 3, 16])
+@pytest.mark.parametrize(
+    ("rows", "sizes"),
+    [
+        (40, (4,) * 64),
+        (40, (1,) * 9),
+        (1, (3, 3)),
+        (300, (40,) * 20),
+        (9, (5000, 5000)),
+        (9, (7, 5000, 16, 1)),
+        (30, (16, 32) * 150),
+    ],
+)
+def test_slices_of_a_wider_buffer_are_filled(
+    folder: Path, rows: int, sizes: tuple[int, ...], margin: int, kernel: str
+) -> None:
+    data = data_of((rows, sum(sizes)), "u1")
+    wide = np.full((rows, sum(sizes) + 16 * len(sizes) + margin), 0xA5, np.uint8)
+    ends = list(accumulate(sizes))
+    begins = [end - sizes[index] + 16 * index + margin for index, end in enumerate(ends)]
+    parts = [wide[:, begin : begin + size] for begin, size in zip(begins, sizes, strict=True)]
+    pitch = pitch_of([part.shape for part in parts], [part.strides for part in parts], 1, 1)
+    assert pitch == (wide.shape[1] if rows > 1 else 0)
+    expected = wide.copy()
+    for begin, end, size in zip(begins, ends, sizes, strict=True):
+        expected[:, begin : begin + size] = data[:, end - size : end]
+    addresses = [wide.ctypes.data + begin for begin in begins]
+    stride = data.strides[0]
+    calls = list(
+        launches(data.ctypes.data, rows, stride, sizes, addresses, entries=MORE_ENTRIES - 1, pitch=pitch)
+    )
+    assert len(calls) == 1
+    for call in calls:
+        run_on_host(call) if kernel == "host" else cuda(folder, call)
+    np.testing.assert_array_equal(wide, expected)
+
+
 def test_one_launch_serves_a_hundred_parts() -> None:
     data = data_of((4, 96 * 64), "u4")
     assert len(check(data, 1, (64,) * 96, run_on_host, GAPS[SCATTERED])) == 1
@@ -268,6 +306,25 @@ class TestCuPyOnTheCpu(BackendSuite):
         onnx.split(data, [5] * count, axis=1, out=parts)
         onnx.split(data, [5] * count, axis=1, out=list(cupy.asarray(np.empty((count, 40, 5), "f4"))))
         assert cupy.launches == 3
+
+    def test_slices_of_one_array_are_filled_in_one_launch(self, library: Library) -> None:
+        cupy: Any = sys.modules["cupy"]
+        data = data_of((40, 300), "f4")
+        wide = cupy.asarray(np.zeros((40, 330), "f4"))
+        for out in (
+            [wide[:, :100], wide[:, 110:210], wide[:, 220:320]],
+            list(wide[:, :300].reshape(40, 3, 100).transpose(1, 0, 2)),
+        ):
+            onnx.split(library.make(data), [100] * 3, axis=1, out=out)
+            assert np.concatenate(out, 1).tobytes() == data.tobytes()
+        assert cupy.launches == 2
+        onnx.split(
+            library.make(data),
+            [100, 200],
+            axis=1,
+            out=[wide[:, :100], cupy.asarray(np.zeros((40, 200), "f4"))],
+        )
+        assert cupy.launches == 2  # the parts are at different pitches
 
     @pytest.mark.parametrize(("driver", "launched"), [(12000, 3), (12010, 1)])
     def test_later_drivers_take_larger_tables(

@@ -71,6 +71,23 @@ def interpreted() -> None:
             assert torch.equal(bytes_of(part), bytes_of(right)), (shape, sizes, spaced)
         if spaced and len(set(sizes)) == 1:
             assert len(launched) == 1
+    for rows, sizes in (
+        (40, [4] * 12),
+        (9, [5000, 5000]),
+        (9, [7, 5000, 16, 1]),
+        (40, [20] * 10),
+        (1, [5, 5]),
+    ):
+        for dtype in (torch.uint8, torch.float64):
+            launched.clear()
+            data = torch.randint(0, 256, (rows, sum(sizes) * dtype.itemsize), dtype=torch.uint8).view(dtype)
+            wide = torch.zeros(rows, sum(sizes) + 2 * len(sizes) + 1, dtype=dtype)
+            parts = [part[:, 2:] for part in wide[:, 1:].split([size + 2 for size in sizes], 1)]
+            assert kernels.copy_parts(data, sizes, 1, parts)
+            assert len(launched) == 1
+            for part, right in zip(parts, data.split(sizes, 1), strict=True):
+                assert torch.equal(bytes_of(part), bytes_of(right)), (rows, sizes)
+            assert torch.count_nonzero(wide[:, :3]) == 0
     strided = torch.zeros(6, 4, 8)[:, ::2, ::2]
     assert not kernels.copy_parts(strided, [2, 2], 2, [torch.empty(6, 2, 2)] * 2)
 
@@ -90,17 +107,18 @@ def compiled() -> None:
         assert ".local" not in text  # the table is read where the arguments are, not copied to memory
         return text
 
-    uneven = {"UNIT": 2, "WIDE": 16, "TILE": 1 << 14, "LONG": False}
-    equal = {"UNIT": 16, "TILE": 1 << 14, "LONG": False}
+    uneven = {"UNIT": 2, "WIDE": 16, "TILE": 1 << 14, "LONG": False, "PITCHED": False}
+    equal = {"UNIT": 16, "TILE": 1 << 14, "LONG": False, "PITCHED": False}
     for kernel, constants in ((kernels._copy_uneven, uneven), (kernels._copy_equal, equal)):
         text = ptx(kernel, constants, 96)
         assert text.count("ld.global.v2.b64") == text.count("st.global.v2.b64") >= 4  # 16 bytes a thread
-    small = {"UNIT": 16, "BLOCK": 1024, "LONG": False}
-    short = {"UNIT": 16, "UNITS": 4, "BLOCK": 1024, "GROUP": 8, "LONG": False}
+    small = {"UNIT": 16, "BLOCK": 1024, "LONG": False, "PITCHED": False}
+    short = {"UNIT": 16, "UNITS": 4, "BLOCK": 1024, "GROUP": 8, "LONG": False, "PITCHED": False}
     for kernel, constants in ((kernels._copy_small, small), (kernels._copy_short, short)):
         for entries in (1, 96):
             text = ptx(kernel, constants, entries)
             assert text.count("ld.global.v2.b64") == text.count("st.global.v2.b64") >= 8
+    assert "st.global.v2.b64" in ptx(kernels._copy_equal, equal | {"PITCHED": True}, 1)
     turned = {"WORD": 1, "WORDS": 1, "WIDTH": 1, "ROWS": 128, "PARTS": 128, "READ": 16, "WRITE": 16}
     for constants in (turned, turned | {"WORD": 4, "PARTS": 32}):
         text = ptx(kernels._copy_turned, constants, 1)

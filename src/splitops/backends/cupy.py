@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from splitops.backends import Backend, capabilities_of
 from splitops.backends.gpu import cupy_kernels
-from splitops.backends.gpu.layout import launches, rows_of
+from splitops.backends.gpu.layout import launches, pitch_of, rows_of
 from splitops.backends.memory import check_count, check_disjoint, check_fit, memory_at
 from splitops.backends.slicing import slices
 from splitops.dtypes import ElementType, element_type_of
@@ -88,14 +88,19 @@ def _copy(plan: SplitPlan, array: Any, parts: Sequence[Any]) -> None:
     if array.size == 0 or not plan.sizes:
         return
     layout = rows_of(array.shape, array.strides, array.itemsize, plan.axis)
-    if layout is None or not all(part.flags.c_contiguous for part in parts):
+    pitch: int | None = 0
+    if not all(part.flags.c_contiguous for part in parts):
+        strides = [part.strides for part in parts]
+        pitch = None if plan.squeeze else pitch_of(plan.shapes, strides, array.itemsize, plan.axis)
+    if layout is None or pitch is None:
         for part, view in zip(parts, slices(plan, array), strict=True):
             part[...] = view
         return
     rows, stride, inner = layout
     runs = [size * inner for size in plan.sizes]
     targets = [part.data.ptr for part in parts]
-    for launch in launches(array.data.ptr, rows, stride, runs, targets, _entries(array.device.id) - 1):
+    entries = _entries(array.device.id) - 1
+    for launch in launches(array.data.ptr, rows, stride, runs, targets, entries, pitch):
         call = cupy_kernels.call_of(launch)
         _kernel(call.kernel, call.entries)((call.blocks,), (cupy_kernels.THREADS,), call.arguments)
 

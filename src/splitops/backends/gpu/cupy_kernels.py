@@ -59,7 +59,10 @@ def call_of(launch: Launch) -> Call:
     table = np.zeros(1, _table(entries))
     table["entry"]["target"][0, : len(launch.targets)] = launch.targets
     table["entry"]["begin"][0, : len(begins)] = begins
-    head = [np.uint64(launch.source), *map(np.int64, (launch.stride, launch.rows, launch.count))]
+    head = [
+        np.uint64(launch.source),
+        *map(np.int64, (launch.stride, launch.rows, launch.pitch, launch.count)),
+    ]
     if launch.kernel is Kernel.UNEVEN:
         blocks = launch.rows * launch.ends[-1] // TILE + launch.count
         return Call("copy_uneven", entries, blocks, (*head, table))

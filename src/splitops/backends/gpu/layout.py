@@ -1,7 +1,8 @@
 """What one launch of a copy kernel does: plain integers, the same for Triton and for CUDA C.
 
-The data are rows of bytes at a constant stride, and a part is a run of bytes in each row. Nothing is
-uploaded: the whole :class:`Launch` travels in the kernel's arguments, so that a CUDA graph can capture it.
+The data are rows of bytes at a constant stride, and a part is a run of bytes in each row. Its memory holds
+the runs one after another or, as slices of a wider buffer do, at a constant pitch. Nothing is uploaded: the
+whole :class:`Launch` travels in the kernel's arguments, so that a CUDA graph can capture it.
 Equal parts at evenly spaced addresses need no table at all, however many they are.
 """
 
@@ -13,11 +14,11 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import accumulate, groupby, pairwise
 from math import gcd
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-__all__ = ["MAX_ENTRIES", "WIDEST", "Kernel", "Launch", "launches", "rows_of", "run_on_host"]
+__all__ = ["MAX_ENTRIES", "WIDEST", "Kernel", "Launch", "launches", "pitch_of", "rows_of", "run_on_host"]
 
 MAX_ENTRIES: Final = 96
 """Entries of one launch's table: 16 bytes each, within the 4 KiB of arguments that every GPU takes."""
@@ -64,10 +65,11 @@ class Launch:
         ends: where runs are unequal, for each part where its run ends in a row, in bytes from ``source``; it
             begins where the one before ends.
         firsts: the parts that begin a stretch, in which targets are evenly spaced. Every uneven part does.
-        targets: for each stretch, the address of its first part's memory, which holds the part's runs one
-            after another.
+        targets: for each stretch, the address of its first part's memory.
         spacing: bytes from one target to the next within every stretch.
-        unit: bytes that divide every address, run and stride here: a power of 2, at most ``WIDEST``.
+        pitch: bytes from one run to the next in the memory of every part; 0 where runs stand one after
+            another, at their own length.
+        unit: bytes that divide every address, run, stride and pitch here: a power of 2, at most ``WIDEST``.
         read_unit: bytes that divide the address and stride of the source.
         write_unit: bytes that divide the addresses of all targets.
     """
@@ -82,6 +84,7 @@ class Launch:
     firsts: tuple[int, ...]
     targets: tuple[int, ...]
     spacing: int
+    pitch: int
     unit: int
     read_unit: int
     write_unit: int
@@ -140,6 +143,34 @@ def rows_of(
     return rows, stride, inner
 
 
+def pitch_of(
+    shapes: Sequence[Sequence[int]], strides: Sequence[Sequence[int]], itemsize: int, axis: int
+) -> int | None:
+    """Return the bytes from one run to the next in every part; None where parts differ or have none.
+
+    Args:
+        shapes: of the parts.
+        strides: of the parts, in bytes.
+        itemsize: bytes of one element.
+        axis: the split axis.
+
+    Examples:
+        >>> pitch_of([(4, 2), (4, 3)], [(64, 8), (64, 8)], 8, 1)
+        64
+        >>> pitch_of([(4, 2), (4, 3)], [(16, 8), (64, 8)], 8, 1) is None
+        True
+    """
+    layouts = {
+        None if layout is None else layout[1]
+        for layout in (
+            rows_of(shape, steps, itemsize, axis)
+            for shape, steps in zip(shapes, strides, strict=True)
+            if 0 not in shape
+        )
+    }
+    return layouts.pop() if len(layouts) == 1 else None
+
+
 def launches(
     address: int,
     rows: int,
@@ -147,6 +178,7 @@ def launches(
     runs: Sequence[int],
     targets: Sequence[int],
     entries: int = MAX_ENTRIES,
+    pitch: int = 0,
 ) -> Iterator[Launch]:
     """Return the launches that copy the parts of rows.
 
@@ -157,38 +189,49 @@ def launches(
         runs: bytes of each part in a row; a part of none is left out.
         targets: the address of each part's memory.
         entries: entries of a launch's table, at most.
+        pitch: bytes from one run to the next in each part; 0 where they stand one after another.
     """
-    memory = address, rows, stride if rows > 1 else 0
+    memory = _Memory(address, rows, stride if rows > 1 else 0, pitch if rows > 1 else 0)
     begins = accumulate(runs, initial=0)
     table = [entry for entry in zip(begins, runs, targets, strict=False) if entry[1]]
     if len({run for _, run, _ in table}) == 1:
-        yield from _equal(*memory, table, entries)
+        yield from _equal(memory, table, entries)
         return
     uneven: list[_Part] = []
     if len(table) > entries:  # mostly equal, perhaps: a last part that is smaller, and the like
         for _, neighbours in groupby(table, key=lambda part: part[1]):
             group = list(neighbours)
             if len(group) * 4 > entries:
-                yield from _uneven(*memory, uneven, entries)
-                yield from _equal(*memory, group, entries)
+                yield from _uneven(memory, uneven, entries)
+                yield from _equal(memory, group, entries)
                 uneven = []
             else:
                 uneven += group
     else:
         uneven = table
-    yield from _uneven(*memory, uneven, entries)
+    yield from _uneven(memory, uneven, entries)
+
+
+class _Memory(NamedTuple):
+    """The rows that all launches of a copy read, and how they write."""
+
+    address: int
+    rows: int
+    stride: int
+    pitch: int
 
 
 _Part = tuple[int, int, int]
 """Where a part begins in a row, the length of its run, and the address of its memory."""
 
 
-def _uneven(address: int, rows: int, stride: int, table: list[_Part], entries: int) -> Iterator[Launch]:
+def _uneven(memory: _Memory, table: list[_Part], entries: int) -> Iterator[Launch]:
+    address, rows, stride, pitch = memory
     for start in range(0, len(table), entries):
         group = table[start : start + entries]
         source = address + group[0][0]
         targets = tuple(at for _, _, at in group)
-        read_unit, write_unit = gcd(WIDEST, source, stride), gcd(WIDEST, *targets)
+        read_unit, write_unit = gcd(WIDEST, source, stride), gcd(WIDEST, pitch, *targets)
         yield Launch(
             kernel=Kernel.UNEVEN,
             source=source,
@@ -200,13 +243,15 @@ def _uneven(address: int, rows: int, stride: int, table: list[_Part], entries: i
             firsts=tuple(range(len(group))),
             targets=targets,
             spacing=0,
+            pitch=pitch,
             unit=gcd(read_unit, write_unit, *(run for _, run, _ in group)),
             read_unit=read_unit,
             write_unit=write_unit,
         )
 
 
-def _equal(address: int, rows: int, stride: int, table: list[_Part], entries: int) -> Iterator[Launch]:
+def _equal(memory: _Memory, table: list[_Part], entries: int) -> Iterator[Launch]:
+    address, rows, stride, pitch = memory
     begin, run, _ = table[0]
     addresses = [at for _, _, at in table]
     spacing, firsts = _stretches(addresses)
@@ -216,9 +261,9 @@ def _equal(address: int, rows: int, stride: int, table: list[_Part], entries: in
         source = address + begin + mine[0] * run
         targets = tuple(addresses[first] for first in mine)
         read_unit = gcd(WIDEST, source, stride)
-        write_unit = gcd(WIDEST, spacing if stop - mine[0] > len(mine) else 0, *targets)
+        write_unit = gcd(WIDEST, pitch, spacing if stop - mine[0] > len(mine) else 0, *targets)
         yield Launch(
-            kernel=_kernel_for(rows, run, len(table)),
+            kernel=_kernel_for(rows, run, len(table), pitch),
             source=source,
             rows=rows,
             stride=stride,
@@ -228,14 +273,15 @@ def _equal(address: int, rows: int, stride: int, table: list[_Part], entries: in
             firsts=tuple(first - mine[0] for first in mine),
             targets=targets,
             spacing=spacing,
+            pitch=pitch,
             unit=gcd(read_unit, write_unit, run),
             read_unit=read_unit,
             write_unit=write_unit,
         )
 
 
-def _kernel_for(rows: int, run: int, count: int) -> Kernel:
-    if run < SECTOR and rows >= TURNED_ROWS and count > DIRECT_PARTS:
+def _kernel_for(rows: int, run: int, count: int, pitch: int) -> Kernel:
+    if not pitch and run < SECTOR and rows >= TURNED_ROWS and count > DIRECT_PARTS:
         return Kernel.TURNED
     if rows * run < SMALL_PART and count > 1:
         return Kernel.SMALL
@@ -258,7 +304,7 @@ def run_on_host(launch: Launch) -> None:
     begin = 0
     for run, target in zip(launch.runs, launch.addresses, strict=True):
         source = _bytes_at(launch.source + begin, (launch.rows, run), (launch.stride, 1))
-        _bytes_at(target, (launch.rows, run), (run, 1))[...] = source
+        _bytes_at(target, (launch.rows, run), (launch.pitch or run, 1))[...] = source
         begin += run
 
 

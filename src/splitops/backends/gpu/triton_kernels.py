@@ -11,7 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
-from splitops.backends.gpu.layout import MAX_ENTRIES, WIDEST, Kernel, Launch, launches, rows_of
+from splitops.backends.gpu.layout import MAX_ENTRIES, WIDEST, Kernel, Launch, launches, pitch_of, rows_of
 
 __all__ = ["copy_parts"]
 
@@ -48,12 +48,17 @@ def copy_parts(data: torch.Tensor, sizes: Sequence[int], axis: int, parts: Seque
         return True
     itemsize = data.itemsize
     layout = rows_of(data.shape, [step * itemsize for step in data.stride()], itemsize, axis)
-    if layout is None or not all(part.is_contiguous() for part in parts):
+    pitch: int | None = 0
+    if not all(part.is_contiguous() for part in parts):
+        strides = [[step * itemsize for step in part.stride()] for part in parts]
+        pitch = pitch_of([part.shape for part in parts], strides, itemsize, axis)
+    if layout is None or pitch is None:
         return False
     rows, stride, inner = layout
     addresses = [part.data_ptr() for part in parts]
     with torch.cuda.device_of(data):
-        for launch in launches(data.data_ptr(), rows, stride, [size * inner for size in sizes], addresses):
+        runs = [size * inner for size in sizes]
+        for launch in launches(data.data_ptr(), rows, stride, runs, addresses, pitch=pitch):
             _start(launch)
     return True
 
@@ -61,7 +66,8 @@ def copy_parts(data: torch.Tensor, sizes: Sequence[int], axis: int, parts: Seque
 def _start(launch: Launch) -> None:
     units = launch.rows * max(launch.runs) // launch.unit
     targets, firsts = _packed(launch.targets), _packed(launch.firsts)
-    head = launch.source, launch.stride, launch.rows
+    head = launch.source, launch.stride, launch.rows, launch.pitch
+    pitched = launch.pitch != 0
     equal = *head, launch.count, launch.run, launch.spacing, targets, firsts
     match launch.kernel:
         case Kernel.UNEVEN:
@@ -73,16 +79,21 @@ def _start(launch: Launch) -> None:
                 UNIT=launch.unit,
                 WIDE=WIDEST,
                 TILE=_TILE,
+                PITCHED=pitched,
                 LONG=units >= _LONG,
                 num_warps=8,
             )
         case Kernel.EQUAL:
             blocks = launch.count * triton.cdiv(launch.rows * launch.run, _TILE)
-            _copy_equal[(blocks,)](*equal, UNIT=launch.unit, TILE=_TILE, LONG=units >= _LONG, num_warps=8)
+            _copy_equal[(blocks,)](
+                *equal, UNIT=launch.unit, TILE=_TILE, PITCHED=pitched, LONG=units >= _LONG, num_warps=8
+            )
         case Kernel.SMALL:
             units *= launch.count
             blocks = triton.cdiv(units, _SMALL_UNITS)
-            _copy_small[(blocks,)](*equal, UNIT=launch.unit, BLOCK=_SMALL_UNITS, LONG=units >= _LONG)
+            _copy_small[(blocks,)](
+                *equal, UNIT=launch.unit, BLOCK=_SMALL_UNITS, PITCHED=pitched, LONG=units >= _LONG
+            )
         case Kernel.SHORT:
             group = min(_SHORT_PARTS, triton.next_power_of_2(launch.count))
             blocks = triton.cdiv(units, _SHORT_UNITS) * triton.cdiv(launch.count, group)
@@ -92,6 +103,7 @@ def _start(launch: Launch) -> None:
                 UNITS=launch.run // launch.unit,
                 BLOCK=_SHORT_UNITS,
                 GROUP=group,
+                PITCHED=pitched,
                 LONG=units >= _LONG,
             )
         case Kernel.TURNED:
@@ -170,19 +182,22 @@ def _move(
     column: tl.tensor,
     index: tl.tensor,
     stride: tl.tensor,
+    pitch: tl.tensor,
     live: tl.tensor,
     UNIT: tl.constexpr,
+    PITCHED: tl.constexpr,
 ) -> None:
-    """Copy units: the one at a row and column of the source to its index in the target."""
+    """Copy units: the one at a row and column of the source to the same or to its index in the target."""
     begin = _pointer(source, UNIT)
     goal = _pointer(target, UNIT)
+    if PITCHED:
+        index = row * (pitch // UNIT) + column
     if UNIT == 16:
         if len(source.shape) > 0:  # an address for each unit
             begin = begin[:, None]
             goal = goal[:, None]
         word = tl.arange(0, 2)[None, :]
-        pitch = (stride // 16) * 2
-        here = tl.multiple_of(row * pitch + column * 2, 2)
+        here = tl.multiple_of(row * ((stride // 16) * 2) + column * 2, 2)
         there = tl.multiple_of(index * 2, 2)
         value = tl.load(begin + here[:, None] + word, mask=live[:, None])
         tl.store(goal + there[:, None] + word, value, mask=live[:, None])
@@ -196,11 +211,13 @@ def _copy_tile(
     source: tl.tensor,
     stride: tl.tensor,
     rows: tl.tensor,
+    pitch: tl.tensor,
     run: tl.tensor,
     target: tl.tensor,
     block: tl.tensor,
     UNIT: tl.constexpr,
     TILE: tl.constexpr,
+    PITCHED: tl.constexpr,
     LONG: tl.constexpr,
 ) -> None:
     """Copy one tile of one part."""
@@ -213,19 +230,21 @@ def _copy_tile(
             row = index // units
         else:
             row = (index.to(tl.int32) // units.to(tl.int32)).to(tl.int64)
-        _move(source, target, row, index - row * units, index, stride, live, UNIT)
+        _move(source, target, row, index - row * units, index, stride, pitch, live, UNIT, PITCHED)
 
 
-@triton.jit(do_not_specialize=["source", "stride", "rows"])
+@triton.jit(do_not_specialize=["source", "stride", "rows", "pitch"])
 def _copy_uneven(
     source: tl.tensor,
     stride: tl.tensor,
     rows: tl.tensor,
+    pitch: tl.tensor,
     targets: tl.tuple,
     ends: tl.tuple,
     UNIT: tl.constexpr,
     WIDE: tl.constexpr,
     TILE: tl.constexpr,
+    PITCHED: tl.constexpr,
     LONG: tl.constexpr,
 ) -> None:
     """Copy parts tile by tile: a program finds its part in the table and copies one tile of it."""
@@ -233,6 +252,7 @@ def _copy_uneven(
     source = source.to(tl.int64)
     stride = stride.to(tl.int64)
     rows = rows.to(tl.int64)
+    pitch = pitch.to(tl.int64)
     target = _entry(targets[0])
     length = _entry(ends[0])
     begin = length * 0
@@ -250,18 +270,21 @@ def _copy_uneven(
         passed += tl.cdiv(rows * run_here, TILE)
     block = program - first
     if UNIT == WIDE:
-        _copy_tile(source + begin, stride, rows, length, target, block, WIDE, TILE, LONG)
-    elif ((source + begin) | stride | length | target) % WIDE == 0:  # an odd part slows no other one down
-        _copy_tile(source + begin, stride, rows, length, target, block, WIDE, TILE, LONG)
+        _copy_tile(source + begin, stride, rows, pitch, length, target, block, WIDE, TILE, PITCHED, LONG)
+    elif (
+        (source + begin) | stride | pitch | length | target
+    ) % WIDE == 0:  # an odd part slows no other one down
+        _copy_tile(source + begin, stride, rows, pitch, length, target, block, WIDE, TILE, PITCHED, LONG)
     else:
-        _copy_tile(source + begin, stride, rows, length, target, block, UNIT, TILE, LONG)
+        _copy_tile(source + begin, stride, rows, pitch, length, target, block, UNIT, TILE, PITCHED, LONG)
 
 
-@triton.jit(do_not_specialize=["source", "stride", "rows", "count", "run", "spacing"])
+@triton.jit(do_not_specialize=["source", "stride", "rows", "pitch", "count", "run", "spacing"])
 def _copy_equal(
     source: tl.tensor,
     stride: tl.tensor,
     rows: tl.tensor,
+    pitch: tl.tensor,
     count: tl.tensor,
     run: tl.tensor,
     spacing: tl.tensor,
@@ -269,6 +292,7 @@ def _copy_equal(
     firsts: tl.tuple,
     UNIT: tl.constexpr,
     TILE: tl.constexpr,
+    PITCHED: tl.constexpr,
     LONG: tl.constexpr,
 ) -> None:
     """Copy equal parts tile by tile."""
@@ -279,14 +303,18 @@ def _copy_equal(
     part = program // blocks
     begin = source.to(tl.int64) + part * length
     target = _target(part, spacing.to(tl.int64), targets, firsts)
-    _copy_tile(begin, stride.to(tl.int64), rows, length, target, program - part * blocks, UNIT, TILE, LONG)
+    stride = stride.to(tl.int64)
+    pitch = pitch.to(tl.int64)
+    block = program - part * blocks
+    _copy_tile(begin, stride, rows, pitch, length, target, block, UNIT, TILE, PITCHED, LONG)
 
 
-@triton.jit(do_not_specialize=["source", "stride", "rows", "count", "run", "spacing"])
+@triton.jit(do_not_specialize=["source", "stride", "rows", "pitch", "count", "run", "spacing"])
 def _copy_small(
     source: tl.tensor,
     stride: tl.tensor,
     rows: tl.tensor,
+    pitch: tl.tensor,
     count: tl.tensor,
     run: tl.tensor,
     spacing: tl.tensor,
@@ -294,6 +322,7 @@ def _copy_small(
     firsts: tl.tuple,
     UNIT: tl.constexpr,
     BLOCK: tl.constexpr,
+    PITCHED: tl.constexpr,
     LONG: tl.constexpr,
 ) -> None:
     """Copy equal parts as if they were one: a program copies the next units, of however many parts."""
@@ -311,14 +340,18 @@ def _copy_small(
         row = (inside.to(tl.int32) // units.to(tl.int32)).to(tl.int64)
     begin = source.to(tl.int64) + part * run.to(tl.int64)
     target = _target(part, spacing.to(tl.int64), targets, firsts)
-    _move(begin, target, row, inside - row * units, inside, stride.to(tl.int64), live, UNIT)
+    column = inside - row * units
+    stride = stride.to(tl.int64)
+    pitch = pitch.to(tl.int64)
+    _move(begin, target, row, column, inside, stride, pitch, live, UNIT, PITCHED)
 
 
-@triton.jit(do_not_specialize=["source", "stride", "rows", "count", "run", "spacing"])
+@triton.jit(do_not_specialize=["source", "stride", "rows", "pitch", "count", "run", "spacing"])
 def _copy_short(
     source: tl.tensor,
     stride: tl.tensor,
     rows: tl.tensor,
+    pitch: tl.tensor,
     count: tl.tensor,
     run: tl.tensor,
     spacing: tl.tensor,
@@ -328,6 +361,7 @@ def _copy_short(
     UNITS: tl.constexpr,
     BLOCK: tl.constexpr,
     GROUP: tl.constexpr,
+    PITCHED: tl.constexpr,
     LONG: tl.constexpr,
 ) -> None:
     """Copy equal short runs: a program copies the same rows of many parts, which share their cache lines."""
@@ -345,23 +379,27 @@ def _copy_short(
     column = index - row * UNITS
     source = source.to(tl.int64)
     stride = stride.to(tl.int64)
+    pitch = pitch.to(tl.int64)
     spacing = spacing.to(tl.int64)
     if len(targets) <= 8:  # loads of several parts are under way at once
         for i in tl.static_range(GROUP):
             if first + i < count:
                 target = _target(first + i, spacing, targets, firsts)
-                _move(source + (first + i) * (UNITS * UNIT), target, row, column, index, stride, live, UNIT)
+                begin = source + (first + i) * (UNITS * UNIT)
+                _move(begin, target, row, column, index, stride, pitch, live, UNIT, PITCHED)
     else:
         for part in range(first, tl.minimum(first + GROUP, count)):
             target = _target(part, spacing, targets, firsts)
-            _move(source + part * (UNITS * UNIT), target, row, column, index, stride, live, UNIT)
+            begin = source + part * (UNITS * UNIT)
+            _move(begin, target, row, column, index, stride, pitch, live, UNIT, PITCHED)
 
 
-@triton.jit(do_not_specialize=["source", "stride", "rows", "count", "run", "spacing"])
+@triton.jit(do_not_specialize=["source", "stride", "rows", "pitch", "count", "run", "spacing"])
 def _copy_turned(
     source: tl.tensor,
     stride: tl.tensor,
     rows: tl.tensor,
+    pitch: tl.tensor,
     count: tl.tensor,
     run: tl.tensor,
     spacing: tl.tensor,
@@ -395,10 +433,10 @@ def _copy_turned(
     else:
         read = (column // WIDTH) * WORDS + column % WIDTH
         write = (index // WIDTH) * WORDS + index % WIDTH
-    pitch = (stride.to(tl.int64) // READ) * (READ // WORD)
+    step = (stride.to(tl.int64) // READ) * (READ // WORD)
     begin = _words(source.to(tl.int64), WORD, READ)
     goal = _words(_target(part, spacing.to(tl.int64), targets, firsts), WORD, WRITE)
-    here = begin + row[:, None] * pitch + (first_part * WORDS + read)[None, :]
+    here = begin + row[:, None] * step + (first_part * WORDS + read)[None, :]
     there = goal[:, None] + (first_row * WORDS + write)[None, :]
     if (first_row + ROWS <= rows) & (first_part + PARTS <= count):
         # Without a bound on rows or parts, a thread moves many words at once.
