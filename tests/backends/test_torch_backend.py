@@ -324,6 +324,43 @@ class TestOut:
             with pytest.raises(ArrayError):
                 onnx.split(data, [2, 4], axis=1, out=out)
 
+    def test_a_fill_is_seen_by_whatever_watches(self) -> None:
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        class Seen(TorchDispatchMode):  # type: ignore[misc]
+            def __torch_dispatch__(
+                self, function: Any, types: Any, arguments: Any = (), keywords: Any = None
+            ) -> Any:
+                names.append(str(function))
+                return function(*arguments, **(keywords or {}))
+
+        class Tagged(torch.Tensor):  # type: ignore[misc]
+            pass
+
+        names: list[str] = []
+        data = torch.randn(4, 6)
+        buffers = [torch.empty(4, 2), torch.empty(4, 4)]
+        with Seen():
+            onnx.split(data, [2, 4], axis=1, out=buffers)
+        assert "splitops.split_into.default" in names
+        assert torch.equal(torch.cat(buffers, 1), data)
+        onnx.split(2 * data, [2, 4], axis=1, out=[buffer.as_subclass(Tagged) for buffer in buffers])
+        assert torch.equal(torch.cat(buffers, 1), 2 * data)
+        with torch.inference_mode():
+            onnx.split(data, [2, 4], axis=1, out=buffers)
+            inferred = onnx.split(data, [2, 4], axis=1, out=[torch.empty(4, 2), torch.empty(4, 4)])
+        assert torch.equal(torch.cat(buffers, 1), data)
+        assert torch.equal(torch.cat(inferred, 1), data)
+
+    @pytest.mark.parametrize("part", [0, 1])
+    def test_lazy_conjugates_are_filled(self, part: int) -> None:
+        data = torch.randn(4, 6, dtype=torch.complex64).conj()
+        buffers = [torch.empty(4, 2, dtype=torch.complex64), torch.empty(4, 4, dtype=torch.complex64)]
+        buffers[part] = buffers[part].conj()
+        for tensor in (data, data.resolve_conj()):
+            onnx.split(tensor, [2, 4], axis=1, out=buffers)
+            assert torch.equal(torch.cat(buffers, 1), data)
+
     def test_out_compiles(self) -> None:
         def function(x: Any) -> Any:
             return onnx.split(x, [2, 4], axis=1, out=[x.new_zeros(4, 2), x.new_zeros(4, 4)])

@@ -97,12 +97,14 @@ class _Torch:
     def fill(self, plan: SplitPlan, array: torch.Tensor, out: Sequence[torch.Tensor]) -> None:
         _check_splittable(plan, array)
         check_count(plan, out)
+        dtype, device = array.dtype, array.device
         for index, (buffer, shape) in enumerate(zip(out, plan.shapes, strict=True)):
             if not isinstance(buffer, torch.Tensor):
                 raise ArrayError(f"out[{index}] is a {type(buffer).__name__}, but it must be a torch.Tensor")
-            check_fit(index, tuple(buffer.shape), buffer.dtype, tuple(shape), array.dtype)
-            if buffer.device != array.device:
-                raise ArrayError(f"out[{index}] is on {buffer.device}, but data are on {array.device}")
+            if buffer.shape != shape or buffer.dtype is not dtype:
+                check_fit(index, tuple(buffer.shape), buffer.dtype, tuple(shape), dtype)
+            if buffer.device != device:
+                raise ArrayError(f"out[{index}] is on {buffer.device}, but data are on {device}")
             if buffer.layout is not torch.strided:
                 raise ArrayError(f"out[{index}] has layout {buffer.layout}, but it must be strided")
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (array, *out)):

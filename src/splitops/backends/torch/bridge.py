@@ -21,7 +21,8 @@ def to_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
     Args:
         tensor: strided, of any dtype; one without a counterpart in NumPy gives integers of its width.
     """
-    tensor = tensor.detach()
+    if tensor.requires_grad:
+        tensor = tensor.detach()
     if tensor.is_conj() or tensor.is_neg():
         tensor = tensor.resolve_conj().resolve_neg()
     if tensor.dtype in _WITHOUT_NUMPY:

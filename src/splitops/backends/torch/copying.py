@@ -92,6 +92,17 @@ def split_into(
         for buffer, offset, size in zip(out, offsets, sizes, strict=True):
             buffer.copy_(data.narrow(axis, offset, size))
         return
+    if (
+        type(data) is torch.Tensor
+        and _seen_by_cpu_alone(data)
+        and all(type(buffer) is torch.Tensor and torch._C._dispatch_keys(buffer) == _CPU for buffer in out)
+    ):
+        _fill_on_cpu(data, offsets, sizes, axis, out)
+        return
+    lazy = any(tensor.is_conj() or tensor.is_neg() for tensor in (data, *out))
+    if lazy and not torch.compiler.is_compiling():  # the dispatcher resolves no list of tensors to write to
+        _fill_anywhere(data, offsets, sizes, axis, out)
+        return
     torch.ops.splitops.split_into.default(data, offsets, sizes, axis, list(out))
 
 
@@ -151,13 +162,12 @@ def _copy_on_cpu(data: torch.Tensor, sizes: Sequence[int], axis: int) -> list[to
 
 
 def _fill_on_cpu(
-    data: torch.Tensor, offsets: list[int], sizes: list[int], axis: int, out: list[torch.Tensor]
+    data: torch.Tensor, offsets: Sequence[int], sizes: Sequence[int], axis: int, out: Tensors
 ) -> None:
-    if any(buffer.is_conj() or buffer.is_neg() for buffer in out):
-        _fill_anywhere(data, offsets, sizes, axis, out)
-        return
-    _check_memory(data, out)
-    native.copies_into(to_numpy(data), axis, offsets, sizes, False, [to_numpy(buffer) for buffer in out])
+    array, buffers = to_numpy(data), [to_numpy(buffer) for buffer in out]
+    if not native.disjoint(array, buffers):
+        _check_memory(data, out)
+    native.copies_into(array, axis, offsets, sizes, False, buffers)
     _mark_written(out)
 
 
@@ -166,7 +176,7 @@ def _copy_anywhere(data: torch.Tensor, sizes: list[int], axis: int) -> list[torc
 
 
 def _fill_anywhere(
-    data: torch.Tensor, offsets: list[int], sizes: list[int], axis: int, out: list[torch.Tensor]
+    data: torch.Tensor, offsets: Sequence[int], sizes: Sequence[int], axis: int, out: Tensors
 ) -> None:
     _check_memory(data, out)
     for buffer, offset, size in zip(out, offsets, sizes, strict=True):
