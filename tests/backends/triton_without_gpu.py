@@ -108,7 +108,7 @@ def compiled() -> None:
         return text
 
     uneven = {"UNIT": 2, "WIDE": 16, "TILE": 1 << 14, "LONG": False, "PITCHED": False}
-    equal = {"UNIT": 16, "TILE": 1 << 14, "LONG": False, "PITCHED": False}
+    equal = {"UNIT": 16, "WIDE": 16, "TILE": 1 << 14, "LONG": False, "PITCHED": False}
     for kernel, constants in ((kernels._copy_uneven, uneven), (kernels._copy_equal, equal)):
         text = ptx(kernel, constants, 96)
         assert text.count("ld.global.v2.b64") == text.count("st.global.v2.b64") >= 4  # 16 bytes a thread

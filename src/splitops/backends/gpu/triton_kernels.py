@@ -86,7 +86,13 @@ def _start(launch: Launch) -> None:
         case Kernel.EQUAL:
             blocks = launch.count * triton.cdiv(launch.rows * launch.run, _TILE)
             _copy_equal[(blocks,)](
-                *equal, UNIT=launch.unit, TILE=_TILE, PITCHED=pitched, LONG=units >= _LONG, num_warps=8
+                *equal,
+                UNIT=launch.unit,
+                WIDE=WIDEST,
+                TILE=_TILE,
+                PITCHED=pitched,
+                LONG=units >= _LONG,
+                num_warps=8,
             )
         case Kernel.SMALL:
             units *= launch.count
@@ -233,6 +239,30 @@ def _copy_tile(
         _move(source, target, row, index - row * units, index, stride, pitch, live, UNIT, PITCHED)
 
 
+@triton.jit
+def _copy_widest(
+    source: tl.tensor,
+    stride: tl.tensor,
+    rows: tl.tensor,
+    pitch: tl.tensor,
+    run: tl.tensor,
+    target: tl.tensor,
+    block: tl.tensor,
+    UNIT: tl.constexpr,
+    WIDE: tl.constexpr,
+    TILE: tl.constexpr,
+    PITCHED: tl.constexpr,
+    LONG: tl.constexpr,
+) -> None:
+    """Copy one tile of one part in the widest units, where it allows them: an odd part slows no other one."""
+    if UNIT == WIDE:
+        _copy_tile(source, stride, rows, pitch, run, target, block, WIDE, TILE, PITCHED, LONG)
+    elif (source | stride | pitch | run | target) % WIDE == 0:
+        _copy_tile(source, stride, rows, pitch, run, target, block, WIDE, TILE, PITCHED, LONG)
+    else:
+        _copy_tile(source, stride, rows, pitch, run, target, block, UNIT, TILE, PITCHED, LONG)
+
+
 @triton.jit(do_not_specialize=["source", "stride", "rows", "pitch"])
 def _copy_uneven(
     source: tl.tensor,
@@ -269,14 +299,7 @@ def _copy_uneven(
         first = tl.where(mine, passed, first)
         passed += tl.cdiv(rows * run_here, TILE)
     block = program - first
-    if UNIT == WIDE:
-        _copy_tile(source + begin, stride, rows, pitch, length, target, block, WIDE, TILE, PITCHED, LONG)
-    elif (
-        (source + begin) | stride | pitch | length | target
-    ) % WIDE == 0:  # an odd part slows no other one down
-        _copy_tile(source + begin, stride, rows, pitch, length, target, block, WIDE, TILE, PITCHED, LONG)
-    else:
-        _copy_tile(source + begin, stride, rows, pitch, length, target, block, UNIT, TILE, PITCHED, LONG)
+    _copy_widest(source + begin, stride, rows, pitch, length, target, block, UNIT, WIDE, TILE, PITCHED, LONG)
 
 
 @triton.jit(do_not_specialize=["source", "stride", "rows", "pitch", "count", "run", "spacing"])
@@ -291,6 +314,7 @@ def _copy_equal(
     targets: tl.tuple,
     firsts: tl.tuple,
     UNIT: tl.constexpr,
+    WIDE: tl.constexpr,
     TILE: tl.constexpr,
     PITCHED: tl.constexpr,
     LONG: tl.constexpr,
@@ -306,7 +330,7 @@ def _copy_equal(
     stride = stride.to(tl.int64)
     pitch = pitch.to(tl.int64)
     block = program - part * blocks
-    _copy_tile(begin, stride, rows, pitch, length, target, block, UNIT, TILE, PITCHED, LONG)
+    _copy_widest(begin, stride, rows, pitch, length, target, block, UNIT, WIDE, TILE, PITCHED, LONG)
 
 
 @triton.jit(do_not_specialize=["source", "stride", "rows", "pitch", "count", "run", "spacing"])
