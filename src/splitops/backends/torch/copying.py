@@ -22,7 +22,7 @@ __all__ = ["split_copy", "split_into"]
 
 Tensors = Sequence[torch.Tensor]
 
-_SMALL: Final = 1 << 19
+_SMALL: Final = 1 << 20
 """Up to so many bytes, aten's own operator costs less than the way to the native core."""
 _SMALL_RUNS: Final = 1 << 16
 """The same where runs are short."""
