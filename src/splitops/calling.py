@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from marshal import dumps
 from typing import Any, Final, cast
 
 import numpy as np
 
 from splitops import native
-from splitops.backends import Backend, Preparing, backend_of, find_backend
+from splitops.backends import PREPARED, Backend, PreparedCalls, Preparing, backend_of, find_backend
 from splitops.binding import Binding, Fact, bind, exact_integer, fact_of, foreign_type
 from splitops.dtypes import ELEMENT_TYPES, ElementType
 from splitops.errors import ArrayError, Rule, rule_error, shown
@@ -28,14 +28,8 @@ _BOOL: Final = ELEMENT_TYPES["bool"]
 # What earlier calls on other libraries' arrays were proved to mean; those on NumPy's have `CallCache`.
 _PLANS: Final[dict[tuple[Any, ...], Plan]] = {}
 _MAX_PLANS: Final = 1024
-# The same for backends that prepare calls, by what tells the arrays of a type apart and by the arguments as
-# exact bytes, in which True, 1 and 1.0 differ.
-_Prepared = dict[tuple[Any, ...], Callable[[Any], tuple[Any, ...]]]
-_PREPARED_VIEWS: Final[_Prepared] = {}
-_PREPARED_COPIES: Final[_Prepared] = {}
-_IDENTITIES: Final[dict[type, Callable[[Any], Any]]] = {}
 _EXACT: Final = 2
-"""The version of marshal's format in which equal values have equal bytes."""
+"""The version of marshal's format in which equal values have equal bytes; True, 1 and 1.0 never have."""
 _ONLY_INT: Final = frozenset({int})
 _MAX_REMEMBERED: Final = 256
 """Calls with more arguments or parts than this are not remembered."""
@@ -70,12 +64,12 @@ def call(
 
             name, version, domain = schema.name, schema.since_version, schema.domain
             return tuple(call_whole(name, version, domain, data, arguments, copy, out))
-        identity = _IDENTITIES.get(type(data))
-        if identity is not None and out is None:
+        known = PREPARED.get(type(data))
+        if known is not None and out is None:
             prepared = None
             try:
-                key = identity(data), dumps((*arguments.values(),), _EXACT), id(schema)
-                prepared = (_PREPARED_COPIES if copy else _PREPARED_VIEWS).get(key)
+                key = known.identity(data), dumps((*arguments.values(),), _EXACT), id(schema)
+                prepared = (known.copies if copy else known.views).get(key)
             except (TypeError, ValueError):  # symbolic sizes, or arguments that are not plain
                 key = None
             if prepared is not None:
@@ -102,9 +96,9 @@ def _prepare(backend: Backend, plan: SplitPlan, data: Any, copy: bool, key: tupl
     prepared = preparing.prepare(plan, data, copy)
     if prepared is None:
         return
-    _IDENTITIES[type(data)] = preparing.identity
-    calls = _PREPARED_COPIES if copy else _PREPARED_VIEWS
+    known = PREPARED.setdefault(type(data), PreparedCalls(preparing.identity, {}, {}))
     if key is not None and len(plan.sizes) <= _MAX_REMEMBERED:
+        calls = known.copies if copy else known.views
         if len(calls) >= _MAX_PLANS:
             calls.clear()
         calls[key] = prepared

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from splitops import calling, onnx, openvino
+from splitops import backends, calling, onnx, openvino
 from splitops.errors import ArrayError, TypeUnsupportedError
 
 torch = pytest.importorskip("torch")
@@ -39,7 +40,7 @@ SYMBOLIC: dict[str, Function] = {
 def threshold(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small copies go to aten; without a threshold all go to the native core."""
     monkeypatch.setattr(copying, "_SMALL", request.param)
-    monkeypatch.setattr(calling, "_PREPARED_COPIES", {})
+    monkeypatch.setattr(calling, "PREPARED", {})
 
 
 @pytest.mark.parametrize("name", SYMBOLIC)
@@ -181,6 +182,32 @@ class TestRememberedCalls:
                             assert one.stride() == two.stride()
                             assert (one.data_ptr() == two.data_ptr()) == (copy is None or one.numel() == 0)
                             assert one.untyped_storage().nbytes() == two.untyped_storage().nbytes()
+
+    def test_they_end_where_another_backend_is_registered(
+        self, copy: bool | None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Other(type(backends.backend_of(torch.ones(1)))):  # type: ignore[misc]
+            identity = operator.attrgetter("dtype", "shape")
+
+            def prepare(self, *arguments: Any) -> None:
+                return None
+
+            def views(self, plan: Any, array: Any) -> tuple[Any, ...]:
+                return ("other",)
+
+            copies = views
+
+        data = torch.randn(5, 4)
+        monkeypatch.setattr(backends, "_REGISTERED", {})
+        monkeypatch.setattr(backends, "PREPARED", calling.PREPARED)
+        for _ in range(3):
+            assert len(onnx.split(data, [2, 3], copy=copy)) == 2
+        backends.register(torch.Tensor, Other())
+        try:
+            assert onnx.split(data, [2, 3], copy=copy) == ("other",)
+        finally:
+            backends._REGISTERED.clear()
+            backends._OF_TYPE.clear()
 
     def test_what_equals_is_not_the_same(self, copy: bool | None) -> None:
         data = torch.randn(3, 4)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +25,11 @@ from splitops.planning import SplitPlan
 __all__ = [
     "BACKENDS",
     "ENTRY_POINT_GROUP",
+    "PREPARED",
     "Backend",
     "Capabilities",
     "Entry",
+    "PreparedCalls",
     "Preparing",
     "backend_of",
     "capability_rows",
@@ -237,6 +239,18 @@ DLPACK: Final = Entry(
 )
 """Any other array with ``__dlpack__``: on the CPU its memory is split as a NumPy array."""
 
+
+class PreparedCalls(NamedTuple):
+    """The calls on arrays of one type that are remembered whole, by identity and arguments."""
+
+    identity: Callable[[Any], Any]
+    views: dict[Any, Callable[[Any], tuple[Any, ...]]]
+    copies: dict[Any, Callable[[Any], tuple[Any, ...]]]
+
+
+PREPARED: Final[dict[type, PreparedCalls]] = {}
+"""What callers have remembered of the backends in use."""
+
 _OF_TYPE: dict[type, Backend] = {}
 _REGISTERED: dict[type, Backend] = {}
 
@@ -277,6 +291,7 @@ def register(cls: type, backend: Backend) -> None:
     """
     _REGISTERED[cls] = backend
     _OF_TYPE.clear()
+    PREPARED.clear()
 
 
 def _find(cls: type) -> Backend | None:
