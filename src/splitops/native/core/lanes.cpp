@@ -125,8 +125,10 @@ struct Plainly {
 
 struct Streaming {
     template <int Lane, bool Spreads, bool Packs>
-    static SPLITOPS_SIMD void run(const LaneTable &t, const char *source, Extent count, Extent readable,
-                                  Strip *strips, Ahead &ahead) {
+    static SPLITOPS_SIMD void run(const LaneTable &table, const char *source, Extent count, Extent readable,
+                                  Strip *strips, Ahead &progress) {
+        const LaneTable t = table;  // of our own, like what is next: no store of a byte can change them
+        Ahead ahead = progress;
         const Steps<Lane, Spreads, Packs> steps{t};
         const Extent step_bytes = steps.loads * steps.load_pitch;
         const Extent whole = steps.whole(count, readable);
@@ -144,6 +146,7 @@ struct Streaming {
                 strips[i].flush(stream_lines);
             }
         }
+        progress = ahead;
         for (Extent row = whole * steps.rows; row < count; row += steps.rows) {
             const Extent rows = std::min(steps.rows, count - row);
             for (int i = 0; i < t.parts; ++i)

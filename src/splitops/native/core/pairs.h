@@ -58,9 +58,12 @@ struct Pair {
 
 // Writes whole lines past the caches, from memory that is aligned alike.
 SPLITOPS_INLINE void stream_lines(char *target, const char *source, Extent bytes) {
-    for (Extent i = 0; i < bytes; i += 32)
-        _mm256_stream_si256(reinterpret_cast<__m256i *>(target + i),
-                            _mm256_load_si256(reinterpret_cast<const __m256i *>(source + i)));
+    for (const char *const end = source + bytes; source != end; source += 64, target += 64) {
+        const __m256i low = _mm256_load_si256(reinterpret_cast<const __m256i *>(source));
+        const __m256i high = _mm256_load_si256(reinterpret_cast<const __m256i *>(source + 32));
+        _mm256_stream_si256(reinterpret_cast<__m256i *>(target), low);
+        _mm256_stream_si256(reinterpret_cast<__m256i *>(target + 32), high);
+    }
 }
 
 }  // namespace

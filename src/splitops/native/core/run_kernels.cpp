@@ -22,7 +22,7 @@ constexpr Extent kLinesRun = 4 * kLine;         // aligned runs from here are st
 constexpr Extent kPackedRows = 64;             // fewer rows do not pay for packing
 constexpr Extent kTableBytes = 4 << 10;        // fewer bytes of a part do not pay for a table of shuffles
 constexpr std::size_t kCarries = 4 << 10;      // parts whose ends of tiles wait for the next tile, at most
-constexpr Extent kMaxTileRows = 256;           // of rows that are not narrow
+constexpr Extent kMaxTileRows = 512;           // of rows that are not narrow
 constexpr Extent kSlack = 16 * kLine;          // a gather may read that much past a buffer
 
 // The largest one that is at most `value`, which is at least 1. So many rows often fill whole lines.
@@ -32,6 +32,8 @@ Extent power_of_two(Extent value) {
         power *= 2;
     return power;
 }
+
+Extent ceiling_power_of_two(Extent value) { return value == 1 ? 1 : 2 * power_of_two(value - 1); }
 
 // The line in which a stretch ends is shared with the next one. Unless it is there in time, storing its first
 // part holds up all stores behind it.
@@ -124,10 +126,12 @@ RunPlan::RunPlan(const std::vector<RowPart> &parts, Extent source_pitch, Extent 
         while (end < parts.size() && parts[end].source == block_end && parts[i].run <= limit &&
                parts[end].run <= limit && block_end + parts[end].run - parts[i].source <= block_bytes)
             block_end += parts[end++].run;
-        // Whole groups of equal runs: none is left over at the end of a block.
-        const Extent whole = parts[i].run > LaneTable::kVector / 2 ? 1 : LaneTable::kVector / (2 * power_of_two(parts[i].run));
-        (void)whole;
-        add_block(i, end, parts[i].source, block_end - parts[i].source, end - i > 1 && rows >= kPackedRows);
+        // No single run is left over where as many as fill a vector are taken apart together.
+        const std::size_t together = static_cast<std::size_t>(LaneTable::kVector / ceiling_power_of_two(parts[i].run));
+        if (together > 1 && end < parts.size() && end - i > together)
+            for (; (end - i) % together != 0; --end)
+                block_end -= parts[end - 1].run;
+        add_block(i, end, parts[i].source, block_end - parts[i].source, end - i > 1 && rows >= kPackedRows && !dense_);
         i = end;
     }
 }
@@ -136,7 +140,7 @@ void RunPlan::add_block(std::size_t begin, std::size_t end, Extent source, Exten
     const std::size_t first_group = groups_.size();
     const std::size_t back = blocks_.empty() ? 0 : begin - groups_[blocks_.back().begin].begin;
     const Extent pitch = packed ? span : source_pitch_;
-    const bool dense = rows_ >= kPackedRows && pitch > 0 && pitch <= kTileBytes / kPackedRows;
+    const bool dense = rows_ >= kPackedRows && pitch > 0;
     for (std::size_t i = begin; i < end;) {
         if (dense) {
             i = add_group(i, end, pitch, source, back);

@@ -21,7 +21,13 @@ struct Runs {
 
 template <Extent Size>
 SPLITOPS_FORCE_INLINE void copy_fixed(char *target, const char *source) {
-    std::memcpy(target, source, static_cast<std::size_t>(Size));
+    if constexpr (Size % 32 == 0) {  // compilers inline a memcpy with moves of 16 bytes even where there are wider ones
+        typedef char Wide __attribute__((vector_size(32), aligned(1), may_alias));
+        for (Extent i = 0; i < Size; i += 32)
+            *reinterpret_cast<Wide *>(target + i) = *reinterpret_cast<const Wide *>(source + i);
+    } else {
+        std::memcpy(target, source, static_cast<std::size_t>(Size));
+    }
 }
 
 // Size <= bytes <= 2 * Size, as two moves that may overlap.

@@ -17,24 +17,39 @@ inline Extent misalignment(const char *pointer) {
 // A memcpy that costs no function call for a few bytes.
 void copy_plain(char *target, const char *source, Extent bytes);
 
-// What is read next, fetched into the cache while something else is written: reading and writing overlap.
-struct Ahead {
-    const char *row;
-    Extent pitch, span, rows;
-    Extent within = 0;
+// What is read next, fetched into the cache while something else is written: reading and writing overlap. It is a
+// number of rows of `span` bytes.
+class Ahead {
+  public:
+    Ahead() = default;
+    Ahead(const char *row, Extent pitch, Extent span, Extent rows)
+        : at_(row), left_(span), span_(span), skip_(pitch - span), rows_(span > 0 ? rows : 0) {}
 
     inline __attribute__((always_inline)) void fetch(Extent bytes) {
-        for (; bytes > 0 && rows > 0; bytes -= kLine) {
-            __builtin_prefetch(row + within);
-            within += kLine;
-            if (within >= span) {
-                __builtin_prefetch(row + span - 1);  // in a line of its own, unless the row is aligned
-                within = 0;
-                row += pitch;
-                --rows;
+        if (left_ > bytes && rows_ > 0) {  // far from the end of a row
+            const char *const end = at_ + bytes;
+            left_ -= (bytes + kLine - 1) / kLine * kLine;
+            for (; at_ < end; at_ += kLine)
+                __builtin_prefetch(at_);
+            return;
+        }
+        for (; bytes > 0 && rows_ > 0; bytes -= kLine) {
+            __builtin_prefetch(at_);
+            at_ += kLine;
+            left_ -= kLine;
+            if (left_ <= 0) {
+                at_ += left_;
+                __builtin_prefetch(at_ - 1);  // in a line of its own, unless the row is aligned
+                at_ += skip_;
+                left_ = span_;
+                --rows_;
             }
         }
     }
+
+  private:
+    const char *at_ = nullptr;
+    Extent left_ = 0, span_ = 0, skip_ = 0, rows_ = 0;
 };
 
 // What a strip keeps between two tiles.
