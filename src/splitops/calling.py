@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import update_wrapper
 from marshal import dumps
-from typing import Any, Final, cast
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import numpy as np
 
@@ -20,7 +22,7 @@ from splitops.operators.schema import Given, OperatorSchema
 from splitops.planning import SplitPlan
 from splitops.tracing import Symbols, is_exact, plan_symbolic
 
-__all__ = ["bind_call", "call", "call_array", "plan"]
+__all__ = ["Function", "bind_call", "call", "call_array", "plan", "remembering"]
 
 _INT64: Final = ELEMENT_TYPES["int64"]
 _BOOL: Final = ELEMENT_TYPES["bool"]
@@ -33,6 +35,56 @@ _EXACT: Final = 2
 _ONLY_INT: Final = frozenset({int})
 _MAX_REMEMBERED: Final = 256
 """Calls with more arguments or parts than this are not remembered."""
+
+
+@native.call_by_recall("_recall")
+class Function:
+    """A function of a dialect, of which remembered calls on NumPy arrays do not enter Python.
+
+    Its own ``__call__`` does the same, for whoever traces or has no compiled core.
+
+    Attributes:
+        __wrapped__: the function itself, which remembers its calls by :func:`call`.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_recall")
+
+    def __init__(self, function: FunctionType, calls: native.CallCache) -> None:
+        code = function.__code__
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        keywords = function.__kwdefaults__ or {}
+        defaults = (*(function.__defaults__ or ()), *(keywords[name] for name in names[code.co_argcount :]))
+        self._recall = native.Recall(function, calls, names, defaults, code.co_argcount)
+        update_wrapper(self, function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, or do what an equal call before did."""
+        if args and type(args[0]) is np.ndarray:
+            return self._recall(*args, **kwargs)
+        return self.__wrapped__(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<function {self.__module__}.{self.__qualname__}>"
+
+    def __reduce__(self) -> str:
+        name: str = self.__qualname__
+        return name
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def remembering(calls: native.CallCache) -> Callable[[_F], _F]:
+    """Make a :class:`Function` of a function that takes the data, what is remembered, ``copy`` and ``out``."""
+
+    def decorated(function: _F) -> _F:
+        return cast("_F", Function(cast("FunctionType", function), calls))
+
+    return decorated
 
 
 def call(

@@ -72,7 +72,7 @@ def public_functions() -> dict[str, Any]:
     for module in (splitops, splitops.onnx, splitops.openvino):
         for name in module.__all__:
             value = getattr(module, name)
-            if inspect.isfunction(value):
+            if inspect.isfunction(inspect.unwrap(value)):
                 found[f"{module.__name__}.{name}"] = value
     return found
 

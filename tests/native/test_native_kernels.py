@@ -123,7 +123,15 @@ def test_memory_that_is_new_to_the_process(separate: bool) -> None:
 
 
 def test_many_parts(mode: str, instruction_set: str) -> None:
-    for run, parts, rows in ((1, 1000, 300), (1, 5000, 1100), (3, 700, 200), (5, 90, 1100), (6, 100, 80), (20, 300, 70), (600, 70, 40)):
+    for run, parts, rows in (
+        (1, 1000, 300),
+        (1, 5000, 1100),
+        (3, 700, 200),
+        (5, 90, 1100),
+        (6, 100, 80),
+        (20, 300, 70),
+        (600, 70, 40),
+    ):
         source = np.random.default_rng(run).integers(0, 256, (rows, run * parts), dtype=np.uint8)
         cut = (1, tuple(range(0, run * parts, run)), (run,) * parts, False)
         assert_same(_core.copies(source, *cut), fallback.copies(source, *cut))

@@ -21,8 +21,10 @@ from splitops.native.resources import default_pool_limit, thread_count
 __all__ = [
     "CallCache",
     "PoolStatistics",
+    "Recall",
     "Splitter",
     "available",
+    "call_by_recall",
     "call_by_splitter",
     "copies",
     "copies_into",
@@ -75,6 +77,15 @@ be an exact `np.ndarray`; its dtype object, rank and extents are part of the key
 - ``cache.fill(out, array, *arguments)``: as ``splitter.fill(array, out)``; None if the call is unknown.
 - ``cache.store(splitter, array, *arguments)``: True when it was stored.
 - ``cache.clear()`` and ``len(cache)``.
+"""
+
+Recall = _implementation.Recall
+"""A function whose remembered calls are done by its `CallCache`.
+
+Made by ``Recall(function, cache, names, defaults, positional)``: the names of the function's parameters,
+which begin with the array and end with ``copy`` and ``out``, the defaults of those at the end, and how many
+may be given by their place. Calling it calls the function, unless the cache knows the values between the
+array and ``copy``.
 """
 
 
@@ -177,6 +188,22 @@ def call_by_splitter(slot: str) -> Callable[[type[_T]], type[_T]]:
 
     def decorated(cls: type[_T]) -> type[_T]:
         _implementation.call_by_splitter(cls, slot)
+        return cls
+
+    return decorated
+
+
+def call_by_recall(slot: str) -> Callable[[type[_T]], type[_T]]:
+    """A decorator of classes: calling an instance calls the `Recall` in its slot, past its ``__call__``.
+
+    All else is as for `call_by_splitter`.
+
+    Args:
+        slot: the name of the class's slot that holds a `Recall`.
+    """
+
+    def decorated(cls: type[_T]) -> type[_T]:
+        _implementation.call_by_recall(cls, slot)
         return cls
 
     return decorated

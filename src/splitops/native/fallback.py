@@ -268,8 +268,67 @@ class CallCache:
         return len(self._entries)
 
 
+class Recall:
+    """A function whose remembered calls are done by its cache; see ``splitops.native``."""
+
+    __slots__ = ("_cache", "_defaults", "_function", "_names", "_positional")
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        cache: CallCache,
+        names: tuple[str, ...],
+        defaults: tuple[object, ...],
+        positional: int,
+        /,
+    ) -> None:
+        if len(names) < 3 or not 1 <= positional <= len(names) or len(defaults) > len(names):
+            raise ValueError("the parameters are not an array, what is remembered, copy and out")
+        self._function = function
+        self._cache = cache
+        self._names = names
+        self._defaults = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
+        self._positional = positional
+
+    def _values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
+        """The values of all parameters; None where the call is none that could be remembered."""
+        if not 1 <= len(args) <= self._positional:
+            return None
+        values = [*args]
+        named = 0
+        for name in self._names[len(args) :]:
+            if name in kwargs:
+                values.append(kwargs[name])
+                named += 1
+            elif name in self._defaults:
+                values.append(self._defaults[name])
+            else:
+                return None
+        return values if named == len(kwargs) else None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the function, unless the cache remembers the call."""
+        values = self._values(args, kwargs)
+        if values is not None:
+            *remembered, copy, out = values
+            known = None
+            if out is not None:
+                known = self._cache.fill(out, *remembered) if copy is None or copy is True else None
+            elif copy is None or copy is False:
+                known = self._cache(*remembered)
+            elif copy is True:
+                known = self._cache.copies(*remembered)
+            if known is not None:
+                return known
+        return self._function(*args, **kwargs)
+
+
 def call_by_splitter(type: type[object], slot: str) -> None:
     """Does nothing: the class's own ``__call__`` does every call."""
+
+
+def call_by_recall(type: type[object], slot: str) -> None:
+    """Does nothing, likewise."""
 
 
 _settings = {"threads": 1, "pool_limit": 0}

@@ -11,10 +11,9 @@ from importlib import import_module
 from typing import Any, Final
 
 import numpy.typing as npt
-from numpy import ndarray
 
 from splitops import native
-from splitops.calling import call
+from splitops.calling import call, remembering
 from splitops.onnx.inference import InferredSequence, infer_split, infer_split_to_sequence
 from splitops.onnx.reference import reference_ops
 from splitops.operators import schema
@@ -37,6 +36,7 @@ _SPLITS: Final = native.CallCache()
 _SEQUENCES: Final = native.CallCache()
 
 
+@remembering(_SPLITS)
 def split(
     data: Any,
     split: Lengths | None = None,
@@ -85,22 +85,11 @@ def split(
 
     Source: ONNX Split-1, -2, -11, -13, -18.
     """
-    if type(data) is ndarray:
-        known: tuple[Any, ...] | None
-        if out is None:
-            known = (
-                _SPLITS.copies(data, split, axis, num_outputs, opset)
-                if copy
-                else _SPLITS(data, split, axis, num_outputs, opset)
-            )
-        else:
-            known = _SPLITS.fill(out, data, split, axis, num_outputs, opset) if copy is not False else None
-        if known is not None:
-            return known
     arguments = {"split": split, "axis": axis, "num_outputs": num_outputs}
     return call(schema("Split", opset, ""), data, arguments, copy, out, _SPLITS, opset)
 
 
+@remembering(_SEQUENCES)
 def split_to_sequence(
     data: Any,
     split: int | Lengths | None = None,
@@ -149,18 +138,6 @@ def split_to_sequence(
 
     Source: ONNX SplitToSequence-11, -24.
     """
-    if type(data) is ndarray:
-        known: list[Any] | None
-        if out is None:
-            known = (
-                _SEQUENCES.copies(data, split, axis, keepdims, opset)
-                if copy
-                else _SEQUENCES(data, split, axis, keepdims, opset)
-            )
-        else:
-            known = _SEQUENCES.fill(out, data, split, axis, keepdims, opset) if copy is not False else None
-        if known is not None:
-            return known
     arguments = {"split": split, "axis": axis, "keepdims": keepdims}
     return list(call(schema("SplitToSequence", opset, ""), data, arguments, copy, out, _SEQUENCES, opset))
 

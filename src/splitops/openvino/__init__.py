@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy.typing as npt
-from numpy import ndarray
 
 from splitops import native
-from splitops.calling import call
+from splitops.calling import call, remembering
 from splitops.openvino.inference import infer_split, infer_variadic_split
 from splitops.operators import schema
 
@@ -24,6 +23,7 @@ _SPLITS: Final = native.CallCache()
 _VARIADIC_SPLITS: Final = native.CallCache()
 
 
+@remembering(_SPLITS)
 def split(
     data: Any,
     axis: int | npt.NDArray[Any],
@@ -60,17 +60,10 @@ def split(
 
     Source: OpenVINO opset1 Split-1.
     """
-    if type(data) is ndarray:
-        known: tuple[Any, ...] | None
-        if out is None:
-            known = _SPLITS.copies(data, axis, num_splits) if copy else _SPLITS(data, axis, num_splits)
-        else:
-            known = _SPLITS.fill(out, data, axis, num_splits) if copy is not False else None
-        if known is not None:
-            return known
     return call(_SPLIT, data, {"axis": axis, "num_splits": num_splits}, copy, out, _SPLITS)
 
 
+@remembering(_VARIADIC_SPLITS)
 def variadic_split(
     data: Any,
     axis: int | Sequence[int] | npt.NDArray[Any],
@@ -111,17 +104,5 @@ def variadic_split(
 
     Source: OpenVINO opset1 VariadicSplit-1.
     """
-    if type(data) is ndarray:
-        known: tuple[Any, ...] | None
-        if out is None:
-            known = (
-                _VARIADIC_SPLITS.copies(data, axis, split_lengths)
-                if copy
-                else _VARIADIC_SPLITS(data, axis, split_lengths)
-            )
-        else:
-            known = _VARIADIC_SPLITS.fill(out, data, axis, split_lengths) if copy is not False else None
-        if known is not None:
-            return known
     arguments = {"axis": axis, "split_lengths": split_lengths}
     return call(_VARIADIC_SPLIT, data, arguments, copy, out, _VARIADIC_SPLITS)

@@ -165,9 +165,9 @@ def _fill_on_cpu(
     data: torch.Tensor, offsets: Sequence[int], sizes: Sequence[int], axis: int, out: Tensors
 ) -> None:
     array, buffers = to_numpy(data), [to_numpy(buffer) for buffer in out]
-    if not native.disjoint(array, buffers):
+    if native.fill(array, axis, offsets, sizes, False, buffers) is None:
         _check_memory(data, out)
-    native.copies_into(array, axis, offsets, sizes, False, buffers)
+        native.copies_into(array, axis, offsets, sizes, False, buffers)
     _mark_written(out)
 
 

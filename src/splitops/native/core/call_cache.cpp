@@ -253,6 +253,106 @@ Py_ssize_t cache_length(PyObject *self) {
     return count;
 }
 
+// A function whose remembered calls are done by its cache. The names of its parameters begin with the array and end
+// with `copy` and `out`; those between are what calls are remembered by.
+struct Recall {
+    PyObject_HEAD
+    PyObject *function, *cache, *names, *defaults;  // an Ellipsis stands for a default that there is not
+    Py_ssize_t positional;                          // so many may be given by their place
+};
+
+constexpr Py_ssize_t kMaxParameters = 16;
+
+PyTypeObject *g_cache_type = nullptr;
+PyTypeObject *g_recall_type = nullptr;
+
+Recall *as_recall(PyObject *self) { return reinterpret_cast<Recall *>(self); }
+
+// The values of all parameters, borrowed; false where the call is none that could be remembered.
+bool read_parameters(const Recall *r, PyObject *args, PyObject *kwargs, PyObject **values) {
+    const Py_ssize_t given = PyTuple_GET_SIZE(args), count = PyTuple_GET_SIZE(r->names);
+    if (given == 0 || given > r->positional || !PyArray_CheckExact(PyTuple_GET_ITEM(args, 0)))
+        return false;
+    std::copy_n(&PyTuple_GET_ITEM(args, 0), given, values);
+    Py_ssize_t named = kwargs == nullptr ? 0 : PyDict_GET_SIZE(kwargs);
+    for (Py_ssize_t i = given; i < count; ++i) {
+        PyObject *value = named == 0 ? nullptr : PyDict_GetItemWithError(kwargs, PyTuple_GET_ITEM(r->names, i));
+        if (value != nullptr)
+            --named;
+        else if (PyErr_Occurred() != nullptr)
+            return false;
+        else
+            value = PyTuple_GET_ITEM(r->defaults, i);
+        if (value == Py_Ellipsis)
+            return false;
+        values[i] = value;
+    }
+    return named == 0;  // else there is an unknown name, or one that is given twice
+}
+
+PyObject *recall_call(PyObject *self, PyObject *args, PyObject *kwargs) {
+    const Recall *r = as_recall(self);
+    PyObject *values[kMaxParameters];
+    if (read_parameters(r, args, kwargs, values)) {
+        const Py_ssize_t count = PyTuple_GET_SIZE(r->names) - 2;
+        PyObject *copy = values[count], *out = values[count + 1];
+        const bool known_copy = copy == Py_None || copy == Py_True || copy == Py_False;
+        if (known_copy && (out == Py_None || copy != Py_False)) {
+            const nb::object splitter = recall(r->cache, values, count);
+            if (splitter.is_valid()) {
+                PyArrayObject *array = as_array(values[0]);
+                PyObject *parts = out != Py_None     ? fill(array, as_splitter(splitter)->cuts, out)
+                                  : copy == Py_True ? make_copies(array, as_splitter(splitter)->cuts, false)
+                                                    : split_views(as_splitter(splitter), array);
+                if (parts != Py_None)
+                    return parts;
+                Py_DECREF(parts);
+            }
+        }
+    }
+    return PyErr_Occurred() != nullptr ? nullptr : PyObject_Call(r->function, args, kwargs);
+}
+
+PyObject *recall_new(PyTypeObject *type, PyObject *args, PyObject *) {
+    PyObject *function, *cache, *names, *defaults;
+    Py_ssize_t positional;
+    if (!PyArg_ParseTuple(args, "OO!O!O!n:Recall", &function, g_cache_type, &cache, &PyTuple_Type, &names,
+                          &PyTuple_Type, &defaults, &positional))
+        return nullptr;
+    const Py_ssize_t count = PyTuple_GET_SIZE(names);
+    if (count < 3 || count > kMaxParameters || positional < 1 || positional > count ||
+        PyTuple_GET_SIZE(defaults) > count) {
+        PyErr_SetString(PyExc_ValueError, "the parameters are not an array, what is remembered, copy and out");
+        return nullptr;
+    }
+    // The parameters at the end are the ones with defaults.
+    nb::object all = nb::steal(PyTuple_New(count));
+    PyObject *self = all.is_valid() ? type->tp_alloc(type, 0) : nullptr;
+    if (self == nullptr)
+        return nullptr;
+    const Py_ssize_t without = count - PyTuple_GET_SIZE(defaults);
+    for (Py_ssize_t i = 0; i < count; ++i)
+        PyTuple_SET_ITEM(all.ptr(), i, Py_NewRef(i < without ? Py_Ellipsis : PyTuple_GET_ITEM(defaults, i - without)));
+    Recall *r = as_recall(self);
+    r->function = Py_NewRef(function);
+    r->cache = Py_NewRef(cache);
+    r->names = Py_NewRef(names);
+    r->defaults = all.release().ptr();
+    r->positional = positional;
+    return self;
+}
+
+void recall_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    Recall *r = as_recall(self);
+    Py_XDECREF(r->function);
+    Py_XDECREF(r->cache);
+    Py_XDECREF(r->names);
+    Py_XDECREF(r->defaults);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
 PyObject *cache_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static const char *names[] = {nullptr};
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":CallCache", const_cast<char **>(names)))
@@ -318,8 +418,29 @@ bool add_call_cache(PyObject *module) {
     };
     static PyType_Spec spec = {"splitops.native._core.CallCache", sizeof(CallCache), 0,
                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE, slots};
-    nb::object type = nb::steal(PyType_FromSpec(&spec));
-    return type.is_valid() && PyModule_AddObjectRef(module, "CallCache", type.ptr()) == 0;
+    PyObject *type = PyType_FromSpec(&spec);
+    g_cache_type = reinterpret_cast<PyTypeObject *>(type);
+    return type != nullptr && PyModule_AddObjectRef(module, "CallCache", type) == 0;
 }
+
+bool add_recall(PyObject *module) {
+    static PyType_Slot slots[] = {
+        {Py_tp_new, reinterpret_cast<void *>(recall_new)},
+        {Py_tp_dealloc, reinterpret_cast<void *>(recall_dealloc)},
+        {Py_tp_call, reinterpret_cast<void *>(recall_call)},
+        {Py_tp_doc, const_cast<char *>("Recall(function, cache, names, defaults, positional)\n\n"
+                                       "Calls the function, unless the cache remembers the call.")},
+        {0, nullptr},
+    };
+    static PyType_Spec spec = {"splitops.native._core.Recall", sizeof(Recall), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, slots};
+    PyObject *type = PyType_FromSpec(&spec);
+    g_recall_type = reinterpret_cast<PyTypeObject *>(type);
+    return type != nullptr && PyModule_AddObjectRef(module, "Recall", type) == 0;
+}
+
+bool is_recall(PyObject *object) { return Py_IS_TYPE(object, g_recall_type); }
+
+PyObject *call_recall(PyObject *self, PyObject *args, PyObject *kwargs) { return recall_call(self, args, kwargs); }
 
 }  // namespace splitops

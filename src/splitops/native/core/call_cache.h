@@ -1,11 +1,15 @@
-// CallCache: from the very arguments of an earlier call to its compiled plan.
+// CallCache: from the very arguments of an earlier call to its compiled plan. Recall: a function with such a memo.
 #pragma once
 
 #include <Python.h>
 
 namespace splitops {
 
-// Makes the type and adds it to the module; false with an error set.
+// Makes the types and adds them to the module; false with an error set.
 bool add_call_cache(PyObject *module);
+bool add_recall(PyObject *module);
+
+bool is_recall(PyObject *object);
+PyObject *call_recall(PyObject *self, PyObject *args, PyObject *kwargs);
 
 }  // namespace splitops
