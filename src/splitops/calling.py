@@ -79,7 +79,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def remembering(calls: native.CallCache) -> Callable[[_F], _F]:
-    """Make a :class:`Function` of a function that takes the data, what is remembered, ``copy`` and ``out``."""
+    """Make a :class:`Function` of a function of the data, what is remembered, ``copy`` and ``out``."""
 
     def decorated(function: _F) -> _F:
         return cast("_F", Function(cast("FunctionType", function), calls))
