@@ -70,6 +70,13 @@ def _bounds(sizes: Sequence[int]) -> list[int]:
     return list(itertools.accumulate(sizes[:-1]))
 
 
+def trim_memory() -> None:
+    """Gives back the memory that the allocator of C keeps for arrays to come, where it can be asked to."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
 def numpy_fresh(x: Array, axis: int, sizes: Sequence[int]) -> Call:
     """``np.split`` and a copy of each part."""
     bounds = _bounds(sizes)

@@ -46,7 +46,12 @@ def clean_caches() -> None:
 
 
 def interleaved(
-    candidates: Mapping[str, Call], rounds: int, seconds: float, *, clean: bool = False
+    candidates: Mapping[str, Call],
+    rounds: int,
+    seconds: float,
+    *,
+    clean: bool = False,
+    before: Mapping[str, Call] | None = None,
 ) -> dict[str, Times]:
     """Times all candidates in turn, `rounds` times.
 
@@ -57,6 +62,7 @@ def interleaved(
         rounds: how many turns each has.
         seconds: how long a turn takes; 0 is one call.
         clean: whether each turn begins with caches that hold nothing of the turn before.
+        before: what is done before each turn of a candidate, and is not timed.
     """
     counts = {name: calls_per_round(call, seconds) for name, call in candidates.items()}
     samples: dict[str, list[float]] = {name: [] for name in candidates}
@@ -67,6 +73,8 @@ def interleaved(
             for name, call in candidates.items():
                 count = counts[name]
                 time.sleep(PAUSE)
+                if before is not None and name in before:
+                    before[name]()
                 if clean:
                     clean_caches()
                 start = time.perf_counter()
