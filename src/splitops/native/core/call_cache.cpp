@@ -276,16 +276,18 @@ bool read_parameters(const Recall *r, PyObject *args, PyObject *kwargs, PyObject
     std::copy_n(&PyTuple_GET_ITEM(args, 0), given, values);
     Py_ssize_t named = kwargs == nullptr ? 0 : PyDict_GET_SIZE(kwargs);
     for (Py_ssize_t i = given; i < count; ++i) {
-        PyObject *value = named == 0 ? nullptr : PyDict_GetItemWithError(kwargs, PyTuple_GET_ITEM(r->names, i));
-        if (value != nullptr)
-            --named;
-        else if (PyErr_Occurred() != nullptr)
+        values[i] = PyTuple_GET_ITEM(r->defaults, i);
+        if (named > 0) {
+            PyObject *value = PyDict_GetItemWithError(kwargs, PyTuple_GET_ITEM(r->names, i));
+            if (value != nullptr) {
+                values[i] = value;
+                --named;
+            } else if (PyErr_Occurred() != nullptr) {
+                return false;
+            }
+        }
+        if (values[i] == Py_Ellipsis)
             return false;
-        else
-            value = PyTuple_GET_ITEM(r->defaults, i);
-        if (value == Py_Ellipsis)
-            return false;
-        values[i] = value;
     }
     return named == 0;  // else there is an unknown name, or one that is given twice
 }
