@@ -274,22 +274,18 @@ bool read_parameters(const Recall *r, PyObject *args, PyObject *kwargs, PyObject
     if (given == 0 || given > r->positional || !PyArray_CheckExact(PyTuple_GET_ITEM(args, 0)))
         return false;
     std::copy_n(&PyTuple_GET_ITEM(args, 0), given, values);
-    Py_ssize_t named = kwargs == nullptr ? 0 : PyDict_GET_SIZE(kwargs);
-    for (Py_ssize_t i = given; i < count; ++i) {
+    for (Py_ssize_t i = given; i < count; ++i)
         values[i] = PyTuple_GET_ITEM(r->defaults, i);
-        if (named > 0) {
-            PyObject *value = PyDict_GetItemWithError(kwargs, PyTuple_GET_ITEM(r->names, i));
-            if (value != nullptr) {
-                values[i] = value;
-                --named;
-            } else if (PyErr_Occurred() != nullptr) {
-                return false;
-            }
-        }
-        if (values[i] == Py_Ellipsis)
+    // Names in code are interned: others, and what is unknown or given twice, are left to the function.
+    PyObject *name, *value;
+    for (Py_ssize_t at = 0; kwargs != nullptr && PyDict_Next(kwargs, &at, &name, &value);) {
+        PyObject **const names = &PyTuple_GET_ITEM(r->names, 0);
+        PyObject **const found = std::find(names + given, names + count, name);
+        if (found == names + count)
             return false;
+        values[found - names] = value;
     }
-    return named == 0;  // else there is an unknown name, or one that is given twice
+    return std::find(values + given, values + count, Py_Ellipsis) == values + count;
 }
 
 PyObject *recall_call(PyObject *self, PyObject *args, PyObject *kwargs) {
@@ -312,7 +308,7 @@ PyObject *recall_call(PyObject *self, PyObject *args, PyObject *kwargs) {
             }
         }
     }
-    return PyErr_Occurred() != nullptr ? nullptr : PyObject_Call(r->function, args, kwargs);
+    return PyObject_Call(r->function, args, kwargs);
 }
 
 PyObject *recall_new(PyTypeObject *type, PyObject *args, PyObject *) {
