@@ -164,8 +164,10 @@ template <class How, int Lane, class... Rest>
 void take_apart_lanes(const LaneTable &t, Rest... rest) {
     if (t.packs)
         t.spreads ? How::template run<Lane, true, true>(t, rest...) : How::template run<Lane, false, true>(t, rest...);
+    else if (t.spreads)
+        How::template run<Lane, true, false>(t, rest...);
     else
-        t.spreads ? How::template run<Lane, true, false>(t, rest...) : How::template run<Lane, false, false>(t, rest...);
+        How::template run<Lane, false, false>(t, rest...);
 }
 
 template <class How, class... Rest>

@@ -177,7 +177,7 @@ std::size_t RunPlan::add_group(std::size_t begin, std::size_t end, Extent pitch,
         double apart = 0;
         Extent span = 0;
         for (int i = 0; i < choice.parts; ++i) {
-            const double gather = set.gather_cost(runs[i], pitch, parts_[begin + static_cast<std::size_t>(i)].source - origin);
+            const double gather = set.gather_cost(runs[i], pitch, parts_[begin].source + span - origin);
             apart += std::min(gather, cost_alone(runs[i])) * static_cast<double>(runs[i]);
             span += runs[i];
         }
@@ -221,9 +221,8 @@ std::size_t RunPlan::boundary(std::size_t part) const {
 
 void RunPlan::copy(const char *source, Extent first, Extent count, std::size_t begin, std::size_t end) const {
     alignas(64) char buffer[kBlockBytes + kSlack + LaneTable::kMaxParts * kLaneStripBytes];
-    const auto start = std::lower_bound(blocks_.begin(), blocks_.end(), begin, [&](const Block &block, std::size_t part) {
-        return groups_[block.end - 1].end <= part;
-    });
+    const auto is_before = [&](const Block &block, std::size_t part) { return groups_[block.end - 1].end <= part; };
+    const auto start = std::lower_bound(blocks_.begin(), blocks_.end(), begin, is_before);
     // Without them the lines in which tiles end are written in two parts, which is only slower.
     const bool several = stream_ && count > tile_rows_ && end - begin <= kCarries;
     const std::unique_ptr<Carry[]> carries(several ? new (std::nothrow) Carry[end - begin] : nullptr);
@@ -297,14 +296,14 @@ void RunPlan::copy_part(std::size_t index, const Window &window, Extent first, E
     const char *from = window.data + (part.source - window.origin);
     char *target = part.target + first * part.pitch;
     if (part.pitch != part.run) {
-        instruction_set().copy_runs({target, part.pitch, from, window.pitch, part.run, count});
+        set.copy_runs({target, part.pitch, from, window.pitch, part.run, count});
         return;
     }
     if (!stream_) {
         if (gather != nullptr)
             set.gather(*gather, window.data, count, window.readable, target, count * part.run);
         else
-            instruction_set().copy_runs({target, part.run, from, window.pitch, part.run, count});
+            set.copy_runs({target, part.run, from, window.pitch, part.run, count});
         return;
     }
     if (part.run > kStageBytes / 2) {
@@ -323,7 +322,8 @@ void RunPlan::copy_part(std::size_t index, const Window &window, Extent first, E
         }
         return;
     }
-    const bool direct = gather != nullptr && whole_lines && set.gather_streaming != nullptr && gather->rows * part.run == kLine;
+    const bool direct =
+        gather != nullptr && whole_lines && set.gather_streaming != nullptr && gather->rows * part.run == kLine;
     const Extent rows_at_once = power_of_two(kStageBytes / part.run);
     Strip strip;
     open_strip(strip, target, stage, carry);
@@ -341,7 +341,7 @@ void RunPlan::copy_part(std::size_t index, const Window &window, Extent first, E
         if (gather != nullptr)
             set.gather(*gather, row, rows, readable, strip.end(), bytes + kLine);
         else
-            instruction_set().copy_runs({strip.end(), part.run, from + r * window.pitch, window.pitch, part.run, rows});
+            set.copy_runs({strip.end(), part.run, from + r * window.pitch, window.pitch, part.run, rows});
         strip.filled += bytes;
         strip.flush(set.stream_lines);
     }

@@ -193,8 +193,10 @@ class RowCopy {
             char *const end = at + rows_.count * parts[i]->run;
             if (!pages.empty() && at < pages.back().end)
                 at = pages.back().end;
-            for (; at < end; at = pages.back().end)
-                pages.push_back({at, at + (kPage - static_cast<Extent>(reinterpret_cast<std::uintptr_t>(at) % kPage)), i});
+            for (; at < end; at = pages.back().end) {
+                const Extent within = static_cast<Extent>(reinterpret_cast<std::uintptr_t>(at) % kPage);
+                pages.push_back({at, at + kPage - within, i});
+            }
         }
         thread_pool::for_each(pages.size(), [&](std::size_t task) {
             const Page &page = pages[task];
