@@ -6,6 +6,7 @@ import copy
 import inspect
 import pickle
 import pydoc
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -129,6 +130,27 @@ def test_a_recall_is_made_of_fitting_parameters(implementation: Any) -> None:
     ):
         with pytest.raises(ValueError, match="the parameters are not"):
             implementation.Recall(print, cache, names, defaults, positional)
+
+
+@pytest.mark.skipif(
+    not native.available or not getattr(sys, "_is_gil_enabled", lambda: True)(),
+    reason="there is no short cut",
+)
+@pytest.mark.parametrize("name", CALLS)
+def test_a_remembered_call_enters_no_python(name: str) -> None:
+    function, args, kwargs = CALLS[name]
+    data = np.arange(24.0).reshape(4, 6)
+    out = [np.empty_like(part) for part in function(data, *args, **kwargs)]
+    entered: list[str] = []
+    for changed in ({}, {"copy": True}, {"copy": None, "out": out}):
+        sys.setprofile(
+            lambda frame, event, _: entered.append(frame.f_code.co_name) if event == "call" else None
+        )
+        try:
+            function(data, *args, **{**kwargs, **changed})
+        finally:
+            sys.setprofile(None)
+    assert entered == []
 
 
 def test_a_function_of_one_s_own() -> None:

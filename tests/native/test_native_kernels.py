@@ -61,6 +61,18 @@ def source_of(rows: int, width: int, at_end: bool) -> np.ndarray[Any, Any]:
     return source
 
 
+def check_drawn(sizes: list[int], rows: int, mode: str, at_end: bool, data: Any) -> None:
+    """Checks one drawn layout with a drawn instruction set."""
+    before = _core.thresholds()
+    _core.set_thresholds(*MODES[mode])
+    _core.use_instruction_set(data.draw(st.sampled_from(_core.instruction_sets())))
+    try:
+        check(source_of(rows, sum(sizes), at_end), sizes, rows, at_end)
+    finally:
+        _core.set_thresholds(*before)
+        _core.use_instruction_set(_core.instruction_sets()[0])
+
+
 @pytest.mark.parametrize("at_end", [True, False])
 def test_equal_runs(mode: str, instruction_set: str, at_end: bool) -> None:
     for run in (*range(1, 18), 31, 33, 48, 64, 100, 520, 1030, 2100, 5000):
@@ -79,14 +91,7 @@ def test_equal_runs(mode: str, instruction_set: str, at_end: bool) -> None:
     st.data(),
 )
 def test_uneven_runs(sizes: list[int], rows: int, mode: str, at_end: bool, data: Any) -> None:
-    before = _core.thresholds()
-    _core.set_thresholds(*MODES[mode])
-    _core.use_instruction_set(data.draw(st.sampled_from(_core.instruction_sets())))
-    try:
-        check(source_of(rows, sum(sizes), at_end), sizes, rows, at_end)
-    finally:
-        _core.set_thresholds(*before)
-        _core.use_instruction_set(_core.instruction_sets()[0])
+    check_drawn(sizes, rows, mode, at_end, data)
 
 
 @settings(max_examples=120, deadline=None)
@@ -98,14 +103,7 @@ def test_uneven_runs(sizes: list[int], rows: int, mode: str, at_end: bool, data:
     st.data(),
 )
 def test_short_runs(sizes: list[int], rows: int, mode: str, at_end: bool, data: Any) -> None:
-    before = _core.thresholds()
-    _core.set_thresholds(*MODES[mode])
-    _core.use_instruction_set(data.draw(st.sampled_from(_core.instruction_sets())))
-    try:
-        check(source_of(rows, sum(sizes), at_end), sizes, rows, at_end)
-    finally:
-        _core.set_thresholds(*before)
-        _core.use_instruction_set(_core.instruction_sets()[0])
+    check_drawn(sizes, rows, mode, at_end, data)
 
 
 @pytest.mark.parametrize("separate", [False, True])
