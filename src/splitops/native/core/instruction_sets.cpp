@@ -66,8 +66,8 @@ constexpr InstructionSet kAvx2 = {
     .gather_cost = gather_cost_shuffle,
     .prepare_gather = prepare_gather_shuffle,
     .gather = gather_shuffle,
-    .take_apart = take_apart_avx2,
-    .take_apart_streaming = take_apart_streaming_avx2,
+    .take_apart = take_apart_pairs,
+    .take_apart_streaming = take_apart_pairs_streaming,
 };
 
 constexpr InstructionSet kAvx512 = {
@@ -78,8 +78,8 @@ constexpr InstructionSet kAvx512 = {
     .prepare_gather = prepare_gather_avx512,
     .gather = gather_avx512,
     .gather_streaming = gather_streaming_avx512,
-    .take_apart = take_apart_avx2,
-    .take_apart_streaming = take_apart_streaming_avx2,
+    .take_apart = take_apart_pairs,
+    .take_apart_streaming = take_apart_pairs_streaming,
 };
 
 #elif defined(__aarch64__)
@@ -91,8 +91,8 @@ constexpr InstructionSet kNeon = {
     .gather_cost = gather_cost_shuffle,
     .prepare_gather = prepare_gather_shuffle,
     .gather = gather_shuffle,
-    .take_apart = take_apart_neon,
-    .take_apart_streaming = take_apart_streaming_neon,
+    .take_apart = take_apart_pairs,
+    .take_apart_streaming = take_apart_pairs_streaming,
 };
 
 #endif

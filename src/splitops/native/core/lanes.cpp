@@ -105,10 +105,10 @@ struct Steps {
 struct Plainly {
     template <int Lane, bool Spreads, bool Packs>
     static SPLITOPS_SIMD void run(const LaneTable &t, const char *source, Extent count, Extent readable,
-                                  char *const *targets, Extent slack) {
+                                  char *const *targets) {
         const Steps<Lane, Spreads, Packs> steps{t};
         Extent whole = steps.whole(count, readable);
-        if (Packs && slack < kVector) {  // the stores of short runs reach over several steps
+        if (Packs) {  // the stores of short runs reach over several steps
             const Extent shortest = *std::min_element(t.run, t.run + t.parts);
             whole = std::min(whole, std::max<Extent>(0, count - (kVector + shortest - 1) / shortest) / steps.rows);
         }
@@ -124,6 +124,16 @@ struct Plainly {
 };
 
 struct Streaming {
+    static SPLITOPS_INLINE void find_ends(const LaneTable &t, const Strip *strips, char **ends) {
+        for (int i = 0; i < t.parts; ++i)
+            ends[i] = strips[i].end();
+    }
+    static SPLITOPS_INLINE void flush(const LaneTable &t, Strip *strips, Extent rows) {
+        for (int i = 0; i < t.parts; ++i) {
+            strips[i].filled += rows * t.run[i];
+            strips[i].flush(stream_lines);
+        }
+    }
     template <int Lane, bool Spreads, bool Packs>
     static SPLITOPS_SIMD void run(const LaneTable &table, const char *source, Extent count, Extent readable,
                                   Strip *strips, Ahead &progress) {
@@ -135,27 +145,19 @@ struct Streaming {
         char *ends[LaneTable::kMaxParts];
         for (Extent done = 0; done < whole; done += kLaneSteps) {
             const Extent some = std::min(kLaneSteps, whole - done);
-            for (int i = 0; i < t.parts; ++i)
-                ends[i] = strips[i].end();
+            find_ends(t, strips, ends);
             for (Extent i = 0; i < some; ++i) {
                 steps.take(source + (done + i) * step_bytes, i * steps.rows, ends);
                 ahead.fetch(step_bytes);
             }
-            for (int i = 0; i < t.parts; ++i) {
-                strips[i].filled += some * steps.rows * t.run[i];
-                strips[i].flush(stream_lines);
-            }
+            flush(t, strips, some * steps.rows);
         }
         progress = ahead;
         for (Extent row = whole * steps.rows; row < count; row += steps.rows) {
             const Extent rows = std::min(steps.rows, count - row);
-            for (int i = 0; i < t.parts; ++i)
-                ends[i] = strips[i].end();
+            find_ends(t, strips, ends);
             steps.take_last(source + row * t.pitch, rows, readable - row * t.pitch, ends);
-            for (int i = 0; i < t.parts; ++i) {
-                strips[i].filled += rows * t.run[i];
-                strips[i].flush(stream_lines);
-            }
+            flush(t, strips, rows);
         }
     }
 };
@@ -181,10 +183,6 @@ void take_apart(const LaneTable &t, Rest... rest) {
 }
 
 #endif
-
-}  // namespace
-
-namespace {
 
 // The instructions that a byte costs.
 double cost(const Extent *runs, int parts, Extent span, int lane, Extent rows) {
@@ -245,26 +243,17 @@ void fill_table(const LaneChoice &choice, const Extent *runs, Extent pitch, Lane
     }
 }
 
-#if defined(__x86_64__)
-void take_apart_avx2(const LaneTable &t, const char *source, Extent count, Extent readable, char *const *targets,
-                     Extent slack) {
-    take_apart<Plainly>(t, source, count, readable, targets, slack);
+#if defined(SPLITOPS_SIMD)
+
+void take_apart_pairs(const LaneTable &t, const char *source, Extent count, Extent readable, char *const *targets) {
+    take_apart<Plainly>(t, source, count, readable, targets);
 }
 
-void take_apart_streaming_avx2(const LaneTable &t, const char *source, Extent count, Extent readable, Strip *strips,
-                               Ahead &ahead) {
+void take_apart_pairs_streaming(const LaneTable &t, const char *source, Extent count, Extent readable, Strip *strips,
+                                Ahead &ahead) {
     take_apart<Streaming, const char *, Extent, Extent, Strip *, Ahead &>(t, source, count, readable, strips, ahead);
-}
-#elif defined(__aarch64__)
-void take_apart_neon(const LaneTable &t, const char *source, Extent count, Extent readable, char *const *targets,
-                     Extent slack) {
-    take_apart<Plainly>(t, source, count, readable, targets, slack);
 }
 
-void take_apart_streaming_neon(const LaneTable &t, const char *source, Extent count, Extent readable, Strip *strips,
-                               Ahead &ahead) {
-    take_apart<Streaming, const char *, Extent, Extent, Strip *, Ahead &>(t, source, count, readable, strips, ahead);
-}
 #endif
 
 }  // namespace splitops

@@ -41,9 +41,9 @@ LaneChoice choose_lanes(const Extent *runs, int count, Extent pitch);
 void fill_table(const LaneChoice &choice, const Extent *runs, Extent pitch, LaneTable &table);
 
 // Writes count * run bytes to each target, from `count` rows, of which the first has its first run at `source`.
-// It may read `readable` bytes of the source, and may overwrite `slack` bytes behind each target.
+// It may read `readable` bytes of the source.
 using TakeApart = void (*)(const LaneTable &table, const char *source, Extent count, Extent readable,
-                           char *const *targets, Extent slack);
+                           char *const *targets);
 
 // The same into strips, whose whole lines are written as they fill up; less than a line remains in each.
 using TakeApartStreaming = void (*)(const LaneTable &table, const char *source, Extent count, Extent readable,
@@ -53,12 +53,10 @@ using TakeApartStreaming = void (*)(const LaneTable &table, const char *source, 
 constexpr Extent kLaneSteps = 16;
 constexpr Extent kLaneStripBytes = kLaneSteps * 32 + 2 * kLine;
 
-#if defined(__x86_64__)
-void take_apart_avx2(const LaneTable &, const char *, Extent, Extent, char *const *, Extent);
-void take_apart_streaming_avx2(const LaneTable &, const char *, Extent, Extent, Strip *, Ahead &);
-#elif defined(__aarch64__)
-void take_apart_neon(const LaneTable &, const char *, Extent, Extent, char *const *, Extent);
-void take_apart_streaming_neon(const LaneTable &, const char *, Extent, Extent, Strip *, Ahead &);
+#if defined(__x86_64__) || defined(__aarch64__)
+// With vectors of 16 bytes in pairs: AVX2 or Neon.
+void take_apart_pairs(const LaneTable &, const char *, Extent, Extent, char *const *);
+void take_apart_pairs_streaming(const LaneTable &, const char *, Extent, Extent, Strip *, Ahead &);
 #endif
 
 }  // namespace splitops

@@ -273,7 +273,7 @@ void RunPlan::copy_group(const Group &group, const Window &window, Extent first,
     if (!stream_) {
         for (int i = 0; i < table.parts; ++i)
             targets[i] = parts[i].target + first * parts[i].run;
-        set.take_apart(table, source, count, window.readable - offset, targets, 0);
+        set.take_apart(table, source, count, window.readable - offset, targets);
         return;
     }
     Strip strips[LaneTable::kMaxParts];
