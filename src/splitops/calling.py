@@ -37,8 +37,7 @@ _MAX_REMEMBERED: Final = 256
 """Calls with more arguments or parts than this are not remembered."""
 
 
-@native.call_by_recall("_recall")
-class Function:
+class Function(native.Called):
     """A function of a dialect, of which remembered calls on NumPy arrays do not enter Python.
 
     Its own ``__call__`` does the same, for whoever traces or has no compiled core.
@@ -47,20 +46,18 @@ class Function:
         __wrapped__: the function itself, which remembers its calls by :func:`call`.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_recall")
-
     def __init__(self, function: FunctionType, calls: native.CallCache) -> None:
         code = function.__code__
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         keywords = function.__kwdefaults__ or {}
         defaults = (*(function.__defaults__ or ()), *(keywords[name] for name in names[code.co_argcount :]))
-        self._recall = native.Recall(function, calls, names, defaults, code.co_argcount)
+        self._call = native.Recall(function, calls, names, defaults, code.co_argcount)
         update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, or do what an equal call before did."""
         if args and type(args[0]) is np.ndarray:
-            return self._recall(*args, **kwargs)
+            return self._call(*args, **kwargs)
         return self.__wrapped__(*args, **kwargs)
 
     def __repr__(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -23,9 +23,8 @@ from splitops.planning import SplitPlan, SplitRequest, plan_request
 __all__ = ["Plan", "as_array", "data_fact", "evaluate", "execute", "make_plan", "observing"]
 
 
-@native.call_by_splitter("_splitter")
-@dataclass(frozen=True, slots=True)
-class Plan(SplitPlan):
+@dataclass(frozen=True)
+class Plan(SplitPlan, native.Called):
     """A split that is bound once and run on any number of arrays of one shape.
 
     Attributes:
@@ -46,7 +45,6 @@ class Plan(SplitPlan):
     """
 
     sequence: bool = False
-    _splitter: native.Splitter | None = field(default=None, init=False, repr=False, compare=False)
 
     def splitter(self) -> native.Splitter:
         """Return the plan compiled for NumPy arrays; it is made once.
@@ -54,12 +52,12 @@ class Plan(SplitPlan):
         Raises:
             ValueError: no array can have the plan's shape.
         """
-        compiled = self._splitter
+        compiled: native.Splitter | None = self._call
         if compiled is None:
             compiled = native.Splitter(
                 self.shape, self.axis, self.offsets, self.sizes, self.squeeze, listed=self.sequence
             )
-            object.__setattr__(self, "_splitter", compiled)  # a cache: the plan itself stays as it is
+            object.__setattr__(self, "_call", compiled)  # a cache: the plan itself stays as it is
         return compiled
 
     def __call__(
@@ -77,7 +75,7 @@ class Plan(SplitPlan):
         """
         if type(data) is np.ndarray:
             try:
-                splitter = self._splitter or self.splitter()
+                splitter: native.Splitter = self._call or self.splitter()
                 if out is None:
                     return splitter.copies(data) if copy else splitter(data)
                 if copy is not False and (filled := splitter.fill(data, out)) is not None:

@@ -170,7 +170,7 @@ class SplitRequest:
     where: Where = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SplitPlan:
     """Where each part of a tensor begins and how long it is: integers only, knowing no operator.
 

@@ -124,7 +124,7 @@ def test_assigning_a_call_to_the_class_counts(monkeypatch: pytest.MonkeyPatch) -
     assert plan(DATA) == "mine"
     monkeypatch.undo()
     assert_views(plan(DATA), (DATA[:2], DATA[2:]))
-    native.call_by_splitter("_splitter")(Plan)  # as it was
+    Plan.__init_subclass__()  # as it was
     assert_views(plan(DATA), (DATA[:2], DATA[2:]))
 
 
@@ -155,26 +155,38 @@ def test_the_short_cut_enters_no_python(plan: Plan) -> None:
 
 
 @pytest.mark.skipif(not native.available, reason="there is no short cut")
-def test_only_a_class_with_such_a_slot_has_a_short_cut() -> None:
-    class NoSlot:
-        def __call__(self) -> None: ...
+def test_a_class_without_a_call_has_no_short_cut() -> None:
+    with pytest.raises(TypeError, match="NotCalled has no __call__"):
+        type("NotCalled", (native.Called,), {})
 
-    class NotCalled:
-        __slots__ = ("_splitter", "a", "b", "c", "d", "e", "f")
 
-    class OtherPlace:
-        __slots__ = ("_splitter",)
+def test_what_does_the_calls_may_be_anything() -> None:
+    class Echo(native.Called):
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            return args, kwargs
 
-        def __call__(self) -> None: ...
+    class Deaf(Echo):
+        __call__ = None  # type: ignore[assignment]
 
-    for cls, error in (
-        (NoSlot, AttributeError),
-        (NotCalled, TypeError),
-        (OtherPlace, TypeError),
-        (int, TypeError),
-    ):
-        with pytest.raises(error):
-            native.call_by_splitter("_splitter")(cls)
+    echo = Echo()
+    splitter = native.Splitter((4, 6), 0, (0, 2), (2, 2), False)
+    args, keywords = (2, 3), {"a": 4, "b": 5}
+    assert echo._call is None
+    assert echo(DATA) == ((DATA,), {})
+    for call in (splitter, None, 7, splitter):
+        echo._call = call
+        assert echo(DATA.T, 1, copy=True)[1] == {"copy": True}
+        assert echo(*args, **keywords) == (args, keywords)
+        assert echo() == ((), {})
+        if native.available and call is splitter:
+            assert_views(echo(DATA), (DATA[:2], DATA[2:]))
+    deaf = Deaf()
+    deaf._call = splitter
+    with pytest.raises(TypeError):
+        deaf(DATA)
+    del echo, deaf
+    gc.collect()
+    assert sys.getrefcount(splitter) == 2 + 1  # the loop's name
 
 
 def test_references_balance() -> None:

@@ -11,8 +11,8 @@ the same in NumPy elsewhere. ``SPLITOPS_NATIVE=0`` in the environment forces Num
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from splitops.native import fallback
 from splitops.native._types import Array, PoolStatistics
@@ -20,12 +20,11 @@ from splitops.native.resources import default_pool_limit, thread_count
 
 __all__ = [
     "CallCache",
+    "Called",
     "PoolStatistics",
     "Recall",
     "Splitter",
     "available",
-    "call_by_recall",
-    "call_by_splitter",
     "copies",
     "copies_into",
     "fill",
@@ -50,8 +49,6 @@ if not TYPE_CHECKING and os.environ.get("SPLITOPS_NATIVE", "1") != "0":
         pass
 
 _MAX_THREADS = 1024
-
-_T = TypeVar("_T")
 
 Splitter = _implementation.Splitter
 """A compiled split of arrays of one shape.
@@ -86,6 +83,20 @@ Made by ``Recall(function, cache, names, defaults, positional)``: the names of t
 which begin with the array and end with ``copy`` and ``out``, the defaults of those at the end, and how many
 may be given by their place. Calling it calls the function, unless the cache knows the values between the
 array and ``copy``.
+"""
+
+Called = _implementation.Called
+"""A base of classes whose instances are called without entering Python.
+
+Entering a Python function takes longer than splitting a small array. An instance of a direct subclass, which
+must have a ``__call__``, keeps in ``_call`` what does its calls, or None:
+
+- a `Splitter` does those with nothing but an exact `np.ndarray` of its shape;
+- a `Recall` does all.
+
+All other calls are those of ``__call__``, which must do the same there. Subclasses of such a class call
+what they override or inherit, and assigning ``__call__`` to the class ends the short cut. There is none
+without the compiled core.
 """
 
 
@@ -172,41 +183,6 @@ def fill(
         The arrays of ``out``; None where nothing is proved, and then nothing is written.
     """
     return _implementation.fill(array, axis, offsets, sizes, squeeze, out)
-
-
-def call_by_splitter(slot: str) -> Callable[[type[_T]], type[_T]]:
-    """A decorator of classes: calling an instance with one array takes a short cut past its ``__call__``.
-
-    Entering a Python function takes longer than splitting a small array. The short cut is taken where the
-    instance is called with nothing but an exact `np.ndarray` of the shape of the `Splitter` in its slot; all
-    other calls are those of ``__call__``, which must do the same there. Subclasses do not inherit the short
-    cut, and assigning ``__call__`` ends it. Without the compiled core there is none.
-
-    Args:
-        slot: the name of the class's slot that holds a `Splitter`, or None until there is one.
-    """
-
-    def decorated(cls: type[_T]) -> type[_T]:
-        _implementation.call_by_splitter(cls, slot)
-        return cls
-
-    return decorated
-
-
-def call_by_recall(slot: str) -> Callable[[type[_T]], type[_T]]:
-    """A decorator of classes: calling an instance calls the `Recall` in its slot, past its ``__call__``.
-
-    All else is as for `call_by_splitter`.
-
-    Args:
-        slot: the name of the class's slot that holds a `Recall`.
-    """
-
-    def decorated(cls: type[_T]) -> type[_T]:
-        _implementation.call_by_recall(cls, slot)
-        return cls
-
-    return decorated
 
 
 def set_num_threads(n: int | None) -> None:

@@ -323,12 +323,10 @@ class Recall:
         return self._function(*args, **kwargs)
 
 
-def call_by_splitter(type: type[object], slot: str) -> None:
-    """Does nothing: the class's own ``__call__`` does every call."""
+class Called:
+    """A base of classes whose instances are called; here by their own ``__call__``."""
 
-
-def call_by_recall(type: type[object], slot: str) -> None:
-    """Does nothing, likewise."""
+    _call: Any = None
 
 
 _settings = {"threads": 1, "pool_limit": 0}

@@ -10,6 +10,7 @@
 
 #include "copies.h"
 #include "splitter.h"
+#include "views.h"
 
 namespace nb = nanobind;
 
@@ -159,7 +160,7 @@ PyObject *cache_call(PyObject *self, PyObject *const *args, std::size_t nargsf, 
     const nb::object splitter = recall(self, args, PyVectorcall_NARGS(nargsf));
     if (!splitter.is_valid())
         Py_RETURN_NONE;
-    return split_views(as_splitter(splitter), as_array(args[0]));
+    return split_views(splitter.ptr(), args[0]);
 }
 
 PyObject *cache_copies(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
@@ -257,6 +258,7 @@ Py_ssize_t cache_length(PyObject *self) {
 // with `copy` and `out`; those between are what calls are remembered by.
 struct Recall {
     PyObject_HEAD
+    vectorcallfunc call;
     PyObject *function, *cache, *names, *defaults;  // an Ellipsis stands for a default that there is not
     Py_ssize_t positional;                          // so many may be given by their place
 };
@@ -269,29 +271,34 @@ PyTypeObject *g_recall_type = nullptr;
 Recall *as_recall(PyObject *self) { return reinterpret_cast<Recall *>(self); }
 
 // The values of all parameters, borrowed; false where the call is none that could be remembered.
-bool read_parameters(const Recall *r, PyObject *args, PyObject *kwargs, PyObject **values) {
-    const Py_ssize_t given = PyTuple_GET_SIZE(args), count = PyTuple_GET_SIZE(r->names);
-    if (given == 0 || given > r->positional || !PyArray_CheckExact(PyTuple_GET_ITEM(args, 0)))
+bool read_parameters(const Recall *r, PyObject *const *args, Py_ssize_t given, PyObject *kwnames, PyObject **values) {
+    const Py_ssize_t count = PyTuple_GET_SIZE(r->names);
+    if (given == 0 || given > r->positional || !PyArray_CheckExact(args[0]))
         return false;
-    std::copy_n(&PyTuple_GET_ITEM(args, 0), given, values);
-    for (Py_ssize_t i = given; i < count; ++i)
+    Py_ssize_t missing = 0;
+    for (Py_ssize_t i = 0; i < given; ++i)
+        values[i] = args[i];
+    for (Py_ssize_t i = given; i < count; ++i) {
         values[i] = PyTuple_GET_ITEM(r->defaults, i);
+        missing += values[i] == Py_Ellipsis;
+    }
     // Names in code are interned: others, and what is unknown or given twice, are left to the function.
-    PyObject *name, *value;
-    for (Py_ssize_t at = 0; kwargs != nullptr && PyDict_Next(kwargs, &at, &name, &value);) {
+    for (Py_ssize_t k = 0; kwnames != nullptr && k < PyTuple_GET_SIZE(kwnames); ++k) {
         PyObject **const names = &PyTuple_GET_ITEM(r->names, 0);
-        PyObject **const found = std::find(names + given, names + count, name);
+        PyObject **const found = std::find(names + given, names + count, PyTuple_GET_ITEM(kwnames, k));
         if (found == names + count)
             return false;
-        values[found - names] = value;
+        PyObject *&value = values[found - names];
+        missing -= value == Py_Ellipsis;
+        value = args[given + k];
     }
-    return std::find(values + given, values + count, Py_Ellipsis) == values + count;
+    return missing == 0;
 }
 
-PyObject *recall_call(PyObject *self, PyObject *args, PyObject *kwargs) {
+PyObject *recall_call(PyObject *self, PyObject *const *args, std::size_t nargsf, PyObject *kwnames) {
     const Recall *r = as_recall(self);
     PyObject *values[kMaxParameters];
-    if (read_parameters(r, args, kwargs, values)) {
+    if (read_parameters(r, args, PyVectorcall_NARGS(nargsf), kwnames, values)) {
         const Py_ssize_t count = PyTuple_GET_SIZE(r->names) - 2;
         PyObject *copy = values[count], *out = values[count + 1];
         const bool known_copy = copy == Py_None || copy == Py_True || copy == Py_False;
@@ -301,14 +308,14 @@ PyObject *recall_call(PyObject *self, PyObject *args, PyObject *kwargs) {
                 PyArrayObject *array = as_array(values[0]);
                 PyObject *parts = out != Py_None     ? fill(array, as_splitter(splitter)->cuts, out)
                                   : copy == Py_True ? make_copies(array, as_splitter(splitter)->cuts, false)
-                                                    : split_views(as_splitter(splitter), array);
+                                                    : make_views(array, as_splitter(splitter)->cuts);
                 if (parts != Py_None)
                     return parts;
                 Py_DECREF(parts);
             }
         }
     }
-    return PyObject_Call(r->function, args, kwargs);
+    return PyObject_Vectorcall(r->function, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
 }
 
 PyObject *recall_new(PyTypeObject *type, PyObject *args, PyObject *) {
@@ -332,6 +339,7 @@ PyObject *recall_new(PyTypeObject *type, PyObject *args, PyObject *) {
     for (Py_ssize_t i = 0; i < count; ++i)
         PyTuple_SET_ITEM(all.ptr(), i, Py_NewRef(i < without ? Py_Ellipsis : PyTuple_GET_ITEM(defaults, i - without)));
     Recall *r = as_recall(self);
+    r->call = recall_call;
     r->function = Py_NewRef(function);
     r->cache = Py_NewRef(cache);
     r->names = Py_NewRef(names);
@@ -422,16 +430,21 @@ bool add_call_cache(PyObject *module) {
 }
 
 bool add_recall(PyObject *module) {
+    static PyMemberDef members[] = {
+        {"__vectorcalloffset__", T_PYSSIZET, offsetof(Recall, call), READONLY, nullptr},
+        {nullptr, 0, 0, 0, nullptr},
+    };
     static PyType_Slot slots[] = {
         {Py_tp_new, reinterpret_cast<void *>(recall_new)},
         {Py_tp_dealloc, reinterpret_cast<void *>(recall_dealloc)},
-        {Py_tp_call, reinterpret_cast<void *>(recall_call)},
+        {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
+        {Py_tp_members, members},
         {Py_tp_doc, const_cast<char *>("Recall(function, cache, names, defaults, positional)\n\n"
                                        "Calls the function, unless the cache remembers the call.")},
         {0, nullptr},
     };
     static PyType_Spec spec = {"splitops.native._core.Recall", sizeof(Recall), 0,
-                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, slots};
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE, slots};
     PyObject *type = PyType_FromSpec(&spec);
     g_recall_type = reinterpret_cast<PyTypeObject *>(type);
     return type != nullptr && PyModule_AddObjectRef(module, "Recall", type) == 0;
@@ -439,6 +452,8 @@ bool add_recall(PyObject *module) {
 
 bool is_recall(PyObject *object) { return Py_IS_TYPE(object, g_recall_type); }
 
-PyObject *call_recall(PyObject *self, PyObject *args, PyObject *kwargs) { return recall_call(self, args, kwargs); }
+PyObject *call_recall(PyObject *self, PyObject *const *args, std::size_t nargsf, PyObject *kwnames) {
+    return recall_call(self, args, nargsf, kwnames);
+}
 
 }  // namespace splitops

@@ -3,6 +3,8 @@
 
 #include <Python.h>
 
+#include <cstddef>
+
 namespace splitops {
 
 // Makes the types and adds them to the module; false with an error set.
@@ -10,6 +12,6 @@ bool add_call_cache(PyObject *module);
 bool add_recall(PyObject *module);
 
 bool is_recall(PyObject *object);
-PyObject *call_recall(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *call_recall(PyObject *self, PyObject *const *args, std::size_t nargsf, PyObject *kwnames);
 
 }  // namespace splitops

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "call_cache.h"
-#include "called_class.h"
+#include "called.h"
 #include "copies.h"
 #include "cuts.h"
 #include "instruction_sets.h"
@@ -90,21 +90,13 @@ void use_instruction_set_named(const char *name) {
 
 NB_MODULE(_core, m) {
     if (PyArray_ImportNumPyAPI() < 0 || !init_block_type() || !add_splitter(m.ptr()) || !add_call_cache(m.ptr()) ||
-        !add_recall(m.ptr()))
+        !add_recall(m.ptr()) || !add_called(m.ptr()))
         throw nb::python_error();
     m.def("views", views, "array"_a, "axis"_a, "offsets"_a, "sizes"_a, "squeeze"_a);
     m.def("copies", copies, "array"_a, "axis"_a, "offsets"_a, "sizes"_a, "squeeze"_a, nb::kw_only(),
           "separate"_a = false);
     m.def("copies_into", copies_into, "array"_a, "axis"_a, "offsets"_a, "sizes"_a, "squeeze"_a, "out"_a);
     m.def("fill", filled, "array"_a, "axis"_a, "offsets"_a, "sizes"_a, "squeeze"_a, "out"_a.none());
-    m.def("call_by_splitter", [](nb::handle type, nb::str slot) {
-        if (!call_by_splitter(type.ptr(), slot.ptr()))
-            throw nb::python_error();
-    }, "type"_a, "slot"_a);
-    m.def("call_by_recall", [](nb::handle type, nb::handle slot) {
-        if (!call_by_recall(type.ptr(), slot.ptr()))
-            throw nb::python_error();
-    }, "type"_a, "slot"_a);
     m.def("set_threads", thread_pool::set_threads, "threads"_a);
     m.def("threads", thread_pool::threads);
     m.def("set_pool_limit", memory_pool::set_limit, "bytes"_a);

@@ -136,6 +136,13 @@ bool add_splitter(PyObject *module) {
 
 bool is_splitter(PyObject *object) { return Py_IS_TYPE(object, g_splitter_type); }
 
-PyObject *split_views(const Splitter *splitter, PyArrayObject *array) { return make_views(array, splitter->cuts); }
+bool fits(PyObject *splitter, PyObject *object) {
+    return PyArray_CheckExact(object) &&
+           as_splitter(splitter)->cuts.matches(reinterpret_cast<PyArrayObject *>(object));
+}
+
+PyObject *split_views(PyObject *splitter, PyObject *array) {
+    return make_views(reinterpret_cast<PyArrayObject *>(array), as_splitter(splitter)->cuts);
+}
 
 }  // namespace splitops

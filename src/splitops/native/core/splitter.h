@@ -16,7 +16,10 @@ bool add_splitter(PyObject *module);
 
 bool is_splitter(PyObject *object);
 
-// The parts of an array whose shape is the splitter's; null with an error set.
-PyObject *split_views(const Splitter *splitter, PyArrayObject *array);
+// Whether the object is an exact array of the shape that the splitter is for.
+bool fits(PyObject *splitter, PyObject *object);
+
+// The parts of an array that fits; null with an error set.
+PyObject *split_views(PyObject *splitter, PyObject *array);
 
 }  // namespace splitops

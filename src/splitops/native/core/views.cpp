@@ -41,9 +41,10 @@ struct ViewMaker {
 
     // Then NumPy need not look at the strides of each part, which is a quarter of the time of a view.
     static bool is_canonical(PyArrayObject *array) {
-        const int alignment = static_cast<int>(PyDataType_ALIGNMENT(PyArray_DESCR(array)));
+        // A structure may end unaligned; an alignment is a power of two, and a division takes as long as a whole look.
+        const npy_intp alignment = PyDataType_ALIGNMENT(PyArray_DESCR(array));
         npy_intp expected = PyArray_ITEMSIZE(array);
-        if (alignment > 1 && expected % alignment != 0)
+        if (alignment > 1 && (expected & (alignment - 1)) != 0)
             return false;
         for (int i = PyArray_NDIM(array) - 1; i >= 0; --i) {
             if (PyArray_STRIDE(array, i) != expected)
