@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "pairs.h"
 
@@ -141,6 +142,7 @@ struct Streaming {
         Ahead ahead = progress;
         const Steps<Lane, Spreads, Packs> steps{t};
         const Extent step_bytes = steps.loads * steps.load_pitch;
+        const Extent share = steps.rows * std::accumulate(t.run, t.run + t.parts, Extent{0});
         const Extent whole = steps.whole(count, readable);
         char *ends[LaneTable::kMaxParts];
         for (Extent done = 0; done < whole; done += kLaneSteps) {
@@ -148,7 +150,7 @@ struct Streaming {
             find_ends(t, strips, ends);
             for (Extent i = 0; i < some; ++i) {
                 steps.take(source + (done + i) * step_bytes, i * steps.rows, ends);
-                ahead.fetch(step_bytes);
+                ahead.fetch(share);
             }
             flush(t, strips, some * steps.rows);
         }

@@ -14,7 +14,8 @@ namespace {
 constexpr Extent kTileBytes = 16 << 10;        // of source rows that stay in the first-level cache
 constexpr Extent kBlockBytes = 32 << 10;       // of a tile of other rows
 constexpr Extent kDenseTileBytes = 256 << 10;  // of source rows that stay in the second-level cache
-constexpr Extent kStageBytes = 4 << 10;        // brought together before they are streamed
+constexpr Extent kStageBytes = 1 << 10;        // brought together before they are streamed
+constexpr Extent kStagedRun = 2 << 10;         // longer runs are not
 constexpr Extent kNarrowRow = 128;             // rows up to here are read in place
 constexpr Extent kShortRun = 16;               // runs up to here are gathered
 constexpr Extent kMediumRun = kLine - 1;       // streamed runs up to here share lines, and are read in blocks
@@ -24,6 +25,10 @@ constexpr Extent kTableBytes = 4 << 10;        // fewer bytes of a part do not p
 constexpr std::size_t kCarries = 4 << 10;      // parts whose ends of tiles wait for the next tile, at most
 constexpr Extent kMaxTileRows = 512;           // of rows that are not narrow
 constexpr Extent kSlack = 16 * kLine;          // a gather may read that much past a buffer
+constexpr Extent kSmallPage = 4 << 10;
+constexpr int kStripsInPage = kSmallPage / kLaneStripBytes;
+
+static_assert(2 * kLine + std::max(kStageBytes, kStagedRun) <= kSmallPage, "one strip is in one page");
 
 // The largest one that is at most `value`, which is at least 1. So many rows often fill whole lines.
 Extent power_of_two(Extent value) {
@@ -99,6 +104,18 @@ void finish_streaming() {
     _mm_sfence();
 #endif
 }
+
+// What is written there often must not lie across two pages: a store into both takes
+// as long as hundreds of others.
+struct RunPlan::Scratch {
+    static constexpr int kPages = (LaneTable::kMaxParts + kStripsInPage - 1) / kStripsInPage;
+
+    alignas(kSmallPage) char strips[kPages][kSmallPage];
+    char packed[kBlockBytes + kSlack];
+
+    // Of the strip of part `index` of a group.
+    char *strip(int index) { return strips[index / kStripsInPage] + index % kStripsInPage * kLaneStripBytes; }
+};
 
 RunPlan::RunPlan(const std::vector<RowPart> &parts, Extent source_pitch, Extent rows, bool stream)
     : parts_(parts), source_pitch_(source_pitch), rows_(rows), stream_(stream), gathers_(parts.size(), nullptr) {
@@ -220,7 +237,7 @@ std::size_t RunPlan::boundary(std::size_t part) const {
 }
 
 void RunPlan::copy(const char *source, Extent first, Extent count, std::size_t begin, std::size_t end) const {
-    alignas(64) char buffer[kBlockBytes + kSlack + LaneTable::kMaxParts * kLaneStripBytes];
+    Scratch scratch;
     const auto is_before = [&](const Block &block, std::size_t part) { return groups_[block.end - 1].end <= part; };
     const auto start = std::lower_bound(blocks_.begin(), blocks_.end(), begin, is_before);
     // Without them the lines in which tiles end are written in two parts, which is only slower.
@@ -244,26 +261,25 @@ void RunPlan::copy(const char *source, Extent first, Extent count, std::size_t b
                 else
                     progress.ahead = {next_tile + start->source, source_pitch_, start->span, next_rows};
             }
-            char *stage = buffer;
             if (block->packed) {
-                instruction_set().copy_runs({buffer, block->span, window.data, window.pitch, block->span, rows});
-                window = {buffer, block->span, block->source, rows * block->span + kSlack};
-                stage += (window.readable + kLine - 1) / kLine * kLine;
+                char *const packed = scratch.packed;
+                instruction_set().copy_runs({packed, block->span, window.data, window.pitch, block->span, rows});
+                window = {packed, block->span, block->source, rows * block->span + kSlack};
             }
             for (std::size_t g = block->begin; g < block->end; ++g) {
                 const Group &group = groups_[g];
                 if (group.begin >= begin && group.end <= end)
-                    copy_group(group, window, first + row, rows, stage, progress,
+                    copy_group(group, window, first + row, rows, scratch, progress,
                                progress.carries != nullptr ? progress.carries + (group.begin - begin) : nullptr);
             }
         }
     }
 }
 
-void RunPlan::copy_group(const Group &group, const Window &window, Extent first, Extent count, char *stage,
+void RunPlan::copy_group(const Group &group, const Window &window, Extent first, Extent count, Scratch &scratch,
                          Progress &progress, Carry *carries) const {
     if (group.lanes == nullptr)
-        return copy_part(group.begin, window, first, count, stage, progress, carries);
+        return copy_part(group.begin, window, first, count, scratch, progress, carries);
     const LaneTable &table = *group.lanes;
     const InstructionSet &set = instruction_set();
     const RowPart *parts = &parts_[group.begin];
@@ -281,14 +297,14 @@ void RunPlan::copy_group(const Group &group, const Window &window, Extent first,
         char *target = parts[i].target + first * parts[i].run;
         if (carries == nullptr || progress.last)
             fetch_for_writing(target + count * parts[i].run);
-        open_strip(strips[i], target, stage + i * kLaneStripBytes, carries == nullptr ? nullptr : carries + i);
+        open_strip(strips[i], target, scratch.strip(i), carries == nullptr ? nullptr : carries + i);
     }
     set.take_apart_streaming(table, source, count, window.readable - offset, strips, progress.ahead);
     for (int i = 0; i < table.parts; ++i)
         close_strip(strips[i], progress.last || carries == nullptr ? nullptr : carries + i);
 }
 
-void RunPlan::copy_part(std::size_t index, const Window &window, Extent first, Extent count, char *stage,
+void RunPlan::copy_part(std::size_t index, const Window &window, Extent first, Extent count, Scratch &scratch,
                         Progress &progress, Carry *carry) const {
     const RowPart &part = parts_[index];
     const GatherTable *gather = gathers_[index];
@@ -306,7 +322,7 @@ void RunPlan::copy_part(std::size_t index, const Window &window, Extent first, E
             set.copy_runs({target, part.run, from, window.pitch, part.run, count});
         return;
     }
-    if (part.run > kStageBytes / 2) {
+    if (part.run > kStagedRun) {
         for (Extent r = 0; r < count; ++r)
             copy_bytes(target + r * part.run, from + r * window.pitch, part.run, true);
         return;
@@ -326,7 +342,7 @@ void RunPlan::copy_part(std::size_t index, const Window &window, Extent first, E
         gather != nullptr && whole_lines && set.gather_streaming != nullptr && gather->rows * part.run == kLine;
     const Extent rows_at_once = power_of_two(kStageBytes / part.run);
     Strip strip;
-    open_strip(strip, target, stage, carry);
+    open_strip(strip, target, scratch.strip(0), carry);
     for (Extent r = 0; r < count; r += rows_at_once) {
         const Extent rows = std::min(rows_at_once, count - r);
         const Extent bytes = rows * part.run;

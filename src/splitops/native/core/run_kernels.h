@@ -61,6 +61,8 @@ class RunPlan {
         Extent readable;  // bytes from `data` on
     };
 
+    struct Scratch;  // memory of a thread for one call
+
     // How the tiles of one call go on: what to fetch meanwhile, and a carry a part, null without.
     struct Progress {
         Ahead ahead;
@@ -71,9 +73,9 @@ class RunPlan {
     void add_block(std::size_t begin, std::size_t end, Extent source, Extent span, bool packed);
     std::size_t add_group(std::size_t begin, std::size_t end, Extent pitch, Extent origin, std::size_t back);
     void add_gather(std::size_t part, Extent pitch, Extent origin, std::size_t back);
-    void copy_group(const Group &group, const Window &window, Extent first, Extent count, char *stage,
+    void copy_group(const Group &group, const Window &window, Extent first, Extent count, Scratch &scratch,
                     Progress &progress, Carry *carries) const;
-    void copy_part(std::size_t index, const Window &window, Extent first, Extent count, char *stage,
+    void copy_part(std::size_t index, const Window &window, Extent first, Extent count, Scratch &scratch,
                    Progress &progress, Carry *carry) const;
 
     const std::vector<RowPart> &parts_;

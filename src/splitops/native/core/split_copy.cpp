@@ -275,7 +275,7 @@ class RowCopy {
         const Extent tiles = (rows_.count + tile - 1) / tile;
         const Extent step = (tiles + wanted - 1) / wanted * tile;
         const Extent down = (rows_.count + step - 1) / step;
-        const Extent across = std::min(static_cast<Extent>(parts_.size()), (wanted + down - 1) / down);
+        const Extent across = std::clamp<Extent>(wanted / down, 1, static_cast<Extent>(parts_.size()));
         thread_pool::for_each(static_cast<std::size_t>(down * across), [&](std::size_t task) {
             const Extent row = static_cast<Extent>(task) / across * step;
             const std::size_t column = task % static_cast<std::size_t>(across);
