@@ -1,6 +1,7 @@
 #include "run_kernels.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -13,7 +14,10 @@ namespace {
 
 constexpr Extent kTileBytes = 16 << 10;        // of source rows that stay in the first-level cache
 constexpr Extent kBlockBytes = 32 << 10;       // of a tile of other rows
-constexpr Extent kDenseTileBytes = 256 << 10;  // of source rows that stay in the second-level cache
+constexpr Extent kDenseTileBytes = 64 << 10;      // of whole rows that stay in the second-level cache,
+constexpr Extent kMaxDenseTileBytes = 256 << 10;  // if need be: half of it, since the next tile is on its way
+constexpr Extent kStretchBytes = 1 << 10;         // of a part that a tile has at least, if it can
+constexpr Extent kMinTileRows = 8;
 constexpr Extent kStageBytes = 1 << 10;        // brought together before they are streamed
 constexpr Extent kStagedRun = 2 << 10;         // longer runs are not
 constexpr Extent kNarrowRow = 128;             // rows up to here are read in place
@@ -126,15 +130,18 @@ RunPlan::RunPlan(const std::vector<RowPart> &parts, Extent source_pitch, Extent 
         bytes += part.run;
     }
     first_byte_ = first;
+    const Extent average = bytes / static_cast<Extent>(parts.size());
     if (source_pitch > 0 && source_pitch <= kNarrowRow && last - first <= source_pitch) {
-        tile_rows_ = power_of_two(kTileBytes / source_pitch);
+        tile_rows_ = power_of_two(std::max(kTileBytes / source_pitch, kStretchBytes / average));
         dense_ = true;
         add_block(0, parts.size(), first, last - first, false);
         return;
     }
-    const Extent average = bytes / static_cast<Extent>(parts.size());
-    tile_rows_ = average <= kShortRun ? kMaxTileRows : average <= 512 ? 64 : average <= 1024 ? 32 : 16;
-    dense_ = bytes == source_pitch && tile_rows_ * source_pitch <= kDenseTileBytes;
+    tile_rows_ = power_of_two(std::clamp(std::max(kDenseTileBytes / std::max<Extent>(std::abs(source_pitch), 1),
+                                                  kStretchBytes / average), kMinTileRows, kMaxTileRows));
+    dense_ = bytes == source_pitch && tile_rows_ * source_pitch <= kMaxDenseTileBytes;
+    if (!dense_)
+        tile_rows_ = average <= kShortRun ? kMaxTileRows : average <= 512 ? 64 : average <= 1024 ? 32 : 16;
     const Extent limit = stream ? kMediumRun : kShortRun;
     const Extent block_bytes = kBlockBytes / tile_rows_;
     for (std::size_t i = 0; i < parts.size();) {
