@@ -33,8 +33,9 @@ constexpr std::size_t kManyPieces = 256;
 constexpr Extent kLongPiece = Extent{64} << 10;
 constexpr std::size_t kTaskBytes = std::size_t{512} << 10;
 
-// So many buffers ahead their extents are fetched: those of a hundred thousand are in no cache.
+// So many buffers ahead their extents are fetched, and they themselves before: a hundred thousand are in no cache.
 constexpr std::size_t kAhead = 8;
+constexpr std::size_t kFarAhead = 3 * kAhead;
 
 // The owner of output memory: the base object of the parts that lie in it. It exports its bytes as a
 // writeable buffer, so that NumPy lets the user of a part turn its `writeable` flag off and on again.
@@ -262,12 +263,40 @@ bool Filling::check(std::size_t index, const npy_intp *shape, PyArrayObject *tar
     return true;
 }
 
+// Both lines that a small object can lie in.
+inline void fetch_object(PyObject *object) {
+    __builtin_prefetch(object, 1);
+    __builtin_prefetch(reinterpret_cast<char *>(object) + sizeof(PyArrayObject_fields) - 1, 1);
+}
+
+// The items of a tuple or list as a tuple, whose references no other thread takes away.
+nb::object as_tuple(PyObject *sequence) {
+    if (PyList_CheckExact(sequence)) {
+        nb::ft_object_guard guard(sequence);
+        const Py_ssize_t n = PyList_GET_SIZE(sequence);
+        nb::object tuple = nb::steal(PyTuple_New(n));
+        if (!tuple.is_valid())
+            return tuple;
+        PyObject *const *items = reinterpret_cast<PyListObject *>(sequence)->ob_item;
+        const Py_ssize_t far = static_cast<Py_ssize_t>(kFarAhead);
+        if (PyList_GET_SIZE(sequence) == n) {  // to make a tuple may collect garbage, which runs other code
+            for (Py_ssize_t i = 0; i < n; ++i) {
+                if (i + far < n)
+                    fetch_object(items[i + far]);
+                PyTuple_SET_ITEM(tuple.ptr(), i, Py_NewRef(items[i]));
+            }
+            return tuple;
+        }
+    }
+    return nb::steal(PySequence_Tuple(sequence));
+}
+
 bool Filling::check(PyObject *out) {
     if (!PyTuple_Check(out) && !PyList_Check(out)) {
         PyErr_Format(PyExc_TypeError, "out must be a tuple or list of np.ndarray, not %.80s", Py_TYPE(out)->tp_name);
         return false;
     }
-    buffers_ = nb::steal(PySequence_Tuple(out));
+    buffers_ = as_tuple(out);
     if (!buffers_.is_valid())
         return false;
     const std::size_t n = cuts_.count();
@@ -281,6 +310,8 @@ bool Filling::check(PyObject *out) {
     if (n > 0)
         cuts_.part_shape(0, shape);
     for (std::size_t i = 0; i < n; ++i) {
+        if (i + kFarAhead < n)
+            fetch_object(items[i + kFarAhead]);
         if (i + kAhead < n && PyArray_CheckExact(items[i + kAhead]))
             __builtin_prefetch(PyArray_DIMS(reinterpret_cast<PyArrayObject *>(items[i + kAhead])));
         PyArrayObject *target = exact_array(items[i]);
