@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import pickle
+import weakref
 from typing import Any
 
 import numpy as np
@@ -150,6 +153,28 @@ def test_a_copied_part_can_be_locked_and_unlocked(implementation: Any) -> None:
     part.flags.writeable = False
     part.flags.writeable = True
     part[0] = 7
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+@pytest.mark.parametrize("squeeze", [False, True])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")
+def test_equal_parts_are_arrays_as_any(implementation: Any, squeeze: bool, axis: int) -> None:
+    """The core makes a part like the one before it: what NumPy does with either must be the same."""
+    array = np.arange(36.0).reshape(6, 6)
+    expected = [np.take(array, i, axis) if squeeze else np.take(array, [i], axis) for i in range(6)]
+    for make in (implementation.views, implementation.copies):
+        parts = make(array, axis, tuple(range(6)), (1,) * 6, squeeze)
+        for part, other in zip(parts, expected, strict=True):
+            assert weakref.ref(part)() is part
+            assert memoryview(part).shape == part.shape
+            np.testing.assert_array_equal(pickle.loads(pickle.dumps(part)), other)
+            part.shape = (1, 3, 2, 1) if part.flags.c_contiguous else (1, *part.shape)
+            np.testing.assert_array_equal(part.ravel(), other.ravel())
+        last = parts[-1]
+        del parts, part
+        gc.collect()
+        np.testing.assert_array_equal(last.ravel(), expected[-1].ravel())
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)

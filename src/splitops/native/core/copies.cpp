@@ -6,6 +6,7 @@
 #include <new>
 #include <vector>
 
+#include "array_maker.h"
 #include "memory_pool.h"
 #include "overlap.h"
 #include "run_kernels.h"
@@ -199,15 +200,6 @@ PyObject *make_numpy_copies(PyArrayObject *array, const Cuts &cuts) {
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// A fresh part at `data`, whose memory `owner` keeps.
-PyObject *new_part(PyArray_Descr *descr, int ndim, const npy_intp *shape, char *data, PyObject *owner) {
-    Py_INCREF(descr);
-    PyObject *part = PyArray_NewFromDescr(&PyArray_Type, descr, ndim, shape, nullptr, data, NPY_ARRAY_CARRAY, nullptr);
-    if (part != nullptr)
-        set_base(reinterpret_cast<PyArrayObject *>(part), owner);
-    return part;
-}
-
 // Copies into the caller's arrays: all are checked before the first is written.
 class Filling {
   public:
@@ -383,14 +375,11 @@ PyObject *make_plain_copies(PyArrayObject *array, const Cuts &cuts, bool separat
     nb::object block;
     char *next = nullptr;
     bool fresh = false;
-    PyArray_Descr *descr = PyArray_DESCR(array);
-    const int ndim = cuts.part_ndim();
-    npy_intp shape[NPY_MAXDIMS];
+    ArrayMaker make(PyArray_DESCR(array), cuts.part_ndim(), cuts.squeeze ? -1 : cuts.axis, false, NPY_ARRAY_CARRAY,
+                    true);
     if (n > 0)
-        cuts.part_shape(0, shape);
+        cuts.part_shape(0, make.shape);
     for (std::size_t i = 0; i < n; ++i) {
-        if (!cuts.squeeze)
-            shape[cuts.axis] = cuts.sizes[i];
         const std::size_t bytes = static_cast<std::size_t>(cuts.sizes[i] * unit);
         if (separate || i == 0) {
             Block *owner = new_block(separate ? bytes : slab_bytes);
@@ -400,7 +389,7 @@ PyObject *make_plain_copies(PyArrayObject *array, const Cuts &cuts, bool separat
             fresh = fresh || owner->slab.fresh;
             block = nb::steal(reinterpret_cast<PyObject *>(owner));
         }
-        PyObject *part = new_part(descr, ndim, shape, next, block.ptr());
+        PyObject *part = make(next, cuts.sizes[i], block.ptr());
         if (part == nullptr)
             return nullptr;
         items[i] = part;

@@ -1,44 +1,40 @@
 #include "views.h"
 
+#include "array_maker.h"
+
 namespace splitops {
 namespace {
 
 // NumPy's mark of arrays that warn when they are written (np.broadcast_arrays); not in its public headers.
 constexpr int kWarnOnWrite = static_cast<int>(1u << 31);
 
-// What all parts of one array have in common; made once, so that a part costs one allocation.
-struct ViewMaker {
-    PyArray_Descr *descr;
-    PyObject *base;
-    const Cuts &cuts;
-    char *data;
-    npy_intp axis_stride;
-    int ndim;
-    int flags;
-    bool canonical;  // parts are C-contiguous with the strides that NumPy would give a new array
-    npy_intp shape[NPY_MAXDIMS];
-    npy_intp strides[NPY_MAXDIMS];
-
-    ViewMaker(PyArrayObject *array, const Cuts &cuts_)
-        : descr(PyArray_DESCR(array)),
-          base(owner_of(array)),
-          cuts(cuts_),
-          data(PyArray_BYTES(array)),
-          axis_stride(PyArray_STRIDE(array, cuts_.axis)),
-          ndim(cuts_.part_ndim()),
-          flags(PyArray_FLAGS(array) & (NPY_ARRAY_WRITEABLE | kWarnOnWrite)) {
+// Makes the parts of one array, whose owner is the end of its chain of views.
+class ViewMaker {
+  public:
+    ViewMaker(PyArrayObject *array, const Cuts &cuts)
+        : cuts_(cuts),
+          owner_(owner_of(array)),
+          data_(PyArray_BYTES(array)),
+          axis_stride_(PyArray_STRIDE(array, cuts.axis)),
+          canonical_(cuts.axis == 0 && is_canonical(array)),
+          make_(PyArray_DESCR(array), cuts.part_ndim(), cuts.squeeze ? -1 : cuts.axis, !canonical_,
+                PyArray_FLAGS(array) & (NPY_ARRAY_WRITEABLE | kWarnOnWrite | (canonical_ ? NPY_ARRAY_ALIGNED : 0)),
+                PyArray_ISALIGNED(array)) {
         int n = 0;
         for (int i = 0; i < cuts.ndim; ++i) {
             if (i == cuts.axis && cuts.squeeze)
                 continue;
-            shape[n] = cuts.shape[i];
-            strides[n++] = PyArray_STRIDE(array, i);
+            make_.shape[n] = cuts.shape[i];
+            make_.strides[n++] = PyArray_STRIDE(array, i);
         }
-        canonical = cuts.axis == 0 && is_canonical(array);
-        if (canonical)  // else NumPy finds out for each part
-            flags |= PyArray_FLAGS(array) & NPY_ARRAY_ALIGNED;
     }
 
+    PyArrayObject *operator()(std::size_t index) {
+        char *const data = data_ + cuts_.offsets[index] * axis_stride_;
+        return reinterpret_cast<PyArrayObject *>(make_(data, cuts_.sizes[index], owner_));
+    }
+
+  private:
     // Then NumPy need not look at the strides of each part, which is a quarter of the time of a view.
     static bool is_canonical(PyArrayObject *array) {
         // A structure may end unaligned; an alignment is a power of two, and a division takes as long as a whole look.
@@ -54,7 +50,6 @@ struct ViewMaker {
         return expected != 0;
     }
 
-    // The end of the chain of views. NumPy walks this chain for every view; once for all parts is enough.
     static PyObject *owner_of(PyArrayObject *array) {
         while (!PyArray_CHKFLAGS(array, NPY_ARRAY_OWNDATA)) {
             PyObject *base = PyArray_BASE(array);
@@ -65,18 +60,12 @@ struct ViewMaker {
         return reinterpret_cast<PyObject *>(array);
     }
 
-    PyArrayObject *operator()(std::size_t index) {
-        if (!cuts.squeeze)
-            shape[cuts.axis] = cuts.sizes[index];
-        Py_INCREF(descr);
-        PyObject *view = PyArray_NewFromDescr(&PyArray_Type, descr, ndim, shape, canonical ? nullptr : strides,
-                                              data + cuts.offsets[index] * axis_stride, flags, nullptr);
-        if (view == nullptr)
-            return nullptr;
-        PyArrayObject *part = reinterpret_cast<PyArrayObject *>(view);
-        set_base(part, base);
-        return part;
-    }
+    const Cuts &cuts_;
+    PyObject *owner_;
+    char *data_;
+    npy_intp axis_stride_;
+    bool canonical_;  // parts are C-contiguous with the strides that NumPy would give a new array
+    ArrayMaker make_;
 };
 
 // NumPy's C API widens items of zero bytes ('S0', 'V0') to one byte; Python's slicing keeps them.
