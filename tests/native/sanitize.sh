@@ -4,7 +4,7 @@
 #   tests/native/sanitize.sh [pytest arguments]
 #
 # Builds the core into a directory of its own and leaves the installed one alone. Needs gcc or clang with its
-# sanitizer runtimes, CMake, and the Python environment of the tests as `python` (or in $PYTHON).
+# sanitizer runtimes, CMake, and as `python` (or in $PYTHON) a Python with what the tests need and nanobind.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 python=${PYTHON:-python}

@@ -11,6 +11,7 @@ namespace splitops {
 namespace {
 
 constexpr Extent kVector = LaneTable::kVector;
+constexpr Extent kFetchBytes = 256;  // fetched at once, so that it takes no time to see how many
 constexpr Extent kHalves = 2;  // a step does twice what one vector of 16 bytes does
 
 int log2_of(int power) {
@@ -143,14 +144,16 @@ struct Streaming {
         const Steps<Lane, Spreads, Packs> steps{t};
         const Extent step_bytes = steps.loads * steps.load_pitch;
         const Extent share = steps.rows * std::accumulate(t.run, t.run + t.parts, Extent{0});
+        const Extent turn = std::max<Extent>(1, kFetchBytes / share);
         const Extent whole = steps.whole(count, readable);
         char *ends[LaneTable::kMaxParts];
         for (Extent done = 0; done < whole; done += kLaneSteps) {
             const Extent some = std::min(kLaneSteps, whole - done);
             find_ends(t, strips, ends);
-            for (Extent i = 0; i < some; ++i) {
-                steps.take(source + (done + i) * step_bytes, i * steps.rows, ends);
-                ahead.fetch(share);
+            for (Extent i = 0; i < some; i += turn) {
+                for (Extent j = i; j < std::min(some, i + turn); ++j)
+                    steps.take(source + (done + j) * step_bytes, j * steps.rows, ends);
+                ahead.fetch(turn * share);
             }
             flush(t, strips, some * steps.rows);
         }

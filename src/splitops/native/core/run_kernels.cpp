@@ -12,23 +12,26 @@
 namespace splitops {
 namespace {
 
-constexpr Extent kTileBytes = 16 << 10;        // of source rows that stay in the first-level cache
-constexpr Extent kBlockBytes = 32 << 10;       // of a tile of other rows
-constexpr Extent kDenseTileBytes = 64 << 10;      // of whole rows that stay in the second-level cache,
+// How many rows a tile has.
+constexpr Extent kTileBytes = 16 << 10;           // of narrow rows, which stay in the first-level cache
+constexpr Extent kDenseTileBytes = 64 << 10;      // of whole rows, which stay in the second-level cache,
 constexpr Extent kMaxDenseTileBytes = 256 << 10;  // if need be: half of it, since the next tile is on its way
 constexpr Extent kStretchBytes = 1 << 10;         // of a part that a tile has at least, if it can
 constexpr Extent kMinTileRows = 8;
-constexpr Extent kStageBytes = 1 << 10;        // brought together before they are streamed
-constexpr Extent kStagedRun = 2 << 10;         // longer runs are not
-constexpr Extent kNarrowRow = 128;             // rows up to here are read in place
-constexpr Extent kShortRun = 16;               // runs up to here are gathered
-constexpr Extent kMediumRun = kLine - 1;       // streamed runs up to here share lines, and are read in blocks
-constexpr Extent kLinesRun = 4 * kLine;         // aligned runs from here are streamed without a buffer
-constexpr Extent kPackedRows = 64;             // fewer rows do not pay for packing
-constexpr Extent kTableBytes = 4 << 10;        // fewer bytes of a part do not pay for a table of shuffles
-constexpr std::size_t kCarries = 4 << 10;      // parts whose ends of tiles wait for the next tile, at most
-constexpr Extent kMaxTileRows = 512;           // of rows that are not narrow
-constexpr Extent kSlack = 16 * kLine;          // a gather may read that much past a buffer
+constexpr Extent kMinWideRows = 64;               // of rows so long that a tile fits no cache
+constexpr Extent kMaxTileRows = 512;              // of rows that are not narrow
+
+constexpr Extent kBlockBytes = 32 << 10;          // of a tile of rows that are neither
+constexpr Extent kStageBytes = 1 << 10;           // brought together before they are streamed
+constexpr Extent kStagedRun = 2 << 10;            // longer runs are not
+constexpr Extent kNarrowRow = 128;                // rows up to here are read in place
+constexpr Extent kShortRun = 16;                  // runs up to here are gathered
+constexpr Extent kMediumRun = kLine - 1;          // streamed runs up to here share lines, and are read in blocks
+constexpr Extent kLinesRun = 4 * kLine;           // aligned runs from here are streamed without a buffer
+constexpr Extent kPackedRows = 64;                // fewer rows do not pay for packing
+constexpr Extent kTableBytes = 4 << 10;           // fewer bytes of a part do not pay for a table of shuffles
+constexpr std::size_t kCarries = 4 << 10;         // parts whose ends of tiles wait for the next tile, at most
+constexpr Extent kSlack = 16 * kLine;             // a gather may read that much past a buffer
 constexpr Extent kSmallPage = 4 << 10;
 constexpr int kStripsInPage = kSmallPage / kLaneStripBytes;
 
@@ -141,7 +144,7 @@ RunPlan::RunPlan(const std::vector<RowPart> &parts, Extent source_pitch, Extent 
                                                   kStretchBytes / average), kMinTileRows, kMaxTileRows));
     dense_ = bytes == source_pitch && tile_rows_ * source_pitch <= kMaxDenseTileBytes;
     if (!dense_)
-        tile_rows_ = average <= kShortRun ? kMaxTileRows : average <= 512 ? 64 : average <= 1024 ? 32 : 16;
+        tile_rows_ = power_of_two(std::clamp(2 * kStretchBytes / average, kMinWideRows, kMaxTileRows));
     const Extent limit = stream ? kMediumRun : kShortRun;
     const Extent block_bytes = kBlockBytes / tile_rows_;
     for (std::size_t i = 0; i < parts.size();) {
