@@ -17,7 +17,7 @@ constexpr Extent kTileBytes = 16 << 10;           // of narrow rows, which stay 
 constexpr Extent kDenseTileBytes = 64 << 10;      // of whole rows, which stay in the second-level cache,
 constexpr Extent kMaxDenseTileBytes = 256 << 10;  // if need be: half of it, since the next tile is on its way
 constexpr Extent kStretchBytes = 1 << 10;         // of a part that a tile has at least, if it can
-constexpr Extent kMinTileRows = 8;
+constexpr Extent kMinTileRows = 2;
 constexpr Extent kMinWideRows = 64;               // of rows so long that a tile fits no cache
 constexpr Extent kMaxTileRows = 512;              // of rows that are not narrow
 
