@@ -7,7 +7,7 @@ import gc
 import inspect
 import pickle
 import sys
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pytest
@@ -22,6 +22,8 @@ PLANS = {
     "squeezed": splitops.plan("SplitToSequence", shape=(4, 6), keepdims=0),
 }
 DATA = np.arange(24.0).reshape(4, 6)
+T = TypeVar("T")
+SHORT_CUT = native.available and getattr(sys, "_is_gil_enabled", lambda: True)()
 plans = pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 
 
@@ -117,6 +119,22 @@ def test_a_subclass_calls_what_it_overrides() -> None:
     assert counting(DATA) == [2]
 
 
+def test_a_subclass_has_other_bases() -> None:
+    tags = []
+
+    class Tagged:
+        def __init_subclass__(cls, *, tag: int, **kwargs: Any) -> None:
+            super().__init_subclass__(**kwargs)
+            tags.append(tag)
+
+    class Both(Plan, Generic[T], Tagged, tag=3):
+        pass
+
+    assert tags == [3]
+    assert Both.__parameters__ == (T,)  # type: ignore[attr-defined]
+    assert_views(Both[int]((4, 6), 1, (0, 1), (1, 5))(DATA), PLANS["tuple"](DATA))
+
+
 def test_assigning_a_call_to_the_class_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = splitops.plan("Split", shape=(4, 6), split=[2, 2])
     plan(DATA)
@@ -125,6 +143,13 @@ def test_assigning_a_call_to_the_class_counts(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.undo()
     assert_views(plan(DATA), (DATA[:2], DATA[2:]))
     Plan.__init_subclass__()  # as it was
+    assert_views(plan(DATA), (DATA[:2], DATA[2:]))
+    monkeypatch.delattr(Plan, "__call__")
+    with pytest.raises(TypeError, match="'Plan' object is not callable"):
+        plan(DATA)
+    monkeypatch.undo()
+    assert_views(plan(DATA), (DATA[:2], DATA[2:]))
+    Plan.__init_subclass__()
     assert_views(plan(DATA), (DATA[:2], DATA[2:]))
 
 
@@ -143,10 +168,7 @@ def call_it(plan: Plan) -> Any:
     return plan(DATA)
 
 
-@pytest.mark.skipif(
-    not native.available or not getattr(sys, "_is_gil_enabled", lambda: True)(),
-    reason="there is no short cut",
-)
+@pytest.mark.skipif(not SHORT_CUT, reason="there is no short cut")
 @plans
 def test_the_short_cut_enters_no_python(plan: Plan) -> None:
     plan(DATA)
@@ -154,8 +176,7 @@ def test_the_short_cut_enters_no_python(plan: Plan) -> None:
     assert "__call__" in entered(lambda: plan(DATA, copy=True))
 
 
-@pytest.mark.skipif(not native.available, reason="there is no short cut")
-def test_a_class_without_a_call_has_no_short_cut() -> None:
+def test_a_class_without_a_call_is_refused() -> None:
     with pytest.raises(TypeError, match="NotCalled has no __call__"):
         type("NotCalled", (native.Called,), {})
 
@@ -170,6 +191,7 @@ def test_what_does_the_calls_may_be_anything() -> None:
 
     echo = Echo()
     splitter = native.Splitter((4, 6), 0, (0, 2), (2, 2), False)
+    before = sys.getrefcount(splitter)
     args, keywords = (2, 3), {"a": 4, "b": 5}
     assert echo._call is None
     assert echo(DATA) == ((DATA,), {})
@@ -178,15 +200,15 @@ def test_what_does_the_calls_may_be_anything() -> None:
         assert echo(DATA.T, 1, copy=True)[1] == {"copy": True}
         assert echo(*args, **keywords) == (args, keywords)
         assert echo() == ((), {})
-        if native.available and call is splitter:
+        if SHORT_CUT and call is splitter:
             assert_views(echo(DATA), (DATA[:2], DATA[2:]))
     deaf = Deaf()
     deaf._call = splitter
     with pytest.raises(TypeError):
         deaf(DATA)
-    del echo, deaf
+    del echo, deaf, call
     gc.collect()
-    assert sys.getrefcount(splitter) == 2 + 1  # the loop's name
+    assert sys.getrefcount(splitter) == before
 
 
 def test_references_balance() -> None:

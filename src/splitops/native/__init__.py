@@ -96,7 +96,7 @@ must have a ``__call__``, keeps in ``_call`` what does its calls, or None:
 
 All other calls are those of ``__call__``, which must do the same there. Subclasses of such a class call
 what they override or inherit, and assigning ``__call__`` to the class ends the short cut. There is none
-without the compiled core.
+without the compiled core or with a free-threaded Python.
 """
 
 

@@ -328,6 +328,11 @@ class Called:
 
     _call: Any = None
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        if not any("__call__" in base.__dict__ for base in cls.__mro__):
+            raise TypeError(f"{cls.__name__} has no __call__")
+        super().__init_subclass__(**kwargs)
+
 
 _settings = {"threads": 1, "pool_limit": 0}
 

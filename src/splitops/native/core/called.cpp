@@ -1,10 +1,12 @@
 #include "called.h"
 
+#include <nanobind/nanobind.h>
 #include <structmember.h>
 
 #include "call_cache.h"
-#include "numpy_api.h"
 #include "splitter.h"
+
+namespace nb = nanobind;
 
 namespace splitops {
 namespace {
@@ -35,9 +37,12 @@ PyObject *call_python(PyObject *self, PyObject *const *args, std::size_t nargsf,
     for (Py_ssize_t i = 0; complete && kwnames != nullptr && i < PyTuple_GET_SIZE(kwnames); ++i)
         complete = PyDict_SetItem(keywords, PyTuple_GET_ITEM(kwnames, i), args[nargs + i]) == 0;
     PyTypeObject *type = Py_TYPE(self);
+    const ternaryfunc call = has_short_cut(type) ? g_python_call : type->tp_call;
     PyObject *result = nullptr;
-    if (complete)
-        result = (has_short_cut(type) ? g_python_call : type->tp_call)(self, positional, keywords);
+    if (complete && call == nullptr)  // `__call__` has been deleted
+        PyErr_Format(PyExc_TypeError, "'%.200s' object is not callable", type->tp_name);
+    else if (complete)
+        result = call(self, positional, keywords);
     Py_XDECREF(keywords);
     Py_DECREF(positional);
     return result;
@@ -60,9 +65,14 @@ PyObject *called_vectorcall(PyObject *self, PyObject *const *args, std::size_t n
 }
 
 PyObject *called_new(PyTypeObject *type, PyObject *, PyObject *) {
-    PyObject *self = type->tp_alloc(type, 0);
-    if (self != nullptr)
+    PyObject *none = PyTuple_New(0);
+    // As an object: to allocate alone would leave its attributes in a dictionary of its own.
+    PyObject *self = none == nullptr ? nullptr : PyBaseObject_Type.tp_new(type, none, nullptr);
+    Py_XDECREF(none);
+    if (self != nullptr) {
         as_called(self)->vectorcall = called_vectorcall;
+        as_called(self)->call = Py_NewRef(Py_None);
+    }
     return self;
 }
 
@@ -74,33 +84,38 @@ void called_dealloc(PyObject *self) {
 }
 
 // CPython 3.11 inherits vectorcall to no class that is written in Python, so each direct subclass is given it here.
-PyObject *called_init_subclass(PyObject *cls, PyObject *) {
+PyObject *called_init_subclass(PyObject *cls, PyObject *args, PyObject *kwargs) {
     PyTypeObject *type = reinterpret_cast<PyTypeObject *>(cls);
+    if (type->tp_call == nullptr) {
+        PyErr_Format(PyExc_TypeError, "%.80s has no __call__", type->tp_name);
+        return nullptr;
+    }
 #ifndef Py_GIL_DISABLED  // there another thread may replace what is called while it is read
     if (type->tp_base == g_called_type && !has_short_cut(type)) {
-        if (type->tp_call == nullptr) {
-            PyErr_Format(PyExc_TypeError, "%.80s has no __call__", type->tp_name);
-            return nullptr;
-        }
         g_python_call = type->tp_call;
         type->tp_call = PyVectorcall_Call;
         type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
         PyType_Modified(type);
     }
 #endif
-    Py_RETURN_NONE;
+    const nb::object next = nb::steal(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject *>(&PySuper_Type),
+                                                                   g_called_type, cls, nullptr));
+    const nb::object init = nb::steal(next.is_valid() ? PyObject_GetAttrString(next.ptr(), "__init_subclass__") : nullptr);
+    return init.is_valid() ? PyObject_Call(init.ptr(), args, kwargs) : nullptr;
 }
 
 }  // namespace
 
 bool add_called(PyObject *module) {
     static PyMethodDef methods[] = {
-        {"__init_subclass__", called_init_subclass, METH_CLASS | METH_NOARGS, nullptr},
+        {"__init_subclass__",
+         reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(called_init_subclass)),
+         METH_CLASS | METH_VARARGS | METH_KEYWORDS, nullptr},
         {nullptr, nullptr, 0, nullptr},
     };
     static PyMemberDef members[] = {
         {"__vectorcalloffset__", T_PYSSIZET, offsetof(Called, vectorcall), READONLY, nullptr},
-        {"_call", T_OBJECT, offsetof(Called, call), 0, nullptr},
+        {"_call", T_OBJECT_EX, offsetof(Called, call), 0, nullptr},
         {nullptr, 0, 0, 0, nullptr},
     };
     static PyType_Slot slots[] = {

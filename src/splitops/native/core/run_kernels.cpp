@@ -18,7 +18,7 @@ constexpr Extent kDenseTileBytes = 64 << 10;      // of whole rows, which stay i
 constexpr Extent kMaxDenseTileBytes = 256 << 10;  // if need be: half of it, since the next tile is on its way
 constexpr Extent kStretchBytes = 1 << 10;         // of a part that a tile has at least, if it can
 constexpr Extent kMinTileRows = 2;
-constexpr Extent kMinWideRows = 64;               // of rows so long that a tile fits no cache
+constexpr Extent kMinWideRows = 64;               // of rows with gaps, or so long that a tile fits no cache
 constexpr Extent kMaxTileRows = 512;              // of rows that are not narrow
 
 constexpr Extent kBlockBytes = 32 << 10;          // of a tile of rows that are neither
@@ -342,15 +342,14 @@ void RunPlan::copy_part(std::size_t index, const Window &window, Extent first, E
     const bool whole_lines = misalignment(target) == 0;
     if (gather == nullptr && whole_lines && part.run % kLine == 0 && part.run >= kLinesRun) {
         for (Extent r = 0; r < count; ++r) {
-            if (r * part.run % kStageBytes == 0)
-                progress.ahead.fetch(kStageBytes);
+            progress.ahead.fetch(part.run);
             stream_bytes(target + r * part.run, from + r * window.pitch, part.run);
         }
         return;
     }
     const bool direct =
         gather != nullptr && whole_lines && set.gather_streaming != nullptr && gather->rows * part.run == kLine;
-    const Extent rows_at_once = power_of_two(kStageBytes / part.run);
+    const Extent rows_at_once = power_of_two(std::max<Extent>(kStageBytes / part.run, 1));
     Strip strip;
     open_strip(strip, target, scratch.strip(0), carry);
     for (Extent r = 0; r < count; r += rows_at_once) {

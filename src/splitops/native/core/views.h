@@ -1,4 +1,4 @@
-// Views of the parts of an array, made through NumPy's C API.
+// Views of the parts of an array.
 #pragma once
 
 #include "cuts.h"
