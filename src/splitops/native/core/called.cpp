@@ -65,10 +65,10 @@ PyObject *called_vectorcall(PyObject *self, PyObject *const *args, std::size_t n
 }
 
 PyObject *called_new(PyTypeObject *type, PyObject *, PyObject *) {
-    PyObject *none = PyTuple_New(0);
+    PyObject *nothing = PyTuple_New(0);
     // As an object: to allocate alone would leave its attributes in a dictionary of its own.
-    PyObject *self = none == nullptr ? nullptr : PyBaseObject_Type.tp_new(type, none, nullptr);
-    Py_XDECREF(none);
+    PyObject *self = nothing == nullptr ? nullptr : PyBaseObject_Type.tp_new(type, nothing, nullptr);
+    Py_XDECREF(nothing);
     if (self != nullptr) {
         as_called(self)->vectorcall = called_vectorcall;
         as_called(self)->call = Py_NewRef(Py_None);
@@ -100,7 +100,9 @@ PyObject *called_init_subclass(PyObject *cls, PyObject *args, PyObject *kwargs) 
 #endif
     const nb::object next = nb::steal(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject *>(&PySuper_Type),
                                                                    g_called_type, cls, nullptr));
-    const nb::object init = nb::steal(next.is_valid() ? PyObject_GetAttrString(next.ptr(), "__init_subclass__") : nullptr);
+    if (!next.is_valid())
+        return nullptr;
+    const nb::object init = nb::steal(PyObject_GetAttrString(next.ptr(), "__init_subclass__"));
     return init.is_valid() ? PyObject_Call(init.ptr(), args, kwargs) : nullptr;
 }
 
