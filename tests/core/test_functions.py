@@ -6,13 +6,14 @@ import copy
 import inspect
 import pickle
 import pydoc
-import sys
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from entering import SHORT_CUT, entered
 
 import splitops
 from splitops import calling, native
@@ -132,25 +133,14 @@ def test_a_recall_is_made_of_fitting_parameters(implementation: Any) -> None:
             implementation.Recall(print, cache, names, defaults, positional)
 
 
-@pytest.mark.skipif(
-    not native.available or not getattr(sys, "_is_gil_enabled", lambda: True)(),
-    reason="there is no short cut",
-)
+@pytest.mark.skipif(not SHORT_CUT, reason="there is no short cut")
 @pytest.mark.parametrize("name", CALLS)
 def test_a_remembered_call_enters_no_python(name: str) -> None:
     function, args, kwargs = CALLS[name]
     data = np.arange(24.0).reshape(4, 6)
     out = [np.empty_like(part) for part in function(data, *args, **kwargs)]
-    entered: list[str] = []
     for changed in ({}, {"copy": True}, {"copy": None, "out": out}):
-        sys.setprofile(
-            lambda frame, event, _: entered.append(frame.f_code.co_name) if event == "call" else None
-        )
-        try:
-            function(data, *args, **{**kwargs, **changed})
-        finally:
-            sys.setprofile(None)
-    assert entered == []
+        assert entered(partial(function, data, *args, **{**kwargs, **changed})) == []
 
 
 def test_a_function_of_one_s_own() -> None:

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pytest
+from entering import SHORT_CUT, entered
 
 import splitops
 from splitops import native
@@ -23,7 +24,6 @@ PLANS = {
 }
 DATA = np.arange(24.0).reshape(4, 6)
 T = TypeVar("T")
-SHORT_CUT = native.available and getattr(sys, "_is_gil_enabled", lambda: True)()
 plans = pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 
 
@@ -151,17 +151,6 @@ def test_assigning_a_call_to_the_class_counts(monkeypatch: pytest.MonkeyPatch) -
     assert_views(plan(DATA), (DATA[:2], DATA[2:]))
     Plan.__init_subclass__()
     assert_views(plan(DATA), (DATA[:2], DATA[2:]))
-
-
-def entered(call: Any) -> list[str]:
-    """The names of the Python functions that a call enters."""
-    names: list[str] = []
-    sys.setprofile(lambda frame, event, _: names.append(frame.f_code.co_name) if event == "call" else None)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return names
 
 
 def call_it(plan: Plan) -> Any:

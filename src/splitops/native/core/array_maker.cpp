@@ -3,7 +3,7 @@
 namespace splitops {
 namespace {
 
-// Whether an array can be made by filling its fields as NumPy fills them, which takes half as long as asking NumPy.
+// Whether an array can be made by filling its fields as NumPy fills them, which is less work than asking NumPy.
 // Only for releases whose arrays are known to be no more than these fields, with extents from PyDimMem_NEW.
 bool fields_are_known() {
 #ifdef Py_GIL_DISABLED

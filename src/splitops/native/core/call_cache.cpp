@@ -295,29 +295,6 @@ bool read_parameters(const Recall *r, PyObject *const *args, Py_ssize_t given, P
     return missing == 0;
 }
 
-PyObject *recall_call(PyObject *self, PyObject *const *args, std::size_t nargsf, PyObject *kwnames) {
-    const Recall *r = as_recall(self);
-    PyObject *values[kMaxParameters];
-    if (read_parameters(r, args, PyVectorcall_NARGS(nargsf), kwnames, values)) {
-        const Py_ssize_t count = PyTuple_GET_SIZE(r->names) - 2;
-        PyObject *copy = values[count], *out = values[count + 1];
-        const bool known_copy = copy == Py_None || copy == Py_True || copy == Py_False;
-        if (known_copy && (out == Py_None || copy != Py_False)) {
-            const nb::object splitter = recall(r->cache, values, count);
-            if (splitter.is_valid()) {
-                PyArrayObject *array = as_array(values[0]);
-                PyObject *parts = out != Py_None     ? fill(array, as_splitter(splitter)->cuts, out)
-                                  : copy == Py_True ? make_copies(array, as_splitter(splitter)->cuts, false)
-                                                    : make_views(array, as_splitter(splitter)->cuts);
-                if (parts != Py_None)
-                    return parts;
-                Py_DECREF(parts);
-            }
-        }
-    }
-    return PyObject_Vectorcall(r->function, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
-}
-
 PyObject *recall_new(PyTypeObject *type, PyObject *args, PyObject *) {
     PyObject *function, *cache, *names, *defaults;
     Py_ssize_t positional;
@@ -339,7 +316,7 @@ PyObject *recall_new(PyTypeObject *type, PyObject *args, PyObject *) {
     for (Py_ssize_t i = 0; i < count; ++i)
         PyTuple_SET_ITEM(all.ptr(), i, Py_NewRef(i < without ? Py_Ellipsis : PyTuple_GET_ITEM(defaults, i - without)));
     Recall *r = as_recall(self);
-    r->call = recall_call;
+    r->call = call_recall;
     r->function = Py_NewRef(function);
     r->cache = Py_NewRef(cache);
     r->names = Py_NewRef(names);
@@ -424,9 +401,8 @@ bool add_call_cache(PyObject *module) {
     };
     static PyType_Spec spec = {"splitops.native._core.CallCache", sizeof(CallCache), 0,
                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE, slots};
-    PyObject *type = PyType_FromSpec(&spec);
-    g_cache_type = reinterpret_cast<PyTypeObject *>(type);
-    return type != nullptr && PyModule_AddObjectRef(module, "CallCache", type) == 0;
+    g_cache_type = reinterpret_cast<PyTypeObject *>(PyType_FromSpec(&spec));
+    return g_cache_type != nullptr && PyModule_AddType(module, g_cache_type) == 0;
 }
 
 bool add_recall(PyObject *module) {
@@ -445,15 +421,33 @@ bool add_recall(PyObject *module) {
     };
     static PyType_Spec spec = {"splitops.native._core.Recall", sizeof(Recall), 0,
                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE, slots};
-    PyObject *type = PyType_FromSpec(&spec);
-    g_recall_type = reinterpret_cast<PyTypeObject *>(type);
-    return type != nullptr && PyModule_AddObjectRef(module, "Recall", type) == 0;
+    g_recall_type = reinterpret_cast<PyTypeObject *>(PyType_FromSpec(&spec));
+    return g_recall_type != nullptr && PyModule_AddType(module, g_recall_type) == 0;
 }
 
 bool is_recall(PyObject *object) { return Py_IS_TYPE(object, g_recall_type); }
 
 PyObject *call_recall(PyObject *self, PyObject *const *args, std::size_t nargsf, PyObject *kwnames) {
-    return recall_call(self, args, nargsf, kwnames);
+    const Recall *r = as_recall(self);
+    PyObject *values[kMaxParameters];
+    if (read_parameters(r, args, PyVectorcall_NARGS(nargsf), kwnames, values)) {
+        const Py_ssize_t count = PyTuple_GET_SIZE(r->names) - 2;
+        PyObject *copy = values[count], *out = values[count + 1];
+        const bool known_copy = copy == Py_None || copy == Py_True || copy == Py_False;
+        if (known_copy && (out == Py_None || copy != Py_False)) {
+            const nb::object splitter = recall(r->cache, values, count);
+            if (splitter.is_valid()) {
+                PyArrayObject *array = as_array(values[0]);
+                PyObject *parts = out != Py_None     ? fill(array, as_splitter(splitter)->cuts, out)
+                                  : copy == Py_True ? make_copies(array, as_splitter(splitter)->cuts, false)
+                                                    : make_views(array, as_splitter(splitter)->cuts);
+                if (parts != Py_None)
+                    return parts;
+                Py_DECREF(parts);
+            }
+        }
+    }
+    return PyObject_Vectorcall(r->function, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
 }
 
 }  // namespace splitops

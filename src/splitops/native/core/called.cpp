@@ -130,9 +130,8 @@ bool add_called(PyObject *module) {
     };
     static PyType_Spec spec = {"splitops.native._core.Called", sizeof(Called), 0,
                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_IMMUTABLETYPE, slots};
-    PyObject *type = PyType_FromSpec(&spec);
-    g_called_type = reinterpret_cast<PyTypeObject *>(type);
-    return type != nullptr && PyModule_AddObjectRef(module, "Called", type) == 0;
+    g_called_type = reinterpret_cast<PyTypeObject *>(PyType_FromSpec(&spec));
+    return g_called_type != nullptr && PyModule_AddType(module, g_called_type) == 0;
 }
 
 }  // namespace splitops

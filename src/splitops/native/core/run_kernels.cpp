@@ -112,8 +112,8 @@ void finish_streaming() {
 #endif
 }
 
-// What is written there often must not lie across two pages: a store into both takes
-// as long as hundreds of others.
+// What is written there often must not lie across two pages: a store into both takes many times as long as one
+// into either.
 struct RunPlan::Scratch {
     static constexpr int kPages = (LaneTable::kMaxParts + kStripsInPage - 1) / kStripsInPage;
 

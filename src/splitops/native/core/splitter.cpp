@@ -127,11 +127,8 @@ bool add_splitter(PyObject *module) {
     };
     static PyType_Spec spec = {"splitops.native._core.Splitter", sizeof(Splitter), 0,
                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE, slots};
-    PyObject *type = PyType_FromSpec(&spec);
-    if (type == nullptr)
-        return false;
-    g_splitter_type = reinterpret_cast<PyTypeObject *>(type);
-    return PyModule_AddObjectRef(module, "Splitter", type) == 0;
+    g_splitter_type = reinterpret_cast<PyTypeObject *>(PyType_FromSpec(&spec));
+    return g_splitter_type != nullptr && PyModule_AddType(module, g_splitter_type) == 0;
 }
 
 bool is_splitter(PyObject *object) { return Py_IS_TYPE(object, g_splitter_type); }

@@ -1,0 +1,22 @@
+"""Whether a call enters Python: what the tests of both short cuts ask."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from splitops import native
+
+SHORT_CUT = native.available and getattr(sys, "_is_gil_enabled", lambda: True)()
+"""Whether plans and functions are called past their ``__call__``."""
+
+
+def entered(call: Callable[[], object]) -> list[str]:
+    """The names of the Python functions that a call enters."""
+    names: list[str] = []
+    sys.setprofile(lambda frame, event, _: names.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return names
