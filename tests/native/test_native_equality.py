@@ -178,6 +178,16 @@ def test_equal_parts_are_arrays_as_any(implementation: Any, squeeze: bool, axis:
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+@pytest.mark.parametrize("squeeze", [False, True])
+def test_equal_parts_of_an_unaligned_array_may_differ(implementation: Any, squeeze: bool) -> None:
+    array = np.ndarray((2, 4), "f8", np.zeros(96, np.uint8), 4, (48, 12))
+    parts = implementation.views(array, 1, (0, 1, 2, 3), (1, 1, 1, 1), squeeze)
+    expected = [array[:, i] if squeeze else array[:, i : i + 1] for i in range(4)]
+    assert [part.flags.aligned for part in parts] == [part.flags.aligned for part in expected]
+    assert {part.flags.aligned for part in expected} == {False, True}
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 @pytest.mark.parametrize("dtype", ["V0", [("a", "V0")]])
 def test_elements_of_no_bytes(implementation: Any, dtype: str) -> None:
     array = np.ndarray((4, 2), dtype)
