@@ -259,8 +259,9 @@ Py_ssize_t cache_length(PyObject *self) {
 struct Recall {
     PyObject_HEAD
     vectorcallfunc call;
-    PyObject *function, *cache, *names, *defaults;  // an Ellipsis stands for a default that there is not
-    Py_ssize_t positional;                          // so many may be given by their place
+    PyObject *function, *cache, *names;
+    PyObject *defaults;     // an Ellipsis, with which no call is remembered, for each that there is not
+    Py_ssize_t positional;  // so many may be given by their place
 };
 
 constexpr Py_ssize_t kMaxParameters = 16;
@@ -275,24 +276,17 @@ bool read_parameters(const Recall *r, PyObject *const *args, Py_ssize_t given, P
     const Py_ssize_t count = PyTuple_GET_SIZE(r->names);
     if (given == 0 || given > r->positional || !PyArray_CheckExact(args[0]))
         return false;
-    Py_ssize_t missing = 0;
-    for (Py_ssize_t i = 0; i < given; ++i)
-        values[i] = args[i];
-    for (Py_ssize_t i = given; i < count; ++i) {
-        values[i] = PyTuple_GET_ITEM(r->defaults, i);
-        missing += values[i] == Py_Ellipsis;
-    }
+    for (Py_ssize_t i = 0; i < count; ++i)
+        values[i] = i < given ? args[i] : PyTuple_GET_ITEM(r->defaults, i);
     // Names in code are interned: others, and what is unknown or given twice, are left to the function.
     for (Py_ssize_t k = 0; kwnames != nullptr && k < PyTuple_GET_SIZE(kwnames); ++k) {
         PyObject **const names = &PyTuple_GET_ITEM(r->names, 0);
         PyObject **const found = std::find(names + given, names + count, PyTuple_GET_ITEM(kwnames, k));
         if (found == names + count)
             return false;
-        PyObject *&value = values[found - names];
-        missing -= value == Py_Ellipsis;
-        value = args[given + k];
+        values[found - names] = args[given + k];
     }
-    return missing == 0;
+    return true;
 }
 
 PyObject *recall_new(PyTypeObject *type, PyObject *args, PyObject *) {
