@@ -6,19 +6,17 @@ Run it after a change of a schema, a message or a backend; a test holds the page
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
-
-import numpy as np
 
 import splitops
 from splitops import Rule, RuleError
 from splitops.backends import ARRAY_API, BACKENDS, DLPACK, capability_rows
 from splitops.backends.gpu.cupy_kernels import ENTRIES, MORE_ENTRIES
 from splitops.backends.gpu.layout import MAX_ENTRIES
-from splitops.execute import evaluate
 from splitops.operators import SCHEMAS, Change, OperatorSchema
 from splitops.operators.schema import Attribute, Option, Parameter, SizeRule
 
@@ -146,6 +144,14 @@ def _change(change: Change) -> tuple[str, str, str]:
 
 # errors.md
 
+_NEEDED: Final = {
+    "import numpy as np": ("np", "x"),
+    "import splitops": ("splitops",),
+    "from splitops.execute import evaluate": ("evaluate",),
+    "x = np.zeros((4, 6), np.float32)": ("x",),
+}
+"""What goes before an example that has one of these names in it."""
+
 _EXAMPLES: Final[dict[Rule, str]] = {
     Rule.AXIS_RANGE: "splitops.onnx.split(x, [4], axis=2)",
     Rule.AXIS_RANK: "splitops.openvino.split(x, [0], 2)",
@@ -180,15 +186,16 @@ def errors() -> str:
         "`operator`, `rule`, `got`, `expected`, `values` and `where`, and prints one line. `ArrayError` is "
         "about arrays: `out=` buffers that do not fit or overlap, an array of no known library. "
         "`ModelError` is about files and models.\n\n"
-        "Why each rule is what it is stands in [what each operator means](semantics.md). In the examples, "
-        "`x = np.zeros((4, 6), np.float32)`.\n\n"
+        "Why each rule is what it is stands in [what each operator means](semantics.md). Each example can be "
+        "run by itself.\n\n"
     )
     text += table(("rule", "class"), [(f"[`{rule}`](#{_rule_anchor(rule)})", _family(rule)) for rule in Rule])
     for rule in Rule:
         error = example(rule)
         text += f"\n## {rule} {{ #{_rule_anchor(rule)} }}\n\n"
         text += f"`{type(error).__name__}`: {_summary(error)}\n\n"
-        text += f"```text\n>>> {_EXAMPLES[rule]}\n{error}\n```\n\n"
+        prompt = "".join(f">>> {line}\n" for line in _session(rule))
+        text += f"```python\n{prompt}Traceback (most recent call last):\n...\n{_named(error)}\n```\n\n"
         names = ", ".join(f"`{name}`" for name in error.values)
         text += f"`values` holds {names}.\n" if names else "`values` is empty.\n"
     return text
@@ -200,14 +207,25 @@ def example(rule: Rule) -> RuleError:
     Raises:
         AssertionError: the example breaks another rule, or none.
     """
-    names = {"np": np, "splitops": splitops, "evaluate": evaluate, "x": np.zeros((4, 6), np.float32)}
     try:
-        eval(_EXAMPLES[rule], names)  # noqa: S307
+        exec("\n".join(_session(rule)), {})
     except RuleError as error:
         if error.rule is rule:
             return error
         raise AssertionError(f"{_EXAMPLES[rule]} breaks {error.rule}, not {rule}") from error
     raise AssertionError(f"{_EXAMPLES[rule]} breaks no rule")
+
+
+def _session(rule: Rule) -> list[str]:
+    """Return the lines to be typed into a new interpreter; the last one breaks the rule."""
+    example = _EXAMPLES[rule]
+    names = set(re.findall(r"\w+", example))
+    return [*(line for line, needing in _NEEDED.items() if names.intersection(needing)), example]
+
+
+def _named(error: RuleError) -> str:
+    """Write an error as a traceback ends."""
+    return f"{type(error).__module__}.{type(error).__qualname__}: {error}"
 
 
 def _summary(error: RuleError) -> str:

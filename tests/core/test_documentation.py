@@ -143,6 +143,15 @@ def test_the_examples_of_a_page_run(page: Path) -> None:
             run_console(text)
 
 
+def test_each_error_can_be_pasted() -> None:
+    """A reader copies one example, into an interpreter that has seen no other."""
+    page = ROOT / "docs" / "errors.md"
+    examples = [(line, text) for line, _, language, text in blocks(page) if language == "python"]
+    assert len(examples) == len(splitops.Rule)
+    for line, text in examples:
+        assert run_python(page, text, line, {}) > 1
+
+
 def test_the_pages_have_examples() -> None:
     counts = {page.name: sum(language == "python" for _, _, language, _ in blocks(page)) for page in PAGES}
     for name in ("index.md", "semantics.md", "arrays.md", "models.md"):
