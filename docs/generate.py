@@ -208,7 +208,7 @@ def example(rule: Rule) -> RuleError:
         AssertionError: the example breaks another rule, or none.
     """
     try:
-        exec("\n".join(_session(rule)), {})
+        exec("\n".join(_session(rule)), {})  # noqa: S102
     except RuleError as error:
         if error.rule is rule:
             return error

@@ -404,6 +404,45 @@ print("done")
     assert done.stdout == "done\n", done.stderr
 
 
+ENDLESS = {
+    "copies": "native.copies(large, 0, (0, 1), (1, 3), False)",
+    "columns": "native.copies(large, 1, (0, 1), (1, 7), False)",
+    "out": "native.copies_into(large, 0, (0, 1), (1, 3), False, buffers)",
+    "strings": "native.copies(strings, 0, (0, 1), (1, 3), False)",
+    "strings into": "native.copies_into(strings, 0, (0, 1), (1, 3), False, string_buffers)",
+    "objects": "native.copies(objects, 0, (0, 1), (1, 3), False)",
+    "release": "native.release_pool()",
+    "calls": "splitops.onnx.split(large, [np.int64(1), 3], copy=True)",
+}
+
+
+@pytest.mark.parametrize("call", ENDLESS.values(), ids=ENDLESS)
+def test_daemon_threads_that_copy_end_with_the_interpreter(call: str) -> None:
+    """CPython stops them where they take the interpreter back: in the middle of a call of ours."""
+    script = f"""
+import threading, time
+import numpy as np, splitops
+from splitops import native
+large = np.zeros((4, 8, 1 << 16), np.uint8)
+buffers = [np.zeros((n, 8, 1 << 16), np.uint8) for n in (1, 3)]
+strings = np.full((4, 10000), "longer than what a string holds itself", np.dtypes.StringDType())
+string_buffers = [np.empty((n, 10000), strings.dtype) for n in (1, 3)]
+objects = np.full((4, 10000), None, object)
+copying = [threading.Event() for _ in range(3)]
+def work(event):
+    while True:
+        {call}
+        event.set()
+for event in copying:
+    threading.Thread(target=work, args=(event,), daemon=True).start()
+for event in copying:
+    event.wait()
+"""
+    for _ in range(5):
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
 @needs_core
 def test_guard_pages_catch_an_overrun() -> None:
     script = f"""

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "array_maker.h"
+#include "gil.h"
 #include "memory_pool.h"
 #include "overlap.h"
 #include "run_kernels.h"
@@ -145,7 +146,7 @@ class Targets {
         if (bytes_ < static_cast<std::size_t>(kReleaseBytes)) {
             split(fresh);
         } else {
-            nb::gil_scoped_release release;
+            const WithoutInterpreter waiting;
             split(fresh);
         }
     }
@@ -189,7 +190,7 @@ PyObject *make_numpy_copies(PyArrayObject *array, const Cuts &cuts) {
         PyArrayObject *view = make_view(array, cuts, i);
         if (view == nullptr)
             return nullptr;
-        PyObject *copy = PyArray_NewCopy(view, NPY_CORDER);
+        PyObject *copy = asleep_at_exit([view] { return PyArray_NewCopy(view, NPY_CORDER); });
         Py_DECREF(view);
         if (copy == nullptr)
             return nullptr;
@@ -342,8 +343,10 @@ bool Filling::run() {
     }
     for (std::size_t i = 0; i < cuts_.count(); ++i) {
         nb::object view = nb::steal(reinterpret_cast<PyObject *>(make_view(array_, cuts_, i)));
-        if (!view.is_valid() ||
-            PyArray_CopyInto(arrays_of(buffers_)[i], reinterpret_cast<PyArrayObject *>(view.ptr())) < 0)
+        if (!view.is_valid())
+            return false;
+        PyArrayObject *source = reinterpret_cast<PyArrayObject *>(view.ptr()), *target = arrays_of(buffers_)[i];
+        if (asleep_at_exit([=] { return PyArray_CopyInto(target, source); }) < 0)
             return false;
     }
     return true;

@@ -10,6 +10,7 @@
 #include "called.h"
 #include "copies.h"
 #include "cuts.h"
+#include "gil.h"
 #include "instruction_sets.h"
 #include "memory_pool.h"
 #include "split_copy.h"
@@ -106,5 +107,8 @@ NB_MODULE(_core, m) {
     m.def("thresholds", [] { return nb::make_tuple(thresholds().parallel, thresholds().stream); });
     m.def("set_thresholds", [](Extent parallel, Extent stream) { set_thresholds({parallel, stream}); }, "parallel"_a,
           "stream"_a);
-    m.def("release_pool", [] { nb::gil_scoped_release release; memory_pool::free_idle(); });
+    m.def("release_pool", [] {
+        const WithoutInterpreter waiting;
+        memory_pool::free_idle();
+    });
 }
