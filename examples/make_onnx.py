@@ -17,7 +17,6 @@ import numpy as np
 import onnx.parser
 from onnx import ModelProto, numpy_helper
 
-from splitops.models.files import replacing
 from splitops.models.onnx_model import write
 
 POSITIONS, WIDTH, HIDDEN, HEAD = 10, 32, 48, 8
@@ -87,8 +86,7 @@ def main(folder: Path) -> None:
     for name in ("models", "data"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     write(make_model(), folder / "models" / "attention_block.onnx")
-    with replacing(folder / "data" / "attention_block_x.npy") as (file,):
-        np.save(file, make_input())
+    np.save(folder / "data" / "attention_block_x.npy", make_input())
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import numpy as np
 
 from splitops.dims import Range
 from splitops.models import openvino_ir
-from splitops.models.files import replacing
 
 CHANNELS = (6, 2, 4)
 """Channels of each sensor."""
@@ -66,8 +65,7 @@ def main(folder: Path) -> None:
     (folder / "models").mkdir(parents=True, exist_ok=True)
     (folder / "data").mkdir(exist_ok=True)
     openvino_ir.write(make_model(), folder / "models" / "feature_split.xml")
-    with replacing(folder / "data" / "feature_split_x.npy") as (file,):
-        np.save(file, make_input())
+    np.save(folder / "data" / "feature_split_x.npy", make_input())
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ __all__ = [
     "one_line",
     "rule_error",
     "shown",
+    "shown_path",
 ]
 
 
@@ -241,6 +243,16 @@ def shown(value: Any, limit: int = 80) -> str:
     return one_line(_REPR.repr(value), limit)
 
 
+def shown_path(path: str | os.PathLike[str]) -> str:
+    """Write a path for a message, as it was given, in one line of bounded length.
+
+    Examples:
+        >>> shown_path("models/halves.onnx")
+        "'models/halves.onnx'"
+    """
+    return shown(os.fspath(path), 300)
+
+
 class _Repr(reprlib.Repr):
     def repr_int(self, x: int, level: int) -> str:
         # Python refuses to write more than 4300 digits.
@@ -248,6 +260,7 @@ class _Repr(reprlib.Repr):
 
 
 _REPR = _Repr()
+_REPR.maxstring = 400  # shown cuts what is too long; cut twice, a path would lose its end
 
 
 def one_line(text: str, limit: int) -> str:

@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy
 
+from splitops.cli._filenames import safe_names
 from splitops.cli._generate import available_bytes
 from splitops.cli._npy import header_bytes
-from splitops.cli._staging import StagedFolder, safe_names
 from splitops.dtypes import element_type_of
 from splitops.errors import ModelError, shown
+from splitops.writing import StagedFiles
 
 __all__ = ["MANIFEST", "describe", "statistics", "write"]
 
@@ -44,18 +45,18 @@ def write(outputs: Mapping[str, Any], model: str, target: Path) -> dict[str, Any
     ]
     stems = iter(safe_names(names, [".npy"]))
     manifest: dict[str, Any] = {"model": model, "outputs": []}
-    with StagedFolder(target) as folder:
+    with StagedFiles(make_folders=True) as staged:
         for (_, items), described in zip(arrays, describe(outputs), strict=True):
             files = []
             for _, array in items:
                 files.append(f"{next(stems)}.npy")
-                with folder.open(files[-1]) as file:
+                with staged.open(target / files[-1]) as file:
                     _write_array(file, array, files[-1])
             elements = described.get("elements", [described])
             for element, file_name in zip(elements, files, strict=False):
                 element["file"] = file_name
             manifest["outputs"].append(described)
-        with folder.open(MANIFEST) as file:
+        with staged.open(target / MANIFEST) as file:
             file.write(json.dumps(manifest, indent=2).encode() + b"\n")
     return manifest
 

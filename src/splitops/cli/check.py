@@ -91,10 +91,9 @@ def _write_sarif(findings: Sequence[Finding], path: Path) -> None:
 
     from splitops import __version__
     from splitops.models.check import to_sarif
-    from splitops.models.files import replacing
+    from splitops.writing import write_whole
 
-    with replacing(path) as (file,):
-        file.write(json.dumps(to_sarif(findings, __version__), indent=2).encode() + b"\n")
+    write_whole(path, json.dumps(to_sarif(findings, __version__), indent=2).encode() + b"\n")
 
 
 def _print(findings: Sequence[Finding], repairs: Sequence[Repair], out: Path | None) -> None:

@@ -13,6 +13,7 @@ from splitops.cli._operators import ELEMENT_TYPE, SHAPE, SplitOptions, display_n
 from splitops.dtypes import ELEMENT_TYPES, ElementType
 from splitops.explain import Layout, PartLayout, Span, diagram, explain, memory_strip, svg
 from splitops.operators import OperatorSchema
+from splitops.writing import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,10 +58,7 @@ def command(
     row, plan = options.plan(shape, element_type)
     layout = explain(plan, element_type)
     if svg_file is not None:
-        from splitops.models.files import replacing
-
-        with replacing(svg_file) as (file,):
-            file.write(svg(layout, display_name(row)).encode())
+        write_whole(svg_file, svg(layout, display_name(row)).encode())
     if as_json:
         print_json(_json(row, layout))
     else:

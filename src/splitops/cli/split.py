@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.cli._console import console, json_option, one_line, print_json, table
+from splitops.cli._filenames import safe_names
 from splitops.cli._npy import Header, MappedArray, blocks, header_bytes, mapped
 from splitops.cli._operators import ELEMENT_TYPE, SplitOptions, display_name, split_options
-from splitops.cli._staging import StagedFolder, safe_names
 from splitops.dtypes import ElementType, element_type_of
 from splitops.errors import ModelError, shown
 from splitops.execute import Plan
 from splitops.operators import OperatorSchema
+from splitops.writing import StagedFiles
 
 _BLOCK: Final = 8 << 20
 """Bytes that are copied at a time."""
@@ -80,8 +81,8 @@ def command(
         raise click.UsageError(
             f"A part would replace {one_line(str(file))} itself: change --prefix or --out."
         )
-    with StagedFolder(out) as folder:
-        _write(folder, names, source, plan)
+    with StagedFiles(make_folders=True) as files:
+        _write(files, paths, source, plan)
     if as_json:
         print_json(_json(file, row, header, plan, paths))
     else:
@@ -98,7 +99,7 @@ def _element_type(header: Header, stated: ElementType | None, file: Path) -> Ele
     return stated
 
 
-def _write(folder: StagedFolder, names: list[str], source: MappedArray, plan: Plan) -> None:
+def _write(staged: StagedFiles, paths: list[Path], source: MappedArray, plan: Plan) -> None:
     """Write the parts, side by side as long as they are few: each block of the data is read once."""
     header = source.header
     shape, axis = plan.shape, plan.axis
@@ -108,10 +109,10 @@ def _write(folder: StagedFolder, names: list[str], source: MappedArray, plan: Pl
     step = math.prod(behind) * header.dtype.itemsize
     rows = math.prod(ahead) if source.data.size else 0
     data = source.data.reshape(rows, shape[axis] * step) if rows else np.empty((0, 0), np.uint8)
-    for first in range(0, len(names), _OPEN_FILES):
-        batch = range(first, min(first + _OPEN_FILES, len(names)))
+    for first in range(0, len(paths), _OPEN_FILES):
+        batch = range(first, min(first + _OPEN_FILES, len(paths)))
         with contextlib.ExitStack() as opened:
-            files = [opened.enter_context(folder.open(names[index])) for index in batch]
+            files = [opened.enter_context(staged.open(paths[index])) for index in batch]
             for index, file in zip(batch, files, strict=True):
                 file.write(header_bytes(shapes[index], header.dtype, fortran=header.fortran))
             _copy(data, [(plan.offsets[index] * step, plan.sizes[index] * step) for index in batch], files)

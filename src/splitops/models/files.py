@@ -1,18 +1,15 @@
-"""Files from outside and files for others: bounded reading, contained paths, writing whole or not at all."""
+"""Files from outside: bounded reading and contained paths."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
 import stat
-from collections.abc import Iterator
 from pathlib import Path, PureWindowsPath
 from typing import BinaryIO
 
-from splitops.errors import ModelError, Where
+from splitops.errors import ModelError, Where, shown, shown_path
 
-__all__ = ["contained", "open_regular", "read_whole", "replacing", "shown"]
+__all__ = ["contained", "open_regular", "read_whole"]
 
 
 def open_regular(path: Path, where: Where | None = None) -> BinaryIO:
@@ -26,10 +23,10 @@ def open_regular(path: Path, where: Where | None = None) -> BinaryIO:
     try:
         descriptor = os.open(path, flags)
     except (OSError, ValueError) as error:
-        raise ModelError(f"cannot open {shown(path.name or str(path))}: {_reason(error)}", where) from error
+        raise ModelError(f"cannot open {shown_path(path)}: {_reason(error)}", where) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise ModelError(f"cannot open {shown(path.name or str(path))}: not a regular file", where)
+        raise ModelError(f"cannot open {shown_path(path)}: not a regular file", where)
     return os.fdopen(descriptor, "rb")
 
 
@@ -43,13 +40,13 @@ def read_whole(path: Path, *, limit: int, where: Where | None = None) -> bytes:
         size = os.fstat(file.fileno()).st_size
         if size > limit:
             raise ModelError(
-                f"{shown(path.name)} has {size} bytes, more than the {limit} that its format can have", where
+                f"{shown_path(path)} has {size} bytes, more than the {limit} that its format can have", where
             )
         try:
             # Never until the end: the file may grow meanwhile. What is lost at its end, the parser misses.
             return file.read(size)
         except (OSError, MemoryError) as error:
-            raise ModelError(f"cannot read {shown(path.name)}: {_reason(error)}", where) from error
+            raise ModelError(f"cannot read {shown_path(path)}: {_reason(error)}", where) from error
 
 
 def contained(folder: Path, location: str, where: Where | None = None) -> Path:
@@ -85,68 +82,5 @@ def contained(folder: Path, location: str, where: Where | None = None) -> Path:
     return path
 
 
-@contextlib.contextmanager
-def replacing(*paths: Path) -> Iterator[tuple[BinaryIO, ...]]:
-    """Write files that appear whole, and all together, or not at all.
-
-    The contents go to temporary files in the same folders; when the block ends without an error (or
-    Ctrl-C), they take the places of ``paths`` in the given order. Name the file that refers to the others
-    last.
-
-    Yields:
-        One file open for writing for each path.
-
-    Raises:
-        ModelError: a file cannot be made, written or put in its place.
-
-    Examples:
-        >>> import pathlib, tempfile
-        >>> folder = pathlib.Path(tempfile.mkdtemp())
-        >>> with replacing(folder / "part.bin") as (file,):
-        ...     _ = file.write(b"whole")
-        >>> [path.name for path in folder.iterdir()]
-        ['part.bin']
-    """
-    temporary: list[Path] = []
-    try:
-        with contextlib.ExitStack() as opened:
-            files = []
-            for path in paths:
-                # A name of our own instead of tempfile's: the file gets the permissions that umask says.
-                draft = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.part")
-                try:
-                    files.append(opened.enter_context(draft.open("xb")))
-                except OSError as error:
-                    raise ModelError(f"cannot write {shown(path.name)}: {_reason(error)}") from error
-                temporary.append(draft)
-            try:
-                yield tuple(files)
-                for file in files:
-                    file.flush()
-                    os.fsync(file.fileno())
-            except OSError as error:
-                raise ModelError(f"cannot write {shown(paths[-1].name)}: {_reason(error)}") from error
-        for draft, path in zip(list(temporary), paths, strict=True):
-            try:
-                os.replace(draft, path)
-            except OSError as error:
-                raise ModelError(f"cannot write {shown(path.name)}: {_reason(error)}") from error
-            temporary.remove(draft)
-    finally:
-        for draft in temporary:
-            with contextlib.suppress(OSError):
-                draft.unlink()
-
-
 def _reason(error: Exception) -> str:
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
-
-
-def shown(name: str, limit: int = 120) -> str:
-    """Write a name that comes from a file in one bounded line.
-
-    Examples:
-        >>> shown("weights.bin")
-        "'weights.bin'"
-    """
-    return repr(name if len(name) <= limit else f"{name[: limit - 3]}...")

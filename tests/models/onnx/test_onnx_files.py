@@ -412,7 +412,7 @@ def test_no_regular_file(tmp_path: Path, kind: str) -> None:
         path.mkdir()
     if kind == "pipe":
         os.mkfifo(path)
-    with pytest.raises(ModelError, match=r"cannot open 'm\.onnx'"):
+    with pytest.raises(ModelError, match=f"cannot open {str(path)!r}: "):
         read(path)
 
 
@@ -474,7 +474,7 @@ class TestWriting:
         assert (tmp_path / "m.onnx").read_bytes() == b"as before"
 
     def test_folder_that_is_not_there(self, tmp_path: Path) -> None:
-        with pytest.raises(ModelError, match=r"cannot write 'm\.onnx'"):
+        with pytest.raises(ModelError, match=r"there is no folder '.*/none'"):
             write(model(), tmp_path / "none" / "m.onnx")
 
     def test_target_is_a_folder(self, tmp_path: Path) -> None:

@@ -366,13 +366,13 @@ def test_every_truncation_of_the_bin(tmp_path: Path) -> None:
 def test_missing_bin(tmp_path: Path) -> None:
     path = tmp_path / "model.xml"
     path.write_text(XML)
-    with pytest.raises(ModelError, match=r"needs its bytes, but cannot open 'model.bin': no such file"):
+    with pytest.raises(ModelError, match=r"needs its bytes, but cannot open '.*/model.bin': no such file"):
         ir.read(path)
     builder = ir.Builder()
     builder.result(builder.parameter("data", "f32", (2,)), "out")
     path.write_bytes(ir.to_bytes(builder.model())[0])
     assert ir.run(ir.read(path), {"data": DATA[0, :2]})["out"].tolist() == [0.0, 1.0]
-    with pytest.raises(ModelError, match=r"cannot open 'other.bin': no such file .* .model 'model.xml'."):
+    with pytest.raises(ModelError, match=r"cannot open '.*other.bin': no such file .* .model 'model.xml'."):
         ir.read(path, tmp_path / "other.bin")
 
 

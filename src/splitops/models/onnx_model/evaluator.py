@@ -13,8 +13,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpFunctionContextDependant, OpRun, RuntimeContextError
 from onnx.reference.ops import load_op
 
-from splitops.errors import ModelError, SplitError, Where
-from splitops.models.files import shown
+from splitops.errors import ModelError, SplitError, Where, shown
 from splitops.models.onnx_model.control_flow import CONTROL_FLOW, FunctionCall
 from splitops.models.onnx_model.older import flattening, with_defaults
 from splitops.models.onnx_model.structure import (

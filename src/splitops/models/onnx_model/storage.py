@@ -11,10 +11,11 @@ from google.protobuf.message import DecodeError, EncodeError  # type: ignore[imp
 from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
 
 from splitops.dtypes import from_onnx
-from splitops.errors import ModelError, Where
-from splitops.models.files import read_whole, replacing, shown
+from splitops.errors import ModelError, Where, shown
+from splitops.models.files import read_whole
 from splitops.models.onnx_model.structure import check_model, model_tensors
 from splitops.models.onnx_model.tensors import is_external, load_external, tensor_array
+from splitops.writing import StagedFiles, write_whole
 
 if TYPE_CHECKING:
     import onnx_ir
@@ -120,11 +121,13 @@ def write(
         external = size > MAX_MODEL_BYTES - _ROOM
     if external:
         data = file.with_name(file.name + ".data")
-        with replacing(data, file) as (data_file, model_file):
-            model_file.write(_encoded(_with_external_data(model, data_file, data.name, where), where))
+        with StagedFiles() as files:
+            with files.open(data) as data_file:
+                slim = _with_external_data(model, data_file, data.name, where)
+            with files.open(file) as model_file:
+                model_file.write(_encoded(slim, where))
     else:
-        with replacing(file) as (model_file,):
-            model_file.write(_encoded(model, where))
+        write_whole(file, _encoded(model, where))
 
 
 def _encoded(model: ModelProto, where: Where) -> bytes:

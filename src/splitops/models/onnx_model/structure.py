@@ -9,8 +9,7 @@ from typing import Final
 
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 
-from splitops.errors import ModelError, Where
-from splitops.models.files import shown
+from splitops.errors import ModelError, Where, shown
 from splitops.models.onnx_model.tensors import check_tensor
 from splitops.onnx.reference import node_label
 

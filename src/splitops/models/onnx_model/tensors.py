@@ -14,8 +14,8 @@ import numpy.typing as npt
 from onnx import TensorProto, numpy_helper
 
 from splitops.dtypes import ElementType, from_onnx
-from splitops.errors import ModelError, Where
-from splitops.models.files import contained, open_regular, shown
+from splitops.errors import ModelError, Where, shown
+from splitops.models.files import contained, open_regular
 
 __all__ = ["check_tensor", "is_external", "load_external", "tensor_array"]
 

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from onnx import GraphProto, TypeProto, ValueInfoProto
 
 from splitops.dtypes import element_type_of, from_onnx
-from splitops.errors import ModelError, Where
-from splitops.models.files import shown
+from splitops.errors import ModelError, Where, shown
 
 __all__ = ["check_inputs"]
 

@@ -12,9 +12,9 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from splitops.errors import ModelError, Where
-from splitops.models.files import replacing
 from splitops.models.openvino_ir.constants import Constant, Weights
 from splitops.models.openvino_ir.model import Graph, Layer, OpenVINOModel, Port, join_names
+from splitops.writing import StagedFiles
 
 __all__ = ["to_bytes", "write"]
 
@@ -38,8 +38,11 @@ def write(model: OpenVINOModel, path: str | Path) -> None:
     path = Path(path)
     if path.suffix.lower() != ".xml":
         raise ModelError(f"{path.name!r} is not the name of an OpenVINO IR, which ends in .xml")
-    with replacing(path.with_suffix(".bin"), path) as (weights, document):
-        document.write(_document(model, weights))
+    with StagedFiles() as files:
+        with files.open(path.with_suffix(".bin")) as weights:
+            document = _document(model, weights)
+        with files.open(path) as file:
+            file.write(document)
 
 
 def to_bytes(model: OpenVINOModel) -> tuple[bytes, bytes]:

@@ -1,0 +1,207 @@
+"""Files for others: a set of files appears whole and all together, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Final, Self
+
+from splitops.errors import ModelError, shown_path
+
+__all__ = ["StagedFiles", "write_whole"]
+
+_SYNCED_ALONE: Final = 64 if hasattr(os, "sync") else sys.maxsize
+"""So many files are brought to the disk one by one, milliseconds each; the rest in one step.
+
+A file that takes its place before its bytes are on the disk could be empty after a power failure.
+"""
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write one file, whole or not at all.
+
+    Raises:
+        ModelError: as :class:`StagedFiles`.
+    """
+    with StagedFiles() as files, files.open(path) as file:
+        file.write(content)
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """A file of the set: where it is written, where it belongs, and where the file before it waits."""
+
+    draft: Path
+    target: Path
+    before: Path
+
+
+class StagedFiles:
+    """Writes files into hidden folders beside their places, and moves them there when all are whole.
+
+    A file of the same name is replaced, a link is replaced and not followed. An error, Ctrl-C or a failing
+    move puts everything back as it was. Each file takes its place in one step, in the order of opening: open
+    the file that refers to the others last.
+
+    Args:
+        make_folders: whether a missing folder is made (and removed again if the set fails); it is an error
+            otherwise.
+
+    Raises:
+        ModelError: a file cannot be made, written or put in its place.
+
+    Examples:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> with StagedFiles() as files, files.open(folder / "a.bin") as file:
+        ...     _ = file.write(b"whole")
+        >>> [path.name for path in folder.iterdir()]
+        ['a.bin']
+    """
+
+    def __init__(self, *, make_folders: bool = False) -> None:
+        self._make_folders = make_folders
+        self._files: list[_Staged] = []
+        self._staging: dict[Path, Path] = {}
+        self._made: list[Path] = []
+        self._kept: set[Path] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with _uninterrupted():
+            try:
+                if kind is None:
+                    self._publish()
+                    self._made.clear()
+            finally:
+                self._clean()
+
+    @contextlib.contextmanager
+    def open(self, path: Path) -> Iterator[BinaryIO]:
+        """Open a new file of the set for writing; what fails to write is an error of this path."""
+        try:
+            _refuse_folder(path)
+            staging = self._staging_beside(path)
+            staged = _Staged(staging / path.name, path, staging / "before" / path.name)
+            with staged.draft.open("xb") as file:
+                self._files.append(staged)
+                yield file
+                file.flush()
+                if len(self._files) <= _SYNCED_ALONE:
+                    os.fsync(file.fileno())
+        except BrokenPipeError:  # of the terminal, which may show progress: no regular file has it
+            raise
+        except OSError as error:
+            raise _cannot_write(path, error) from error
+
+    def _staging_beside(self, path: Path) -> Path:
+        folder = path.parent
+        if folder not in self._staging:
+            with _uninterrupted():
+                if self._make_folders:
+                    self._make(folder)
+                # A folder and not a name of its own for each file: any name that the target may have fits.
+                staging = folder / f".splitops-{secrets.token_hex(8)}.part"
+                staging.mkdir()
+                self._staging[folder] = staging
+                (staging / "before").mkdir()
+        return self._staging[folder]
+
+    def _make(self, folder: Path) -> None:
+        for missing in reversed([folder, *folder.parents]):
+            if not missing.exists():
+                missing.mkdir()
+                self._made.append(missing)
+
+    def _publish(self) -> None:
+        if len(self._files) > _SYNCED_ALONE:
+            os.sync()
+        for index, staged in enumerate(self._files):
+            try:
+                _refuse_folder(staged.target)
+                # If the last move fails, its target is as it was: alone, a file needs nothing kept.
+                if index + 1 < len(self._files) and os.path.lexists(staged.target):
+                    _keep(staged)
+                os.replace(staged.draft, staged.target)
+            except BaseException as error:
+                kept = [path for path in map(_put_back, reversed(self._files[: index + 1])) if path]
+                self._kept = {path.parent.parent for path in kept}
+                if isinstance(error, OSError):
+                    raise _cannot_write(staged.target, error, kept) from error
+                raise
+
+    def _clean(self) -> None:
+        for staging in set(self._staging.values()) - self._kept:
+            shutil.rmtree(staging, ignore_errors=True)
+        for folder in reversed(self._made):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def _keep(staged: _Staged) -> None:
+    """Keep the file that is replaced; a second link leaves it in its place until the replacement."""
+    try:
+        os.link(staged.target, staged.before, follow_symlinks=False)
+    except (OSError, NotImplementedError):  # a file system or platform without such links
+        os.replace(staged.target, staged.before)
+
+
+def _put_back(staged: _Staged) -> Path | None:
+    """Undo the move of a file; return where the file before it still waits, if it cannot be put back."""
+    try:
+        if os.path.lexists(staged.before):
+            os.replace(staged.before, staged.target)
+            # Of two links to one file, a replacement leaves both.
+            staged.before.unlink(missing_ok=True)
+        elif not os.path.lexists(staged.draft):
+            staged.target.unlink()
+    except OSError:
+        return staged.before if os.path.lexists(staged.before) else None
+    return None
+
+
+def _refuse_folder(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        raise IsADirectoryError(errno.EISDIR, "a folder of this name is in the way")
+
+
+def _cannot_write(path: Path, error: OSError, kept: Sequence[Path] = ()) -> ModelError:
+    if isinstance(error, FileNotFoundError) and not path.parent.exists():
+        reason = f"there is no folder {shown_path(path.parent)}"
+    else:
+        reason = (error.strerror or str(error)).lower()
+    if kept:
+        reason += f"; what could not be put back is kept in {shown_path(kept[0].parent)}"
+    return ModelError(f"cannot write {shown_path(path)}: {reason}")
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold back Ctrl-C and termination until the block is done."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pending: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda found, _: pending.append(found)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if pending:
+        signal.raise_signal(pending[0])

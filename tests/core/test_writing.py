@@ -1,0 +1,183 @@
+"""Sets of files: whole and all together, or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from splitops.errors import ModelError
+from splitops.writing import StagedFiles, write_whole
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def write(files: StagedFiles, folder: Path, **contents: bytes) -> None:
+    for name, data in contents.items():
+        with files.open(folder / name) as file:
+            file.write(data)
+
+
+def fail_in(target: Path, failure: type[BaseException]) -> None:
+    with StagedFiles(make_folders=True) as files, files.open(target / "a") as file:
+        file.write(b"new")
+        assert any(target.glob(".splitops-*/a"))
+        raise failure
+
+
+def test_files_appear_together_and_replace(tmp_path):
+    (tmp_path / "a").write_bytes(b"old")
+    (tmp_path / "kept").write_bytes(b"kept")
+    with StagedFiles() as files:
+        write(files, tmp_path, a=b"new", b=b"too")
+        assert (tmp_path / "a").read_bytes() == b"old"
+    assert content(tmp_path) == {"a": b"new", "b": b"too", "kept": b"kept"}
+
+
+def test_a_set_may_lie_in_several_folders(tmp_path):
+    for name in ("x", "y"):
+        (tmp_path / name).mkdir()
+    with StagedFiles() as files:
+        write(files, tmp_path / "x", a=b"x")
+        write(files, tmp_path / "y", a=b"y")
+    assert content(tmp_path / "x") == {"a": b"x"}
+    assert content(tmp_path / "y") == {"a": b"y"}
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, SystemExit, ZeroDivisionError, OSError])
+def test_a_failure_changes_nothing(tmp_path, failure):
+    (tmp_path / "a").write_bytes(b"old")
+    with pytest.raises(ModelError if failure is OSError else failure):
+        fail_in(tmp_path, failure)
+    assert content(tmp_path) == {"a": b"old"}
+
+
+def test_folders_made_for_it_go_with_it(tmp_path):
+    with pytest.raises(ZeroDivisionError):
+        fail_in(tmp_path / "x" / "y", ZeroDivisionError)
+    assert not os.listdir(tmp_path)
+
+
+def test_folders_made_for_it_stay_with_what_is_written(tmp_path):
+    with StagedFiles(make_folders=True) as files:
+        write(files, tmp_path / "x" / "y", a=b"new")
+    assert content(tmp_path / "x" / "y") == {"a": b"new"}
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    path = tmp_path / "no" / "a.onnx"
+    with pytest.raises(ModelError) as caught:
+        write_whole(path, b"new")
+    assert caught.value.message == f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}"
+
+
+def test_a_folder_in_the_way_puts_everything_back(tmp_path):
+    (tmp_path / "a").write_bytes(b"old")
+    files = StagedFiles()
+    write(files, tmp_path, a=b"new", b=b"too", c=b"three")
+    (tmp_path / "c").mkdir()
+    with pytest.raises(ModelError, match="in the way"), files:
+        pass
+    assert sorted(os.listdir(tmp_path)) == ["a", "c"]
+    assert (tmp_path / "a").read_bytes() == b"old"
+    with pytest.raises(ModelError, match="in the way"):
+        write_whole(tmp_path / "c", b"known before a byte is written")
+
+
+@pytest.mark.parametrize("links", [True, False])
+@pytest.mark.parametrize("at", range(5))
+def test_a_move_that_fails_anywhere_puts_everything_back(tmp_path, monkeypatch, at, links):
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(b"old")
+    replace, calls = os.replace, iter(range(100))
+
+    def failing(source: Path, target: Path) -> None:
+        if next(calls) == at:
+            raise OSError(errno.EIO, "Input/output error")
+        replace(source, target)
+
+    def refusing(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "replace", failing)
+    if not links:  # then a and b are moved away before they are replaced; c is new
+        monkeypatch.setattr(os, "link", refusing)
+    if at < (3 if links else 5):
+        with pytest.raises(ModelError, match="input/output error"), StagedFiles() as files:
+            write(files, tmp_path, a=b"new", b=b"new", c=b"new")
+        assert content(tmp_path) == {"a": b"old", "b": b"old"}
+    else:
+        with StagedFiles() as files:
+            write(files, tmp_path, a=b"new", b=b"new", c=b"new")
+        assert content(tmp_path) == {"a": b"new", "b": b"new", "c": b"new"}
+
+
+def test_what_cannot_be_put_back_is_kept_and_named(tmp_path, monkeypatch):
+    (tmp_path / "a").write_bytes(b"old")
+    replace, calls = os.replace, iter(range(100))
+
+    def failing(source: Path, target: Path) -> None:
+        if next(calls) > 0:
+            raise OSError(errno.EIO, "Input/output error")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", failing)
+    with pytest.raises(ModelError, match="is kept in ") as caught, StagedFiles() as files:
+        write(files, tmp_path, a=b"new", b=b"new")
+    kept = Path(caught.value.message.rsplit("'", 2)[1])
+    assert content(kept) == {"a": b"old"}
+
+
+def test_a_file_alone_is_replaced_in_one_step(tmp_path, monkeypatch):
+    (tmp_path / "a").write_bytes(b"old")
+    moves = []
+    replace = os.replace
+    monkeypatch.setattr(os, "replace", lambda *paths: (moves.append(paths), replace(*paths)))
+    write_whole(tmp_path / "a", b"new")
+    assert [target for _, target in moves] == [tmp_path / "a"]
+    assert content(tmp_path) == {"a": b"new"}
+
+
+def test_an_interrupt_among_the_moves_waits_until_they_are_done(tmp_path, monkeypatch):
+    replace = os.replace
+
+    def interrupted(source: Path, target: Path) -> None:
+        signal.raise_signal(signal.SIGINT)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt), StagedFiles() as files:
+        write(files, tmp_path, a=b"new", b=b"new")
+    assert content(tmp_path) == {"a": b"new", "b": b"new"}
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_link_is_replaced_and_not_followed(tmp_path):
+    (tmp_path / "elsewhere").write_bytes(b"safe")
+    (tmp_path / "a").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "b").symlink_to(tmp_path / "nowhere")
+    with StagedFiles() as files:
+        write(files, tmp_path, a=b"new", b=b"new")
+    assert content(tmp_path) == {"a": b"new", "b": b"new", "elsewhere": b"safe"}
+    assert not (tmp_path / "a").is_symlink()
+
+
+def test_many_files_are_on_the_disk_before_any_takes_its_place(tmp_path, monkeypatch):
+    steps = []
+    fsync, sync, replace = os.fsync, os.sync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda file: (steps.append("one"), fsync(file)))
+    monkeypatch.setattr(os, "sync", lambda: (steps.append("all"), sync()))
+    monkeypatch.setattr(os, "replace", lambda *paths: (steps.append("move"), replace(*paths)))
+    with StagedFiles() as files:
+        write(files, tmp_path, **{f"part{index}": b"new" for index in range(66)})
+    assert steps == ["one"] * 64 + ["all"] + ["move"] * 66
+
+
+def test_the_longest_name_that_a_folder_takes(tmp_path):
+    write_whole(tmp_path / ("n" * 255), b"new")
+    assert content(tmp_path) == {"n" * 255: b"new"}
