@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ __all__ = [
     "rule_error",
     "shown",
     "shown_path",
+    "without_addresses",
 ]
 
 
@@ -98,7 +100,7 @@ class SplitError(ValueError):
     where: Where
 
     def __init__(self, message: str, where: Where | None = None) -> None:
-        self.message = one_line(message, 1000)
+        self.message = one_line(without_addresses(message), 1000)  # foreign errors quote such texts
         self.where = where or NOWHERE
         super().__init__(self.message)
 
@@ -254,6 +256,13 @@ def shown_path(path: str | os.PathLike[str]) -> str:
 
 
 class _Repr(reprlib.Repr):
+    def repr_instance(self, x: Any, level: int) -> str:
+        try:
+            text = without_addresses(repr(x))
+        except Exception:  # whatever a stranger's class may raise
+            return f"<{type(x).__name__} instance>"
+        return one_line(text, self.maxother)
+
     def repr_int(self, x: int, level: int) -> str:
         # Python refuses to write more than 4300 digits.
         return f"<integer of {x.bit_length()} bits>" if x.bit_length() > 128 else super().repr_int(x, level)
@@ -261,6 +270,19 @@ class _Repr(reprlib.Repr):
 
 _REPR = _Repr()
 _REPR.maxstring = 400  # shown cuts what is too long; cut twice, a path would lose its end
+
+
+def without_addresses(text: str) -> str:
+    """Leave out where in memory an object lies, which tells a reader nothing and changes with every run.
+
+    Examples:
+        >>> without_addresses("<ast.Call object at 0x7f06afd4f2b0>")
+        '<ast.Call object>'
+    """
+    return _ADDRESS.sub("", text)
+
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")
 
 
 def one_line(text: str, limit: int) -> str:

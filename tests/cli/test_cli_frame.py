@@ -85,6 +85,24 @@ def test_the_check_above_sees_a_loaded_library(environment):
         ["explain", "--shape", str(1 << 63), "--parts", "2"],
         ["split"],
         ["run"],
+        ["run", "m.txt"],
+        ["infer", "m"],
+        ["infer", "m.onnx", "-o", "m.xml"],
+        ["infer", "m.xml", "-o", "m.pb"],
+        ["check", "m.json"],
+        ["check", "m.onnx", "--fix", "-o", "m.txt"],
+        ["check", "m.onnx", "--fix", "-o", "m.xml"],
+        ["simplify", "m.xml", "-o", "m.onnx"],
+        ["simplify", "m.onnx", "-o", "m"],
+        ["convert", "m.onnx"],
+        ["convert", "m.onnx", "--to", "tflite"],
+        ["convert", "m.onnx", "--to", "onnx:"],
+        ["convert", "m.onnx", "--to", "onnx:0"],
+        ["convert", "m.onnx", "--to", "onnx:9999"],
+        ["convert", "m.onnx", "--to", "onnx:18", "-o", "m.xml"],
+        ["convert", "m.onnx", "--to", "openvino", "-o", "m.onnx"],
+        ["convert", "m.xml", "--only-split", "-o", "m.onnx"],
+        ["convert", "m.onnx", "--to", "onnx:18", "-o", "m.bin"],
     ],
 )
 def test_wrong_usage_is_2(invoke, arguments):
@@ -92,6 +110,40 @@ def test_wrong_usage_is_2(invoke, arguments):
     assert result.exit_code == 2
     assert result.stdout == ""
     assert "Usage: splitops" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["run", "infer", "check", "simplify", "convert"])
+def test_a_model_that_is_not_there_is_1(invoke, name):
+    result = invoke(name, "folder/absent.onnx", *(["--to", "onnx"] if name == "convert" else []))
+    assert result.exit_code == 1
+    assert "cannot open" in (result.stdout if name == "check" else result.stderr)  # a check finds it out
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("splitops sp", {"spec", "split"}),
+        ("splitops convert --on", {"--only-split"}),
+        ("splitops convert m.onnx --form ", {"same", "lengths", "count"}),
+        ("splitops explain --op Variadic", {"VariadicSplit", "VariadicSplit-1"}),
+        ("splitops spec SplitTo", {"SplitToSequence", "SplitToSequence-11", "SplitToSequence-24"}),
+        ("splitops diff openvino:S", {"openvino:Split", "openvino:Split-1"}),
+        ("splitops explain --dtype bfl", {"bfloat16"}),
+    ],
+)
+def test_the_shell_completes(process, environment, words, expected):
+    variables = {"_SPLITOPS_COMPLETE": "bash_complete", "COMP_WORDS": words}
+    variables["COMP_CWORD"] = str(len(words.split(" ")) - 1)
+    result = process(env=environment | variables)
+    assert result.returncode == 0, result.stderr
+    assert {line.partition(",")[2] for line in result.stdout.split()} == expected
+
+
+def test_the_script_of_the_readme_is_one(process, environment):
+    for shell in ("bash", "zsh", "fish"):
+        result = process(env=environment | {"_SPLITOPS_COMPLETE": f"{shell}_source"})
+        assert (result.returncode, result.stderr) == (0, "")
+        assert "_SPLITOPS_COMPLETE" in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
+import resource
 import zipfile
 from pathlib import Path
 
@@ -15,6 +18,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from splitops.cli._generate import ramp, random
+from splitops.cli._npy import header_bytes
 from splitops.cli._outputs import statistics
 from splitops.cli._trace import Trace
 from splitops.dtypes import ELEMENT_TYPES
@@ -320,12 +324,91 @@ def bad_files(folder: Path) -> dict[str, str]:
     }
 
 
+def inflating(path: Path, dtype: str, shape: tuple[int, ...]) -> Path:
+    """Write a small .npz whose member inflates to the zeros of a large array."""
+    header = header_bytes(shape, np.dtype(dtype))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("data.npy", "w") as member:
+        member.write(header)
+        for _ in range(math.prod(shape) * np.dtype(dtype).itemsize >> 20):
+            member.write(bytes(1 << 20))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "words"),
+    [
+        ("<f4", (1 << 20, 64), "the model declares float32 (N, 6)"),
+        ("<f4", (1 << 26,), "the model declares float32 (N, 6)"),
+        ("<f8", (1 << 20, 32), "has element type float64, but the model declares float32"),
+    ],
+)
+def test_the_header_of_a_member_is_proved_before_it_is_inflated(
+    process, halves, tmp_path, dtype, shape, words
+):
+    path = inflating(tmp_path / "x.npz", dtype, shape)  # 256 MiB
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_DATA, (200 << 20, 200 << 20))
+
+    result = process("run", halves, "--input", f"x={path}:data", preexec_fn=limit)
+    assert (result.returncode, len(result.stderr.splitlines())) == (1, 1)
+    assert words in result.stderr
+
+
+def test_the_limit_above_is_too_little_for_the_member(process, tmp_path):
+    path = inflating(tmp_path / "x.npz", "<f4", (1 << 20, 64))
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_DATA, (200 << 20, 200 << 20))
+
+    text = "g (float[N, M] x) => (float[N, K] a, float[N, L] b) {a, b = Split<axis=1, num_outputs=2>(x)}"
+    model = save(tmp_path / "any.onnx", text)
+    result = process("run", model, "--input", f"x={path}:data", preexec_fn=limit)
+    assert "not enough memory" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("dims", "shape", "fits"),
+    [
+        ("1,?,2..4", (1, 9, 2), True),
+        ("1,?,2..4", (1, 9, 5), False),
+        ("1,?,2..4", (1, 9, 1), False),
+        ("1,?,2..", (1, 0, 9), True),
+        ("1,?,2..4", (2, 9, 2), False),
+        ("1,?,2..4", (1, 9), False),
+        (None, (), True),
+    ],
+)
+def test_what_a_header_proves_is_what_a_run_takes(invoke, tmp_path, dims, shape, fits):
+    made = builder.Builder()
+    made.result(made.parameter("x", "f32", dims))
+    write(made.model(), tmp_path / "m.xml")
+    np.savez(tmp_path / "x.npz", data=np.zeros(shape, "<f4"))
+    np.save(tmp_path / "x.npy", np.zeros(shape, "<f4"))
+    for form in ("x.npz:data", "x.npy"):
+        result = invoke("run", tmp_path / "m.xml", "--input", f"x={tmp_path}/{form}")
+        assert result.exit_code == (0 if fits else 1), result.output
+
+
+@pytest.mark.parametrize("names", [("x.npy", "x.npy"), ("x.npy", "x"), ("y.npy", "y.npy", "x.npy")])
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_member_that_is_there_twice_is_refused(invoke, halves, tmp_path, names):
+    content = header_bytes((4, 6), np.dtype("<f4"))
+    with zipfile.ZipFile(tmp_path / "twice.npz", "w") as archive:
+        for number, name in enumerate(names):
+            archive.writestr(name, content + np.full(24, number, "<f4").tobytes())
+    result = invoke("run", halves, "--input", f"x={tmp_path}/twice.npz:x")
+    assert result.exit_code == 1
+    assert f"'{tmp_path}/twice.npz' has more than one array '{names[0][0]}'" in result.stderr
+
+
 def test_bad_files_are_one_clear_line(invoke, halves, tmp_path):
     for form, words in bad_files(tmp_path).items():
         result = invoke("run", halves, "--input", f"x={tmp_path}/{form}", "--out", tmp_path / "out")
         assert result.exit_code == 1, (form, result.output)
         assert len(result.stderr.splitlines()) == 1, form
         assert words in result.stderr, (form, result.stderr)
+        assert not re.search("0x[0-9a-f]{6}", result.stderr), result.stderr
         assert not (tmp_path / "out").exists()
 
 
@@ -346,7 +429,6 @@ def test_bad_models_and_broken_rules_are_one_line(invoke, process, halves, tmp_p
         (tmp_path / "bad.onnx", "bad.onnx"),
         (tmp_path / "bad.xml", "bad.xml"),
         (tmp_path / "absent.onnx", "no such file"),
-        (tmp_path / "x.txt", "no model file"),
         (broken, "Split-18 [lengths.sum]"),
     ]
     for model, words in cases:

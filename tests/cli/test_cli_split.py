@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -105,8 +106,8 @@ def test_keepdims(invoke, tmp_path):
 def test_file_names_sort_and_stay_in_the_folder(invoke, tmp_path):
     file = saved(tmp_path / "x.npy", np.arange(12))
     out = tmp_path / "a" / "b"
-    assert invoke("split", file, "--chunk", 1, "--prefix", "../../up", "--out", out).exit_code == 0
-    assert sorted(os.listdir(out)) == [f"_.._up.{i:02}.npy" for i in range(12)]
+    assert invoke("split", file, "--chunk", 1, "--prefix", "up", "--out", out).exit_code == 0
+    assert sorted(os.listdir(out)) == [f"up.{i:02}.npy" for i in range(12)]
     assert sorted(os.listdir(tmp_path)) == ["a", "x.npy"]
 
 
@@ -205,7 +206,8 @@ def test_hostile_files_are_one_clear_line(invoke, tmp_path, name):
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1
     assert problem in result.stderr
-    assert "'x.npy'" in result.stderr
+    assert f"'{file}'" in result.stderr
+    assert not re.search("0x[0-9a-f]{6}", result.stderr)
     assert not (tmp_path / "out").exists()
 
 
@@ -244,6 +246,14 @@ def test_folders_and_pipes_are_no_files(process, tmp_path):
     for name in ("pipe.npy", "folder.npy", "absent.npy"):
         result = process("split", tmp_path / name, "--parts", "2", "--out", tmp_path / "out", timeout=20)
         assert (result.returncode, len(result.stderr.splitlines())) == (1, 1)
+
+
+@pytest.mark.parametrize("prefix", ["a/b", "../a", "a b", "", ".a", "a\\b", "con", "x" * 200])
+def test_a_prefix_is_taken_as_it_is_or_refused(invoke, tmp_path, prefix):
+    file = saved(tmp_path / "x.npy", np.arange(4))
+    result = invoke("split", file, "--parts", 2, "--out", tmp_path / "out", "--prefix", prefix)
+    assert (result.exit_code, (tmp_path / "out").exists()) == (2, False)
+    assert "--prefix" in result.stderr
 
 
 def test_a_folder_that_cannot_be_made(invoke, tmp_path):

@@ -328,6 +328,21 @@ def test_long_lists_are_shortened_in_the_middle() -> None:
     assert len(shown("x" * 10_000)) <= 80
 
 
+class Odd:
+    """A stranger's class whose text cannot be had."""
+
+    def __repr__(self) -> str:
+        raise ZeroDivisionError
+
+
+def test_no_message_says_where_in_memory_an_object_lies() -> None:
+    assert shown(object()) == "<object object>"
+    assert shown([object()]) == "[<object object>]"
+    assert str(ModelError(f"it is {object()!r}")) == "it is <object object>"
+    assert shown(Odd()) == "<Odd instance>"
+    assert shown("at 0x7f06afd4f2b0 of a table") == "'at 0x7f06afd4f2b0 of a table'"
+
+
 # Plans and rows travel too
 
 

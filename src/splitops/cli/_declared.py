@@ -8,13 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from splitops.dtypes import ElementType, from_onnx
-from splitops.errors import Where
+import numpy as np
+
+from splitops.dims import UNKNOWN, Dim, Range, Shape
+from splitops.dtypes import ElementType, element_type_of, from_onnx
+from splitops.errors import ModelError, Where, shown
 from splitops.models import is_openvino
 from splitops.models.site import SplitSite
 
 if TYPE_CHECKING:
-    from onnx import TypeProto
+    from onnx import TensorShapeProto, TypeProto
 
 __all__ = ["Declared", "Runnable", "open_model"]
 
@@ -27,7 +30,7 @@ class Declared:
         name: the name that the model's run takes.
         aliases: other names of it.
         element_type: its element type; None where it is not declared.
-        shape: its dimensions, a symbol or range as text; None where the rank is not declared.
+        shape: its shape; None where the rank is not declared.
         kind: ``"tensor"``, ``"sequence"`` or ``"optional"``.
         required: whether it must be given.
     """
@@ -35,7 +38,7 @@ class Declared:
     name: str
     aliases: tuple[str, ...] = ()
     element_type: ElementType | None = None
-    shape: tuple[int | str, ...] | None = None
+    shape: Shape | None = None
     kind: str = "tensor"
     required: bool = True
 
@@ -47,10 +50,44 @@ class Declared:
         sizes = tuple(dim for dim in self.shape if isinstance(dim, int))
         return sizes if len(sizes) == len(self.shape) else None
 
+    def dtype_of(self, stored: np.dtype[Any]) -> np.dtype[Any]:
+        """Return the dtype of an array in a file: raw and unsigned items of a type that .npy lacks are it."""
+        element_type = self.element_type
+        if element_type is None or element_type.bits == 0 or _has_own_npy_type(element_type):
+            return stored
+        own = element_type.numpy
+        raw = stored.kind in "Vu" and stored.itemsize == own.itemsize and stored.isnative
+        return own if raw else stored
+
+    def accept(self, stored: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        """Prove that an array in a file can be this input, as far as one input alone tells.
+
+        Raises:
+            ModelError: it has another element type, rank or size.
+        """
+        name, expected = shown(self.name), self.element_type
+        found = self.dtype_of(stored)
+        if expected is not None and found != expected.numpy and element_type_of(found) is not expected:
+            raise ModelError(f"input {name} has element type {found}, but the model declares {expected}")
+        if self.shape is not None and not _fits(shape, self.shape):
+            raise ModelError(f"input {name} has shape {shown(shape)}, but the model declares {self}")
+
     def __str__(self) -> str:
         shape = "any shape" if self.shape is None else f"({', '.join(map(str, self.shape))})"
         text = f"{self.element_type or 'any type'} {shape}"
         return text if self.kind == "tensor" else f"{self.kind} of {text}"
+
+
+def _has_own_npy_type(element_type: ElementType) -> bool:
+    return element_type.numpy.kind in "biufc" and element_type_of(element_type.numpy) is element_type
+
+
+def _fits(shape: tuple[int, ...], declared: Shape) -> bool:
+    return len(shape) == len(declared) and all(map(_is_size_of, shape, declared))
+
+
+def _is_size_of(size: int, dim: Dim) -> bool:
+    return size == dim if isinstance(dim, int) else dim.lo <= size and (dim.hi is None or size <= dim.hi)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,26 +131,33 @@ def _of_type(name: str, declared: TypeProto, required: bool) -> Declared:
     if declared.HasField("sequence_type"):
         kind, declared = "sequence", declared.sequence_type.elem_type
     tensor = declared.tensor_type
-    shape: tuple[int | str, ...] | None = None
+    shape: Shape | None = None
     if tensor.HasField("shape"):
-        shape = tuple(
-            dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?" for dim in tensor.shape.dim
-        )
+        shape = tuple(map(_dimension, tensor.shape.dim))
     return Declared(name, (), from_onnx(tensor.elem_type), shape, kind, required)
+
+
+def _dimension(dim: TensorShapeProto.Dimension) -> Dim:
+    if dim.HasField("dim_value"):
+        return dim.dim_value
+    return Range(name=dim.dim_param) if dim.dim_param else UNKNOWN
 
 
 def _open_openvino(path: Path) -> Runnable:
     from splitops.models import openvino_ir
 
     model = openvino_ir.read(path)
-    where = Where(model=path.name)
+    where = Where(model=str(path))
     inputs = []
     for name, layer in zip(openvino_ir.input_names(model), model.inputs, strict=True):
-        dims = layer.shape(where)
-        shape = None if dims is None else tuple(dim if isinstance(dim, int) else str(dim) for dim in dims)
         aliases = dict.fromkeys((*layer.outputs[0].names, layer.name))
         aliases.pop(name, None)
         inputs.append(
-            Declared(name, tuple(aliases), None if layer.takes_any_type else layer.element_type(where), shape)
+            Declared(
+                name,
+                tuple(aliases),
+                None if layer.takes_any_type else layer.element_type(where),
+                layer.shape(where),
+            )
         )
     return Runnable(tuple(inputs), partial(openvino_ir.sites, model), partial(openvino_ir.run, model))

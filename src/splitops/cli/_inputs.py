@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -14,10 +15,9 @@ import numpy.typing as npt
 from splitops.cli._console import one_line
 from splitops.cli._declared import Declared
 from splitops.cli._generate import available_bytes, ramp, random
-from splitops.cli._npy import mapped, read_array
+from splitops.cli._npy import Header, mapped, read_array
 from splitops.cli._operators import SHAPE, find_element_type
-from splitops.dtypes import ElementType, element_type_of
-from splitops.errors import ModelError, Where, shown
+from splitops.errors import ModelError, Where, shown, shown_path
 from splitops.models.files import open_regular, read_whole
 
 __all__ = ["read_inputs", "wanted"]
@@ -80,10 +80,11 @@ def _read(text: str, declared: Declared) -> Any:
     lower = text.lower()
     if ".npz:" in lower:
         at = lower.rindex(".npz:") + len(".npz")
-        return _as_declared(_read_npz(Path(text[:at]), text[at + 1 :]), declared)
+        return _read_npz(Path(text[:at]), text[at + 1 :], declared)
     match Path(lower).suffix:
         case ".npy":
-            return _as_declared(mapped(Path(text)).array(), declared)
+            array = mapped(Path(text)).array()
+            return array.view(declared.dtype_of(array.dtype))
         case ".pb":
             return _read_protobuf(Path(text), declared)
         case ".npz":
@@ -115,39 +116,36 @@ def _generated(text: str, declared: Declared) -> npt.NDArray[Any]:
     return random(shape, element_type, int(seed))
 
 
-def _as_declared(array: npt.NDArray[Any], declared: Declared) -> npt.NDArray[Any]:
-    """Give an array the element type that .npy could not say: raw items take the model's, bit for bit."""
-    element_type = declared.element_type
-    if element_type is None or element_type.bits == 0 or _has_own_npy_type(element_type):
-        return array
-    raw = array.dtype.kind == "V" or array.dtype.kind == "u"
-    if raw and array.dtype.itemsize == element_type.numpy.itemsize and array.dtype.isnative:
-        return array.view(element_type.numpy)
-    return array
+def _read_npz(path: Path, key: str, declared: Declared) -> npt.NDArray[Any]:
+    def accept(header: Header) -> None:  # a small file can inflate to more than the memory
+        declared.accept(header.dtype, header.shape)
 
-
-def _has_own_npy_type(element_type: ElementType) -> bool:
-    return element_type.numpy.kind in "biufc" and element_type_of(element_type.numpy) is element_type
-
-
-def _read_npz(path: Path, key: str) -> npt.NDArray[Any]:
-    name = f"{path.name}:{key}"
+    name = f"{path}:{key}"
     with open_regular(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:
-                members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-                if key not in members:
-                    known = ", ".join(one_line(member, 80) for member in list(members)[:20])
-                    raise ModelError(f"{shown(path.name)} has no array {shown(key)}; it has {known}")
-                size = members[key].file_size
+                info = _member(archive, path, key)
+                size = info.file_size
                 if size > available_bytes():
                     raise ModelError(
-                        f"{shown(name)} has {size} bytes, more than this machine's memory can take"
+                        f"{shown_path(name)} has {size} bytes, more than this machine's memory can take"
                     )
-                with archive.open(members[key]) as member:
-                    return read_array(member, name, size)
+                with archive.open(info) as member:
+                    array = read_array(member, name, size, accept)
         except _BROKEN_ZIP as error:
-            raise ModelError(f"{shown(path.name)} is a malformed .npz: {shown(str(error))}") from error
+            raise ModelError(f"{shown_path(path)} is a malformed .npz: {one_line(str(error))}") from error
+    return array.view(declared.dtype_of(array.dtype))
+
+
+def _member(archive: zipfile.ZipFile, path: Path, key: str) -> zipfile.ZipInfo:
+    keys = [info.filename.removesuffix(".npy") for info in archive.infolist()]
+    twice = [name for name, count in Counter(keys).items() if count > 1]
+    if twice:
+        raise ModelError(f"{shown_path(path)} has more than one array {shown(twice[0])}")
+    if key not in keys:
+        known = ", ".join(one_line(name, 80) for name in keys[:20])
+        raise ModelError(f"{shown_path(path)} has no array {shown(key)}; it has {known}")
+    return archive.infolist()[keys.index(key)]
 
 
 def _read_protobuf(path: Path, declared: Declared) -> Any:
@@ -157,7 +155,7 @@ def _read_protobuf(path: Path, declared: Declared) -> Any:
     from splitops.models.onnx_model.tensors import tensor_array
 
     content = read_whole(path, limit=_MAX_PROTOBUF)
-    where = Where(model=path.name)
+    where = Where(model=str(path))
     sequence = declared.kind == "sequence"
     try:
         message = SequenceProto.FromString(content) if sequence else TensorProto.FromString(content)

@@ -11,7 +11,7 @@ import mmap
 import os
 import tokenize
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy
 
-from splitops.errors import ModelError, shown
+from splitops.errors import ModelError, one_line, shown, shown_path
 from splitops.models.files import open_regular
 
 __all__ = ["Header", "MappedArray", "blocks", "header_bytes", "mapped", "read_array", "read_header"]
@@ -80,7 +80,7 @@ def read_header(file: IO[bytes], name: str, size: int) -> Header:
     except ModelError:
         raise
     except _MALFORMED as error:
-        raise _error(name, f"the header is malformed: {shown(str(error))}") from error
+        raise _error(name, f"the header is malformed: {one_line(str(error), 200)}") from error
     if dtype.hasobject:
         raise _error(name, "it holds pickled Python objects, which are not read")
     if dtype.subdtype is not None:
@@ -103,7 +103,7 @@ def read_header(file: IO[bytes], name: str, size: int) -> Header:
 
 
 def _error(name: str, problem: str) -> ModelError:
-    return ModelError(f"{shown(name)}: {problem}")
+    return ModelError(f"{shown_path(name)}: {problem}")
 
 
 _MALFORMED: Final = (
@@ -159,19 +159,27 @@ def mapped(path: Path) -> MappedArray:
     """
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
-        header = read_header(file, path.name, size)
+        header = read_header(file, str(path), size)
         if not header.data_bytes:
             return MappedArray(header, np.empty(0, np.uint8))
         try:
             whole = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
         except (OSError, ValueError, OverflowError) as error:
-            raise _error(path.name, f"it cannot be mapped into memory: {error}") from error
+            raise _error(str(path), f"it cannot be mapped into memory: {error}") from error
     return MappedArray(header, np.frombuffer(whole, np.uint8, header.data_bytes, header.start))
 
 
-def read_array(file: IO[bytes], name: str, size: int) -> npt.NDArray[Any]:
-    """Read an array from a stream of a known size, such as a member of an .npz file."""
+def read_array(file: IO[bytes], name: str, size: int, accept: Callable[[Header], None]) -> npt.NDArray[Any]:
+    """Read an array from a stream of a known size, such as a member of an .npz file.
+
+    Args:
+        file: at its beginning.
+        name: of the stream, for messages.
+        size: of the whole stream in bytes.
+        accept: called with the header before a byte of the data is read; what it raises ends the reading.
+    """
     header = read_header(file, name, size)
+    accept(header)
     data = bytearray()
     while len(data) < header.data_bytes:  # by and by: a size is believed when the bytes are there
         block = file.read(min(1 << 20, header.data_bytes - len(data)))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from splitops.binding import Fact
 from splitops.calling import bind_call
 from splitops.dtypes import ELEMENT_TYPES, ElementType, from_openvino, from_precision
 from splitops.errors import RuleError
 from splitops.execute import Plan, make_plan
-from splitops.operators import OperatorSchema, history, schema
+from splitops.operators import SCHEMAS, OperatorSchema, history, schema
 from splitops.operators.schema import SizeRule
 
 __all__ = [
@@ -100,12 +101,29 @@ class _Operator(_ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> OperatorSchema:
         return value if isinstance(value, OperatorSchema) else find_operator(value)
 
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        names = sorted(
+            {name for row in SCHEMAS for name in (display_name(row).partition("-")[0], display_name(row))}
+        )
+        return _beginning(incomplete, names)
+
 
 class _ElementType(_ParamType):
     name = "type"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ElementType:
         return value if isinstance(value, ElementType) else find_element_type(value)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return _beginning(incomplete, ELEMENT_TYPES)
+
+
+def _beginning(incomplete: str, names: Iterable[str]) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 class _Integers(_ParamType):

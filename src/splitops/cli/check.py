@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from splitops.cli._console import console, json_option, one_line, print_json
+from splitops.cli._models import MODEL_FILE, hold
 
 if TYPE_CHECKING:
     from splitops.models.check import Finding
@@ -19,7 +20,7 @@ _STYLES: Final = {"error": "bold red", "warning": "yellow"}
 
 
 @click.command(short_help="Find wrong splits, and those that a runtime will mind.")
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=MODEL_FILE)
 @click.option(
     "--target",
     "targets",
@@ -28,7 +29,7 @@ _STYLES: Final = {"error": "bold red", "warning": "yellow"}
     help="A runtime that the model is for; what it does not take is an error. Several may be stated.",
 )
 @click.option("--fix", is_flag=True, help="Apply the safe repairs, and write the model to --out.")
-@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="The repaired model.")
+@click.option("-o", "--out", type=MODEL_FILE, help="The repaired model.")
 @click.option("--sarif", type=click.Path(path_type=Path, dir_okay=False), help="Write the findings as SARIF.")
 @json_option
 @click.pass_context
@@ -54,12 +55,14 @@ def command(
       splitops check model.onnx --fix -o model.fixed.onnx
       splitops check model.xml --sarif findings.sarif
     """
+    from splitops.models import is_openvino
     from splitops.models.check import Severity, check, to_json
 
     if fix is not (out is not None):
         raise click.UsageError("--fix and --out belong together")
     repairs: tuple[Repair, ...] = ()
     if out is not None:
+        hold(out, openvino=is_openvino(model))
         findings, repairs = _fixed(model, targets, out)
     else:
         findings = check(model, targets)

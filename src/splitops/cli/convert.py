@@ -8,14 +8,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splitops.cli._console import console, json_option, print_json, table
+from splitops.cli._models import MODEL_FILE, TARGET, hold
+from splitops.models import is_openvino
 
 if TYPE_CHECKING:
-    from splitops.models.convert import Conversion
+    from splitops.models.convert import Conversion, Target
 
 
 @click.command(short_help="Convert a model to another opset, or between ONNX and OpenVINO.")
-@click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--to", "target", metavar="TARGET", help="onnx:OPSET, such as onnx:11, or openvino.")
+@click.argument("model", type=MODEL_FILE)
+@click.option(
+    "--to",
+    "target",
+    type=TARGET,
+    metavar="TARGET",
+    help="onnx:OPSET, such as onnx:11; onnx, its newest opset; or openvino.",
+)
 @click.option("--only-split", is_flag=True, help="Keep the opset; only state the splits in another form.")
 @click.option(
     "--form",
@@ -25,12 +33,12 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=MODEL_FILE,
     help="Where to write the model: .onnx, or .xml with its .bin beside it. Without it, only report.",
 )
 @json_option
 def command(
-    model: Path, target: str | None, only_split: bool, form: str | None, output: Path | None, as_json: bool
+    model: Path, target: Target | None, only_split: bool, form: str | None, output: Path | None, as_json: bool
 ) -> None:
     """Convert MODEL (.onnx or .xml) and report every split: before, after, or why not.
 
@@ -48,7 +56,8 @@ def command(
         raise click.UsageError("Give either --to TARGET or --only-split.")
     from splitops.models.convert import conversion
 
-    report = conversion(model, to=target, only_split=only_split, form=form)
+    hold(output, openvino=is_openvino(model) if target is None else target.domain == "openvino")
+    report = conversion(model, to=None if target is None else str(target), only_split=only_split, form=form)
     if as_json:
         print_json(_json(report, output))
     else:

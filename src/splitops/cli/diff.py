@@ -7,14 +7,14 @@ from typing import Any
 import click
 
 from splitops.cli._console import console, json_option, print_json, table
-from splitops.cli._operators import display_name, find_operator
+from splitops.cli._operators import OPERATOR, display_name, find_operator
 from splitops.cli._rows import as_json_value, schema_json
 from splitops.operators import Difference
 from splitops.operators.difference import compare
 
 
 @click.command(short_help="What changed between two versions of an operator.")
-@click.argument("name")
+@click.argument("name", shell_complete=OPERATOR.shell_complete)
 @click.argument("old", type=int)
 @click.argument("new", type=int)
 @json_option

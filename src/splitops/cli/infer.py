@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from splitops.cli._console import console, json_option, one_line, print_json, table
+from splitops.cli._models import MODEL_FILE, hold
 
 if TYPE_CHECKING:
     from splitops.models.infer import InferredModel, InferredValue
@@ -16,10 +17,8 @@ _MAX_ROWS: Final = 200
 
 
 @click.command(short_help="Infer the types and shapes of a model's values.")
-@click.argument("model", type=click.Path(path_type=Path))
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the model with its shapes."
-)
+@click.argument("model", type=MODEL_FILE)
+@click.option("-o", "--out", type=MODEL_FILE, help="Write the model with its shapes.")
 @click.option("--all", "show_all", is_flag=True, help="Show also the values of which nothing new is found.")
 @click.option(
     "--as-openvino", is_flag=True, help="Of OpenVINO IR, say of splits what OpenVINO's own inference says."
@@ -37,9 +36,10 @@ def command(model: Path, out: Path | None, show_all: bool, as_openvino: bool, as
       splitops infer model.onnx -o model.shapes.onnx
       splitops infer model.xml --json
     """
-    from splitops.models import save
+    from splitops.models import is_openvino, save
     from splitops.models.infer import infer
 
+    hold(out, openvino=is_openvino(model))
     inferred = infer(model, as_openvino=as_openvino)
     if out is not None:
         save(inferred.model, out)

@@ -10,6 +10,7 @@ import click
 import numpy as np
 
 from splitops.cli._console import console, json_option, one_line, print_json, table
+from splitops.cli._models import MODEL_FILE
 from splitops.cli._operators import display_name
 from splitops.cli._trace import Split, Trace
 from splitops.errors import Where, brief
@@ -24,7 +25,7 @@ _FEW: Final = 6
 
 
 @click.command(short_help="Run an ONNX model or OpenVINO IR and write its outputs.")
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=MODEL_FILE)
 @click.option(
     "--input",
     "inputs",

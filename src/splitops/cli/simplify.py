@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splitops.cli._console import console, json_option, one_line, print_json, table
+from splitops.cli._models import MODEL_FILE, hold
+from splitops.models import is_openvino
 
 if TYPE_CHECKING:
     from splitops.models.simplify import Simplification
@@ -16,10 +18,8 @@ _MAX_ROWS = 40
 
 
 @click.command(short_help="Remove, join and shorten the splits of a model.")
-@click.argument("model", type=click.Path(path_type=Path), required=False)
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="The file to write: .onnx or .xml, as MODEL."
-)
+@click.argument("model", type=MODEL_FILE, required=False)
+@click.option("-o", "--out", type=MODEL_FILE, help="The file to write: .onnx or .xml, as MODEL.")
 @click.option(
     "--rewrite",
     "rewrites",
@@ -61,6 +61,7 @@ def command(
     for name in rewrites:
         if name not in REWRITES:
             raise click.BadParameter(f"there is no {name!r}; --list names them", param_hint="--rewrite")
+    hold(out, openvino=is_openvino(model))
     found = simplification(model, rewrites or None, limit=limit)
     if out is not None:
         found.save(out)

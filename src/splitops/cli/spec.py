@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from splitops.cli._console import console, json_option, print_json, table
-from splitops.cli._operators import display_name, find_operator
+from splitops.cli._operators import OPERATOR, display_name, find_operator
 from splitops.cli._rows import schema_json
 from splitops.operators import SCHEMAS, OperatorSchema
 from splitops.operators.schema import Attribute, Parameter, SizeRule, TypeConstraint
@@ -22,7 +22,7 @@ _RULES = {
 
 
 @click.command(short_help="The definition of an operator version; without a name, all of them.")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=OPERATOR.shell_complete)
 @click.option("--opset", type=int, help="The opset that selects the version.  [default: the newest]")
 @json_option
 def command(name: str | None, opset: int | None, as_json: bool) -> None:

@@ -16,7 +16,7 @@ from splitops.cli._filenames import safe_names
 from splitops.cli._npy import Header, MappedArray, blocks, header_bytes, mapped
 from splitops.cli._operators import ELEMENT_TYPE, SplitOptions, display_name, split_options
 from splitops.dtypes import ElementType, element_type_of
-from splitops.errors import ModelError, shown
+from splitops.errors import ModelError, shown_path
 from splitops.execute import Plan
 from splitops.operators import OperatorSchema
 from splitops.writing import StagedFiles
@@ -43,7 +43,11 @@ _MAX_ROWS: Final = 32
     default=Path(),
     help="Folder for the parts, made if it is not there.  [default: the current folder]",
 )
-@click.option("--prefix", help="Beginning of the parts' file names.  [default: the name of FILE]")
+@click.option(
+    "--prefix",
+    help="Beginning of the parts' file names.  [default: the name of FILE, _ for what is no letter, digit or "
+    "one of ._-+]",
+)
 @json_option
 def command(
     file: Path,
@@ -73,7 +77,7 @@ def command(
     row, plan = options.plan(header.shape, element_type)
     if len(plan.sizes) > _MAX_FILES:
         raise ModelError(f"{len(plan.sizes)} parts would be as many files; at most {_MAX_FILES} are written")
-    stem = safe_names([file.stem if prefix is None else prefix], [""])[0]
+    stem = _stem(file, prefix)
     digits = len(str(max(0, len(plan.sizes) - 1)))
     names = [f"{stem}.{index:0{digits}}.npy" for index in range(len(plan.sizes))]
     paths = [out / name for name in names]
@@ -89,13 +93,25 @@ def command(
         _print(file, row, header, plan, paths)
 
 
+def _stem(file: Path, prefix: str | None) -> str:
+    """Return what the names of the parts begin with: what is stated is taken as it is, or refused."""
+    [stem] = safe_names([file.stem if prefix is None else prefix], [""])
+    if prefix not in (None, stem):
+        raise click.BadParameter(
+            f"{one_line(repr(prefix))} cannot begin a file name: it takes letters, digits and ._-+, "
+            "and the folder is stated by --out.",
+            param_hint="--prefix",
+        )
+    return stem
+
+
 def _element_type(header: Header, stated: ElementType | None, file: Path) -> ElementType | None:
     if stated is None:
         return element_type_of(header.dtype) or ElementType(str(header.dtype), bits=0)
     if stated.numpy.itemsize != header.dtype.itemsize or header.dtype.kind not in "Vu":
         native = element_type_of(header.dtype)
         if native is not stated:
-            raise ModelError(f"{shown(file.name)}: its {header.dtype} items are not {stated}")
+            raise ModelError(f"{shown_path(file)}: its {header.dtype} items are not {stated}")
     return stated
 
 
@@ -145,7 +161,7 @@ def _json(file: Path, row: OperatorSchema, header: Header, plan: Plan, paths: li
 def _print(file: Path, row: OperatorSchema, header: Header, plan: Plan, paths: list[Path]) -> None:
     out = console()
     out.print(
-        f"{display_name(row)}: {one_line(file.name)} {header.shape} {header.dtype} along axis {plan.axis}",
+        f"{display_name(row)}: {one_line(str(file))} {header.shape} {header.dtype} along axis {plan.axis}",
         style="bold",
         soft_wrap=True,
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from splitops.errors import ModelError
+from splitops.errors import ModelError, shown_path
 
 if TYPE_CHECKING:
     import onnx
@@ -73,7 +73,7 @@ def save(model: ModelInMemory, path: str | os.PathLike[str]) -> None:
     """
     if is_openvino(path) is not is_openvino(model):
         raise ModelError(
-            f"a {type(model).__name__} cannot be written to {Path(path).name!r}: ONNX models end in .onnx, "
+            f"a {type(model).__name__} cannot be written to {shown_path(path)}: ONNX models end in .onnx, "
             "OpenVINO IR in .xml"
         )
     if is_openvino(model):
@@ -135,6 +135,6 @@ def is_openvino(model: Any) -> bool:
     suffix = Path(model).suffix.lower()
     if suffix not in (".onnx", ".xml"):
         raise ModelError(
-            f"{Path(model).name!r} is no model file: ONNX models end in .onnx, OpenVINO IR in .xml"
+            f"{shown_path(model)} is no model file: ONNX models end in .onnx, OpenVINO IR in .xml"
         )
     return suffix == ".xml"

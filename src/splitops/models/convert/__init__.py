@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Change", "Conversion", "Form", "Status", "Target", "conversion", "convert", "parse_target"]
 
-_TARGET: Final = re.compile(r"(?:onnx|ai\.onnx):([0-9]{1,4})")
+_TARGET: Final = re.compile(r"(?:onnx|ai\.onnx)(?::([0-9]{1,4}))?")
 
 
 def parse_target(text: str) -> Target:
-    """Read a target: ``"onnx:<opset>"`` or ``"openvino"``.
+    """Read a target: ``"onnx:<opset>"``, ``"onnx"`` for the newest opset, or ``"openvino"``.
 
     Raises:
         ModelError: it is neither.
@@ -35,7 +35,8 @@ def parse_target(text: str) -> Target:
         raise ModelError(f"target {text[:80]!r} is neither 'openvino' nor an opset such as 'onnx:18'")
     from onnx.defs import onnx_opset_version
 
-    opset, newest = int(match[1]), onnx_opset_version()
+    newest = onnx_opset_version()
+    opset = newest if match[1] is None else int(match[1])
     if not 1 <= opset <= newest:
         got, expected = f"opset {opset} is asked for", f"the installed onnx has opsets 1 to {newest}"
         raise rule_error("ONNX", Rule.OPERATOR_VERSION, got, expected, opset=opset)
@@ -54,7 +55,8 @@ def convert(
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`. It is not changed.
-        to: ``"onnx:11"`` or another opset, or ``"openvino"``; None with ``only_split`` alone.
+        to: ``"onnx:11"`` or another opset, ``"onnx"`` for the newest one that the installed onnx knows, or
+            ``"openvino"``; None with ``only_split`` alone.
         only_split: keep the opset and everything else, and only state the splits in ``form``.
         form: as in :func:`conversion`.
 
@@ -103,7 +105,8 @@ def conversion(
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`. It is not changed.
-        to: ``"onnx:11"`` or another opset, or ``"openvino"``; None with ``only_split`` alone.
+        to: ``"onnx:11"`` or another opset, ``"onnx"`` for the newest one that the installed onnx knows, or
+            ``"openvino"``; None with ``only_split`` alone.
         only_split: keep the opset and everything else, and only state the splits in ``form``.
         form: ``"same"`` states each split as it is stated now where the target can; ``"lengths"`` prefers the
             length of each part, ``"count"`` a number of parts where it gives the same lengths. None is

@@ -1,0 +1,66 @@
+"""Model files and targets as arguments of commands: what cannot be right is wrong usage, before any work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from splitops.errors import ModelError, SplitError, shown_path
+from splitops.models import is_openvino
+
+if TYPE_CHECKING:
+    from splitops.models.convert import Target
+
+    _ParamType = click.ParamType[Any, Any]
+else:
+    _ParamType = click.ParamType  # older versions are not generic
+
+__all__ = ["MODEL_FILE", "TARGET", "hold"]
+
+
+class _ModelFile(click.Path):
+    """The path of a model, whose ending tells its format."""
+
+    name = "model file"
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = super().convert(value, param, ctx)
+        try:
+            is_openvino(path)
+        except ModelError as error:
+            self.fail(error.message, param, ctx)
+        return path
+
+
+class _Target(_ParamType):
+    name = "target"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Target:
+        from splitops.models.convert import Target, parse_target
+
+        if isinstance(value, Target):
+            return value
+        try:
+            return parse_target(value)
+        except SplitError as error:
+            self.fail(error.message, param, ctx)
+
+
+MODEL_FILE = _ModelFile()
+TARGET = _Target()
+
+
+def hold(out: Path | None, *, openvino: bool) -> None:
+    """Prove that a file is named for the format of the model that it is to hold.
+
+    Raises:
+        click.BadParameter: it has the ending of the other format.
+    """
+    if out is not None and is_openvino(out) is not openvino:
+        expected = "OpenVINO IR, which ends in .xml" if openvino else "an ONNX model, which ends in .onnx"
+        raise click.BadParameter(f"{shown_path(out)} is to hold {expected}.", param_hint="-o")
