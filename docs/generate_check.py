@@ -52,7 +52,7 @@ error: Split-18 [onnxruntime.ceil-empty-part]: num_outputs leaves the last part 
   [errors](errors.md).
 - `stated.shape` and `stated.type`: the model states another shape or type of a split's output than it
   has.
-- `model.invalid`: the model cannot be read.
+- `model.invalid`: the model cannot be read, or states an IR version or a size that cannot be.
 - A rule that depends on sizes is a warning inside a branch or loop: the model may guard against it.
 - A lone OpenVINO `<layer>`, as text or in an `.xml` file, is checked as far as it goes: its attributes,
   and its ports against one another, for every axis that it may split.

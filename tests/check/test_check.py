@@ -168,6 +168,57 @@ def test_what_the_model_states_of_its_outputs_is_held_against_what_they_are() ->
     assert [finding.code for finding in check(model)] == ["stated.shape", "stated.type"]
 
 
+def test_every_wrong_output_of_a_split_is_reported() -> None:
+    model = text("(float[6] x) => (float[4] a, float[5] b) { a, b = Split<num_outputs = 2>(x) }")()
+    found = check(model)
+    assert [finding.code for finding in found] == ["stated.shape", "stated.shape"]
+    assert [finding.message.split("'")[1] for finding in found] == ["a", "b"]
+
+
+@pytest.mark.parametrize("version", [0, -1, 2**40])
+def test_an_ir_version_that_cannot_be(version: int) -> None:
+    model = split("Split<num_outputs = 2>(x)")()
+    assert check(model) == []
+    model.ir_version = version
+    (found,) = check(model)
+    assert (found.code, str(found.severity)) == ("model.invalid", "error")
+    assert f"ir_version = {version};" in found.message
+
+
+def test_negative_sizes_are_reported_wherever_they_are_stated() -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["": 18, "my": 1]>
+        g (float[N] x, bool c, seq(float[K]) s) => (float[M] y) {
+            y = If(c) <
+                then_branch = t () => (float[A] p) { p = Identity(x) },
+                else_branch = f () => (float[B] r) { r = my.same(x) }>
+        }
+        <domain: "my", opset_import: ["": 18]>
+        same (a) => (b) <float[C] a> { b = Identity(a) }""")
+    assert check(model) == []
+    else_branch = model.graph.node[0].attribute[1].g
+    sequence_type = model.graph.input[2].type.sequence_type.elem_type
+    info = model.functions[0].value_info.add(name="a", type=model.graph.input[0].type)
+    types = (model.graph.input[0].type, sequence_type, else_branch.output[0].type, info.type)
+    for type_ in types:
+        type_.tensor_type.shape.dim[0].dim_value = -1
+    assert [(finding.code, str(finding.severity), finding.where.graph) for finding in check(model)] == [
+        ("model.invalid", "warning", None),
+        ("model.invalid", "warning", None),
+        ("model.invalid", "warning", "If -> y.else_branch"),
+        ("model.invalid", "warning", "function my.same"),
+    ]
+
+
+def test_a_single_string_is_one_target() -> None:
+    model = PROOFS["onnxruntime.ceil-empty-part"].model()
+    assert check(model, "onnxruntime") == check(model, ["onnxruntime"])
+    assert repair(model, "onnxruntime").repairs == repair(model, ["onnxruntime"]).repairs != ()
+    for ask in (check, repair):
+        with pytest.raises(splitops.SplitError, match="'o' has no profile"):
+            ask(model, "o")
+
+
 def test_targets() -> None:
     model = PROOFS["onnxruntime.ceil-empty-part"].model()
     every = check(model)
@@ -211,6 +262,13 @@ def test_damaged_models_never_crash_the_checker() -> None:
         parsed += 1
         assert all(isinstance(finding, Finding) for finding in check(model))
     assert parsed > 100
+
+
+def test_fewer_output_ports_than_parts_are_reported() -> None:
+    (found,) = check(even(0, 3, 2)())
+    assert (found.code, str(found.severity)) == ("outputs.count", "warning")
+    assert "2 output ports are declared, but num_splits = 3" in found.message
+    assert check(even(0, 3, 3)()) == []
 
 
 # Lone layers

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ir_helpers import needs_openvino, run_by_openvino, stated
 
+from splitops.dtypes import ELEMENT_TYPES
 from splitops.errors import ModelError, SplitError
 from splitops.models import openvino_ir as ir
 
@@ -83,6 +85,41 @@ def test_the_model_is_good_before_it_is_spoilt() -> None:
     outputs = ir.run(ir.from_bytes(XML.encode(), BIN), {"data": DATA})
     assert outputs["first"].tolist() == DATA[:2].tolist()
     assert outputs["rest"].tolist() == DATA[2:].tolist()
+
+
+NUMBERS = {
+    "version": 'version="11"',
+    "layer id": 'layer id="3"',
+    "port id": 'port id="4"',
+    "from-layer": 'from-layer="2"',
+    "to-port": 'to-port="2"',
+    "offset": 'offset="8"',
+    "size": 'size="16"',
+    "shape": 'shape="6,4"',
+}
+WRITINGS = ["{}", " {}", "{} ", "{}.0", "{}.", "+{}", "0{}", "{}abc", "0x{}", "{}e0"]
+
+
+@needs_openvino
+def test_numbers_are_read_as_openvino_reads_them(tmp_path: Path) -> None:
+    """Every writing of every number by which the parts of a file refer to one another."""
+    jobs, ours = [], {}
+    for place, old in NUMBERS.items():
+        name, digits = old.removesuffix('"').split('="')
+        for writing in WRITINGS:
+            path = tmp_path / f"{len(ours)}.xml"
+            path.write_bytes(changed((old, f'{name}="{writing.format(digits)}"')))
+            path.with_suffix(".bin").write_bytes(BIN)
+            jobs.append({"xml": str(path), "inputs": [stated(DATA, ELEMENT_TYPES["float32"])], "by": "CPU"})
+            try:
+                ir.read(path)
+                ours[place, writing] = True
+            except ModelError:
+                ours[place, writing] = False
+    answers = run_by_openvino(tmp_path, jobs)
+    theirs = {key: "error" not in answer for key, answer in zip(ours, answers, strict=True)}
+    assert ours == theirs
+    assert {True, False} == set(theirs.values())
 
 
 STRUCTURE: dict[str, tuple[list[tuple[str, str]], str]] = {

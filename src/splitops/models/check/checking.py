@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from splitops.errors import ArrayError, Rule, RuleError, SplitError, Where
+from splitops.errors import Rule, RuleError, SplitError, Where
 from splitops.models import is_openvino
 from splitops.models.check.conditions import Surely
 from splitops.models.check.findings import Finding, Severity, finding_of
-from splitops.models.check.profiles import LIMITS, TARGETS
+from splitops.models.check.profiles import LIMITS, known_targets
 from splitops.models.infer import InferredValue, Tensor, Visit, load_well_formed, walk
 
 if TYPE_CHECKING:
@@ -30,15 +30,15 @@ _FIXES: Final = {
 }
 
 
-def check(model: AnyModel, targets: Sequence[str] = ()) -> list[Finding]:
+def check(model: AnyModel, targets: str | Iterable[str] = ()) -> list[Finding]:
     """Find everything that is wrong with a model's split sites, and what runtimes will mind.
 
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model``,
             ``OpenVINOModel``, or the text or file of a lone OpenVINO ``<layer>``.
         targets: the runtimes that the model is for: ``"onnx"`` (shape inference and conversion),
-            ``"onnxruntime"``, ``"openvino"``, ``"tensorrt"``. What they do not take is an error then. Without
-            targets, what any runtime does not take is a warning.
+            ``"onnxruntime"``, ``"openvino"``, ``"tensorrt"``; a string is one of them. What they do not take
+            is an error then. Without targets, what any runtime does not take is a warning.
 
     Returns:
         The findings, in the order of the model. A model that cannot be read is one finding.
@@ -55,9 +55,7 @@ def check(model: AnyModel, targets: Sequence[str] = ()) -> list[Finding]:
         ...     print(finding.code, "-", finding.fix)
         lengths.missing - add num_outputs = the number of declared outputs
     """
-    unknown = [target for target in targets if target not in TARGETS]
-    if unknown:
-        raise ArrayError(f"target {unknown[0]!r} has no profile; there are {', '.join(TARGETS)}")
+    targets = known_targets(targets)
     try:
         fragment = _fragment(model)
         if fragment is not None:
@@ -74,8 +72,14 @@ def check(model: AnyModel, targets: Sequence[str] = ()) -> list[Finding]:
     for visit in visits:
         found += _rule_findings(visit)
         found += _limit_findings(visit, outputs, targets)
-    found += _stated(values, visits)
-    return _without_repeats(found)
+    return [*_form(loaded, where), *_without_repeats(found), *_stated(values, visits)]
+
+
+def _form(model: Any, where: Where) -> Iterator[Finding]:
+    if not is_openvino(model):
+        from splitops.models.check.onnx_form import form_findings
+
+        yield from form_findings(model, where)
 
 
 def _fragment(model: Any) -> tuple[bytes, Where] | None:
@@ -102,6 +106,7 @@ def _outputs(model: Any) -> frozenset[str]:
 def _rule_findings(visit: Visit) -> Iterator[Finding]:
     error = visit.error
     if error is None:
+        yield from _undeclared_parts(visit)
         return
     severity = Severity.ERROR
     source = visit.schema.source if visit.schema is not None else ""
@@ -111,6 +116,23 @@ def _rule_findings(visit: Visit) -> Iterator[Finding]:
             severity = Severity.WARNING
         fix = _FIXES.get(error.rule) if visit.operator == "Split-18" else None
     yield finding_of(error, severity=severity, fix=fix, source=source)
+
+
+def _undeclared_parts(visit: Visit) -> Iterator[Finding]:
+    """Find a layer of IR with fewer output ports than parts: it runs, but no writer of IR makes it."""
+    schema, count = visit.schema, visit.attributes.get("num_splits")
+    if schema is None or schema.domain != "openvino" or not isinstance(count, int):
+        return
+    if count > len(visit.outputs):
+        yield Finding(
+            code=Rule.OUTPUTS_COUNT.value,
+            severity=Severity.WARNING,
+            operator=visit.operator,
+            where=visit.where,
+            message=f"{len(visit.outputs)} output ports are declared, but num_splits = {count}",
+            values={"outputs": len(visit.outputs), "num_splits": count},
+            source=schema.source,
+        )
 
 
 def find_limits(visit: Visit, outputs: frozenset[str]) -> Iterator[tuple[int, Surely]]:

@@ -6,14 +6,16 @@ own; ``proved`` names the release in which it last was.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from splitops.errors import ArrayError
 from splitops.models.check import conditions
 from splitops.models.check.conditions import Condition
 
-__all__ = ["LIMITS", "TARGETS", "Limit", "Outcome"]
+__all__ = ["LIMITS", "TARGETS", "Limit", "Outcome", "known_targets"]
 
 
 class Outcome(StrEnum):
@@ -320,3 +322,20 @@ LIMITS: Final[tuple[Limit, ...]] = (
 
 TARGETS: Final = tuple(dict.fromkeys(limit.runtime for limit in LIMITS))
 """The runtimes that have a profile."""
+
+
+def known_targets(targets: str | Iterable[str]) -> tuple[str, ...]:
+    """Return the runtimes that a caller names; a single string is one of them.
+
+    Raises:
+        ArrayError: one has no profile.
+
+    Examples:
+        >>> known_targets("onnxruntime")
+        ('onnxruntime',)
+    """
+    named = (targets,) if isinstance(targets, str) else tuple(targets)
+    for target in named:
+        if target not in TARGETS:
+            raise ArrayError(f"target {target!r} has no profile; there are {', '.join(TARGETS)}")
+    return named

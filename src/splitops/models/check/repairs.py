@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -12,7 +12,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, numpy_helper
 from splitops.errors import ModelError, Rule, RuleError, Where
 from splitops.models import is_openvino
 from splitops.models.check.checking import find_limits
-from splitops.models.check.profiles import LIMITS
+from splitops.models.check.profiles import LIMITS, known_targets
 from splitops.models.infer import Visit, load_well_formed, walk
 from splitops.models.onnx_model.structure import extend, subgraphs
 from splitops.planning import part_sizes
@@ -51,12 +51,12 @@ class Repaired(NamedTuple):
     repairs: tuple[Repair, ...]
 
 
-def repair(model: AnyModel, targets: Sequence[str] = ()) -> Repaired:
+def repair(model: AnyModel, targets: str | Iterable[str] = ()) -> Repaired:
     """Apply the safe repairs to a copy of an ONNX model.
 
     Args:
         model: path of a ``.onnx`` file, ``onnx.ModelProto`` or ``onnx_ir.Model``.
-        targets: the runtimes whose limits are repaired; none are all of them.
+        targets: the runtimes whose limits are repaired, a string is one of them; none are all of them.
 
     Returns:
         The new model and the repairs. Outputs of the model are unchanged; where it was invalid, it has become
@@ -64,6 +64,7 @@ def repair(model: AnyModel, targets: Sequence[str] = ()) -> Repaired:
 
     Raises:
         ModelError: the model cannot be read, or is OpenVINO IR.
+        ArrayError: a target has no profile.
 
     Examples:
         >>> import onnx.parser
@@ -75,6 +76,7 @@ def repair(model: AnyModel, targets: Sequence[str] = ()) -> Repaired:
         ...     print(done.text)
         num_outputs = 4 became the lengths [2, 2, 1, 0]
     """
+    targets = known_targets(targets)
     loaded, where = load_well_formed(model)
     if is_openvino(loaded):
         raise ModelError("repairs are made to ONNX models; this is OpenVINO IR", where)

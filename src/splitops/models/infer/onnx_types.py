@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from onnx import GraphProto, ModelProto, NodeProto, TensorShapeProto, TypeProto
+from onnx import ModelProto, TensorShapeProto, TypeProto
 
 from splitops.dims import UNKNOWN, Dim, Range, Shape
 from splitops.dtypes import from_onnx
 from splitops.models.infer.knowledge import Known, Opaque, SequenceOf, Tensor
-from splitops.models.onnx_model.structure import extend, function_path, subgraphs
+from splitops.models.onnx_model.structure import located_graphs
 
 __all__ = ["Names", "declared_types", "from_type", "to_type"]
 
@@ -96,20 +94,9 @@ def to_type(known: Known, names: Names | None = None) -> TypeProto | None:
 def declared_types(model: ModelProto) -> dict[tuple[str | None, str], Known]:
     """Return what a model states of its values, by the path of their graph and their name."""
     found: dict[tuple[str | None, str], Known] = {}
-
-    def graph(path: str | None, proto: GraphProto) -> None:
-        for tensor in proto.initializer:
+    for path, graph in located_graphs(model):
+        for tensor in graph.initializer:
             found[path, tensor.name] = Tensor(from_onnx(tensor.data_type), tuple(tensor.dims))
-        for value in (*proto.input, *proto.value_info, *proto.output):
+        for value in (*graph.input, *graph.value_info, *graph.output):
             found[path, value.name] = from_type(value.type)
-        inner(path, proto.node)
-
-    def inner(path: str | None, nodes: Sequence[NodeProto]) -> None:
-        for node in nodes:
-            for step, proto in subgraphs(node):
-                graph(extend(path, step), proto)
-
-    graph(None, model.graph)
-    for function in model.functions:
-        inner(function_path(function), function.node)
     return found

@@ -18,7 +18,9 @@ __all__ = [
     "Located",
     "check_model",
     "function_key",
+    "function_path",
     "functions_of",
+    "located_graphs",
     "located_nodes",
     "model_tensors",
     "opset_imports",
@@ -144,6 +146,22 @@ def located_nodes(model: ModelProto, where: Where | None = None) -> Iterator[Loc
     for function in model.functions:
         place = replace(where, graph=function_path(function))
         yield from _nodes(function.node, place, opset_imports(function, place))
+
+
+def located_graphs(model: ModelProto) -> Iterator[tuple[str | None, GraphProto]]:
+    """Yield the main graph and every subgraph, those of functions included, each with its path."""
+    yield None, model.graph
+    yield from _inner_graphs(None, model.graph.node)
+    for function in model.functions:
+        yield from _inner_graphs(function_path(function), function.node)
+
+
+def _inner_graphs(path: str | None, nodes: Sequence[NodeProto]) -> Iterator[tuple[str | None, GraphProto]]:
+    for node in nodes:
+        for step, graph in subgraphs(node):
+            inner = extend(path, step)
+            yield inner, graph
+            yield from _inner_graphs(inner, graph.node)
 
 
 def _nodes(nodes: Sequence[NodeProto], where: Where, opsets: Mapping[str, int]) -> Iterator[Located]:

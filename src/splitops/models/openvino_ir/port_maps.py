@@ -19,7 +19,7 @@ from xml.etree.ElementTree import Element
 from splitops.errors import ModelError, Where
 from splitops.models.openvino_ir.layers import Value
 from splitops.models.openvino_ir.model import Graph, Layer
-from splitops.models.openvino_ir.shapes import parse_integer
+from splitops.models.openvino_ir.shapes import parse_number
 
 __all__ = ["Entry", "PortMap", "Slicing", "axis_of", "read_if", "read_loop"]
 
@@ -250,7 +250,7 @@ def _number(element: Element, name: str, where: Where, default: int | None = Non
         return default
     if text is None:
         raise ModelError(f"a <{element.tag}> of a port map or back edge has no {name}", where)
-    return parse_integer(text, name, where)
+    return parse_number(text, name, where)
 
 
 def axis_of(axis: int, rank: int, where: Where) -> int:

@@ -12,7 +12,7 @@ from splitops.models.files import read_whole
 from splitops.models.openvino_ir.constants import Constant, Weights
 from splitops.models.openvino_ir.document import DEFAULT_LIMITS, Limits, parse
 from splitops.models.openvino_ir.model import Edge, Endpoint, Graph, Layer, OpenVINOModel, Port, split_names
-from splitops.models.openvino_ir.shapes import MAX_RANK, parse_integer
+from splitops.models.openvino_ir.shapes import MAX_RANK, parse_integer, parse_number
 
 __all__ = ["VERSIONS", "from_bytes", "read"]
 
@@ -170,7 +170,7 @@ def _number(layer: Layer, name: str, where: Where) -> int:
     text = layer.attribute(name)
     if text is None:
         raise ModelError(f"the constant has no {name}", where)
-    return parse_integer(text, name, where, minimum=0)
+    return parse_number(text, name, where, minimum=0)
 
 
 def _port(element: Element, where: Where) -> Port:
@@ -223,7 +223,7 @@ def _integer(element: Element, name: str, what: str, where: Where, *, minimum: i
     text = element.get(name)
     if text is None:
         raise ModelError(f"a <{what}> has no {name}", where)
-    value = parse_integer(text, name, where, minimum=minimum)
+    value = parse_number(text, name, where, minimum=minimum)
     if value > _INT32_MAX:
         raise ModelError(f"{name} = {value} of a <{what}> is more than {_INT32_MAX}", where)
     return value

@@ -13,23 +13,55 @@ from typing import Final
 from splitops.dims import UNKNOWN, Dim, Range, Shape
 from splitops.errors import ModelError, Where
 
-__all__ = ["MAX_RANK", "checked_count", "format_shape", "matches", "parse_integer", "parse_shape"]
+__all__ = [
+    "MAX_RANK",
+    "checked_count",
+    "format_shape",
+    "matches",
+    "parse_integer",
+    "parse_number",
+    "parse_shape",
+]
 
 MAX_RANK: Final = 64
 """The highest rank that NumPy arrays have."""
 
 _INT64_MAX: Final = (1 << 63) - 1
-_INTEGER: Final = re.compile(r"([+-]?[0-9]{1,20})(?:\.0*)?")
+_INTEGER: Final = re.compile(r"\s*(-?[0-9]{1,20})(?:\.0*)?\s*")
+_NUMBER: Final = re.compile(r"\s*([+-]?[0-9]{1,20})")
+_SIZE: Final = re.compile(r"([0-9]{1,20})")
 _RANGE: Final = re.compile(r"([0-9]{0,20})\.\.([0-9]{0,20})")
 
 
 def parse_integer(text: str, what: str, where: Where, *, minimum: int | None = None) -> int:
-    """Read an integer of at most 64 bits; ``3.0`` is one, as some converters write it.
+    """Read an attribute of an operation or a dimension of a port; ``3.0`` is 3, as some converters write it.
 
     Raises:
         ModelError: it is not an integer, or out of range.
     """
-    match = _INTEGER.fullmatch(text.strip())
+    return _parsed(_INTEGER, text, what, where, minimum)
+
+
+def parse_number(text: str, what: str, where: Where, *, minimum: int | None = None) -> int:
+    """Read a number by which the parts of a file refer to one another: an id, a version, an offset, a size.
+
+    OpenVINO takes spaces before the digits and nothing behind them.
+
+    Raises:
+        ModelError: it is not an integer, or out of range.
+
+    Examples:
+        >>> parse_number(" 8", "offset", Where())
+        8
+        >>> parse_number("8.0", "offset", Where())
+        Traceback (most recent call last):
+        splitops.errors.ModelError: offset = '8.0' is not a 64-bit integer
+    """
+    return _parsed(_NUMBER, text, what, where, minimum)
+
+
+def _parsed(form: re.Pattern[str], text: str, what: str, where: Where, minimum: int | None) -> int:
+    match = form.fullmatch(text)
     value = int(match[1]) if match else None
     if value is None or not -_INT64_MAX - 1 <= value <= _INT64_MAX:
         raise ModelError(f"{what} = {text[:80]!r} is not a 64-bit integer", where)
@@ -65,7 +97,7 @@ def _dimension(text: str, what: str, where: Where) -> Dim:
         return UNKNOWN
     match = _RANGE.fullmatch(text)
     if match is None:
-        return parse_integer(text, f"a dimension of {what}", where, minimum=0)
+        return _parsed(_SIZE, text, f"a dimension of {what}", where, minimum=0)
     lo = int(match[1] or 0)
     hi = int(match[2]) if match[2] else None
     if hi is not None and hi >= _INT64_MAX:
