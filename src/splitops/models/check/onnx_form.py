@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from onnx import IR_VERSION, ModelProto, TypeProto, ValueInfoProto
 
-from splitops.errors import Where
+from splitops.errors import Where, shown
 from splitops.models.check.findings import Finding, Severity
-from splitops.models.files import shown
 from splitops.models.onnx_model.structure import function_path, located_graphs
 
 __all__ = ["form_findings"]

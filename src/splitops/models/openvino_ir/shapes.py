@@ -29,7 +29,7 @@ MAX_RANK: Final = 64
 _INT64_MAX: Final = (1 << 63) - 1
 _INTEGER: Final = re.compile(r"\s*(-?[0-9]{1,20})(?:\.0*)?\s*")
 _NUMBER: Final = re.compile(r"\s*([+-]?[0-9]{1,20})")
-_SIZE: Final = re.compile(r"([0-9]{1,20})")
+_SIZE: Final = re.compile(r"(-?[0-9]{1,20})")
 _RANGE: Final = re.compile(r"([0-9]{0,20})\.\.([0-9]{0,20})")
 
 
