@@ -130,6 +130,46 @@ def test_buffers_that_do_not_fit_are_refused_and_nothing_is_written(make: Any, m
     assert_untouched(out if isinstance(out, list) else [])
 
 
+STRING_TYPES = [
+    np.dtypes.StringDType(),
+    np.dtypes.StringDType(na_object=None),
+    np.dtypes.StringDType(na_object=float("nan")),
+    np.dtypes.StringDType(coerce=False),
+    np.dtype("U8"),
+    np.dtype(object),
+]
+
+
+@pytest.mark.parametrize("dtype", STRING_TYPES, ids=repr)
+@pytest.mark.parametrize("other", STRING_TYPES, ids=repr)
+def test_string_types_that_differ_are_refused(dtype: Any, other: Any) -> None:
+    """A missing string would become the text of what stands for it."""
+    data = np.array(["a", "b"], dtype)
+    plan = splitops.plan("Split", shape=(2,), split=[1, 1])
+    for _ in range(2):
+        for function in (plan, lambda data, out: split(data, [1, 1], out=out)):
+            out = [np.full(1, "untouched", other) for _ in range(2)]
+            if dtype == other:
+                function(data, out=out)
+                assert [part.tolist() for part in out] == [["a"], ["b"]]
+                continue
+            with pytest.raises(ArrayError, match=r"out\[0\] has shape .* dtype"):
+                function(data, out=out)
+            assert [part[0][:5] for part in out] == ["untou"] * 2
+
+
+@pytest.mark.parametrize("no", [False, np.False_, 0], ids=repr)
+def test_out_without_copying_is_refused(no: Any) -> None:
+    plan = splitops.plan("Split", shape=(6, 4), split=[2, 4])
+    for _ in range(2):
+        for function in (plan, lambda data, **more: split(data, SIZES, **more)):
+            out = buffers()
+            with pytest.raises(ArrayError, match="copy=False forbids"):
+                function(DATA, copy=no, out=out)
+            assert_untouched(out)
+        split(DATA, SIZES, copy=np.True_, out=buffers())
+
+
 def test_a_broadcast_buffer_is_refused() -> None:
     wide = np.full(4, 77, "i4")
     rows = np.lib.stride_tricks.as_strided(wide, (4, 4), (0, 4))

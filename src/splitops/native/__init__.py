@@ -139,7 +139,7 @@ def copies(
     ``separate``, which gives each an allocation of its own. Other arguments and errors as for `views`.
 
     Raises:
-        MemoryError: the parts do not fit into memory.
+        MemoryError: the parts do not fit into memory; it says how many bytes they have.
     """
     return _implementation.copies(array, axis, offsets, sizes, squeeze, separate=separate)
 

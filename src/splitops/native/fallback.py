@@ -107,7 +107,7 @@ class Splitter:
         """Fresh, C-contiguous, writeable parts; every part is an allocation of its own here."""
         total = sum(size for _, size in self._cuts) * _exact_array(array).itemsize
         if total * prod(self._shape[: self._axis] + self._shape[self._axis + 1 :]) > _INT64_MAX:
-            raise ValueError("the parts together have more bytes than fit into 63 bits")
+            raise MemoryError("the parts together have more bytes than fit into 63 bits")
         return self._container(part.copy(order="C") for part in self._views(array))
 
     def copies_into(self, array: Array, out: Sequence[Array]) -> None:

@@ -80,7 +80,7 @@ Block *new_block(std::size_t bytes) {
         block->slab = memory_pool::acquire(bytes);
     } catch (const std::bad_alloc &) {
         Py_DECREF(block);
-        PyErr_NoMemory();
+        PyErr_Format(PyExc_MemoryError, "the parts need %zu bytes of memory, which are not to be had", bytes);
         return nullptr;
     }
     block->data = block->slab.data;
@@ -93,6 +93,16 @@ bool is_plain(PyArrayObject *array) {
     PyArray_Descr *descr = PyArray_DESCR(array);
     return PyDataType_ISLEGACY(descr) && !PyDataType_REFCHK(descr) &&
            !PyDataType_FLAGCHK(descr, NPY_ITEM_HASOBJECT) && PyDataType_ELSIZE(descr) != 0;
+}
+
+// Whether two dtypes are equal: 1 or 0, or -1 with an error set. Those of variable-width strings differ in what stands
+// for a missing one too, which NumPy's own equivalence leaves out: a copy would write something else.
+int same_dtype(PyArray_Descr *one, PyArray_Descr *other) {
+    if (one == other)
+        return 1;
+    if (PyDataType_ISLEGACY(one) && PyDataType_ISLEGACY(other))
+        return PyArray_EquivTypes(one, other) ? 1 : 0;
+    return PyObject_RichCompareBool(reinterpret_cast<PyObject *>(one), reinterpret_cast<PyObject *>(other), Py_EQ);
 }
 
 // Bytes of one position along the axis. It fits: the array has at least as many bytes, unless it is empty.
@@ -245,8 +255,10 @@ bool Filling::check(std::size_t index, const npy_intp *shape, PyArrayObject *tar
             PyErr_Format(PyExc_ValueError, "out[%zu] must have shape %R, not %R", index, expected.ptr(), got.ptr());
         return false;
     }
-    if (PyArray_DESCR(target) != descr && !PyArray_EquivTypes(PyArray_DESCR(target), descr)) {
-        PyErr_Format(PyExc_ValueError, "out[%zu] must have dtype %S, not %S", index, descr, PyArray_DESCR(target));
+    if (const int alike = same_dtype(PyArray_DESCR(target), descr); alike != 1) {
+        if (alike == 0)
+            PyErr_Format(PyExc_ValueError, "out[%zu] must have dtype %S, not %S", index, descr,
+                         PyArray_DESCR(target));
         return false;
     }
     if (!PyArray_ISWRITEABLE(target)) {
@@ -353,7 +365,7 @@ bool Filling::run() {
 }
 
 PyObject *set_too_large() {
-    PyErr_SetString(PyExc_ValueError, "the parts together have more bytes than fit into 63 bits");
+    PyErr_SetString(PyExc_MemoryError, "the parts together have more bytes than fit into 63 bits");
     return nullptr;
 }
 
