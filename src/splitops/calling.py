@@ -123,12 +123,13 @@ def call(
                 key = None
             if prepared is not None:
                 return prepared(data)
-        elif not hasattr(data, "dtype") or isinstance(data, np.generic):
+        elif known is None:
             data = as_array(data)
     if type(data) is np.ndarray:
         plan = make_plan(bind_call(schema, data_fact(data), arguments).request())
         parts = execute(plan, data, copy=copy, out=out)
-        calls.store(plan.splitter(), data, *arguments.values(), *selectors)
+        if data.dtype != object:  # of which the values tell the element type
+            calls.store(plan.splitter(), data, *arguments.values(), *selectors)
         return parts
     backend = backend_of(data)
     plan, exact = _plan_of(schema, backend, data, arguments)
@@ -330,14 +331,17 @@ def bind_call(
 
 def _known(value: Any) -> Any:
     """Return an argument as Python or NumPy has it; arrays of other libraries are read once."""
-    if isinstance(value, np.ndarray | np.generic | int | float | str | Fact):
-        return value
-    if isinstance(value, list | tuple):
-        if any(not isinstance(entry, int | float | np.generic) for entry in value):
-            return [_scalar(_known(entry)) for entry in value]
-        return value
-    backend = find_backend(type(value))
-    return value if backend is None else backend.numbers(value)
+    if not isinstance(value, np.ndarray | np.generic | int | float | str | list | tuple | range | Fact):
+        backend = find_backend(type(value))
+        value = as_array(value, "axis or lengths") if backend is None else backend.numbers(value)
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        value = value.tolist()
+    if isinstance(value, list | tuple) and any(not isinstance(entry, _NUMBERS) for entry in value):
+        return [_scalar(_known(entry)) for entry in value]
+    return value
+
+
+_NUMBERS: Final = int | float | np.generic
 
 
 def _scalar(value: Any) -> Any:

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops import native
-from splitops.backends import Backend, backend_of
+from splitops.backends import Backend, backend_of, find_backend
 from splitops.binding import Fact, bind, fact_of, foreign_type
 from splitops.dims import UNKNOWN, Dim, Range
 from splitops.dtypes import ElementType
-from splitops.errors import ArrayError, Where
+from splitops.errors import ArrayError, Where, shown
 from splitops.operators.schema import OperatorSchema
 from splitops.planning import SplitPlan, SplitRequest, plan_request
 
@@ -78,7 +78,7 @@ class Plan(SplitPlan, native.Called):
                 splitter: native.Splitter = self._call or self.splitter()
                 if out is None:
                     return splitter.copies(data) if copy else splitter(data)
-                if copy is not False and (filled := splitter.fill(data, out)) is not None:
+                if (copy is None or copy) and (filled := splitter.fill(data, out)) is not None:
                     return filled
             except ValueError:  # another shape: the general way says so
                 pass
@@ -124,7 +124,7 @@ def execute(
         if shape != plan.shape:
             raise ArrayError(f"data has shape {shape}, but the plan is for shape {plan.shape}")
     if out is not None:
-        if copy is False:
+        if copy is not None and not copy:
             raise ArrayError("out= fills buffers with copies, but copy=False forbids them")
         try:
             buffers = tuple(out)
@@ -135,21 +135,58 @@ def execute(
     return backend.copies(plan, data) if copy else backend.views(plan, data)
 
 
-def as_array(data: Any) -> Any:
-    """Return the data as an array: nested lists and numbers become NumPy arrays, arrays stay as they are.
+def as_array(data: Any, what: str = "data") -> Any:
+    """Return the data as an array, where NumPy can make one without losing anything.
+
+    Arrays of every library stay as they are. Nested lists and numbers become NumPy arrays, and so do a
+    ``range`` and what hands its memory to NumPy: ``array.array``, ``memoryview`` and other buffers, objects
+    with ``__array__``. Anything else is returned as it is.
+
+    Args:
+        data: anything.
+        what: how messages call it.
 
     Raises:
-        ArrayError: nested lists of unequal lengths.
+        ArrayError: lists of unequal lengths, or values that no element type holds together.
     """
-    if isinstance(data, list | tuple | int | float | complex | str | np.generic):
-        try:
-            array = np.asarray(data)
-        except (ValueError, OverflowError) as error:
-            raise ArrayError(f"data cannot be made an array: {error}") from error
-        if array.dtype == object:
-            raise ArrayError("data cannot be made an array: its values have no element type in common")
-        return array
-    return data
+    listed = isinstance(data, list | tuple | int | float | complex | str | np.generic)
+    if not listed and (find_backend(type(data)) is not None or not _is_readable(data)):
+        return data
+    try:
+        array = np.asarray(data)
+    except Exception as error:  # an object's own __array__ may raise anything
+        raise ArrayError(f"{what} cannot be made an array: {error}") from error
+    if listed and array.dtype.kind in "fcUSO":
+        _check_kept(array, data, what)
+    return array
+
+
+def _is_readable(data: Any) -> bool:
+    """Return whether an object offers its values to NumPy in a way that is more than being iterable."""
+    if isinstance(data, range) or any(hasattr(data, name) for name in _OFFERS):
+        return True
+    try:
+        memoryview(data)
+    except TypeError:
+        return False
+    return not isinstance(data, bytes)  # a string, as ONNX has it
+
+
+_OFFERS: Final = ("__array__", "__array_interface__", "__array_struct__")
+
+
+def _check_kept(array: npt.NDArray[Any], data: Any, what: str) -> None:
+    """Refuse an array that does not have the very values that it was made of.
+
+    NumPy rounds large integers beside floats, writes numbers beside strings as strings and drops the NULs
+    that end a string.
+    """
+    if array.dtype == object:
+        raise ArrayError(f"{what} cannot be made an array: its values have no element type in common")
+    given = np.asarray(data, object).ravel().tolist()
+    for one, other in zip(given, array.ravel().tolist(), strict=True):
+        if one != other and one == one:
+            raise ArrayError(f"{what} cannot be made an array: {shown(one)} would become {shown(other)}")
 
 
 def data_fact(data: Any, shape: tuple[Any, ...] | None = None) -> Fact:

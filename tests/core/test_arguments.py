@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import numpy as np
@@ -47,10 +48,102 @@ def test_a_scalar_chunk_is_an_int_or_of_the_types_of_the_input() -> None:
     assert code(split_to_sequence, DATA, 4.0) == "lengths.dtype"
 
 
-@pytest.mark.parametrize("lengths", [[2, 4], (2, 4), range(2, 6, 2), np.array([2, 4])], ids=repr)
+class Offering:
+    """Offers its values to NumPy, and has nothing else."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = np.asarray(values)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.values
+
+
+class Refusing:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        raise RuntimeError("the values are elsewhere")
+
+
+LENGTHS = {
+    "list": [2, 4],
+    "tuple": (2, 4),
+    "range": range(2, 6, 2),
+    "NumPy": np.array([2, 4]),
+    "objects": np.array([2, 4], object),
+    "NumPy's objects": np.array([np.int8(2), np.int64(4)], object),
+    "array.array": array("q", [2, 4]),
+    "memoryview": memoryview(np.array([2, 4])),
+    "__array__": Offering([2, 4]),
+}
+
+
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
 @pytest.mark.parametrize("opset", [2, 11, 13, 18])
 def test_lengths_may_be_any_sequence_of_integers(lengths: Any, opset: int) -> None:
     assert_same_parts(split(DATA, lengths, opset=opset), cut(DATA, 0, (2, 4)))
+
+
+def test_objects_that_offer_their_values_are_read_as_numpys_arrays() -> None:
+    narrow = array("i", [2, 4])
+    assert_same_parts(split_to_sequence(DATA, narrow), cut(DATA, 0, (2, 4)))
+    assert_same_parts(variadic_split(DATA, Offering(0), memoryview(narrow)), cut(DATA, 0, (2, 4)))
+    assert_same_parts(variadic_split(DATA, np.array(0, object), bytearray([2, 4])), cut(DATA, 0, (2, 4)))
+    for lengths in (narrow, array("d", [2, 4]), memoryview(b"\2\4"), Offering([2.0, 4.0])):
+        assert code(split, DATA, lengths) == "lengths.dtype"
+    for lengths in (np.array([2, "4"], object), np.array([True, 5], object), np.array([2, None], object)):
+        for opset in (11, 18):
+            assert code(split, DATA, lengths, opset=opset) == "lengths.dtype"
+    assert code(split, DATA, np.array([[2, 4]], object)) == "lengths.rank"
+    assert code(split, DATA, range(2**64, 2**64 + 2)) == "lengths.value"
+    with pytest.raises(SplitError, match="axis or lengths cannot be made an array: the values are elsewhere"):
+        split(DATA, Refusing())
+
+
+DATA_LIKE = {
+    "array.array": array("i", [1, 2, 3]),
+    "memoryview": memoryview(array("d", [1, 2, 3])),
+    "read-only memoryview": memoryview(b"abc"),
+    "bytearray": bytearray(b"abc"),
+    "range": range(1, 10, 3),
+    "__array__": Offering([1, 2, 3]),
+    "strings": ["a", "bc", ""],
+    "floats": [0.5, float("nan"), 3],
+    "large": [2**63, 1, 2],
+}
+
+
+@pytest.mark.parametrize("data", DATA_LIKE.values(), ids=DATA_LIKE)
+def test_data_may_be_whatever_numpy_takes_without_loss(data: Any) -> None:
+    right = np.asarray(data)
+    for copy in (None, True):
+        assert_same_parts(split(data, [1, 2], copy=copy), cut(right, 0, (1, 2)))
+    assert_same_parts(splitops.plan("Split", shape=(3,), split=[1, 2])(data), cut(right, 0, (1, 2)))
+
+
+def test_parts_of_a_buffer_are_views_of_it() -> None:
+    buffer = array("i", [1, 2, 3])
+    split(buffer, [1, 2])[1][0] = 9
+    assert buffer.tolist() == [1, 9, 3]
+    assert not split(memoryview(b"abc"), [1, 2])[0].flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([2**53 + 1, 0.5, 1], "9007199254740993 would become 9007199254740992.0"),
+        ([-1, 2**63 + 1, 0], "would become"),
+        (["a", 1, 2], "1 would become '1'"),
+        (["a", b"b", "c"], "would become"),
+        (["a\0", "b", "c"], "would become 'a'"),
+        ([1, None, 2], "no element type in common"),
+        ([[1], [1, 2], [3]], "cannot be made an array"),
+        (range(2**64, 2**64 + 3), "object of int"),
+        (Refusing(), "data cannot be made an array: the values are elsewhere"),
+    ],
+    ids=repr,
+)
+def test_what_numpy_would_change_is_refused(data: Any, message: str) -> None:
+    with pytest.raises(SplitError, match=message):
+        split(data, [1, 2])
 
 
 @pytest.mark.parametrize("opset", [18, np.int64(18), np.uint8(18)], ids=repr)

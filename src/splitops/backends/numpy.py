@@ -30,9 +30,13 @@ class _NumPy:
         return array.shape
 
     def element_type(self, array: Array) -> ElementType | None:
+        if array.dtype == object and not all(issubclass(cls, str | bytes) for cls in _types_in(array)):
+            return None
         return element_type_of(array.dtype)
 
     def dtype_name(self, array: Array) -> str:
+        if array.dtype == object:
+            return f"object of {' and '.join(sorted(cls.__name__ for cls in _types_in(array)))}"
         return str(array.dtype)
 
     def numbers(self, array: Array) -> Array:
@@ -60,6 +64,12 @@ class _NumPy:
             return
         for buffer, part in zip(out, _slices(plan, array), strict=True):
             buffer[...] = part
+
+
+def _types_in(array: Array) -> set[type]:
+    """Return the types of an array's objects, of those that no mask hides."""
+    shown = array.compressed() if isinstance(array, np.ma.MaskedArray) else array.view(np.ndarray)
+    return set(map(type, shown.flat))
 
 
 def _slices(plan: SplitPlan, array: Array) -> tuple[Array, ...]:
