@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from splitops.errors import Where
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["console", "json_option", "one_line", "print_json", "table"]
+_Row = TypeVar("_Row")
+
+__all__ = ["alike", "console", "json_option", "one_line", "place", "places", "print_json", "table"]
 
 _WIDTH_OF_FILES = 120
 """Line width where the output is no terminal, such as a pipe; the variable COLUMNS overrides it."""
@@ -43,6 +48,40 @@ def table(*columns: str, right: tuple[str, ...] = (), title: str | None = None) 
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", overflow="fold")
     return made
+
+
+def alike(rows: Iterable[_Row], key: Callable[[_Row], Hashable]) -> list[list[_Row]]:
+    """Put rows together that say the same of different places; a large model says many things often.
+
+    Examples:
+        >>> alike(["a", "bb", "c"], len)
+        [['a', 'c'], ['bb']]
+    """
+    groups: dict[Hashable, list[_Row]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return list(groups.values())
+
+
+def place(where: Where) -> str:
+    """Write a place inside a model.
+
+    Examples:
+        >>> place(Where(model="m.onnx", graph="loop.body", node="cut"))
+        'cut in loop.body'
+    """
+    return " in ".join(one_line(text, 80) for text in (where.node, where.graph) if text)
+
+
+def places(names: Sequence[str], few: int = 3) -> str:
+    """Write where a row holds: the first places, and how many more there are.
+
+    Examples:
+        >>> places(["a", "b", "c", "d", "e"])
+        'a, b, c and 2 more'
+    """
+    left = len(names) - few
+    return ", ".join(names) if left <= 0 else f"{', '.join(names[:few])} and {left} more"
 
 
 def print_json(value: Any) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from splitops.cli._console import console, json_option, one_line, print_json
+from splitops.cli._console import alike, console, json_option, one_line, place, places, print_json
 from splitops.cli._models import MODEL_FILE, hold
 
 if TYPE_CHECKING:
@@ -105,8 +105,9 @@ def _print(findings: Sequence[Finding], repairs: Sequence[Repair], out: Path | N
         screen.print(one_line(f"repaired: {repair}"), style="green")
     if out is not None:
         screen.print(one_line(f"written to {out}"))
-    for finding in findings:
-        screen.print(_heading(finding), style=_STYLES[str(finding.severity)], soft_wrap=True)
+    for group in alike(sorted(findings, key=_order), _what):
+        finding = group[0]
+        screen.print(_heading(group), style=_STYLES[str(finding.severity)], soft_wrap=True)
         screen.print(one_line(f"  {finding.message}"), soft_wrap=True)
         if finding.fix:
             screen.print(one_line(f"  fix: {finding.fix}"), soft_wrap=True)
@@ -115,13 +116,25 @@ def _print(findings: Sequence[Finding], repairs: Sequence[Repair], out: Path | N
     screen.print(f"{_count(errors, 'error')}, {_count(warnings, 'warning')}" if findings else "nothing found")
 
 
-def _heading(finding: Finding) -> Any:
-    place = str(finding.where)
+def _order(finding: Finding) -> tuple[bool, bool]:
+    """Errors first; in each, splits before what concerns the model."""
+    return str(finding.severity) != "error", not finding.operator
+
+
+def _what(finding: Finding) -> tuple[str | None, ...]:
+    """Return what a finding says without its place."""
+    what = (finding.operator, finding.code, finding.target, finding.outcome, finding.message, finding.fix)
+    return (str(finding.severity), *what)
+
+
+def _heading(group: Sequence[Finding]) -> Any:
+    finding = group[0]
+    at = str(finding.where)
+    if len(group) > 1:
+        at = f"{len(group)} places: {places([place(one.where) for one in group])}"
     operator = f"{finding.operator} " if finding.operator else ""
     outcome = f" ({finding.target}: {finding.outcome})" if finding.target else ""
-    return one_line(
-        f"{finding.severity}: {operator}[{finding.code}]{outcome}{f' at {place}' if place else ''}"
-    )
+    return one_line(f"{finding.severity}: {operator}[{finding.code}]{outcome}{f' at {at}' if at else ''}")
 
 
 def _count(number: int, noun: str) -> str:

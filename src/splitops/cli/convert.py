@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from splitops.cli._console import console, json_option, print_json, table
+from splitops.cli._console import alike, console, json_option, one_line, place, places, print_json, table
 from splitops.cli._models import MODEL_FILE, TARGET, hold
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
-    from splitops.models.convert import Conversion, Target
+    from splitops.models.convert import Change, Conversion, Target
+
+_MAX_ROWS: Final = 200
 
 
 @click.command(short_help="Convert a model to another opset, or between ONNX and OpenVINO.")
@@ -86,8 +88,22 @@ def _print(report: Conversion) -> None:
         out.print("The model has no split, and nothing else changed.")
         return
     changes = table("where", "before", "result", "after, or why not")
-    for change in report.changes:
-        why = change.error.message if change.error is not None else change.after or ""
-        place = ", ".join(filter(None, (change.where.graph, change.where.node)))
-        changes.add_row(place, change.before, change.status.value, why)
+    rows = alike(
+        sorted(report.changes, key=_order), lambda change: (change.before, change.status, _why(change))
+    )
+    for row in rows[:_MAX_ROWS]:
+        first = row[0]
+        where = places([place(change.where) for change in row])
+        changes.add_row(where, one_line(first.before, 200), first.status.value, one_line(_why(first), 400))
     out.print(changes)
+    if len(rows) > _MAX_ROWS:
+        out.print(f"... and {len(rows) - _MAX_ROWS} more; --json lists all")
+
+
+def _order(change: Change) -> tuple[bool, bool, bool]:
+    """Refusals first, then what changed; in each, splits before the other nodes."""
+    return change.error is None, change.status.value == "kept", not change.is_split
+
+
+def _why(change: Change) -> str:
+    return change.error.message if change.error is not None else change.after or ""

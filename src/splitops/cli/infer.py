@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from splitops.cli._console import console, json_option, one_line, print_json, table
+from splitops.cli._console import alike, console, json_option, one_line, places, print_json, table
 from splitops.cli._models import MODEL_FILE, hold
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ def _text(known: object) -> str | None:
 
 
 def _print(inferred: InferredModel, show_all: bool, out: Path | None) -> None:
-    rows = [value for value in inferred.values if show_all or value.is_new]
+    values = [value for value in inferred.values if show_all or value.is_new]
+    rows = alike(_in_order(values, inferred), lambda value: (value.graph, *_cells(value)))
     screen = console()
     if rows:
         screen.print(_table(rows[:_MAX_ROWS]))
@@ -83,9 +84,21 @@ def _print(inferred: InferredModel, show_all: bool, out: Path | None) -> None:
         screen.print(one_line(f"written to {out}"))
 
 
-def _table(rows: list[InferredValue]) -> Any:
+def _in_order(values: list[InferredValue], inferred: InferredModel) -> list[InferredValue]:
+    """Return what is new before what is not, and of each the outputs of splits first."""
+    parts = {(site.where.graph, name) for site in inferred.sites for name in site.outputs}
+    return sorted(values, key=lambda value: (not value.is_new, (value.graph, value.name) not in parts))
+
+
+def _cells(value: InferredValue) -> tuple[str, str]:
+    return _text(value.before) or "", _text(value.after) or ""
+
+
+def _table(rows: list[list[InferredValue]]) -> Any:
     shown = table("graph", "value", "before", "after")
-    for value in rows:
-        cells = (value.graph or "", value.name, _text(value.before) or "", _text(value.after) or "")
-        shown.add_row(*(one_line(cell, 200) for cell in cells))
+    for values in rows:
+        names = places([one_line(value.name, 80) for value in values])
+        cells = (values[0].graph or "", *_cells(values[0]))
+        graph, before, after = (one_line(cell, 200) for cell in cells)
+        shown.add_row(graph, names, before, after)
     return shown

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import numpy as np
 
-from splitops.cli._console import console, json_option, one_line, print_json, table
+from splitops.cli._console import console, json_option, one_line, place, print_json, table
 from splitops.cli._models import MODEL_FILE
 from splitops.cli._operators import display_name
 from splitops.cli._trace import Split, Trace
@@ -170,7 +170,7 @@ def _operator(split: Split) -> str:
 
 
 def _place(where: Where) -> str:
-    return " in ".join(one_line(text, 80) for text in (where.node, where.graph) if text) or "?"
+    return place(where) or "?"
 
 
 def _shapes(shapes: tuple[tuple[int, ...], ...]) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from splitops.cli._console import console, json_option, one_line, print_json, table
+from splitops.cli._console import alike, console, json_option, one_line, place, places, print_json, table
 from splitops.cli._models import MODEL_FILE, hold
 from splitops.models import is_openvino
 
@@ -104,15 +104,14 @@ def _print(out: Path | None, found: Simplification) -> None:
         terminal.print("Nothing to simplify.")
     else:
         rows = table("node", "before", "after", "rewrite", "reason")
-        for change in found.changes[:_MAX_ROWS]:
-            place = " in ".join(
-                one_line(text, 80) for text in (change.where.node, change.where.graph) if text
-            )
-            before, after = one_line(change.before, 200), one_line(change.after, 200)
-            rows.add_row(place, before, after, change.rewrite, change.reason)
+        groups = alike(found.changes, lambda made: (made.before, made.rewrite, made.reason))
+        for group in groups[:_MAX_ROWS]:
+            first, where = group[0], places([place(change.where) for change in group])
+            after = places(list(dict.fromkeys(one_line(change.after, 200) for change in group)))
+            rows.add_row(where, one_line(first.before, 200), after, first.rewrite, first.reason)
         terminal.print(rows)
-        if len(found.changes) > _MAX_ROWS:
-            terminal.print(f"... and {len(found.changes) - _MAX_ROWS} more")
+        if len(groups) > _MAX_ROWS:
+            terminal.print(f"... and {len(groups) - _MAX_ROWS} more; --json lists all")
         terminal.print(f"{found.nodes_before} nodes, now {found.nodes_after}.")
     if out is not None:
         terminal.print(f"Written to {one_line(str(out))}", soft_wrap=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from splitops.errors import ModelError, Rule, RuleError, SplitError, Where
+from splitops.operators import SCHEMAS
 
 if TYPE_CHECKING:
     import onnx
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from splitops.models.openvino_ir import OpenVINOModel
 
 __all__ = ["Change", "Conversion", "Status"]
+
+
+_NAMES: Final = frozenset(row.name for row in SCHEMAS)
 
 
 class Status(StrEnum):
@@ -47,6 +51,11 @@ class Change:
     before: str
     after: str | None = None
     error: SplitError | None = None
+
+    @property
+    def is_split(self) -> bool:
+        """Whether the node is one of the split family."""
+        return self.before.partition("-")[0] in _NAMES
 
     @property
     def rule(self) -> Rule | None:

@@ -51,8 +51,15 @@ class InferredValue:
 
     @property
     def is_new(self) -> bool:
-        """Whether inference has found out anything."""
-        return self.before != self.after
+        """Whether inference has found a type or size that the model does not state."""
+        return _type_and_shape(self.before) != _type_and_shape(self.after)
+
+
+def _type_and_shape(known: Known) -> Known:
+    """Return what is known without the numbers: those of a weight are not stated, and no news."""
+    if isinstance(known, SequenceOf):
+        return replace(known, element=replace(known.element, value=None))
+    return replace(known, value=None) if isinstance(known, Tensor) else known
 
 
 @dataclass(frozen=True, slots=True)

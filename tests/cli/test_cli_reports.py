@@ -1,0 +1,99 @@
+"""Reports of large models: what is the same is said once, and what matters comes first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+LAYERS = 12
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """Layers that are all alike: a weight, a Reshape that opset 13 cannot say, a split and its Concat."""
+    nodes, weights = [], [numpy_helper.from_array(np.array([0, 6]), "shape")]
+    value = "x"
+    for number in range(LAYERS):
+        weights.append(numpy_helper.from_array(np.full(6, number, np.float32), f"w{number}"))
+        nodes += [
+            helper.make_node("Add", [value, f"w{number}"], [f"a{number}"], f"add{number}"),
+            helper.make_node(
+                "Reshape", [f"a{number}", "shape"], [f"r{number}"], f"shape{number}", allowzero=1
+            ),
+            helper.make_node(
+                "Split", [f"r{number}"], [f"p{number}", f"q{number}"], f"cut{number}", axis=1, num_outputs=2
+            ),
+            helper.make_node("Concat", [f"p{number}", f"q{number}"], [f"c{number}"], f"glue{number}", axis=1),
+        ]
+        value = f"c{number}"
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "g", [info("x", TensorProto.FLOAT, [0, 6])], [info(value, TensorProto.FLOAT, [0, 6])], weights
+    )
+    path = tmp_path / "layers.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
+    return path
+
+
+def lines_with(text: str, words: str) -> list[str]:
+    return [line for line in text.splitlines() if words in line]
+
+
+def test_infer_names_equal_values_in_one_row_and_parts_first(invoke, model):
+    result = invoke("infer", model)
+    assert result.exit_code == 0
+    rows = lines_with(result.output, "float32[")
+    assert " ".join(rows[0].split()) == "p0, q0, p1 and 21 more float32[0, 3]"
+    assert "w0" not in result.output  # it is stated already
+    stated = json.loads(invoke("infer", model, "--json").output)["values"]
+    new = sum(value["before"] != value["after"] for value in stated)
+    assert f"{len(stated)} values, {new} of them known better than before" in result.output
+
+
+def test_infer_shows_what_is_new_before_the_rest(invoke, model):
+    output = invoke("infer", model, "--all").output
+    (weights,) = lines_with(output, "w0, w1, w2 and 9 more")
+    assert output.index("p0, q0") < output.index("a0, r0") < output.index(weights)
+
+
+def test_convert_groups_refusals_and_shows_them_first(invoke, model):
+    result = invoke("convert", model, "--to", "onnx:13")
+    assert result.exit_code == 1
+    refused, converted = lines_with(result.output, "refused"), lines_with(result.output, "converted")
+    assert len(refused) == len(converted) == 1
+    assert "shape0, shape1, shape2 and 9 more" in refused[0]
+    assert "cut0, cut1, cut2 and 9 more" in converted[0]
+    assert result.output.index(refused[0]) < result.output.index(converted[0])
+    found = json.loads(invoke("convert", model, "--to", "onnx:13", "--json").stdout)["changes"]
+    assert len(found) == 2 * LAYERS
+
+
+def test_convert_shows_what_is_kept_once(invoke, model):
+    (kept,) = lines_with(invoke("convert", model, "--to", "onnx:19").output, "kept")
+    assert "cut0, cut1, cut2 and 9 more" in kept
+
+
+def test_simplify_groups_what_it_does_everywhere(invoke, model, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    (row,) = lines_with(invoke("simplify", model).output, "split-concat")
+    assert "glue0, glue1, glue2 and 9 more" in row
+    assert "r0, r1, r2 and 9 more" in row
+
+
+def test_check_groups_what_it_finds_everywhere(invoke, model):
+    broken = onnx.load(model)
+    for node in broken.graph.node:
+        if node.op_type == "Split":
+            next(a for a in node.attribute if a.name == "axis").i = 5
+    onnx.save(broken, model)
+    output = invoke("check", model, "--target", "onnxruntime").output
+    (line,) = lines_with(output, "error: ")
+    assert f"at {LAYERS} places: cut0, cut1, cut2 and 9 more" in line
+    assert f"{LAYERS} errors" in output
+    found = json.loads(invoke("check", model, "--target", "onnxruntime", "--json").output)["findings"]
+    assert len([finding for finding in found if finding["severity"] == "error"]) == LAYERS
