@@ -22,10 +22,11 @@ import splitops
 from splitops.cli.simplify import command
 from splitops.errors import ModelError
 from splitops.models.simplify import REWRITES, simplification
-from splitops.models.simplify.onnx_editor import Editor
-from splitops.models.simplify.onnx_knowledge import NoteKnownPass
-from splitops.models.simplify.onnx_parts import WholePartPass
-from splitops.models.simplify.onnx_pass import SplitPass, prove_order
+from splitops.models.simplify.editor import Editor, Role
+from splitops.models.simplify.knowledge import NoteKnownPass
+from splitops.models.simplify.onnx_editor import OnnxEditor
+from splitops.models.simplify.parts import WholePartPass
+from splitops.models.simplify.passes import SplitPass, prove_order
 
 BOTH = """g (float[4, 6] x) => (float[4, 6] y, float[4, 2] z) {
     a, b = Split<axis = 1>(x) c = Concat<axis = 1>(a, b) y = Relu(c)
@@ -112,7 +113,7 @@ class WrongOrder(WholePartPass):
     """Takes parts for the data although they are concatenated in another order."""
 
     name = "wrong-order"
-    roots = frozenset({"Concat"})
+    roots = frozenset({Role.CONCAT})
 
     def rewrite(self, node: ir.Node, editor: Editor) -> None:
         origin = editor.part_of(node.inputs[0])  # type: ignore[arg-type]
@@ -223,7 +224,7 @@ def looks(model: onnx.ModelProto) -> int:
     """Return how often a rewrite has looked at a node until nothing was left to do."""
     edited = ir.from_proto(model)
     NoteKnownPass()(edited)
-    editor = Editor(edited)
+    editor = OnnxEditor(edited)
     editor.run([row.make_pass() for row in REWRITES.values() if row.default])
     assert editor.changes
     return editor.looks

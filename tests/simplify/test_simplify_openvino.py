@@ -58,6 +58,14 @@ class Make:
     def concat(self, axis: int, *values: ov.Output) -> ov.Output:
         return self.builder.layer("Concat", list(values), {"axis": axis})[0]
 
+    def sliced(self, data: ov.Output, axis: int, begin: int, end: int) -> ov.Output:
+        bounds = [self.builder.const(np.array([number])) for number in (begin, end, 1, axis)]
+        return self.builder.layer("Slice", [data, *bounds], version="opset8")[0]
+
+    def gathered(self, data: ov.Output, axis: int, positions: list[int]) -> ov.Output:
+        inputs = [data, self.builder.const(np.array(positions)), self.builder.const(np.array(axis))]
+        return self.builder.layer("Gather", inputs, {"batch_dims": 0}, version="opset8")[0]
+
     def moved(self, value: ov.Output) -> ov.Output:
         """Put a layer between a part and the output."""
         return self.builder.layer("Transpose", [value, self.builder.const(np.array([1, 0]))])[0]
@@ -232,13 +240,80 @@ def test_constants_are_folded() -> None:
     assert layers(found.model) == ["Concat", "Concat"]
 
 
+def test_a_constant_that_only_a_split_reads_is_divided_without_a_copy() -> None:
+    make = Make()
+    x = make.input("2,4")
+    whole = np.arange(24, dtype=np.float32).reshape(6, 4)
+    parts = make.variadic(make.builder.const(whole), 0, [2, 4])
+    model = make.outputs(make.concat(0, x, parts[0]), make.concat(0, x, parts[1]))
+    found = simplification(model, ["split-initializers"])
+    assert found.counts == {"split-initializers": 1}
+    made = [layer.constant for layer in found.model.graph.layers if layer.type == "Const"]
+    assert [(part.offset, part.size) for part in made if part] == [(0, 32), (32, 64)]
+    assert len({id(part.weights) for part in made if part}) == 1
+    feeds = feeds_of(model)
+    assert difference(outcome(model, feeds), outcome(found.model, feeds)) is None
+
+
+def test_one_part_that_is_read_is_a_slice() -> None:
+    make = Make()
+    parts = make.variadic(make.input("4,10"), 1, [1, 2, -1])
+    found = simplified(make.outputs(make.moved(parts[1])))
+    assert layers(found.model) == ["Slice", "Transpose"]
+    assert next(layer.version for layer in found.model.graph.layers if layer.type == "Slice") == "opset8"
+
+
+def test_one_part_that_is_read_stays_a_split_where_the_reader_may_lack_slice() -> None:
+    make = Make(10)
+    parts = make.variadic(make.input("4,10"), 1, [1, 2, -1])
+    assert "Slice" not in layers(simplified(make.outputs(make.moved(parts[1]))).model)
+
+
+def test_slices_that_are_a_whole_axis_are_a_split() -> None:
+    make = Make()
+    data = make.input("4,9")
+    cuts = [make.sliced(data, 1, begin, end) for begin, end in ((0, 2), (2, -3), (6, 99))]
+    found = simplified(make.outputs(*map(make.moved, cuts)))
+    assert found.counts == {"slices": 1}
+    assert layers(found.model).count("VariadicSplit") == 1
+
+
+def test_gathers_that_are_a_whole_axis_are_a_split() -> None:
+    make = Make()
+    data = make.input("4,6")
+    found = simplified(
+        make.outputs(*(make.moved(make.gathered(data, 1, at)) for at in ([0, 1, 2], [3, 4, 5])))
+    )
+    assert found.counts == {"gathers": 1}
+    assert layers(found.model).count("Split") == 1
+
+
+def test_pieces_are_concatenated_anew() -> None:
+    make = Make()
+    pieces = [make.input("4,2"), make.input("4,1", "v"), make.input("4,3", "w")]
+    parts = make.variadic(make.concat(1, *pieces), 1, [3, 3])
+    found = simplified(make.outputs(*map(make.moved, parts)))
+    assert found.counts == {"concat-split": 1}
+    assert sorted(layers(found.model)) == ["Concat", "Transpose", "Transpose"]
+
+
+def test_empty_parts_are_constants() -> None:
+    make = Make()
+    parts = make.variadic(make.input("4,6"), 1, [2, 0, 4])
+    found = simplified(make.outputs(*map(make.moved, parts)))
+    assert found.counts["empty-parts"] == 1
+    assert (
+        len(next(layer for layer in found.model.graph.layers if layer.type == "VariadicSplit").outputs) == 2
+    )
+
+
 def test_constants_larger_than_the_limit_stay() -> None:
     make = Make()
     x = make.input("2,2")
     parts = make.split(make.builder.const(np.arange(8, dtype=np.float32).reshape(2, 4)), 1, 2)
     model = make.outputs(make.concat(0, x, parts[0]), make.concat(0, x, parts[1]))
-    assert not simplification(model, limit=15).changes
-    assert simplification(model, limit=16).changes
+    assert not simplification(model, ["fold-constants"], limit=15).changes
+    assert simplification(model, ["fold-constants"], limit=16).changes
 
 
 def test_bodies_of_layers(tmp_path: Path) -> None:
@@ -320,6 +395,19 @@ def test_openvino_gives_the_same(tmp_path: Path) -> None:
     parts = make.split(make.input("4,6"), 1, 3)
     joined = make.concat(1, *parts)
     built.append(make.outputs(make.moved(joined), make.moved(make.variadic(joined, 1, [4, 2])[1])))
+    make = Make()
+    built.append(make.outputs(make.moved(make.variadic(make.input("4,10"), 1, [1, 2, -1])[1])))
+    make = Make()
+    data = make.input("4,9")
+    cuts = [make.sliced(data, 1, begin, end) for begin, end in ((0, 2), (2, -3), (6, 99))]
+    built.append(make.outputs(*map(make.moved, cuts)))
+    make = Make()
+    data = make.input("4,6")
+    built.append(make.outputs(*(make.moved(make.gathered(data, 1, at)) for at in ([0, 1, 2], [3, 4, 5]))))
+    make = Make()
+    whole = make.builder.const(np.arange(24, dtype=np.float32).reshape(6, 4))
+    data = make.input("2,4")
+    built.append(make.outputs(*(make.concat(0, data, part) for part in make.variadic(whole, 0, [2, 4]))))
     jobs, pairs = [], []
     for index, model in enumerate(built):
         found = simplification(model)

@@ -222,6 +222,22 @@ def mover_cases() -> Iterator[Case]:
                     version=version,
                     dynamic=dynamic,
                 )
+        for name, bounds in SLICES.items():
+            given = [("in", None, numbers), *(const(*entries) for entries in bounds)]
+            yield case(f"slice {word} {name}", "Slice", given, version="opset8", dynamic=dynamic)
+
+
+SLICES: dict[str, list[tuple[int, ...]]] = {
+    "middle": [(1,), (2,), (1,), (1,)],
+    "without axes": [(1, 0), (2, 2), (1, 1)],
+    "from the end": [(-2,), (-1,), (1,), (-1,)],
+    "beyond both ends": [(-99,), (99,), (1,), (0,)],
+    "nothing": [(2,), (1,), (1,), (0,)],
+    "every second one": [(0,), (99,), (2,), (1,)],
+    "backwards": [(99,), (-99,), (-1,), (1,)],
+    "backwards to 0": [(2,), (0,), (-1,), (1,)],
+    "two axes": [(1, -1), (9, -9), (1, -2), (1, 0)],
+}
 
 
 def convert_cases() -> Iterator[Case]:

@@ -303,6 +303,12 @@ def test_observer_sees_every_own_layer() -> None:
         ("Gather", [np.array([0.0]), np.array(0)], None, "indices are float64"),
         ("Gather", [np.array([0]), np.array([0, 1])], None, r"axis = \[0, 1\] is not one axis"),
         ("Gather", [np.zeros((1,) * 64, np.int64), np.array(0)], None, "more than 64 dimensions"),
+        ("Slice", [np.array([0]), np.array([1])], None, "has 3 inputs, but it takes 4"),
+        ("Slice", [np.array([0]), np.array([1, 2]), np.array([1])], None, "have 1, 2, 1 and 1 entries"),
+        ("Slice", [*[np.array([1, 1])] * 3, np.array([0, -2])], None, "have 2, 2, 2 and 1 entries"),
+        ("Slice", [*[np.array([1])] * 3, np.array([2])], None, "axis 2 is not an axis of rank 2"),
+        ("Slice", [np.array([0]), np.array([1]), np.array([0])], None, "step has a 0"),
+        ("Slice", [np.array([0]), np.array([1]), np.array(1)], None, "not integers of rank 1"),
     ],
 )  # fmt: skip
 def test_data_movers_refuse(
@@ -310,7 +316,7 @@ def test_data_movers_refuse(
 ) -> None:
     builder = ir.Builder()
     values = [builder.parameter("x", "f32", (6, 4)), *(builder.const(other) for other in others)]
-    version = {"ShapeOf": "opset3", "Gather": "opset8"}.get(operation, "opset1")
+    version = {"ShapeOf": "opset3", "Gather": "opset8", "Slice": "opset8"}.get(operation, "opset1")
     (value,) = builder.layer(operation, values, data, name="mover", version=version)
     builder.result(value, "y")
     with pytest.raises(ModelError, match=message) as caught:

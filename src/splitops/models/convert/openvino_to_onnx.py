@@ -327,6 +327,16 @@ def _gather(tape: Tape, layer: Layer, sources: Sequence[ir.Value], where: Where)
     return tape.op("Gather", [sources[0], indices], attributes)
 
 
+def _slice(tape: Tape, layer: Layer, sources: Sequence[ir.Value], where: Where) -> ir.Value:
+    start, stop, step, *axes = (_int64(tape, value) for value in sources[1:])
+    if not axes:
+        bounds = constant_array(sources[1])
+        if bounds is None:
+            raise ModelError(f"the bounds of {layer} are computed when the model runs", where)
+        axes = [tape.integers(range(bounds.size))]
+    return tape.op("Slice", [sources[0], start, stop, axes[0], step])
+
+
 def _arithmetic(tape: Tape, layer: Layer, sources: Sequence[ir.Value], where: Where) -> ir.Value:
     kinds = {type_of(source) for source in sources}
     if not kinds <= {ELEMENT_TYPES["int32"], ELEMENT_TYPES["int64"]}:
@@ -357,6 +367,7 @@ _LAYERS: Final[Mapping[str, Callable[[Tape, Layer, Sequence[ir.Value], Where], i
     "Transpose": _transpose,
     "ShapeOf": _shape_of,
     "Gather": _gather,
+    "Slice": _slice,
     **dict.fromkeys(_ARITHMETIC, _arithmetic),
 }
 

@@ -173,6 +173,29 @@ def _gather(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
     return _like(data, _maybe(take), (*shape[:axis], *taken, *shape[axis + 1 :]))
 
 
+def _slice(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
+    data, *given = inputs
+    starts, stops, steps, *rest = map(_whole, given)
+    shape: list[Dim] = list(_shape(data))
+    index = [slice(None)] * len(shape)
+    axes = rest[0] if rest else range(len(starts))
+    for axis, start, stop, step in zip(axes, starts, stops, steps, strict=True):
+        at = range(len(shape))[axis]
+        index[at] = slice(start, stop, step)
+        shape[at] = _sliced(shape[at], start, stop, step)
+    return _like(data, _maybe(lambda: _value(data)[tuple(index)]), tuple(shape))
+
+
+def _sliced(size: Dim, start: int, stop: int, step: int) -> Dim:
+    """Return the size of a slice of an axis."""
+    if isinstance(size, int):
+        return len(range(*slice(start, stop, step).indices(size)))
+    # Up to the least size, the slice is the same for all.
+    if step == 1 and start >= 0 and 0 <= stop <= size.lo:
+        return max(0, stop - start)
+    return dimension(0, size.hi)
+
+
 def _int(size: Dim) -> int:
     if not isinstance(size, int):
         raise ValueError("not known")
@@ -300,6 +323,7 @@ _RULES: Final[dict[str, Rule]] = {
     "Transpose": _transpose,
     "ShapeOf": _shape_of,
     "Gather": _gather,
+    "Slice": _slice,
     **dict.fromkeys(sorted(_UNARY), _same_shape),
     **dict.fromkeys(sorted(_BINARY | _COMPARISONS), _broadcast),
 }

@@ -27,7 +27,12 @@ class OpenVINOFound:
 
 
 def walk_openvino(
-    model: OpenVINOModel, where: Where, on_visit: OnVisit, *, compatible: bool = False
+    model: OpenVINOModel,
+    where: Where,
+    on_visit: OnVisit,
+    *,
+    compatible: bool = False,
+    tighten: bool = True,
 ) -> OpenVINOFound:
     """Walk a model.
 
@@ -36,6 +41,7 @@ def walk_openvino(
         where: its place; its ``model``.
         on_visit: called with every split site.
         compatible: infer splits as OpenVINO itself does.
+        tighten: whether what a split proves of its own input is known of that input.
     """
     found = OpenVINOFound()
     for path, graph in model.graphs():
@@ -54,7 +60,7 @@ def walk_openvino(
                 outputs, data = _split(
                     graph, layer, place, inputs, constants, on_visit, compatible, path is not None
                 )
-                if data is not None:
+                if data is not None and tighten:
                     found.values[path, sources[0]] = data
             else:
                 outputs = infer_layer(layer, inputs)

@@ -258,6 +258,25 @@ def _gather(layer: Layer, inputs: Sequence[Value], where: Where) -> Sequence[Val
     return [_like(data, gathered)]
 
 
+def _slice(layer: Layer, inputs: Sequence[Value], where: Where) -> Sequence[Value]:
+    data, *given = _take(layer, inputs, 5 if len(inputs) == 5 else 4, where)
+    names = ("start", "stop", "step", "axes")
+    starts, stops, steps, *rest = (
+        _integers(value, name, where, ranks=(1,)) for value, name in zip(given, names, strict=False)
+    )
+    rank = data.array.ndim
+    axes = [_axis(axis, rank, where) for axis in rest[0]] if rest else list(range(len(starts)))
+    if not len(starts) == len(stops) == len(steps) == len(axes) == len(set(axes)) or len(axes) > rank:
+        lengths = f"{len(starts)}, {len(stops)}, {len(steps)} and {len(set(axes))}"
+        raise ModelError(f"start, stop, step and axes have {lengths} entries for rank {rank}", where)
+    if 0 in steps:
+        raise ModelError("step has a 0", where)
+    index = [slice(None)] * rank
+    for axis, start, stop, step in zip(axes, starts, stops, steps, strict=True):
+        index[axis] = slice(start, stop, step)
+    return [_like(data, data.array[tuple(index)])]
+
+
 KERNELS: Final[Mapping[str, Kernel]] = {
     "Split": _split,
     "VariadicSplit": _split,
@@ -269,6 +288,7 @@ KERNELS: Final[Mapping[str, Kernel]] = {
     "Transpose": _transpose,
     "ShapeOf": _shape_of,
     "Gather": _gather,
+    "Slice": _slice,
 }
 """The kernels by layer type."""
 
@@ -276,6 +296,7 @@ _OPSETS: Final = frozenset(f"opset{number}" for number in range(1, 100))
 _VERSIONS: Final[Mapping[str, frozenset[str]]] = {
     # Gather-8 is the last one that is read here; ShapeOf-3 and Squeeze-15 are that of each later opset.
     "Gather": frozenset({"opset1", "opset7", "opset8"}),
+    "Slice": frozenset(f"opset{number}" for number in range(8, 100)),
 }
 
 

@@ -7,12 +7,18 @@ a dynamic axis need not have) is never removed: :func:`cannot_fail` says which o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from splitops.binding import Binding
 from splitops.dims import UNKNOWN, Dim
+from splitops.dtypes import ElementType
 from splitops.errors import SplitError
 from splitops.inference import infer_binding
 from splitops.operators.schema import OperatorSchema, SizeRule
@@ -25,8 +31,10 @@ __all__ = [
     "cut_of",
     "grouped",
     "joined",
+    "lying",
     "nested",
     "partition",
+    "pieces",
     "runs",
     "same_size",
     "shortest",
@@ -298,3 +306,33 @@ def shortest(row: OperatorSchema, sizes: Sequence[int], size: Dim) -> Division:
     if violation(count, size) is not None or part_sizes(count, size, len(sizes)) != explicit.lengths:
         return explicit
     return explicit if row.count_rule is SizeRule.CEIL and not sizes[-1] else count
+
+
+# Constants
+
+
+def pieces(array: npt.NDArray[Any], axis: int, sizes: Sequence[int]) -> list[npt.NDArray[Any]]:
+    """Return copies of the parts of a constant."""
+    ends = list(accumulate(sizes))
+    index = (slice(None),) * axis
+    return [
+        np.ascontiguousarray(array[(*index, slice(end - size, end))])
+        for size, end in zip(sizes, ends, strict=True)
+    ]
+
+
+def lying(
+    shape: Sequence[int], axis: int, sizes: Sequence[int], element_type: ElementType
+) -> list[int] | None:
+    """Return the bytes of each part of a constant; None where one is not one piece of whole bytes.
+
+    Examples:
+        >>> from splitops.dtypes import ELEMENT_TYPES
+        >>> kind = ELEMENT_TYPES["float32"]
+        >>> lying((4, 3), 0, [1, 3], kind), lying((4, 3), 1, [1, 2], kind)
+        ([12, 36], None)
+    """
+    row_bits = math.prod(shape[axis + 1 :]) * element_type.bits
+    if not element_type.bits or math.prod(shape[:axis]) != 1 or any(size * row_bits % 8 for size in sizes):
+        return None
+    return [size * row_bits // 8 for size in sizes]

@@ -1,185 +1,172 @@
-"""Edits of an onnx-ir model, and the queue of nodes that they make worth another look."""
+"""The editor of ONNX models."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from splitops.dims import Dim
-from splitops.errors import NOWHERE, SplitError, Where
-from splitops.models.convert.onnx_graph import Names, graphs_of, known, label
-from splitops.models.convert.onnx_splits import FAMILY, read_site
-from splitops.models.convert.statement import describe_site, stated
+from splitops.dims import Dim, Shape
+from splitops.dtypes import ElementType, from_onnx
+from splitops.errors import NOWHERE, Where
+from splitops.models.convert.forms import Site
+from splitops.models.convert.onnx_graph import constant_array, graphs_of, known
+from splitops.models.convert.onnx_splits import read_site
+from splitops.models.convert.statement import stated
 from splitops.models.infer.knowledge import Tensor
-from splitops.models.simplify.decisions import Cut, cut_of, shortest
-from splitops.models.simplify.onnx_values import is_needed, is_operator, note_like, take_over, tensor_shape
-from splitops.models.simplify.report import Applied
-from splitops.operators import schema
+from splitops.models.simplify.decisions import lying, pieces, shortest
+from splitops.models.simplify.editor import Editor, Role, Scope, Span, note_like, sole_span, take_over
+from splitops.operators import OperatorSchema, schema
 
-if TYPE_CHECKING:
-    from splitops.models.simplify.onnx_pass import SplitPass
+__all__ = ["OnnxEditor", "is_operator"]
 
-__all__ = ["Editor"]
-
+_ONNX: Final = frozenset({"", "ai.onnx"})
+_ROLES: Final = {
+    "Split": Role.SPLIT,
+    "SplitToSequence": Role.SEQUENCE,
+    "Concat": Role.CONCAT,
+    "Slice": Role.SLICE,
+    "Gather": Role.GATHER,
+    "Identity": Role.IDENTITY,
+}
+_NEVER_FAIL: Final = frozenset({"Constant", "Identity", "Shape", "Size"})
 _INITIALIZERS_OF_THEIR_OWN: Final = 4
 """The first IR version in which an initializer need not be an input as well."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    path: str | None
-    opset: int
-    in_function: bool
+def is_operator(node: ir.Node, *names: str) -> bool:
+    """Return whether a node is one of some operators of ONNX."""
+    return node.domain in _ONNX and node.op_type in names
 
 
-class Editor:
-    """A model that is being rewritten.
-
-    Attributes:
-        model: the model; it is changed in place.
-        names: its names.
-        changes: what was rewritten.
-        looks: how often a rewrite has looked at a node.
-    """
+class OnnxEditor(Editor):
+    """An ONNX model that is being rewritten."""
 
     def __init__(self, model: ir.Model, where: Where = NOWHERE) -> None:
-        self.model = model
-        self.names = Names(model)
-        self.changes: list[Applied] = []
-        self.looks = 0
-        self._where = where
-        self._scopes: dict[Any, _Scope] = {}
-        self._queue: dict[ir.Node, None] = {}
-        self._cuts: dict[ir.Node, Cut | None] = {}
-        self._positions: dict[ir.Node, int] = {}
-        self._labels: dict[ir.Node, str] = {}  # as the model that was given has them
-        self._looked: dict[ir.Value | None, set[tuple[str, Any]]] = {}
-        self._wishes: dict[str, int] = {}
         self._constants: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
+        super().__init__(model, where)
+
+    def _graphs(self) -> Iterator[tuple[Scope, Any]]:
+        model = self.model
         imported = model.opset_imports.get("", model.opset_imports.get("ai.onnx", 0))
-        self._add(model.graph, None, imported, False)
+        for path, graph in graphs_of(model.graph):
+            yield Scope(path, imported), graph
         for function in model.functions.values():
             own = function.opset_imports.get("", function.opset_imports.get("ai.onnx", imported))
-            self._add(function, f"function {function.domain}.{function.name}", own, True)
+            for path, graph in graphs_of(function, f"function {function.domain}.{function.name}"):
+                yield Scope(path, own, in_function=True), graph
 
-    def _add(self, owner: Any, path: str | None, opset: int, in_function: bool) -> None:
-        for inner, graph in graphs_of(owner, path):
-            scope = _Scope(inner, opset, in_function)
-            for node in graph:
-                self._scopes[node.graph] = scope
-                self._queue[node] = None
-                self._positions[node] = len(self._positions)
-                self._labels[node] = label(node)
+    def role(self, node: ir.Node) -> Role | None:
+        """Return what a node is to the rewrites; None is nothing."""
+        return _ROLES.get(node.op_type) if node.domain in _ONNX else None
 
-    def run(self, rewrites: Sequence[SplitPass]) -> None:
-        """Apply rewrites until none applies: a node is looked at again only after a change near it."""
-        by_root: dict[str, list[SplitPass]] = {}
-        for rewrite in rewrites:
-            for root in rewrite.roots:
-                by_root.setdefault(root, []).append(rewrite)
-        while self._queue:
-            node = next(iter(self._queue))
-            del self._queue[node]
-            for rewrite in by_root.get(node.op_type, ()) if is_operator(node, node.op_type) else ():
-                if node.graph is None:
-                    break  # the rewrite before this one has removed it
-                self.looks += 1
-                rewrite.rewrite(node, self)
+    def site(self, node: ir.Node) -> Site:
+        """Read a split."""
+        return read_site(node, self.opset(node), self.where(node))
 
-    # What stands in the model
+    def count_row(self, node: ir.Node) -> OperatorSchema:
+        """Return the version of Split at the opset of a node."""
+        return schema("Split", self.opset(node), "")
 
-    def opset(self, node: ir.Node) -> int:
-        """Return the opset of the graph that a node stands in."""
-        return self._scopes[node.graph].opset
+    def axis(self, node: ir.Node) -> int | None:
+        """Return the axis that a node states as an attribute."""
+        attribute = node.attributes.get("axis")
+        return None if attribute is None or attribute.is_ref() else int(attribute.value)
 
-    def where(self, node: ir.Node) -> Where:
-        """Return the place of a node."""
-        return Where(self._where.model, self._scopes[node.graph].path, self._labels.get(node) or label(node))
-
-    def cut(self, node: ir.Node) -> Cut | None:
-        """Return what a split does; None of another node, and of one that is invalid or known too little."""
-        if node not in self._cuts:
-            self._cuts[node] = self._read(node)
-        return self._cuts[node]
-
-    def _read(self, node: ir.Node) -> Cut | None:
-        if not is_operator(node, *FAMILY):
-            return None
-        try:
-            return cut_of(read_site(node, self.opset(node), self.where(node)).bind())
-        except SplitError:
-            return None
-
-    def describe(self, node: ir.Node) -> str:
-        """Write what a node is in one line."""
-        cut = self.cut(node)
-        if cut is not None:
-            row = schema(node.op_type, self.opset(node), "")
-            count = len(node.outputs)
-            return describe_site(row, cut.axis, cut.division, count, squeeze=cut.squeeze)
-        axis = node.attributes.get("axis")
-        return node.op_type if axis is None or axis.is_ref() else f"{node.op_type}(axis={axis.value})"
-
-    def source(self, value: ir.Value) -> ir.Value:
-        """Return the value that a value is, behind all Identity nodes of its graph."""
-        while True:
-            producer = value.producer()
-            if producer is None or not is_operator(producer, "Identity"):
-                return value
-            behind = producer.inputs[0]
-            if behind is None:
-                return value
-            value = behind
-
-    def part_of(self, value: ir.Value) -> tuple[ir.Node, int] | None:
-        """Return the Split that makes a value, and the position of the part."""
-        found = self.source(value)
-        producer, index = found.producer(), found.index()
-        if producer is None or index is None or not is_operator(producer, "Split"):
-            return None
-        return producer, index
-
-    def alone(self, value: ir.Value) -> ir.Node | None:
-        """Return the only node that reads a value, behind Identity nodes; None where there are others."""
-        while not value.is_graph_output():
-            uses = value.uses()
-            if len(uses) != 1:
+    def sliced(self, node: ir.Node, shape: Shape) -> tuple[int, Span] | None:
+        """Read a Slice of one axis in steps of 1."""
+        if self.opset(node) < 10:
+            named = {name: a for name, a in node.attributes.items() if not a.is_ref()}
+            if len(named) != len(node.attributes) or not {"starts", "ends"} <= set(named):
                 return None
-            reader = next(iter(uses)).node
-            if not is_operator(reader, "Identity"):
-                return reader
-            value = reader.outputs[0]
-        return None
+            starts, ends = list(named["starts"].value), list(named["ends"].value)
+            axes = list(named["axes"].value) if "axes" in named else list(range(len(starts)))
+            steps = [1] * len(starts)
+        else:
+            read = [None if value is None else _integers(value) for value in node.inputs[1:]]
+            given = [value is not None for value in node.inputs[1:]]
+            if any(numbers is None for numbers, is_given in zip(read, given, strict=True) if is_given):
+                return None
+            starts, ends, *rest = [numbers or [] for numbers in read]
+            axes = rest[0] if rest and given[2] else list(range(len(starts)))
+            steps = rest[1] if len(rest) > 1 and given[3] else [1] * len(starts)
+        return sole_span(starts, ends, axes, steps, shape)
 
-    def position(self, node: ir.Node) -> int | None:
-        """Return the position of a node among those of its graph; None for one that was added."""
-        return self._positions.get(node)
+    def gathered(self, node: ir.Node) -> tuple[int, npt.NDArray[Any]] | None:
+        """Read a Gather by constant positions."""
+        attribute = node.attributes.get("axis")
+        value = node.inputs[1] if len(node.inputs) > 1 else None
+        array = None if value is None else constant_array(value)
+        if array is None or (attribute is not None and attribute.is_ref()):
+            return None
+        return 0 if attribute is None else int(attribute.value), array
 
-    def first_look(self, rewrite: str, value: ir.Value, graph: Any) -> bool:
-        """Return whether a rewrite has yet to look at the readers of a value in a graph, as they are now."""
-        looked = self._looked.setdefault(value, set())
-        if (rewrite, graph) in looked:
+    def is_needed(self, node: ir.Node) -> bool:
+        """Return whether a node is read, or could fail: one whose numbers are known without it could not."""
+        if any(value.uses() or value.is_graph_output() for value in node.outputs) or node.domain not in _ONNX:
+            return True
+        if node.op_type in _NEVER_FAIL:
             return False
-        looked.add((rewrite, graph))
-        return True
+        facts = [known(value) for value in node.outputs]
+        return not all(isinstance(found, Tensor) and found.is_whole for found in facts)
+
+    def keeps(self, value: ir.Value) -> bool:
+        """Any value can give way: an Identity keeps the name of an output."""
+        return False
+
+    def keeps_parts(self, node: ir.Node) -> bool:
+        """Outputs of a model have names of their own."""
+        return False
+
+    def has_type(self, element_type: ElementType) -> bool:
+        """Return whether ONNX has an element type."""
+        return element_type.onnx_number is not None
+
+    def content(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
+        """Return the value and type of an initializer or Constant node."""
+        array = constant_array(value, limit=limit)
+        if array is None:
+            return None
+        tensor = ir.convenience.get_const_tensor(value)
+        assert tensor is not None
+        element_type = from_onnx(tensor.dtype.value)
+        return None if element_type is None else (array, element_type)
+
+    def divided(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
+        """Divide an initializer that one node reads."""
+        tensor = value.const_value
+        if tensor is None or not value.is_initializer() or value.is_graph_input():
+            return None
+        if len(value.uses()) > 1 or value.is_graph_output():
+            return None
+        pieces = _divided(tensor, axis, sizes)
+        if pieces is None:
+            return None
+        made = []
+        for piece in pieces:
+            part = ir.Value(name=self.names.fresh(f"{value.name}_part"), const_value=piece)
+            part.type, part.shape = ir.TensorType(piece.dtype), ir.Shape(piece.shape)
+            made.append(part)
+        return made
+
+    def adopt(self, value: ir.Value, old: ir.Value, before: ir.Node) -> None:
+        """Register a part of an initializer in the place of a value, beside the whole."""
+        whole = before.inputs[0]
+        graph = None if whole is None else whole.graph
+        assert isinstance(graph, ir.Graph)
+        name = old.name
+        self.replace(old, value)
+        if graph is before.graph:
+            old.name = None
+            value.name = name  # the readers, and tools that look for names, find what they found
+        assert value.const_value is not None
+        value.const_value.name = value.name
+        graph.register_initializer(value)
 
     # Changes
-
-    def applied(self, rewrite: SplitPass, where: Where, before: str, after: str, reason: str) -> None:
-        """Report a rewrite."""
-        self.changes.append(Applied(rewrite.name, where, before, after, reason))
-
-    def look_again(self, node: ir.Node | None) -> None:
-        """Put a node into the queue, and forget what was read of it."""
-        if node is not None and node.graph is not None:
-            self._cuts.pop(node, None)
-            self._looked.pop(node.inputs[0] if node.inputs else None, None)
-            self._queue[node] = None
 
     def add(
         self,
@@ -194,36 +181,27 @@ class Editor:
         base = before.name or next((value.name for value in before.outputs if value.name), None) or "split"
         values = [ir.Value(name=self.fresh(f"{base}_{operator.lower()}")) for _ in range(outputs)]
         made = ir.convenience.convert_attributes(dict(attributes or {}))
-        node = ir.Node("", operator, inputs, made, outputs=values, name=self.fresh(f"{base}/{operator}"))
-        graph = before.graph
-        assert graph is not None
-        graph.insert_before(before, [node])
-        self._scopes[node.graph] = self._scopes[graph]
-        self._queue[node] = None
-        return values
+        name = self.fresh(f"{base}/{operator}")
+        return self.insert(before, ir.Node("", operator, inputs, made, outputs=values, name=name))
 
     def split(
         self, before: ir.Node, data: ir.Value, axis: int, size: Dim, sizes: Sequence[int]
     ) -> list[ir.Value]:
-        """Add a Split in front of another node, stated as shortly as its opset allows.
-
-        Args:
-            before: the node.
-            data: what is split.
-            axis: the axis.
-            size: its size.
-            sizes: the parts, which add up to it.
-        """
-        row = schema("Split", self.opset(before), "")
+        """Add a Split in front of another node, stated as shortly as its opset allows."""
+        row = self.count_row(before)
         attributes, facts = stated(row, axis, shortest(row, sizes, size))
         inputs: list[ir.Value | None] = [
             None if fact is None else self.constant(np.array(fact.value, np.int64), before) for fact in facts
         ]
         inputs[0] = data
-        parts = self.add(before, "Split", inputs, attributes, outputs=len(sizes))
+        parts = self.add(before, row.name, inputs, attributes, outputs=len(sizes))
         for part, length in zip(parts, sizes, strict=True):
             note_like(part, data, {axis: length})
         return parts
+
+    def can_slice(self, data: ir.Value) -> bool:
+        """Slice takes all that Split takes."""
+        return True
 
     def slice(self, before: ir.Node, data: ir.Value, axis: int, begin: int, end: int) -> ir.Value:
         """Add a Slice in front of another node; ``end`` lies inside the axis."""
@@ -234,6 +212,16 @@ class Editor:
             found = self.add(before, "Slice", [data, *bounds])[0]
         note_like(found, data, {axis: end - begin})
         return found
+
+    def concat(self, before: ir.Node, values: Sequence[ir.Value], axis: int) -> ir.Value:
+        """Add a Concat in front of another node."""
+        return self.add(before, "Concat", values, {"axis": axis})[0]
+
+    def squeeze(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:
+        """Add a Squeeze of one axis in front of another node."""
+        if self.opset(before) < 13:
+            return self.add(before, "Squeeze", [value], {"axes": [axis]})[0]
+        return self.add(before, "Squeeze", [value, self.constant(np.array([axis], np.int64), before)])[0]
 
     def constant(
         self,
@@ -265,121 +253,92 @@ class Editor:
                 return found
         value = ir.Value(name=name or self.fresh("splitops_constant"), const_value=tensor)
         tensor.name = value.name
-        value.type, value.shape = ir.TensorType(tensor.dtype), tensor_shape(tensor)
+        value.type, value.shape = ir.TensorType(tensor.dtype), _shape(tensor)
         self.model.graph.register_initializer(value)
         if key is not None:
             self._constants[key] = value
         return value
 
-    def named_constant(self, tensor: ir.TensorProtocol, old: ir.Value, before: ir.Node) -> ir.Value:
-        """Return a constant in the place of a value: with its name where both stand in the main graph."""
-        if before.graph is not self.model.graph:
-            return self.constant(tensor, before, shared=False)
-        name = self._unnamed(old)
-        return self.constant(tensor, before, shared=False, name=name)
-
     def constant_node(self, tensor: ir.TensorProtocol, before: ir.Node) -> ir.Value:
         """Add a Constant node in front of another node."""
         value = self.add(before, "Constant", [], {"value": tensor})[0]
-        value.type, value.shape = ir.TensorType(tensor.dtype), tensor_shape(tensor)
+        value.type, value.shape = ir.TensorType(tensor.dtype), _shape(tensor)
         return value
+
+    def fold(
+        self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node
+    ) -> ir.Value:
+        """Return a new constant for the place of a value, with its name where both are in the main graph."""
+        tensor = _tensor(array, element_type)
+        if old.is_graph_output():
+            return self.constant_node(tensor, before)
+        if before.graph is not self.model.graph:
+            return self.constant(tensor, before, shared=False)
+        return self.constant(tensor, before, shared=False, name=self.unnamed(old))
 
     def replace(self, old: ir.Value, new: ir.Value) -> None:
         """Let all that reads a value read another one, which is equal; a graph output keeps its name."""
-        producer = old.producer()
-        assert producer is not None
-        for use in old.uses():
-            self._moved(use.node)
         if not old.is_graph_output():
-            old.replace_all_uses_with(new)
-        else:
-            origin = new.producer()
-            if origin is None or origin.graph is not producer.graph or new.is_graph_output():
-                new = self.add(producer, "Identity", [new])[0]
-            take_over(new, old)
-            name = self._unnamed(old)
-            old.replace_all_uses_with(new, replace_graph_outputs=True)
-            new.name = name
-        self.look_again(producer)
-        self.look_again(new.producer())
-
-    def fresh(self, wish: str) -> str:
-        """Return the wished name, or one like it that is free; counted, as a wish may be common."""
-        count = self._wishes.get(wish, 0)
-        self._wishes[wish] = count + 1
-        return self.names.fresh(f"{wish}_{count}" if count else wish)
-
-    def _unnamed(self, value: ir.Value) -> str | None:
-        """Take the name of a value that nobody will read away from it; its node may stay."""
-        name = value.name
-        if name:
-            value.name = self.fresh(f"{name}_unused")
-        return name
-
-    def _moved(self, reader: ir.Node) -> None:
-        """Look again at a node that reads another value now, and at those behind it that see through it."""
-        self.look_again(reader)
-        if is_operator(reader, "Identity"):
-            for use in reader.outputs[0].uses():
-                self._moved(use.node)
-
-    def substitute(self, node: ir.Node, values: Sequence[ir.Value | None]) -> None:
-        """Put values in the places of a node's outputs (None: of one that nobody reads), and remove it."""
-        made = next((value.producer() for value in values if value is not None), None)
-        for old, new in zip(list(node.outputs), values, strict=True):
-            if new is None:
-                continue
-            if new.producer() is not None and not new.uses() and not new.is_graph_output():
-                take_over(new, old)  # it was made for this place
-                name, old.name = old.name, None
-                for use in old.uses():
-                    self._moved(use.node)
-                old.replace_all_uses_with(new, replace_graph_outputs=True)
-                new.name = name or new.name
-            else:
-                self.replace(old, new)
-        if made is not None and made not in self._positions:
-            made.name = node.name  # a node in the place of another one is called like it
-            self._labels[made] = self._labels.get(node) or label(node)
-        self.remove(node)
-
-    def set_inputs(self, node: ir.Node, values: Sequence[ir.Value | None]) -> None:
-        """Give a node other inputs."""
-        before = [value for value in node.inputs if value is not None]
-        node.resize_inputs(len(values))
-        for index, value in enumerate(values):
-            node.replace_input_with(index, value)
-        self._moved(node)
-        for value in before:
-            self.release(value)
-
-    def remove(self, node: ir.Node) -> None:
-        """Remove a node that nobody reads, and what was made for it alone."""
-        graph = node.graph
-        assert graph is not None
-        inputs = [value for value in node.inputs if value is not None]
-        graph.remove(node, safe=True)
-        self._queue.pop(node, None)
-        self._cuts.pop(node, None)
-        for value in dict.fromkeys(inputs):
-            self.release(value)
-
-    def release(self, value: ir.Value) -> None:
-        """Remove the initializer or node behind a value that nobody reads any more, if it could not fail."""
-        producer = value.producer()
-        self.look_again(producer)
-        if value.uses() or value.is_graph_output() or value.is_graph_input():
+            super().replace(old, new)
             return
-        if producer is not None:
-            if producer.graph is not None and not is_needed(producer):
-                self.remove(producer)
-        elif value.is_initializer():
-            graph = value.graph
-            if isinstance(graph, ir.Graph) and value.name is not None:
-                graph.initializers.pop(value.name, None)
+        producer, origin = old.producer(), new.producer()
+        assert producer is not None
+        if origin is None or origin.graph is not producer.graph or new.is_graph_output():
+            new = self.add(producer, "Identity", [new])[0]
+        take_over(new, old)
+        name = self.unnamed(old)
+        super().replace(old, new)
+        new.name = name
 
-    def known_values(self, values: Sequence[ir.Value]) -> Iterator[Tensor | None]:
-        """Yield what is known of some tensors."""
-        for value in values:
-            found = known(value)
-            yield found if isinstance(found, Tensor) else None
+
+def _integers(value: ir.Value) -> list[int] | None:
+    """Return the integers of a 1-D tensor that is constant or follows from shapes."""
+    array = constant_array(value)
+    if array is None:
+        found = known(value)
+        array = found.value if isinstance(found, Tensor) and found.is_whole else None
+    if array is None or array.ndim != 1 or array.dtype.kind not in "iu":
+        return None
+    return [int(number) for number in array.tolist()]
+
+
+def _shape(tensor: ir.TensorProtocol) -> ir.Shape:
+    """Return the shape of a constant tensor, as values state it."""
+    return ir.Shape([int(size) for size in tensor.shape.numpy()])
+
+
+def _tensor(array: npt.NDArray[Any], element_type: ElementType) -> ir.Tensor[Any] | ir.StringTensor:
+    assert element_type.onnx_number is not None
+    dtype = ir.DataType(element_type.onnx_number)
+    if dtype == ir.DataType.STRING:
+        return ir.StringTensor(array.astype(object), shape=ir.Shape(array.shape))
+    return ir.Tensor(array.astype(dtype.numpy(), copy=False), dtype)
+
+
+def _divided(tensor: ir.TensorProtocol, axis: int, sizes: Sequence[int]) -> list[Any] | None:
+    """Return the parts of a tensor; those of one in another file stay in it where they can."""
+    element = from_onnx(tensor.dtype.value)
+    if element is None:
+        return None
+    if not isinstance(tensor, ir.ExternalTensor):
+        return [_tensor(piece, element) for piece in pieces(tensor.numpy(), axis, sizes)]
+    shape = tuple(int(size) for size in tensor.shape.numpy())
+    lengths = lying(shape, axis, sizes, element)
+    if lengths is None:
+        return None
+    offset, parts = tensor.offset or 0, []
+    for size, length in zip(sizes, lengths, strict=True):
+        part_shape = ir.Shape((*shape[:axis], size, *shape[axis + 1 :]))
+        parts.append(
+            ir.ExternalTensor(
+                tensor.location,
+                offset,
+                length,
+                tensor.dtype,
+                shape=part_shape,
+                name=tensor.name or "",
+                base_dir=tensor.base_dir,
+            )
+        )
+        offset += length
+    return parts

@@ -1,242 +1,314 @@
-"""Edits of one OpenVINO graph: layers and edges that change, and what is known of them."""
+"""The editor of OpenVINO models."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import onnx_ir as ir
 
-from splitops.dims import Dim
+from splitops.dims import Dim, Shape
 from splitops.dtypes import ELEMENT_TYPES, ElementType
-from splitops.errors import Where
-from splitops.models.convert.statement import describe_site, stated
+from splitops.errors import NOWHERE, SplitError, Where
+from splitops.models.convert.forms import Site
+from splitops.models.convert.onnx_graph import known, note, value_fact
+from splitops.models.convert.statement import stated
 from splitops.models.infer.knowledge import Tensor
-from splitops.models.openvino_ir import Constant, Edge, Endpoint, Graph, Layer, Port
-from splitops.models.openvino_ir.layers import SPLIT_FAMILY
-from splitops.models.simplify.decisions import Cut, shortest
-from splitops.models.simplify.report import Applied
-from splitops.operators import schema
+from splitops.models.openvino_ir.constants import Constant
+from splitops.models.openvino_ir.layers import is_own, split_attributes, split_schema
+from splitops.models.openvino_ir.model import Layer, Port
+from splitops.models.openvino_ir.nodes import graphs_inside, layer_of, make_node, port_of, restate
+from splitops.models.simplify.decisions import lying, pieces, shortest
+from splitops.models.simplify.editor import Editor, Role, Scope, Span, sole_span
+from splitops.operators import OperatorSchema, schema
 from splitops.operators.schema import SizeRule
 
-__all__ = ["GraphEditor"]
+__all__ = ["OpenVINOEditor"]
+
+_ROLES: Final = {
+    "Split": Role.SPLIT,
+    "VariadicSplit": Role.SPLIT,
+    "Concat": Role.CONCAT,
+    "Slice": Role.SLICE,
+    "Gather": Role.GATHER,
+}
+_VERSIONS: Final = {"Concat": "opset1", "Const": "opset1", "Squeeze": "opset1", "Slice": "opset8"}
+_INT64: Final = ELEMENT_TYPES["int64"]
+_WITH_SLICE: Final = 11
+"""The IR version that came with Slice; older readers may lack it."""
 
 
-class GraphEditor:
-    """A graph that is being rewritten.
+class OpenVINOEditor(Editor):
+    """An OpenVINO model that is being rewritten, as :mod:`~splitops.models.openvino_ir.nodes` has it."""
 
-    Attributes:
-        layers: the layers by id, in the order of the file.
-        sources: the output port that feeds each input port.
-        readers: the input ports that each output port feeds, in order.
-        known: what is known of each output port.
-        cuts: what each split does, of those that are known before the model runs.
-        changes: what was rewritten.
-    """
+    def __init__(self, model: ir.Model, where: Where = NOWHERE) -> None:
+        self._next: dict[Any, int] = {}
+        super().__init__(model, where)
 
-    def __init__(
-        self,
-        graph: Graph,
-        known: Mapping[Endpoint, Tensor],
-        cuts: Mapping[int, Cut],
-        where: Where,
-        version: int,
-    ) -> None:
-        self.layers = {layer.id: layer for layer in graph.layers}
-        self.sources = dict(graph.producers)
-        self.readers: dict[Endpoint, dict[Endpoint, None]] = {
-            source: dict.fromkeys(targets) for source, targets in graph.consumers.items()
-        }
-        self.known = dict(known)
-        self.cuts = dict(cuts)
-        self.changes: list[Applied] = []
-        self.version = version
-        self.looks = 0
-        self._graph = graph
-        self._where = where
-        self._next = max(self.layers, default=-1) + 1
-        self.queue: dict[int, None] = dict.fromkeys(layer.id for layer in graph.order)
+    def _graphs(self) -> Iterator[tuple[Scope, Any]]:
+        for path, graph in graphs_inside(self.model.graph):
+            self._next[graph] = max((layer_of(node).id for node in graph), default=-1) + 1
+            yield Scope(path, 1), graph
 
-    def finished(self) -> Graph:
-        """Return the graph as it is now.
+    def role(self, node: ir.Node) -> Role | None:
+        """Return what a layer is to the rewrites; None is nothing."""
+        role = _ROLES.get(node.op_type)
+        return role if role is Role.SPLIT or is_own(layer_of(node)) else None
 
-        Raises:
-            ModelError: it is not whole, which no rewrite makes it.
-        """
-        edges = tuple(Edge(source, target) for target, source in self.sources.items())
-        return replace(self._graph, layers=tuple(self.layers.values()), edges=edges)
+    def site(self, node: ir.Node) -> Site:
+        """Read a split."""
+        where, layer = self.where(node), layer_of(node)
+        facts = tuple(
+            None if value is None else value_fact(value, read=index > 0)
+            for index, value in enumerate(node.inputs)
+        )
+        return Site(
+            split_schema(layer, where), split_attributes(layer, where), facts, len(node.outputs), where
+        )
 
-    # What stands in the graph
+    def count_row(self, node: ir.Node) -> OperatorSchema:
+        """Return the newest Split."""
+        return schema("Split", domain="openvino")
 
-    def where(self, layer: Layer) -> Where:
-        """Return the place of a layer."""
-        return replace(self._where, node=layer.name)
+    def axis(self, node: ir.Node) -> int | None:
+        """Return the axis that a layer states as an attribute."""
+        text = layer_of(node).attribute("axis") or ""
+        digits = text.removeprefix("-")
+        return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 19 else None
 
-    def inputs(self, layer: Layer) -> list[Endpoint]:
-        """Return the output ports that feed a layer."""
-        return [self.sources[Endpoint(layer.id, port.id)] for port in layer.inputs]
-
-    def outputs(self, layer: Layer) -> list[Endpoint]:
-        """Return the output ports of a layer."""
-        return [Endpoint(layer.id, port.id) for port in layer.outputs]
-
-    def is_read(self, end: Endpoint) -> bool:
-        """Return whether anything reads an output port."""
-        return bool(self.readers.get(end))
-
-    def is_result(self, end: Endpoint) -> bool:
-        """Return whether an output port is an output of the graph: its names are that output's."""
-        return any(self.layers[reader.layer].type == "Result" for reader in self.readers.get(end, ()))
-
-    def split_of(self, end: Endpoint) -> tuple[int, int] | None:
-        """Return the split that gives a value, and the position of the part."""
-        layer = self.layers[end.layer]
-        if layer.type not in SPLIT_FAMILY or layer.id not in self.cuts:
+    def sliced(self, node: ir.Node, shape: Shape) -> tuple[int, Span] | None:
+        """Read a Slice of one axis in steps of 1."""
+        read = [_numbers(value) for value in node.inputs[1:]]
+        if any(numbers is None for numbers in read) or len(read) not in (3, 4):
             return None
-        return layer.id, [port.id for port in layer.outputs].index(end.port)
+        starts, ends, steps, *rest = [numbers or [] for numbers in read]
+        return sole_span(starts, ends, rest[0] if rest else list(range(len(starts))), steps, shape)
 
-    def describe(self, layer: Layer) -> str:
-        """Write what a layer is in one line."""
-        cut = self.cuts.get(layer.id)
-        if cut is None:
-            axis = layer.attribute("axis")
-            return layer.type if axis is None else f"{layer.type}(axis={axis})"
-        row = schema(layer.type, domain="openvino")
-        return describe_site(row, cut.axis, cut.division, len(layer.outputs))
+    def gathered(self, node: ir.Node) -> tuple[int, npt.NDArray[Any]] | None:
+        """Read a Gather by constant positions; before Gather-8, negative ones are outside."""
+        if len(node.inputs) != 3:
+            return None
+        positions, axis = (_value(value) for value in node.inputs[1:])
+        if positions is None or axis is None or axis.size != 1:
+            return None
+        if layer_of(node).version != "opset8" and (positions < 0).any():
+            return None
+        return int(axis.reshape(())), positions
+
+    def is_needed(self, node: ir.Node) -> bool:
+        """Return whether a layer is read, or may do something else than to be read."""
+        return node.op_type != "Const" or any(value.uses() for value in node.outputs)
+
+    def keeps(self, value: ir.Value) -> bool:
+        """Return whether a value is an output: its layer and tensor names are the output's."""
+        return any(use.node.op_type == "Result" for use in value.uses())
+
+    def keeps_parts(self, node: ir.Node) -> bool:
+        """Return whether the ports of a layer name outputs of the model, as they do before IR version 11."""
+        return (self.model.ir_version or 0) < _WITH_SLICE and any(map(self.keeps, node.outputs))
+
+    def has_type(self, element_type: ElementType) -> bool:
+        """Return whether a constant of numbers has the element type."""
+        return element_type.openvino is not None and element_type.bits > 0
+
+    def content(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
+        """Return the value and type of a Const."""
+        producer = value.producer()
+        constant = None if producer is None else layer_of(producer).constant
+        if constant is None or producer is None or constant.size > limit * 8:
+            return None
+        try:
+            return constant.array(self.where(producer)), constant.element_type
+        except SplitError:
+            return None
+
+    def divided(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
+        """Divide a Const that one layer reads; parts that lie in one piece share its bytes."""
+        producer = value.producer()
+        constant = None if producer is None else layer_of(producer).constant
+        if constant is None or producer is None or len(value.uses()) != 1:
+            return None
+        kind, shape = constant.element_type, constant.shape
+        lengths = lying(shape, axis, sizes, kind)
+        made: list[Constant] = []
+        if lengths is not None:
+            offset = constant.offset
+            for size, length in zip(sizes, lengths, strict=True):
+                part = (*shape[:axis], size, *shape[axis + 1 :])
+                made.append(Constant(kind, part, constant.weights, offset, length))
+                offset += length
+        else:
+            try:
+                array = constant.array(self.where(producer))
+            except SplitError:
+                return None
+            made = [Constant.of(piece, kind) for piece in pieces(array, axis, sizes)]
+        layer = layer_of(producer)
+        return [
+            self._const(part, f"{layer.name}.{index}", producer.graph).outputs[0]
+            for index, part in enumerate(made)
+        ]
+
+    def adopt(self, value: ir.Value, old: ir.Value, before: ir.Node) -> None:
+        """Put a part of a Const in the place of a value, with its tensor names."""
+        producer = value.producer()
+        assert producer is not None
+        self.insert(before, producer)
+        layer, port = layer_of(producer), port_of(value)
+        restate(producer, replace(layer, outputs=(replace(port, names=port_of(old).names),)))
+        value.name, old.name = old.name, None
+        self.replace(old, value)
 
     # Changes
 
-    def applied(self, rewrite: str, where: Where, before: str, after: str, reason: str) -> None:
-        """Report a rewrite."""
-        self.changes.append(Applied(rewrite, where, before, after, reason))
-
-    def connect(self, target: Endpoint, source: Endpoint) -> None:
-        """Let an input port read an output port."""
-        before = self.sources.get(target)
-        if before is not None:
-            self.readers[before].pop(target)
-            self.look_again(before.layer)
-        self.sources[target] = source
-        self.readers.setdefault(source, {})[target] = None
-        self.look_again(source.layer)
-        self.look_again(target.layer)
-
-    def look_again(self, layer: int) -> None:
-        """Put a layer into the queue."""
-        if layer in self.layers:
-            self.queue[layer] = None
-
-    def replace(self, old: Endpoint, new: Endpoint) -> None:
-        """Let all that reads an output port read another one, which is equal."""
-        for target in list(self.readers.get(old, ())):
-            self.connect(target, new)
-
-    def set_inputs(self, layer: Layer, ends: Sequence[Endpoint]) -> None:
-        """Give a layer other inputs, of the same element types; the ids of its output ports stay."""
-        ports = tuple(self._port(port.id, end) for port, end in zip(layer.inputs, ends, strict=False))
-        for port in layer.inputs[len(ends) :]:
-            target = Endpoint(layer.id, port.id)
-            self.readers[self.sources.pop(target)].pop(target)
-        self.layers[layer.id] = replace(layer, inputs=ports)
-        for port, end in zip(ports, ends, strict=True):
-            self.connect(Endpoint(layer.id, port.id), end)
-
-    def remove(self, layer: Layer) -> None:
-        """Remove a layer that nobody reads, and the constants that it alone has read."""
-        del self.layers[layer.id]
-        self.queue.pop(layer.id, None)
-        self.cuts.pop(layer.id, None)
-        for port in layer.inputs:
-            target = Endpoint(layer.id, port.id)
-            source = self.sources.pop(target)
-            self.readers[source].pop(target)
-            origin = self.layers.get(source.layer)
-            if origin is None:
-                continue
-            self.look_again(origin.id)
-            if origin.type == "Const" and not any(map(self.is_read, self.outputs(origin))):
-                self.remove(origin)
-
-    def constant(
-        self, array: npt.NDArray[Any], element_type: ElementType, name: str, names: tuple[str, ...] = ()
-    ) -> Endpoint:
-        """Add a constant."""
-        port = Port(0, element_type.precision, tuple(array.shape), names)
-        content = Constant.of(array, element_type)
-        layer = Layer(self._next, name, "Const", "opset1", {}, (), (port,), content)
-        self._next += 1
-        self.layers[layer.id] = layer
-        end = Endpoint(layer.id, 0)
-        self.known[end] = Tensor(element_type, array.shape)
-        return end
-
-    def split(
+    def add(
         self,
-        like: Layer,
-        data: Endpoint,
-        cut: Cut,
-        sizes: Sequence[int],
-        names: Sequence[tuple[str, ...]],
-    ) -> Layer:
-        """Add a split in the place of another one, stated as shortly as OpenVINO can.
+        before: ir.Node,
+        operator: str,
+        inputs: Sequence[ir.Value],
+        data: Mapping[str, object] | None = None,
+        *,
+        version: str | None = None,
+        shapes: Sequence[Shape | None],
+    ) -> list[ir.Value]:
+        """Add a layer in front of another one, whose outputs have the type of its first input.
 
         Args:
-            like: the layer whose name and runtime information it takes over.
-            data: what is split.
-            cut: axis, rank and size.
-            sizes: the parts.
-            names: the tensor names of each.
+            before: the other one.
+            operator: its type.
+            inputs: what feeds it.
+            data: its attributes.
+            version: its operation set; None is the one that every reader of the operator has.
+            shapes: what is known of the shape of each output.
         """
-        row = schema("Split", domain="openvino")
-        division = shortest(row, sizes, cut.size)
+        kind, found = port_of(inputs[0]).precision, known(inputs[0])
+        name = self.fresh(f"{before.name}/{operator}")
+        fed = tuple(
+            Port(index, port_of(value).precision, port_of(value).dims) for index, value in enumerate(inputs)
+        )
+        ports = tuple(Port(len(fed) + index, kind, _dims(shape)) for index, shape in enumerate(shapes))
+        layer = Layer(
+            self._id(before.graph),
+            name,
+            operator,
+            version or _VERSIONS[operator],
+            {key: str(value) for key, value in (data or {}).items()},
+            fed,
+            ports,
+        )
+        made = self.insert(before, make_node(layer, list(inputs), [f"{name}:{port.id}" for port in ports]))
+        for value, shape in zip(made, shapes, strict=True):
+            note(value, Tensor(found.type if isinstance(found, Tensor) else None, shape))
+        return made
+
+    def split(
+        self, before: ir.Node, data: ir.Value, axis: int, size: Dim, sizes: Sequence[int]
+    ) -> list[ir.Value]:
+        """Add a Split in front of another layer, or a VariadicSplit where the parts differ."""
+        row = self.count_row(before)
+        division = shortest(row, sizes, size)
         if division.rule is SizeRule.EXPLICIT:
             row = schema("VariadicSplit", domain="openvino")
-        attributes, facts = stated(row, cut.axis, division)
-        int64 = ELEMENT_TYPES["int64"]
-        ends = [data]
-        for index, fact in enumerate(facts):
-            if index and fact is not None:
-                name = f"{like.name}/{row.inputs[index].name}"
-                ends.append(self.constant(np.array(fact.value, np.int64), int64, name))
-        kind = like.outputs[0].precision
-        found = self.known.get(data, Tensor())
-        shapes = [self._shape(found, cut.axis, size) for size in sizes]
-        layer = Layer(
-            self._next,
-            like.name,
-            row.name,
-            "opset1",
-            {name: str(value) for name, value in attributes.items()},
-            tuple(self._port(index, end) for index, end in enumerate(ends)),
-            tuple(
-                Port(len(ends) + index, kind, _dims(shape), own)
-                for index, (shape, own) in enumerate(zip(shapes, names, strict=True))
-            ),
-            children=like.children,
+        attributes, facts = stated(row, axis, division)
+        inputs = [data]
+        for parameter, fact in zip(row.inputs[1:], facts[1:], strict=False):
+            if fact is not None:
+                value = np.array(fact.value, np.int64)
+                inputs.append(self._constant(value, _INT64, f"{before.name}/{parameter.name}", before))
+        shapes = [_shape(data, {axis: part}) for part in sizes]
+        return self.add(
+            before, row.name, inputs, attributes, version=f"opset{row.since_version}", shapes=shapes
         )
-        self._next += 1
-        self.layers[layer.id] = layer
-        for index, end in enumerate(ends):
-            self.connect(Endpoint(layer.id, index), end)
-        for end, shape in zip(self.outputs(layer), shapes, strict=True):
-            self.known[end] = replace(found, shape=shape, value=None)
-        self.cuts[layer.id] = Cut(cut.axis, cut.rank, cut.size, division, tuple(sizes))
-        self.look_again(layer.id)
-        return layer
 
-    def _port(self, index: int, end: Endpoint) -> Port:
-        port = self.layers[end.layer].output(end.port)
-        assert port is not None
-        return Port(index, port.precision, port.dims)
+    def can_slice(self, data: ir.Value) -> bool:
+        """Return whether OpenVINO slices tensors of this type: none of strings, none of parts of a byte."""
+        found = known(data)
+        kind = found.type if isinstance(found, Tensor) else None
+        return kind is not None and kind.bits >= 8 and (self.model.ir_version or 0) >= _WITH_SLICE
 
-    @staticmethod
-    def _shape(found: Tensor, axis: int, size: int) -> tuple[Dim, ...] | None:
-        if found.shape is None:
-            return None
-        return (*found.shape[:axis], size, *found.shape[axis + 1 :])
+    def slice(self, before: ir.Node, data: ir.Value, axis: int, begin: int, end: int) -> ir.Value:
+        """Add a Slice in front of another layer; ``end`` lies inside the axis."""
+        bounds = [
+            self._constant(np.array([number], np.int64), _INT64, f"{before.name}/{name}", before)
+            for name, number in (("start", begin), ("stop", end), ("step", 1), ("axes", axis))
+        ]
+        return self.add(before, "Slice", [data, *bounds], shapes=[_shape(data, {axis: end - begin})])[0]
+
+    def concat(self, before: ir.Node, values: Sequence[ir.Value], axis: int) -> ir.Value:
+        """Add a Concat in front of another layer."""
+        return self.add(before, "Concat", values, {"axis": axis}, shapes=[None])[0]
+
+    def squeeze(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:
+        """Add a Squeeze of one axis in front of another layer."""
+        axes = self._constant(np.array([axis], np.int64), _INT64, f"{before.name}/axes", before)
+        return self.add(before, "Squeeze", [value, axes], shapes=[_shape(value, {axis: None})])[0]
+
+    def fold(
+        self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node
+    ) -> ir.Value:
+        """Return a new constant for the place of a value, with its tensor names."""
+        index = old.index()
+        name = before.name if len(before.outputs) == 1 else f"{before.name}.{index}"
+        return self._constant(array, element_type, name or "", before, port_of(old).names)
+
+    def name_like(self, made: ir.Node, node: ir.Node) -> None:
+        """Let a layer in the place of another one have its name, runtime information and ports."""
+        old, layer = layer_of(node), layer_of(made)
+        ports = tuple(
+            replace(port_of(value), id=port.id)
+            for value, port in zip(made.outputs, layer.outputs, strict=True)
+        )
+        restate(made, replace(layer, name=old.name, children=old.children, outputs=ports))
+        super().name_like(made, node)
+
+    def _id(self, graph: Any) -> int:
+        self._next[graph] += 1
+        return self._next[graph] - 1
+
+    def _const(self, constant: Constant, name: str, graph: Any, names: tuple[str, ...] = ()) -> ir.Node:
+        port = Port(0, constant.element_type.precision, constant.shape, names)
+        layer = Layer(self._id(graph), name, "Const", "opset1", {}, (), (port,), constant)
+        node = make_node(layer, [], [name])
+        note(node.outputs[0], Tensor(constant.element_type, constant.shape))
+        return node
+
+    def _constant(
+        self,
+        array: npt.NDArray[Any],
+        element_type: ElementType,
+        name: str,
+        before: ir.Node,
+        names: tuple[str, ...] = (),
+    ) -> ir.Value:
+        node = self._const(Constant.of(array, element_type), name, before.graph, names)
+        value = self.insert(before, node)[0]
+        if array.ndim <= 1 and element_type.integer:
+            note(value, Tensor(element_type, array.shape, array))
+        return value
 
 
-def _dims(shape: tuple[Dim, ...] | None) -> tuple[int, ...]:
+def _value(value: ir.Value | None) -> npt.NDArray[Any] | None:
+    """Return the numbers of a value that are known before the model runs."""
+    found = None if value is None else known(value)
+    return found.value if isinstance(found, Tensor) and found.is_whole else None
+
+
+def _numbers(value: ir.Value | None) -> list[int] | None:
+    array = _value(value)
+    return None if array is None or array.ndim != 1 else [int(number) for number in array.tolist()]
+
+
+def _shape(data: ir.Value, sizes: Mapping[int, Dim | None]) -> Shape | None:
+    """Return the shape of a tensor with some axes of other sizes; None drops the axis."""
+    found = known(data)
+    if not isinstance(found, Tensor) or found.shape is None:
+        return None
+    dims = (sizes.get(axis, dim) for axis, dim in enumerate(found.shape))
+    return tuple(dim for dim in dims if dim is not None)
+
+
+def _dims(shape: Shape | None) -> tuple[int, ...]:
     return tuple(dim if isinstance(dim, int) else -1 for dim in shape or ())

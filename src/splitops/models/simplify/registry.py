@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from splitops.errors import ModelError, shown
 
 if TYPE_CHECKING:
-    from splitops.models.simplify.onnx_pass import SplitPass
+    from splitops.models.simplify.passes import SplitPass
 
 __all__ = ["DEFAULT_LIMIT", "REWRITES", "Rewriting", "chosen"]
 
@@ -54,86 +54,81 @@ REWRITES: Final[Mapping[str, Rewriting]] = MappingProxyType(
             Rewriting(
                 "whole-part",
                 "a split into one part, or one part and empty ones, is its data",
-                "onnx_parts",
+                "parts",
                 "WholePartPass",
             ),
             Rewriting(
                 "fold-constants",
                 "parts of constants and of known shapes are constants",
-                "onnx_constants",
+                "constants",
                 "FoldConstantsPass",
             ),
             Rewriting(
                 "split-initializers",
-                "an initializer that only a Split reads becomes an initializer for each part",
-                "onnx_constants",
+                "a constant that only a split reads becomes a constant for each part",
+                "constants",
                 "SplitInitializersPass",
-                openvino=False,
             ),
             Rewriting(
                 "empty-parts",
                 "empty parts that are read are constants",
-                "onnx_parts",
+                "parts",
                 "EmptyPartsPass",
-                openvino=False,
             ),
             Rewriting(
                 "sequence-reads",
                 "what reads the sequence of a SplitToSequence reads parts, or the data",
-                "onnx_sequences",
+                "sequences",
                 "SequenceReadsPass",
                 openvino=False,
             ),
             Rewriting(
                 "slices",
                 "Slices that together are a whole axis are one Split",
-                "onnx_slices",
+                "slices",
                 "SlicesPass",
-                openvino=False,
             ),
             Rewriting(
                 "gathers",
                 "Gathers of neighbouring positions that together are a whole axis are one Split",
-                "onnx_slices",
+                "slices",
                 "GathersPass",
-                openvino=False,
             ),
             Rewriting(
                 "scalar-gathers",
                 "Gathers of each position of an axis are one Split and Squeezes: more nodes, not by default",
-                "onnx_slices",
+                "slices",
                 "ScalarGathersPass",
                 default=False,
-                openvino=False,
             ),
             Rewriting(
                 "concat-split",
                 "what is split at the boundaries where it was concatenated is neither",
-                "onnx_concat",
+                "concat",
                 "ConcatSplitPass",
             ),
             Rewriting(
                 "split-concat",
                 "parts that are concatenated in their order are not split",
-                "onnx_concat",
+                "concat",
                 "SplitConcatPass",
             ),
             Rewriting(
                 "nested-splits",
                 "a split of a part, on the same axis, becomes one with the split that makes it",
-                "onnx_parts",
+                "parts",
                 "NestedSplitsPass",
             ),
             Rewriting(
                 "unused-parts",
                 "parts that nobody reads are not made; a single part that is read is a Slice",
-                "onnx_parts",
+                "parts",
                 "UnusedPartsPass",
             ),
             Rewriting(
                 "shortest-form",
                 "lengths that follow from the number of parts are not stated",
-                "onnx_parts",
+                "parts",
                 "ShortestFormPass",
             ),
         )

@@ -7,23 +7,13 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from splitops.dims import Dim
+from splitops.models.convert.onnx_graph import known
 from splitops.models.infer.knowledge import Tensor
 from splitops.models.simplify.decisions import Cut, grouped, joined, runs, same_size, whole
-from splitops.models.simplify.onnx_editor import Editor
-from splitops.models.simplify.onnx_parts import is_read
-from splitops.models.simplify.onnx_pass import SplitPass
-from splitops.models.simplify.onnx_values import is_operator, note_like
+from splitops.models.simplify.editor import Editor, Role, is_read, note_like
+from splitops.models.simplify.passes import SplitPass
 
 __all__ = ["ConcatSplitPass", "SplitConcatPass"]
-
-
-def concat_axis(node: ir.Node, rank: int) -> int | None:
-    """Return the axis of a Concat of tensors of some rank; None where it is not stated, or not an axis."""
-    attribute = node.attributes.get("axis")
-    if attribute is None or attribute.is_ref():
-        return None
-    axis = int(attribute.value)
-    return axis % rank if -rank <= axis < rank else None
 
 
 class SplitConcatPass(SplitPass):
@@ -33,7 +23,7 @@ class SplitConcatPass(SplitPass):
     """
 
     name = "split-concat"
-    roots = frozenset({"Concat"})
+    roots = frozenset({Role.CONCAT})
 
     def rewrite(self, node: ir.Node, editor: Editor) -> None:
         """Join what a Concat, the root, reads."""
@@ -48,7 +38,7 @@ class SplitConcatPass(SplitPass):
         """Return the Split of the Concat's axis that makes a value."""
         origin = editor.part_of(value)
         cut = None if origin is None else editor.cut(origin[0])
-        if cut is None or cut.axis != concat_axis(node, cut.rank):
+        if cut is None or cut.axis != editor.concat_axis(node, cut.rank):
             return None
         return origin
 
@@ -78,7 +68,7 @@ class SplitConcatPass(SplitPass):
                     continue
             values += inputs[begin:end]
             begin = end
-        if not splits:
+        if not splits or (len(values) == 1 and editor.keeps(node.outputs[0])):
             return False
         before, where = editor.describe(splits[0]), editor.where(node)
         before = f"{before}, {editor.describe(node)}"
@@ -113,7 +103,9 @@ class SplitConcatPass(SplitPass):
         for split, own in found.items():
             cut = editor.cut(split)
             sizes = None if cut is None else cut.sizes
-            if cut is None or sizes is None or not _complete(cut, sizes):
+            if cut is None or sizes is None or not _complete(cut, sizes) or editor.keeps_parts(split):
+                continue
+            if len(own[0]) == len(inputs) and editor.keeps(node.outputs[0]):
                 continue
             self._merge(node, split, cut, sizes, [self._span(items, run) for run in own], editor)
             return  # the node is looked at again, with what it reads now
@@ -187,7 +179,7 @@ class ConcatSplitPass(SplitPass):
     """
 
     name = "concat-split"
-    roots = frozenset({"Split"})
+    roots = frozenset({Role.SPLIT})
 
     def rewrite(self, node: ir.Node, editor: Editor) -> None:
         """Let the readers of a Split, the root, read the inputs of the Concat before it."""
@@ -195,13 +187,15 @@ class ConcatSplitPass(SplitPass):
         if cut is None or data is None:
             return
         concat = editor.source(data).producer()
-        if concat is None or not is_operator(concat, "Concat") or len(concat.outputs) != 1:
+        if concat is None or editor.role(concat) is not Role.CONCAT or len(concat.outputs) != 1:
             return
         pieces = [value for value in concat.inputs if value is not None]
-        if cut.axis != concat_axis(concat, cut.rank) or not pieces:
+        if cut.axis != editor.concat_axis(concat, cut.rank) or not pieces:
             return
         dead = editor.alone(concat.outputs[0]) is node
-        tensors = list(editor.known_values(pieces))
+        tensors = [found if isinstance(found := known(piece), Tensor) else None for piece in pieces]
+        if any(map(editor.keeps, node.outputs)):
+            return
         if dead and not _always_fit(tensors, cut.axis, cut.rank):
             return  # the Concat goes as well, and it must not be one that could fail
         groups = self._groups(cut, tensors)
@@ -217,8 +211,9 @@ class ConcatSplitPass(SplitPass):
             if len(own) == 1:
                 values.append(own[0])
             else:
-                values += editor.add(node, "Concat", own, {"axis": cut.axis})
-                note_like(values[-1] or own[0], data, {cut.axis: size})
+                joint = editor.concat(node, own, cut.axis)
+                note_like(joint, data, {cut.axis: size})
+                values.append(joint)
         for output, value in zip(list(node.outputs), values, strict=True):
             if is_read(output) and value is not None:
                 editor.replace(output, value)

@@ -1,4 +1,4 @@
-"""What inference knows of the values of an ONNX model, noted at them for the passes."""
+"""What inference knows of the values of a model, noted at them for the rewrites."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import onnx_ir as ir
 from onnx import ModelProto
 
 from splitops.errors import NOWHERE, Where
-from splitops.models.convert.onnx_graph import note_all
+from splitops.models.convert.onnx_graph import note, note_all
 from splitops.models.infer.onnx_walk import Walk
+from splitops.models.infer.openvino_walk import walk_openvino
+from splitops.models.openvino_ir import Endpoint, OpenVINOModel
+from splitops.models.openvino_ir.nodes import graphs_inside, layer_of, port_of
 
-__all__ = ["NoteKnownPass", "note_known"]
+__all__ = ["NoteKnownPass", "note_known", "note_known_openvino"]
 
 
 class _Upstream(Walk):
@@ -32,6 +35,21 @@ def note_known(model: ir.Model, proto: ModelProto, where: Where = NOWHERE) -> No
     """
     found = _Upstream(proto, where, lambda visit: None).run().values
     note_all(model, {place: known for place, known in found.items() if known is not None})
+
+
+def note_known_openvino(nodes: ir.Model, model: OpenVINOModel, where: Where) -> None:
+    """Note at every value of the nodes of an OpenVINO model what is known of it.
+
+    Args:
+        nodes: the nodes.
+        model: the same model.
+        where: its place.
+    """
+    found = walk_openvino(model, where, lambda visit: None, tighten=False).values
+    for path, graph in graphs_inside(nodes.graph):
+        for node in graph:
+            for value in node.outputs:
+                note(value, found[path, Endpoint(layer_of(node).id, port_of(value).id)])
 
 
 class NoteKnownPass(ir.passes.InPlacePass):

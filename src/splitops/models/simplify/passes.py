@@ -1,4 +1,4 @@
-"""The form of every ONNX rewrite: an onnx-ir pass that others can put into their own pipelines."""
+"""The form of every rewrite: an onnx-ir pass that others can put into their own pipelines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 
 import onnx_ir as ir
 
-from splitops.models.simplify.onnx_editor import Editor
+from splitops.models.simplify.editor import Editor, Role
+from splitops.models.simplify.onnx_editor import OnnxEditor
 
 __all__ = ["SplitPass", "prove_order"]
 
@@ -21,11 +22,11 @@ class SplitPass(ir.passes.InPlacePass):
 
     Attributes:
         name: the name of the rewrite.
-        roots: the operators at which it begins.
+        roots: the nodes at which it begins.
     """
 
     name: ClassVar[str]
-    roots: ClassVar[frozenset[str]]
+    roots: ClassVar[frozenset[Role]]
 
     def rewrite(self, node: ir.Node, editor: Editor) -> None:
         """Rewrite what begins at a node, or do nothing."""
@@ -33,7 +34,7 @@ class SplitPass(ir.passes.InPlacePass):
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Apply the rewrite to all graphs and functions of a model."""
-        editor = Editor(model)
+        editor = OnnxEditor(model)
         editor.run([self])
         return ir.passes.PassResult(model, modified=bool(editor.changes))
 

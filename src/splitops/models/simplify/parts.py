@@ -1,4 +1,4 @@
-"""Rewrites of one Split by what it gives and what of it is read."""
+"""Rewrites of one split by what it gives and what of it is read."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from splitops.dims import Shape
 from splitops.models.convert.onnx_graph import known
 from splitops.models.infer.knowledge import Tensor
 from splitops.models.simplify.decisions import joined, nested, shortest, sole_part, useful_groups
-from splitops.models.simplify.onnx_editor import Editor
-from splitops.models.simplify.onnx_pass import SplitPass
-from splitops.operators import schema
+from splitops.models.simplify.editor import Editor, Role, is_read
+from splitops.models.simplify.passes import SplitPass
 from splitops.operators.schema import SizeRule
 
 __all__ = [
@@ -22,15 +21,9 @@ __all__ = [
     "ShortestFormPass",
     "UnusedPartsPass",
     "WholePartPass",
-    "is_read",
 ]
 
-_SPLIT = frozenset({"Split"})
-
-
-def is_read(value: ir.Value) -> bool:
-    """Return whether anything reads a value."""
-    return bool(value.uses()) or value.is_graph_output()
+_SPLIT = frozenset({Role.SPLIT})
 
 
 class WholePartPass(SplitPass):
@@ -46,7 +39,7 @@ class WholePartPass(SplitPass):
             return
         at = sole_part(cut.parts)
         read = [is_read(output) for output in node.outputs]
-        if at is None or not read[at] or sum(read) > 1:
+        if at is None or not read[at] or sum(read) > 1 or editor.keeps(node.outputs[at]):
             return
         before, where = editor.describe(node), editor.where(node)
         editor.replace(node.outputs[at], data)
@@ -79,10 +72,10 @@ class UnusedPartsPass(SplitPass):
         sizes = cut.sizes
         if sizes is None or (isinstance(cut.size, int) and sum(sizes) != cut.size):
             return  # a Split of fewer outputs than parts: the rest is somebody's already
-        if sum(read) == 1 and cut.removable:
-            at = read.index(True)
-            if sizes[at] == cut.size:
-                return  # that is whole-part
+        at = read.index(True)
+        if sum(read) == 1 and sizes[at] == cut.size:
+            return  # that is whole-part
+        if sum(read) == 1 and cut.removable and editor.can_slice(data) and not editor.keeps_parts(node):
             begin = sum(sizes[:at])
             part = editor.slice(node, data, cut.axis, begin, begin + sizes[at])
             after = f"Slice(axis={cut.axis}, {begin}:{begin + sizes[at]})"
@@ -90,7 +83,7 @@ class UnusedPartsPass(SplitPass):
             editor.applied(self, where, before, after, "one part is read")
             return
         groups = useful_groups(sizes, read)
-        if len(groups) == len(sizes):
+        if len(groups) == len(sizes) or editor.keeps_parts(node):
             return
         parts = editor.split(node, data, cut.axis, cut.size, joined(sizes, groups))
         made = parts[0].producer()
@@ -122,11 +115,9 @@ class EmptyPartsPass(SplitPass):
                 continue
             shape = _exact(found.shape)
             # Every other size must be known, and an empty string tensor has no NumPy dtype of its own.
-            if shape is None or found.type.name == "string" or found.type.onnx_number is None:
+            if shape is None or found.type.name == "string" or not editor.has_type(found.type):
                 continue
-            dtype = ir.DataType(found.type.onnx_number)
-            constant = editor.constant_node(ir.Tensor(np.zeros(shape, dtype.numpy()), dtype), node)
-            editor.replace(output, constant)
+            editor.replace(output, editor.fold(np.zeros(shape, found.type.numpy), found.type, output, node))
             after = f"a constant of shape {shape}"
             editor.applied(self, where, before, after, f"part {output.index()} is empty")
 
@@ -157,6 +148,8 @@ class NestedSplitsPass(SplitPass):
         sizes, inner = cut.sizes, inner_cut.sizes
         if sizes is None or inner is None or cut.axis != inner_cut.axis or not inner_cut.removable:
             return
+        if editor.keeps_parts(node) or editor.keeps_parts(outer):
+            return
         complete = sum(inner) == sizes[index] and (not isinstance(cut.size, int) or sum(sizes) == cut.size)
         if not complete or editor.alone(outer.outputs[index]) is not node:
             return
@@ -180,11 +173,10 @@ class ShortestFormPass(SplitPass):
     def rewrite(self, node: ir.Node, editor: Editor) -> None:
         """State the Split with a number of parts."""
         cut, data = editor.cut(node), node.inputs[0]
-        if cut is None or data is None or cut.division.rule is not SizeRule.EXPLICIT:
+        sizes = None if cut is None else cut.sizes
+        if cut is None or data is None or sizes is None or not cut.division.lengths:
             return
-        row = schema("Split", editor.opset(node), "")
-        sizes = cut.division.lengths
-        if shortest(row, sizes, cut.size).rule is SizeRule.EXPLICIT:
+        if shortest(editor.count_row(node), sizes, cut.size).rule is SizeRule.EXPLICIT:
             return
         before, where = editor.describe(node), editor.where(node)
         parts = editor.split(node, data, cut.axis, cut.size, sizes)

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
 import onnx_ir as ir
 
-from splitops.dims import Dim
+from splitops.dims import Shape
 from splitops.errors import SplitError
-from splitops.models.convert.onnx_graph import constant_array, known
+from splitops.models.convert.onnx_graph import known
 from splitops.models.infer.knowledge import Tensor
 from splitops.models.simplify.decisions import partition
-from splitops.models.simplify.onnx_editor import Editor
-from splitops.models.simplify.onnx_pass import SplitPass
-from splitops.models.simplify.onnx_values import is_operator
-from splitops.operators import schema
+from splitops.models.simplify.editor import Editor, Role, Span
+from splitops.models.simplify.passes import SplitPass
 
 __all__ = ["GathersPass", "ScalarGathersPass", "SlicesPass"]
-
-Span = tuple[int, int]
 
 
 class _CoverPass(SplitPass):
     """Nodes that each take a span of the same axis of the same tensor, and together all of it."""
 
-    def span(self, node: ir.Node, shape: Sequence[Dim], editor: Editor) -> tuple[int, Span] | None:
+    def span(self, node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, Span] | None:
         """Return the axis and the span that a node takes; None where it takes something else."""
         raise NotImplementedError
 
@@ -43,7 +36,7 @@ class _CoverPass(SplitPass):
             return
         axes: dict[int, dict[ir.Node, Span]] = {}
         for reader in data.consumers():
-            if reader.graph is not node.graph or not is_operator(reader, *self.roots):
+            if reader.graph is not node.graph or editor.role(reader) not in self.roots:
                 continue
             if reader.inputs[0] is data and editor.position(reader) is not None:
                 taken = self.span(reader, found.shape, editor)
@@ -76,7 +69,7 @@ class _CoverPass(SplitPass):
 
 def _can_split(found: Tensor, editor: Editor, node: ir.Node) -> bool:
     try:
-        row = schema("Split", editor.opset(node), "")
+        row = editor.count_row(node)
     except SplitError:
         return False
     return found.type is not None and found.type in row.types_of(row.inputs[0])
@@ -86,44 +79,22 @@ class SlicesPass(_CoverPass):
     """Slices of one tensor that together are a whole axis, of known size, are one Split."""
 
     name = "slices"
-    roots = frozenset({"Slice"})
+    roots = frozenset({Role.SLICE})
 
-    def span(self, node: ir.Node, shape: Sequence[Dim], editor: Editor) -> tuple[int, Span] | None:
+    def span(self, node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, Span] | None:
         """Read a Slice of one axis in steps of 1."""
-        if editor.opset(node) < 10:
-            named = {name: a for name, a in node.attributes.items() if not a.is_ref()}
-            if len(named) != len(node.attributes) or not {"starts", "ends"} <= set(named):
-                return None
-            starts, ends = list(named["starts"].value), list(named["ends"].value)
-            axes = list(named["axes"].value) if "axes" in named else list(range(len(starts)))
-            steps = [1] * len(starts)
-        else:
-            read = [None if value is None else _integers(value) for value in node.inputs[1:]]
-            given = [value is not None for value in node.inputs[1:]]
-            if any(numbers is None for numbers, is_given in zip(read, given, strict=True) if is_given):
-                return None
-            starts, ends, *rest = [numbers or [] for numbers in read]
-            axes = rest[0] if rest and given[2] else list(range(len(starts)))
-            steps = rest[1] if len(rest) > 1 and given[3] else [1] * len(starts)
-        if not len(starts) == len(ends) == len(axes) == len(steps) == 1 or steps != [1]:
-            return None
-        axis = axes[0] + len(shape) if axes[0] < 0 else axes[0]
-        size = shape[axis] if 0 <= axis < len(shape) else None
-        if not isinstance(size, int):
-            return None
-        begin, end, _ = slice(starts[0], ends[0]).indices(size)
-        return axis, (begin, max(begin, end))
+        return editor.sliced(node, shape)
 
 
 class GathersPass(_CoverPass):
     """Gathers of neighbouring positions that together are a whole axis, of known size, are one Split."""
 
     name = "gathers"
-    roots = frozenset({"Gather"})
+    roots = frozenset({Role.GATHER})
 
-    def span(self, node: ir.Node, shape: Sequence[Dim], editor: Editor) -> tuple[int, Span] | None:
+    def span(self, node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, Span] | None:
         """Read a Gather of a list of neighbouring positions."""
-        return _gathered(node, shape, rank=1)
+        return _gathered(node, shape, editor, rank=1)
 
 
 class ScalarGathersPass(_CoverPass):
@@ -134,29 +105,25 @@ class ScalarGathersPass(_CoverPass):
     """
 
     name = "scalar-gathers"
-    roots = frozenset({"Gather"})
+    roots = frozenset({Role.GATHER})
 
-    def span(self, node: ir.Node, shape: Sequence[Dim], editor: Editor) -> tuple[int, Span] | None:
+    def span(self, node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, Span] | None:
         """Read a Gather of one position."""
-        return _gathered(node, shape, rank=0)
+        return _gathered(node, shape, editor, rank=0)
 
     def place(self, node: ir.Node, part: ir.Value, axis: int, editor: Editor) -> ir.Value:
         """Squeeze the axis away."""
-        if editor.opset(node) < 13:
-            return editor.add(node, "Squeeze", [part], {"axes": [axis]})[0]
-        return editor.add(node, "Squeeze", [part, editor.constant(np.array([axis], np.int64), node)])[0]
+        return editor.squeeze(node, part, axis)
 
 
-def _gathered(node: ir.Node, shape: Sequence[Dim], rank: int) -> tuple[int, Span] | None:
-    attribute = node.attributes.get("axis")
-    if attribute is not None and attribute.is_ref():
+def _gathered(node: ir.Node, shape: Shape, editor: Editor, rank: int) -> tuple[int, Span] | None:
+    found = editor.gathered(node)
+    if found is None:
         return None
-    axis = 0 if attribute is None else int(attribute.value)
+    axis, array = found
     axis = axis + len(shape) if axis < 0 else axis
     size = shape[axis] if 0 <= axis < len(shape) else None
-    value = node.inputs[1] if len(node.inputs) > 1 else None
-    array = None if value is None else constant_array(value)
-    if not isinstance(size, int) or array is None or array.ndim != rank or not array.size:
+    if not isinstance(size, int) or array.ndim != rank or not array.size:
         return None
     positions = [int(index) for index in array.reshape(-1).tolist()]
     if any(not -size <= index < size for index in positions):
@@ -165,14 +132,3 @@ def _gathered(node: ir.Node, shape: Sequence[Dim], rank: int) -> tuple[int, Span
     if [index % size for index in positions] != list(range(begin, begin + len(positions))):
         return None
     return axis, (begin, begin + len(positions))
-
-
-def _integers(value: ir.Value) -> list[int] | None:
-    """Return the integers of a 1-D tensor that is constant or follows from shapes."""
-    array = constant_array(value)
-    if array is None:
-        found = known(value)
-        array = found.value if isinstance(found, Tensor) and found.is_whole else None
-    if array is None or array.ndim != 1 or array.dtype.kind not in "iu":
-        return None
-    return [int(number) for number in array.tolist()]

@@ -8,9 +8,9 @@ import onnx_ir as ir
 from splitops.models.convert.onnx_graph import constant_array, known
 from splitops.models.infer.knowledge import Tensor
 from splitops.models.simplify.decisions import Cut
-from splitops.models.simplify.onnx_editor import Editor
-from splitops.models.simplify.onnx_pass import SplitPass
-from splitops.models.simplify.onnx_values import is_operator, note_like
+from splitops.models.simplify.editor import Editor, Role, note_like
+from splitops.models.simplify.onnx_editor import OnnxEditor, is_operator
+from splitops.models.simplify.passes import SplitPass
 from splitops.operators.schema import SizeRule
 
 __all__ = ["SequenceReadsPass"]
@@ -26,10 +26,11 @@ class SequenceReadsPass(SplitPass):
     """
 
     name = "sequence-reads"
-    roots = frozenset({"SplitToSequence"})
+    roots = frozenset({Role.SEQUENCE})
 
     def rewrite(self, node: ir.Node, editor: Editor) -> None:
         """Replace the readers of a sequence, and the sequence where none is left."""
+        assert isinstance(editor, OnnxEditor)  # no other format has sequences
         cut, data = editor.cut(node), node.inputs[0]
         sequence = node.outputs[0]
         if cut is None or data is None:
@@ -54,7 +55,7 @@ class SequenceReadsPass(SplitPass):
 class _Work:
     """One SplitToSequence and its readers."""
 
-    def __init__(self, node: ir.Node, data: ir.Value, cut: Cut, editor: Editor) -> None:
+    def __init__(self, node: ir.Node, data: ir.Value, cut: Cut, editor: OnnxEditor) -> None:
         self.node = node
         self.data = data
         self.cut = cut
@@ -158,7 +159,8 @@ class _Work:
                 self._length(reader)
             else:
                 axis = self._axis(reader)
-                whole = self.editor.add(reader, "Concat", list(self._parts()), {"axis": axis})[0]
+                assert axis is not None
+                whole = self.editor.concat(reader, list(self._parts()), axis)
                 self.editor.substitute(reader, [whole])
                 self.made.append("Concat")
 

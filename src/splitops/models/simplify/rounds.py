@@ -1,0 +1,43 @@
+"""Rounds of rewrites: each ends with nothing left to rewrite, and what it leaves may tell more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from splitops.models.simplify.editor import Editor
+from splitops.models.simplify.passes import SplitPass
+from splitops.models.simplify.registry import Rewriting
+from splitops.models.simplify.report import Applied
+
+__all__ = ["apply_rewrites"]
+
+_MOST_ROUNDS: Final = 64
+"""Two are the rule."""
+
+
+def apply_rewrites(
+    rewrites: Sequence[Rewriting], limit: int | None, edit: Callable[[bool], Editor]
+) -> tuple[Applied, ...]:
+    """Apply rewrites until none applies, and return what was rewritten.
+
+    Args:
+        rewrites: the rewrites.
+        limit: the most bytes of a folded constant; None is the default.
+        edit: gives an editor of the model as it is now, with what is known of it noted; it is told whether
+            the model has changed since it was last asked.
+    """
+    passes = [_pass(row, limit) for row in rewrites]
+    changes: list[Applied] = []
+    for number in range(_MOST_ROUNDS):
+        editor = edit(number > 0)
+        editor.run(passes)
+        changes += editor.changes
+        if not editor.changes:
+            break
+    return tuple(changes)
+
+
+def _pass(row: Rewriting, limit: int | None) -> SplitPass:
+    limited = row.name == "fold-constants" and limit is not None
+    return row.make_pass(limit=limit) if limited else row.make_pass()
