@@ -198,11 +198,14 @@ def test_what_nobody_can_convert_is_named_and_every_split_reported() -> None:
         <ir_version: 10, opset_import: ["": 18]>
         g (float[5,6] x) => (float[a,b] m, float[c,d] q) {
             p, q = Split<axis = 1, num_outputs = 2>(x)
-            m = Mish(p)
+            n = Cast<to = 6>(p)
+            b = BitwiseNot(n)
+            m = Cast<to = 1>(b)
         }""")
     report = conversion(model, to="onnx:11")
     assert [change.status for change in report.changes] == [Status.CONVERTED, Status.REFUSED]
-    with pytest.raises(ModelError, match="opset 11 has no Mish"):
+    assert report.changes[1].where.node == "BitwiseNot -> b"
+    with pytest.raises(ModelError, match="opset 11 has no BitwiseNot"):
         _ = report.model
     only = conversion(model, only_split=True, form="lengths")
     assert "split=[3, 3]" in str(only.changes[0].after)

@@ -13,9 +13,10 @@ from onnx import GraphProto, ModelProto
 from splitops.errors import ModelError, Rule, SplitError, Where
 from splitops.models.convert.forms import Form, Method, Restatement, Site, Target
 from splitops.models.convert.onnx_graph import Names, graphs_of, label, note_all
-from splitops.models.convert.onnx_operators import move_node, since_version
+from splitops.models.convert.onnx_operators import Mover
 from splitops.models.convert.onnx_sequences import lower_sequence
 from splitops.models.convert.onnx_splits import FAMILY, read_site, write_site
+from splitops.models.convert.onnx_versions import since_version
 from splitops.models.convert.report import Change, Status
 from splitops.models.convert.restating import restate
 from splitops.models.convert.statement import describe_site
@@ -173,6 +174,7 @@ class Rewriting:
 
     def __post_init__(self) -> None:
         self.names = Names(self.model)
+        self._mover = Mover(self.names)
 
     def owners(self) -> Iterator[tuple[Any, str | None]]:
         """Yield the main graph and the functions, each with its path."""
@@ -254,7 +256,7 @@ class Rewriting:
         """Move one node of another operator and report it where it changed."""
         before = f"{node.op_type}-{since_version(node.op_type, old)}"
         try:
-            became = move_node(node, old, new, self.names, where)
+            became = self._mover.move(node, old, new, where)
         except ModelError as error:
             self.changes.append(Change(where, Status.REFUSED, before, error=error))
             return

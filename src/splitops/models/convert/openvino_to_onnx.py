@@ -28,7 +28,7 @@ from splitops.models.convert.onnx_graph import (
     type_of,
     value_fact,
 )
-from splitops.models.convert.onnx_operators import move_node
+from splitops.models.convert.onnx_operators import Mover
 from splitops.models.convert.onnx_splits import write_site
 from splitops.models.convert.onnx_to_onnx import (
     describe_before,
@@ -94,6 +94,7 @@ class _Writer:
         self.graph = ir.Graph([], [], nodes=[], name=source.name or "model", opset_imports={"": self.opset})
         self.model = ir.Model(self.graph, ir_version=8, producer_name="splitops")
         self.names = Names(self.model)
+        self.mover = Mover(self.names)
         self.values: dict[Endpoint, ir.Value] = {}
         self.named: set[ir.Value] = set()
 
@@ -259,7 +260,7 @@ class _Writer:
         for node in tape.nodes:
             self.graph.append(node)
         for node in list(tape.nodes[:-1]):
-            move_node(node, _WRITTEN, self.opset, self.names, where)
+            self.mover.move(node, _WRITTEN, self.opset, where)
         # A node that moved has other outputs: what reads them now is what reads the layer.
         identity = tape.nodes[-1]
         self.values[end] = identity.inputs[0] or output

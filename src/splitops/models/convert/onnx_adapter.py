@@ -1,0 +1,345 @@
+"""onnx's version converter and the bodies in its schemas, asked about one node alone, once for each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnx_ir as ir
+from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
+
+from splitops.errors import NOWHERE
+from splitops.models.convert.onnx_graph import Names, constant_array, known, note
+from splitops.models.convert.onnx_versions import drop_defaults, unchanged, version_of
+from splitops.models.infer import walk
+from splitops.models.infer.knowledge import Known, Tensor
+from splitops.models.infer.onnx_types import to_type
+
+__all__ = ["Adapter", "NoAdapterError", "Piece", "Small"]
+
+_MOST_EMBEDDED: Final = 1 << 12
+"""Constants up to this many elements are shown to onnx's converter, which reads axes and the like."""
+_IR_VERSION: Final = 10
+
+
+class NoAdapterError(Exception):
+    """Nothing is known that says the same as a node at another opset."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A node by itself, its values named by their places, so that nodes of one kind are equal.
+
+    Attributes:
+        node: the node.
+        types: what is known of the types of its values.
+        constants: those of its inputs that are small and always the same.
+    """
+
+    node: NodeProto
+    types: Mapping[str, TypeProto]
+    constants: Mapping[str, TensorProto]
+
+    @classmethod
+    def of(cls, node: ir.Node) -> Piece:
+        """Return a node by itself."""
+        proto = ir.serde.serialize_node(node)
+        names = _place_names(node)
+        types = {name: kind for value, name in names.items() if (kind := to_type(known(value))) is not None}
+        proto.name = ""
+        for fields, values in ((proto.input, node.inputs), (proto.output, node.outputs)):
+            for index in range(len(fields)):
+                value = values[index]
+                fields[index] = "" if value is None or not value.name else names[value]
+        constants = {}
+        for value in node.inputs:
+            if value is None or value not in names:
+                continue
+            array = _numbers(value)
+            if array is not None and array.dtype.kind in "biuf":
+                constants[names[value]] = onnx.numpy_helper.from_array(array, names[value])
+        return cls(proto, types, constants)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has a body, or an attribute of the function around it."""
+        return any(a.HasField("g") or a.graphs or a.ref_attr_name for a in self.node.attribute)
+
+    def key(self) -> tuple[bytes, ...]:
+        """Return what two nodes of one kind share."""
+        messages: list[Any] = [self.node, *self.types.values(), *self.constants.values()]
+        names = "\0".join((*self.types, *self.constants)).encode()
+        return names, *(message.SerializeToString(deterministic=True) for message in messages)
+
+    def model(self, opset: int) -> ModelProto:
+        """Return a model of it."""
+        graph = helper.make_graph([self.node], "node", [], [])
+        for name in dict.fromkeys(filter(None, self.node.input)):
+            if name in self.constants:
+                graph.initializer.append(self.constants[name])
+            else:
+                graph.input.add(name=name, type=self.types.get(name))
+        for name in filter(None, self.node.output):
+            graph.output.add(name=name, type=self.types.get(name))
+        return _model(graph, opset)
+
+
+def _numbers(value: ir.Value) -> npt.NDArray[Any] | None:
+    """Return the numbers of a small tensor that is a constant, or always comes out the same."""
+    array = constant_array(value, limit=_MOST_EMBEDDED)
+    if array is not None:
+        return array
+    found = known(value)
+    if not isinstance(found, Tensor) or found.type is None or not found.is_whole:
+        return None
+    assert found.value is not None
+    return found.value if found.value.dtype != object else found.value.astype(found.type.numpy)
+
+
+def _place_names(node: ir.Node) -> dict[ir.Value, str]:
+    """Return a name for each value that a node reads or makes."""
+    names: dict[ir.Value, str] = {}
+    for letter, values in (("i", node.inputs), ("o", node.outputs)):
+        for index, value in enumerate(values):
+            if value is not None and value.name:
+                names.setdefault(value, f"{letter}{index}")
+    return names
+
+
+def _model(graph: onnx.GraphProto, opset: int) -> ModelProto:
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=_IR_VERSION)
+
+
+@dataclass(frozen=True)
+class Small:
+    """What can stand in the place of a node.
+
+    Attributes:
+        model: a model of it, whose values are named as those of the :class:`Piece`.
+        opset: its opset.
+        known: what is known of its values.
+    """
+
+    model: ModelProto
+    opset: int
+    known: Mapping[str, Known]
+
+    @classmethod
+    def of(cls, model: ModelProto, opset: int) -> Small:
+        """Return a model with what inference knows of its values."""
+        rows, _ = walk(model, NOWHERE, lambda visit: None, write=False)
+        return cls(model, opset, {row.name: row.after for row in rows})
+
+    def spliced(self, node: ir.Node, names: Names) -> tuple[list[ir.Node], list[ir.Value | None]]:
+        """Return its nodes, reading the values that a node reads, and the values in place of its outputs."""
+        places = _place_names(node)
+        given = {value for value in node.inputs if value is not None}
+        values: dict[str, ir.Value | None] = {name: value for value, name in places.items() if value in given}
+        values[""] = None
+        base = node.name or node.op_type
+        nodes: list[ir.Node] = []
+        for tensor in self.model.graph.initializer:
+            if tensor.name not in values:
+                made = ir.Value(name=names.fresh(f"{base}_const"))
+                array = np.asarray(onnx.numpy_helper.to_array(tensor))
+                attributes = ir.convenience.convert_attributes({"value": ir.tensor(array)})
+                nodes.append(ir.Node("", "Constant", [], attributes, outputs=[made]))
+                values[tensor.name] = made
+        for proto in self.model.graph.node:
+            outputs = [ir.Value(name=names.fresh(f"{base}_moved") if name else "") for name in proto.output]
+            for name, value in zip(proto.output, outputs, strict=True):
+                if name in self.known:
+                    note(value, self.known[name])
+            inputs = [values[name] for name in proto.input]
+            attributes = [ir.serde.deserialize_attribute(attribute) for attribute in proto.attribute]
+            name = names.fresh(proto.name or f"{base}/{proto.op_type}")
+            nodes.append(ir.Node("", proto.op_type, inputs, attributes, outputs=outputs, name=name))
+            values.update(zip(proto.output, outputs, strict=True))
+        return nodes, [values.get(places[value]) if value in places else None for value in node.outputs]
+
+
+class Adapter:
+    """onnx's answers, each asked for once."""
+
+    def __init__(self) -> None:
+        self._moved: dict[tuple[Any, ...], Small | NoAdapterError] = {}
+        self._bodies: dict[tuple[Any, ...], Small | None] = {}
+
+    def unchanged(self, piece: Piece, old: int, new: int) -> bool:
+        """Return whether a node says the same at both opsets."""
+        return _unchanged(piece.node, piece.types, old, new)
+
+    def moved(self, piece: Piece, old: int, new: int) -> Small:
+        """Return what onnx's converter makes of a node.
+
+        Raises:
+            NoAdapterError: it makes nothing of it, or nothing valid.
+        """
+        key = (old, new, *piece.key())
+        if key not in self._moved:
+            try:
+                self._moved[key] = Small.of(_adapted(piece.model(old), old, new), new)
+            except NoAdapterError as error:
+                self._moved[key] = error
+        found = self._moved[key]
+        if isinstance(found, NoAdapterError):
+            raise NoAdapterError(str(found))
+        return found
+
+    def body(self, piece: Piece, opset: int) -> Small | None:
+        """Return the body that the schema of a node's operator states; None where it states none for it."""
+        key = (opset, *piece.key())
+        if key not in self._bodies:
+            self._bodies[key] = _body(piece, opset)
+        return self._bodies[key]
+
+
+def _unchanged(node: NodeProto, types: Mapping[str, TypeProto], old: int, new: int) -> bool:
+    return unchanged(node, *_written_types(node, types), old, new)
+
+
+def _written_types(
+    node: NodeProto, types: Mapping[str, TypeProto]
+) -> tuple[list[str | None], list[str | None]]:
+    return [_written(types.get(name)) for name in node.input], [
+        _written(types.get(name)) for name in node.output
+    ]
+
+
+def _written(proto: TypeProto | None) -> str | None:
+    """Return a type as schemas write it; None where it is not known in full."""
+    match None if proto is None else proto.WhichOneof("value"):
+        case "tensor_type":
+            assert proto is not None
+            number = proto.tensor_type.elem_type
+            return f"tensor({TensorProto.DataType.Name(number).lower()})" if number else None
+        case "sequence_type":
+            assert proto is not None
+            inner = _written(proto.sequence_type.elem_type)
+            return inner and f"seq({inner})"
+        case "optional_type":
+            assert proto is not None
+            inner = _written(proto.optional_type.elem_type)
+            return inner and f"optional({inner})"
+    return None
+
+
+# The version converter
+
+
+def _adapted(model: ModelProto, old: int, new: int) -> ModelProto:
+    """Convert a small model version by version.
+
+    Raises:
+        NoAdapterError: the converter cannot, or what it makes is not valid.
+    """
+    step = 1 if new > old else -1
+    for opset in range(old, new, step):
+        for node in model.graph.node:
+            drop_defaults(node, opset, opset + step)
+        types = _types(model)
+        if all(_unchanged(node, types, opset, opset + step) for node in model.graph.node):
+            model.opset_import[0].version = opset + step
+            continue
+        try:
+            model = onnx.version_converter.convert_version(model, opset + step)
+            model = onnx.shape_inference.infer_shapes(model)
+        except Exception as error:
+            text = str(error).strip() or type(error).__name__
+            reason = text.splitlines()[-1].rpartition("failed: ")[2]
+            raise NoAdapterError(f"onnx's converter says: {reason[:200]}") from error
+        for node in model.graph.node:
+            drop_defaults(node, opset, opset + step)
+    _prove(model, new)
+    return model
+
+
+def _types(model: ModelProto) -> dict[str, TypeProto]:
+    graph = model.graph
+    return {
+        value.name: value.type
+        for value in (*graph.input, *graph.output, *graph.value_info)
+        if value.HasField("type")
+    }
+
+
+def _prove(model: ModelProto, opset: int) -> None:
+    """Hold what the converter has made against the schemas: it leaves attributes that a version has not."""
+    context = onnx.checker.C.CheckerContext()
+    context.ir_version = _IR_VERSION
+    context.opset_imports = {"": opset}
+    types = _types(model)
+    for node in model.graph.node:
+        try:
+            onnx.checker.check_node(node, context)
+        except onnx.checker.ValidationError as error:
+            reason = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+            raise NoAdapterError(f"what onnx's converter makes is not valid: {reason[:200]}") from error
+        version = version_of(node.op_type, opset)
+        if version is None or not version.takes(*_written_types(node, types)):
+            raise NoAdapterError(f"what onnx's converter makes of it, {node.op_type}, takes other types")
+
+
+# Bodies
+
+
+def _body(piece: Piece, opset: int) -> Small | None:
+    node = piece.node
+    schema: Any = onnx.defs.get_schema(node.op_type, opset, "")
+    fixed, depending = schema.function_opset_versions, schema.context_dependent_function_opset_versions
+    version = max((found for found in (*fixed, *depending) if found <= opset), default=None)
+    if version is None:
+        return None
+    try:
+        if version in fixed:
+            function = FunctionProto.FromString(schema.get_function_with_opset_version(version))
+        else:
+            types = [piece.types.get(name, TypeProto()).SerializeToString() for name in node.input]
+            content = schema.get_context_dependent_function_with_opset_version(
+                version, node.SerializeToString(), types
+            )
+            function = FunctionProto.FromString(content)
+        return Small.of(_inlined(piece, schema, function, version), version)
+    except Exception:  # onnx asks for types that are not known, or its inference refuses
+        return None
+
+
+def _inlined(piece: Piece, schema: Any, function: FunctionProto, opset: int) -> ModelProto:
+    """Return a node's body as a model, without what nobody reads of it."""
+    node = piece.node
+    attributes = {
+        name: found.default_value for name, found in schema.attributes.items() if found.default_value.type
+    }
+    attributes |= {attribute.name: attribute for attribute in node.attribute}
+    given = [*node.input, *[""] * len(function.input)]
+    names = {"": "", **dict(zip(function.input, given, strict=False))}
+    names |= {formal: actual for formal, actual in zip(function.output, node.output, strict=False) if actual}
+    graph = piece.model(opset).graph
+    del graph.node[:]
+    for inner in function.node:
+        made = graph.node.add(op_type=inner.op_type)
+        made.input.extend(names[name] for name in inner.input)
+        made.output.extend(names.setdefault(name, f"b_{name}") if name else "" for name in inner.output)
+        for attribute in inner.attribute:
+            actual = attributes.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
+            if actual is not None:
+                made.attribute.add().CopyFrom(actual)
+                made.attribute[-1].name = attribute.name
+    _drop_unread(graph)
+    return onnx.shape_inference.infer_shapes(_model(graph, opset), strict_mode=True)
+
+
+def _drop_unread(graph: onnx.GraphProto) -> None:
+    read = {value.name for value in graph.output}
+    kept = []
+    for node in reversed(graph.node):
+        if read.intersection(filter(None, node.output)):
+            read.update(node.input)
+            kept.append(node)
+    kept = [NodeProto.FromString(node.SerializeToString()) for node in reversed(kept)]
+    del graph.node[:]
+    graph.node.extend(kept)

@@ -1,0 +1,160 @@
+"""Operators that onnx's converter cannot move: by what they mean, or by the bodies of their schemas."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import onnx.parser
+import onnxruntime
+import pytest
+from onnx import ModelProto
+
+import splitops
+from splitops.errors import ModelError
+from splitops.models.convert import Status, conversion
+
+
+def parsed(text: str, opset: int, ir_version: int = 8) -> ModelProto:
+    return onnx.parser.parse_model(f'<ir_version: {ir_version}, opset_import: ["": {opset}]> {text}')
+
+
+def assert_moves(model: ModelProto, opset: int, **inputs: Any) -> ModelProto:
+    """Convert, prove valid, run before and after, and return what came of it."""
+    moved = conversion(model, to=f"onnx:{opset}").model
+    onnx.checker.check_model(moved, full_check=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wanted, own = splitops.run(model, inputs), splitops.run(moved, inputs)
+    for name, array in wanted.items():
+        np.testing.assert_allclose(own[name], array, rtol=1e-5, atol=1e-6)
+        assert own[name].dtype == array.dtype
+    return moved
+
+
+X = np.random.default_rng(0).normal(size=(2, 6)).astype(np.float32)
+
+
+def test_allowzero_is_left_out_where_no_size_is_zero() -> None:
+    model = parsed(
+        """g (float[2,6] x) => (float[3,4] y) <int64[2] shape = {3, -1}> {
+            y = Reshape<allowzero = 1>(x, shape) }""",
+        18,
+    )
+    moved = assert_moves(model, 13, x=X)
+    assert not moved.graph.node[0].attribute
+
+
+def test_allowzero_is_left_out_where_a_zero_would_copy_the_same_size() -> None:
+    model = parsed(
+        """g (float[N,6] x) => (float[N,2,3] y) <int64[2] last = {2, 3}, int64[1] first = {0}> {
+            shape = Shape(x)
+            rows = Gather(shape, first)
+            sizes = Concat<axis = 0>(rows, last)
+            y = Reshape<allowzero = 1>(x, sizes) }""",
+        18,
+    )
+    for rows in (0, 2):
+        assert_moves(model, 13, x=X[:rows])
+
+
+@pytest.mark.parametrize("shape", ["{0, 3}", "{3, 0}"])
+def test_allowzero_stays_where_a_zero_means_zero(shape: str) -> None:
+    model = parsed(
+        f"""g (float[0,6] x) => (float[a,b] y) <int64[2] shape = {shape}> {{
+            y = Reshape<allowzero = 1>(x, shape) }}""",
+        18,
+    )
+    report = conversion(model, to="onnx:13")
+    assert [change.status for change in report.changes] == [Status.REFUSED]
+    assert report.changes[0].where.node == "Reshape -> y"
+
+
+@pytest.mark.parametrize("operator", ["ReduceMean", "ReduceMax", "ReduceL2", "ReduceSum"])
+@pytest.mark.parametrize("opset", [11, 17])
+def test_a_stated_default_goes_with_the_version_that_has_it(operator: str, opset: int) -> None:
+    model = parsed(
+        f"""g (float[2,6] x) => (float[2,1] y) <int64[1] axes = {{1}}> {{
+            y = {operator}<noop_with_empty_axes = 0>(x, axes) }}""",
+        18,
+    )
+    assert_moves(model, opset, x=X)
+
+
+NORM = "g (float[2,6] x, float[6] scale, float[6] bias) => (float[2,6] y) { y = %s }"
+BODIES = {
+    "LayerNormalization": (17, NORM % "LayerNormalization<axis = -1>(x, scale, bias)", 13),
+    "LayerNormalization without bias": (17, NORM % "LayerNormalization(x, scale)", 11),
+    "CastLike": (15, "g (float[2,6] x, int64[1] k) => (int64[2,6] y) { y = CastLike(x, k) }", 13),
+    "Gelu": (20, 'g (float[2,6] x) => (float[2,6] y) { y = Gelu<approximate = "tanh">(x) }', 13),
+    "Mish": (18, "g (float[2,6] x) => (float[2,6] y) { y = Mish(x) }", 13),
+    "HardSwish": (14, "g (float[2,6] x) => (float[2,6] y) { y = HardSwish(x) }", 11),
+    "Swish": (24, "g (float[2,6] x) => (float[2,6] y) { y = Swish<alpha = 0.5>(x) }", 11),
+    "RMSNormalization": (
+        23,
+        "g (float[2,6] x, float[6] s) => (float[2,6] y) { y = RMSNormalization(x, s) }",
+        13,
+    ),
+    "GroupNormalization": (
+        21,
+        "g (float[2,6] x, float[6] s, float[6] b) => (float[2,6] y) "
+        "{ y = GroupNormalization<num_groups = 2>(x, s, b) }",
+        13,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_an_operator_that_came_later_becomes_the_body_of_its_schema(name: str) -> None:
+    opset, text, target = BODIES[name]
+    model = parsed(text, opset, ir_version=10)
+    feeds: dict[str, Any] = {}
+    for value in model.graph.input:
+        shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        feeds[value.name] = np.random.default_rng(len(feeds)).normal(size=shape).astype(dtype)
+    moved = assert_moves(model, target, **feeds)
+    assert name.split()[0] not in [node.op_type for node in moved.graph.node]
+
+
+def test_a_refusal_inside_a_body_names_the_node_that_has_it() -> None:
+    model = parsed("g (float x, int64[1] k) => (int64 y) { y = CastLike(x, k) }", 15)
+    del model.graph.input[1].type.tensor_type.shape.dim[:]
+    model.graph.input[1].type.tensor_type.elem_type = onnx.TensorProto.BFLOAT16
+    model.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.BFLOAT16
+    report = conversion(model, to="onnx:11")  # Cast-9 has no bfloat16
+    assert [change.where.node for change in report.refusals] == ["CastLike -> y"]
+    with pytest.raises(ModelError, match=r"CastLike-15 cannot be moved .* of the body .*Cast"):
+        _ = report.model
+
+
+def test_a_batch_normalization_of_inference_is_the_same_in_every_version() -> None:
+    text = """g (float[2,3,4] x, float[3] s, float[3] b, float[3] m, float[3] v) => (float[2,3,4] y) {
+        y = BatchNormalization<epsilon = 0.1>(x, s, b, m, v) }"""
+    data = np.abs(np.random.default_rng(0).normal(size=(2, 3, 4))).astype(np.float32)
+    feeds = {"x": data, **{name: data[0, :, index] for index, name in enumerate("sbmv")}}
+    for old, new in ((15, 11), (9, 17), (14, 9)):
+        model = parsed(text, old)
+        moved = conversion(model, to=f"onnx:{new}").model
+        assert [node.op_type for node in moved.graph.node] == ["BatchNormalization"]
+        # onnx's evaluator runs versions 9 and 14 as if for training.
+        left, right = (
+            onnxruntime.InferenceSession(m.SerializeToString()).run(None, feeds)[0] for m in (model, moved)
+        )
+        np.testing.assert_array_equal(left, right)
+
+
+def test_onnx_is_asked_once_for_each_kind_of_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    convert = onnx.version_converter.convert_version
+
+    def counted(*arguments: Any) -> ModelProto:
+        asked.append(arguments)
+        return convert(*arguments)
+
+    nodes = "".join(f"r{i} = ReduceMean<axes = [1]>(x) t{i} = Relu(r{i})" for i in range(9))
+    model = parsed(f"g (float[2,6] x) => (float[2,1] t8) {{ {nodes} }}", 13)
+    monkeypatch.setattr(onnx.version_converter, "convert_version", counted)
+    assert conversion(model, to="onnx:18").complete
+    assert len(asked) == 1
