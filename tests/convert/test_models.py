@@ -278,7 +278,7 @@ def test_external_data_comes_along(tmp_path: Path) -> None:
     assert equal(outputs(tmp_path / "out.onnx", {"x": X}), outputs(path, {"x": X}))
 
 
-@pytest.mark.parametrize("target", ["onnx", "onnx:", "onnx:x", "tensorrt", "onnx:-3", ""])
+@pytest.mark.parametrize("target", ["onnx:", "onnx:x", "tensorrt", "onnx:-3", ""])
 def test_unknown_targets(target: str) -> None:
     with pytest.raises(ModelError, match="neither"):
         conversion(parsed(BRANCHES), to=target)
