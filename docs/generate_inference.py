@@ -291,7 +291,7 @@ Made with {releases}.
 
 `infer(model, as_openvino=True)` gives OpenVINO's answers in the cases where its rule is looser.
 
-Measured growth with the number of splits: `python benchmarks/inference_scaling.py`.
+Measured growth with the number of splits: `python benchmarks/scaling.py`.
 """
 
 

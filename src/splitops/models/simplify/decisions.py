@@ -32,7 +32,6 @@ __all__ = [
     "grouped",
     "joined",
     "lying",
-    "nested",
     "partition",
     "pieces",
     "runs",
@@ -192,16 +191,6 @@ def joined(sizes: Sequence[int], groups: Sequence[Group]) -> tuple[int, ...]:
         (3, 3)
     """
     return tuple(sum(sizes[index] for index in group) for group in groups)
-
-
-def nested(outer: Sequence[int], index: int, inner: Sequence[int]) -> tuple[int, ...]:
-    """Return the parts of a split of which one part is split again.
-
-    Examples:
-        >>> nested([2, 6], 1, [2, 4])
-        (2, 2, 4)
-    """
-    return (*outer[:index], *inner, *outer[index + 1 :])
 
 
 def runs(items: Sequence[tuple[Hashable, int] | None]) -> list[Group]:

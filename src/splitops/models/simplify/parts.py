@@ -10,7 +10,7 @@ import onnx_ir as ir
 from splitops.dims import Shape
 from splitops.models.convert.onnx_graph import known
 from splitops.models.infer.knowledge import Tensor
-from splitops.models.simplify.decisions import joined, nested, shortest, sole_part, useful_groups
+from splitops.models.simplify.decisions import joined, shortest, sole_part, useful_groups
 from splitops.models.simplify.editor import Editor, Role, is_read
 from splitops.models.simplify.passes import SplitPass
 from splitops.operators.schema import SizeRule
@@ -130,38 +130,77 @@ def _exact(shape: Shape | None) -> tuple[int, ...] | None:
 
 
 class NestedSplitsPass(SplitPass):
-    """A Split of a part that nothing else reads becomes part of the Split that makes it, on the same axis."""
+    """A split of a part that nothing else reads becomes part of the split that makes it, on the same axis.
+
+    All that are nested in one another are joined at once: the work grows with their number.
+    """
 
     name = "nested-splits"
     roots = _SPLIT
 
     def rewrite(self, node: ir.Node, editor: Editor) -> None:
-        """Join an inner Split, the root, with its outer one."""
+        """Join the whole tree of splits that an inner split, the root of this rewrite, belongs to."""
+        root = node
+        while (above := self._outer(root, editor)) is not None:
+            root = above[0]
+        if root is node:
+            return
+        cut, source = editor.cut(root), root.inputs[0]
+        assert cut is not None
+        assert source is not None
+        inner, leaves = self._tree(root, editor)
+        what = editor.describe(node) if len(inner) == 1 else f"{len(inner)} splits"
+        before, where = f"{what} of {editor.describe(root)}", editor.where(node)
+        parts = editor.split(root, source, cut.axis, cut.size, list(leaves.values()))
+        made = parts[0].producer()
+        assert made is not None
+        new = dict(zip(leaves, parts, strict=True))
+        for split in (*reversed(inner), root):
+            editor.substitute(split, [new.get(output) for output in split.outputs])
+        editor.applied(self, where, before, editor.describe(made), "both split the same axis")
+
+    def _outer(self, node: ir.Node, editor: Editor) -> tuple[ir.Node, int] | None:
+        """Return the split that a split can be joined with, and the position of the part that it divides."""
         data = node.inputs[0]
         origin = None if data is None else editor.part_of(data)
         if origin is None:
-            return
+            return None
         outer, index = origin
-        inner_cut, cut, source = editor.cut(node), editor.cut(outer), outer.inputs[0]
-        if inner_cut is None or cut is None or source is None or outer.graph is not node.graph:
-            return
+        inner_cut, cut = editor.cut(node), editor.cut(outer)
+        if inner_cut is None or cut is None or outer.inputs[0] is None or outer.graph is not node.graph:
+            return None
         sizes, inner = cut.sizes, inner_cut.sizes
         if sizes is None or inner is None or cut.axis != inner_cut.axis or not inner_cut.removable:
-            return
+            return None
         if editor.keeps_parts(node) or editor.keeps_parts(outer):
-            return
+            return None
         complete = sum(inner) == sizes[index] and (not isinstance(cut.size, int) or sum(sizes) == cut.size)
-        if not complete or editor.alone(outer.outputs[index]) is not node:
-            return
-        before, where = f"{editor.describe(node)} of {editor.describe(outer)}", editor.where(node)
-        parts = editor.split(outer, source, cut.axis, cut.size, nested(sizes, index, inner))
-        made = parts[0].producer()
-        assert made is not None
-        editor.substitute(node, list(parts[index : index + len(inner)]))
-        others: list[ir.Value | None] = [*parts[:index], *parts[index + len(inner) :]]
-        others.insert(index, None)
-        editor.substitute(outer, others)
-        editor.applied(self, where, before, editor.describe(made), "both split the same axis")
+        return origin if complete and editor.alone(outer.outputs[index]) is node else None
+
+    def _tree(self, root: ir.Node, editor: Editor) -> tuple[list[ir.Node], dict[ir.Value, int]]:
+        """Return the splits below one, each behind its outer one, and the sizes of the undivided parts."""
+        inner: list[ir.Node] = []
+        leaves: dict[ir.Value, int] = {}
+        pending = [iter(self._parts(root, editor))]
+        while pending:
+            part, size = next(pending[-1], (None, 0))
+            if part is None:
+                pending.pop()
+                continue
+            reader = editor.alone(part)
+            if reader is not None and self._outer(reader, editor) == (part.producer(), part.index()):
+                inner.append(reader)
+                pending.append(iter(self._parts(reader, editor)))
+            else:
+                leaves[part] = size
+        return inner, leaves
+
+    @staticmethod
+    def _parts(node: ir.Node, editor: Editor) -> list[tuple[ir.Value, int]]:
+        cut = editor.cut(node)
+        assert cut is not None
+        assert cut.sizes is not None
+        return list(zip(node.outputs, cut.sizes, strict=True))
 
 
 class ShortestFormPass(SplitPass):

@@ -1,9 +1,9 @@
-"""How the time of inference and checking grows with the number of splits, beside onnx's ``infer_shapes``.
+"""How the time of the model tools grows with the number of splits, beside onnx's ``infer_shapes``.
 
 Makes a model of N splits in a row (by lengths that are computed from a shape, and by number, on two axes),
-each joined again, checks and infers it, and prints one row for each N.
+each joined again, and one of N splits each nested in the one before. One row for each N.
 
-    python benchmarks/inference_scaling.py [--splits 10000] [--repeat 3]
+    python benchmarks/scaling.py [--splits 10000] [--repeat 3]
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 
 import onnx
 from onnx import TensorProto, helper
 
 from splitops.models.check import check
+from splitops.models.convert import convert
 from splitops.models.infer import infer
+from splitops.models.simplify import simplify
 
 
 def chain(splits: int) -> onnx.ModelProto:
@@ -46,6 +49,23 @@ def chain(splits: int) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
 
 
+def nest(splits: int) -> onnx.ModelProto:
+    """A model of so many splits, each of a part of the one before."""
+    nodes, data = [], "x"
+    for number in range(splits):
+        lengths, parts = [1, splits - number], [f"a{number}", f"b{number}"]
+        nodes.append(helper.make_node("Split", [data], parts, name=f"split{number}", split=lengths))
+        data = parts[1]
+    ends = [node.output[0] for node in nodes] + [data]
+    graph = helper.make_graph(
+        nodes,
+        "nest",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [splits + 1])],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ends],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=8)
+
+
 def best(repeat: int, run: Callable[[], object]) -> float:
     times = []
     for _ in range(repeat):
@@ -62,20 +82,23 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=10_000)
     parser.add_argument("--repeat", type=int, default=3)
     arguments = parser.parse_args()
-    print("| splits | splitops infer (s) | us per split | splitops check (s) | onnx infer_shapes (s) |")
-    print("|---:|---:|---:|---:|---:|")
+    tools: list[tuple[str, Callable[[int], onnx.ModelProto], Callable[[onnx.ModelProto], object]]] = [
+        ("onnx infer_shapes", chain, lambda model: onnx.shape_inference.infer_shapes(model, data_prop=True)),
+        ("infer", chain, infer),
+        ("check", chain, check),
+        ("convert to 13", chain, lambda model: convert(model, "onnx:13")),
+        ("simplify", chain, simplify),
+        ("simplify nested", nest, simplify),
+    ]
+    print("Microseconds a split.\n")
+    print(f"| splits | {' | '.join(name for name, _, _ in tools)} |")
+    print(f"|{'---:|' * (len(tools) + 1)}")
     for splits in (arguments.splits // 100, arguments.splits // 10, arguments.splits // 2, arguments.splits):
         if splits < 1:
             continue
-        model = chain(splits)
-        inferred = best(arguments.repeat, lambda model=model: infer(model))
-        checked = best(arguments.repeat, lambda model=model: check(model))
-        theirs = best(
-            arguments.repeat, lambda model=model: onnx.shape_inference.infer_shapes(model, data_prop=True)
-        )
-        each = inferred / splits * 1e6
-        print(f"| {splits} | {inferred:.3f} | {each:.0f} | {checked:.3f} | {theirs:.3f} |")
-        assert not [finding for finding in check(model) if str(finding.severity) == "error"]
+        models = {make: make(splits) for make in (chain, nest)}
+        times = [best(arguments.repeat, partial(tool, models[make])) for _, make, tool in tools]
+        print(f"| {splits} | {' | '.join(f'{time / splits * 1e6:.0f}' for time in times)} |", flush=True)
 
 
 if __name__ == "__main__":
