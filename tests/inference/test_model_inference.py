@@ -108,7 +108,10 @@ RUNS: dict[str, tuple[str, list[dict[str, Any]]]] = {
 def test_every_run_lies_inside_what_is_inferred(name: str) -> None:
     """Every value of the main graph is made an output, and held against what is known of it."""
     body, cases = RUNS[name]
-    model = parse(body)
+    held_against_runs(parse(body), cases)
+
+
+def held_against_runs(model: onnx.ModelProto, cases: list[dict[str, Any]]) -> None:
     inferred = infer(model)
     exposed = onnx.ModelProto()
     exposed.CopyFrom(model)
@@ -123,6 +126,116 @@ def test_every_run_lies_inside_what_is_inferred(name: str) -> None:
         assert ran
         for value, array in ran.items():
             assert_inside(array, inferred[value], sizes, value)
+
+
+FOLLOWED = """g (float[N, 6] x, float[2, 9] table, float[1, 6] row) => (float[A, B] zeros)
+    <int64[1] zero = {0}, int64[1] one = {1}, int64[1] last = {-1}, int64[1] end = {9223372036854775807},
+     int64 first = {0}, int64 step = {1}, int64 three = {3}, float number = {2}, float[2] off_on = {0, 1},
+     int64[2] where = {0, 1}, int64[2] no_pads = {0, 0}, int64[1] empty = {0}> {
+    shape = Shape(x)
+    n = Gather(shape, zero)
+    count = Squeeze(n)
+    zeros = ConstantOfShape(shape)
+    full = Expand(number, shape)
+    repeats = Concat<axis = 0>(n, one)
+    tiled = Tile(row, repeats)
+    whole = Slice(x, zero, n, zero)
+    to_the_end = Slice(x, zero, end, zero)
+    rest = Slice(x, one, end, zero)
+    but_last = Slice(x, zero, last, zero)
+    few = Slice(table, zero, n, one)
+    numbers = Range(first, count, step)
+    every_third = Range(first, count, three)
+    pads = Concat<axis = 0>(no_pads, n, empty)
+    padded = Pad(x, pads)
+    hot = OneHot(where, count, off_on)
+    top, at = TopK<axis = 1>(table, n)
+}"""
+
+
+@pytest.mark.parametrize("opset", [11, 12, 13, 18])
+def test_followed_sizes_are_used_in_every_opset(opset: int) -> None:
+    model = parse(FOLLOWED, opset=opset)
+    inferred = infer(model)
+    found = {name: str(inferred[name]).partition("[")[2][:-1] for name in outputs_of(model)}
+    assert found == {
+        "shape": "2",
+        "n": "1",
+        "count": "",
+        "zeros": "N, 6",
+        "full": "N, 6",
+        "repeats": "2",
+        "tiled": "N, 6",
+        "whole": "N, 6",
+        "to_the_end": "N, 6",
+        "rest": "?, 6",  # N - 1, but 0 where N is 0
+        "but_last": "?, 6",
+        "few": "2, 0..9",
+        "numbers": "N",
+        "every_third": "?",
+        "pads": "4",
+        "padded": "2*N, 6",
+        "hot": "2, N",
+        "top": "2, N",
+        "at": "2, N",
+    }
+    held_against_runs(model, [{"N": size} for size in (1, 2, 5, 9)])
+
+
+def outputs_of(model: onnx.ModelProto) -> list[str]:
+    return [name for node in model.graph.node for name in node.output]
+
+
+@pytest.mark.parametrize("opset", [12, 13, 15, 16, 18])
+@pytest.mark.parametrize("operator", ["LessOrEqual", "GreaterOrEqual"])
+def test_comparisons_that_are_functions_have_a_shape(operator: str, opset: int) -> None:
+    model = parse(
+        f"g (float[N, 1, 3] x, float[4, 1] y) => (bool[A, B, C] z) {{ z = {operator}(x, y) }}", opset=opset
+    )
+    assert says(infer(model), "z") == ["bool[N, 4, 3]"]
+    held_against_runs(model, [{"N": 2}])
+
+
+def test_sizes_that_are_chosen_are_followed() -> None:
+    """As PyTorch writes expand(-1, ...): a size is never -1."""
+    model = parse("""g (float[N, 1] x, float[1, 6] y) => (float[A, B] z)
+        <int64[2] minus = {-1, -1}, int64[2] ones = {1, 1}, int64[1] six = {6}> {
+            n = Shape<start = 0, end = 1>(x)
+            sizes = Concat<axis = 0>(n, six)
+            kept = Equal(sizes, minus)
+            target = Where(kept, ones, sizes)
+            z = Expand(y, target)
+        }""")
+    assert says(infer(model), "z") == ["float32[N, 6]"]
+    held_against_runs(model, [{"N": 3}, {"N": 0}])
+
+
+def test_a_sequence_that_is_put_together_is_what_it_was_cut_from() -> None:
+    model = parse("""g (float[N, 6] x) => (float[A, B] y)
+        <int64 chunk = {2}> {
+            parts = SplitToSequence(x, chunk)
+            y = ConcatFromSequence<axis = 0>(parts)
+            rows = SplitToSequence<keepdims = 0>(x)
+            stacked = ConcatFromSequence<axis = 0, new_axis = 1>(rows)
+            cut = SplitToSequence<axis = -1>(x, chunk)
+            other = ConcatFromSequence<axis = 0>(cut)
+        }""")
+    inferred = infer(model)
+    assert says(inferred, "y", "stacked", "other") == ["float32[N, 6]", "float32[N, 6]", "float32[3*N, 2]"]
+    held_against_runs(model, [{"N": 5}, {"N": 4}, {"N": 1}])
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_what_does_not_fit_a_sequence_put_together_is_found(axis: int) -> None:
+    """The sizes of the sequence are known, those of its data are not."""
+    model = parse(f"""g (float[N, M] x) => (float[A, B] a, float[C, D] b)
+        <int64[2] lengths = {{2, 3}}, int64[2] wrong = {{2, 4}}> {{
+            parts = SplitToSequence<axis = {axis}>(x, lengths)
+            y = ConcatFromSequence<axis = {axis}>(parts)
+            a, b = Split<axis = {axis}>(y, wrong)
+        }}""")
+    (found,) = (finding for finding in check(model) if finding.code == "lengths.sum")
+    assert found.values["lengths"] == (2, 4)
 
 
 def concrete(value: onnx.ValueInfoProto, sizes: dict[str, Any]) -> np.ndarray[Any, Any]:

@@ -220,7 +220,8 @@ def with_sizes(known: Known, sizes: Mapping[str, int]) -> Known:
     if isinstance(known, SequenceOf):
         element = with_sizes(known.element, sizes)
         assert isinstance(element, Tensor)
-        return SequenceOf(element, _with_sizes((known.length,), sizes)[0])
+        length, total = _with_sizes((known.length, known.total), sizes)
+        return replace(known, element=element, length=length, total=total)
     if isinstance(known, Tensor) and known.shape is not None:
         return replace(known, shape=_with_sizes(known.shape, sizes))
     return known

@@ -77,10 +77,20 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class SequenceOf:
-    """What is known of a sequence of tensors: of every element, and how many there are."""
+    """What is known of a sequence of tensors.
+
+    Attributes:
+        element: what holds for every element.
+        length: how many there are.
+        axis: the axis, counted from the first, along which they were cut from one tensor; None where they
+            were not, or where the axis is gone.
+        total: their sizes along that axis together.
+    """
 
     element: Tensor = Tensor()
     length: Dim = UNKNOWN
+    axis: int | None = None
+    total: Dim = UNKNOWN
 
     def __str__(self) -> str:
         return f"{self.length} x {self.element}"
@@ -149,7 +159,9 @@ def join(left: Known, right: Known) -> Known:
         element, length = join(left.element, right.element), hull(left.length, right.length)
         assert isinstance(element, Tensor)
         assert length is not None
-        return SequenceOf(element, length)
+        total = hull(left.total, right.total)
+        assert total is not None
+        return SequenceOf(element, length, left.axis if left.axis == right.axis else None, total)
     return left if left == right else None
 
 
@@ -180,7 +192,7 @@ def meet(found: Known, stated: Known) -> Known:
     if isinstance(found, SequenceOf) and isinstance(stated, SequenceOf):
         element = meet(found.element, stated.element)
         assert isinstance(element, Tensor)
-        return SequenceOf(element, _meet_dims(found.length, stated.length))
+        return replace(found, element=element, length=_meet_dims(found.length, stated.length))
     return stated if found is None or found == NOTHING else found
 
 

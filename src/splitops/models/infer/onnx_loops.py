@@ -61,5 +61,7 @@ def widened(before: Known, after: Known) -> Known:
     if isinstance(before, SequenceOf) and isinstance(after, SequenceOf):
         element = widened(before.element, after.element)
         assert isinstance(element, Tensor)
-        return SequenceOf(element, after.length if after.length == before.length else UNKNOWN)
+        length = after.length if after.length == before.length else UNKNOWN
+        total = after.total if after.total == before.total else UNKNOWN
+        return SequenceOf(element, length, after.axis, total)
     return after

@@ -2,176 +2,152 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-import numpy as np
 import onnx
 from onnx import AttributeProto, NodeProto, TensorProto, TypeProto, defs, helper, shape_inference
 
-from splitops.dims import UNKNOWN, Range, Shape
-from splitops.dtypes import ELEMENT_TYPES
-from splitops.models.infer.knowledge import Known, Tensor, meet_shapes
+from splitops.models.infer.knowledge import Known, Tensor
+from splitops.models.infer.onnx_shapes import refined
 from splitops.models.infer.onnx_types import Names, from_type, to_type
-from splitops.models.infer.shape_rules import concatenated, reshaped
 
-__all__ = ["infer_node", "refined_shape"]
+__all__ = ["NodeInference"]
 
 _MAX_FED: Final = 64
-"""Longer value inputs are no shapes; a partly known one is not handed to onnx."""
+"""Inputs with more numbers are no sizes, axes or scales: what they hold does not matter to shapes."""
+_GRAPHS: Final = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 
 
-def infer_node(node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[Known]) -> list[Known]:
-    """Return what onnx infers of a node's outputs: nothing where it cannot.
+class NodeInference:
+    """Inference of single nodes; those that differ in names alone are inferred once.
 
-    Args:
-        node: the node, without graphs in its attributes.
-        opsets: the opset of each domain.
-        inputs: what is known of its inputs.
+    Models repeat their blocks, so that most of their nodes are known after the first one.
     """
+
+    def __init__(self) -> None:
+        self._found: dict[Hashable, tuple[Known, ...]] = {}
+
+    def outputs(self, node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[Known]) -> list[Known]:
+        """Return what is known of a node's outputs: nothing where neither onnx nor we can tell.
+
+        Args:
+            node: the node, without graphs in its attributes.
+            opsets: the opset of each domain.
+            inputs: what is known of its inputs.
+        """
+        key = (
+            node.domain,
+            node.op_type,
+            opsets.get(node.domain),
+            tuple(attribute.SerializeToString() for attribute in node.attribute),
+            tuple(_key(known) if name else "" for name, known in zip(node.input, inputs, strict=True)),
+            tuple(map(bool, node.output)),
+        )
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = tuple(_infer(node, opsets, inputs))
+        return list(found)
+
+
+def _key(known: Known) -> Hashable:
+    """Return what inference looks at in an input."""
+    if not isinstance(known, Tensor):
+        return known
+    numbers = known.value
+    if numbers is None or not _is_fed(known):
+        return known.type, known.shape
+    content = tuple(numbers.flat) if numbers.dtype == object else numbers.tobytes()
+    return known.type, known.shape, numbers.dtype.str, content
+
+
+def _is_fed(known: Tensor) -> bool:
+    return known.value is not None and known.value.ndim <= 1 and known.value.size <= _MAX_FED
+
+
+def _infer(node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[Known]) -> Sequence[Known]:
+    outputs = _infer_by_onnx(node, opsets, inputs)
+    return refined(node, opsets.get("", 0), inputs, outputs) if not node.domain else outputs
+
+
+def _infer_by_onnx(node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[Known]) -> list[Known]:
     nothing: list[Known] = [None] * len(node.output)
-    schema = _schema(
-        node.op_type, node.domain if node.domain != "ai.onnx" else "", opsets.get(node.domain, 0)
-    )
-    if schema is None or not _fits(schema, node):
+    form = _form(node.op_type, node.domain if node.domain != "ai.onnx" else "", opsets.get(node.domain, 0))
+    if form is None or not form.fits(node):
         return nothing
     names = Names()
     types: dict[str, TypeProto] = {}
-    whole: dict[str, TensorProto] = {}
-    partial: dict[str, Tensor] = {}
+    numbers: dict[str, TensorProto] = {}
     for name, known in zip(node.input, inputs, strict=True):
         if not name:
             continue
-        types[name] = to_type(known, names) or TypeProto()
-        if isinstance(known, Tensor) and known.value is not None:
-            if known.is_whole and known.type is not None and known.value.dtype.kind in "iufb":
-                whole[name] = onnx.numpy_helper.from_array(known.value.astype(known.type.numpy), name)
-            elif known.type is not ELEMENT_TYPES["int64"]:
-                continue  # partly known numbers are fed as shapes, which are int64
-            elif known.value.ndim == 1 and 0 < known.value.size <= _MAX_FED:
-                partial[name] = known
-    if any(types[name].WhichOneof("value") is None for name in types):
-        return nothing
+        type_ = to_type(known, names)
+        if type_ is None:
+            return nothing
+        types[name] = type_
+        if isinstance(known, Tensor) and _is_fed(known) and known.is_whole and known.type is not None:
+            assert known.value is not None
+            if known.value.dtype.kind in "iufb":
+                numbers[name] = onnx.numpy_helper.from_array(known.value.astype(known.type.numpy), name)
+    imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
     try:
-        if partial and not node.domain and opsets.get("", 0) >= 4:
-            found = _with_partial_values(node, opsets[""], types, whole, partial, names)
-        else:
-            imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
-            found = shape_inference.infer_node_outputs(schema, node, types, whole, opset_imports=imports)
+        found = shape_inference.infer_node_outputs(form.schema, node, types, numbers, opset_imports=imports)
     except Exception:
         return nothing
     return [from_type(found[name], names) if name in found else None for name in node.output]
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What onnx's inference of an operator relies on without looking."""
+
+    schema: defs.OpSchema
+    inputs: range
+    outputs: range
+    single: tuple[bool, ...]
+    """For each declared input, whether it must be there."""
+    attributes: Mapping[str, tuple[int, bool]]
+    """Type and whether it is required, by name."""
+
+    def fits(self, node: NodeProto) -> bool:
+        """Return whether a node has what its schema says."""
+        if len(node.input) not in self.inputs or len(node.output) not in self.outputs:
+            return False
+        if any(single and not name for single, name in zip(self.single, node.input, strict=False)):
+            return False
+        stated = {attribute.name: attribute for attribute in node.attribute}
+        for name, (kind, required) in self.attributes.items():
+            if name not in stated:
+                if required:
+                    return False
+            elif kind != stated[name].type or stated[name].ref_attr_name:
+                return False
+        return not any(attribute.type in _GRAPHS for attribute in stated.values())
+
+
 @cache
-def _schema(name: str, domain: str, opset: int) -> defs.OpSchema | None:
+def _form(name: str, domain: str, opset: int) -> _Form | None:
     try:
         schema = defs.get_schema(name, opset, domain)
     except Exception:
         return None
-    return None if schema.deprecated else schema
-
-
-def _fits(schema: defs.OpSchema, node: NodeProto) -> bool:
-    """Return whether a node has what its schema says: onnx's inference relies on it without looking."""
-    if not schema.min_input <= len(node.input) <= schema.max_input:
-        return False
-    if not schema.min_output <= len(node.output) <= schema.max_output:
-        return False
-    single = defs.OpSchema.FormalParameterOption.Single
-    for parameter, name in zip(schema.inputs, node.input, strict=False):
-        if parameter.option == single and not name:
-            return False
-    stated = {attribute.name: attribute for attribute in node.attribute}
-    for name, attribute in schema.attributes.items():
-        if name in stated:
-            if _type_number(attribute.type) != stated[name].type or stated[name].ref_attr_name:
-                return False
-        elif attribute.required:
-            return False
-    return not any(attribute.type in _GRAPHS for attribute in node.attribute)
+    if schema.deprecated:
+        return None
+    option = defs.OpSchema.FormalParameterOption.Single
+    return _Form(
+        schema,
+        range(schema.min_input, schema.max_input + 1),
+        range(schema.min_output, schema.max_output + 1),
+        tuple(parameter.option == option for parameter in schema.inputs),
+        {
+            name: (_type_number(attribute.type), attribute.required)
+            for name, attribute in schema.attributes.items()
+        },
+    )
 
 
 def _type_number(kind: Any) -> int:
     number: int = kind.value
     return number
-
-
-_GRAPHS: Final = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
-
-
-def _with_partial_values(
-    node: NodeProto,
-    opset: int,
-    types: Mapping[str, TypeProto],
-    whole: Mapping[str, TensorProto],
-    partial: Mapping[str, Tensor],
-    names: Names,
-) -> dict[str, TypeProto]:
-    """Infer a node in a model of its own, in which partly known values are shapes that onnx follows."""
-    model = onnx.ModelProto(ir_version=8, opset_import=[helper.make_opsetid("", opset)])
-    graph = model.graph
-    graph.name = "node"
-    for name, type_ in types.items():
-        if name in whole:
-            graph.initializer.add().CopyFrom(whole[name])
-        elif name not in partial:
-            graph.input.add(name=name).type.CopyFrom(type_)
-    for index, (name, tensor) in enumerate(partial.items()):
-        _feed(graph, f"\1{index}", name, tensor, names)
-    graph.node.add().CopyFrom(node)
-    for name in filter(None, node.output):
-        graph.output.add(name=name)
-    inferred = shape_inference.infer_shapes(model, data_prop=True)
-    return {output.name: output.type for output in inferred.graph.output}
-
-
-def _feed(graph: onnx.GraphProto, prefix: str, name: str, tensor: Tensor, names: Names) -> None:
-    """Make a value out of the shape of an input, and out of constants where an entry is negative."""
-    assert tensor.value is not None
-    entries = tensor.value.tolist()
-    runs: list[str] = []
-    begin = 0
-    for end in range(1, len(entries) + 1):
-        if end < len(entries) and _is_constant(entries[end]) == _is_constant(entries[begin]):
-            continue
-        run, piece = f"{prefix}.{len(runs)}", entries[begin:end]
-        if _is_constant(piece[0]):
-            graph.initializer.add().CopyFrom(onnx.numpy_helper.from_array(np.array(piece, np.int64), run))
-        else:
-            sizes = tuple(entry if isinstance(entry, int | Range) else UNKNOWN for entry in piece)
-            sizes = tuple(UNKNOWN if isinstance(size, Range) and size.lo < 0 else size for size in sizes)
-            type_ = to_type(Tensor(_FLOAT, sizes), names)
-            assert type_ is not None
-            graph.input.add(name=f"{run}.shaped").type.CopyFrom(type_)
-            graph.node.add(op_type="Shape", input=[f"{run}.shaped"], output=[run])
-        runs.append(run)
-        begin = end
-    concat = graph.node.add(op_type="Concat", input=runs, output=[name])
-    concat.attribute.add(name="axis", type=AttributeProto.INT, i=0)
-
-
-def _is_constant(entry: object) -> bool:
-    return isinstance(entry, int) and entry < 0
-
-
-_FLOAT: Final = ELEMENT_TYPES["float32"]
-
-
-def refined_shape(node: NodeProto, inputs: Sequence[Known], output: Tensor) -> Shape | None:
-    """Return the shape of a node's output where more is known of it than onnx can tell."""
-    tensors = [known if isinstance(known, Tensor) else Tensor() for known in inputs]
-    attributes = {attribute.name: attribute.i for attribute in node.attribute}
-    found: Shape | None = None
-    try:
-        if node.op_type == "Concat":
-            shapes = [tensor.shape for tensor in tensors if tensor.shape is not None]
-            if len(shapes) == len(tensors):
-                found = concatenated(shapes, attributes.get("axis", 1))
-        elif node.op_type == "Reshape" and len(tensors) > 1 and tensors[1].value is not None:
-            entries = tensors[1].value.reshape(-1).tolist()
-            found = reshaped(tensors[0].shape, entries, copies_zero=not attributes.get("allowzero", 0))
-    except (ValueError, IndexError):
-        return output.shape
-    return meet_shapes(output.shape, found) if found is not None else output.shape

@@ -9,10 +9,12 @@ from typing import Any, Final
 import numpy as np
 from onnx import AttributeProto, NodeProto, helper
 
+from splitops.dims import Range
 from splitops.errors import SplitError, Where
 from splitops.models.infer.arithmetic import ARITHMETIC, apply
 from splitops.models.infer.knowledge import (
     MAX_ELEMENTS,
+    Entry,
     Known,
     SequenceOf,
     Tensor,
@@ -37,10 +39,12 @@ def computed_value(node: NodeProto, opset: int, inputs: Sequence[Known], output:
         inputs: what is known of its inputs.
         output: what is known of its first output.
     """
+    kernel = _KERNELS.get(node.op_type)
+    if kernel is None and node.op_type not in _FOLDED:
+        return None
     if not isinstance(output, Tensor) or not _is_followed(output):
         return None
     attributes: dict[str, Any] = {"opset": opset}
-    kernel = _KERNELS.get(node.op_type)
     try:
         for attribute in node.attribute:
             attributes[str(attribute.name)] = helper.get_attribute_value(attribute)
@@ -197,6 +201,37 @@ def _reshape(attributes: Attributes, inputs: Sequence[Known]) -> Value | None:
     return value.reshape(target)
 
 
+def _equal(attributes: Attributes, inputs: Sequence[Known]) -> Value | None:
+    return apply(_is_equal, _value(inputs[0]), _value(inputs[1]))
+
+
+def _is_equal(left: Entry, right: Entry) -> Entry:
+    """Compare two numbers; a size that is not known is at least no number outside its range."""
+    if left is None or right is None:
+        return None
+    if isinstance(left, Range) and isinstance(right, Range):
+        return True if left.name is not None and left.name == right.name else None
+    if isinstance(right, Range):
+        left, right = right, left
+    if isinstance(left, Range):
+        assert not isinstance(right, Range | None)
+        return False if right < left.lo or (left.hi is not None and right > left.hi) else None
+    return left == right
+
+
+def _where(attributes: Attributes, inputs: Sequence[Known]) -> Value | None:
+    condition, yes, no = (value.astype(object) for value in map(_value, inputs))
+    found = np.empty(np.broadcast_shapes(condition.shape, yes.shape, no.shape), object)
+    found[...] = np.frompyfunc(_chosen, 3, 1)(condition, yes, no)
+    return found
+
+
+def _chosen(condition: Entry, yes: Entry, no: Entry) -> Entry:
+    if condition is None:
+        return yes if yes == no else None
+    return yes if condition else no
+
+
 def _sequence_length(attributes: Attributes, inputs: Sequence[Known]) -> Value | None:
     return partial_value(inputs[0].length) if isinstance(inputs[0], SequenceOf) else None
 
@@ -226,6 +261,8 @@ _KERNELS: Final[dict[str, Kernel]] = {
     "Unsqueeze": _unsqueeze,
     "Reshape": _reshape,
     "SequenceLength": _sequence_length,
+    "Equal": _equal,
+    "Where": _where,
     **{operation: _arithmetic(operation) for operation in ARITHMETIC},
 }
 
@@ -236,7 +273,6 @@ _FOLDED: Final = frozenset(
         "Ceil",
         "ConstantOfShape",
         "CumSum",
-        "Equal",
         "Expand",
         "Flatten",
         "Floor",
@@ -261,7 +297,6 @@ _FOLDED: Final = frozenset(
         "Tile",
         "Transpose",
         "Trilu",
-        "Where",
         "Xor",
     ]
 )
@@ -270,7 +305,7 @@ _FOLDED: Final = frozenset(
 
 def _folded(node: NodeProto, opset: int, inputs: Sequence[Known], output: Tensor) -> Value | None:
     """Run a node of which every input is known, where its output is known to be small."""
-    if node.op_type not in _FOLDED or output.shape is None or len(node.output) != 1:
+    if output.shape is None or len(node.output) != 1:
         return None
     if not all(isinstance(size, int) for size in output.shape):
         return None

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from splitops.dims import UNKNOWN, Dim, Range, dimension
 from splitops.dtypes import from_onnx
@@ -23,7 +23,7 @@ from splitops.models.infer.onnx_loops import (
     without_axis,
     without_value,
 )
-from splitops.models.infer.onnx_nodes import infer_node, refined_shape
+from splitops.models.infer.onnx_nodes import NodeInference
 from splitops.models.infer.onnx_types import from_type
 from splitops.models.infer.onnx_values import computed_value, constant_value
 from splitops.models.infer.splitting import OnVisit, Visit, sizes_of_names, tightened, visit_site
@@ -103,6 +103,7 @@ class Walk:
         self.on_visit = on_visit
         self.functions = functions_of(model, where)
         self.found = Found()
+        self.inference = NodeInference()
         self.recording = True
         self.walked: set[str] = set()
         self.depth = 0
@@ -185,11 +186,10 @@ class Walk:
                 self._body(scope, step, graph, [None] * len(graph.input))
             return [None] * len(node.output)
         whole = with_attributes(node, scope.attributes)
-        outputs = infer_node(whole, scope.opsets, inputs)
-        if domain == "" and len(outputs) == 1 and isinstance(outputs[0], Tensor):
-            outputs[0] = replace(outputs[0], shape=refined_shape(whole, inputs, outputs[0]))
+        outputs = self.inference.outputs(whole, scope.opsets, inputs)
+        if domain == "" and len(outputs) == 1:
             value = computed_value(whole, scope.opsets.get("", 0), inputs, outputs[0])
-            if value is not None:
+            if value is not None and isinstance(outputs[0], Tensor):
                 outputs[0] = replace(outputs[0], value=value, shape=tuple(value.shape))
         return outputs
 
@@ -236,13 +236,14 @@ class Walk:
 
     def _constant(self, scope: _Scope, node: NodeProto) -> list[Known]:
         whole = with_attributes(node, scope.attributes)
-        found = infer_node(whole, scope.opsets, [])
-        if found and isinstance(found[0], Tensor):
-            found[0] = replace(
-                found[0], value=constant_value(whole, replace(scope.where, node=node_label(node)))
-            )
-            scope.constants.update(node.output)
-        return found
+        value = constant_value(whole, scope.where)
+        scope.constants.update(node.output)
+        stated = whole.attribute[0] if len(whole.attribute) == 1 else None
+        if stated is not None and stated.type == AttributeProto.TENSOR:
+            # its data, which may be large, is not for onnx to read
+            return [Tensor(from_onnx(stated.t.data_type), tuple(stated.t.dims), value)] * len(node.output)
+        found = self.inference.outputs(whole, scope.opsets, [])
+        return [replace(known, value=value) if isinstance(known, Tensor) else known for known in found]
 
     # Subgraphs
 

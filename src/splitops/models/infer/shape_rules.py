@@ -1,15 +1,17 @@
-"""The shapes of the two operators that put together what splits take apart, over partly known shapes."""
+"""Shapes that are computed from shapes and numbers, over partly known ones: no operator has its own rule."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 from splitops import symbols
 from splitops.dims import UNKNOWN, Dim, Range, Shape, dimension
-from splitops.models.infer.knowledge import Entry, meet_shapes
+from splitops.models.infer.arithmetic import ARITHMETIC
+from splitops.models.infer.knowledge import Entry, SequenceOf, meet_shapes
 
-__all__ = ["concatenated", "reshaped"]
+__all__ = ["broadcast", "concatenated", "counted", "joined", "reshaped", "size_of", "sliced"]
 
 
 def concatenated(shapes: Sequence[Shape], axis: int) -> Shape:
@@ -36,6 +38,29 @@ def concatenated(shapes: Sequence[Shape], axis: int) -> Shape:
     if len({len(shape) for shape in shapes}) > 1:
         raise ValueError("the ranks differ")
     return tuple(dims)
+
+
+def joined(sequence: SequenceOf, axis: int, *, stacked: bool) -> Shape:
+    """Return the shape of the tensors of a sequence put together, on an axis that they have or on a new one.
+
+    Raises:
+        ValueError: nothing is known of the elements.
+        IndexError: there is no such axis.
+
+    Examples:
+        >>> from splitops.models.infer.knowledge import Tensor
+        >>> parts = SequenceOf(Tensor(shape=(Range(0, 2), 5)), axis=0, total=Range(name="N"))
+        >>> joined(parts, 0, stacked=False)
+        (Range(lo=0, hi=None, name='N'), 5)
+    """
+    shape = sequence.element.shape
+    if shape is None:
+        raise ValueError("the elements are unknown")
+    axis = range(len(shape) + stacked)[axis]
+    if stacked:
+        return (*shape[:axis], sequence.length, *shape[axis:])
+    size = sequence.total if axis == sequence.axis else size_of(_TIMES(sequence.length, shape[axis]))
+    return (*shape[:axis], size, *shape[axis + 1 :])
 
 
 def _sum(dims: Sequence[Dim]) -> Dim:
@@ -108,3 +133,116 @@ def _quotient(dims: Sequence[Dim], divisors: Sequence[Dim]) -> Dim:
     return (
         UNKNOWN if hi is not None and hi < lo else dimension(lo, hi, name if isinstance(name, str) else None)
     )
+
+
+def size_of(entry: Entry) -> Dim:
+    """Return the size that a number stands for.
+
+    Examples:
+        >>> size_of(3), size_of(None) == UNKNOWN, size_of(Range(-1, 5, "N - 1"))
+        (3, True, Range(lo=0, hi=5, name=None))
+    """
+    if isinstance(entry, int) and entry >= 0:
+        return int(entry)
+    if not isinstance(entry, Range) or (entry.hi is not None and entry.hi < 0):
+        return UNKNOWN
+    # A name counts only where the number that it stands for cannot be negative.
+    return entry if entry.lo >= 0 else dimension(0, entry.hi)
+
+
+def broadcast(left: Shape, right: Shape) -> Shape:
+    """Return the shape of two tensors together, as NumPy broadcasts them.
+
+    Raises:
+        ValueError: two sizes exclude one another.
+
+    Examples:
+        >>> broadcast((1, 5), (Range(name="N"), 1, 1))
+        (Range(lo=0, hi=None, name='N'), 1, 5)
+    """
+    rank = max(len(left), len(right))
+    padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in (left, right)]
+    return tuple(_together(a, b) for a, b in zip(*padded, strict=True))
+
+
+def _together(left: Dim, right: Dim) -> Dim:
+    if left == 1 or (left == right and isinstance(left, Range) and left.name is not None):
+        return right
+    if right == 1:
+        return left
+    if isinstance(left, int) and isinstance(right, int):
+        if left != right:
+            raise ValueError("the sizes exclude one another")
+        return left
+    if isinstance(left, Range) and isinstance(right, Range):
+        return UNKNOWN
+    return left if isinstance(left, int) else right  # the other one is this size or 1
+
+
+def counted(start: Entry, limit: Entry, step: int) -> Dim:
+    """Return how many numbers there are from a start to below a limit.
+
+    Examples:
+        >>> counted(0, Range(name="N"), 1), counted(2, 9, 3)
+        (Range(lo=0, hi=None, name='N'), 3)
+    """
+    distance = _MINUS(limit, start)
+    if isinstance(distance, int):
+        return max(0, -(-distance // step))
+    size = size_of(distance)
+    if step == 1 or isinstance(size, int):
+        return size
+    return dimension(-(-size.lo // step), None if size.hi is None else -(-size.hi // step))
+
+
+def sliced(size: Dim, start: Entry, end: Entry) -> Dim:
+    """Return the size of a slice with step 1.
+
+    Examples:
+        >>> sliced(Range(name="N"), 0, (1 << 63) - 1), sliced(Range(2, 9, "N"), 1, -1)
+        (Range(lo=0, hi=None, name='N'), Range(lo=0, hi=7, name='N - 2'))
+        >>> sliced(512, 0, Range(name="N"))
+        Range(lo=0, hi=512, name=None)
+    """
+    if isinstance(start, bool | float) or isinstance(end, bool | float):
+        return UNKNOWN
+    distance = _MINUS(_position(size, end), _position(size, start))
+    if isinstance(distance, int):
+        return max(0, distance)
+    found = size_of(distance)
+    return found if isinstance(found, Range) and found.name is not None else _at_most(found, size)
+
+
+def _position(size: Dim, index: int | Range | None) -> Entry:
+    """Return where on an axis an index of a slice is: from its begin, and inside it."""
+    if isinstance(index, int) and index < 0:
+        found = _PLUS(size, index)
+        return max(0, found) if isinstance(found, int) else found if _lowest(found) >= 0 else size_of(found)
+    if index is None or _lowest(index) < 0:
+        return _at_most(UNKNOWN, size)
+    return _at_most(index, size)
+
+
+def _at_most(number: Dim, size: Dim) -> Dim:
+    """Return the smaller one of two sizes."""
+    if number == size or _highest(size) <= _lowest(number) or _lowest(number) >= _ENDLESS:
+        return size
+    if _highest(number) <= _lowest(size):
+        return number
+    lo, hi = min(_lowest(number), _lowest(size)), min(_highest(number), _highest(size))
+    return dimension(lo, None if hi >= _ENDLESS else hi)
+
+
+def _lowest(entry: Entry) -> int:
+    return entry.lo if isinstance(entry, Range) else int(entry or 0)
+
+
+def _highest(size: Dim) -> int:
+    return size if isinstance(size, int) else _ENDLESS if size.hi is None else size.hi
+
+
+_ENDLESS: Final = (1 << 63) - 1
+"""The largest 64-bit integer: no axis reaches it, and slices write it for the end."""
+_PLUS: Final = ARITHMETIC["Add"]
+_MINUS: Final = ARITHMETIC["Sub"]
+_TIMES: Final = ARITHMETIC["Mul"]

@@ -87,10 +87,17 @@ def visit_site(visit: Visit, tensors: Sequence[Known]) -> tuple[Visit, list[Know
     visit = replace(visit, binding=binding, inference=inference)
     data = known[0]
     if schema.gives_sequence:
-        return visit, [SequenceOf(Tensor(data.type, inference.element), inference.count)]
+        return visit, [_sequence(binding, inference, data)]
     shapes = inference.parts if inference.parts is not None else (None,) * count
     values = _values(binding, inference, data, count)
     return visit, [Tensor(data.type, shape, value) for shape, value in zip(shapes, values, strict=True)]
+
+
+def _sequence(binding: Binding, inference: Inference, data: Tensor) -> SequenceOf:
+    found = SequenceOf(Tensor(data.type, inference.element), inference.count)
+    if inference.data is None or binding.axis is None or binding.squeeze is not False:
+        return found
+    return replace(found, axis=binding.axis, total=inference.data[binding.axis])
 
 
 def _types_alone(schema: OperatorSchema, known: list[Tensor], count: int) -> list[Known]:
