@@ -13,12 +13,14 @@ import numpy as np
 
 from splitops import native
 from splitops.backends import PREPARED, Backend, PreparedCalls, Preparing, backend_of, find_backend
-from splitops.binding import Binding, Fact, bind, exact_integer, fact_of, foreign_type
+from splitops.binding import Binding, Fact, bind, fact_of, foreign_type
+from splitops.binding.rows import compile_row
+from splitops.dims import exact_integer
 from splitops.dtypes import ELEMENT_TYPES, ElementType
 from splitops.errors import ArrayError, Rule, rule_error, shown
 from splitops.execute import Plan, as_array, data_fact, execute, make_plan
 from splitops.operators import schema as find_schema
-from splitops.operators.schema import Given, OperatorSchema
+from splitops.operators.schema import OperatorSchema
 from splitops.planning import SplitPlan
 from splitops.tracing import Symbols, is_exact, plan_symbolic
 
@@ -33,6 +35,10 @@ _MAX_PLANS: Final = 1024
 _EXACT: Final = 2
 """The version of marshal's format in which equal values have equal bytes; True, 1 and 1.0 never have."""
 _ONLY_INT: Final = frozenset({int})
+# Tuples, as every call asks, and `a | b` is made anew each time.
+_LISTS: Final = (list, tuple)
+_NUMBERS: Final = (int, float, np.generic)
+_READABLE: Final = (int, float, str, list, tuple, range, np.ndarray, np.generic, Fact)
 _MAX_REMEMBERED: Final = 256
 """Calls with more arguments or parts than this are not remembered."""
 
@@ -308,40 +314,38 @@ def bind_call(
         arguments: by name; None is an absent one, and an entry None in lengths one that is not known.
         unknown: the arguments of which None says that they are given, but not known.
     """
+    row = compile_row(schema)
     attributes: dict[str, Any] = {}
-    inputs: list[Fact | None] = [data] + [None] * (len(schema.inputs) - 1)
+    inputs: list[Fact | None] = [data, *[None] * len(row.inputs)]
     outputs: int | None = None
-    names = [parameter.name for parameter in schema.inputs]
     for name, value in arguments.items():
         if value is None and name not in unknown:
             continue
         value = _known(value)
-        if name == "num_outputs" and schema.count is not None and schema.count.given is Given.OUTPUTS:
-            outputs = _declared_outputs(schema, value)
-        elif schema.attribute(name) is not None and not (name in names and _is_floating(value)):
-            attributes[name] = _attribute(value)
-        elif name in names[1:]:
-            parameter = schema.inputs[names.index(name)]
-            floats = data.type if parameter.type == schema.inputs[0].type else None
-            inputs[names.index(name)] = _input(value, floats)
+        place = row.inputs.get(name)
+        if name == row.outputs:
+            outputs = _declared_outputs(schema, name, value)
+        elif place is None or (name in row.attributes and not _is_floating(value)):
+            # Of a name that the version does not have, binding says so.
+            attributes[name] = _attribute(value) if name in row.attributes else value
         else:
-            attributes[name] = value  # binding says that this version has none of that name
+            assert place.index is not None
+            inputs[place.index] = _input(value, data.type if place.as_data else None)
     return bind(schema, attributes, inputs, outputs=outputs)
 
 
 def _known(value: Any) -> Any:
     """Return an argument as Python or NumPy has it; arrays of other libraries are read once."""
-    if not isinstance(value, np.ndarray | np.generic | int | float | str | list | tuple | range | Fact):
+    if not isinstance(value, _READABLE):
         backend = find_backend(type(value))
         value = as_array(value, "axis or lengths") if backend is None else backend.numbers(value)
     if isinstance(value, np.ndarray) and value.dtype == object:
         value = value.tolist()
-    if isinstance(value, list | tuple) and any(not isinstance(entry, _NUMBERS) for entry in value):
+    if isinstance(value, _LISTS) and not (
+        _ONLY_INT.issuperset(map(type, value)) or all(isinstance(entry, _NUMBERS) for entry in value)
+    ):
         return [_scalar(_known(entry)) for entry in value]
     return value
-
-
-_NUMBERS: Final = int | float | np.generic
 
 
 def _scalar(value: Any) -> Any:
@@ -349,11 +353,11 @@ def _scalar(value: Any) -> Any:
     return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
 
 
-def _declared_outputs(schema: OperatorSchema, value: Any) -> int:
+def _declared_outputs(schema: OperatorSchema, name: str, value: Any) -> int:
     count = exact_integer(value)
     if count is not None and count >= 1:
         return count
-    got = f"num_outputs = {shown(value)}"
+    got = f"{name} = {shown(value)}"
     raise rule_error(str(schema), Rule.PARTS_COUNT, got, "it must be a 64-bit integer >= 1", count=value)
 
 
@@ -365,11 +369,11 @@ def _is_floating(value: Any) -> bool:
     """Return whether lengths are floating-point, as the input of Split-1 wants them."""
     if isinstance(value, np.ndarray):
         return bool(value.dtype.kind == "f")
-    return isinstance(value, list | tuple) and any(isinstance(entry, float | np.floating) for entry in value)
+    return isinstance(value, _LISTS) and any(isinstance(entry, float | np.floating) for entry in value)
 
 
 def _attribute(value: Any) -> Any:
-    if value is None or (isinstance(value, list | tuple) and any(entry is None for entry in value)):
+    if value is None or (isinstance(value, _LISTS) and any(entry is None for entry in value)):
         return _input(value, None)  # given, but not all of it is known
     return value.tolist() if isinstance(value, np.ndarray) and value.ndim == 1 else value
 
@@ -382,6 +386,8 @@ def _input(value: Any, floats: ElementType | None) -> Fact:
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return Fact(_INT64, (), value)
+    if isinstance(value, _LISTS) and _ONLY_INT.issuperset(map(type, value)):
+        return Fact(_INT64, (len(value),), tuple(value))
     if isinstance(value, list | tuple | range):
         known = [entry for entry in value if entry is not None]
         if any(isinstance(entry, bool | np.bool_) for entry in known):

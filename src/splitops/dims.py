@@ -51,6 +51,8 @@ def dimension(lo: int, hi: int | None, name: str | None = None) -> Dim:
 
 def exact_integer(value: Any) -> int | None:
     """Return an exact integer, NumPy's included, or None for anything else; a boolean is not one."""
+    if type(value) is int:  # nearly always, and every call asks
+        return value
     if isinstance(value, bool | np.bool_):
         return None
     try:

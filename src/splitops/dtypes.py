@@ -54,6 +54,9 @@ class ElementType:
     def __str__(self) -> str:
         return self.name
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # every call asks whether its version takes a type
+
     @property
     def packed(self) -> bool:
         """Whether files store more than one element in a byte."""

@@ -12,6 +12,7 @@ from typing import Final, assert_never
 
 from splitops.errors import NOWHERE, Rule, Where, brief, rule_error
 from splitops.operators.schema import OperatorSchema, SizeRule
+from splitops.records import record
 
 __all__ = [
     "MAX_PARTS",
@@ -31,7 +32,7 @@ MAX_PARTS: Final = 1 << 24
 """The most parts that one call makes; more is ``parts.count`` instead of exhausted memory."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Division:
     """How an axis of any size is to be divided: a size rule with its numbers.
 
@@ -147,7 +148,7 @@ def _ceil_div(dividend: int, divisor: int) -> int:
     return (dividend + divisor - 1) // divisor
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SplitRequest:
     """One split of one tensor, proved valid: what binding gives to planning.
 

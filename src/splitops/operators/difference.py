@@ -57,6 +57,7 @@ _RULES = {
     "count_rule": "size rule of a number of parts",
     "default_chunk": "default chunk",
     "exclusive": "lengths and number of parts exclude each other",
+    "keepdims": "whether parts keep the axis from",
     "category": "category",
     "shape_inference": "shape inference",
     "support_level": "support level",

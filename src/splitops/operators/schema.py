@@ -117,13 +117,18 @@ class Given(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where axis, lengths or number of parts come from: an attribute or input by name, or the outputs."""
+    """Where axis, lengths, number of parts or keepdims come from.
+
+    Attributes:
+        given: an attribute, an input, or the number of declared outputs.
+        name: of the attribute or input; of the argument by which a call says how many outputs are declared.
+    """
 
     given: Given
-    name: str = ""
+    name: str
 
     def __str__(self) -> str:
-        return f"{self.given.value} {self.name!r}" if self.name else self.given.value
+        return self.given.value if self.given is Given.OUTPUTS else f"{self.given.value} {self.name!r}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +152,7 @@ class OperatorSchema:
         count_rule: the size rule of that number.
         default_chunk: chunk size of a node that gives neither; None where one must be given.
         exclusive: whether lengths and the number of parts exclude each other.
+        keepdims: where it stands that parts of size 1 lose the axis; None where they never do.
         category: OpenVINO's category of the operator.
         shape_inference: whether the published operator infers its output types and shapes.
         support_level: ONNX's support level.
@@ -171,6 +177,7 @@ class OperatorSchema:
     count_rule: SizeRule | None = None
     default_chunk: int | None = None
     exclusive: bool = False
+    keepdims: Source | None = None
     category: str | None = None
     shape_inference: bool = True
     support_level: str | None = None
@@ -180,6 +187,9 @@ class OperatorSchema:
 
     def __str__(self) -> str:
         return f"{self.name}-{self.since_version}"
+
+    def __hash__(self) -> int:
+        return hash((self.domain, self.name, self.since_version))  # rows are asked for with every call
 
     @property
     def gives_sequence(self) -> bool:

@@ -1,0 +1,118 @@
+"""Proves that a node or call is a valid split, or says precisely why it is not.
+
+What is known of each input comes in as a :class:`Fact`, so that running (everything known), inference and
+checking (some of it known) share every rule. The row of the version is compiled once (:mod:`.rows`). The
+other files are the steps of the proof, in this order: :mod:`.node`, :mod:`.count` (where lengths or their
+number stand), :mod:`.axis`, :mod:`.lengths`, :mod:`.sizes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from splitops.binding.axis import find_axis, keeps_axis
+from splitops.binding.count import find_sources, read_count
+from splitops.binding.facts import Fact, fact_of, foreign_type
+from splitops.binding.lengths import read_lengths
+from splitops.binding.node import Node, take_data
+from splitops.binding.rows import compile_row
+from splitops.binding.sizes import check_sizes
+from splitops.dims import Shape
+from splitops.errors import NOWHERE, Rule, Where, rule_error, shown
+from splitops.operators.schema import OperatorSchema
+from splitops.planning import Division, SplitRequest
+from splitops.records import record
+
+__all__ = ["Binding", "Fact", "bind", "fact_of", "foreign_type"]
+
+
+@record
+class Binding:
+    """What is proved of one split: as much as the facts allow.
+
+    Attributes:
+        schema: the operator version.
+        data: what is known of the tensor to split.
+        axis: the split axis, in [0, rank) where the rank is known; None is unknown.
+        division: how the axis is divided; None where the lengths are not known.
+        lengths: the lengths as far as they are known, where ``division`` is None; None is unknown.
+        squeeze: whether the parts lose the axis; None is unknown.
+        outputs: number of declared outputs; None where none are declared.
+        where: the place in a model.
+        lengths_shape: the shape of the tensor of lengths; None where it is unknown or no tensor.
+    """
+
+    schema: OperatorSchema
+    data: Fact
+    axis: int | None
+    division: Division | None
+    lengths: tuple[int | None, ...] | None
+    squeeze: bool | None
+    outputs: int | None
+    where: Where
+    lengths_shape: Shape | None = None
+
+    def request(self) -> SplitRequest:
+        """Return the request of a binding of which everything is known."""
+        if self.axis is None:
+            got, expected = "axis has no value", "it must be an integer"
+            raise rule_error(str(self.schema), Rule.AXIS_DTYPE, got, expected, where=self.where)
+        if self.division is None:
+            raise rule_error(
+                str(self.schema),
+                Rule.LENGTHS_DTYPE,
+                f"{self.schema.lengths[-1].name} = {shown(list(self.lengths or ()))}",
+                "each length must be an integer",
+                where=self.where,
+            )
+        assert self.squeeze is not None
+        shape: Any = self.data.shape
+        assert all(isinstance(size, int) for size in shape)
+        outputs = None if self.schema.gives_sequence else self.outputs
+        return SplitRequest(self.schema, shape, self.axis, self.division, self.squeeze, outputs, self.where)
+
+
+def bind(
+    schema: OperatorSchema,
+    attributes: Mapping[str, Any],
+    inputs: Sequence[Fact | None],
+    *,
+    outputs: int | None = None,
+    where: Where | None = None,
+) -> Binding:
+    """Prove one split valid, as far as it is known.
+
+    Args:
+        schema: the operator version.
+        attributes: the node's attributes by name: integers, or sequences of integers; a :class:`Fact` where
+            one is given, but not all of it is known.
+        inputs: what is known of each input, in the operator's order; None is an absent one.
+        outputs: number of outputs that the node declares; None where nothing is declared.
+        where: the place in a model, for messages.
+
+    Raises:
+        RuleError: the first rule that is broken, in the order of the inputs: ``op.version`` for
+            attributes and inputs that this version does not have, ``type.unsupported``, ``axis.*``,
+            ``keepdims.value``, ``lengths.*``, ``parts.*``, ``chunk.positive``, ``remainder.*``,
+            ``outputs.count``.
+        ModelError: the data input is absent.
+    """
+    row = compile_row(schema)
+    node = Node(row, attributes, inputs, outputs, where or NOWHERE)
+    data = take_data(node)
+    source, count = find_sources(node)
+    axis = find_axis(node, data)
+    keeps = keeps_axis(node)  # proved even where the lengths say that the parts keep it
+    if row.sequence and outputs not in (None, 1):
+        raise node.error(Rule.OUTPUTS_COUNT, f"{outputs} outputs are declared", "it gives one sequence")
+    if source is not None:
+        keeps = True
+        division, lengths, lengths_shape = read_lengths(node, source, data)
+    else:
+        division, lengths, lengths_shape = read_count(node, count), None, None
+    asked = division or lengths
+    if asked is not None and data.shape is not None:
+        check_sizes(node, asked, source or count or row.lengths[0], data.shape, axis)
+    squeeze = None if keeps is None else not keeps
+    return Binding(schema, data, axis, division, lengths, squeeze, outputs, node.where, lengths_shape)

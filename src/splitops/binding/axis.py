@@ -1,0 +1,85 @@
+"""The axis of a split, and whether its parts lose it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from splitops.binding.facts import Fact
+from splitops.binding.node import Node, write
+from splitops.dims import exact_integer
+from splitops.errors import Rule, shown
+
+__all__ = ["find_axis", "keeps_axis"]
+
+
+def find_axis(node: Node, data: Fact) -> int | None:
+    """Return the axis, in [0, rank) where the rank is known; None where the axis is not known."""
+    place = node.row.axis
+    axis = _attribute(node) if place.index is None else _input(node)
+    if data.shape is None:
+        return axis
+    rank = len(data.shape)
+    if rank == 0:
+        raise node.error(Rule.AXIS_RANGE, "data has rank 0", "there is no axis to split", place, axis=axis)
+    if axis is None:
+        return None
+    if not -rank <= axis < rank:
+        raise node.error(
+            Rule.AXIS_RANGE,
+            f"axis = {shown(axis)}",
+            f"data {write(data.shape)} takes an axis in [{-rank}, {rank - 1}]",
+            place,
+            axis=axis,
+            shape=data.shape,
+        )
+    return axis % rank
+
+
+def _attribute(node: Node) -> int | None:
+    place = node.row.axis
+    value: Any = node.attributes.get(place.name, place.default)
+    if isinstance(value, Fact):  # stated, but not known
+        return None
+    axis = exact_integer(value)
+    if axis is None:
+        got = f"axis = {shown(value)}"
+        raise node.error(Rule.AXIS_DTYPE, got, "it must be an integer", place, axis=value)
+    return axis
+
+
+def _input(node: Node) -> int | None:
+    place = node.row.axis
+    fact = node.input(place)
+    assert fact is not None
+    if fact.type is not None and fact.type not in place.types:
+        got = f"axis has element type {fact.type}"
+        raise node.error(Rule.AXIS_DTYPE, got, "it must be of an integer type", place, type=str(fact.type))
+    if fact.shape is not None and (
+        len(fact.shape) not in place.ranks or any(isinstance(dim, int) and dim != 1 for dim in fact.shape)
+    ):
+        raise node.error(
+            Rule.AXIS_RANK,
+            f"axis has shape {write(fact.shape)}",
+            "it must be a scalar" + (" or of shape [1]" if 1 in place.ranks else ""),
+            place,
+            shape=fact.shape,
+        )
+    value = fact.value[0] if isinstance(fact.value, tuple) else fact.value
+    return None if value is None else int(value)
+
+
+def keeps_axis(node: Node) -> bool | None:
+    """Return what a node without lengths says of the axis of its parts; None where it is not known."""
+    place = node.row.keepdims
+    if place is None:
+        return True
+    value: Any = node.attributes.get(place.name, place.default)
+    if isinstance(value, Fact):
+        return None
+    keepdims = int(value) if isinstance(value, bool | np.bool_) else exact_integer(value)
+    if keepdims not in (0, 1):
+        got = f"{place.name} = {shown(value)}"
+        raise node.error(Rule.KEEPDIMS_VALUE, got, "it must be 0 or 1", place, **{place.name: value})
+    return keepdims == 1

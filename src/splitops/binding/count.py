@@ -1,0 +1,61 @@
+"""Where lengths and the number of parts stand, and the number itself."""
+
+from __future__ import annotations
+
+from splitops.binding.facts import Fact
+from splitops.binding.lengths import INT64_MAX
+from splitops.binding.node import Node
+from splitops.binding.rows import Place
+from splitops.dims import exact_integer
+from splitops.errors import Rule, shown
+from splitops.operators.schema import Given, SizeRule
+from splitops.planning import Division
+
+__all__ = ["find_sources", "read_count"]
+
+
+def find_sources(node: Node) -> tuple[Place | None, Place | None]:
+    """Return where the lengths stand, if anywhere, and where the number of parts does."""
+    row = node.row
+    given = [place for place in row.lengths if node.states(place)]
+    if len(given) > 1:
+        words = " and ".join(str(place.source) for place in given)
+        raise node.error(Rule.LENGTHS_CONFLICT, f"{words} are given", "only one of them may be")
+    lengths = given[0] if given else None
+    count = row.count if row.count is not None and node.states(row.count) else None
+    if lengths is not None and count is not None and row.schema.exclusive:
+        got = f"both {lengths.source} and {count.source} are given"
+        raise node.error(Rule.LENGTHS_CONFLICT, got, "exactly one must be")
+    if lengths is None and count is None and row.schema.default_chunk is None:
+        places = [*row.lengths, *([row.count] if row.count else [])]
+        got = f"no {' and no '.join(str(place.source) for place in places)} is given"
+        expected = "exactly one must be" if len(places) > 1 else "it must be"
+        raise node.error(Rule.LENGTHS_MISSING, got, expected)
+    return lengths, count
+
+
+def read_count(node: Node, place: Place | None) -> Division | None:
+    """Return the division that a number of parts asks for, or a node that gives none; None where unknown."""
+    schema, outputs = node.row.schema, node.outputs
+    if place is None:
+        assert schema.default_chunk is not None
+        return Division(SizeRule.CHUNK, chunk=schema.default_chunk)
+    assert schema.count_rule is not None
+    if place.source.given is Given.OUTPUTS:
+        assert outputs is not None
+        if outputs < 1:
+            got = f"{outputs} outputs are declared"
+            raise node.error(Rule.OUTPUTS_COUNT, got, "there must be at least one")
+        return Division(schema.count_rule, count=outputs)
+    value = node.attributes[place.name]
+    if isinstance(value, Fact):
+        return None
+    count = exact_integer(value)
+    assert place.minimum is not None
+    if count is None or not place.minimum <= count <= INT64_MAX:
+        got = f"{place.name} = {shown(value)}"
+        raise node.error(Rule.PARTS_COUNT, got, "it must be a 64-bit integer >= 1", place, count=value)
+    if outputs is not None and not 1 <= outputs <= count:
+        got, expected = f"{outputs} outputs are declared", f"{place.name} = {count}"
+        raise node.error(Rule.OUTPUTS_COUNT, got, expected, place, outputs=outputs, count=count)
+    return Division(schema.count_rule, count=count)

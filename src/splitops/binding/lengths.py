@@ -1,0 +1,156 @@
+"""The lengths of a split, one by one or as far as they are known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from splitops.binding.facts import Fact, Number
+from splitops.binding.node import Node, write
+from splitops.binding.rows import Place
+from splitops.dims import Shape, exact_integer
+from splitops.errors import Rule, brief, shown
+from splitops.operators.schema import SizeRule
+from splitops.planning import Division
+
+__all__ = ["INT64_MAX", "Lengths", "read_lengths"]
+
+INT64_MAX: Final = (1 << 63) - 1
+_INT64_MIN: Final = -(1 << 63)
+_MAX_UNKNOWN: Final = 1 << 16
+"""More lengths of which none is known are not listed one by one."""
+_INTEGERS: Final = frozenset({int})
+
+Lengths = tuple[int | None, ...]
+
+
+def read_lengths(
+    node: Node, place: Place, data: Fact
+) -> tuple[Division | None, Lengths | None, Shape | None]:
+    """Return the division that lengths ask for, or else what is known of them; and their tensor's shape."""
+    fact = _attribute(node, place) if place.index is None else _input(node, place, data)
+    if fact.value is None:
+        return None, _unknown(node, place, fact.shape), fact.shape
+    if not isinstance(fact.value, tuple):
+        return _chunk(node, place, fact.value), None, fact.shape
+    lengths = _checked(node, place, fact.value)
+    _check_count(node, place, len(lengths))
+    if None in lengths:
+        return None, lengths, fact.shape
+    rule = node.row.schema.lengths_rule
+    if rule is SizeRule.REMAINDER and -1 not in lengths:
+        rule = SizeRule.EXPLICIT
+    known: Any = lengths
+    return Division(rule, lengths=known), None, fact.shape
+
+
+def _attribute(node: Node, place: Place) -> Fact:
+    value = node.attributes[place.name]
+    if isinstance(value, Fact):
+        return value
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence):
+        got = f"{place.name} = {shown(value)}"
+        raise node.error(Rule.LENGTHS_RANK, got, "it must be a list of integers", place)
+    integers = tuple(map(exact_integer, value))
+    if None in integers:
+        odd = value[integers.index(None)]
+        got = f"{place.name} has {shown(odd)} in it"
+        raise node.error(Rule.LENGTHS_DTYPE, got, "it must be a list of integers", place, value=odd)
+    return Fact(None, (len(integers),), integers)
+
+
+def _input(node: Node, place: Place, data: Fact) -> Fact:
+    fact = node.input(place)
+    assert fact is not None
+    taken = frozenset({data.type}) if place.as_data and data.type is not None else place.types
+    if fact.type is not None and fact.type not in taken:
+        raise node.error(
+            Rule.LENGTHS_DTYPE,
+            f"{place.name} has element type {fact.type}",
+            f"it must be {' or '.join(sorted(map(str, taken)))}",
+            place,
+            type=str(fact.type),
+        )
+    if fact.shape is not None and len(fact.shape) not in place.ranks:
+        raise node.error(
+            Rule.LENGTHS_RANK,
+            f"{place.name} has shape {write(fact.shape)}",
+            "it must be 1-D" + (" or a scalar" if 0 in place.ranks else ""),
+            place,
+            shape=fact.shape,
+        )
+    return fact
+
+
+def _checked(node: Node, place: Place, values: tuple[Number | None, ...]) -> Lengths:
+    """Return lengths as integers, each of them proved."""
+    minimum = place.minimum
+    assert minimum is not None
+    integers: Any = values
+    if (
+        minimum >= 0
+        and _INTEGERS.issuperset(map(type, values))
+        and min(integers, default=0) >= minimum
+        and max(integers, default=0) <= INT64_MAX
+    ):
+        return tuple(integers)  # what nearly every call states
+    lengths = tuple(_length(node, place, value) for value in values)
+    for index, length in enumerate(lengths):
+        if length is not None and length < minimum:
+            raise node.error(
+                Rule.LENGTHS_NEGATIVE,
+                f"{place.name} = {brief(lengths)} has {length} at index {index}",
+                f"each length must be >= {minimum}",
+                place,
+                lengths=lengths,
+                index=index,
+            )
+    if lengths.count(-1) > 1:
+        got = f"{place.name} = {brief(lengths)} has {lengths.count(-1)} entries of -1"
+        raise node.error(Rule.REMAINDER_REPEATED, got, "only one may be", place, lengths=lengths)
+    return lengths
+
+
+def _length(node: Node, place: Place, value: Number | None) -> int | None:
+    """Return one length as an integer, without losing any of its value."""
+    if value is None:
+        return None
+    exact = value == int(value) if isinstance(value, int) or math.isfinite(value) else False
+    if not exact or not _INT64_MIN <= value <= INT64_MAX:
+        got = f"{place.name} has {shown(value)} in it"
+        raise node.error(Rule.LENGTHS_VALUE, got, "each length must be a 64-bit integer", place, value=value)
+    return int(value)
+
+
+def _unknown(node: Node, place: Place, shape: Shape | None) -> tuple[None, ...] | None:
+    """Return as many unknown lengths as there are, where that is known."""
+    count: Any = None
+    if shape is not None and len(shape) == 1:
+        count = shape[0]
+    elif not node.row.sequence:
+        count = node.outputs
+    if not isinstance(count, int):
+        return None
+    _check_count(node, place, count)
+    return (None,) * count if count <= _MAX_UNKNOWN else None
+
+
+def _check_count(node: Node, place: Place, count: int) -> None:
+    if node.row.sequence:
+        return
+    if count == 0:
+        got, expected = f"{place.name} is empty", f"{node.row.schema} gives at least one part"
+        raise node.error(Rule.LENGTHS_COUNT, got, expected, place)
+    if node.outputs is not None and count != node.outputs:
+        got, expected = f"{place.name} has {count} lengths", f"{node.outputs} outputs are declared"
+        raise node.error(Rule.LENGTHS_COUNT, got, expected, place, count=count, outputs=node.outputs)
+
+
+def _chunk(node: Node, place: Place, value: Number) -> Division:
+    chunk = _length(node, place, value)
+    assert chunk is not None
+    if chunk < 1:
+        got = f"{place.name} = {chunk}"
+        raise node.error(Rule.CHUNK_POSITIVE, got, "a scalar must be >= 1", place, chunk=chunk)
+    return Division(SizeRule.CHUNK, chunk=chunk)

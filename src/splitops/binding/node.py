@@ -1,0 +1,111 @@
+"""The node that is bound: the first step proves that its version has what it states, and takes its data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from splitops.binding.facts import Fact
+from splitops.binding.rows import Place, Row
+from splitops.dims import Shape
+from splitops.errors import ModelError, Rule, RuleError, SplitError, Where, rule_error, shown
+from splitops.operators.schema import Given
+from splitops.records import record
+
+__all__ = ["Node", "take_data", "write"]
+
+
+@record
+class Node:
+    """One split as it is stated: the arguments of :func:`splitops.binding.bind`.
+
+    Attributes:
+        row: its version.
+        attributes: its attributes by name.
+        inputs: what is known of each input; None is an absent one, as are those behind the last.
+        outputs: number of declared outputs; None where none are declared.
+        where: the place in a model.
+    """
+
+    row: Row
+    attributes: Mapping[str, Any]
+    inputs: Sequence[Fact | None]
+    outputs: int | None
+    where: Where
+
+    def input(self, place: Place) -> Fact | None:
+        """Return what is known of an input; None where it is absent."""
+        assert place.index is not None
+        return self.inputs[place.index] if place.index < len(self.inputs) else None
+
+    def states(self, place: Place) -> bool:
+        """Return whether the node states something there."""
+        if place.index is not None:
+            return self.input(place) is not None
+        if place.source.given is Given.OUTPUTS:
+            return self.outputs is not None
+        return place.name in self.attributes
+
+    def error(
+        self, rule: Rule, got: str, expected: str, place: Place | None = None, **values: Any
+    ) -> RuleError:
+        """Make the error of a rule that is broken, at a place of the node."""
+        where = self.where
+        if place is not None and place.index is not None:
+            where = replace(where, input=place.name)
+        elif place is not None and place.source.given is Given.ATTRIBUTE:
+            where = replace(where, attribute=place.name)
+        return rule_error(str(self.row.schema), rule, got, expected, where=where, **values)
+
+
+def take_data(node: Node) -> Fact:
+    """Prove that the version has all that the node states, and return its data, of a type that it takes."""
+    row = node.row
+    if not row.attributes.issuperset(node.attributes):
+        name = next(name for name in node.attributes if name not in row.attributes)
+        names = [attribute.name for attribute in row.schema.attributes]
+        got = f"attribute {shown(name)} is given"
+        raise node.error(
+            Rule.OPERATOR_VERSION, got, f"{row.schema} has {_listing(names, 'attribute')}", attribute=name
+        )
+    known = len(row.schema.inputs)
+    if len(node.inputs) > known and any(fact is not None for fact in node.inputs[known:]):
+        names = [parameter.name for parameter in row.schema.inputs]
+        got = f"{len(node.inputs)} inputs are given"
+        raise node.error(Rule.OPERATOR_VERSION, got, f"{row.schema} has {_listing(names, 'input')}")
+    for place in row.required:
+        if node.input(place) is None:
+            raise _absent(node, place)
+    data = node.input(row.data)
+    assert data is not None
+    if data.type is not None and data.type not in row.data.types:
+        raise node.error(
+            Rule.TYPE_UNSUPPORTED,
+            f"{row.data.name} has element type {data.type}",
+            f"{row.schema} takes {', '.join(sorted(map(str, row.data.types)))}",
+            row.data,
+            type=str(data.type),
+        )
+    return data
+
+
+def _absent(node: Node, place: Place) -> SplitError:
+    row = node.row
+    got, expected = f"{place.name} is absent", f"{row.schema} requires it"
+    if place in row.lengths:
+        return node.error(Rule.LENGTHS_MISSING, got, expected, place)
+    if place == row.axis:
+        return node.error(Rule.AXIS_DTYPE, got, expected, place)
+    return ModelError(f"{row.schema}: {got}, but {expected}", replace(node.where, input=place.name))
+
+
+def _listing(names: Sequence[str], noun: str) -> str:
+    if not names:
+        return f"no {noun}"
+    return f"the {noun}{'s' if len(names) > 1 else ''} {', '.join(names)}"
+
+
+def write(shape: Shape) -> str:
+    """Write a shape for a message."""
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"

@@ -1,0 +1,109 @@
+"""A row of the specification, compiled once into what binding asks of it: positions, types, ranks, bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from splitops.dtypes import ElementType
+from splitops.operators.schema import Given, OperatorSchema, Option, Source
+
+__all__ = ["Place", "Row", "compile_row"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An attribute, input or number of outputs, and what may stand there.
+
+    Attributes:
+        source: which it is.
+        name: its name.
+        index: the position of an input; otherwise None.
+        default: the value of a node that states none.
+        minimum: the least value that each integer may have.
+        types: the element types of an input.
+        as_data: whether an input is of the very type of the data: one type name is one type.
+        ranks: the ranks of an input.
+    """
+
+    source: Source
+    name: str
+    index: int | None = None
+    default: int | None = None
+    minimum: int | None = None
+    types: frozenset[ElementType] = frozenset()
+    as_data: bool = False
+    ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """One operator version as binding reads it; the names are those of the schema.
+
+    Attributes:
+        schema: the row itself.
+        data: the input that is split.
+        inputs: the inputs beside it, by name.
+        required: the inputs that must be there.
+        attributes: the names of the attributes.
+        outputs: the name by which a call says how many outputs are declared; None where it does not.
+        sequence: whether the parts are the elements of one sequence.
+    """
+
+    schema: OperatorSchema
+    data: Place
+    inputs: dict[str, Place]
+    required: tuple[Place, ...]
+    attributes: frozenset[str]
+    outputs: str | None
+    axis: Place
+    lengths: tuple[Place, ...]
+    count: Place | None
+    keepdims: Place | None
+    sequence: bool
+
+
+@cache
+def compile_row(schema: OperatorSchema) -> Row:
+    """Return what binding needs of a row; it is compiled once."""
+    inputs = [_place(schema, Source(Given.INPUT, parameter.name)) for parameter in schema.inputs]
+    required = [p for p, i in zip(inputs, schema.inputs, strict=True) if i.option is Option.SINGLE]
+    count = schema.count
+    return Row(
+        schema,
+        inputs[0],
+        {place.name: place for place in inputs[1:]},
+        tuple(required),
+        frozenset(attribute.name for attribute in schema.attributes),
+        count.name if count is not None and count.given is Given.OUTPUTS else None,
+        _place(schema, schema.axis),
+        tuple(_place(schema, source) for source in schema.lengths),
+        None if count is None else _place(schema, count),
+        None if schema.keepdims is None else _place(schema, schema.keepdims),
+        schema.gives_sequence,
+    )
+
+
+def _place(schema: OperatorSchema, source: Source) -> Place:
+    default = schema.default_axis if source == schema.axis else None
+    match source.given:
+        case Given.ATTRIBUTE:
+            attribute = schema.attribute(source.name)
+            assert attribute is not None
+            default = attribute.default if default is None else default
+            return Place(source, source.name, None, default, attribute.minimum)
+        case Given.INPUT:
+            index = schema.input_index(source.name)
+            parameter = schema.inputs[index]
+            return Place(
+                source,
+                source.name,
+                index,
+                default,
+                parameter.minimum,
+                schema.types_of(parameter),
+                index > 0 and parameter.type == schema.inputs[0].type,
+                parameter.ranks or (),
+            )
+        case Given.OUTPUTS:
+            return Place(source, source.name, minimum=1)

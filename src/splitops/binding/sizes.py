@@ -1,0 +1,68 @@
+"""The last step: some size that the axis can have fits the division."""
+
+from __future__ import annotations
+
+from splitops.binding.lengths import Lengths
+from splitops.binding.node import Node, write
+from splitops.binding.rows import Place
+from splitops.dims import Dim, Range, Shape
+from splitops.errors import Rule, RuleError, brief
+from splitops.intervals import fitting, free_lengths
+from splitops.operators.schema import Given
+from splitops.planning import Division, describe, violation
+
+__all__ = ["check_sizes"]
+
+
+def check_sizes(
+    node: Node, division: Division | Lengths, subject: Place, shape: Shape, axis: int | None
+) -> None:
+    """Prove that a size that the axis can have fits; of an unknown axis, that some axis has one.
+
+    Args:
+        node: the node.
+        division: how the axis is divided, or the lengths as far as they are known.
+        subject: where lengths or number of parts stand.
+        shape: shape of the data.
+        axis: the axis; None is unknown.
+    """
+    least = free_lengths(division) if isinstance(division, tuple) else division
+    sizes = shape if axis is None else (shape[axis],)
+    if sizes and not any(_fits(least, size) for size in sizes):
+        raise _misfit(node, division, least, subject, shape, axis)
+
+
+def _fits(division: Division, size: Dim) -> bool:
+    return violation(division, size) is None if isinstance(size, int) else fitting(division, size) is not None
+
+
+def _misfit(
+    node: Node, division: Division | Lengths, least: Division, subject: Place, shape: Shape, axis: int | None
+) -> RuleError:
+    size = shape[-1 if axis is None else axis]
+    largest = size if isinstance(size, int) else size.lo if size.hi is None else size.hi
+    broken = violation(least, largest)
+    assert broken is not None
+    rule, got, expected = broken.rule, broken.got, broken.expected
+    if isinstance(division, tuple):
+        lengths = division
+        text = f"{subject.name} = {brief(lengths)}"
+        if -1 not in lengths:
+            rule, got = Rule.LENGTHS_SUM, f"sums to at least {sum(least.lengths) + 1}"
+    else:
+        lengths = division.lengths
+        outputs = subject.source.given is Given.OUTPUTS
+        text = describe(least, "number of outputs" if outputs else subject.name)
+    if isinstance(size, Range):
+        expected = "has no size that fits"
+    place = f"axis {axis} of data {write(shape)} {expected}"
+    return node.error(
+        rule,
+        f"{text} {got}",
+        place if axis is not None else f"no axis of data {write(shape)} fits",
+        subject,
+        lengths=lengths,
+        axis=axis,
+        shape=shape,
+        size=size,
+    )
