@@ -18,7 +18,8 @@ from splitops.backends import ARRAY_API, BACKENDS, DLPACK, capability_rows
 from splitops.backends.gpu.cupy_kernels import ENTRIES, MORE_ENTRIES
 from splitops.backends.gpu.layout import MAX_ENTRIES
 from splitops.operators import SCHEMAS, Change, OperatorSchema
-from splitops.operators.schema import Attribute, Option, Parameter, SizeRule
+from splitops.operators.schema import Attribute, Option, Parameter
+from splitops.sizes.rules import SizeRule
 
 DOCS: Final = Path(__file__).parent
 HEADER: Final = "<!-- Made by docs/generate.py from the code. -->\n\n"

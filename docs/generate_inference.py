@@ -16,10 +16,10 @@ import numpy as np
 import onnx
 import onnx.parser
 
-from splitops.dims import Range
 from splitops.errors import SplitError
 from splitops.models.infer import infer
 from splitops.models.openvino_ir import Builder, OpenVINOModel, to_bytes
+from splitops.sizes.dims import Range
 
 PAGE: Final = Path(__file__).with_name("inference.md")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from splitops.dims import Range
+from splitops.sizes.dims import Range
 from splitops.models import openvino_ir
 
 CHANNELS = (6, 2, 4)

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitops.dtypes import ELEMENT_TYPES, ElementType
+from splitops.elements.packing import pack, packed_size, unpack
+from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import ArrayError
-from splitops.packing import pack, packed_size, unpack
 
 PACKED = [row for row in ELEMENT_TYPES.values() if row.packed]
 WHOLE = [row for row in ELEMENT_TYPES.values() if row.bits >= 8]

@@ -15,13 +15,13 @@ from splitops import native
 from splitops.backends import PREPARED, Backend, PreparedCalls, Preparing, backend_of, find_backend
 from splitops.binding import Binding, Fact, bind, fact_of, foreign_type
 from splitops.binding.rows import compile_row
-from splitops.dims import exact_integer
-from splitops.dtypes import ELEMENT_TYPES, ElementType
+from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import ArrayError, Rule, rule_error, shown
 from splitops.execute import Plan, as_array, data_fact, execute, make_plan
 from splitops.operators import schema as find_schema
 from splitops.operators.schema import OperatorSchema
 from splitops.planning import SplitPlan
+from splitops.sizes.dims import exact_integer
 from splitops.tracing import Symbols, is_exact, plan_symbolic
 
 __all__ = ["Function", "bind_call", "call", "call_array", "plan", "remembering"]

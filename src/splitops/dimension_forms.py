@@ -13,10 +13,10 @@ import numpy as np
 
 from splitops.binding import Fact
 from splitops.calling import bind_call
-from splitops.dims import UNKNOWN, Dim, Range, Shape, dimension, exact_integer
 from splitops.errors import ArrayError, shown
 from splitops.inference import Inference, infer_binding
 from splitops.operators.schema import OperatorSchema
+from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension, exact_integer
 
 __all__ = ["DimensionForm", "ShapeForm", "dimension_form", "infer_call", "shape_form", "shape_from_form"]
 

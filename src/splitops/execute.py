@@ -14,11 +14,11 @@ import numpy.typing as npt
 from splitops import native
 from splitops.backends import Backend, backend_of, find_backend
 from splitops.binding import Fact, bind, fact_of, foreign_type
-from splitops.dims import UNKNOWN, Dim, Range
-from splitops.dtypes import ElementType
+from splitops.elements.types import ElementType
 from splitops.errors import ArrayError, Where, shown
 from splitops.operators.schema import OperatorSchema
 from splitops.planning import SplitPlan, SplitRequest, plan_request
+from splitops.sizes.dims import UNKNOWN, Dim, Range
 
 __all__ = ["Plan", "as_array", "data_fact", "evaluate", "execute", "make_plan", "observing"]
 

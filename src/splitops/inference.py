@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from splitops import symbols
 from splitops.binding import Binding
-from splitops.dims import UNKNOWN, Dim, Range, Shape, dimension
 from splitops.errors import Rule, RuleError, rule_error
-from splitops.intervals import count_range, element_range, fitting, free_lengths, hull, part_range
-from splitops.operators.schema import SizeRule
-from splitops.planning import MAX_PARTS, Division, part_count, part_sizes
+from splitops.planning import MAX_PARTS
+from splitops.sizes import names as symbols
+from splitops.sizes.arithmetic import Division, part_count, part_sizes
+from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
+from splitops.sizes.ranges import count_range, element_range, fitting, free_lengths, hull, part_range
+from splitops.sizes.rules import SizeRule
 
 __all__ = ["Inference", "infer_binding", "join_shapes"]
 

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import splitops
-from splitops.dtypes import ELEMENT_TYPES
+from splitops.elements.packing import packed_size
+from splitops.elements.types import ELEMENT_TYPES
 from splitops.explain import cells, diagram, explain, memory_strip, svg
 from splitops.explain.cells import proportional
-from splitops.packing import packed_size
 from splitops.planning import SplitPlan
 
 FLOAT = ELEMENT_TYPES["float32"]

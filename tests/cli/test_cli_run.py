@@ -21,7 +21,7 @@ from splitops.cli._generate import ramp, random
 from splitops.cli._npy import header_bytes
 from splitops.cli._outputs import statistics
 from splitops.cli._trace import Trace
-from splitops.dtypes import ELEMENT_TYPES
+from splitops.elements.types import ELEMENT_TYPES
 from splitops.models.openvino_ir import builder, write
 
 X = np.arange(24, dtype=np.float32).reshape(4, 6)

@@ -20,7 +20,7 @@ import pytest
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from splitops.dtypes import ElementType
+from splitops.elements.types import ElementType
 from splitops.errors import RuleError
 from splitops.models.onnx_model import run
 from splitops.operators import OperatorSchema, history

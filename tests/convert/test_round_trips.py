@@ -16,8 +16,8 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 import splitops.models
 from conversion_matrix import equal, runnable
 from splitops.models.convert import conversion
-from splitops.operators.schema import SizeRule
-from splitops.planning import Division, part_sizes
+from splitops.sizes.arithmetic import Division, part_sizes
+from splitops.sizes.rules import SizeRule
 
 _TYPES = {
     TensorProto.FLOAT: np.float32,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from splitops.dtypes import ElementType
+from splitops.elements.types import ElementType
 
 Array = np.ndarray[Any, Any]
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from comparison import Array, ramp_of
 
-from splitops.dtypes import ELEMENT_TYPES, ElementType
+from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.operators import SCHEMAS, OperatorSchema
 from splitops.operators.schema import Given
 

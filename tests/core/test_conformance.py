@@ -16,7 +16,7 @@ from corpus import Case, path_of, read, read_all
 
 import splitops
 from splitops import Rule, RuleError
-from splitops.dtypes import ELEMENT_TYPES
+from splitops.elements.types import ELEMENT_TYPES
 from splitops.execute import evaluate
 from splitops.operators import SCHEMAS, OperatorSchema
 

@@ -12,7 +12,7 @@ from comparison import assert_restores, assert_same_array, assert_same_parts, cu
 
 import splitops
 from splitops import ArrayError
-from splitops.dtypes import ELEMENT_TYPES, element_type_of
+from splitops.elements.types import ELEMENT_TYPES, element_type_of
 from splitops.errors import AxisError, TypeUnsupportedError
 from splitops.onnx import split, split_to_sequence
 from splitops.openvino import split as openvino_split

@@ -15,20 +15,18 @@ from written_rules import ATTRIBUTES, INPUTS, Key, broken_rules
 
 import splitops
 from splitops import RuleError
-from splitops.dtypes import ELEMENT_TYPES
+from splitops.elements.types import ELEMENT_TYPES
 from splitops.execute import evaluate
 from splitops.operators import schema as find_schema
-from splitops.operators.schema import SizeRule
-from splitops.planning import (
-    MAX_PARTS,
+from splitops.planning import MAX_PARTS, SplitRequest, plan_request
+from splitops.sizes.arithmetic import (
     Division,
-    SplitRequest,
     part_count,
     part_size,
     part_sizes,
-    plan_request,
     violation,
 )
+from splitops.sizes.rules import SizeRule
 
 HUGE = [2**31, 2**32 + 4, 2**53 + 1, 2**63 - 1]
 SPLIT = find_schema("Split", 18)

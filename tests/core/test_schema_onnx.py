@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from splitops import schema
-from splitops.dtypes import ELEMENT_TYPES, from_onnx, from_onnx_name
+from splitops.elements.types import ELEMENT_TYPES, from_onnx, from_onnx_name
 from splitops.operators import SCHEMAS, OperatorSchema
 from splitops.operators.schema import Attribute, Option, Parameter
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from splitops import schema
-from splitops.dtypes import ELEMENT_TYPES, ElementType, from_openvino, from_precision
+from splitops.elements.types import ELEMENT_TYPES, ElementType, from_openvino, from_precision
 from splitops.operators import SCHEMAS, OperatorSchema
 from splitops.operators.schema import Given, Option
 

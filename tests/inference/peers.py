@@ -11,10 +11,10 @@ import onnx
 from onnx import ModelProto, TypeProto
 from onnx.backend.test.case.node import collect_testcases
 
-from splitops.dims import UNKNOWN, Dim, Range
 from splitops.models.infer import SequenceOf, Tensor
 from splitops.models.infer.knowledge import Opaque
 from splitops.models.infer.onnx_types import from_type
+from splitops.sizes.dims import UNKNOWN, Dim, Range
 
 
 def backend_models() -> Iterator[tuple[str, ModelProto]]:

@@ -13,13 +13,13 @@ import onnx.parser
 import pytest
 
 import splitops
-from splitops import symbols
-from splitops.dims import Dim, Range
 from splitops.errors import LengthsError, RuleError, SplitError
 from splitops.models.check import check
 from splitops.models.check.repairs import repair
 from splitops.models.infer import InferredModel, SequenceOf, Tensor, infer
 from splitops.models.openvino_ir import Builder, OpenVINOModel, from_bytes, to_bytes
+from splitops.sizes import names as symbols
+from splitops.sizes.dims import Dim, Range
 
 
 def parse(body: str, *, opset: int = 18, functions: str = "") -> onnx.ModelProto:

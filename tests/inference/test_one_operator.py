@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import splitops
-from splitops import symbols
 from splitops.errors import Rule, RuleError
+from splitops.sizes import names as symbols
 
 LIMIT = 7  # an unbounded dimension is tried up to here
 
@@ -192,9 +192,9 @@ def test_split_to_sequence(shape: list[Any], split: Any, keepdims: int) -> None:
 @pytest.mark.parametrize(("lo", "hi"), [(0, 0), (0, 6), (2, 6), (1, 1)])
 def test_a_scalar_chunk_of_unknown_size(lo: int, hi: int) -> None:
     from splitops.binding import Fact, bind
-    from splitops.dims import dimension
-    from splitops.dtypes import ELEMENT_TYPES
+    from splitops.elements.types import ELEMENT_TYPES
     from splitops.inference import infer_binding
+    from splitops.sizes.dims import dimension
 
     row = splitops.schema("SplitToSequence")
     facts = [Fact(None, (dimension(lo, hi),)), Fact(ELEMENT_TYPES["int64"], ())]

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.backends.capabilities import Capabilities, capability_rows
-from splitops.dtypes import ElementType
+from splitops.elements.types import ElementType
 from splitops.errors import ArrayError
 from splitops.planning import SplitPlan
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from splitops.backends import Backend, capabilities_of
 from splitops.backends.slicing import slices
-from splitops.dtypes import ELEMENT_TYPES, ElementType
+from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import ArrayError
 from splitops.planning import SplitPlan
 

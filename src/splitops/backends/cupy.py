@@ -17,7 +17,7 @@ from splitops.backends.gpu import cupy_kernels
 from splitops.backends.gpu.layout import launches, pitch_of, rows_of
 from splitops.backends.memory import check_count, check_disjoint, check_fit, memory_at
 from splitops.backends.slicing import slices
-from splitops.dtypes import ElementType, element_type_of
+from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import ArrayError
 from splitops.planning import SplitPlan
 

@@ -12,7 +12,7 @@ from dask.array import Array
 
 from splitops.backends import Backend, capabilities_of
 from splitops.backends.slicing import slices
-from splitops.dtypes import ElementType, element_type_of
+from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import ArrayError
 from splitops.planning import SplitPlan
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from splitops.backends import Backend, capabilities_of
 from splitops.backends.numpy import BACKEND as NUMPY
-from splitops.dtypes import ElementType
+from splitops.elements.types import ElementType
 from splitops.errors import ArrayError
 from splitops.planning import SplitPlan
 

@@ -12,7 +12,7 @@ from splitops import native
 from splitops.backends import Backend, capabilities_of
 from splitops.backends.memory import check_count, check_disjoint, check_fit
 from splitops.backends.slicing import slices
-from splitops.dtypes import ElementType, element_type_of
+from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import ArrayError
 from splitops.planning import SplitPlan
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from splitops.backends import Backend, capabilities_of
 from splitops.backends.slicing import slices
-from splitops.dtypes import ElementType, element_type_of
+from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import ArrayError
 from splitops.planning import SplitPlan
 

@@ -18,11 +18,12 @@ from splitops.binding.lengths import read_lengths
 from splitops.binding.node import Node, take_data
 from splitops.binding.rows import compile_row
 from splitops.binding.sizes import check_sizes
-from splitops.dims import Shape
 from splitops.errors import NOWHERE, Rule, Where, rule_error, shown
 from splitops.operators.schema import OperatorSchema
-from splitops.planning import Division, SplitRequest
+from splitops.planning import SplitRequest
 from splitops.records import record
+from splitops.sizes.arithmetic import Division
+from splitops.sizes.dims import Shape
 
 __all__ = ["Binding", "Fact", "bind", "fact_of", "foreign_type"]
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from splitops.binding.facts import Fact
 from splitops.binding.node import Node, write
-from splitops.dims import exact_integer
 from splitops.errors import Rule, shown
+from splitops.sizes.dims import exact_integer
 
 __all__ = ["find_axis", "keeps_axis"]
 

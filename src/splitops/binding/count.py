@@ -6,10 +6,11 @@ from splitops.binding.facts import Fact
 from splitops.binding.lengths import INT64_MAX
 from splitops.binding.node import Node
 from splitops.binding.rows import Place
-from splitops.dims import exact_integer
 from splitops.errors import Rule, shown
-from splitops.operators.schema import Given, SizeRule
-from splitops.planning import Division
+from splitops.operators.schema import Given
+from splitops.sizes.arithmetic import Division
+from splitops.sizes.dims import exact_integer
+from splitops.sizes.rules import SizeRule
 
 __all__ = ["find_sources", "read_count"]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from splitops.dims import Shape
-from splitops.dtypes import ElementType, element_type_of
+from splitops.elements.types import ElementType, element_type_of
 from splitops.records import record
+from splitops.sizes.dims import Shape
 
 __all__ = ["Fact", "Number", "fact_of", "foreign_type"]
 

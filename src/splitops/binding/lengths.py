@@ -9,10 +9,10 @@ from typing import Any, Final
 from splitops.binding.facts import Fact, Number
 from splitops.binding.node import Node, write
 from splitops.binding.rows import Place
-from splitops.dims import Shape, exact_integer
 from splitops.errors import Rule, brief, shown
-from splitops.operators.schema import SizeRule
-from splitops.planning import Division
+from splitops.sizes.arithmetic import Division
+from splitops.sizes.dims import Shape, exact_integer
+from splitops.sizes.rules import SizeRule
 
 __all__ = ["INT64_MAX", "Lengths", "read_lengths"]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from splitops.binding.facts import Fact
 from splitops.binding.rows import Place, Row
-from splitops.dims import Shape
 from splitops.errors import ModelError, Rule, RuleError, SplitError, Where, rule_error, shown
 from splitops.operators.schema import Given
 from splitops.records import record
+from splitops.sizes.dims import Shape
 
 __all__ = ["Node", "take_data", "write"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from splitops.dtypes import ElementType
+from splitops.elements.types import ElementType
 from splitops.operators.schema import Given, OperatorSchema, Option, Source
 
 __all__ = ["Place", "Row", "compile_row"]

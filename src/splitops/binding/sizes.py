@@ -5,11 +5,11 @@ from __future__ import annotations
 from splitops.binding.lengths import Lengths
 from splitops.binding.node import Node, write
 from splitops.binding.rows import Place
-from splitops.dims import Dim, Range, Shape
 from splitops.errors import Rule, RuleError, brief
-from splitops.intervals import fitting, free_lengths
 from splitops.operators.schema import Given
-from splitops.planning import Division, describe, violation
+from splitops.sizes.arithmetic import Division, describe, violation
+from splitops.sizes.dims import Dim, Range, Shape
+from splitops.sizes.ranges import fitting, free_lengths
 
 __all__ = ["check_sizes"]
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splitops.dims import UNKNOWN, Dim, Range, Shape
-from splitops.dtypes import ElementType, element_type_of, from_onnx
+from splitops.elements.types import ElementType, element_type_of, from_onnx
 from splitops.errors import ModelError, Where, shown
 from splitops.models import is_openvino
 from splitops.models.site import SplitSite
+from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape
 
 if TYPE_CHECKING:
     from onnx import TensorShapeProto, TypeProto

@@ -12,11 +12,11 @@ from click.shell_completion import CompletionItem
 
 from splitops.binding import Fact
 from splitops.calling import bind_call
-from splitops.dtypes import ELEMENT_TYPES, ElementType, from_openvino, from_precision
+from splitops.elements.types import ELEMENT_TYPES, ElementType, from_openvino, from_precision
 from splitops.errors import RuleError
 from splitops.execute import Plan, make_plan
 from splitops.operators import SCHEMAS, OperatorSchema, history, schema
-from splitops.operators.schema import SizeRule
+from splitops.sizes.rules import SizeRule
 
 __all__ = [
     "ELEMENT_TYPE",

@@ -14,7 +14,7 @@ from numpy.lib import format as npy
 from splitops.cli._filenames import safe_names
 from splitops.cli._generate import available_bytes
 from splitops.cli._npy import header_bytes
-from splitops.dtypes import element_type_of
+from splitops.elements.types import element_type_of
 from splitops.errors import ModelError, shown
 from splitops.writing import StagedFiles
 

@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
-from splitops.dtypes import ElementType
+from splitops.elements.types import ElementType
 from splitops.operators import OperatorSchema
 
 __all__ = ["as_json_value", "schema_json"]

@@ -10,7 +10,7 @@ import click
 
 from splitops.cli._console import console, json_option, print_json, table
 from splitops.cli._operators import ELEMENT_TYPE, SHAPE, SplitOptions, display_name, split_options
-from splitops.dtypes import ELEMENT_TYPES, ElementType
+from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.explain import Layout, PartLayout, Span, diagram, explain, memory_strip, svg
 from splitops.operators import OperatorSchema
 from splitops.writing import write_whole

@@ -10,7 +10,8 @@ from splitops.cli._console import console, json_option, print_json, table
 from splitops.cli._operators import OPERATOR, display_name, find_operator
 from splitops.cli._rows import schema_json
 from splitops.operators import SCHEMAS, OperatorSchema
-from splitops.operators.schema import Attribute, Parameter, SizeRule, TypeConstraint
+from splitops.operators.schema import Attribute, Parameter, TypeConstraint
+from splitops.sizes.rules import SizeRule
 
 _RULES = {
     SizeRule.EXPLICIT: "the given sizes, whose sum is D",

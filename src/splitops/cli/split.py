@@ -15,7 +15,7 @@ from splitops.cli._console import console, json_option, one_line, print_json, ta
 from splitops.cli._filenames import safe_names
 from splitops.cli._npy import Header, MappedArray, blocks, header_bytes, mapped
 from splitops.cli._operators import ELEMENT_TYPE, SplitOptions, display_name, split_options
-from splitops.dtypes import ElementType, element_type_of
+from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import ModelError, shown_path
 from splitops.execute import Plan
 from splitops.operators import OperatorSchema

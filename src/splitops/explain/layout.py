@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import overload
 
-from splitops.dtypes import ElementType
-from splitops.packing import packed_size
+from splitops.elements.packing import packed_size
+from splitops.elements.types import ElementType
 from splitops.planning import SplitPlan
 
 __all__ = ["Group", "Layout", "PartLayout", "explain"]
@@ -136,7 +136,7 @@ def explain(plan: SplitPlan, element_type: ElementType | None = None) -> Layout:
 
     Examples:
         >>> import splitops
-        >>> from splitops.dtypes import ELEMENT_TYPES
+        >>> from splitops.elements.types import ELEMENT_TYPES
         >>> plan = splitops.plan("Split", shape=(6, 12, 10, 24), axis=1, num_outputs=3)
         >>> part = explain(plan, ELEMENT_TYPES["float32"])[1]
         >>> part.offset, part.shape, part.bytes

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from splitops.dims import exact_integer
 from splitops.errors import Rule, rule_error, shown
 from splitops.operators import onnx, openvino
 from splitops.operators.difference import Change, Difference, compare
 from splitops.operators.schema import OperatorSchema
+from splitops.sizes.dims import exact_integer
 
 __all__ = ["SCHEMAS", "Change", "Difference", "OperatorSchema", "difference", "history", "schema"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from splitops.dtypes import ELEMENT_TYPES
+from splitops.elements.types import ELEMENT_TYPES
 from splitops.operators.schema import (
     Attribute,
     AttributeType,
@@ -17,10 +17,10 @@ from splitops.operators.schema import (
     OperatorSchema,
     Option,
     Parameter,
-    SizeRule,
     Source,
     TypeConstraint,
 )
+from splitops.sizes.rules import SizeRule
 
 __all__ = ["ROWS"]
 

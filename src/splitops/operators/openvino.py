@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from splitops.dtypes import ELEMENT_TYPES
+from splitops.elements.types import ELEMENT_TYPES
 from splitops.operators.schema import (
     Attribute,
     Given,
     OperatorSchema,
     Option,
     Parameter,
-    SizeRule,
     Source,
     TypeConstraint,
 )
+from splitops.sizes.rules import SizeRule
 
 __all__ = ["ROWS"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
-from splitops.dtypes import ElementType
+from splitops.elements.types import ElementType
+from splitops.sizes.rules import SizeRule
 
 __all__ = [
     "Attribute",
@@ -14,25 +15,9 @@ __all__ = [
     "OperatorSchema",
     "Option",
     "Parameter",
-    "SizeRule",
     "Source",
     "TypeConstraint",
 ]
-
-
-class SizeRule(Enum):
-    """How the sizes of the parts follow from the size D of the split axis. A closed set."""
-
-    EXPLICIT = "explicit"
-    """Sizes are given; their sum is D."""
-    EVEN = "even"
-    """n parts of D / n; n divides D."""
-    CEIL = "ceil"
-    """n parts of ceil(D / n), the last ones smaller or empty."""
-    CHUNK = "chunk"
-    """As many parts of a given size as it takes, the last one smaller."""
-    REMAINDER = "remainder"
-    """Sizes are given but one, which takes what is left of D."""
 
 
 class AttributeType(StrEnum):

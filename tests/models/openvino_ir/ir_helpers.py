@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from splitops.dtypes import ELEMENT_TYPES, ElementType, from_openvino
+from splitops.elements.packing import pack, packed_size, unpack
+from splitops.elements.types import ELEMENT_TYPES, ElementType, from_openvino
 from splitops.models import openvino_ir as ir
-from splitops.packing import pack, packed_size, unpack
 
 Array = np.ndarray[Any, Any]
 

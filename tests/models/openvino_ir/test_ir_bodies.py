@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ir_helpers import Array, array_of, assert_same, needs_openvino, run_by_openvino, stated
 
 import splitops
-from splitops.dtypes import element_type_of
+from splitops.elements.types import element_type_of
 from splitops.errors import ModelError, RuleError
 from splitops.models import openvino_ir as ir
 from splitops.models.openvino_ir import evaluator, layers

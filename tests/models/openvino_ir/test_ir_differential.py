@@ -26,7 +26,7 @@ from ir_helpers import (
     stated,
 )
 
-from splitops.dtypes import ELEMENT_TYPES, ElementType, from_openvino
+from splitops.elements.types import ELEMENT_TYPES, ElementType, from_openvino
 from splitops.models import openvino_ir as ir
 from splitops.models.openvino_ir.conversion import is_convertible
 

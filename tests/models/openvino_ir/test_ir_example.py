@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from ir_helpers import array_of, assert_same, needs_openvino, run_by_openvino, stated
 
-from splitops.dtypes import ELEMENT_TYPES
+from splitops.elements.types import ELEMENT_TYPES
 from splitops.models import openvino_ir as ir
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -22,12 +22,12 @@ from ir_helpers import (
     stated,
 )
 
-from splitops.dims import Range
-from splitops.dtypes import ELEMENT_TYPES, ElementType
+from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import ModelError, Where
 from splitops.models import openvino_ir as ir
 from splitops.models.openvino_ir.model import join_names, split_names
 from splitops.models.openvino_ir.shapes import format_shape, matches, parse_integer, parse_shape
+from splitops.sizes.dims import Range
 
 NOWHERE = Where()
 

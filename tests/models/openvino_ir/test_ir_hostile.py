@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from ir_helpers import needs_openvino, run_by_openvino, stated
 
-from splitops.dtypes import ELEMENT_TYPES
+from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import ModelError, SplitError
 from splitops.models import openvino_ir as ir
 

@@ -25,7 +25,7 @@ from ir_helpers import (
     stated,
 )
 
-from splitops.dtypes import ELEMENT_TYPES, ElementType
+from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import ModelError, Rule, RuleError
 from splitops.models import openvino_ir as ir
 from splitops.models.openvino_ir import foreign

@@ -20,7 +20,7 @@ from splitops.backends import Backend, capabilities_of
 from splitops.backends.memory import check_count, check_fit
 from splitops.backends.torch import copying
 from splitops.backends.torch.bridge import to_numpy
-from splitops.dtypes import ELEMENT_TYPES, ElementType
+from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import ArrayError
 from splitops.planning import SplitPlan
 

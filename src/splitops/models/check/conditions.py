@@ -10,11 +10,11 @@ from enum import Enum
 from typing import Final
 
 from splitops.binding import Fact
-from splitops.dims import Dim
 from splitops.errors import Rule, RuleError
-from splitops.intervals import part_range
 from splitops.models.infer.splitting import Visit
-from splitops.operators.schema import SizeRule
+from splitops.sizes.dims import Dim
+from splitops.sizes.ranges import part_range
+from splitops.sizes.rules import SizeRule
 
 __all__ = [
     "Condition",

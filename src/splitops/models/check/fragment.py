@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from splitops.binding import Fact, bind
-from splitops.dims import UNKNOWN, Shape
-from splitops.dtypes import from_precision
+from splitops.elements.types import from_precision
 from splitops.errors import ModelError, SplitError, Where
 from splitops.inference import infer_binding
 from splitops.models.check.findings import Finding, Severity, finding_of
 from splitops.models.openvino_ir.document import DEFAULT_LIMITS, parse
 from splitops.models.openvino_ir.shapes import MAX_RANK, parse_integer
 from splitops.operators import OperatorSchema, schema
+from splitops.sizes.dims import UNKNOWN, Shape
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element

@@ -15,7 +15,7 @@ from splitops.models.check.checking import find_limits
 from splitops.models.check.profiles import LIMITS, known_targets
 from splitops.models.infer import Visit, load_well_formed, walk
 from splitops.models.onnx_model.structure import extend, subgraphs
-from splitops.planning import part_sizes
+from splitops.sizes.arithmetic import part_sizes
 
 if TYPE_CHECKING:
     from splitops.models import AnyModel

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from splitops.dims import Range
 from splitops.errors import Where
 from splitops.models.check.findings import Finding, Severity
+from splitops.sizes.dims import Range
 
 __all__ = ["to_json", "to_sarif"]
 

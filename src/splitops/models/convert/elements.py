@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from splitops.dtypes import ElementType
+from splitops.elements.types import ElementType
 
 __all__ = ["same_conversion"]
 

@@ -8,11 +8,11 @@ from enum import StrEnum
 from typing import Any, Final
 
 from splitops.binding import Binding, Fact, bind
-from splitops.dtypes import ElementType
+from splitops.elements.types import ElementType
 from splitops.errors import NOWHERE, Where
 from splitops.operators import OperatorSchema, schema
 from splitops.operators.schema import Given
-from splitops.planning import Division
+from splitops.sizes.arithmetic import Division
 
 __all__ = ["Form", "Method", "Restatement", "Site", "Target"]
 

@@ -1,7 +1,7 @@
 """Lengths that a graph computes when it runs, written once for the operators of both dialects.
 
 These are the size rules as arithmetic of tensors. The tests hold what such a graph computes against
-:mod:`splitops.planning` for every size of an interval.
+:mod:`splitops.sizes.arithmetic` for every size of an interval.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Protocol, TypeVar, assert_never
 
-from splitops.operators.schema import SizeRule
-from splitops.planning import Division
+from splitops.sizes.arithmetic import Division
+from splitops.sizes.rules import SizeRule
 
 __all__ = ["Arithmetic", "lengths_of_size", "resolved_lengths", "uniform_bounds"]
 

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from splitops.binding import Fact
-from splitops.dims import Shape
-from splitops.dtypes import ElementType, element_type_of, from_onnx
+from splitops.elements.types import ElementType, element_type_of, from_onnx
 from splitops.models.infer.knowledge import Known, Tensor, fact
 from splitops.models.infer.onnx_types import from_type
+from splitops.sizes.dims import Shape
 
 __all__ = [
     "Names",

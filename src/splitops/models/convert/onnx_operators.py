@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import onnx_ir as ir
 
-from splitops.dims import Range
 from splitops.errors import ModelError, Where
 from splitops.models.convert.onnx_adapter import Adapter, NoAdapterError, Piece
 from splitops.models.convert.onnx_graph import (
@@ -26,6 +25,7 @@ from splitops.models.convert.onnx_graph import (
 )
 from splitops.models.convert.onnx_versions import since_version, version_of
 from splitops.models.infer.knowledge import Tensor
+from splitops.sizes.dims import Range
 
 __all__ = ["Mover"]
 

@@ -17,7 +17,7 @@ from splitops.models.convert.onnx_graph import (
     replace_node,
 )
 from splitops.models.infer.knowledge import Tensor
-from splitops.planning import Division, part_count, part_sizes
+from splitops.sizes.arithmetic import Division, part_count, part_sizes
 
 __all__ = ["lower_sequence"]
 

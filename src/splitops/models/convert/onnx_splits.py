@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir as ir
 
-from splitops.dtypes import ELEMENT_TYPES
+from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import ModelError, Where
 from splitops.models.convert.forms import Method, Restatement, Site
 from splitops.models.convert.graph_arithmetic import lengths_of_size, resolved_lengths, uniform_bounds
@@ -23,7 +23,8 @@ from splitops.models.convert.onnx_graph import (
 from splitops.models.convert.statement import stated
 from splitops.models.infer.knowledge import Tensor
 from splitops.operators import OperatorSchema, schema
-from splitops.operators.schema import Given, SizeRule
+from splitops.operators.schema import Given
+from splitops.sizes.rules import SizeRule
 
 __all__ = ["FAMILY", "given_lengths", "read_site", "write_site"]
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir as ir
 
-from splitops.dtypes import ELEMENT_TYPES, ElementType, from_onnx
+from splitops.elements.types import ELEMENT_TYPES, ElementType, from_onnx
 from splitops.errors import ModelError, Where
 from splitops.models.convert.elements import same_conversion
 from splitops.models.convert.onnx_graph import constant_array, label, shape_of, type_of

@@ -14,7 +14,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx import ModelProto
 
-from splitops.dtypes import ELEMENT_TYPES, ElementType, from_openvino
+from splitops.elements.types import ELEMENT_TYPES, ElementType, from_openvino
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
 from splitops.models.convert.elements import same_conversion
 from splitops.models.convert.forms import Form, Site, Target

@@ -13,13 +13,20 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 from splitops.binding import Binding, Fact, bind
-from splitops.dtypes import ELEMENT_TYPES, ElementType
+from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import Rule, RuleError, rule_error
 from splitops.models.convert.forms import Form, Method, Restatement, Site, Target
 from splitops.models.convert.statement import stated
 from splitops.operators import OperatorSchema, schema
-from splitops.operators.schema import Given, SizeRule
-from splitops.planning import Division, describe, part_count, part_sizes, violation
+from splitops.operators.schema import Given
+from splitops.sizes.arithmetic import (
+    Division,
+    describe,
+    part_count,
+    part_sizes,
+    violation,
+)
+from splitops.sizes.rules import SizeRule
 
 __all__ = ["restate"]
 

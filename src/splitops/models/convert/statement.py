@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from splitops.binding import Fact
-from splitops.dtypes import ELEMENT_TYPES
+from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import brief
 from splitops.operators import OperatorSchema
-from splitops.operators.schema import Given, Option, SizeRule
-from splitops.planning import Division
+from splitops.operators.schema import Given, Option
+from splitops.sizes.arithmetic import Division
+from splitops.sizes.rules import SizeRule
 
 __all__ = ["describe_site", "stated"]
 

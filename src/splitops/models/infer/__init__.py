@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from splitops import symbols
-from splitops.dims import Range, Shape
 from splitops.errors import Where
 from splitops.models import is_openvino
 from splitops.models.infer.knowledge import Known, SequenceOf, Tensor
 from splitops.models.infer.splitting import OnVisit, Visit
+from splitops.sizes import names as symbols
+from splitops.sizes.dims import Range, Shape
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from splitops import symbols
-from splitops.dims import Range, dimension
 from splitops.models.infer.knowledge import Entry
+from splitops.sizes import names as symbols
+from splitops.sizes.dims import Range, dimension
 
 __all__ = ["ARITHMETIC", "apply"]
 

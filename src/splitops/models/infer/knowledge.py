@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.binding import Fact
-from splitops.dims import UNKNOWN, Dim, Range, Shape, dimension
-from splitops.dtypes import ElementType
+from splitops.elements.types import ElementType
 from splitops.inference import join_shapes
-from splitops.intervals import hull
+from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
+from splitops.sizes.ranges import hull
 
 __all__ = [
     "MAX_ELEMENTS",

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from onnx import NodeProto, TensorProto, helper
 
-from splitops.dims import UNKNOWN, Dim, Shape
-from splitops.dtypes import from_onnx
+from splitops.elements.types import from_onnx
 from splitops.models.infer.arithmetic import ARITHMETIC
 from splitops.models.infer.knowledge import Entry, Known, SequenceOf, Tensor, meet_shapes
 from splitops.models.infer.shape_rules import (
@@ -24,6 +23,7 @@ from splitops.models.infer.shape_rules import (
     size_of,
     sliced,
 )
+from splitops.sizes.dims import UNKNOWN, Dim, Shape
 
 __all__ = ["refined"]
 

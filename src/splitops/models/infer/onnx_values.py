@@ -9,7 +9,6 @@ from typing import Any, Final
 import numpy as np
 from onnx import AttributeProto, NodeProto, helper
 
-from splitops.dims import Range
 from splitops.errors import SplitError, Where
 from splitops.models.infer.arithmetic import ARITHMETIC, apply
 from splitops.models.infer.knowledge import (
@@ -23,6 +22,7 @@ from splitops.models.infer.knowledge import (
     value_of_shape,
 )
 from splitops.models.onnx_model.tensors import tensor_array
+from splitops.sizes.dims import Range
 
 __all__ = ["computed_value", "constant_value"]
 

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
-from splitops.dims import UNKNOWN, Dim, Range, dimension
-from splitops.dtypes import from_onnx
+from splitops.elements.types import from_onnx
 from splitops.errors import SplitError, Where
 from splitops.models.infer.knowledge import MAX_ELEMENTS, Known, SequenceOf, Tensor, join, meet
 from splitops.models.infer.onnx_functions import call_attributes, unknown_attributes, with_attributes
@@ -39,6 +38,7 @@ from splitops.models.onnx_model.structure import (
 from splitops.models.onnx_model.tensors import is_external, tensor_array
 from splitops.onnx.reference import node_attributes, node_label
 from splitops.operators import SCHEMAS, schema
+from splitops.sizes.dims import UNKNOWN, Dim, Range, dimension
 
 __all__ = ["Found", "Walk"]
 

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from splitops.dims import UNKNOWN, Dim, Range, Shape, dimension
-from splitops.dtypes import ELEMENT_TYPES, from_openvino
+from splitops.elements.types import ELEMENT_TYPES, from_openvino
 from splitops.models.infer.arithmetic import ARITHMETIC, apply
 from splitops.models.infer.knowledge import (
     MAX_ELEMENTS,
@@ -22,6 +21,7 @@ from splitops.models.infer.knowledge import (
 )
 from splitops.models.infer.shape_rules import concatenated, reshaped
 from splitops.models.openvino_ir.model import Layer, Port
+from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
 
 __all__ = ["infer_layer", "stated"]
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from splitops.dims import UNKNOWN, Dim, Range, dimension
 from splitops.errors import Rule, RuleError, SplitError, Where
 from splitops.models.infer.knowledge import MAX_ELEMENTS, Tensor
 from splitops.models.infer.openvino_layers import infer_layer
@@ -15,6 +14,7 @@ from splitops.models.infer.splitting import OnVisit, Visit, tightened, visit_sit
 from splitops.models.openvino_ir.layers import SPLIT_FAMILY, split_attributes, split_schema
 from splitops.models.openvino_ir.model import Endpoint, Graph, Layer, OpenVINOModel
 from splitops.models.openvino_ir.sites import endpoint_name
+from splitops.sizes.dims import UNKNOWN, Dim, Range, dimension
 
 __all__ = ["OpenVINOFound", "walk_openvino"]
 

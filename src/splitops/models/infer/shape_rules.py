@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from splitops import symbols
-from splitops.dims import UNKNOWN, Dim, Range, Shape, dimension
 from splitops.models.infer.arithmetic import ARITHMETIC
 from splitops.models.infer.knowledge import Entry, SequenceOf, meet_shapes
+from splitops.sizes import names as symbols
+from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
 
 __all__ = ["broadcast", "concatenated", "counted", "joined", "reshaped", "size_of", "sliced"]
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from splitops.binding import Binding, Fact, bind
-from splitops.dims import UNKNOWN, Range
 from splitops.errors import SplitError, Where
 from splitops.inference import Inference, infer_binding
 from splitops.models.infer.knowledge import Known, SequenceOf, Tensor, fact
 from splitops.operators import OperatorSchema
+from splitops.sizes.dims import UNKNOWN, Range
 
 __all__ = ["OnVisit", "Visit", "visit_site"]
 

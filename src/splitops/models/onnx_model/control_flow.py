@@ -14,7 +14,7 @@ import numpy.typing as npt
 from onnx import NodeProto, TypeProto
 from onnx.reference.op_run import OpRun
 
-from splitops.dtypes import from_onnx
+from splitops.elements.types import from_onnx
 from splitops.errors import ModelError
 
 if TYPE_CHECKING:

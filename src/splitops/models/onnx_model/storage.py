@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
 
-from splitops.dtypes import from_onnx
+from splitops.elements.types import from_onnx
 from splitops.errors import ModelError, Where, shown
 from splitops.models.files import read_whole
 from splitops.models.onnx_model.structure import check_model, model_tensors

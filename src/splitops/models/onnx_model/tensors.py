@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from onnx import TensorProto, numpy_helper
 
-from splitops.dtypes import ElementType, from_onnx
+from splitops.elements.types import ElementType, from_onnx
 from splitops.errors import ModelError, Where, shown
 from splitops.models.files import contained, open_regular
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from onnx import GraphProto, TypeProto, ValueInfoProto
 
-from splitops.dtypes import element_type_of, from_onnx
+from splitops.elements.types import element_type_of, from_onnx
 from splitops.errors import ModelError, Where, shown
 
 __all__ = ["check_inputs"]

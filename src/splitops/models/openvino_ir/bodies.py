@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from splitops.dtypes import ElementType
+from splitops.elements.types import ElementType
 from splitops.errors import ModelError, Where
 from splitops.models.openvino_ir.layers import SPLIT_FAMILY, Value, operation_set, prove_size
 from splitops.models.openvino_ir.model import Graph, Layer

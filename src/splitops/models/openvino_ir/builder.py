@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from splitops.dims import Shape
-from splitops.dtypes import ELEMENT_TYPES, ElementType, element_type_of, from_openvino
+from splitops.elements.types import ELEMENT_TYPES, ElementType, element_type_of, from_openvino
 from splitops.errors import ModelError
 from splitops.models.openvino_ir.constants import Constant
 from splitops.models.openvino_ir.model import Edge, Endpoint, Graph, Layer, OpenVINOModel, Port, join_names
 from splitops.models.openvino_ir.shapes import format_shape, parse_shape
+from splitops.sizes.dims import Shape
 
 __all__ = ["Builder", "Output"]
 

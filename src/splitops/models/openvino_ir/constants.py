@@ -1,7 +1,7 @@
 """Values of ``Const`` layers: ranges of bytes of the ``.bin`` file, read when they are asked for.
 
-Numbers lie unaligned and packed (see :mod:`splitops.packing`). Strings lie as OpenVINO packs them: their
-number, a zero and the end of each, as little-endian 32-bit integers, then the UTF-8 of all of them, one
+Numbers lie unaligned and packed (see :mod:`splitops.elements.packing`). Strings lie as OpenVINO packs them:
+their number, a zero and the end of each, as little-endian 32-bit integers, then the UTF-8 of all of them, one
 behind the other.
 """
 
@@ -16,11 +16,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from splitops.dtypes import ElementType
+from splitops.elements.packing import pack, packed_size, unpack
+from splitops.elements.types import ElementType
 from splitops.errors import ModelError, Where
 from splitops.models.files import open_regular
 from splitops.models.openvino_ir.shapes import MAX_RANK, checked_count
-from splitops.packing import pack, packed_size, unpack
 
 __all__ = ["Constant", "Weights", "encode"]
 
@@ -164,7 +164,7 @@ def encode(array: npt.NDArray[Any], element_type: ElementType) -> bytes:
 
     Examples:
         >>> import numpy as np
-        >>> from splitops.dtypes import ELEMENT_TYPES
+        >>> from splitops.elements.types import ELEMENT_TYPES
         >>> encode(np.array(["ab", ""], object), ELEMENT_TYPES["string"]).hex(" ", -4)
         '02000000 00000000 02000000 02000000 6162'
     """

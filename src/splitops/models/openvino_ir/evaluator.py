@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from splitops.dtypes import ElementType, element_type_of
+from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import ModelError, Where
 from splitops.models.openvino_ir import bodies, foreign
 from splitops.models.openvino_ir.constants import Constant

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from splitops.dtypes import ElementType, from_openvino
+from splitops.elements.packing import pack, packed_size, unpack
+from splitops.elements.types import ElementType, from_openvino
 from splitops.errors import ModelError, Where
 from splitops.models.openvino_ir.constants import Constant
 from splitops.models.openvino_ir.layers import Value
 from splitops.models.openvino_ir.model import Edge, Endpoint, Graph, Layer, OpenVINOModel, Port
 from splitops.models.openvino_ir.shapes import format_shape
 from splitops.models.openvino_ir.writer import to_bytes
-from splitops.packing import pack, packed_size, unpack
 
 __all__ = ["Region", "Runner", "stages"]
 

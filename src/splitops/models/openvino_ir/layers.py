@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from splitops.dtypes import ELEMENT_TYPES, ElementType, from_openvino
+from splitops.elements.types import ELEMENT_TYPES, ElementType, from_openvino
 from splitops.errors import ModelError, Where
 from splitops.execute import evaluate
 from splitops.models.openvino_ir.conversion import convert, is_convertible

@@ -10,8 +10,8 @@ import math
 import re
 from typing import Final
 
-from splitops.dims import UNKNOWN, Dim, Range, Shape
 from splitops.errors import ModelError, Where
+from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape
 
 __all__ = [
     "MAX_RANK",

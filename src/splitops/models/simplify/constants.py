@@ -7,7 +7,7 @@ from typing import Any
 import numpy.typing as npt
 import onnx_ir as ir
 
-from splitops.dtypes import ElementType
+from splitops.elements.types import ElementType
 from splitops.models.convert.onnx_graph import known
 from splitops.models.infer.knowledge import Tensor
 from splitops.models.simplify.decisions import Cut, pieces

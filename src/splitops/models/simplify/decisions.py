@@ -17,12 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.binding import Binding
-from splitops.dims import UNKNOWN, Dim
-from splitops.dtypes import ElementType
+from splitops.elements.types import ElementType
 from splitops.errors import SplitError
 from splitops.inference import infer_binding
-from splitops.operators.schema import OperatorSchema, SizeRule
-from splitops.planning import Division, part_count, part_sizes, violation
+from splitops.operators.schema import OperatorSchema
+from splitops.sizes.arithmetic import Division, part_count, part_sizes, violation
+from splitops.sizes.dims import UNKNOWN, Dim
+from splitops.sizes.rules import SizeRule
 
 __all__ = [
     "Cut",
@@ -316,7 +317,7 @@ def lying(
     """Return the bytes of each part of a constant; None where one is not one piece of whole bytes.
 
     Examples:
-        >>> from splitops.dtypes import ELEMENT_TYPES
+        >>> from splitops.elements.types import ELEMENT_TYPES
         >>> kind = ELEMENT_TYPES["float32"]
         >>> lying((4, 3), 0, [1, 3], kind), lying((4, 3), 1, [1, 2], kind)
         ([12, 36], None)

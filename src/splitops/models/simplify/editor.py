@@ -16,8 +16,7 @@ from typing import Any, Protocol
 import numpy.typing as npt
 import onnx_ir as ir
 
-from splitops.dims import Dim, Shape
-from splitops.dtypes import ElementType
+from splitops.elements.types import ElementType
 from splitops.errors import NOWHERE, SplitError, Where
 from splitops.models.convert.forms import Site
 from splitops.models.convert.onnx_graph import Names, known, label, note
@@ -26,6 +25,7 @@ from splitops.models.infer.knowledge import Tensor, meet
 from splitops.models.simplify.decisions import Cut, cut_of
 from splitops.models.simplify.report import Applied
 from splitops.operators import OperatorSchema
+from splitops.sizes.dims import Dim, Shape
 
 __all__ = ["Editor", "Rewrite", "Role", "Scope", "Span", "is_read", "note_like", "sole_span", "take_over"]
 

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from splitops.dims import Dim, Shape
-from splitops.dtypes import ElementType, from_onnx
+from splitops.elements.types import ElementType, from_onnx
 from splitops.errors import NOWHERE, Where
 from splitops.models.convert.forms import Site
 from splitops.models.convert.onnx_graph import constant_array, graphs_of, known
@@ -20,6 +19,7 @@ from splitops.models.infer.knowledge import Tensor
 from splitops.models.simplify.decisions import lying, pieces, shortest
 from splitops.models.simplify.editor import Editor, Role, Scope, Span, note_like, sole_span, take_over
 from splitops.operators import OperatorSchema, schema
+from splitops.sizes.dims import Dim, Shape
 
 __all__ = ["OnnxEditor", "is_operator"]
 

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from splitops.dims import Dim, Shape
-from splitops.dtypes import ELEMENT_TYPES, ElementType
+from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import NOWHERE, SplitError, Where
 from splitops.models.convert.forms import Site
 from splitops.models.convert.onnx_graph import known, note, value_fact
@@ -24,7 +23,8 @@ from splitops.models.openvino_ir.nodes import graphs_inside, layer_of, make_node
 from splitops.models.simplify.decisions import lying, pieces, shortest
 from splitops.models.simplify.editor import Editor, Role, Scope, Span, sole_span
 from splitops.operators import OperatorSchema, schema
-from splitops.operators.schema import SizeRule
+from splitops.sizes.dims import Dim, Shape
+from splitops.sizes.rules import SizeRule
 
 __all__ = ["OpenVINOEditor"]
 

@@ -7,13 +7,13 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from splitops.dims import Shape
 from splitops.models.convert.onnx_graph import known
 from splitops.models.infer.knowledge import Tensor
 from splitops.models.simplify.decisions import joined, shortest, sole_part, useful_groups
 from splitops.models.simplify.editor import Editor, Role, is_read
 from splitops.models.simplify.passes import SplitPass
-from splitops.operators.schema import SizeRule
+from splitops.sizes.dims import Shape
+from splitops.sizes.rules import SizeRule
 
 __all__ = [
     "EmptyPartsPass",

@@ -11,7 +11,7 @@ from splitops.models.simplify.decisions import Cut
 from splitops.models.simplify.editor import Editor, Role, note_like
 from splitops.models.simplify.onnx_editor import OnnxEditor, is_operator
 from splitops.models.simplify.passes import SplitPass
-from splitops.operators.schema import SizeRule
+from splitops.sizes.rules import SizeRule
 
 __all__ = ["SequenceReadsPass"]
 

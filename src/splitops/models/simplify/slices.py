@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from splitops.dims import Shape
 from splitops.errors import SplitError
 from splitops.models.convert.onnx_graph import known
 from splitops.models.infer.knowledge import Tensor
 from splitops.models.simplify.decisions import partition
 from splitops.models.simplify.editor import Editor, Role, Span
 from splitops.models.simplify.passes import SplitPass
+from splitops.sizes.dims import Shape
 
 __all__ = ["GathersPass", "ScalarGathersPass", "SlicesPass"]
 

@@ -1,7 +1,7 @@
 """The size rules over ranges of axis sizes, and over lengths of which only some are known.
 
-Nothing here restates a rule: :mod:`splitops.planning` is asked at the sizes where a bound can be reached, the
-ends of the range and the ends of the blocks in which part sizes grow steadily.
+Nothing here restates a rule: :mod:`splitops.sizes.arithmetic` is asked at the sizes where a bound can be
+reached, the ends of the range and the ends of the blocks in which part sizes grow steadily.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import assert_never
 
-from splitops.dims import Dim, Range, dimension
-from splitops.operators.schema import SizeRule
-from splitops.planning import Division, part_count, part_size, violation
+from splitops.sizes.arithmetic import Division, part_count, part_size, violation
+from splitops.sizes.dims import Dim, Range, dimension
+from splitops.sizes.rules import SizeRule
 
 __all__ = ["count_range", "element_range", "fitting", "free_lengths", "hull", "part_range"]
 

@@ -1,0 +1,1 @@
+"""Element types and how files store their elements."""
