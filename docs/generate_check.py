@@ -73,6 +73,12 @@ that a release that behaves otherwise is noticed.
 `splitops check MODEL --fix -o OUT` applies the safe repairs and says each one. Outputs of the model stay
 what they are; the tests run every repaired model on the runtime that refused it, and compare. A Split-18
 without lengths gets `num_outputs`, the number of outputs that it declares.
+
+One site has two readings: SplitToSequence with chunks of 1 and `keepdims` = 0, as PyTorch exports a scripted
+`unbind`. The text ignores `keepdims` beside chunks, and so does splitops; PyTorch and onnxruntime drop the
+axis. `--fix` leaves it until `--unbind` says which is meant: `as-written` leaves `keepdims` out and the axis
+stays, `as-pytorch` leaves the input `split` out and every runtime drops it, which is the one repair that
+changes what splitops gives.
 """
 
 

@@ -23,6 +23,8 @@ class Proof:
     """Other than the one of the runtime."""
     sure: bool = True
     """Whether the limit is met whatever the values are."""
+    unbind: str | None = None
+    """What a repair is told that the model means."""
 
 
 def text(body: str, opset: int = 18, ir: int = 8) -> Callable[[], onnx.ModelProto]:
@@ -101,9 +103,30 @@ PROOFS: dict[str, Proof] = {
         ),
         {"x": np.zeros((2**32 + 4, 0), np.float32)},
     ),
-    "onnxruntime.scalar-keepdims": Proof(
+    "onnxruntime.open-axis": Proof(
+        text("(float[N] x) => (float[A] a, float[B] b, float[C] c) { a, b, c = Split<num_outputs = 3>(x) }"),
+        {"x": SIX[:4]},
+        sure=False,
+    ),
+    "onnxruntime.merged": Proof(
+        text(
+            "(float[N] x) => (float[P] p, float[Q] q, float[R] r) "
+            "{ a, b = Split(x) c, d, e = Split(x) p = Relu(a) q = Relu(b) r = Relu(e) }",
+            opset=13,
+        ),
+        {"x": SIX},
+    ),
+    "onnxruntime.unbind": Proof(
         text(
             "(float[2, 3] x) => (seq(float) s) <int64 k = {1}> "
+            "{ s = SplitToSequence<axis = 1, keepdims = 0>(x, k) }"
+        ),
+        {"x": SIX.reshape(2, 3)},
+        unbind="as-written",
+    ),
+    "onnxruntime.scalar-keepdims": Proof(
+        text(
+            "(float[2, 3] x) => (seq(float) s) <int64 k = {2}> "
             "{ s = SplitToSequence<axis = 1, keepdims = 0>(x, k) }"
         ),
         {"x": SIX.reshape(2, 3)},

@@ -189,13 +189,13 @@ def _worker() -> subprocess.Popen[bytes]:
     return worker
 
 
-def in_onnxruntime(model: ModelProto, feeds: Feeds) -> tuple[str, Any]:
+def in_onnxruntime(model: ModelProto, feeds: Feeds, *, optimized: bool = False) -> tuple[str, Any]:
     """Run a model in onnxruntime, in a process of its own; a process that has died says so."""
     worker = _worker()
     assert worker.stdin is not None
     assert worker.stdout is not None
     try:
-        send(worker.stdin, (model.SerializeToString(), dict(feeds)))  # type: ignore[arg-type]
+        send(worker.stdin, (model.SerializeToString(), dict(feeds), optimized))  # type: ignore[arg-type]
         return receive(worker.stdout)  # type: ignore[no-any-return, arg-type]
     except (EOFError, BrokenPipeError):
         _worker.cache_clear()

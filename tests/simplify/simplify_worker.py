@@ -1,6 +1,6 @@
 """Runs models with onnxruntime, in a process of its own: some of the edge cases end it.
 
-Reads pickled (model, inputs) from stdin and answers with a pickled outcome each, until stdin ends.
+Reads pickled (model, inputs, optimized) from stdin and answers with a pickled outcome each, until stdin ends.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ def receive(pipe: BinaryIO) -> Any:
     return pickle.loads(pipe.read(struct.unpack("<Q", header)[0]))
 
 
-def outcome(model: bytes, inputs: dict[str, Any]) -> tuple[str, Any]:
+def outcome(model: bytes, inputs: dict[str, Any], optimized: bool) -> tuple[str, Any]:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    if not optimized:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     try:
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from splitops.models.check.repairs import Repair
 
 _RUNTIMES: Final = ("onnx", "onnxruntime", "openvino", "tensorrt")
+_MEANINGS: Final = ("as-written", "as-pytorch")
 _STYLES: Final = {"error": "bold red", "warning": "yellow"}
 
 
@@ -29,6 +30,12 @@ _STYLES: Final = {"error": "bold red", "warning": "yellow"}
     help="A runtime that the model is for; what it does not take is an error. Several may be stated.",
 )
 @click.option("--fix", is_flag=True, help="Apply the safe repairs, and write the model to --out.")
+@click.option(
+    "--unbind",
+    type=click.Choice(_MEANINGS),
+    help="With --fix: what SplitToSequence with chunks of 1 and keepdims = 0 means. PyTorch exports a "
+    "scripted unbind so, and drops the axis; as written, it stays.",
+)
 @click.option("-o", "--out", type=MODEL_FILE, help="The repaired model.")
 @click.option("--sarif", type=click.Path(path_type=Path, dir_okay=False), help="Write the findings as SARIF.")
 @json_option
@@ -38,6 +45,7 @@ def command(
     model: Path,
     targets: tuple[str, ...],
     fix: bool,
+    unbind: str | None,
     out: Path | None,
     sarif: Path | None,
     as_json: bool,
@@ -46,13 +54,15 @@ def command(
 
     Every rule of the operators is checked as far as the model's sizes and values are known, and every limit
     of a runtime. Without --target, the limits of all runtimes are warnings. The exit code is 1 where there
-    are errors; with --fix, where errors are left.
+    are errors; with --fix, where errors are left. A site that can be read in two ways is left until
+    --unbind says which is meant.
 
     \b
     Examples:
       splitops check model.onnx
       splitops check model.onnx --target onnxruntime --target openvino
       splitops check model.onnx --fix -o model.fixed.onnx
+      splitops check model.onnx --fix --unbind as-pytorch -o model.fixed.onnx
       splitops check model.xml --sarif findings.sarif
     """
     from splitops.models import is_openvino
@@ -60,10 +70,12 @@ def command(
 
     if fix is not (out is not None):
         raise click.UsageError("--fix and --out belong together")
+    if unbind is not None and not fix:
+        raise click.UsageError("--unbind belongs to --fix")
     repairs: tuple[Repair, ...] = ()
     if out is not None:
         hold(out, openvino=is_openvino(model))
-        findings, repairs = _fixed(model, targets, out)
+        findings, repairs = _fixed(model, targets, unbind, out)
     else:
         findings = check(model, targets)
     if sarif is not None:
@@ -79,12 +91,14 @@ def command(
         ctx.exit(1)
 
 
-def _fixed(model: Path, targets: Sequence[str], out: Path) -> tuple[list[Finding], tuple[Repair, ...]]:
+def _fixed(
+    model: Path, targets: Sequence[str], unbind: str | None, out: Path
+) -> tuple[list[Finding], tuple[Repair, ...]]:
     from splitops.models import save
     from splitops.models.check import check
     from splitops.models.check.repairs import repair
 
-    repaired = repair(model, targets)
+    repaired = repair(model, targets, unbind=unbind)
     save(repaired.model, out)
     return check(repaired.model, targets), repaired.repairs
 

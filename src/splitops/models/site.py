@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
+from splitops.binding import Fact
 from splitops.errors import Where
 from splitops.operators import OperatorSchema
 
-__all__ = ["SplitSite"]
+__all__ = ["UNBIND_REPAIRS", "SplitSite", "may_be_unbind"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,3 +36,35 @@ class SplitSite:
     where: Where
     references: Mapping[str, str] = field(default_factory=dict)
     node: Any = field(default=None, compare=False, repr=False)
+
+
+UNBIND_REPAIRS: Final = (
+    "as written: leave keepdims out (--unbind as-written); "
+    "as PyTorch means it: leave the input 'split' out (--unbind as-pytorch)"
+)
+"""The two ways to state a site that :func:`may_be_unbind` so that everybody reads it in the same way."""
+
+
+def may_be_unbind(
+    row: OperatorSchema, attributes: Mapping[str, object], inputs: Sequence[Fact | None]
+) -> bool:
+    """Return whether the text and the runtimes may disagree on what a site gives.
+
+    PyTorch exports a scripted ``unbind`` as a SplitToSequence of chunks of 1 with keepdims = 0. The text
+    ignores keepdims beside chunks; PyTorch and onnxruntime drop the axis. We run what is written, and no
+    tool rewrites such a site unasked.
+
+    Examples:
+        >>> from splitops.operators import schema
+        >>> row, data = schema("SplitToSequence", 13), Fact(shape=(2, 3))
+        >>> may_be_unbind(row, {"keepdims": 0}, (data, Fact(shape=(), value=1)))
+        True
+        >>> may_be_unbind(row, {"keepdims": 0}, (data, Fact(shape=(), value=2)))
+        False
+        >>> may_be_unbind(row, {"keepdims": 0}, (data,))
+        False
+    """
+    chunk = inputs[1] if len(inputs) > 1 else None
+    if not row.gives_sequence or attributes.get("keepdims") != 0 or chunk is None:
+        return False
+    return chunk.shape in (None, ()) and chunk.value in (None, 1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from splitops.errors import Rule, RuleError, SplitError, Where
 from splitops.models import is_openvino
-from splitops.models.check.conditions import Surely
+from splitops.models.check.conditions import Surely, Surroundings
 from splitops.models.check.findings import Finding, Severity, finding_of
 from splitops.models.check.profiles import LIMITS, known_targets
 from splitops.models.infer import InferredValue, Tensor, Visit, load_well_formed, walk
@@ -67,11 +67,11 @@ def check(model: AnyModel, targets: str | Iterable[str] = ()) -> list[Finding]:
         values, _ = walk(loaded, where, visits.append, write=False)
     except SplitError as error:
         return [finding_of(error)]
-    outputs = _outputs(loaded)
+    surroundings = Surroundings.of(loaded)
     found: list[Finding] = []
     for visit in visits:
         found += _rule_findings(visit)
-        found += _limit_findings(visit, outputs, targets)
+        found += _limit_findings(visit, surroundings, targets)
     return [*_form(loaded, where), *_without_repeats(found), *_stated(values, visits)]
 
 
@@ -95,12 +95,6 @@ def _fragment(model: Any) -> tuple[bytes, Where] | None:
         content = read_whole(path, limit=DEFAULT_LIMITS.bytes, where=Where(model=path.name))
         return (content, Where(model=path.name)) if is_fragment(content) else None
     return None
-
-
-def _outputs(model: Any) -> frozenset[str]:
-    if is_openvino(model):
-        return frozenset()
-    return frozenset(value.name for value in model.graph.output)
 
 
 def _rule_findings(visit: Visit) -> Iterator[Finding]:
@@ -135,16 +129,16 @@ def _undeclared_parts(visit: Visit) -> Iterator[Finding]:
         )
 
 
-def find_limits(visit: Visit, outputs: frozenset[str]) -> Iterator[tuple[int, Surely]]:
+def find_limits(visit: Visit, model: Surroundings) -> Iterator[tuple[int, Surely]]:
     """Yield the limits that a site meets, as indices of :data:`LIMITS`, and how surely."""
     for index, limit in enumerate(LIMITS):
-        surely = limit.condition(visit, outputs)
+        surely = limit.condition(visit, model)
         if surely is not Surely.NO:
             yield index, surely
 
 
-def _limit_findings(visit: Visit, outputs: frozenset[str], targets: Sequence[str]) -> Iterator[Finding]:
-    for index, surely in find_limits(visit, outputs):
+def _limit_findings(visit: Visit, model: Surroundings, targets: Sequence[str]) -> Iterator[Finding]:
+    for index, surely in find_limits(visit, model):
         limit = LIMITS[index]
         if targets and limit.runtime not in targets:
             continue

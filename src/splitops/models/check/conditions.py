@@ -1,17 +1,23 @@
 """The conditions under which runtimes mind a split site; :mod:`splitops.models.check.profiles` says which do.
 
-Each takes a site and the names of the model's outputs, and says whether the limit is met there.
+Each takes a site and what it must know of the model around it, and says whether the limit is met there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from onnx import ModelProto
 
 from splitops.binding import Fact
 from splitops.errors import Rule, RuleError
 from splitops.models.infer.splitting import Visit
+from splitops.models.onnx_model.merging import SiteKey, merged_sites, site_key
+from splitops.models.openvino_ir import OpenVINOModel
+from splitops.models.site import may_be_unbind
 from splitops.sizes.dims import Dim
 from splitops.sizes.ranges import part_range
 from splitops.sizes.rules import SizeRule
@@ -19,14 +25,17 @@ from splitops.sizes.rules import SizeRule
 __all__ = [
     "Condition",
     "Surely",
+    "Surroundings",
     "any_sequence",
     "complex",
     "empty_ceil_part",
     "empty_lengths",
     "empty_name",
+    "empty_open_part",
     "fewer_outputs",
     "large",
     "large_even",
+    "merged",
     "more_outputs",
     "narrowed_values",
     "negative_remainder",
@@ -39,6 +48,7 @@ __all__ = [
     "split_1",
     "split_1_lengths",
     "strings",
+    "unbind",
     "uneven_negative_axis",
     "uneven_open_axis",
 ]
@@ -55,8 +65,28 @@ class Surely(Enum):
     YES = 2
 
 
-Condition = Callable[[Visit, frozenset[str]], Surely]
-"""From a site, and the names of the model's outputs, to whether a limit is met there."""
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a condition must know of the model around a site.
+
+    Attributes:
+        outputs: the names of the model's outputs.
+        merged: the splits that onnxruntime takes for others.
+    """
+
+    outputs: frozenset[str] = frozenset()
+    merged: frozenset[SiteKey] = frozenset()
+
+    @classmethod
+    def of(cls, model: ModelProto | OpenVINOModel) -> Surroundings:
+        """Return what is to be known of a well-formed model."""
+        if not isinstance(model, ModelProto):
+            return cls()
+        return cls(frozenset(value.name for value in model.graph.output), merged_sites(model))
+
+
+Condition = Callable[[Visit, Surroundings], Surely]
+"""From a site and the model around it to whether a limit is met there."""
 
 
 def _surely(met: bool) -> Surely:
@@ -116,7 +146,7 @@ def _ceil_parts(visit: Visit) -> list[Dim] | None:
     return [part_range(binding.division, size, index) for index in range(max(0, count - 1), count)]
 
 
-def empty_ceil_part(visit: Visit, outputs: frozenset[str]) -> Surely:
+def empty_ceil_part(visit: Visit, model: Surroundings) -> Surely:
     """The last of num_outputs parts is empty."""
     parts = _ceil_parts(visit)
     if parts is None:
@@ -130,7 +160,23 @@ def empty_ceil_part(visit: Visit, outputs: frozenset[str]) -> Surely:
     return Surely.MAYBE if last.lo == 0 and last.hi is not None else Surely.NO
 
 
-def overshoots(visit: Visit, outputs: frozenset[str]) -> Surely:
+def empty_open_part(visit: Visit, model: Surroundings) -> Surely:
+    """num_outputs divides an axis of which only a run knows that no part is empty."""
+    if not _is_onnx(visit) or not _is_ceil(visit) or _stated(visit) < 2:
+        return Surely.NO
+    parts = _ceil_parts(visit)
+    if parts is None:
+        return Surely.MAYBE
+    last = parts[-1]
+    return Surely.MAYBE if not isinstance(last, int) and last.lo == 0 and last.hi is None else Surely.NO
+
+
+def merged(visit: Visit, model: Surroundings) -> Surely:
+    """Another Split of the same data declares another number of outputs, and neither states lengths."""
+    return _surely(site_key(visit.where.graph, visit.outputs) in model.merged)
+
+
+def overshoots(visit: Visit, model: Surroundings) -> Surely:
     """Parts of ceil(D / n) reach beyond the axis before the last part begins."""
     size = _axis_size(visit)
     binding = visit.binding
@@ -140,28 +186,28 @@ def overshoots(visit: Visit, outputs: frozenset[str]) -> Surely:
     return _surely(-(-size // count) * (count - 1) > size)
 
 
-def split_1(visit: Visit, outputs: frozenset[str]) -> Surely:
+def split_1(visit: Visit, model: Surroundings) -> Surely:
     """The version is Split-1."""
     return _surely(_is_onnx(visit) and str(visit.schema) == "Split-1")
 
 
-def empty_name(visit: Visit, outputs: frozenset[str]) -> Surely:
+def empty_name(visit: Visit, model: Surroundings) -> Surely:
     """num_outputs stands beside an input that is named ''."""
     ceil = _is_onnx(visit) and "num_outputs" in visit.attributes
     return _surely(ceil and len(visit.inputs) > 1 and visit.inputs[1] == "")
 
 
-def omitted_output(visit: Visit, outputs: frozenset[str]) -> Surely:
+def omitted_output(visit: Visit, model: Surroundings) -> Surely:
     """An output is named ''."""
     return _surely(_is_onnx(visit) and "" in visit.outputs)
 
 
-def fewer_outputs(visit: Visit, outputs: frozenset[str]) -> Surely:
+def fewer_outputs(visit: Visit, model: Surroundings) -> Surely:
     """Fewer outputs are declared than num_outputs says."""
     return _surely(_is_onnx(visit) and _stated(visit) > len(visit.outputs))
 
 
-def more_outputs(visit: Visit, outputs: frozenset[str]) -> Surely:
+def more_outputs(visit: Visit, model: Surroundings) -> Surely:
     """More outputs are declared than num_outputs says."""
     return _surely(_is_onnx(visit) and 0 < _stated(visit) < len(visit.outputs))
 
@@ -171,51 +217,59 @@ def _stated(visit: Visit) -> int:
     return number if isinstance(number, int) else 0
 
 
-def sequence_type(visit: Visit, outputs: frozenset[str]) -> Surely:
+def sequence_type(visit: Visit, model: Surroundings) -> Surely:
     """SplitToSequence has an element type that onnxruntime has no kernel for."""
     kinds = ("int8", "int16", "uint8", "uint16", "uint32", "uint64", "bfloat16")
     return _surely(_is_sequence(visit) and _type_in(visit, *kinds))
 
 
-def complex(visit: Visit, outputs: frozenset[str]) -> Surely:
+def complex(visit: Visit, model: Surroundings) -> Surely:
     """The data is complex."""
     return _surely(_is_onnx(visit) and _type_in(visit, "complex64", "complex128"))
 
 
-def large(visit: Visit, outputs: frozenset[str]) -> Surely:
+def large(visit: Visit, model: Surroundings) -> Surely:
     """The axis has 2^31 elements or more."""
     return _at_least(_axis_size(visit), _INT32_MAX + 1) if _is_onnx(visit) else Surely.NO
 
 
-def large_even(visit: Visit, outputs: frozenset[str]) -> Surely:
+def large_even(visit: Visit, model: Surroundings) -> Surely:
     """An axis of 2^31 elements or more is divided by a number."""
     binding = visit.binding
     counted = binding is not None and binding.division is not None and binding.division.count > 0
-    return large(visit, outputs) if counted else Surely.NO
+    return large(visit, model) if counted else Surely.NO
 
 
-def scalar_keepdims(visit: Visit, outputs: frozenset[str]) -> Surely:
-    """Keepdims = 0 stands beside a scalar 'split'."""
+def unbind(visit: Visit, model: Surroundings) -> Surely:
+    """Keepdims = 0 stands beside chunks of 1, as PyTorch exports a scripted unbind."""
+    fact = _lengths(visit)
+    if visit.schema is None or not may_be_unbind(visit.schema, visit.attributes, visit.facts):
+        return Surely.NO
+    return Surely.YES if fact is not None and fact.shape == () and fact.value == 1 else Surely.MAYBE
+
+
+def scalar_keepdims(visit: Visit, model: Surroundings) -> Surely:
+    """Keepdims = 0 stands beside chunks of more than 1."""
     fact = _lengths(visit)
     if not _is_sequence(visit) or fact is None or visit.attributes.get("keepdims") != 0:
         return Surely.NO
-    return Surely.MAYBE if fact.shape is None else _surely(fact.shape == ())
+    return _surely(fact.shape == () and fact.value not in (None, 1))
 
 
-def empty_lengths(visit: Visit, outputs: frozenset[str]) -> Surely:
+def empty_lengths(visit: Visit, model: Surroundings) -> Surely:
     """The lengths are a constant without entries."""
     fact = _lengths(visit)
     constant = len(visit.constants) > 1 and visit.constants[1]
     return _surely(_is_sequence(visit) and fact is not None and fact.shape == (0,) and constant)
 
 
-def negative_remainder(visit: Visit, outputs: frozenset[str]) -> Surely:
+def negative_remainder(visit: Visit, model: Surroundings) -> Surely:
     """The -1 of VariadicSplit is left with less than 0."""
     error = visit.error
     return _surely(_is_ir(visit) and isinstance(error, RuleError) and error.rule is Rule.REMAINDER_NEGATIVE)
 
 
-def narrowed_values(visit: Visit, outputs: frozenset[str]) -> Surely:
+def narrowed_values(visit: Visit, model: Surroundings) -> Surely:
     """The data has 64-bit numbers, which may not fit 32 bits."""
     if _is_sequence(visit) or not _type_in(visit, "int64", "uint64", "float64"):
         return Surely.NO
@@ -227,26 +281,26 @@ def narrowed_values(visit: Visit, outputs: frozenset[str]) -> Surely:
     return _surely(any(abs(entry) > _INT32_MAX or entry != int(entry) for entry in integers))
 
 
-def strings(visit: Visit, outputs: frozenset[str]) -> Surely:
+def strings(visit: Visit, model: Surroundings) -> Surely:
     """The data is strings."""
     return _surely(_type_in(visit, "string") and not _is_sequence(visit))
 
 
-def packed_constant(visit: Visit, outputs: frozenset[str]) -> Surely:
+def packed_constant(visit: Visit, model: Surroundings) -> Surely:
     """The data is a constant whose elements are smaller than a byte."""
     kind = _data(visit).type
     packed = kind is not None and kind.packed and bool(visit.constants) and visit.constants[0]
     return _surely(_is_ir(visit) and packed)
 
 
-def uneven_open_axis(visit: Visit, outputs: frozenset[str]) -> Surely:
+def uneven_open_axis(visit: Visit, model: Surroundings) -> Surely:
     """num_outputs divides an axis of unknown size."""
     if not _is_onnx(visit) or not _is_ceil(visit) or _stated(visit) < 2:
         return Surely.NO
     return Surely.NO if isinstance(_axis_size(visit), int) else Surely.MAYBE
 
 
-def uneven_negative_axis(visit: Visit, outputs: frozenset[str]) -> Surely:
+def uneven_negative_axis(visit: Visit, model: Surroundings) -> Surely:
     """num_outputs leaves a smaller part of a negative axis."""
     size, axis = _axis_size(visit), visit.attributes.get("axis", 0)
     if not _is_ceil(visit) or not isinstance(axis, int) or axis >= 0 or not isinstance(size, int):
@@ -254,7 +308,7 @@ def uneven_negative_axis(visit: Visit, outputs: frozenset[str]) -> Surely:
     return _surely(size % _stated(visit) != 0)
 
 
-def split_1_lengths(visit: Visit, outputs: frozenset[str]) -> Surely:
+def split_1_lengths(visit: Visit, model: Surroundings) -> Surely:
     """Split-1 takes lengths that are not equal as an input."""
     if str(visit.schema) != "Split-1" or not _is_onnx(visit):
         return Surely.NO
@@ -266,11 +320,11 @@ def split_1_lengths(visit: Visit, outputs: frozenset[str]) -> Surely:
     return _surely(len(set(fact.value)) > 1)
 
 
-def sequence_output(visit: Visit, outputs: frozenset[str]) -> Surely:
+def sequence_output(visit: Visit, model: Surroundings) -> Surely:
     """The sequence is an output of the model."""
-    return _surely(_is_sequence(visit) and any(name in outputs for name in visit.outputs))
+    return _surely(_is_sequence(visit) and any(name in model.outputs for name in visit.outputs))
 
 
-def any_sequence(visit: Visit, outputs: frozenset[str]) -> Surely:
+def any_sequence(visit: Visit, model: Surroundings) -> Surely:
     """The operator gives a sequence."""
     return _surely(_is_sequence(visit))

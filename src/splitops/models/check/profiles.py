@@ -14,6 +14,7 @@ from typing import Final
 from splitops.errors import ArrayError
 from splitops.models.check import conditions
 from splitops.models.check.conditions import Condition
+from splitops.models.site import UNBIND_REPAIRS
 
 __all__ = ["LIMITS", "TARGETS", "Limit", "Outcome", "known_targets"]
 
@@ -62,6 +63,10 @@ _ORT_SPLIT: Final = (
     "https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/providers/cpu/tensor/split.h"
 )
 _ORT_SEQUENCE: Final = "https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/providers/cpu/sequence/sequence_ops.cc"
+_ORT_MERGING: Final = (
+    "https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/optimizer/"
+    "common_subexpression_elimination.cc"
+)
 _ORT_KERNELS: Final = "https://github.com/microsoft/onnxruntime/blob/main/docs/OperatorKernels.md"
 _ONNX_RELEASE: Final = "1.23.2"
 _ONNX_SPLIT: Final = "https://github.com/onnx/onnx/blob/main/onnx/defs/tensor/utils.cc"
@@ -96,6 +101,28 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.empty_ceil_part,
         source=_ORT_SPLIT,
         fix=_USE_LENGTHS,
+        repair="explicit-lengths",
+    ),
+    Limit(
+        code="onnxruntime.open-axis",
+        runtime=_ORT,
+        proved=_ORT_RELEASE,
+        outcome=Outcome.ERROR,
+        message="num_outputs on an axis of unknown size is refused when its last part turns out empty",
+        condition=conditions.empty_open_part,
+        source=_ORT_SPLIT,
+        fix="state the lengths in the input 'split', computed from the size of the axis",
+    ),
+    Limit(
+        code="onnxruntime.merged",
+        runtime=_ORT,
+        proved=_ORT_RELEASE,
+        outcome=Outcome.WRONG,
+        message="another Split of the same data, without lengths too, has another number of outputs: "
+        "the optimiser takes one for the other",
+        condition=conditions.merged,
+        source=_ORT_MERGING,
+        fix="state the lengths",
         repair="explicit-lengths",
     ),
     Limit(
@@ -160,11 +187,22 @@ LIMITS: Final[tuple[Limit, ...]] = (
         source=_ORT_SPLIT,
     ),
     Limit(
-        code="onnxruntime.scalar-keepdims",
+        code="onnxruntime.unbind",
         runtime=_ORT,
         proved=_ORT_RELEASE,
         outcome=Outcome.WRONG,
-        message="keepdims = 0 beside a scalar 'split': chunks of 1 lose the axis, others are an error",
+        message="keepdims = 0 beside chunks of 1 drops the axis, as PyTorch means it; the text ignores it",
+        condition=conditions.unbind,
+        source=_ORT_SEQUENCE,
+        fix=f"say which is meant; {UNBIND_REPAIRS}",
+        repair="state-unbind",
+    ),
+    Limit(
+        code="onnxruntime.scalar-keepdims",
+        runtime=_ORT,
+        proved=_ORT_RELEASE,
+        outcome=Outcome.ERROR,
+        message="keepdims = 0 beside chunks of more than 1 is refused when it runs",
         condition=conditions.scalar_keepdims,
         source=_ORT_SEQUENCE,
         fix="leave keepdims out: it has no meaning beside 'split'",

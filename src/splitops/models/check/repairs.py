@@ -4,26 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
+import onnx_ir as ir
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, numpy_helper
 
 from splitops.errors import ModelError, Rule, RuleError, Where
 from splitops.models import is_openvino
 from splitops.models.check.checking import find_limits
+from splitops.models.check.conditions import Surroundings
 from splitops.models.check.profiles import LIMITS, known_targets
+from splitops.models.convert.graph_arithmetic import lengths_of_size
+from splitops.models.convert.onnx_graph import Tape
 from splitops.models.infer import Visit, load_well_formed, walk
 from splitops.models.onnx_model.structure import extend, subgraphs
-from splitops.sizes.arithmetic import part_sizes
+from splitops.operators.schema import Given
+from splitops.sizes.arithmetic import Division, part_sizes
+from splitops.sizes.rules import SizeRule
 
 if TYPE_CHECKING:
     from splitops.models import AnyModel
 
-__all__ = ["Repair", "repair"]
+__all__ = ["Repair", "Unbind", "repair"]
 
 _MAX_LENGTHS: Final = 1 << 16
 _PASSES: Final = 8
+
+
+class Unbind(StrEnum):
+    """What chunks of 1 with keepdims = 0 are to mean."""
+
+    AS_WRITTEN = "as-written"
+    AS_PYTORCH = "as-pytorch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +65,24 @@ class Repaired(NamedTuple):
     repairs: tuple[Repair, ...]
 
 
-def repair(model: AnyModel, targets: str | Iterable[str] = ()) -> Repaired:
+def repair(
+    model: AnyModel, targets: str | Iterable[str] = (), *, unbind: str | Unbind | None = None
+) -> Repaired:
     """Apply the safe repairs to a copy of an ONNX model.
 
     Args:
         model: path of a ``.onnx`` file, ``onnx.ModelProto`` or ``onnx_ir.Model``.
         targets: the runtimes whose limits are repaired, a string is one of them; none are all of them.
+        unbind: what SplitToSequence with chunks of 1 and keepdims = 0 is to mean, which PyTorch exports for a
+            scripted ``unbind``: ``"as-written"`` keeps the axis, as the text says, ``"as-pytorch"`` drops it,
+            as PyTorch and onnxruntime do. None leaves such a site as it is.
 
     Returns:
-        The new model and the repairs. Outputs of the model are unchanged; where it was invalid, it has become
-        valid in the one way that its declared outputs allow.
+        The new model and the repairs. Outputs of the model are unchanged, but for ``unbind="as-pytorch"``;
+        where it was invalid, it has become valid in the one way that its declared outputs allow.
 
     Raises:
-        ModelError: the model cannot be read, or is OpenVINO IR.
+        ModelError: the model cannot be read, or is OpenVINO IR; or ``unbind`` is another word.
         ArrayError: a target has no profile.
 
     Examples:
@@ -77,6 +96,9 @@ def repair(model: AnyModel, targets: str | Iterable[str] = ()) -> Repaired:
         num_outputs = 4 became the lengths [2, 2, 1, 0]
     """
     targets = known_targets(targets)
+    if unbind is not None and unbind not in tuple(Unbind):
+        raise ModelError(f"unbind is {unbind!r}, not {' or '.join(map(repr, map(str, Unbind)))}")
+    meaning = None if unbind is None else Unbind(unbind)
     loaded, where = load_well_formed(model)
     if is_openvino(loaded):
         raise ModelError("repairs are made to ONNX models; this is OpenVINO IR", where)
@@ -85,22 +107,22 @@ def repair(model: AnyModel, targets: str | Iterable[str] = ()) -> Repaired:
     repairs: list[Repair] = []
     # One repair can be what another one needs: all outputs declared before their lengths are stated.
     for _ in range(_PASSES):
-        found = _one_pass(made, where, targets)
+        found = _one_pass(made, where, targets, meaning)
         repairs += found
         if not found:
             break
     return Repaired(made, tuple(repairs))
 
 
-def _one_pass(model: ModelProto, where: Where, targets: Sequence[str]) -> list[Repair]:
+def _one_pass(model: ModelProto, where: Where, targets: Sequence[str], unbind: Unbind | None) -> list[Repair]:
     visits: list[Visit] = []
     walk(model, where, visits.append, write=False)
-    outputs = frozenset(value.name for value in model.graph.output)
-    mender = _Mender(model)
+    surroundings = Surroundings.of(model)
+    mender = _Mender(model, unbind)
     repairs: list[Repair] = []
     done: set[Where] = set()
     for visit in visits:
-        for code, name in _wanted(visit, outputs, targets):
+        for code, name in _wanted(visit, surroundings, targets):
             # A node that has changed is looked at again in the next pass.
             text = _REPAIRS[name](mender, visit) if visit.where not in done else None
             if text is not None:
@@ -109,10 +131,10 @@ def _one_pass(model: ModelProto, where: Where, targets: Sequence[str]) -> list[R
     return repairs
 
 
-def _wanted(visit: Visit, outputs: frozenset[str], targets: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _wanted(visit: Visit, model: Surroundings, targets: Sequence[str]) -> Iterator[tuple[str, str]]:
     if isinstance(visit.error, RuleError) and visit.error.rule is Rule.LENGTHS_MISSING:
         yield str(visit.error.rule), "state-number"
-    for index, _ in find_limits(visit, outputs):
+    for index, _ in find_limits(visit, model):
         limit = LIMITS[index]
         if limit.repair is not None and (not targets or limit.runtime in targets):
             yield limit.code, limit.repair
@@ -121,7 +143,8 @@ def _wanted(visit: Visit, outputs: frozenset[str], targets: Sequence[str]) -> It
 class _Mender:
     """The model under repair: finds graphs by their path, and names that are free."""
 
-    def __init__(self, model: ModelProto) -> None:
+    def __init__(self, model: ModelProto, unbind: Unbind | None) -> None:
+        self.unbind = unbind
         self.graphs: dict[str | None, GraphProto] = {}
         self.names: set[str] = set()
         self._collect(None, model.graph)
@@ -135,6 +158,13 @@ class _Mender:
             self.names.update(node.output)
             for step, inner in subgraphs(node):
                 self._collect(extend(path, step), inner)
+
+    def fresh(self, wish: str) -> str:
+        """Return the wished name, or one like it that is free."""
+        if wish in self.names:
+            return self.free_name(wish)
+        self.names.add(wish)
+        return wish
 
     def free_name(self, stem: str) -> str:
         """Return a name that no value of the model has."""
@@ -193,25 +223,54 @@ def _drop_keepdims(mender: _Mender, visit: Visit) -> str | None:
     return "left out keepdims, which has no meaning beside 'split'"
 
 
-def _explicit_lengths(mender: _Mender, visit: Visit) -> str | None:
-    binding, graph = visit.binding, mender.graphs.get(visit.where.graph)
-    if binding is None or binding.division is None or binding.axis is None or graph is None:
-        return None  # in a function, where each call may have another size
-    size = None if binding.data.shape is None else binding.data.shape[binding.axis]
-    if not isinstance(size, int) or "num_outputs" not in visit.attributes:
-        return None
+def _state_unbind(mender: _Mender, visit: Visit) -> str | None:
     node = visit.node
+    if mender.unbind is Unbind.AS_WRITTEN:
+        return _drop_keepdims(mender, visit)
+    if mender.unbind is Unbind.AS_PYTORCH:
+        del node.input[1:]
+        return "left out the input 'split', so that the parts lose the axis"
+    return None
+
+
+def _explicit_lengths(mender: _Mender, visit: Visit) -> str | None:
+    binding, graph, row = visit.binding, mender.graphs.get(visit.where.graph), visit.schema
+    if binding is None or binding.division is None or binding.axis is None or row is None or graph is None:
+        return None  # in a function, where each call may have another size
     number = binding.division.count
-    if number != len(node.output) or number > _MAX_LENGTHS:
+    if number != len(visit.outputs) or number > _MAX_LENGTHS:
         return None
+    stated = f"num_outputs = {number}" if "num_outputs" in visit.attributes else f"{number} equal parts"
+    size = None if binding.data.shape is None else binding.data.shape[binding.axis]
+    if not isinstance(size, int):
+        return _computed_lengths(mender, visit, graph, binding.division, binding.axis)
     lengths = part_sizes(binding.division, size, number)
-    name = mender.free_name(f"{_stem(node)}_lengths")
-    graph.initializer.append(numpy_helper.from_array(np.array(lengths, np.int64), name))
-    _remove_attribute(node, "num_outputs")
-    del node.input[1:]
-    node.input.append(name)
+    _remove_attribute(visit.node, "num_outputs")
+    if row.lengths[0].given is Given.ATTRIBUTE:
+        visit.node.attribute.add(name="split", type=AttributeProto.INTS, ints=lengths)
+    else:
+        name = mender.free_name(f"{_stem(visit.node)}_lengths")
+        graph.initializer.append(numpy_helper.from_array(np.array(lengths, np.int64), name))
+        visit.node.input[1:] = [name]
     shown = ", ".join(map(str, lengths[:8])) + (", ..." if number > 8 else "")
-    return f"num_outputs = {number} became the lengths [{shown}]"
+    return f"{stated} became the lengths [{shown}]"
+
+
+def _computed_lengths(
+    mender: _Mender, visit: Visit, graph: GraphProto, division: Division, axis: int
+) -> str | None:
+    """State lengths computed from the size of the axis, where the version takes them as an input."""
+    row = visit.schema
+    if division.rule is not SizeRule.EVEN or row is None or row.lengths[0].given is not Given.INPUT:
+        return None
+    tape = Tape(row.since_version, mender, _stem(visit.node))
+    data = ir.Value(name=visit.inputs[0])
+    lengths = lengths_of_size(division, tape.size(data, tape.integers([axis])), tape)
+    at = next(index for index, node in enumerate(graph.node) if node == visit.node)
+    for made in reversed(tape.nodes):
+        graph.node.insert(at, ir.serde.serialize_node(made))
+    graph.node[at + len(tape.nodes)].input[1:] = [lengths.name or ""]
+    return f"{division.count} equal parts became lengths computed from the size of the axis"
 
 
 def _attribute_lengths(mender: _Mender, visit: Visit) -> str | None:
@@ -230,6 +289,7 @@ _REPAIRS: Final[dict[str, Callable[[_Mender, Visit], str | None]]] = {
     "name-outputs": _name_outputs,
     "declare-outputs": _declare_outputs,
     "drop-keepdims": _drop_keepdims,
+    "state-unbind": _state_unbind,
     "explicit-lengths": _explicit_lengths,
     "attribute-lengths": _attribute_lengths,
 }

@@ -99,8 +99,8 @@ def conversion(
     others go through onnx's version converter one by one, and what it cannot convert is refused by name.
     Names, metadata, subgraphs and model-local functions survive.
 
-    A split of equal parts that only a run can hold against the size of its axis may become one that takes
-    any size (``num_outputs``): where the source has a result, it is the same.
+    Where a split can only become Slices, these take sizes that the source rejects: where the source has a
+    result, it is the same.
 
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or

@@ -10,6 +10,7 @@ from typing import Any, Final
 from splitops.binding import Binding, Fact, bind
 from splitops.elements.types import ElementType
 from splitops.errors import NOWHERE, Where
+from splitops.models.site import may_be_unbind
 from splitops.operators import OperatorSchema, schema
 from splitops.operators.schema import Given
 from splitops.sizes.arithmetic import Division
@@ -88,6 +89,8 @@ class Site:
         where: its place.
         references: attributes that come from the call of a function: their values are not known.
         overridable: names of inputs whose value is only a default.
+        apart: whether a runtime would take the node for another one if it stated no lengths, see
+            :mod:`splitops.models.onnx_model.merging`.
     """
 
     schema: OperatorSchema
@@ -97,6 +100,12 @@ class Site:
     where: Where = NOWHERE
     references: Mapping[str, str] = field(default_factory=dict)
     overridable: frozenset[str] = frozenset()
+    apart: bool = False
+
+    @property
+    def may_be_unbind(self) -> bool:
+        """Whether the text and the runtimes may disagree on what the site gives."""
+        return may_be_unbind(self.schema, self.attributes, self.inputs)
 
     def bind(self) -> Binding:
         """Prove the site valid and reduce it to its meaning.
@@ -133,7 +142,7 @@ class Restatement:
             :attr:`Method.COMPUTED` and :attr:`Method.SLICED_COMPUTED`, what the lengths are computed from.
         outputs: number of outputs to declare: those of the site, and one more where the parts that nobody
             reads must be somebody's.
-        bounds: begin and end of each part (SLICED); negative ones count from the end, None is the end.
+        bounds: begin and end of each part (SLICED); negative ones count from the end, None is the end itself.
         carrier: the element type of the data in between (CAST).
         lengths_type: the element type of lengths known only when the model runs, as the row takes them.
         squeeze: whether the parts lose the axis.
@@ -144,7 +153,7 @@ class Restatement:
     axis: int | None
     division: Division | None
     outputs: int
-    bounds: tuple[tuple[int, int | None], ...] = ()
+    bounds: tuple[tuple[int | None, int | None], ...] = ()
     carrier: ElementType | None = None
     lengths_type: ElementType | None = None
     squeeze: bool | None = False

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
+from onnx import ModelProto
 
 from splitops.binding import Fact
 from splitops.elements.types import ElementType, element_type_of, from_onnx
@@ -19,6 +20,7 @@ __all__ = [
     "Names",
     "Tape",
     "constant_array",
+    "editable_copy",
     "graphs_of",
     "is_overridable",
     "known",
@@ -35,6 +37,31 @@ __all__ = [
 _KNOWN: Final = "splitops.known"
 _MOST_CONSTANT: Final = 1 << 20
 """Larger constants are no lengths, and are not read."""
+
+
+def editable_copy(model: ModelProto) -> ir.Model:
+    """Return a copy of a model for rewriting.
+
+    onnx-ir does not write outputs without a name at the end of a node. Those of a Split are parts that its
+    lengths count: they get names.
+    """
+    own = ModelProto()
+    own.CopyFrom(model)  # onnx-ir renames tensors in the protobuf that it was made from
+    edited = ir.serde.from_proto(own)
+    unnamed = [
+        node
+        for owner in (edited.graph, *edited.functions.values())
+        for _, graph in graphs_of(owner)
+        for node in graph
+        if node.op_type == "Split" and node.outputs and not node.outputs[-1].name
+    ]
+    names = Names(edited) if unnamed else None
+    for node in unnamed:
+        for value in reversed(node.outputs):
+            if value.name or names is None:
+                break
+            value.name = names.fresh(f"{node.name or node.op_type}_unused")
+    return edited
 
 
 def graphs_of(owner: Any, path: str | None = None) -> Iterator[tuple[str | None, Any]]:
@@ -60,6 +87,13 @@ def label(node: ir.Node) -> str:
     """Return the node's name; of an unnamed node, its operator and first output."""
     named = next((value.name for value in node.outputs if value.name), "")
     return node.name or f"{node.op_type} -> {named}"
+
+
+class NameSource(Protocol):
+    """Gives names that are free in a model."""
+
+    def fresh(self, wish: str) -> str:
+        """Return the wished name, or one like it that is free."""
 
 
 class Names:
@@ -95,7 +129,7 @@ class Tape:
     It is an :class:`~splitops.models.convert.graph_arithmetic.Arithmetic`.
     """
 
-    def __init__(self, opset: int, names: Names, base: str) -> None:
+    def __init__(self, opset: int, names: NameSource, base: str) -> None:
         self.opset = opset
         self.nodes: list[ir.Node] = []
         self._names = names
@@ -149,10 +183,10 @@ class Tape:
         note(made, Tensor(element_type, shape_of(value)))
         return made
 
-    def size(self, data: ir.Value, axis: int) -> ir.Value:
-        """Return the size of an axis, of shape [1]."""
+    def size(self, data: ir.Value, axis: ir.Value) -> ir.Value:
+        """Return the size of an axis, both of shape [1]."""
         shape = self.op("Shape", [data])
-        return self.op("Gather", [shape, self.integers([axis])], {"axis": 0}, hint="size")
+        return self.op("Gather", [shape, axis], {"axis": 0}, hint="size")
 
     def slice(self, data: ir.Value, axis: int, begin: ir.Value, end: ir.Value) -> ir.Value:
         """Return a slice with bounds of shape [1]; from opset 10 on."""

@@ -16,6 +16,7 @@ from splitops.models.convert.onnx_graph import (
     remove_if_unused,
     replace_node,
 )
+from splitops.models.convert.restating import unbind_error
 from splitops.models.infer.knowledge import Tensor
 from splitops.sizes.arithmetic import Division, part_count, part_sizes
 
@@ -42,9 +43,12 @@ def lower_sequence(node: ir.Node, site: Site, opset: int, names: Names, where: W
         The Split.
 
     Raises:
-        RuleError: ``rule``, another operator reads the sequence, or an index or the number of parts is
-            not known; ``parts.count``, there are no parts or too many. Nothing has changed then.
+        RuleError: ``rule``, another operator reads the sequence, an index or the number of parts is not
+            known, or the site may be PyTorch's ``unbind``; ``parts.count``, there are no parts or too many.
+            Nothing has changed then.
     """
+    if site.may_be_unbind:
+        raise unbind_error(site, rule)
     binding = site.bind()
     division, axis, shape = binding.division, binding.axis, binding.data.shape
     sizes = _sizes(division, axis, shape)

@@ -161,17 +161,26 @@ class _Writer:
     def _lengths(self) -> ir.Value:
         """Return the lengths as the row takes them, known when the model runs."""
         restated, tape = self.restated, self.tape
-        axis = 0 if restated.axis is None else restated.axis
         if restated.division is not None:
-            return lengths_of_size(restated.division, tape.size(self.data, axis), tape)
+            return lengths_of_size(restated.division, tape.size(self.data, self._axis()), tape)
         lengths = self._given_lengths()
         kind = restated.lengths_type
         given = value_fact(lengths, read=False).type
         if kind is not None and given is not None and given is not kind:
             lengths = tape.cast(lengths, kind, "lengths")
         if self.site.schema.lengths_rule is SizeRule.REMAINDER and restated.method is Method.COMPUTED:
-            lengths = resolved_lengths(lengths, tape.size(self.data, axis), tape)
+            lengths = resolved_lengths(lengths, tape.size(self.data, self._axis()), tape)
         return lengths
+
+    def _axis(self) -> ir.Value:
+        """Return the axis, of shape [1], as a value: one may be what the caller of a function gives."""
+        tape, axis = self.tape, self.restated.axis
+        if axis is not None:
+            return tape.integers([axis])
+        given = tape.op("Constant", [], hint="axis")
+        reference = self.site.references[self.site.schema.axis.name]
+        tape.nodes[-1].attributes["value_int"] = ir.RefAttr("value_int", reference, ir.AttributeType.INT)
+        return tape.op("Reshape", [given, tape.integers([1])], hint="axis")
 
     def _given_lengths(self) -> ir.Value:
         lengths = given_lengths(self.node, self.site, self.tape)
@@ -183,13 +192,12 @@ class _Writer:
         tape, axis = self.tape, self.restated.axis
         assert axis is not None
         parts: list[ir.Value | None] = []
-        for output, (begin, stop) in zip(self.node.outputs, self.restated.bounds, strict=True):
-            end = _INT64_MAX if stop is None else stop
+        for output, bounds in zip(self.node.outputs, self.restated.bounds, strict=True):
+            begin, end = (_INT64_MAX if mark is None else mark for mark in bounds)
             if not output.name:
                 parts.append(None)
             elif tape.opset >= 10:
-                bounds = tape.integers([begin]), tape.integers([end])
-                parts.append(tape.slice(self.data, axis, *bounds))
+                parts.append(tape.slice(self.data, axis, tape.integers([begin]), tape.integers([end])))
             else:
                 attributes = {"axes": [axis], "starts": [begin], "ends": [end]}
                 parts.append(tape.op("Slice", [self.data], attributes, hint="part"))
@@ -202,7 +210,7 @@ class _Writer:
         axis, count = restated.axis, len(self.node.outputs)
         assert axis is not None
         if restated.division is not None:
-            size = tape.size(self.data, axis)
+            size = tape.size(self.data, self._axis())
             bounds = uniform_bounds(restated.division.count, count, size, tape)
         else:
             bounds = self._running_bounds(count)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import onnx
@@ -12,7 +12,7 @@ from onnx import GraphProto, ModelProto
 
 from splitops.errors import ModelError, Rule, SplitError, Where
 from splitops.models.convert.forms import Form, Method, Restatement, Site, Target
-from splitops.models.convert.onnx_graph import Names, graphs_of, label, note_all
+from splitops.models.convert.onnx_graph import Names, editable_copy, graphs_of, label, note_all
 from splitops.models.convert.onnx_operators import Mover
 from splitops.models.convert.onnx_sequences import lower_sequence
 from splitops.models.convert.onnx_splits import FAMILY, read_site, write_site
@@ -21,7 +21,9 @@ from splitops.models.convert.report import Change, Status
 from splitops.models.convert.restating import restate
 from splitops.models.convert.statement import describe_site
 from splitops.models.infer import walk
+from splitops.models.infer.onnx_walk import Upstream
 from splitops.models.onnx_model import check_model
+from splitops.models.onnx_model.merging import SiteKey, merged_sites, site_key
 from splitops.models.onnx_model.structure import subgraphs
 
 __all__ = [
@@ -61,7 +63,31 @@ def convert_opset(
     if model.training_info and opset not in (None, imported):
         # Its graphs belong to no walk of the model, and run at the model's opset.
         return (), None, ModelError("training information cannot be converted to another opset", where)
-    rewriting = Rewriting(editable(model, where), where)
+    apart: frozenset[SiteKey] = frozenset()
+    while True:
+        changes, converted = _converted(model, imported, opset, form, where, apart)
+        merged = frozenset() if converted is None else merged_sites(converted) - apart
+        if not merged:
+            break
+        apart |= merged
+    if converted is None:
+        return changes, None, None
+    try:
+        prove(converted, where, model)
+    except SplitError as error:
+        return changes, None, error
+    return changes, converted, None
+
+
+def _converted(
+    model: ModelProto,
+    imported: int | None,
+    opset: int | None,
+    form: Form,
+    where: Where,
+    apart: frozenset[SiteKey],
+) -> tuple[tuple[Change, ...], ModelProto | None]:
+    rewriting = Rewriting(editable(model, where, form), where, apart)
     for owner, path in rewriting.owners():
         old = owner.opset_imports.get("", imported)
         if old is None:
@@ -69,14 +95,10 @@ def convert_opset(
         new = old if opset is None else opset
         rewriting.move(owner, path, old, new, form)
         owner.opset_imports[""] = new
-    if any(change.status is Status.REFUSED for change in rewriting.changes):
-        return tuple(rewriting.changes), None, None
-    converted = finished(rewriting.model, model)
-    try:
-        prove(converted, where, model)
-    except SplitError as error:
-        return tuple(rewriting.changes), None, error
-    return tuple(rewriting.changes), converted, None
+    changes = tuple(rewriting.changes)
+    if any(change.status is Status.REFUSED for change in changes):
+        return changes, None
+    return changes, finished(rewriting.model, model)
 
 
 def prove(model: ModelProto, where: Where, source: ModelProto | None = None) -> None:
@@ -114,14 +136,18 @@ def _is_valid(model: ModelProto) -> bool:
 # onnx-ir models that know more than they state
 
 
-def editable(model: ModelProto, where: Where) -> ir.Model:
-    """Return a well-formed model for rewriting, with what inference knows noted at its values."""
-    rows, _ = walk(model, where, lambda visit: None)
-    found = {(row.graph, row.name): row.after for row in rows}
-    own = ModelProto()
-    own.CopyFrom(model)  # onnx-ir renames tensors in the protobuf that it was made from
-    edited = ir.serde.from_proto(own)
-    note_all(edited, found)
+def editable(model: ModelProto, where: Where, form: Form) -> ir.Model:
+    """Return a well-formed model for rewriting, with what inference knows noted at its values.
+
+    What a split proves of its own input is not known where a number of parts may take the place of lengths:
+    it would prove that the lengths are not needed.
+    """
+    edited = editable_copy(model)
+    if form is Form.COUNT:
+        note_all(edited, Upstream(model, where, lambda visit: None).run().values)
+    else:
+        rows, _ = walk(model, where, lambda visit: None, write=False)
+        note_all(edited, {(row.graph, row.name): row.after for row in rows})
     return edited
 
 
@@ -165,10 +191,11 @@ def least_ir_version(proto: ModelProto) -> int:
 
 @dataclass
 class Rewriting:
-    """A model that is being rewritten, and the report of it."""
+    """A model that is being rewritten, and the report of it; splits of ``apart`` must state lengths."""
 
     model: ir.Model
     where: Where
+    apart: frozenset[SiteKey] = frozenset()
     changes: list[Change] = field(default_factory=list)
     refused: dict[ir.Node, SplitError] = field(default_factory=dict)
 
@@ -242,6 +269,7 @@ class Rewriting:
                 raise self.refused[node]
             site = read_site(node, old, where)
             before = lowered or describe_before(site)
+            site = replace(site, apart=_key(where, node.outputs) in self.apart)
             restated = restate(site, target, form)
             write_site(node, site, restated, new, self.names)
         except SplitError as error:
@@ -264,6 +292,10 @@ class Rewriting:
             versions = ", ".join(f"{name}-{since_version(name, new)}" for name in became)
             status = Status.CONVERTED if len(became) == 1 else Status.REWRITTEN
             self.changes.append(Change(where, status, before, versions))
+
+
+def _key(where: Where, outputs: Iterable[ir.Value]) -> SiteKey:
+    return site_key(where.graph, [value.name or "" for value in outputs])
 
 
 def is_split(node: ir.Node) -> bool:
@@ -291,7 +323,8 @@ def describe_restated(restated: Restatement) -> str:
     """Write what a restatement states in one line."""
     axis = "?" if restated.axis is None else restated.axis
     if restated.row is None:
-        bounds = ", ".join(f"{begin}:{'' if end is None else end}" for begin, end in restated.bounds[:8])
+        marks = [["end" if mark is None else mark for mark in bounds] for bounds in restated.bounds[:8]]
+        bounds = ", ".join(f"{begin}:{end}" for begin, end in marks)
         more = ", ..." if len(restated.bounds) > 8 else ""
         return f"Slice x {restated.outputs}(axis={axis}, {bounds + more or 'bounds computed'})"
     division = None if restated.method is Method.COMPUTED else restated.division

@@ -52,7 +52,7 @@ def convert(model: ModelProto, form: Form, where: Where) -> Conversion:
         model = onnx.inliner.inline_local_functions(model)
         check_model(model, where)
     opset = model_opset(model) or 1
-    rewriting = Rewriting(editable(model, where), where)
+    rewriting = Rewriting(editable(model, where, form), where)
     own = _state_splits(rewriting, opset, form)
     changes = tuple(rewriting.changes)
     if any(change.status is Status.REFUSED for change in changes):
@@ -113,7 +113,7 @@ def _state(node: ir.Node, restated: Restatement, lengths: ir.Value | None, tape:
     attributes: dict[str, Any] = {}
     division = restated.division
     if restated.method is Method.COMPUTED and division is not None:
-        inputs.append(lengths_of_size(division, tape.size(data, axis), tape))
+        inputs.append(lengths_of_size(division, tape.size(data, tape.integers([axis])), tape))
     elif division is None:
         assert lengths is not None
         kind = restated.lengths_type

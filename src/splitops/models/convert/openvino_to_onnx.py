@@ -41,6 +41,7 @@ from splitops.models.convert.report import Change, Conversion, Status
 from splitops.models.convert.restating import restate
 from splitops.models.infer.onnx_types import to_type
 from splitops.models.infer.openvino_walk import walk_openvino
+from splitops.models.onnx_model.merging import SiteKey, merged_sites, site_key
 from splitops.models.openvino_ir import (
     Endpoint,
     Layer,
@@ -60,12 +61,18 @@ _WRITTEN: Final = 14
 
 def convert_ir(model: OpenVINOModel, target: Target, form: Form, where: Where) -> Conversion:
     """Convert an OpenVINO model to an opset of ONNX."""
-    writer = _Writer(model, target, form, where)
-    writer.write()
-    changes = tuple(writer.changes)
-    if not writer.complete:
-        return Conversion(str(target), changes, None)
-    proto = writer.proto()
+    apart: frozenset[int] = frozenset()
+    while True:
+        writer = _Writer(model, target, form, where, apart)
+        writer.write()
+        changes = tuple(writer.changes)
+        if not writer.complete:
+            return Conversion(str(target), changes, None)
+        proto = writer.proto()
+        merged = writer.layers_of(merged_sites(proto)) - apart
+        if not merged:
+            break
+        apart |= merged
     try:
         prove(proto, where)
     except SplitError as error:
@@ -82,6 +89,7 @@ class _Writer:
         target: Target,
         form: Form,
         where: Where,
+        apart: frozenset[int],
     ) -> None:
         assert target.opset is not None
         self.source = source
@@ -89,6 +97,7 @@ class _Writer:
         self.opset = target.opset
         self.form = form
         self.where = where
+        self.apart = apart
         self.known = walk_openvino(source, where, lambda visit: None).values
         self.changes: list[Change] = []
         self.graph = ir.Graph([], [], nodes=[], name=source.name or "model", opset_imports={"": self.opset})
@@ -97,6 +106,7 @@ class _Writer:
         self.mover = Mover(self.names)
         self.values: dict[Endpoint, ir.Value] = {}
         self.named: set[ir.Value] = set()
+        self.splits: dict[int, ir.Node] = {}
 
     @property
     def complete(self) -> bool:
@@ -108,6 +118,14 @@ class _Writer:
         proto = ir.serde.to_proto(self.model)
         proto.ir_version = max(proto.ir_version, least_ir_version(proto))
         return proto
+
+    def layers_of(self, sites: frozenset[SiteKey]) -> frozenset[int]:
+        """Return the layers that some nodes of the ONNX model were made of."""
+        keys = {
+            layer: site_key(None, [value.name or "" for value in node.outputs])
+            for layer, node in self.splits.items()
+        }
+        return frozenset(layer for layer, key in keys.items() if key in sites)
 
     def write(self) -> None:
         """Write every layer that an output or the interface needs, in topological order."""
@@ -214,6 +232,7 @@ class _Writer:
                 tuple(value_fact(value, read=index > 0) for index, value in enumerate(sources)),
                 len(layer.outputs),
                 where,
+                apart=layer.id in self.apart,
             )
             before = f"openvino {describe_before(site)}"
             axis = sources[1]
@@ -229,6 +248,7 @@ class _Writer:
             outputs = [self._new_value(Endpoint(layer.id, port.id)) for port in layer.outputs]
             node = ir.Node("", "Split", sources, outputs=outputs, name=self.names.fresh(layer.name))
             self.graph.append(node)
+            self.splits[layer.id] = node
             parts = write_site(node, site, restated, self.opset, self.names)
         except SplitError as error:
             self.changes.append(Change(where, Status.REFUSED, before, error=error))

@@ -17,18 +17,20 @@ from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import Rule, RuleError, rule_error
 from splitops.models.convert.forms import Form, Method, Restatement, Site, Target
 from splitops.models.convert.statement import stated
+from splitops.models.site import UNBIND_REPAIRS
 from splitops.operators import OperatorSchema, schema
 from splitops.operators.schema import Given
 from splitops.sizes.arithmetic import (
     Division,
     describe,
     part_count,
+    part_size,
     part_sizes,
     violation,
 )
 from splitops.sizes.rules import SizeRule
 
-__all__ = ["restate"]
+__all__ = ["restate", "unbind_error"]
 
 _INT64: Final = ELEMENT_TYPES["int64"]
 
@@ -60,16 +62,40 @@ def restate(site: Site, target: Target, form: Form = Form.SAME) -> Restatement:
         kept = Restatement(
             Method.KEPT, rows[0], binding.axis, binding.division, site.outputs, squeeze=binding.squeeze
         )
-        if form is Form.SAME:
+        if site.may_be_unbind or (form is Form.SAME and not _is_merged(site, rows[0], kept.division)):
             return kept
+    if site.may_be_unbind:
+        raise unbind_error(site, Rule.OPERATOR_VERSION)
     if not target.domain:
         _refuse_references(site, rows[0])
     search = _Search(site, binding, rows, target, form)
     found = next(search.restatements(), None)
-    if found is None:
-        raise search.refusal()
-    # The preferred form is the one that stands there.
-    return kept if kept is not None and found.division == binding.division else found
+    if kept is None:
+        if found is None:
+            raise search.refusal()
+        return found
+    # What stands there is kept unless one other node is preferred.
+    if found is None or found.row is None:
+        return kept
+    same = found.method is Method.STATED and found.division == kept.division
+    return kept if same else found
+
+
+def unbind_error(site: Site, rule: Rule) -> RuleError:
+    """Return the refusal of a site that the text and the runtimes read in two ways."""
+    return rule_error(
+        str(site.schema),
+        rule,
+        "keepdims = 0 stands beside chunks of 1: the text ignores it, PyTorch and onnxruntime drop the axis",
+        f"the model must say which is meant; {UNBIND_REPAIRS}",
+        where=site.where,
+    )
+
+
+def _is_merged(site: Site, row: OperatorSchema, division: Division | None) -> bool:
+    """Return whether a runtime would take a node for another one because it states no lengths."""
+    counted = division is not None and division.rule is row.count_rule
+    return site.apart and counted and row.count is not None and row.count.given is Given.OUTPUTS
 
 
 def _is_kept(site: Site, binding: Binding, rows: Sequence[OperatorSchema]) -> bool:
@@ -149,8 +175,9 @@ class _Search:
         division = self.binding.division
         assert division is not None
         same, lengths, counts = [division], list(self._explicit(division)), list(self._counts(division))
+        remainder = division.rule is SizeRule.REMAINDER
         orders = {
-            Form.SAME: same + counts + lengths,
+            Form.SAME: same + (lengths + counts if remainder else counts + lengths),
             Form.LENGTHS: lengths + same + counts,
             Form.COUNT: counts + same + lengths,
         }
@@ -179,8 +206,14 @@ class _Search:
         else:
             return
         for rule in dict.fromkeys(row.count_rule for row in self.rows):
-            if rule is not None:
+            if rule is not None and not (rule is SizeRule.CEIL and self._may_end_empty(count)):
                 yield Division(rule, count=count)
+
+    def _may_end_empty(self, count: int) -> bool:
+        """Return whether the last of num_outputs parts may be empty, which not every runtime takes."""
+        if self.size is None:
+            return True
+        return part_size(Division(SizeRule.CEIL, count=count), self.size, count - 1) == 0
 
     def _stated(
         self, row: OperatorSchema, division: Division, data: Fact, method: Method = Method.STATED
@@ -195,6 +228,14 @@ class _Search:
                 f"{row} knows the rules {', '.join(rule.value for rule in row.size_rules)} alone",
             )
             return
+        if _is_merged(self.site, row, division):
+            self._mention(
+                row,
+                Rule.LENGTHS_MISSING,
+                "another Split of the same data has another number of outputs, and no lengths either",
+                "onnxruntime would take one for the other",
+            )
+            return
         binding = self.binding
         outputs = self._outputs(row, division)
         if outputs > self.site.outputs + _MOST_COMPUTED:
@@ -206,6 +247,8 @@ class _Search:
             again = bind(row, attributes, facts, outputs=outputs, where=binding.where)
         except RuleError as error:
             self.against = self.against or error
+            return
+        if again.squeeze != binding.squeeze:
             return
         if again.division is None or not self._agrees(again.division):
             return
@@ -232,10 +275,12 @@ class _Search:
         if self.size is not None:
             if violation(division, self.size) is not None:
                 return False
+            counts = part_count(division, self.size), part_count(own, self.size)
+            if self.binding.schema.gives_sequence and len(set(counts)) > 1:
+                return False
             wanted = self._wanted(own, self.size)
             return part_sizes(division, self.size, wanted) == part_sizes(own, self.size, wanted)
-        # Wherever n divides a size, n parts by either rule are the same.
-        return (own.rule, division.rule) == (SizeRule.EVEN, SizeRule.CEIL) and own.count == division.count
+        return False
 
     # Lengths that only the running model knows
 
@@ -305,7 +350,7 @@ class _Search:
         if self.size is not None or binding.schema.gives_sequence or division.rule is SizeRule.EXPLICIT:
             return
         count = part_count(division, 0)
-        if count > _MOST_COMPUTED:
+        if count > max(_MOST_COMPUTED, self.site.outputs):
             return
         for row in self.rows:
             if self._takes(row, binding.data.type) and _INT64 in self._lengths_types(row):
@@ -319,7 +364,7 @@ class _Search:
         if axis is not None and bounds is not None:
             yield Restatement(Method.SLICED, None, axis, None, self.site.outputs, bounds=bounds)
 
-    def _bounds(self) -> tuple[tuple[int, int | None], ...] | None:
+    def _bounds(self) -> tuple[tuple[int | None, int | None], ...] | None:
         division = self.binding.division
         if division is None:
             return None
@@ -335,8 +380,9 @@ class _Search:
             at = division.lengths.index(-1)
             before = [0, *accumulate(division.lengths[:at])]
             after = [0, *accumulate(reversed(division.lengths[at + 1 :]))][::-1]
+            # The end itself has no number: -0 is the begin.
             marks: list[int | None] = [*before, *(-mark or None for mark in after)]
-            return tuple((begin or 0, end) for begin, end in _spans(marks, at))
+            return tuple(pairwise(marks))
         return None
 
     def _sliced_computed(self) -> Iterator[Restatement]:
@@ -442,14 +488,6 @@ def _holding(kinds: frozenset[ElementType], size: int | None) -> ElementType | N
         if bits is not None and size is not None and size <= 1 << bits:
             return kind
     return None
-
-
-def _spans(marks: Sequence[int | None], at: int) -> Iterator[tuple[int | None, int | None]]:
-    """Yield the spans of the parts: ``at + 1`` marks up to the remainder, then the marks behind it."""
-    before, after = marks[: at + 1], marks[at + 1 :]
-    yield from pairwise(before)
-    yield before[-1], after[0]
-    yield from pairwise(after)
 
 
 def _size(binding: Binding) -> int | None:

@@ -40,7 +40,7 @@ from splitops.onnx.reference import node_attributes, node_label
 from splitops.operators import SCHEMAS, schema
 from splitops.sizes.dims import UNKNOWN, Dim, Range, dimension
 
-__all__ = ["Found", "Walk"]
+__all__ = ["Found", "Upstream", "Walk"]
 
 _FAMILY: Final = frozenset(row.name for row in SCHEMAS if row.domain == "")
 _MAX_DEPTH: Final = 64
@@ -409,6 +409,16 @@ class Walk:
         with self._deeper():
             self._nodes(scope, function.node)
         return [scope.get(name) for name in function.output]
+
+
+class Upstream(Walk):
+    """A walk that tells of each value only what follows from the values before it.
+
+    For what rewrites splits: what a split proves of its own input would prove that the split is not needed.
+    """
+
+    def _tighten(self, *_: object) -> None:
+        pass
 
 
 def _all_nodes(model: ModelProto) -> Iterator[NodeProto]:

@@ -61,7 +61,13 @@ class SplitConcatPass(SplitPass):
                     end += 1
                 cut, data = editor.cut(item[0]), item[0].inputs[0]
                 order = [found[1] for found in items[begin:end] if found is not None]
-                if cut is not None and data is not None and cut.removable and whole(cut.parts, order):
+                if (
+                    cut is not None
+                    and data is not None
+                    and cut.removable
+                    and cut.complete
+                    and whole(cut.parts, order)
+                ):
                     splits.append(item[0])
                     values.append(data)
                     begin = end

@@ -71,6 +71,13 @@ class Cut:
         return found if len(found) == len(self.parts) else None
 
     @property
+    def complete(self) -> bool:
+        """Whether the parts are the whole axis: a Split may declare fewer outputs than it makes parts."""
+        if self.division.rule is not SizeRule.CEIL or self.division.count == len(self.parts):
+            return True
+        return self.sizes is not None and sum(self.sizes) == self.size
+
+    @property
     def removable(self) -> bool:
         """Whether the split succeeds on every axis that the data can have."""
         return cannot_fail(self.division, self.size)

@@ -193,6 +193,19 @@ class Editor(ABC):
     def adopt(self, value: ir.Value, old: ir.Value, before: ir.Node) -> None:
         """Let a constant of :meth:`divided` stand for a part, with its name where both stand in one graph."""
 
+    def is_merged(self, node: ir.Node, *, without_lengths: bool = False) -> bool:
+        """Return whether a runtime takes a split for another one, as neither states lengths.
+
+        Args:
+            node: the split; of one that was made since, nothing is known before the next round.
+            without_lengths: whether it would, if it did not state its equal lengths.
+        """
+        return False
+
+    def state_lengths(self, node: ir.Node) -> str | None:
+        """State the lengths of a split that :meth:`is_merged`, and return what it states; None: it cannot."""
+        return None
+
     # What the format writes
 
     @abstractmethod
@@ -242,7 +255,10 @@ class Editor(ABC):
         return Where(self._where.model, self._scopes[node.graph].path, self._labels.get(node) or label(node))
 
     def cut(self, node: ir.Node) -> Cut | None:
-        """Return what a split does; None of another node, and of one that is invalid or known too little."""
+        """Return what a split does.
+
+        None of another node, and of one that is invalid, known too little or read in two ways.
+        """
         if node not in self._cuts:
             self._cuts[node] = self._read(node)
         return self._cuts[node]
@@ -251,7 +267,8 @@ class Editor(ABC):
         if self.role(node) not in (Role.SPLIT, Role.SEQUENCE):
             return None
         try:
-            return cut_of(self.site(node).bind())
+            site = self.site(node)
+            return None if site.may_be_unbind else cut_of(site.bind())
         except SplitError:
             return None
 

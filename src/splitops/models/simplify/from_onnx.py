@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnx import ModelProto
 
 from splitops.errors import Where
+from splitops.models.convert.onnx_graph import editable_copy
 from splitops.models.onnx_model import check_model, read
 from splitops.models.onnx_model.storage import as_proto
 from splitops.models.simplify.knowledge import note_known
@@ -32,18 +33,19 @@ def simplify_onnx(
     else:
         proto, folder = as_proto(model)
         check_model(proto, where)
-    # onnx-ir names the tensors of a proto that it reads: they must not be the caller's.
-    edited = ir.serde.from_proto(_copy(proto))
+    edited = editable_copy(proto)
     if folder is not None:
         for graph in edited.graphs():
             ir.external_data.set_base_dir(graph, folder)
     before, current = _count(edited), proto
+    note_known(edited, current, where)
 
     def edit(again: bool) -> OnnxEditor:
         nonlocal current
-        current = ir.serde.to_proto(edited) if again else proto
-        note_known(edited, current, where)
-        return OnnxEditor(edited, where)
+        if again:
+            current = ir.serde.to_proto(edited)
+            note_known(edited, current, where)
+        return OnnxEditor(edited, where, current)
 
     changes = apply_rewrites(rewrites, limit, edit)
     result: ModelProto | ir.Model = edited

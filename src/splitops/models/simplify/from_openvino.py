@@ -30,11 +30,13 @@ def simplify_openvino(
         raise ModelError(f"a {type(model).__name__} is no model", where)
     where = replace(where, model=where.model or model.file)
     nodes, current = to_nodes(model), model
+    note_known_openvino(nodes, current, where)
 
     def edit(again: bool) -> OpenVINOEditor:
         nonlocal current
-        current = from_nodes(nodes, model) if again else model
-        note_known_openvino(nodes, current, where)
+        if again:
+            current = from_nodes(nodes, model)
+            note_known_openvino(nodes, current, where)
         return OpenVINOEditor(nodes, where)
 
     changes = apply_rewrites(rewrites, limit, edit)

@@ -7,22 +7,12 @@ from onnx import ModelProto
 
 from splitops.errors import NOWHERE, Where
 from splitops.models.convert.onnx_graph import note, note_all
-from splitops.models.infer.onnx_walk import Walk
+from splitops.models.infer.onnx_walk import Upstream
 from splitops.models.infer.openvino_walk import walk_openvino
 from splitops.models.openvino_ir import Endpoint, OpenVINOModel
 from splitops.models.openvino_ir.nodes import graphs_inside, layer_of, port_of
 
 __all__ = ["NoteKnownPass", "note_known", "note_known_openvino"]
-
-
-class _Upstream(Walk):
-    """A walk that tells of each value only what follows from the values before it.
-
-    What a split proves of its own input must not be known here: it would prove that the split is not needed.
-    """
-
-    def _tighten(self, *_: object) -> None:
-        pass
 
 
 def note_known(model: ir.Model, proto: ModelProto, where: Where = NOWHERE) -> None:
@@ -33,7 +23,7 @@ def note_known(model: ir.Model, proto: ModelProto, where: Where = NOWHERE) -> No
         proto: the same model, well formed.
         where: its place.
     """
-    found = _Upstream(proto, where, lambda visit: None).run().values
+    found = Upstream(proto, where, lambda visit: None).run().values
     note_all(model, {place: known for place, known in found.items() if known is not None})
 
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
+from onnx import ModelProto
 
 from splitops.elements.types import ElementType, from_onnx
-from splitops.errors import NOWHERE, Where
-from splitops.models.convert.forms import Site
+from splitops.errors import NOWHERE, SplitError, Where
+from splitops.models.convert.forms import Form, Method, Site, Target
 from splitops.models.convert.onnx_graph import constant_array, graphs_of, known
-from splitops.models.convert.onnx_splits import read_site
+from splitops.models.convert.onnx_splits import read_site, write_site
+from splitops.models.convert.onnx_to_onnx import describe_restated
+from splitops.models.convert.restating import restate
 from splitops.models.convert.statement import stated
 from splitops.models.infer.knowledge import Tensor
+from splitops.models.onnx_model.merging import SiteKey, merged_sites, site_key
 from splitops.models.simplify.decisions import lying, pieces, shortest
 from splitops.models.simplify.editor import Editor, Role, Scope, Span, note_like, sole_span, take_over
 from splitops.operators import OperatorSchema, schema
@@ -45,8 +50,10 @@ def is_operator(node: ir.Node, *names: str) -> bool:
 class OnnxEditor(Editor):
     """An ONNX model that is being rewritten."""
 
-    def __init__(self, model: ir.Model, where: Where = NOWHERE) -> None:
+    def __init__(self, model: ir.Model, where: Where = NOWHERE, proto: ModelProto | None = None) -> None:
         self._constants: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
+        self._proto = proto  # the same model, where somebody has it already
+        self._merged: dict[bool, frozenset[SiteKey]] = {}
         super().__init__(model, where)
 
     def _graphs(self) -> Iterator[tuple[Scope, Any]]:
@@ -112,6 +119,28 @@ class OnnxEditor(Editor):
             return False
         facts = [known(value) for value in node.outputs]
         return not all(isinstance(found, Tensor) and found.is_whole for found in facts)
+
+    def is_merged(self, node: ir.Node, *, without_lengths: bool = False) -> bool:
+        """Return whether onnxruntime takes a Split for another one, see :func:`merged_sites`."""
+        if without_lengths not in self._merged:
+            proto = self._proto or ir.serde.to_proto(self.model)
+            self._merged[without_lengths] = merged_sites(proto, with_lengths=without_lengths)
+        key = site_key(self._scopes[node.graph].path, [value.name or "" for value in node.outputs])
+        return key in self._merged[without_lengths]
+
+    def state_lengths(self, node: ir.Node) -> str | None:
+        """State the lengths of a Split; where only a run knows them, the graph computes them."""
+        opset = self.opset(node)
+        try:
+            site = replace(self.site(node), apart=True)
+            restated = restate(site, Target("", opset), Form.LENGTHS)
+        except SplitError:
+            return None
+        if restated.method is Method.KEPT:
+            return None
+        write_site(node, site, restated, opset, self.names)
+        self.look_again(node)
+        return describe_restated(restated)
 
     def keeps(self, value: ir.Value) -> bool:
         """Any value can give way: an Identity keeps the name of an output."""

@@ -19,6 +19,7 @@ __all__ = [
     "EmptyPartsPass",
     "NestedSplitsPass",
     "ShortestFormPass",
+    "StatedLengthsPass",
     "UnusedPartsPass",
     "WholePartPass",
 ]
@@ -35,7 +36,7 @@ class WholePartPass(SplitPass):
     def rewrite(self, node: ir.Node, editor: Editor) -> None:
         """Let the readers of the part read the data."""
         cut, data = editor.cut(node), node.inputs[0]
-        if cut is None or data is None or not cut.removable:
+        if cut is None or data is None or not cut.removable or not cut.complete:
             return
         at = sole_part(cut.parts)
         read = [is_read(output) for output in node.outputs]
@@ -204,7 +205,10 @@ class NestedSplitsPass(SplitPass):
 
 
 class ShortestFormPass(SplitPass):
-    """Lengths that the opset can say as a number of equal parts are said so."""
+    """Lengths that the opset can say as a number of equal parts are said so.
+
+    Not below opset 18 where onnxruntime would then take the Split for another one of the same data.
+    """
 
     name = "shortest-form"
     roots = _SPLIT
@@ -217,9 +221,31 @@ class ShortestFormPass(SplitPass):
             return
         if shortest(editor.count_row(node), sizes, cut.size).rule is SizeRule.EXPLICIT:
             return
+        if editor.is_merged(node, without_lengths=True):
+            return
         before, where = editor.describe(node), editor.where(node)
         parts = editor.split(node, data, cut.axis, cut.size, sizes)
         made = parts[0].producer()
         assert made is not None
         editor.substitute(node, list(parts))
         editor.applied(self, where, before, editor.describe(made), "the lengths follow from their number")
+
+
+class StatedLengthsPass(SplitPass):
+    """Splits that onnxruntime takes for one another, as they state no lengths, state them.
+
+    See :mod:`splitops.models.onnx_model.merging`. Other rewrites may bring splits to the same data.
+    """
+
+    name = "stated-lengths"
+    roots = _SPLIT
+
+    def rewrite(self, node: ir.Node, editor: Editor) -> None:
+        """State the lengths, computed where only a run knows them; the node itself changes."""
+        if not editor.is_merged(node):
+            return
+        before, where = editor.describe(node), editor.where(node)
+        after = editor.state_lengths(node)
+        if after is not None:
+            reason = "onnxruntime takes it for another split of the same data"
+            editor.applied(self, where, before, after, reason)

@@ -31,6 +31,7 @@ class Rewriting:
         pass_name: the class of its ONNX pass.
         default: whether it is applied where no rewrites are named.
         openvino: whether OpenVINO models have it too.
+        final: whether it looks only at what no other rewrite changes any more.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Rewriting:
     pass_name: str
     default: bool = True
     openvino: bool = True
+    final: bool = False
 
     def make_pass(self, **options: Any) -> SplitPass:
         """Return the onnx-ir pass; its class says which options it takes."""
@@ -130,6 +132,14 @@ REWRITES: Final[Mapping[str, Rewriting]] = MappingProxyType(
                 "lengths that follow from the number of parts are not stated",
                 "parts",
                 "ShortestFormPass",
+            ),
+            Rewriting(
+                "stated-lengths",
+                "splits that onnxruntime would take for one another state their lengths",
+                "parts",
+                "StatedLengthsPass",
+                openvino=False,
+                final=True,
             ),
         )
     }

@@ -27,13 +27,19 @@ def apply_rewrites(
         edit: gives an editor of the model as it is now, with what is known of it noted; it is told whether
             the model has changed since it was last asked.
     """
-    passes = [_pass(row, limit) for row in rewrites]
+    stages = [[_pass(row, limit) for row in rewrites if row.final is final] for final in (False, True)]
     changes: list[Applied] = []
-    for number in range(_MOST_ROUNDS):
-        editor = edit(number > 0)
-        editor.run(passes)
+    stage, changed = 0, False
+    for _ in range(_MOST_ROUNDS):
+        editor = edit(changed)
+        editor.run(stages[stage])
         changes += editor.changes
-        if not editor.changes:
+        changed = bool(editor.changes)
+        if changed:
+            stage = 0
+        elif stage == 0 and stages[1]:
+            stage = 1
+        else:
             break
     return tuple(changes)
 

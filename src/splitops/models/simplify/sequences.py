@@ -22,7 +22,9 @@ class SequenceReadsPass(SplitPass):
     SequenceLength becomes a constant, or the size of the axis; ConcatFromSequence that undoes the split
     becomes the data, another one a Concat; SequenceAt at constant positions, also negative ones, becomes
     Gather where the parts have size 1, else a part of a Split. On an axis of unknown size, only what fails
-    where the sequence would have failed is written: Gather at positions, Split by lengths.
+    where the sequence would have failed is written: Gather at positions, Split by lengths. Where other
+    readers keep the sequence, nothing is written that takes more nodes. A site that may be PyTorch's
+    ``unbind`` (:func:`splitops.models.site.may_be_unbind`) is left as it is.
     """
 
     name = "sequence-reads"
@@ -38,15 +40,20 @@ class SequenceReadsPass(SplitPass):
         before, where = editor.describe(node), editor.where(node)
         readers = list(dict.fromkeys(use.node for use in sequence.uses()))
         work = _Work(node, data, cut, editor)
-        done = [reader for reader in readers if cut.removable and work.without_parts(reader)]
+        done = [reader for reader in readers if cut.removable and work.needs_no_part(reader)]
         left = [reader for reader in readers if reader not in done]
+        needless = not sequence.is_graph_output() and all(map(work.can_read_parts, left))
+        if not needless:
+            done = [reader for reader in done if not work.adds_nodes(reader)]
+        for reader in done:
+            work.without_parts(reader)
         # The rest is worth a Split only if the sequence is not needed any more.
-        if left and not sequence.is_graph_output() and all(map(work.can_read_parts, left)):
+        if left and needless:
             work.read_parts(left)
             done, left = readers, []
-        if not done and not (not readers and cut.removable and not sequence.is_graph_output()):
+        if not done and not (not readers and needless and cut.removable):
             return
-        if not left and not sequence.is_graph_output():
+        if needless:
             editor.remove(node)
         words = ", ".join(dict.fromkeys(reader.op_type for reader in done)) or "nothing"
         editor.applied(self, where, before, work.after(), f"{words} can read the parts without a sequence")
@@ -72,22 +79,30 @@ class _Work:
 
     # Readers that need no part
 
-    def without_parts(self, reader: ir.Node) -> bool:
-        """Rewrite a reader that needs no part of a split that cannot fail; return whether it was one."""
+    def needs_no_part(self, reader: ir.Node) -> bool:
+        """Return whether a reader needs no part of a split that cannot fail."""
         if is_operator(reader, "SequenceLength"):
-            return self._length(reader)
-        if is_operator(reader, "ConcatFromSequence") and self._undoes(reader):
-            self.editor.replace(reader.outputs[0], self.data)
-            self.editor.remove(reader)
-            self.made.append(self.data.name or "its input")
-            return True
-        return False
+            return self.count is not None or self.cut.division.rule is SizeRule.CHUNK
+        return is_operator(reader, "ConcatFromSequence") and self._undoes(reader)
 
-    def _length(self, reader: ir.Node) -> bool:
+    def adds_nodes(self, reader: ir.Node) -> bool:
+        """Return whether a reader that needs no part becomes more than one node."""
+        return is_operator(reader, "SequenceLength") and self.count is None
+
+    def without_parts(self, reader: ir.Node) -> None:
+        """Rewrite a reader that :meth:`needs_no_part`."""
+        if is_operator(reader, "SequenceLength"):
+            self._length(reader)
+            return
+        self.editor.replace(reader.outputs[0], self.data)
+        self.editor.remove(reader)
+        self.made.append(self.data.name or "its input")
+
+    def _length(self, reader: ir.Node) -> None:
         editor, cut = self.editor, self.cut
         if self.count is not None:
             value = editor.constant_node(ir.tensor(np.array(self.count, np.int64)), reader)
-        elif cut.division.rule is SizeRule.CHUNK:
+        else:
             chunk = cut.division.chunk
             shape = editor.add(reader, "Shape", [self.data])[0]
             axis = editor.constant(np.array(cut.axis, np.int64), reader)
@@ -98,11 +113,8 @@ class _Work:
                 value = editor.add(
                     reader, "Div", [value, editor.constant(np.array(chunk, np.int64), reader)]
                 )[0]
-        else:
-            return False
         editor.substitute(reader, [value])
         self.made.append("its length")
-        return True
 
     def _undoes(self, reader: ir.Node) -> bool:
         """Return whether a ConcatFromSequence gives the data again; of no elements, it would fail."""
