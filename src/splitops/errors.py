@@ -68,7 +68,7 @@ class Where:
     """The place an error was found: only what is known of it is set."""
 
     model: str | None = None
-    """File name of the model."""
+    """Path of the model's file as it was given; of an ONNX model in memory that runs, the graph's name."""
     graph: str | None = None
     """Path of the subgraph or function inside the model; None is the main graph."""
     node: str | None = None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,10 @@ from splitops.operators.schema import OperatorSchema
 from splitops.planning import SplitPlan, SplitRequest, plan_request
 from splitops.sizes.dims import UNKNOWN, Dim, Range
 
-__all__ = ["Plan", "as_array", "data_fact", "evaluate", "execute", "make_plan", "observing"]
+__all__ = ["Plan", "as_array", "data_fact", "evaluate", "execute", "make_plan", "observing", "read_only"]
+
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -202,6 +205,27 @@ def data_fact(data: Any, shape: tuple[Any, ...] | None = None) -> Fact:
     backend = backend_of(data)
     element_type = backend.element_type(data) or foreign_type(backend.dtype_name(data))
     return Fact(element_type, tuple(map(_dimension, backend.shape(data) if shape is None else shape)))
+
+
+def read_only(value: _T) -> _T:
+    """Return a new read-only view of an array, and of every array in a list; anything else as it is.
+
+    Whoever is given a view of what belongs to another cannot change it by accident; ``np.array(view)`` is a
+    copy of one's own.
+
+    Examples:
+        >>> import numpy as np
+        >>> data = np.zeros(2)
+        >>> read_only(data).flags.writeable, data.flags.writeable
+        (False, True)
+    """
+    if isinstance(value, list):
+        return [read_only(item) for item in value]  # type: ignore[return-value]
+    if not isinstance(value, np.ndarray):
+        return value
+    view = value.view()
+    view.flags.writeable = False
+    return view
 
 
 def _dimension(size: Any) -> Dim:

@@ -237,7 +237,7 @@ def test_a_file_that_is_no_model_is_one_finding(content: bytes, name: str, tmp_p
     (tmp_path / name).write_bytes(content)
     (finding,) = check(tmp_path / name)
     assert finding.code == "model.invalid"
-    assert finding.where.model == name
+    assert finding.where.model == str(tmp_path / name)
 
 
 def test_a_file_that_is_not_there_is_one_finding(tmp_path: Any) -> None:
@@ -324,7 +324,7 @@ def test_a_lone_layer_in_a_file(tmp_path: Any) -> None:
     path = tmp_path / "layer.xml"
     path.write_text(DOCUMENTED.replace('num_splits="3"', 'num_splits="2"'))
     (finding,) = check(path)
-    assert (finding.code, finding.where.model) == ("outputs.count", "layer.xml")
+    assert (finding.code, finding.where.model) == ("outputs.count", str(path))
 
 
 # Repairs and reports

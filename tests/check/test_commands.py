@@ -43,7 +43,8 @@ def test_a_good_model(model: Any) -> None:
 def test_an_invalid_model_is_exit_code_1(model: Any) -> None:
     done = run("check", model(BAD))
     assert done.exit_code == 1
-    assert "[lengths.sum] at model 'model.onnx', node 'Split -> a', input 'split'" in done.output
+    assert "[lengths.sum] at model '" in done.output
+    assert "/model.onnx', node 'Split -> a', input 'split'" in done.output
     assert "1 error, 0 warnings" in done.output
 
 

@@ -438,7 +438,7 @@ def test_bad_models_and_broken_rules_are_one_line(invoke, process, halves, tmp_p
         assert not (tmp_path / "out").exists()
     result = process("run", broken, "--input", "x=ramp:4,6")
     assert result.returncode == 1
-    assert "model 'broken.onnx', node 'Split -> y', input 'split'" in result.stderr
+    assert f"model {str(broken)!r}, node 'Split -> y', input 'split'" in result.stderr
     result = invoke("run", halves, "--input", "x=ramp:4,5")
     assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
 

@@ -254,7 +254,7 @@ def test_every_kind_of_model_is_taken_and_none_changed(kind: str, tmp_path: Path
     report = conversion(given, to="onnx:18")
     assert isinstance(report.model, ModelProto)
     assert model.SerializeToString(deterministic=True) == before
-    assert report.changes[0].where.model == ("model.onnx" if kind == "path" else None)
+    assert report.changes[0].where.model == (str(path) if kind == "path" else None)
 
 
 def test_external_data_comes_along(tmp_path: Path) -> None:

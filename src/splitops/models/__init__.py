@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from splitops.errors import ModelError, shown_path
+from splitops.models.bodies import MAX_BODY_RUNS
 
 if TYPE_CHECKING:
     import onnx
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 
     ModelInMemory = onnx.ModelProto | onnx_ir.Model | OpenVINOModel
     AnyModel = str | os.PathLike[str] | ModelInMemory
+
+    class HasModel(Protocol):
+        """A report about a model that is made or changed."""
+
+        @property
+        def model(self) -> Any: ...
+
 
 __all__ = ["is_openvino", "load", "run", "save"]
 
@@ -28,8 +36,8 @@ def load(path: str | os.PathLike[str]) -> onnx.ModelProto | OpenVINOModel:
         path: a ``.onnx`` file, or the ``.xml`` file of an OpenVINO IR with its ``.bin`` beside it.
 
     Returns:
-        An ``onnx.ModelProto`` with its external data in it, or an :class:`OpenVINOModel` whose constants stay
-        mapped to the ``.bin``.
+        An ``onnx.ModelProto`` with its external data in it, or an :class:`OpenVINOModel`, which keeps the
+        ``.bin`` open and reads a constant when it is needed.
 
     Raises:
         ModelError: the file is missing, truncated, malformed or unsafe, or has another ending.
@@ -42,20 +50,24 @@ def load(path: str | os.PathLike[str]) -> onnx.ModelProto | OpenVINOModel:
         splitops.errors.ModelError: cannot open 'no-such-file.onnx': no such file or directory \
 (model 'no-such-file.onnx')
     """
+    if not isinstance(path, str | os.PathLike):
+        raise ModelError(f"load reads a file, but is given a {type(path).__name__}, not a path")
     if is_openvino(path):
         from splitops.models import openvino_ir
 
-        return openvino_ir.read(Path(path))
+        return openvino_ir.read(path)
     from splitops.models import onnx_model
 
     return onnx_model.read(path)
 
 
-def save(model: ModelInMemory, path: str | os.PathLike[str]) -> None:
+def save(model: ModelInMemory | HasModel, path: str | os.PathLike[str]) -> None:
     """Write a model to a file, whole or not at all.
 
     Args:
-        model: an ``onnx.ModelProto``, ``onnx_ir.Model`` or :class:`OpenVINOModel`.
+        model: an ``onnx.ModelProto``, ``onnx_ir.Model`` or :class:`OpenVINOModel`, or a report that has one
+            as its ``model``: that of :func:`splitops.infer`, :func:`splitops.conversion` and
+            :func:`splitops.simplification`.
         path: a ``.onnx`` file for the first two, else an ``.xml`` file whose ``.bin`` is written beside it.
 
     Raises:
@@ -71,6 +83,9 @@ def save(model: ModelInMemory, path: str | os.PathLike[str]) -> None:
         >>> splitops.load(path) == model
         True
     """
+    if not isinstance(path, str | os.PathLike):
+        raise ModelError(f"save writes a file, but is given a {type(path).__name__}, not a path")
+    model = getattr(model, "model", model)
     if is_openvino(path) is not is_openvino(model):
         raise ModelError(
             f"a {type(model).__name__} cannot be written to {shown_path(path)}: ONNX models end in .onnx, "
@@ -79,14 +94,14 @@ def save(model: ModelInMemory, path: str | os.PathLike[str]) -> None:
     if is_openvino(model):
         from splitops.models import openvino_ir
 
-        openvino_ir.write(cast("OpenVINOModel", model), Path(path))
+        openvino_ir.write(cast("OpenVINOModel", model), path)
         return
     from splitops.models import onnx_model
 
     onnx_model.write(cast("onnx.ModelProto", model), path)
 
 
-def run(model: AnyModel, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def run(model: AnyModel, inputs: Mapping[str, Any], *, max_body_runs: int | None = None) -> dict[str, Any]:
     """Run a model: the split family is ours, other operators are evaluated beside it.
 
     Operators of ONNX other than the family go through onnx's reference implementation. Layers of OpenVINO IR
@@ -96,13 +111,16 @@ def run(model: AnyModel, inputs: Mapping[str, Any]) -> dict[str, Any]:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`.
         inputs: arrays by input name; lists of arrays for ONNX sequences.
+        max_body_runs: how often the bodies of the model's loops run at most, all together; None is 4194304.
 
     Returns:
-        The outputs by name, in the model's order: arrays, lists of arrays for sequences.
+        The outputs by name, in the model's order: arrays, lists of arrays for sequences. What shares memory
+        with an input or a constant of the model is a new read-only view; ``np.array(output)`` is a copy.
 
     Raises:
         RuleError: a rule of the split family is broken; ``error.where`` names the node.
-        ModelError: the model is not well formed, an input does not fit, or another operator fails.
+        ModelError: the model is not well formed, an input does not fit, another operator fails, or bodies run
+            too often.
 
     Examples:
         >>> import numpy as np, onnx.parser, splitops
@@ -112,14 +130,15 @@ def run(model: AnyModel, inputs: Mapping[str, Any]) -> dict[str, Any]:
         >>> splitops.run(model, {"x": np.arange(3, dtype=np.float32)})
         {'a': array([0., 1.], dtype=float32), 'b': array([2.], dtype=float32)}
     """
+    most = MAX_BODY_RUNS if max_body_runs is None else max_body_runs
     if is_openvino(model):
         from splitops.models import openvino_ir
 
         whole = load(model) if isinstance(model, str | os.PathLike) else model
-        return openvino_ir.run(cast("OpenVINOModel", whole), inputs)
+        return openvino_ir.run(cast("OpenVINOModel", whole), inputs, max_body_runs=most)
     from splitops.models import onnx_model
 
-    return onnx_model.run(cast("onnx.ModelProto", model), inputs)
+    return onnx_model.run(cast("onnx.ModelProto", model), inputs, max_body_runs=most)
 
 
 def is_openvino(model: Any) -> bool:

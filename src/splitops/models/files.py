@@ -7,9 +7,11 @@ import stat
 from pathlib import Path, PureWindowsPath
 from typing import BinaryIO
 
+import numpy as np
+
 from splitops.errors import ModelError, Where, shown, shown_path
 
-__all__ = ["contained", "open_regular", "read_whole"]
+__all__ = ["contained", "open_regular", "place_of", "read_range", "read_whole"]
 
 
 def open_regular(path: Path, where: Where | None = None) -> BinaryIO:
@@ -19,15 +21,15 @@ def open_regular(path: Path, where: Where | None = None) -> BinaryIO:
         ModelError: the file is missing, unreadable or not a regular file.
     """
     # Without O_NONBLOCK, opening a pipe that nobody writes to waits for ever.
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    extra = getattr(os, "O_NONBLOCK", 0)
     try:
-        descriptor = os.open(path, flags)
+        file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | extra))  # noqa: SIM115
     except (OSError, ValueError) as error:
         raise ModelError(f"cannot open {shown_path(path)}: {_reason(error)}", where) from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
         raise ModelError(f"cannot open {shown_path(path)}: not a regular file", where)
-    return os.fdopen(descriptor, "rb")
+    return file
 
 
 def read_whole(path: Path, *, limit: int, where: Where | None = None) -> bytes:
@@ -47,6 +49,41 @@ def read_whole(path: Path, *, limit: int, where: Where | None = None) -> bytes:
             return file.read(size)
         except (OSError, MemoryError) as error:
             raise ModelError(f"cannot read {shown_path(path)}: {_reason(error)}", where) from error
+
+
+def place_of(model: object) -> Where:
+    """Return the place that errors name: the path of a model's file as it was given, no name in memory.
+
+    Examples:
+        >>> place_of("models/halves.onnx")
+        Where(model='models/halves.onnx', graph=None, node=None, input=None, attribute=None)
+    """
+    return Where(model=os.fsdecode(model)) if isinstance(model, str | os.PathLike) else Where()
+
+
+def read_range(file: BinaryIO, offset: int, size: int, where: Where | None = None) -> memoryview:
+    """Read bytes of a file into memory of their own.
+
+    A map would be quicker to make, but if the file is cut short while it is mapped, the first look at a page
+    that is gone ends the process.
+
+    Raises:
+        ModelError: the file has no such bytes (any more), or they do not fit into memory.
+    """
+    try:
+        # NumPy's, because a bytearray would be filled with zeros first.
+        data = memoryview(np.empty(size, np.uint8).data)
+        file.seek(offset)
+        done = file.readinto(data) if size else 0  # type: ignore[attr-defined]
+    except (OSError, MemoryError, ValueError, OverflowError) as error:
+        raise ModelError(f"cannot read {shown_path(file.name)}: {_reason(error)}", where) from error
+    if done != size:
+        raise ModelError(
+            f"cannot read {shown_path(file.name)}: it ends at byte {offset + done}, "
+            f"but bytes {offset} to {offset + size} are needed",
+            where,
+        )
+    return data.toreadonly()
 
 
 def contained(folder: Path, location: str, where: Where | None = None) -> Path:

@@ -12,6 +12,7 @@ from onnx import ModelProto, NodeProto, defs
 from onnx.backend.base import Backend, BackendRep
 
 from splitops.errors import ModelError, SplitError
+from splitops.execute import read_only
 
 __all__ = [
     "SplitopsBackend",
@@ -129,7 +130,8 @@ class SplitopsBackend(Backend):
         if missing is not None:
             raise ModelError(f"input {missing!r} is missing")
         opset = int(kwargs.get("opset_version") or defs.onnx_opset_version())
-        return tuple(node_evaluator(node, opset).run(None, dict(inputs)))
+        feeds = {name: read_only(value) for name, value in inputs.items()}
+        return tuple(node_evaluator(node, opset).run(None, feeds))
 
     @classmethod
     def supports_device(cls, device: str) -> bool:

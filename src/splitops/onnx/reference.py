@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splitops.errors import ModelError, Where
-from splitops.execute import evaluate
+from splitops.execute import evaluate, read_only
 from splitops.operators import OperatorSchema
 from splitops.operators import schema as find_schema
 
@@ -31,8 +31,8 @@ def reference_ops() -> list[type[OpRun]]:
     to the main graph and to its subgraphs, but not to model-local functions; ``splitops.run`` does.
 
     Returns:
-        Subclasses of ``onnx.reference.op_run.OpRun``, always the same ones. Their parts are views of the
-        data.
+        Subclasses of ``onnx.reference.op_run.OpRun``, always the same ones. Their parts are read-only
+        views of the data, which may be the caller's own or an initializer; ``np.array(part)`` is a copy.
 
     Examples:
         >>> import numpy as np, onnx.parser
@@ -75,9 +75,11 @@ def _classes() -> tuple[type[OpRun], ...]:
             attributes = node_attributes(self.onnx_node, linked_attributes)
             inputs = [_tensor(value, str(self.operator), self.where) for value in args]
             declared = len(self.onnx_node.output)
-            parts = evaluate(self.operator, attributes, inputs, outputs=declared, where=self.where)
+            parts = read_only(
+                list(evaluate(self.operator, attributes, inputs, outputs=declared, where=self.where))
+            )
             if self.operator.gives_sequence:
-                return (list(parts),)
+                return (parts,)
             # None for an output named "", so that "" goes on meaning an absent input.
             return tuple(
                 part if name else None for name, part in zip(self.onnx_node.output, parts, strict=True)

@@ -396,7 +396,7 @@ def test_every_truncation_of_the_bin(tmp_path: Path) -> None:
     path.write_text(XML)
     for end in range(len(BIN)):
         path.with_suffix(".bin").write_bytes(BIN[:end])
-        with pytest.raises(ModelError, match=r"weights have \d+.*model 'model.xml', node"):
+        with pytest.raises(ModelError, match=r"weights have \d+.*model '.*model.xml', node"):
             ir.read(path)
 
 
@@ -409,7 +409,7 @@ def test_missing_bin(tmp_path: Path) -> None:
     builder.result(builder.parameter("data", "f32", (2,)), "out")
     path.write_bytes(ir.to_bytes(builder.model())[0])
     assert ir.run(ir.read(path), {"data": DATA[0, :2]})["out"].tolist() == [0.0, 1.0]
-    with pytest.raises(ModelError, match=r"cannot open '.*other.bin': no such file .* .model 'model.xml'."):
+    with pytest.raises(ModelError, match=r"cannot open '.*other.bin': no such file .* .model '.*model.xml'."):
         ir.read(path, tmp_path / "other.bin")
 
 

@@ -85,15 +85,15 @@ def _form(model: Any, where: Where) -> Iterator[Finding]:
 def _fragment(model: Any) -> tuple[bytes, Where] | None:
     """Return the XML of a lone layer."""
     from splitops.models.check.fragment import is_fragment
-    from splitops.models.files import read_whole
+    from splitops.models.files import place_of, read_whole
     from splitops.models.openvino_ir import DEFAULT_LIMITS
 
     if isinstance(model, str) and model.lstrip().startswith("<"):
         return model.encode("utf-8", "surrogateescape"), Where()
     if isinstance(model, str | os.PathLike) and is_openvino(model):
         path = Path(model)
-        content = read_whole(path, limit=DEFAULT_LIMITS.bytes, where=Where(model=path.name))
-        return (content, Where(model=path.name)) if is_fragment(content) else None
+        content = read_whole(path, limit=DEFAULT_LIMITS.bytes, where=place_of(model))
+        return (content, place_of(model)) if is_fragment(content) else None
     return None
 
 

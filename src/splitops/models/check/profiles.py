@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from splitops.errors import ArrayError
+from splitops.errors import ArrayError, shown
 from splitops.models.check import conditions
 from splitops.models.check.conditions import Condition
 from splitops.models.site import UNBIND_REPAIRS
@@ -372,6 +372,8 @@ def known_targets(targets: str | Iterable[str]) -> tuple[str, ...]:
         >>> known_targets("onnxruntime")
         ('onnxruntime',)
     """
+    if not isinstance(targets, Iterable):
+        raise ArrayError(f"targets {shown(targets)} are no names of runtimes")
     named = (targets,) if isinstance(targets, str) else tuple(targets)
     for target in named:
         if target not in TARGETS:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING, Final
 
-from splitops.errors import ModelError, Rule, Where, rule_error
+from splitops.errors import ModelError, Rule, rule_error, shown
 from splitops.models.convert.forms import Form, Target
 from splitops.models.convert.report import Change, Conversion, Status
 
@@ -21,8 +20,8 @@ __all__ = ["Change", "Conversion", "Form", "Status", "Target", "conversion", "co
 _TARGET: Final = re.compile(r"(?:onnx|ai\.onnx)(?::([0-9]{1,4}))?")
 
 
-def parse_target(text: str) -> Target:
-    """Read a target: ``"onnx:<opset>"``, ``"onnx"`` for the newest opset, or ``"openvino"``.
+def parse_target(text: str | int) -> Target:
+    """Read a target: ``"onnx:<opset>"`` or the opset alone, ``"onnx"`` for the newest one, or ``"openvino"``.
 
     Raises:
         ModelError: it is neither.
@@ -30,9 +29,11 @@ def parse_target(text: str) -> Target:
     """
     if text == "openvino":
         return Target("openvino")
-    match = _TARGET.fullmatch(text)
+    if isinstance(text, int) and not isinstance(text, bool):
+        text = f"onnx:{text}"
+    match = _TARGET.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise ModelError(f"target {text[:80]!r} is neither 'openvino' nor an opset such as 'onnx:18'")
+        raise ModelError(f"target {shown(text)} is neither 'openvino' nor an opset such as 'onnx:18'")
     from onnx.defs import onnx_opset_version
 
     newest = onnx_opset_version()
@@ -45,7 +46,7 @@ def parse_target(text: str) -> Target:
 
 def convert(
     model: AnyModel,
-    to: str | None = None,
+    to: str | int | None = None,
     *,
     only_split: bool = False,
     form: str | Form | None = None,
@@ -55,8 +56,8 @@ def convert(
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`. It is not changed.
-        to: ``"onnx:11"`` or another opset, ``"onnx"`` for the newest one that the installed onnx knows, or
-            ``"openvino"``; None with ``only_split`` alone.
+        to: ``"onnx:11"`` or ``11`` or another opset, ``"onnx"`` for the newest one that the installed onnx
+            knows, or ``"openvino"``; None with ``only_split`` alone.
         only_split: keep the opset and everything else, and only state the splits in ``form``.
         form: as in :func:`conversion`.
 
@@ -86,7 +87,7 @@ def convert(
 
 def conversion(
     model: AnyModel,
-    to: str | None = None,
+    to: str | int | None = None,
     *,
     only_split: bool = False,
     form: str | Form | None = None,
@@ -105,8 +106,8 @@ def conversion(
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`. It is not changed.
-        to: ``"onnx:11"`` or another opset, ``"onnx"`` for the newest one that the installed onnx knows, or
-            ``"openvino"``; None with ``only_split`` alone.
+        to: ``"onnx:11"`` or ``11`` or another opset, ``"onnx"`` for the newest one that the installed onnx
+            knows, or ``"openvino"``; None with ``only_split`` alone.
         only_split: keep the opset and everything else, and only state the splits in ``form``.
         form: ``"same"`` states each split as it is stated now where the target can; ``"lengths"`` prefers the
             length of each part, ``"count"`` a number of parts where it gives the same lengths. None is
@@ -136,15 +137,16 @@ def conversion(
 
     Source: ONNX Split-1, -2, -11, -13, -18, SplitToSequence-11, -24; OpenVINO Split-1, VariadicSplit-1.
     """
-    preferred = Form(form) if form is not None else Form.LENGTHS if only_split else Form.SAME
+    preferred = _form(form, only_split)
     if only_split and to is not None:
         raise ModelError("only_split keeps the opset of the model: it takes no target")
     if to is None and not only_split:
         raise ModelError("a conversion needs a target, such as 'onnx:18' or 'openvino'")
     target = None if to is None else parse_target(to)
     from splitops.models import is_openvino
+    from splitops.models.files import place_of
 
-    where = Where(model=os.path.basename(model)) if isinstance(model, str | os.PathLike) else Where()
+    where = place_of(model)
     if is_openvino(model):
         from splitops.models.convert.from_openvino import convert as convert_openvino
 
@@ -152,3 +154,12 @@ def conversion(
     from splitops.models.convert.from_onnx import convert as convert_onnx
 
     return convert_onnx(model, target, preferred, where)
+
+
+def _form(form: str | Form | None, only_split: bool) -> Form:
+    if form is None:
+        return Form.LENGTHS if only_split else Form.SAME
+    try:
+        return Form(form)
+    except ValueError as error:
+        raise ModelError(f"form {shown(form)} is none of {', '.join(map(str, Form))}") from error

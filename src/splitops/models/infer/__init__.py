@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from splitops.errors import Where
@@ -132,9 +131,10 @@ def load_well_formed(model: AnyModel) -> tuple[ModelProto | OpenVINOModel, Where
     Raises:
         ModelError: it is not, or cannot be read.
     """
-    where = Where()
+    from splitops.models.files import place_of
+
+    where = place_of(model)
     if isinstance(model, str | os.PathLike):
-        where = Where(model=Path(model).name)
         from splitops.models import load
 
         return load(model), where

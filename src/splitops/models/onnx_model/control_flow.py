@@ -6,7 +6,9 @@ and direction; its SequenceMap does not see the graph around it. Those are serve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -16,14 +18,33 @@ from onnx.reference.op_run import OpRun
 
 from splitops.elements.types import from_onnx
 from splitops.errors import ModelError
+from splitops.models.bodies import BodyRuns
 
 if TYPE_CHECKING:
     from splitops.models.onnx_model.evaluator import Evaluator
 
-__all__ = ["CONTROL_FLOW", "FunctionCall"]
+__all__ = ["CONTROL_FLOW", "FunctionCall", "limited_body_runs"]
+
+_BODY_RUNS: Final[ContextVar[BodyRuns | None]] = ContextVar("body_runs", default=None)
+"""Those of the model that runs; evaluators stay the same from run to run and know nothing of it."""
 
 Iterate = Callable[[Sequence[Any]], list[Any]]
 """Runs the body once."""
+
+
+@contextmanager
+def limited_body_runs(most: int | None = None) -> Iterator[BodyRuns]:
+    """Bound how often bodies run inside the block; None keeps the bound around it, if there is one."""
+    known = _BODY_RUNS.get()
+    if most is None and known is not None:
+        yield known
+        return
+    runs = BodyRuns() if most is None else BodyRuns(most)
+    token = _BODY_RUNS.set(runs)
+    try:
+        yield runs
+    finally:
+        _BODY_RUNS.reset(token)
 
 
 class _WithBody(OpRun):
@@ -47,6 +68,7 @@ class _WithBody(OpRun):
         names = self.body.input_names
 
         def iterate(inputs: Sequence[Any]) -> list[Any]:
+            runs.count()
             if len(names) != len(inputs):
                 raise ModelError(
                     f"the body of {self.op_type} has {len(names)} inputs, but gets {len(inputs)}"
@@ -55,7 +77,8 @@ class _WithBody(OpRun):
             outputs: list[Any] = self.body.run(None, feeds, attributes=attributes)
             return outputs
 
-        return self.repeat(iterate, *args)
+        with limited_body_runs() as runs:
+            return self.repeat(iterate, *args)
 
     def repeat(self, iterate: Iterate, *args: Any) -> tuple[Any, ...]:
         """Run the body as often as the operator says."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpFunctionContextDependant, OpRun, RuntimeContextError
@@ -90,7 +91,7 @@ class Evaluator(ReferenceEvaluator):
     """Evaluates a graph, subgraph or function body.
 
     Against onnx's own: the split family, Loop, Scan, SequenceMap and model-local functions are ours; an
-    output named ``""`` stays absent; initializers are proved and mapped; errors carry the place.
+    output named ``""`` stays absent; initializers are proved and read-only; errors carry the place.
     """
 
     def __init__(
@@ -128,6 +129,8 @@ class Evaluator(ReferenceEvaluator):
             opset = self.known_opsets.get(domain, 1)
             stated = self._guarded(node, with_defaults, node, opset, domain)
             made: OpRun = self._guarded(node, implementation, stated, params)
+            if isinstance(constant := getattr(made, "cst", None), np.ndarray):
+                constant.flags.writeable = False  # the operator hands out this very array in every run
             return made
 
         return make

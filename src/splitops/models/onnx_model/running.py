@@ -8,9 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from onnx import ModelProto
 
 from splitops.errors import Where
+from splitops.execute import read_only
+from splitops.models.bodies import MAX_BODY_RUNS
+from splitops.models.files import place_of
+from splitops.models.onnx_model.control_flow import limited_body_runs
 from splitops.models.onnx_model.evaluator import Evaluator, model_evaluator
 from splitops.models.onnx_model.storage import as_proto, parse
 from splitops.models.onnx_model.structure import check_model, model_tensors
@@ -49,10 +54,12 @@ class Model:
         """Names of the outputs, in order."""
         return tuple(value.name for value in self.proto.graph.output)
 
-    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def run(self, inputs: Mapping[str, Any], *, max_body_runs: int = MAX_BODY_RUNS) -> dict[str, Any]:
         """Run the model; see :func:`run`."""
         feeds = check_inputs(self.proto.graph, inputs, self.where)
-        return dict(zip(self.outputs, self._evaluator.run(None, feeds), strict=True))
+        with limited_body_runs(max_body_runs):
+            outputs = self._evaluator.run(None, feeds)
+        return {name: _own_view(value) for name, value in zip(self.outputs, outputs, strict=True)}
 
 
 def load(model: AnyModel) -> Model:
@@ -68,7 +75,7 @@ def load(model: AnyModel) -> Model:
     folder: Path | None
     if isinstance(model, str | os.PathLike):
         path = Path(model)
-        where, folder, proto = Where(model=path.name), path.parent, parse(path)
+        where, folder, proto = place_of(model), path.parent, parse(path)
     else:
         proto, folder = as_proto(model)
         where = Where(model=proto.graph.name or None)
@@ -78,22 +85,24 @@ def load(model: AnyModel) -> Model:
     return Model(proto, where, model_evaluator(proto, where, folder))
 
 
-def run(model: AnyModel, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def run(model: AnyModel, inputs: Mapping[str, Any], *, max_body_runs: int = MAX_BODY_RUNS) -> dict[str, Any]:
     """Run an ONNX model: the split family is ours, every other operator onnx's reference implementation.
 
     Args:
         model: path of a ``.onnx`` file, ``onnx.ModelProto`` or ``onnx_ir.Model``.
         inputs: arrays by input name; lists of arrays for sequences. Their element types, and sizes where
             declared, must be the model's.
+        max_body_runs: how often the bodies of Loop, Scan and SequenceMap run at most, all together.
 
     Returns:
         The outputs by name, in the model's order: arrays, lists of arrays for sequences, None for an absent
-        optional. They may share memory with inputs, with initializers and with each other; initializers are
-        read-only.
+        optional. What shares memory with an input or a constant of the model is a read-only view; outputs may
+        share memory with each other.
 
     Raises:
         RuleError: a rule of the split family is broken; ``error.where`` says at which node of which graph.
-        ModelError: the model is not well formed, an input does not fit, or another operator fails.
+        ModelError: the model is not well formed, an input does not fit, or another operator fails, or bodies
+            run too often.
 
     Examples:
         >>> import numpy as np, onnx.parser
@@ -103,4 +112,11 @@ def run(model: AnyModel, inputs: Mapping[str, Any]) -> dict[str, Any]:
         >>> run(model, {"x": np.arange(5, dtype=np.float32)})
         {'a': array([0., 1., 2.], dtype=float32), 'b': array([3., 4.], dtype=float32)}
     """
-    return load(model).run(inputs)
+    return load(model).run(inputs, max_body_runs=max_body_runs)
+
+
+def _own_view(value: Any) -> Any:
+    """Return a value whose read-only arrays are no objects of the model, which a caller could unlock."""
+    if isinstance(value, list):
+        return [_own_view(item) for item in value]
+    return value if isinstance(value, np.ndarray) and value.flags.writeable else read_only(value)

@@ -12,7 +12,7 @@ from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
 
 from splitops.elements.types import from_onnx
 from splitops.errors import ModelError, Where, shown
-from splitops.models.files import read_whole
+from splitops.models.files import place_of, read_whole
 from splitops.models.onnx_model.structure import check_model, model_tensors
 from splitops.models.onnx_model.tensors import is_external, load_external, tensor_array
 from splitops.writing import StagedFiles, write_whole
@@ -46,7 +46,7 @@ def read(path: str | os.PathLike[str]) -> ModelProto:
     """
     file = Path(path)
     model = parse(file)
-    load_external(model_tensors(model), Where(model=file.name), file.parent)
+    load_external(model_tensors(model), place_of(path), file.parent)
     return model
 
 
@@ -56,7 +56,7 @@ def parse(path: Path) -> ModelProto:
     Raises:
         ModelError: as :func:`read`.
     """
-    where = Where(model=path.name)
+    where = place_of(path)
     content = read_whole(path, limit=MAX_MODEL_BYTES, where=where)
     model = ModelProto()
     try:
@@ -80,7 +80,8 @@ def as_proto(model: ModelProto | onnx_ir.Model) -> tuple[ModelProto, Path | None
 
     if not isinstance(model, onnx_ir.Model):
         kind = type(model).__name__
-        raise ModelError(f"a {kind} is neither a path, an onnx.ModelProto nor an onnx_ir.Model")
+        repair = "; give its .model" if hasattr(model, "model") else ""
+        raise ModelError(f"{kind} is neither a path, an onnx.ModelProto nor an onnx_ir.Model{repair}")
     folders = {
         Path(value.const_value.base_dir)
         for graph in model.graphs()
@@ -108,7 +109,7 @@ def write(
             or the disk refuses.
     """
     file = Path(path)
-    where = Where(model=file.name)
+    where = place_of(path)
     model, folder = as_proto(model)
     check_model(model, where)
     if folder is not None:

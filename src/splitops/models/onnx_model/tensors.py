@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import mmap
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,7 +14,7 @@ from onnx import TensorProto, numpy_helper
 
 from splitops.elements.types import ElementType, from_onnx
 from splitops.errors import ModelError, Where, shown
-from splitops.models.files import contained, open_regular
+from splitops.models.files import contained, open_regular, read_range
 
 __all__ = ["check_tensor", "is_external", "load_external", "tensor_array"]
 
@@ -79,7 +78,7 @@ def check_tensor(tensor: TensorProto, where: Where) -> None:
 
 
 def tensor_array(tensor: TensorProto, where: Where, folder: Path | None = None) -> npt.NDArray[Any]:
-    """Return a tensor as a read-only array; external data is mapped into memory, not read.
+    """Return a tensor as a read-only array.
 
     Args:
         tensor: the tensor.
@@ -121,7 +120,7 @@ def load_external(tensors: Iterable[TensorProto], where: Where, folder: Path | N
 
 
 def _external_bytes(tensor: TensorProto, where: Where, folder: Path | None) -> memoryview:
-    """Map exactly the bytes of a tensor that its external file holds."""
+    """Read exactly the bytes of a tensor that its external file holds."""
     entries: dict[str, str] = {}
     for entry in tensor.external_data:
         if entry.key in entries:
@@ -143,14 +142,7 @@ def _external_bytes(tensor: TensorProto, where: Where, folder: Path | None) -> m
         if length != expected:
             kind = _kind(tensor, _element_type(tensor, where))
             raise _error(tensor, f"has {length} bytes of external data, but {kind} takes {expected}", where)
-        if not length:
-            return memoryview(b"")
-        start = offset - offset % mmap.ALLOCATIONGRANULARITY
-        try:
-            mapped = mmap.mmap(file.fileno(), offset + length - start, access=mmap.ACCESS_READ, offset=start)
-        except (OSError, ValueError) as error:
-            raise _error(tensor, f"cannot be mapped: {error}", where) from error
-    return memoryview(mapped)[offset - start :]
+        return read_range(file, offset, length, where)
 
 
 def _number(tensor: TensorProto, entries: dict[str, str], key: str, default: int, where: Where) -> int:

@@ -12,6 +12,7 @@ from onnx import GraphProto, TypeProto, ValueInfoProto
 
 from splitops.elements.types import element_type_of, from_onnx
 from splitops.errors import ModelError, Where, shown
+from splitops.execute import read_only
 
 __all__ = ["check_inputs"]
 
@@ -19,7 +20,8 @@ __all__ = ["check_inputs"]
 def check_inputs(graph: GraphProto, inputs: Mapping[str, Any], where: Where) -> dict[str, Any]:
     """Return the inputs as the evaluator takes them.
 
-    Nothing is converted from one element type to another. An input with an initializer of its name may be
+    Nothing is converted from one element type to another, and arrays come back as read-only views: what is
+    computed as a view of them is read-only too. An input with an initializer of its name may be
     left out, and an optional one is absent then.
 
     Args:
@@ -93,7 +95,7 @@ class _Check:
         if array.dtype == object and not all(isinstance(text, str | bytes) for text in array.flat):
             raise self.error("has objects in it that are no strings")
         try:
-            return _native(array)
+            return read_only(_native(array))
         except UnicodeDecodeError as error:
             raise self.error("has a string that is not UTF-8") from error
 

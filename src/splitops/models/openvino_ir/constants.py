@@ -7,11 +7,11 @@ behind the other.
 
 from __future__ import annotations
 
-import mmap
 import os
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from splitops.elements.packing import pack, packed_size, unpack
 from splitops.elements.types import ElementType
 from splitops.errors import ModelError, Where
-from splitops.models.files import open_regular
+from splitops.models.files import open_regular, read_range
 from splitops.models.openvino_ir.shapes import MAX_RANK, checked_count
 
 __all__ = ["Constant", "Weights", "encode"]
@@ -28,45 +28,42 @@ _INT32_MAX: Final = (1 << 31) - 1
 
 
 class Weights:
-    """The bytes that constants are ranges of: a ``.bin`` file, mapped read-only, or a buffer in memory.
+    """The bytes that constants are ranges of: a ``.bin`` file, which stays open, or a buffer in memory.
 
-    Only what is read of a file takes memory. A file must not be cut short while it is mapped.
+    Only what is asked for is read of a file, each time anew.
     """
 
     def __init__(self, source: Path | bytes) -> None:
-        """Take a buffer, or map a file.
+        """Take a buffer, or open a file.
 
         Raises:
             ModelError: the file is missing, unreadable or not a regular file.
         """
-        self._view = memoryview(_map(source) if isinstance(source, Path) else source)
-
-    @property
-    def size(self) -> int:
-        """The number of bytes."""
-        return len(self._view)
+        self._source: BinaryIO | memoryview
+        self.size: int
+        """The number of bytes; of a file, when it was opened."""
+        if isinstance(source, Path):
+            self._source = open_regular(source)
+            self.size = os.fstat(self._source.fileno()).st_size
+        else:
+            self._source = memoryview(source)
+            self.size = len(source)
+        self._reading = threading.Lock()  # one place in the file serves all readers
 
     def read(self, offset: int, size: int) -> memoryview:
-        """Return a range of bytes, read-only and without a copy.
+        """Return a range of bytes, read-only.
 
         Raises:
-            ModelError: the range ends behind the bytes.
+            ModelError: the range ends behind the bytes, or the file was cut short meanwhile.
         """
         if not 0 <= offset <= offset + size <= self.size:
             raise ModelError(
                 f"bytes {offset} to {offset + size} are outside the {self.size} bytes of the weights"
             )
-        return self._view[offset : offset + size]
-
-
-def _map(path: Path) -> mmap.mmap | bytes:
-    with open_regular(path) as file:
-        if os.fstat(file.fileno()).st_size == 0:
-            return b""  # an empty file cannot be mapped
-        try:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except (OSError, ValueError, OverflowError) as error:
-            raise ModelError(f"{path.name!r} cannot be mapped: {error}") from error
+        if isinstance(self._source, memoryview):
+            return self._source[offset : offset + size]
+        with self._reading:
+            return read_range(self._source, offset, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +132,7 @@ class Constant:
             raise ModelError(error.message, where) from error
 
     def array(self, where: Where) -> npt.NDArray[Any]:
-        """Return the value, a read-only view of the bytes where the element type has whole bytes.
+        """Return the value, read-only; of weights in memory, a view where the element type has whole bytes.
 
         Raises:
             ModelError: the bytes cannot be read, or they are not strings as they claim.

@@ -8,30 +8,33 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import ModelError, Where
+from splitops.execute import read_only
+from splitops.models.bodies import MAX_BODY_RUNS, BodyRuns
 from splitops.models.openvino_ir import bodies, foreign
 from splitops.models.openvino_ir.constants import Constant
 from splitops.models.openvino_ir.layers import KERNELS, Value, is_own
 from splitops.models.openvino_ir.model import Endpoint, Graph, Layer, OpenVINOModel
 from splitops.models.openvino_ir.shapes import format_shape, matches
 
-__all__ = ["MAX_BODY_RUNS", "input_names", "output_names", "run"]
-
-MAX_BODY_RUNS: Final = 1 << 22
-"""How often the bodies of a model's layers run at most, in one run of the model."""
+__all__ = ["input_names", "output_names", "run"]
 
 _Results = Mapping[int, Value]
 Observer = Callable[[Layer, Sequence[npt.NDArray[Any]], Sequence[npt.NDArray[Any]]], None]
 
 
 def run(
-    model: OpenVINOModel, inputs: Mapping[str, npt.ArrayLike], *, observer: Observer | None = None
+    model: OpenVINOModel,
+    inputs: Mapping[str, npt.ArrayLike],
+    *,
+    max_body_runs: int = MAX_BODY_RUNS,
+    observer: Observer | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
     """Run a model.
 
@@ -41,20 +44,21 @@ def run(
     where the ``openvino`` package is installed. The bodies of If, Loop and TensorIterator are evaluated in
     the same way, once for each iteration; a split is never left to OpenVINO, whatever layer it stands in.
 
-    A loop can ask for any number of iterations: all bodies together run :data:`MAX_BODY_RUNS` times at most,
-    and what the iterations give is held against the memory before it is joined.
+    A loop can ask for any number of iterations: what they give is held against the memory before it is
+    joined.
 
     Args:
         model: the model.
         inputs: an array for each Parameter, by any of its tensor names or its layer's name. Its dtype is the
             NumPy or ml_dtypes type of the element type; codes as uint8 for nf4, u1, u3 and u6; strings of
             any kind, bytes as UTF-8. Nothing may be masked.
+        max_body_runs: how often the bodies of If, Loop and TensorIterator run at most, all together.
         observer: called with each layer that splitops evaluates, its input arrays and its output arrays; with
             a layer in a body each time that the body runs.
 
     Returns:
-        The outputs by name (:func:`output_names`). They can be read-only views of inputs, constants or one
-        another.
+        The outputs by name (:func:`output_names`). What shares memory with an input or a constant of the
+        model is a read-only view; outputs may share memory with each other.
 
     Raises:
         ModelError: an input is missing, unknown or of another type or shape; a layer cannot be evaluated, for
@@ -72,7 +76,7 @@ def run(
         >>> run(builder.model(), {"data": np.arange(4)})
         {'rest': array([1, 2, 3])}
     """
-    whole = _Run(model, observer)
+    whole = _Run(model, BodyRuns(max_body_runs), observer)
     execution = _Execution(whole, model.graph, whole.where)
     for layer, array in _bound_inputs(model, inputs):
         execution.feed(layer, array)
@@ -253,11 +257,11 @@ class _Run:
         where: the place of the layer that is evaluated.
     """
 
-    def __init__(self, model: OpenVINOModel, observer: Observer | None) -> None:
+    def __init__(self, model: OpenVINOModel, body_runs: BodyRuns, observer: Observer | None) -> None:
         self.observer = observer
         self.where = Where(model=model.file)
         self._plans: dict[int, _Plan] = {}
-        self._bodies = 0
+        self._body_runs = body_runs
 
     def plan(self, graph: Graph, place: Where) -> _Plan:
         """Return the plan of a graph, made once."""
@@ -282,9 +286,7 @@ class _Run:
         Raises:
             ModelError: bodies ran too often, or a value is not of its Parameter's type.
         """
-        self._bodies += 1
-        if self._bodies > MAX_BODY_RUNS:
-            raise ModelError(f"bodies of layers run more than {MAX_BODY_RUNS} times", place)
+        self._body_runs.count(place)
         path = f"{layer.name}/{tag}"
         inner = Where(place.model, path if place.graph is None else f"{place.graph}/{path}")
         execution = _Execution(self, graph, inner)
@@ -308,7 +310,9 @@ class _Execution:
 
     def feed(self, layer: Layer, array: npt.NDArray[Any]) -> None:
         """Take the array of a Parameter of the model."""
-        self._feed(layer, Value(array, _type_of(layer, array, replace(self._place, node=layer.name))))
+        kind = _type_of(layer, array, replace(self._place, node=layer.name))
+        # Every view of it, the outputs too, is read-only then.
+        self._feed(layer, Value(read_only(array), kind))
 
     def feed_body(self, layer: Layer, value: Value) -> None:
         """Take the value of a Parameter of a body, whose shape is that of the value, whatever is stated."""

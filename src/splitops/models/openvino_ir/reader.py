@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 from xml.etree.ElementTree import Element
 
 from splitops.errors import ModelError, Where
-from splitops.models.files import read_whole
+from splitops.models.files import place_of, read_whole
 from splitops.models.openvino_ir.constants import Constant, Weights
 from splitops.models.openvino_ir.document import DEFAULT_LIMITS, Limits, parse
 from splitops.models.openvino_ir.model import Edge, Endpoint, Graph, Layer, OpenVINOModel, Port, split_names
@@ -23,7 +24,10 @@ _INT32_MAX: Final = (1 << 31) - 1
 
 
 def read(
-    xml_path: str | Path, bin_path: str | Path | None = None, *, limits: Limits = DEFAULT_LIMITS
+    xml_path: str | os.PathLike[str],
+    bin_path: str | os.PathLike[str] | None = None,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> OpenVINOModel:
     """Read a model.
 
@@ -31,7 +35,8 @@ def read(
         xml_path: the ``.xml`` file.
         bin_path: the file of the constants; None is the ``.bin`` beside the ``.xml``. It may be missing where
             no constant needs it.
-            It is mapped, not read: do not change it while the model is in use.
+            It stays open, and a constant is read when it is needed: do not change it while the model is in
+            use.
         limits: how large the XML may be.
 
     Returns:
@@ -40,8 +45,8 @@ def read(
     Raises:
         ModelError: a file is missing, malformed, truncated or contradicts itself; the layer is named.
     """
+    where = place_of(xml_path)
     xml_path = Path(xml_path)
-    where = Where(model=xml_path.name)
     content = read_whole(xml_path, limit=limits.bytes, where=where)
     weights_path = Path(bin_path) if bin_path is not None else xml_path.with_suffix(".bin")
     return _Reader(where, weights_path, explicit=bin_path is not None).read(parse(content, limits, where))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import hashlib
 import io
+import os
 import re
 from pathlib import Path
 from typing import BinaryIO, Final
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from splitops.errors import ModelError, Where
+from splitops.errors import ModelError, Where, shown_path
 from splitops.models.openvino_ir.constants import Constant, Weights
 from splitops.models.openvino_ir.model import Graph, Layer, OpenVINOModel, Port, join_names
 from splitops.writing import StagedFiles
@@ -22,7 +23,7 @@ __all__ = ["to_bytes", "write"]
 _FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def write(model: OpenVINOModel, path: str | Path) -> None:
+def write(model: OpenVINOModel, path: str | os.PathLike[str]) -> None:
     """Write a model as ``path`` and the ``.bin`` beside it, both whole or not at all, the ``.bin`` first.
 
     Constants of the same bytes are written once.
@@ -37,7 +38,7 @@ def write(model: OpenVINOModel, path: str | Path) -> None:
     """
     path = Path(path)
     if path.suffix.lower() != ".xml":
-        raise ModelError(f"{path.name!r} is not the name of an OpenVINO IR, which ends in .xml")
+        raise ModelError(f"{shown_path(path)} is not the name of an OpenVINO IR, which ends in .xml")
     with StagedFiles() as files:
         with files.open(path.with_suffix(".bin")) as weights:
             document = _document(model, weights)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from splitops.errors import Where
+from splitops.errors import ModelError, shown
 from splitops.models.simplify.registry import REWRITES, Rewriting, chosen
 from splitops.models.simplify.report import Applied, Simplification
 
@@ -93,9 +92,12 @@ all parts of a split stand in their order
     Source: ONNX Split-1, -2, -11, -13, -18, SplitToSequence-11, -24; OpenVINO Split-1, VariadicSplit-1.
     """
     from splitops.models import is_openvino
+    from splitops.models.files import place_of
 
-    where = Where(model=os.path.basename(model)) if isinstance(model, str | os.PathLike) else Where()
+    where = place_of(model)
     wanted = chosen(rewrites)
+    if limit is not None and not isinstance(limit, int):
+        raise ModelError(f"limit = {shown(limit)} is no number of bytes")
     if is_openvino(model):
         from splitops.models.simplify.from_openvino import simplify_openvino
 

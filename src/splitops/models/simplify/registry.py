@@ -155,7 +155,10 @@ def chosen(names: Iterable[str] | None) -> tuple[Rewriting, ...]:
     """
     if names is None:
         return tuple(row for row in REWRITES.values() if row.default)
-    wanted = {names} if isinstance(names, str) else set(names)
+    try:
+        wanted = {names} if isinstance(names, str) else set(names)
+    except TypeError as error:
+        raise ModelError(f"rewrites {shown(names)} are no names of rewrites") from error
     for name in sorted(map(str, wanted)):
         if name not in REWRITES:
             raise ModelError(f"there is no rewrite {shown(name)}; the rewrites are {', '.join(REWRITES)}")

@@ -1,0 +1,40 @@
+"""How often the bodies of a model's loops may run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from splitops.errors import ModelError, Where, shown
+
+__all__ = ["MAX_BODY_RUNS", "BodyRuns"]
+
+MAX_BODY_RUNS: Final = 1 << 22
+"""How often the bodies of a model run at most, in one run of the model, unless the caller says otherwise."""
+
+
+@dataclass(slots=True)
+class BodyRuns:
+    """The runs of all bodies in one run of a model: a loop can ask for any number of them.
+
+    Attributes:
+        most: how many there may be.
+        done: how many there were.
+    """
+
+    most: int = MAX_BODY_RUNS
+    done: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.most, int):
+            raise ModelError(f"max_body_runs = {shown(self.most)} is no integer")
+
+    def count(self, where: Where | None = None) -> None:
+        """Count one more.
+
+        Raises:
+            ModelError: it is one too many.
+        """
+        self.done += 1
+        if self.done > self.most:
+            raise ModelError(f"bodies run more than {self.most} times; max_body_runs= allows more", where)

@@ -1,0 +1,169 @@
+"""The doors of the public functions: wrong kinds of arguments, files that change, loops without an end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx.parser
+import pytest
+from onnx import ModelProto, TensorProto
+
+import splitops
+from splitops.errors import ModelError, SplitError
+from splitops.models import onnx_model, openvino_ir
+
+
+def split_model(opset: int = 18) -> ModelProto:
+    return onnx.parser.parse_model(f"""
+        <ir_version: 9, opset_import: ["": {opset}]>
+        g (float[6] x) => (float[3] a, float[3] b) {{ a, b = Split<num_outputs = 2>(x) }}""")
+
+
+def ir_model() -> openvino_ir.OpenVINOModel:
+    builder = openvino_ir.Builder()
+    weights = builder.const(np.arange(3 * 4096, dtype=np.float32))
+    parts = builder.layer("Split", [weights, builder.const(0)], {"num_splits": 3}, outputs=3)
+    for index, part in enumerate(parts):
+        builder.result(part, f"part{index}")
+    return builder.model()
+
+
+WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("load", (split_model(),), {}),
+    ("load", (None,), {}),
+    ("save", (None, "x.onnx"), {}),
+    ("save", (split_model(), None), {}),
+    ("save", (split_model(), 3), {}),
+    ("save", (ir_model(), b"bytes.xml"), {}),
+    ("run", (split_model(), None), {}),
+    ("run", (split_model(), [np.zeros(6, np.float32)]), {}),
+    ("run", (None, {}), {}),
+    ("run", (split_model(), {"x": np.zeros(6, np.float32)}), {"max_body_runs": "many"}),
+    ("infer", (None,), {}),
+    ("infer", (split_model().graph,), {}),
+    ("check", (split_model(), 3), {}),
+    ("convert", (None, "onnx:13"), {}),
+    ("convert", (split_model(), 13.0), {}),
+    ("convert", (split_model(), True), {}),
+    ("convert", (split_model(), b"onnx:13"), {}),
+    ("convert", (split_model(), 0), {}),
+    ("convert", (split_model(),), {"only_split": True, "form": "none such"}),
+    ("simplify", (None,), {}),
+    ("simplify", (split_model(), 3), {}),
+    ("simplify", (split_model(),), {"limit": "1 MiB"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "options"), WRONG, ids=[f"{w[0]}{i}" for i, w in enumerate(WRONG)]
+)
+def test_a_wrong_kind_of_argument_is_one_clear_error(function, args, options):
+    with pytest.raises(SplitError):
+        getattr(splitops, function)(*args, **options)
+
+
+def test_check_finds_what_is_no_model():
+    assert [finding.code for finding in splitops.check(None)] == ["model.invalid"]
+
+
+def test_load_says_what_it_takes():
+    with pytest.raises(ModelError, match="load reads a file, but is given a ModelProto, not a path"):
+        splitops.load(split_model())
+
+
+def test_an_opset_alone_is_a_target():
+    assert splitops.convert(split_model(), 13) == splitops.convert(split_model(), "onnx:13")
+
+
+@pytest.mark.parametrize("report", [splitops.infer, splitops.simplification])
+def test_a_report_is_saved_as_its_model(tmp_path, report):
+    made = report(split_model())
+    splitops.save(made, tmp_path / "m.onnx")
+    assert splitops.load(tmp_path / "m.onnx") == made.model
+    with pytest.raises(ModelError, match=r"give its \.model"):
+        splitops.run(made, {})
+
+
+LOOP = onnx.parser.parse_model("""
+    <ir_version: 9, opset_import: ["": 18]>
+    g (float[2] x, bool go) => (float[2] y) {
+        none = Constant<value_int = 9223372036854775807>()
+        y = Loop(none, go, x) <body = b (int64 i, bool on, float[2] v) => (bool still, float[2] w) {
+            still = Identity(on)
+            w = Identity(v) }> }""")
+
+
+def test_a_loop_without_an_end_ends():
+    feeds = {"x": np.zeros(2, np.float32), "go": np.array(True)}
+    with pytest.raises(ModelError, match="bodies run more than 100 times; max_body_runs= allows more"):
+        splitops.run(LOOP, feeds, max_body_runs=100)
+    assert splitops.run(LOOP, feeds | {"go": np.array(False)}, max_body_runs=0)["y"].shape == (2,)
+
+
+def test_the_bound_is_of_one_run_of_all_loops():
+    made = ModelProto()
+    made.CopyFrom(LOOP)
+    made.graph.node[0].attribute[0].i = 60
+    second = made.graph.node.add()
+    second.CopyFrom(made.graph.node[1])
+    second.input[2], second.output[0] = "y", "z"
+    made.graph.output[0].name = "z"
+    feeds = {"x": np.zeros(2, np.float32), "go": np.array(True)}
+    prepared = onnx_model.load(made)
+    for _ in range(2):
+        prepared.run(feeds, max_body_runs=120)
+    with pytest.raises(ModelError, match="more than 119"):
+        prepared.run(feeds, max_body_runs=119)
+
+
+TRUNCATED = """
+import sys
+import numpy as np
+import splitops
+from splitops.errors import ModelError
+path, data = sys.argv[1:]
+model = splitops.load(path)
+open(data, "r+b").truncate(10)
+try:
+    splitops.run(model, {})
+except ModelError as error:
+    print(error)
+"""
+
+
+def test_a_bin_that_is_cut_short_in_use_is_an_error(tmp_path):
+    splitops.save(ir_model(), tmp_path / "m.xml")
+    command = [sys.executable, "-c", TRUNCATED, str(tmp_path / "m.xml"), str(tmp_path / "m.bin")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "m.bin': it ends at byte 10, but bytes 0 to 49152 are needed" in done.stdout
+
+
+def test_external_data_that_is_cut_short_in_use_changes_nothing(tmp_path):
+    made = split_model()
+    made.graph.input.pop()
+    tensor = TensorProto(name="x", data_type=TensorProto.FLOAT, dims=[6], data_location=TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="x.bin")
+    made.graph.initializer.append(tensor)
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    (tmp_path / "x.bin").write_bytes(np.arange(6, dtype=np.float32).tobytes())
+    prepared = onnx_model.load(tmp_path / "m.onnx")
+    os.truncate(tmp_path / "x.bin", 0)
+    assert prepared.run({})["b"].tolist() == [3, 4, 5]
+
+
+def test_a_place_is_the_path_as_it_was_given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("deep").mkdir()
+    made = split_model()
+    made.graph.node[0].attribute[0].i = 0
+    Path("deep/m.onnx").write_bytes(made.SerializeToString())
+    with pytest.raises(SplitError, match=r"model 'deep/m\.onnx'"):
+        splitops.run("deep/m.onnx", {"x": np.zeros(6, np.float32)})
+    with pytest.raises(ModelError, match=r"cannot open 'deep/none\.onnx'"):
+        splitops.load("deep/none.onnx")
