@@ -252,7 +252,7 @@ def shown_path(path: str | os.PathLike[str]) -> str:
         >>> shown_path("models/halves.onnx")
         "'models/halves.onnx'"
     """
-    return shown(os.fspath(path), 300)
+    return shown(os.fspath(path), 200)
 
 
 class _Repr(reprlib.Repr):
