@@ -262,7 +262,10 @@ def backends() -> str:
         "- **lazy**: nothing is computed before it is asked for.\n"
         "- **read only**: read-only data give read-only views.\n"
         "- **gradients**: derivatives flow through the parts.\n"
-        "- **compiled**: the tracers and compilers that a split works inside.\n"
+        "- **compiled**: the tracers and compilers that a split works inside. `torch.compile` makes one "
+        "graph of a split whose axis and lengths are integers, and breaks it at an array of lengths; plans "
+        "are made outside of it. `jax.export` needs sizes that JAX can decide: `num_outputs=3` of a "
+        "symbolic axis `3*n`, not of `n`, and a remainder where constraints show that it is not negative.\n"
     )
     text += (
         "\n## Copies on a GPU\n\n"

@@ -115,8 +115,10 @@ def call(
         torch = sys.modules.get("torch")
         if torch is not None and torch.compiler.is_compiling() and isinstance(data, torch.Tensor):
             # An import statement: it runs while torch.compile traces, whatever was loaded before.
-            from splitops.compiling import call_whole
+            from splitops.compiling import call_apart, call_whole
 
+            if any(isinstance(value, np.ndarray | torch.Tensor) for value in arguments.values()):
+                return tuple(call_apart(schema, data, arguments, copy, out))
             name, version, domain = schema.name, schema.since_version, schema.domain
             return tuple(call_whole(name, version, domain, data, arguments, copy, out))
         known = PREPARED.get(type(data))
@@ -125,7 +127,7 @@ def call(
             try:
                 key = known.identity(data), dumps((*arguments.values(),), _EXACT), id(schema)
                 prepared = (known.copies if copy else known.views).get(key)
-            except (TypeError, ValueError):  # symbolic sizes, or arguments that are not plain
+            except (TypeError, ValueError, RuntimeError):  # no or symbolic sizes, or no plain arguments
                 key = None
             if prepared is not None:
                 return prepared(data)
@@ -236,7 +238,14 @@ def _plan_call(
     binding = bind_call(schema, data_fact(data), symbols.hide(schema, arguments))
     if is_exact(shape) and binding.division is not None:
         return make_plan(binding.request())
-    plan = plan_symbolic(binding, shape, symbols.lengths)
+    try:
+        plan = plan_symbolic(binding, shape, symbols.lengths)
+    except getattr(backend, "undecided", ()) as error:
+        text = (
+            f"{schema}: {backend.name} cannot tell the sizes of the parts of the symbolic shape "
+            f"{shown(shape)}: state constraints or a size such as 3*n that decide them, or give lengths"
+        )
+        raise ArrayError(text) from error
     if plan is None:  # a rule is broken: binding exact sizes says which
         try:
             sizes = tuple(size if size is None else int(size) for size in shape)

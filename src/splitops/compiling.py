@@ -12,8 +12,9 @@ import torch
 
 from splitops.calling import call_array
 from splitops.operators import schema
+from splitops.operators.schema import OperatorSchema
 
-__all__ = ["call_whole"]
+__all__ = ["call_apart", "call_whole"]
 
 
 @torch.compiler.allow_in_graph
@@ -28,4 +29,18 @@ def call_whole(
 ) -> tuple[torch.Tensor, ...]:
     """Split a tensor that stands for any of its shape, symbolic sizes included."""
     row = schema(name, version if domain == "" else None, domain)
+    return call_array(row, data, arguments, copy, out)
+
+
+@torch.compiler.disable(
+    reason="axis or lengths are a traced tensor or NumPy array, whose numbers no graph knows: give integers"
+)
+def call_apart(
+    row: OperatorSchema,
+    data: torch.Tensor,
+    arguments: dict[str, Any],
+    copy: bool | None,
+    out: Sequence[torch.Tensor] | None,
+) -> tuple[torch.Tensor, ...]:
+    """Split a tensor between two graphs, by axis or lengths that are known where the first one has run."""
     return call_array(row, data, arguments, copy, out)

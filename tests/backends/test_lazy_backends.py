@@ -67,6 +67,30 @@ class TestJax:
         with pytest.raises(ArrayError, match="symbolic shape"):
             export.export(jax.jit(lambda x: onnx.split(x, [2, 10], axis=1)))(shape)
 
+    @pytest.mark.parametrize(
+        ("function", "decided", "constraints"),
+        [
+            (lambda x: onnx.split(x, num_outputs=3), "3*n, 4", ()),
+            (lambda x: openvino.variadic_split(x, 0, [2, -1]), "n, 4", ("n >= 2",)),
+            (lambda x: onnx.split_to_sequence(x, 2), "6, 4", ()),
+        ],
+        ids=["num_outputs", "remainder", "chunk"],
+    )
+    def test_sizes_that_jax_cannot_decide_are_refused_in_words(
+        self, jax: Any, function: Any, decided: str, constraints: Any
+    ) -> None:
+        from jax import export
+
+        def exported(dimensions: str, constraints: Any) -> Any:
+            shape = export.symbolic_shape(dimensions, constraints=constraints)
+            return export.export(jax.jit(lambda x: function(x)))(jax.ShapeDtypeStruct(shape, np.float32))
+
+        with pytest.raises(ArrayError, match=r"jax cannot tell .* shape \(n, 4\): state constraints"):
+            exported("n, 4", ())
+        data = np.arange(24, dtype=np.float32).reshape(6, 4)
+        for part, right in zip(exported(decided, constraints).call(data), function(data), strict=True):
+            np.testing.assert_array_equal(part, right)
+
 
 class TestDask:
     @pytest.fixture

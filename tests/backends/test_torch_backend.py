@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import splitops
 from splitops import backends, calling, onnx, openvino
 from splitops.errors import ArrayError, TypeUnsupportedError
 
@@ -71,6 +72,60 @@ def test_a_broken_rule_is_named_while_compiling() -> None:
     compiled = torch.compile(lambda x, n: onnx.split(x, n, axis=1), fullgraph=True, backend="eager")
     with pytest.raises(Exception, match="traced tensor"):
         compiled(torch.randn(6, 12), torch.tensor([2, 10]))
+
+
+LENGTHS = {"NumPy": np.array([2, 10]), "torch": torch.tensor([2, 10])}
+
+
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+def test_an_array_of_lengths_breaks_the_graph(lengths: Any) -> None:
+    """Its numbers are known between two graphs; a whole graph cannot know them, and says so."""
+    torch._dynamo.reset()
+    data = torch.randn(6, 12)
+    for copy in (None, True):
+        function = torch.compile(
+            lambda x, n, copy=copy: onnx.split(x * 2, n, axis=1, copy=copy), backend="aot_eager"
+        )
+        torch.testing.assert_close(function(data, lengths), (2 * data).split([2, 10], 1))
+    whole = torch.compile(lambda x, n: onnx.split(x, n, axis=1), fullgraph=True, backend="eager")
+    with pytest.raises(Exception, match="traced tensor or NumPy array, whose numbers no graph knows"):
+        whole(data, lengths)
+
+
+@pytest.mark.parametrize("mode", ["views", "copies", "out"])
+def test_a_plan_compiles_whole(mode: str) -> None:
+    plan = splitops.plan("Split", shape=(6, 12), axis=1, split=[2, 10])
+
+    def function(x: Any) -> Any:
+        if mode == "out":
+            return plan(x, out=[x.new_zeros(6, 2), x.new_zeros(6, 10)])
+        return plan(x, copy=mode == "copies")
+
+    torch._dynamo.reset()
+    data = torch.randn(6, 12)
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(list(compiled(data)), list(data.split([2, 10], 1)))
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged], ids=str)
+def test_nested_tensors_are_refused_by_name(layout: Any) -> None:
+    nested = torch.nested.nested_tensor([torch.randn(2, 6), torch.randn(3, 6)], layout=layout)
+    plan = splitops.plan("Split", shape=(2, 6), split=[1, 1])
+    for _ in range(2):
+        onnx.split(torch.randn(2, 6), [1, 1])
+        for call in (onnx.split, lambda x, n, **mode: plan(x, **mode)):
+            for mode in ({}, {"copy": True}, {"out": [torch.empty(1, 6)] * 2}):
+                with pytest.raises(ArrayError, match="data is a nested tensor"):
+                    call(nested, [1, 1], **mode)
+        with pytest.raises(ArrayError, match="axis or lengths are a nested tensor"):
+            onnx.split(torch.randn(3, 4), nested)
+    with pytest.raises(ArrayError, match="sparse_coo"):
+        onnx.split(torch.randn(3, 4), torch.tensor([1, 2]).to_sparse())
+
+
+def test_a_copy_that_fits_no_memory_says_how_large_it_is() -> None:
+    with pytest.raises(MemoryError, match=r"\d{14}"):
+        onnx.split(torch.zeros(1).expand(2**40, 4), [1, 2**40 - 1], copy=True)
 
 
 class Module(torch.nn.Module):  # type: ignore[misc]
@@ -242,9 +297,8 @@ class TestRememberedCalls:
                 assert onnx.split(leaf, [2, 4], copy=copy)[0].grad_fn is None
             with torch.autograd.forward_ad.dual_level():
                 dual = torch.autograd.forward_ad.make_dual(data, 3 * data)
-                if copy is None:
-                    part = onnx.split(dual, [2, 4])[1]
-                    assert torch.equal(torch.autograd.forward_ad.unpack_dual(part).tangent, 3 * data[2:])
+                part = onnx.split(dual, [2, 4], copy=copy)[1]
+                assert torch.equal(torch.autograd.forward_ad.unpack_dual(part).tangent, 3 * data[2:])
 
     def test_they_are_seen_by_whatever_watches(self, copy: bool | None) -> None:
         from torch._subclasses import FakeTensorMode
@@ -387,6 +441,23 @@ class TestOut:
         for tensor in (data, data.resolve_conj()):
             onnx.split(tensor, [2, 4], axis=1, out=buffers)
             assert torch.equal(torch.cat(buffers, 1), data)
+
+    @pytest.mark.parametrize("rows", [4, 40_000])
+    def test_tangents_are_not_lost(self, rows: int) -> None:
+        """Small or large, of the data or of a buffer: torch's own out= refuses, too."""
+        forward_ad = torch.autograd.forward_ad
+        data = torch.randn(rows, 6)
+        with forward_ad.dual_level(), torch.no_grad():
+            buffers = [torch.zeros(rows, 2), torch.zeros(rows, 4)]
+            for tensor, first in (
+                (forward_ad.make_dual(data, data), buffers[0]),
+                (data, forward_ad.make_dual(buffers[0], data[:, :2])),
+            ):
+                with pytest.raises(ArrayError, match="tangents would be lost"):
+                    onnx.split(tensor, [2, 4], axis=1, out=[first, buffers[1]])
+            assert not any(buffer.any() for buffer in buffers)
+            onnx.split(data, [2, 4], axis=1, out=buffers)
+        assert torch.equal(torch.cat(buffers, 1), data)
 
     def test_out_compiles(self) -> None:
         def function(x: Any) -> Any:

@@ -25,6 +25,8 @@ class _Jax:
     name = "jax"
     capabilities = capabilities_of("jax")
     symbols: tuple[type, ...] = (type(jax.export.symbolic_shape("n")[0]),)
+    undecided = jax.core.InconclusiveDimensionOperation
+    """What JAX raises for a question that symbolic sizes answer in more than one way."""
 
     def shape(self, array: jax.Array) -> tuple[Any, ...]:
         return tuple(array.shape)

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch.autograd import forward_ad
 
 from splitops.backends import Backend, capabilities_of
 from splitops.backends.memory import check_count, check_fit
@@ -34,6 +35,8 @@ class _Torch:
     identity = attrgetter("layout", "dtype", "shape")
 
     def shape(self, array: torch.Tensor) -> tuple[Any, ...]:
+        if array.is_nested:
+            raise ArrayError("data is a nested tensor: split the tensors in it, which data.unbind() gives")
         shape: tuple[Any, ...] = array.shape
         return shape
 
@@ -44,6 +47,9 @@ class _Torch:
         return str(array.dtype).removeprefix("torch.")
 
     def numbers(self, array: torch.Tensor) -> npt.NDArray[Any]:
+        if array.is_nested or array.layout is not torch.strided:
+            kind = "nested" if array.is_nested else array.layout
+            raise ArrayError(f"axis or lengths are a {kind} tensor, but a strided one is what can be read")
         try:
             codes = to_numpy(array.detach().cpu())
             element_type = self.element_type(array)
@@ -109,6 +115,10 @@ class _Torch:
                 raise ArrayError(f"out[{index}] has layout {buffer.layout}, but it must be strided")
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (array, *out)):
             raise ArrayError("out= takes no part in automatic differentiation: use it under torch.no_grad()")
+        if forward_ad._current_level >= 0 and any(
+            forward_ad.unpack_dual(tensor).tangent is not None for tensor in (array, *out)
+        ):
+            raise ArrayError("out= takes no part in forward-mode differentiation: its tangents would be lost")
         if plan.squeeze:
             out = [buffer.unsqueeze(plan.axis) for buffer in out]
         if plan.sizes:

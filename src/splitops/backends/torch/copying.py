@@ -52,9 +52,12 @@ def split_copy(data: torch.Tensor, sizes: Sequence[int], axis: int) -> tuple[tor
     if is_traceable_wrapper_subclass(data):  # its operators know aten's, and perhaps not ours
         parts = torch.split_with_sizes(data, sizes, axis)
         return tuple(part.clone(memory_format=torch.contiguous_format) for part in parts)
-    if not torch.compiler.is_compiling() and (
+    if torch.compiler.is_compiling():
+        return tuple(torch.ops.splitops.split_copy.default(data, sizes, axis))
+    if (
         (data.is_cpu and _is_small(data, sizes, axis))
         or torch._C._are_functorch_transforms_active()  # torch.func takes no registered autograd formula
+        or torch.autograd.forward_ad._current_level >= 0  # and a registered one knows no tangents
     ):
         return tuple(torch.split_with_sizes_copy(data, sizes, axis))
     if type(data) is torch.Tensor and _seen_by_cpu_alone(data):
@@ -92,6 +95,9 @@ def split_into(
         for buffer, offset, size in zip(out, offsets, sizes, strict=True):
             buffer.copy_(data.narrow(axis, offset, size))
         return
+    if torch.compiler.is_compiling():
+        torch.ops.splitops.split_into.default(data, offsets, sizes, axis, list(out))
+        return
     if (
         type(data) is torch.Tensor
         and _seen_by_cpu_alone(data)
@@ -100,7 +106,7 @@ def split_into(
         _fill_on_cpu(data, offsets, sizes, axis, out)
         return
     lazy = any(tensor.is_conj() or tensor.is_neg() for tensor in (data, *out))
-    if lazy and not torch.compiler.is_compiling():  # the dispatcher resolves no list of tensors to write to
+    if lazy:  # the dispatcher resolves no list of tensors to write to
         _fill_anywhere(data, offsets, sizes, axis, out)
         return
     torch.ops.splitops.split_into.default(data, offsets, sizes, axis, list(out))
