@@ -12,8 +12,9 @@ import pytest
 from onnx import ModelProto
 
 import splitops
-from splitops.errors import ModelError
+from splitops.errors import ModelError, Where
 from splitops.models.convert import Status, conversion
+from splitops.models.convert.onnx_to_onnx import prove
 
 
 def parsed(text: str, opset: int, ir_version: int = 8) -> ModelProto:
@@ -158,3 +159,35 @@ def test_onnx_is_asked_once_for_each_kind_of_node(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(onnx.version_converter, "convert_version", counted)
     assert conversion(model, to="onnx:18").complete
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("opset", [6, 8])
+@pytest.mark.parametrize("ir_version", [3, 8])
+def test_constants_that_the_first_version_cannot_state_become_initializers(
+    opset: int, ir_version: int
+) -> None:
+    huge = 2**62 + 1  # which no float holds
+    model = parsed(
+        f"""g (float[2,6] x, bool c) => (float[n,m] y, int64[1] k) {{
+            k = Constant<value = int64[1] {{{huge}}}>()
+            s = Constant<value = int64[2] {{3, -1}}>()
+            r = Reshape(x, s)
+            y = If(c) <
+                then_branch = t () => (float[a,b] z) {{
+                    q = Constant<value_ints = [4, -1]>()
+                    z = Reshape(r, q) }},
+                else_branch = e () => (float[a,b] w) {{ w = Reshape(r, s) }}> }}""",
+        13,
+        ir_version,
+    )
+    for condition in (True, False):
+        moved = assert_moves(model, opset, x=X, c=np.array(condition))
+    assert "Constant" not in [node.op_type for node in moved.graph.node]
+    assert splitops.run(moved, {"x": X, "c": np.array(True)})["k"].tolist() == [huge]
+
+
+def test_a_result_is_held_against_the_whole_of_what_onnx_checks() -> None:
+    model = parsed("g (float[2,6] x) => (float[2,5] y) { y = Relu(x) }", 13)
+    with pytest.raises(ModelError, match="would not be valid"):
+        prove(model, Where())
+    prove(model, Where(), model)  # it was not better before

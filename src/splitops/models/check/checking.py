@@ -62,7 +62,7 @@ def check(model: AnyModel, targets: str | Iterable[str] = ()) -> list[Finding]:
             from splitops.models.check.fragment import check_fragment
 
             return list(check_fragment(*fragment))
-        loaded, where = load_well_formed(model)
+        loaded, where = load_well_formed(model, weights=False)
         visits: list[Visit] = []
         values, _ = walk(loaded, where, visits.append, write=False)
     except SplitError as error:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import onnx_ir as ir
 from onnx import ModelProto
 
-from splitops.errors import ModelError, Where
+from splitops.errors import Where
 from splitops.models.convert.forms import Form, Target
 from splitops.models.convert.onnx_to_onnx import convert_opset, model_opset
 from splitops.models.convert.report import Conversion
-from splitops.models.onnx_model import check_model, read
+from splitops.models.onnx_model import check_model
+from splitops.models.onnx_model.storage import as_proto, opened
 
 __all__ = ["convert"]
 
@@ -32,9 +32,7 @@ def convert(model: Any, target: Target | None, form: Form, where: Where) -> Conv
 
 def _proto(model: Any, where: Where) -> ModelProto:
     if isinstance(model, str | os.PathLike):
-        return read(model)
-    proto = ir.serde.to_proto(model) if isinstance(model, ir.Model) else model
-    if not isinstance(proto, ModelProto):
-        raise ModelError(f"a {type(model).__name__} is no model", where)
+        return opened(model)
+    proto = as_proto(model)
     check_model(proto, where)
     return proto

@@ -12,8 +12,10 @@ from onnx import ModelProto
 
 from splitops.binding import Fact
 from splitops.elements.types import ElementType, element_type_of, from_onnx
+from splitops.errors import NOWHERE
 from splitops.models.infer.knowledge import Known, Tensor, fact
 from splitops.models.infer.onnx_types import from_type
+from splitops.models.onnx_model.tensors import is_marked, tensor_array
 from splitops.sizes.dims import Shape
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "is_overridable",
     "known",
     "label",
+    "make_initializer",
     "note",
     "note_all",
     "remove_if_unused",
@@ -283,7 +286,7 @@ def is_overridable(value: ir.Value) -> bool:
 def constant_array(value: ir.Value, *, limit: int = _MOST_CONSTANT) -> npt.NDArray[Any] | None:
     """Return the value of an initializer or Constant node; None where it is none, or not at hand.
 
-    Initializers that the caller can replace, and data in other files, are not at hand.
+    Initializers that the caller can replace, and data in files whose folder is not known, are not at hand.
     """
     if value.is_graph_input():
         return None
@@ -291,8 +294,11 @@ def constant_array(value: ir.Value, *, limit: int = _MOST_CONSTANT) -> npt.NDArr
         tensor = ir.convenience.get_const_tensor(value)
     except ValueError:
         return None
-    if tensor is None or isinstance(tensor, ir.ExternalTensor) or tensor.size > limit:
+    if tensor is None or tensor.size > limit:
         return None
+    if isinstance(tensor, ir.ExternalTensor):
+        outside = ir.serde.serialize_tensor(tensor)
+        return tensor_array(outside, NOWHERE) if is_marked(outside) else None
     return tensor.numpy()
 
 
@@ -339,6 +345,18 @@ def replace_node(node: ir.Node, nodes: Sequence[ir.Node], outputs: Sequence[ir.V
     graph.remove(node, safe=True)
     for value in inputs:
         remove_if_unused(value)
+
+
+def make_initializer(node: ir.Node, tensor: ir.TensorProtocol, graph: ir.Graph) -> None:
+    """Put an initializer of a graph in the place of one of its Constant nodes."""
+    old = node.outputs[0]
+    made = ir.Value(name=old.name, const_value=tensor)
+    made.type, made.shape = ir.TensorType(tensor.dtype), ir.Shape([int(n) for n in tensor.shape.numpy()])
+    made.meta.update(old.meta)
+    old.replace_all_uses_with(made, replace_graph_outputs=True)
+    graph.remove(node, safe=True)
+    tensor.name = made.name
+    graph.register_initializer(made)
 
 
 def remove_if_unused(value: ir.Value) -> None:

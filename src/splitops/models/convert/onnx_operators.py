@@ -27,7 +27,10 @@ from splitops.models.convert.onnx_versions import since_version, version_of
 from splitops.models.infer.knowledge import Tensor
 from splitops.sizes.dims import Range
 
-__all__ = ["Mover"]
+__all__ = ["CONSTANTS_OF_EVERY_TYPE", "Mover"]
+
+CONSTANTS_OF_EVERY_TYPE: Final = 9
+"""The opset of the first Constant that can be of every type."""
 
 _INT64_MAX: Final = (1 << 63) - 1
 _MOST_BODIES: Final = 8
@@ -90,6 +93,8 @@ class Mover:
             node.attributes.clear()
             node.attributes["value"] = folded
             return ["Constant"]
+        if node.op_type == "Constant" and "value" in node.attributes and new < CONSTANTS_OF_EVERY_TYPE:
+            return None  # an initializer takes its place
         if node.op_type == "Shape" and new < 15:
             return _sliced_shape(node, new, self._names)
         if node.op_type in _ALONG_AXIS and before >= 13 > new:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import onnx
 import onnx_ir as ir
@@ -12,8 +12,15 @@ from onnx import GraphProto, ModelProto
 
 from splitops.errors import ModelError, Rule, SplitError, Where
 from splitops.models.convert.forms import Form, Method, Restatement, Site, Target
-from splitops.models.convert.onnx_graph import Names, editable_copy, graphs_of, label, note_all
-from splitops.models.convert.onnx_operators import Mover
+from splitops.models.convert.onnx_graph import (
+    Names,
+    editable_copy,
+    graphs_of,
+    label,
+    make_initializer,
+    note_all,
+)
+from splitops.models.convert.onnx_operators import CONSTANTS_OF_EVERY_TYPE, Mover
 from splitops.models.convert.onnx_sequences import lower_sequence
 from splitops.models.convert.onnx_splits import FAMILY, read_site, write_site
 from splitops.models.convert.onnx_versions import since_version
@@ -24,6 +31,7 @@ from splitops.models.infer import walk
 from splitops.models.infer.onnx_walk import Upstream
 from splitops.models.onnx_model import check_model
 from splitops.models.onnx_model.merging import SiteKey, merged_sites, site_key
+from splitops.models.onnx_model.storage import without_weights
 from splitops.models.onnx_model.structure import subgraphs
 
 __all__ = [
@@ -113,24 +121,29 @@ def prove(model: ModelProto, where: Where, source: ModelProto | None = None) -> 
         ModelError: it is not valid.
     """
     check_model(model, where)
-    try:
-        onnx.checker.check_model(model)
-    except onnx.checker.ValidationError as error:
-        if source is not None and not _is_valid(source):
-            return  # onnx's checker asks for more than what runs needs, such as the rank of every output
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-        raise ModelError(f"the converted model would not be valid: {reason[:300]}", where) from error
-    except ValueError as error:  # protobuf's limit of 2 GiB: what is too large to check is still written
-        if "2GB" not in str(error) and "too large" not in str(error).lower():
-            raise ModelError(f"the converted model cannot be checked: {error}", where) from error
+    for full in (True, False):
+        reason = _problem(model, full=full)
+        if reason is not None and (source is None or _problem(source, full=full) is None):
+            raise ModelError(f"the converted model would not be valid: {reason[:300]}", where)
+        if reason is None:
+            return
+    # onnx's checker asks for more than what runs needs, such as the rank of every output.
 
 
-def _is_valid(model: ModelProto) -> bool:
+def _problem(model: ModelProto, *, full: bool) -> str | None:
+    """Return what onnx's checker has against a model, at full with its strict inference; None: nothing."""
     try:
-        onnx.checker.check_model(model)
-    except onnx.checker.ValidationError:
-        return False
-    return True
+        onnx.checker.check_model(without_weights(model), full_check=full)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        lines = (line.strip() for line in str(error).splitlines())
+        return next(filter(None, lines), type(error).__name__)
+    return None
+
+
+_FLOATING: Final = frozenset({ir.DataType.FLOAT16, ir.DataType.FLOAT, ir.DataType.DOUBLE})
+"""The types of Constant-1."""
+_INITIALIZERS_OF_THEIR_OWN: Final = 4
+"""The first IR version in which an initializer need not be an input as well."""
 
 
 # onnx-ir models that know more than they state
@@ -168,6 +181,9 @@ def finished(model: ir.Model, original: ModelProto) -> ModelProto:
             graph.value_info.extend(kept)
     proto.training_info.extend(original.training_info)  # which onnx-ir does not keep
     proto.ir_version = max(original.ir_version, least_ir_version(proto))
+    inputs = {value.name for value in proto.graph.input}
+    if any(tensor.name not in inputs for tensor in proto.graph.initializer):
+        proto.ir_version = max(proto.ir_version, _INITIALIZERS_OF_THEIR_OWN)
     return proto
 
 
@@ -224,6 +240,22 @@ class Rewriting:
                 # A constant that only a split read is gone by now.
                 if node.domain in ("", "ai.onnx") and not is_split(node) and node.graph is not None:
                     self.move_other(node, old, new, where)
+        if new < CONSTANTS_OF_EVERY_TYPE:
+            self.settle_constants(owner, path)
+
+    def settle_constants(self, owner: Any, path: str | None) -> None:
+        """Make initializers of the Constant nodes that the first version of Constant cannot state."""
+        for inner, graph in list(graphs_of(owner, path)):
+            for node in [node for node in graph if node.op_type == "Constant" and node.domain == ""]:
+                tensor = node.outputs[0].const_value or ir.convenience.get_const_tensor(node.outputs[0])
+                if tensor is None or tensor.dtype in _FLOATING:
+                    continue
+                if not isinstance(graph, ir.Graph):
+                    place = self.place(inner, node)
+                    error = ModelError(f"a function has no constant of {tensor.dtype} below opset 9", place)
+                    self.changes.append(Change(place, Status.REFUSED, "Constant", error=error))
+                    continue
+                make_initializer(node, tensor, graph)
 
     def place(self, path: str | None, node: ir.Node) -> Where:
         """Return the place of a node."""

@@ -125,25 +125,30 @@ def infer(model: AnyModel, *, as_openvino: bool = False) -> InferredModel:
     return InferredModel(made, values, tuple(visits))
 
 
-def load_well_formed(model: AnyModel) -> tuple[ModelProto | OpenVINOModel, Where]:
+def load_well_formed(model: AnyModel, *, weights: bool = True) -> tuple[ModelProto | OpenVINOModel, Where]:
     """Return a model in memory, proved well formed, and its place.
+
+    Args:
+        model: a path or a model.
+        weights: False leaves external data of ONNX models unread.
 
     Raises:
         ModelError: it is not, or cannot be read.
     """
+    from splitops.models import onnx_model
     from splitops.models.files import place_of
+    from splitops.models.onnx_model.storage import as_proto, opened
 
     where = place_of(model)
     if isinstance(model, str | os.PathLike):
+        if not is_openvino(model):
+            return opened(model, weights=weights), where
         from splitops.models import load
 
         return load(model), where
     if is_openvino(model):
         return model, where  # type: ignore[return-value]
-    from splitops.models import onnx_model
-    from splitops.models.onnx_model.storage import as_proto
-
-    proto, _ = as_proto(model)  # type: ignore[arg-type]
+    proto = as_proto(model)  # type: ignore[arg-type]
     onnx_model.check_model(proto, where)
     return proto, where
 

@@ -77,7 +77,7 @@ def load(model: AnyModel) -> Model:
         path = Path(model)
         where, folder, proto = place_of(model), path.parent, parse(path)
     else:
-        proto, folder = as_proto(model)
+        proto, folder = as_proto(model), None
         where = Where(model=proto.graph.name or None)
         check_model(proto, where)
         # Before onnx looks for the data of a Constant in the working directory.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -14,18 +14,29 @@ from splitops.elements.types import from_onnx
 from splitops.errors import ModelError, Where, shown
 from splitops.models.files import place_of, read_whole
 from splitops.models.onnx_model.structure import check_model, model_tensors
-from splitops.models.onnx_model.tensors import is_external, load_external, tensor_array
+from splitops.models.onnx_model.tensors import (
+    byte_count,
+    data_blocks,
+    is_external,
+    is_marked,
+    load_external,
+    mark_external,
+    prove_external,
+    tensor_array,
+)
 from splitops.writing import StagedFiles, write_whole
 
 if TYPE_CHECKING:
     import onnx_ir
 
-__all__ = ["MAX_MODEL_BYTES", "as_proto", "parse", "read", "write"]
+__all__ = ["MAX_MODEL_BYTES", "as_proto", "opened", "parse", "read", "without_weights", "write"]
 
 MAX_MODEL_BYTES: Final = (1 << 31) - 1
 """Protobuf's own limit for one message."""
 _EXTERNAL_BYTES: Final = 1024
 """Smaller tensors stay in the model: shape arithmetic needs them at hand."""
+_AT_HAND: Final = 1 << 15
+"""The largest tensors whose numbers inference follows."""
 _ALIGNMENT: Final = 4096
 """Tensors begin on a memory page, so that runtimes can map them."""
 _ROOM: Final = 1 << 24
@@ -68,29 +79,65 @@ def parse(path: Path) -> ModelProto:
     return model
 
 
-def as_proto(model: ModelProto | onnx_ir.Model) -> tuple[ModelProto, Path | None]:
-    """Return a model in memory as protobuf, and the folder of its external data where it knows one.
+def opened(path: str | os.PathLike[str], *, weights: bool = True) -> ModelProto:
+    """Read an ONNX model to work on it: as :func:`read` where it fits into one file.
+
+    Of a larger one, initializers of more than 32 KiB stay in their files, proved to be there, and name their
+    folder in this process: what is made of the model can be written without having been read.
+
+    Args:
+        path: the ``.onnx`` file.
+        weights: False leaves such initializers where they are in smaller models too.
 
     Raises:
-        ModelError: it is no model, or keeps external data in more than one folder.
+        ModelError: as :func:`read`.
+    """
+    file = Path(path)
+    where = place_of(path)
+    model = parse(file)
+    if weights and _bytes(model, where) <= MAX_MODEL_BYTES - _ROOM:
+        load_external(model_tensors(model), where, file.parent)
+        return model
+    for tensor in model_tensors(model):
+        if not is_external(tensor):
+            continue
+        if byte_count(tensor, where) <= _AT_HAND:
+            load_external([tensor], where, file.parent)
+        else:
+            prove_external(tensor, where, file.parent)
+            mark_external(tensor, file.parent)
+    return model
+
+
+def _bytes(model: ModelProto, where: Where) -> int:
+    return sum(byte_count(tensor, where) for tensor in model_tensors(model))
+
+
+def as_proto(model: ModelProto | onnx_ir.Model) -> ModelProto:
+    """Return a model in memory as protobuf; external data names its folder, where the model knows one.
+
+    Raises:
+        ModelError: it is no model.
     """
     if isinstance(model, ModelProto):
-        return model, None
+        return model
     import onnx_ir
 
     if not isinstance(model, onnx_ir.Model):
         kind = type(model).__name__
         repair = "; give its .model" if hasattr(model, "model") else ""
         raise ModelError(f"{kind} is neither a path, an onnx.ModelProto nor an onnx_ir.Model{repair}")
+    proto = onnx_ir.to_proto(model)
     folders = {
-        Path(value.const_value.base_dir)
+        value.name: Path(value.const_value.base_dir)
         for graph in model.graphs()
         for value in graph.initializers.values()
         if isinstance(value.const_value, onnx_ir.ExternalTensor)
     }
-    if len(folders) > 1:
-        raise ModelError(f"the model keeps external data in {len(folders)} folders; one is possible")
-    return onnx_ir.to_proto(model), next(iter(folders), None)
+    for tensor in model_tensors(proto):
+        if is_external(tensor) and tensor.name in folders:
+            mark_external(tensor, folders[tensor.name])
+    return proto
 
 
 def write(
@@ -110,16 +157,16 @@ def write(
     """
     file = Path(path)
     where = place_of(path)
-    model, folder = as_proto(model)
+    model = as_proto(model)
     check_model(model, where)
-    if folder is not None:
-        load_external(model_tensors(model), where, folder)
     for tensor in model_tensors(model):
         if is_external(tensor):
-            raise ModelError(f"tensor {shown(tensor.name)} is in another file: read the model with it", where)
+            if not is_marked(tensor):
+                name = shown(tensor.name)
+                raise ModelError(f"tensor {name} is in another file: read the model with it", where)
+            prove_external(tensor, where)
     if external is None:
-        size = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
-        external = size > MAX_MODEL_BYTES - _ROOM
+        external = _bytes(model, where) > MAX_MODEL_BYTES - _ROOM
     if external:
         data = file.with_name(file.name + ".data")
         with StagedFiles() as files:
@@ -127,8 +174,13 @@ def write(
                 slim = _with_external_data(model, data_file, data.name, where)
             with files.open(file) as model_file:
                 model_file.write(_encoded(slim, where))
-    else:
-        write_whole(file, _encoded(model, where))
+        return
+    if any(is_external(tensor) for tensor in model_tensors(model)):
+        whole = ModelProto()
+        whole.CopyFrom(model)
+        load_external(model_tensors(whole), where, None)
+        model = whole
+    write_whole(file, _encoded(model, where))
 
 
 def _encoded(model: ModelProto, where: Where) -> bytes:
@@ -145,28 +197,62 @@ def _encoded(model: ModelProto, where: Where) -> bytes:
     return content
 
 
+def without_weights(model: ModelProto) -> ModelProto:
+    """Return a model for onnx's checker, of any size: what is large or in another file is an input of it."""
+    slim = ModelProto()
+    _copy_fields(model, slim, but="graph")
+    _copy_fields(model.graph, slim.graph, but="initializer")
+    inputs = {value.name for value in slim.graph.input}
+    for tensor in model.graph.initializer:
+        if is_external(tensor) or len(tensor.raw_data) > _AT_HAND:
+            if tensor.name not in inputs:
+                kind = slim.graph.input.add(name=tensor.name).type.tensor_type
+                kind.elem_type = tensor.data_type
+                kind.shape.SetInParent()
+                for size in tensor.dims:
+                    kind.shape.dim.add(dim_value=size)
+        else:
+            slim.graph.initializer.append(tensor)
+    return slim
+
+
 def _with_external_data(model: ModelProto, file: BinaryIO, location: str, where: Where) -> ModelProto:
     """Return the model without its large initializers, which are written to the file one by one."""
     slim = ModelProto()
     _copy_fields(model, slim, but="graph")
     _copy_fields(model.graph, slim.graph, but="initializer")
+    for tensor in model_tensors(slim):
+        if is_external(tensor):  # of a subgraph
+            tensor.CopyFrom(_outside(tensor, file, location, where))
     for tensor in model.graph.initializer:
+        slim.graph.initializer.append(_outside(tensor, file, location, where))
+    return slim
+
+
+def _outside(tensor: TensorProto, file: BinaryIO, location: str, where: Where) -> TensorProto:
+    """Write a tensor's data to a file and return the tensor without it; a small one stays as it is."""
+    blocks: Iterable[bytes | memoryview]
+    if is_external(tensor):
+        blocks = data_blocks(tensor, where)
+    else:
         data = _data_of(tensor, where)
         if data is None or len(data) < _EXTERNAL_BYTES:
-            slim.graph.initializer.append(tensor)
-            continue
-        file.write(bytes(-file.tell() % _ALIGNMENT))
-        outside = slim.graph.initializer.add(
-            name=tensor.name,
-            data_type=tensor.data_type,
-            dims=tensor.dims,
-            doc_string=tensor.doc_string,
-            data_location=TensorProto.EXTERNAL,
-        )
-        for key, value in (("location", location), ("offset", file.tell()), ("length", len(data))):
-            outside.external_data.add(key=key, value=str(value))
-        file.write(data)
-    return slim
+            return tensor
+        blocks = [data]
+    file.write(bytes(-file.tell() % _ALIGNMENT))
+    offset = file.tell()
+    for block in blocks:
+        file.write(block)
+    outside = TensorProto(
+        name=tensor.name,
+        data_type=tensor.data_type,
+        dims=tensor.dims,
+        doc_string=tensor.doc_string,
+        data_location=TensorProto.EXTERNAL,
+    )
+    for key, value in (("location", location), ("offset", offset), ("length", file.tell() - offset)):
+        outside.external_data.add(key=key, value=str(value))
+    return outside
 
 
 def _copy_fields(source: ModelProto | GraphProto, target: Any, *, but: str) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+import secrets
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,12 +17,25 @@ from splitops.elements.types import ElementType, from_onnx
 from splitops.errors import ModelError, Where, shown
 from splitops.models.files import contained, open_regular, read_range
 
-__all__ = ["check_tensor", "is_external", "load_external", "tensor_array"]
+__all__ = [
+    "byte_count",
+    "check_tensor",
+    "data_blocks",
+    "folder_of",
+    "is_external",
+    "is_marked",
+    "load_external",
+    "mark_external",
+    "prove_external",
+    "tensor_array",
+]
 
 _MAX_BYTES: Final = (1 << 63) - 1
 _MAX_RANK: Final = 64
 """NumPy's limit."""
 _MAX_DIGITS: Final = 20
+_MARK: Final = "splitops:"
+_BLOCK: Final = 8 << 20
 _EXTERNAL_KEYS: Final = frozenset({"location", "offset", "length"})
 
 _FIELDS: Final = {
@@ -33,6 +47,47 @@ _FIELDS: Final = {
 }
 """Where a tensor keeps its elements when not in raw_data; every other type is in int32_data."""
 _TYPED_FIELDS: Final = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
+
+
+_FOLDERS: Final[dict[str, Path]] = {}
+"""The folders whose data models in memory still name, each by a word that no file can know."""
+
+
+def _marked_location(location: str, folder: Path) -> str:
+    """Return a location that is found in this process, wherever the model that states it is moved to."""
+    base = folder.resolve()
+    word = next((word for word, known in _FOLDERS.items() if known == base), None)
+    if word is None:
+        word = secrets.token_hex(16)
+        _FOLDERS[word] = base
+    return f"{_MARK}{word}/{location}"
+
+
+def folder_of(location: str) -> tuple[Path | None, str]:
+    """Return the folder that a marked location names (None: it is not marked), and the location in it."""
+    word, _, inner = location.removeprefix(_MARK).partition("/")
+    if not location.startswith(_MARK) or word not in _FOLDERS:
+        return None, location
+    return _FOLDERS[word], inner
+
+
+def mark_external(tensor: TensorProto, folder: Path) -> None:
+    """Let a tensor name the folder of its external data too."""
+    for entry in tensor.external_data:
+        if entry.key == "location" and folder_of(entry.value)[0] is None:
+            entry.value = _marked_location(entry.value, folder)
+
+
+def is_marked(tensor: TensorProto) -> bool:
+    """Whether the tensor's data is in another file, and found in this process."""
+    return is_external(tensor) and any(
+        entry.key == "location" and folder_of(entry.value)[0] is not None for entry in tensor.external_data
+    )
+
+
+def byte_count(tensor: TensorProto, where: Where) -> int:
+    """Return the size of a tensor's data."""
+    return _byte_count(tensor, _element_type(tensor, where), where)
 
 
 def is_external(tensor: TensorProto) -> bool:
@@ -119,30 +174,59 @@ def load_external(tensors: Iterable[TensorProto], where: Where, folder: Path | N
             tensor.raw_data = data
 
 
+def prove_external(tensor: TensorProto, where: Where, folder: Path | None = None) -> None:
+    """Prove that a tensor's external data is where it should be, without reading it.
+
+    Raises:
+        ModelError: the file is not inside the folder, or has not exactly the tensor's data.
+    """
+    check_tensor(tensor, where)
+    _extent(tensor, where, folder)
+
+
+def data_blocks(tensor: TensorProto, where: Where, folder: Path | None = None) -> Iterator[memoryview]:
+    """Read a tensor's external data piece by piece.
+
+    Raises:
+        ModelError: the file is not inside the folder, or has not exactly the tensor's data.
+    """
+    path, offset, length = _extent(tensor, where, folder)
+    with open_regular(path, where) as file:
+        for begin in range(offset, offset + length, _BLOCK):
+            yield read_range(file, begin, min(_BLOCK, offset + length - begin), where)
+
+
 def _external_bytes(tensor: TensorProto, where: Where, folder: Path | None) -> memoryview:
     """Read exactly the bytes of a tensor that its external file holds."""
+    path, offset, length = _extent(tensor, where, folder)
+    with open_regular(path, where) as file:
+        return read_range(file, offset, length, where)
+
+
+def _extent(tensor: TensorProto, where: Where, folder: Path | None) -> tuple[Path, int, int]:
+    """Return the file that holds a tensor's data, and where in it, proved to be what shape and type say."""
     entries: dict[str, str] = {}
     for entry in tensor.external_data:
         if entry.key in entries:
             raise _error(tensor, f"states external {entry.key!r} twice", where)
         if entry.key in _EXTERNAL_KEYS:
             entries[entry.key] = entry.value
+    marked, location = folder_of(entries.get("location", ""))
+    folder = marked or folder
     if folder is None:
         raise _error(tensor, "is in another file, which a model in memory has no folder to find in", where)
-    path = contained(folder, entries.get("location", ""), where)
-    expected = _byte_count(tensor, _element_type(tensor, where), where)
+    path = contained(folder, location, where)
+    expected = byte_count(tensor, where)
     with open_regular(path, where) as file:
         size = os.fstat(file.fileno()).st_size
-        offset = _number(tensor, entries, "offset", 0, where)
-        length = _number(tensor, entries, "length", max(size - offset, 0), where)
-        if offset + length > size:
-            raise _error(
-                tensor, f"takes bytes {offset} to {offset + length} of a file of {size} bytes", where
-            )
-        if length != expected:
-            kind = _kind(tensor, _element_type(tensor, where))
-            raise _error(tensor, f"has {length} bytes of external data, but {kind} takes {expected}", where)
-        return read_range(file, offset, length, where)
+    offset = _number(tensor, entries, "offset", 0, where)
+    length = _number(tensor, entries, "length", max(size - offset, 0), where)
+    if offset + length > size:
+        raise _error(tensor, f"takes bytes {offset} to {offset + length} of a file of {size} bytes", where)
+    if length != expected:
+        kind = _kind(tensor, _element_type(tensor, where))
+        raise _error(tensor, f"has {length} bytes of external data, but {kind} takes {expected}", where)
+    return path, offset, length
 
 
 def _number(tensor: TensorProto, entries: dict[str, str], key: str, default: int, where: Where) -> int:

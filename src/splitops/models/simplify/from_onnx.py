@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
@@ -12,8 +11,9 @@ from onnx import ModelProto
 
 from splitops.errors import Where
 from splitops.models.convert.onnx_graph import editable_copy
-from splitops.models.onnx_model import check_model, read
-from splitops.models.onnx_model.storage import as_proto
+from splitops.models.onnx_model import check_model
+from splitops.models.onnx_model.storage import as_proto, opened
+from splitops.models.onnx_model.tensors import folder_of
 from splitops.models.simplify.knowledge import note_known
 from splitops.models.simplify.onnx_editor import OnnxEditor
 from splitops.models.simplify.registry import Rewriting
@@ -27,16 +27,12 @@ def simplify_onnx(
     model: Any, rewrites: Sequence[Rewriting], limit: int | None, where: Where
 ) -> Simplification:
     """Simplify a path, ``onnx.ModelProto`` or ``onnx_ir.Model``."""
-    folder: Path | None = None
     if isinstance(model, str | os.PathLike):
-        proto = read(model)
+        proto = opened(model)
     else:
-        proto, folder = as_proto(model)
+        proto = as_proto(model)
         check_model(proto, where)
     edited = editable_copy(proto)
-    if folder is not None:
-        for graph in edited.graphs():
-            ir.external_data.set_base_dir(graph, folder)
     before, current = _count(edited), proto
     note_known(edited, current, where)
 
@@ -49,10 +45,30 @@ def simplify_onnx(
 
     changes = apply_rewrites(rewrites, limit, edit)
     result: ModelProto | ir.Model = edited
-    if not isinstance(model, ir.Model):
+    if isinstance(model, ir.Model):
+        _unmark(edited)
+    else:
         result = current if changes else _copy(proto)
         check_model(result, where)
     return Simplification(result, changes, before, _count(edited))
+
+
+def _unmark(model: ir.Model) -> None:
+    """Let external data name its folder as onnx-ir does."""
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            tensor = value.const_value
+            if isinstance(tensor, ir.ExternalTensor):
+                folder, location = folder_of(os.fspath(tensor.location))
+                value.const_value = ir.ExternalTensor(
+                    location,
+                    tensor.offset,
+                    tensor.length,
+                    tensor.dtype,
+                    shape=tensor.shape,
+                    name=tensor.name,
+                    base_dir=folder or tensor.base_dir,
+                )
 
 
 def _copy(proto: ModelProto) -> ModelProto:
