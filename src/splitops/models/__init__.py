@@ -69,8 +69,8 @@ def save(model: ModelInMemory | HasModel, path: str | os.PathLike[str]) -> None:
             as its ``model``: that of :func:`splitops.infer`, :func:`splitops.conversion` and
             :func:`splitops.simplification`.
         path: a ``.onnx`` file for the first two, else an ``.xml`` file whose ``.bin`` is written beside it.
-            Initializers of an ONNX model of more than 2 GB go to a file beside it, named like it with ``.data``
-            appended.
+            Of an ONNX model of more than 2 GB, initializers go to a file beside it, named like it with
+            ``.data`` appended.
 
     Raises:
         ModelError: the ending is of the other format, or the file cannot be written.
