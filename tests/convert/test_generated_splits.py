@@ -21,7 +21,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 import splitops
 from conversion_matrix import equal, runnable
 from splitops.errors import SplitError
-from splitops.models.convert import Conversion, conversion
+from splitops.models.convert import Conversion, Form, conversion
 from splitops.models.onnx_model.merging import merged_sites
 from splitops.models.openvino_ir import Builder, OpenVINOModel
 from splitops.models.simplify import simplification
@@ -247,10 +247,10 @@ def _takes_more(report: Conversion) -> bool:
 
 
 @settings(max_examples=80)
-@given(st.one_of(onnx_cases(), ir_cases()), st.sampled_from(TARGETS))
-def test_a_converted_model_gives_the_same(case: Case, target: str) -> None:
+@given(st.one_of(onnx_cases(), ir_cases()), st.sampled_from(TARGETS), st.sampled_from(Form))
+def test_a_converted_model_gives_the_same(case: Case, target: str, form: Form) -> None:
     assume(isinstance(case.model, ModelProto) or target != "openvino")
-    report = conversion(case.model, to=target)
+    report = conversion(case.model, to=target, form=form)
     note(str(report))
     event("complete" if report.complete else "refused")
     if not report.complete:
