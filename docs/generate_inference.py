@@ -270,10 +270,12 @@ so that equal ones have equal names, and the parts of a symbol that are joined a
 - ONNX: nodes are visited in order, with the bodies of If, Loop and Scan and with the model-local
   functions that are called, once for each call. onnx infers every other operator, one node at a time: a
   split can never end the process in onnx's own code, and a node that onnx cannot infer leaves its
-  outputs unknown.
+  outputs unknown. Nodes that differ in names alone are inferred once.
 - Numbers that are computed from shapes are followed, also partly known ones: Shape, Size, Split, Concat,
-  Gather, Slice, Squeeze, Unsqueeze, Reshape, Cast, Add, Sub, Mul, Div. A symbol that a Reshape gets so
-  is taken as that size, also where a 0 would mean another one.
+  Gather, Slice, Squeeze, Unsqueeze, Reshape, Cast, Add, Sub, Mul, Div, Equal, Where. In every opset they
+  are sizes to ConstantOfShape, Expand, OneHot, Pad, Range, Reshape, Resize, Slice, Tile and TopK. A symbol
+  that a Reshape gets so is taken as that size, also where a 0 would mean another one.
+- A sequence that was cut from a tensor has that tensor's size when it is put together again.
 - OpenVINO IR: the intervals of Parameters go through splits, Concat, Convert, Gather, Reshape, ShapeOf,
   Squeeze, Transpose, Unsqueeze and elementwise layers. Of other layers the file's statements are taken.
 - A split proves something of its input too: known lengths prove the size of the axis, and of every other
@@ -291,7 +293,8 @@ Made with {releases}.
 
 `infer(model, as_openvino=True)` gives OpenVINO's answers in the cases where its rule is looser.
 
-Measured growth with the number of splits: `python benchmarks/scaling.py`.
+Measured growth with the number of splits: `python benchmarks/scaling.py`. How many values of exported models
+are known, and what a node costs: `python benchmarks/exported_inference.py FOLDER`.
 """
 
 

@@ -174,4 +174,18 @@ PROOFS: dict[str, Proof] = {
     "openvino.sequence-output": Proof(
         text("(float[6] x) => (seq(float) s) <int64 k = {2}> { s = SplitToSequence(x, k) }"), {"x": SIX}
     ),
+    "openvino.sequence-open-axis": Proof(
+        text(
+            "(float[N] x) => (float[A] y) <int64 k = {2}, int64 i = {1}> "
+            "{ s = SplitToSequence(x, k)  y = SequenceAt(s, i) }"
+        ),
+        {"x": SIX},
+    ),
+    "openvino.sequence-runtime-lengths": Proof(
+        text(
+            "(float[6] x, int64 k) => (float[A] y) <int64 i = {1}> "
+            "{ s = SplitToSequence(x, k)  y = SequenceAt(s, i) }"
+        ),
+        {"x": SIX, "k": np.array(2)},
+    ),
 }

@@ -40,8 +40,10 @@ __all__ = [
     "narrowed_values",
     "negative_remainder",
     "omitted_output",
+    "open_chunks",
     "overshoots",
     "packed_constant",
+    "runtime_lengths",
     "scalar_keepdims",
     "sequence_output",
     "sequence_type",
@@ -323,6 +325,24 @@ def split_1_lengths(visit: Visit, model: Surroundings) -> Surely:
 def sequence_output(visit: Visit, model: Surroundings) -> Surely:
     """The sequence is an output of the model."""
     return _surely(_is_sequence(visit) and any(name in model.outputs for name in visit.outputs))
+
+
+def open_chunks(visit: Visit, model: Surroundings) -> Surely:
+    """A sequence of chunks is made of an axis of unknown size."""
+    fact = _lengths(visit)
+    if not _is_sequence(visit) or (fact is not None and fact.shape != ()):
+        return Surely.NO
+    return _surely(not isinstance(_axis_size(visit), int))
+
+
+def runtime_lengths(visit: Visit, model: Surroundings) -> Surely:
+    """A sequence is made by a chunk, or by a number of lengths, that only a run knows."""
+    fact = _lengths(visit)
+    if not _is_sequence(visit) or fact is None:
+        return Surely.NO
+    if fact.shape is None:
+        return Surely.MAYBE
+    return _surely(not isinstance(fact.shape[0], int) if fact.shape else fact.value is None)
 
 
 def any_sequence(visit: Visit, model: Surroundings) -> Surely:

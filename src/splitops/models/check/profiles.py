@@ -79,6 +79,10 @@ _OPENVINO_CPU: Final = "https://docs.openvino.ai/2025/openvino-workflow/running-
 _OPENVINO_FRONTEND: Final = (
     "https://github.com/openvinotoolkit/openvino/blob/master/src/frontends/onnx/frontend/src/op/split.cpp"
 )
+_OPENVINO_FRONTEND_SEQUENCE: Final = (
+    "https://github.com/openvinotoolkit/openvino/blob/master/src/frontends/onnx/frontend/src/op/"
+    "split_to_sequence.cpp"
+)
 _USE_LENGTHS: Final = "state the lengths in the input 'split' instead of num_outputs"
 
 LIMITS: Final[tuple[Limit, ...]] = (
@@ -344,6 +348,26 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.sequence_output,
         source=_OPENVINO_FRONTEND,
         fix="take the elements with SequenceAt, or join them with ConcatFromSequence",
+    ),
+    Limit(
+        code="openvino.sequence-open-axis",
+        runtime="openvino",
+        proved=_OPENVINO_RELEASE,
+        outcome=Outcome.ERROR,
+        message="chunks of an axis of unknown size are refused",
+        condition=conditions.open_chunks,
+        source=_OPENVINO_FRONTEND_SEQUENCE,
+        fix="give the axis its size, or use Split where the number of parts is known",
+    ),
+    Limit(
+        code="openvino.sequence-runtime-lengths",
+        runtime="openvino",
+        proved=_OPENVINO_RELEASE,
+        outcome=Outcome.ERROR,
+        message="a chunk, or a number of lengths, that only a run knows is refused",
+        condition=conditions.runtime_lengths,
+        source=_OPENVINO_FRONTEND_SEQUENCE,
+        fix="state 'split' as a constant",
     ),
     Limit(
         code="tensorrt.sequence",

@@ -240,24 +240,28 @@ class _GraphCheck:
         self._outputs(function.output, (names,))
 
     def _body(self, nodes: Sequence[NodeProto], names: set[str], outer: _Scopes, depth: int) -> None:
+        visible = (*outer, names)
         for index, node in enumerate(nodes):
-            where = replace(self.where, node=node_label(node)[:120])
-            self._check_operator(node, where)
+            self._check_operator(node)
             for name in node.input:
-                if name and not _visible(name, (*outer, names)):
-                    raise ModelError(self._missing(name, nodes[index:]), where)
-            self._attributes(node, where, (*outer, names), depth)
+                if name and not _visible(name, visible):
+                    raise ModelError(self._missing(name, nodes[index:]), self._at(node))
+            self._attributes(node, visible, depth)
             for name in node.output:
                 if name:
-                    self._define(name, f"an output of node {shown(node_label(node))}", names, outer)
+                    self._define(name, node, names, outer)
 
-    def _check_operator(self, node: NodeProto, where: Where) -> None:
+    def _at(self, node: NodeProto) -> Where:
+        return replace(self.where, node=node_label(node)[:120])
+
+    def _check_operator(self, node: NodeProto) -> None:
         if not node.op_type:
-            raise ModelError("a node has no operator", where)
+            raise ModelError("a node has no operator", self._at(node))
         if canonical(node.domain) not in self.opsets and function_key(node) not in self.functions:
             domain = shown(node.domain)
             raise ModelError(
-                f"operator {shown(node.op_type)} is of domain {domain}, of which no opset is imported", where
+                f"operator {shown(node.op_type)} is of domain {domain}, of which no opset is imported",
+                self._at(node),
             )
 
     def _missing(self, name: str, later: Sequence[NodeProto]) -> str:
@@ -271,30 +275,36 @@ class _GraphCheck:
             "nodes form a cycle or are not in topological order"
         )
 
-    def _attributes(self, node: NodeProto, where: Where, visible: _Scopes, depth: int) -> None:
+    def _attributes(self, node: NodeProto, visible: _Scopes, depth: int) -> None:
         seen: set[str] = set()
         for attribute in node.attribute:
-            place = replace(where, attribute=attribute.name[:80])
             if not attribute.name or attribute.name in seen:
-                raise ModelError(f"attribute {shown(attribute.name)} is unnamed or stated twice", place)
+                raise self._wrong(node, attribute, f"{shown(attribute.name)} is unnamed or stated twice")
             seen.add(attribute.name)
             if attribute.ref_attr_name and attribute.ref_attr_name not in (self.parameters or ()):
                 reference = shown(attribute.ref_attr_name)
-                raise ModelError(f"attribute refers to {reference}, which no function around it has", place)
+                raise self._wrong(node, attribute, f"refers to {reference}, which no function around it has")
             for tensor in _attribute_tensors(attribute):
-                check_tensor(tensor, place)
+                check_tensor(tensor, replace(self._at(node), attribute=attribute.name[:80]))
         around = self.where
         for step, graph in subgraphs(node):
             self.where = replace(around, graph=extend(around.graph, step))
             self.graph(graph, visible, depth + 1)
         self.where = around
 
-    def _define(self, name: str, what: str, names: set[str], outer: _Scopes) -> None:
+    def _wrong(self, node: NodeProto, attribute: AttributeProto, what: str) -> ModelError:
+        return ModelError(f"attribute {what}", replace(self._at(node), attribute=attribute.name[:80]))
+
+    def _define(self, name: str, what: str | NodeProto, names: set[str], outer: _Scopes) -> None:
+        """Define a name: of the item that is described, or of an output of a node."""
+        if name and not _visible(name, (*outer, names)):
+            names.add(name)
+            return
+        if isinstance(what, NodeProto):
+            what = f"an output of node {shown(node_label(what))}"
         if not name:
             raise ModelError(f"{what} has no name", self.where)
-        if _visible(name, (*outer, names)):
-            raise ModelError(f"name {shown(name)} is defined again, as {what}", self.where)
-        names.add(name)
+        raise ModelError(f"name {shown(name)} is defined again, as {what}", self.where)
 
     def _outputs(self, outputs: Sequence[str], scopes: _Scopes) -> None:
         seen: set[str] = set()
