@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from splitops.sizes.dims import Range
 from splitops.models import openvino_ir
+from splitops.sizes.dims import Range
 
 CHANNELS = (6, 2, 4)
 """Channels of each sensor."""

@@ -46,13 +46,16 @@ def with_node(body: str, *, inputs: list[str] | None = None, outputs: list[str] 
     return build
 
 
-def ir_split(shape: str, lengths: list[int]) -> Callable[[], OpenVINOModel]:
+def ir_split(
+    shape: str, lengths: list[int], order: tuple[int, ...] = (), axis: int = 0
+) -> Callable[[], OpenVINOModel]:
     def build() -> OpenVINOModel:
         builder = Builder("m")
         data = builder.parameter("x", "f32", shape)
-        ports = [data, builder.const(np.array(0)), builder.const(np.array(lengths))]
+        ports = [data, builder.const(np.array(axis)), builder.const(np.array(lengths))]
         for index, part in enumerate(builder.layer("VariadicSplit", ports, outputs=len(lengths))):
-            builder.result(part, f"p{index}")
+            made = builder.layer("Transpose", [part, builder.const(np.array(order))])[0] if order else part
+            builder.result(made, f"p{index}")
         return builder.model()
 
     return build
@@ -188,4 +191,5 @@ PROOFS: dict[str, Proof] = {
         ),
         {"x": SIX, "k": np.array(2)},
     ),
+    "openvino.empty-transposed": Proof(ir_split("6,1,1", [0, 6], (1, 0, 2)), {"x": SIX.reshape(6, 1, 1)}),
 }

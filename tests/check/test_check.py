@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from proofs import PROOFS, text
+from proofs import PROOFS, ir_split, text
 
 import splitops
 from splitops.errors import Rule
@@ -225,6 +225,37 @@ def test_sequences_that_openvino_does_not_take(body: str, codes: list[str]) -> N
     """Each is what OpenVINO 2026.4 says of the model; the rows are proved one by one."""
     model = text(f"{body} {{ s = SplitToSequence(x, k)  y = ConcatFromSequence<axis = 0>(s) }}")()
     assert [finding.code for finding in check(model, "openvino")] == codes
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "order", "wrong"),
+    [
+        ("1,5,2", 1, (1, 0, 2), True),
+        ("1,5,2", 1, (1, 2, 0), True),
+        ("2,5,1", 1, (0, 2, 1), True),
+        ("5,1,1", 0, (2, 1, 0), True),
+        ("5,1,?", 0, (1, 0, 2), True),
+        ("1,5,2", 0, (0, 2, 1), False),  # two axes change places: no reshape
+        ("5,1,1", 0, (0, 2, 1), False),  # the empty axis stays where it is
+        ("5,1,2", 0, (0, 1, 2), False),
+        ("?,?,?", 0, (1, 0, 2), False),
+    ],
+)
+def test_empty_parts_that_openvino_transposes(
+    shape: str, axis: int, order: tuple[int, ...], wrong: bool
+) -> None:
+    """As OpenVINO 2026.4 does of parts by the lengths 0 and -1."""
+    model = ir_split(shape, [0, -1], order, axis)()
+    assert [finding.code for finding in check(model, "openvino")] == ["openvino.empty-transposed"] * wrong
+
+
+def test_empty_parts_that_are_transposed_in_onnx_models_too() -> None:
+    model = text("""(float[6, 1] x) => (float[A, B] y, float[C, D] z) <int64[2] k = {0, 6}> {
+        a, b = Split(x, k)
+        y = Transpose(a)
+        z = Transpose<perm = [1, 0]>(b)
+    }""")()
+    assert [finding.code for finding in check(model, "openvino")] == ["openvino.empty-transposed"]
 
 
 def test_a_single_string_is_one_target() -> None:

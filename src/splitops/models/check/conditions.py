@@ -5,8 +5,8 @@ Each takes a site and what it must know of the model around it, and says whether
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
@@ -16,9 +16,10 @@ from splitops.binding import Fact
 from splitops.errors import Rule, RuleError
 from splitops.models.infer.splitting import Visit
 from splitops.models.onnx_model.merging import SiteKey, merged_sites, site_key
-from splitops.models.openvino_ir import OpenVINOModel
+from splitops.models.onnx_model.structure import canonical, located_nodes
+from splitops.models.openvino_ir import OpenVINOModel, endpoint_name
 from splitops.models.site import may_be_unbind
-from splitops.sizes.dims import Dim
+from splitops.sizes.dims import Dim, Shape
 from splitops.sizes.ranges import part_range
 from splitops.sizes.rules import SizeRule
 
@@ -32,6 +33,7 @@ __all__ = [
     "empty_lengths",
     "empty_name",
     "empty_open_part",
+    "empty_transposed",
     "fewer_outputs",
     "large",
     "large_even",
@@ -67,6 +69,9 @@ class Surely(Enum):
     YES = 2
 
 
+Orders = Mapping[tuple[str | None, str], Sequence[tuple[int, ...]]]
+
+
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What a condition must know of the model around a site.
@@ -74,17 +79,43 @@ class Surroundings:
     Attributes:
         outputs: the names of the model's outputs.
         merged: the splits that onnxruntime takes for others.
+        transposes: the orders of axes in which Transposes read a value, by the path of its graph and its
+            name; an empty one reverses them.
     """
 
     outputs: frozenset[str] = frozenset()
     merged: frozenset[SiteKey] = frozenset()
+    transposes: Orders = field(default_factory=dict)
 
     @classmethod
     def of(cls, model: ModelProto | OpenVINOModel) -> Surroundings:
         """Return what is to be known of a well-formed model."""
         if not isinstance(model, ModelProto):
-            return cls()
-        return cls(frozenset(value.name for value in model.graph.output), merged_sites(model))
+            return cls(transposes=_transposes_of_ir(model))
+        outputs = frozenset(value.name for value in model.graph.output)
+        return cls(outputs, merged_sites(model), _transposes(model))
+
+
+def _transposes(model: ModelProto) -> Orders:
+    found: dict[tuple[str | None, str], list[tuple[int, ...]]] = {}
+    for located in located_nodes(model):
+        node = located.node
+        if node.op_type == "Transpose" and canonical(node.domain) == "":
+            order = next((tuple(item.ints) for item in node.attribute if item.name == "perm"), ())
+            found.setdefault((located.where.graph, node.input[0]), []).append(order)
+    return found
+
+
+def _transposes_of_ir(model: OpenVINOModel) -> Orders:
+    found: dict[tuple[str | None, str], list[tuple[int, ...]]] = {}
+    for path, graph in model.graphs():
+        for layer in graph.layers_of_type("Transpose"):
+            data, axes = graph.sources(layer)
+            constant = graph.by_id[axes.layer].constant
+            if constant is not None:
+                order = tuple(constant.array(layer.where).reshape(-1).tolist())
+                found.setdefault((path, endpoint_name(graph, data)), []).append(order)
+    return found
 
 
 Condition = Callable[[Visit, Surroundings], Surely]
@@ -325,6 +356,32 @@ def split_1_lengths(visit: Visit, model: Surroundings) -> Surely:
 def sequence_output(visit: Visit, model: Surroundings) -> Surely:
     """The sequence is an output of the model."""
     return _surely(_is_sequence(visit) and any(name in model.outputs for name in visit.outputs))
+
+
+def empty_transposed(visit: Visit, model: Surroundings) -> Surely:
+    """A part of size 0 is read by a Transpose that moves it past nothing but axes of size 1."""
+    if _is_sequence(visit) or visit.inference is None:
+        return Surely.NO
+    parts = zip(visit.outputs, visit.inference.parts or (), strict=False)
+    return _surely(
+        any(
+            part is not None and _moves_zero(part, order)
+            for name, part in parts
+            for order in model.transposes.get((visit.where.graph, name), ())
+        )
+    )
+
+
+def _moves_zero(shape: Shape, order: tuple[int, ...]) -> bool:
+    """Return whether an order is that of a reshape, to a shape whose 0 means another size of the data.
+
+    A reshape takes 0 for the size that the data has in its place.
+    """
+    order = order or tuple(reversed(range(len(shape))))
+    if sorted(order) != list(range(len(shape))):
+        return False
+    kept = [axis for axis in order if shape[axis] != 1]
+    return kept == sorted(kept) and any(shape[axis] == 0 != shape[at] for at, axis in enumerate(order))
 
 
 def open_chunks(visit: Visit, model: Surroundings) -> Surely:

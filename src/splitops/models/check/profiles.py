@@ -350,6 +350,16 @@ LIMITS: Final[tuple[Limit, ...]] = (
         fix="take the elements with SequenceAt, or join them with ConcatFromSequence",
     ),
     Limit(
+        code="openvino.empty-transposed",
+        runtime="openvino",
+        proved=_OPENVINO_RELEASE,
+        outcome=Outcome.WRONG,
+        message="a part of size 0 gets another size from a Transpose that moves it past axes of size 1 alone",
+        condition=conditions.empty_transposed,
+        source=_OPENVINO_CPU,
+        fix="leave the part out, which has no elements",
+    ),
+    Limit(
         code="openvino.sequence-open-axis",
         runtime="openvino",
         proved=_OPENVINO_RELEASE,
