@@ -8,7 +8,6 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
-from onnx import ModelProto
 
 from splitops.binding import Fact
 from splitops.elements.types import ElementType, element_type_of, from_onnx
@@ -22,7 +21,6 @@ __all__ = [
     "Names",
     "Tape",
     "constant_array",
-    "editable_copy",
     "graphs_of",
     "is_overridable",
     "known",
@@ -40,31 +38,6 @@ __all__ = [
 _KNOWN: Final = "splitops.known"
 _MOST_CONSTANT: Final = 1 << 20
 """Larger constants are no lengths, and are not read."""
-
-
-def editable_copy(model: ModelProto) -> ir.Model:
-    """Return a copy of a model for rewriting.
-
-    onnx-ir does not write outputs without a name at the end of a node. Those of a Split are parts that its
-    lengths count: they get names.
-    """
-    own = ModelProto()
-    own.CopyFrom(model)  # onnx-ir renames tensors in the protobuf that it was made from
-    edited = ir.serde.from_proto(own)
-    unnamed = [
-        node
-        for owner in (edited.graph, *edited.functions.values())
-        for _, graph in graphs_of(owner)
-        for node in graph
-        if node.op_type == "Split" and node.outputs and not node.outputs[-1].name
-    ]
-    names = Names(edited) if unnamed else None
-    for node in unnamed:
-        for value in reversed(node.outputs):
-            if value.name or names is None:
-                break
-            value.name = names.fresh(f"{node.name or node.op_type}_unused")
-    return edited
 
 
 def graphs_of(owner: Any, path: str | None = None) -> Iterator[tuple[str | None, Any]]:

@@ -12,9 +12,9 @@ from onnx import GraphProto, ModelProto
 
 from splitops.errors import ModelError, Rule, SplitError, Where
 from splitops.models.convert.forms import Form, Method, Restatement, Site, Target
+from splitops.models.convert.onnx_editable import editable_copy, written
 from splitops.models.convert.onnx_graph import (
     Names,
-    editable_copy,
     graphs_of,
     label,
     make_initializer,
@@ -155,7 +155,7 @@ def editable(model: ModelProto, where: Where, form: Form) -> ir.Model:
     What a split proves of its own input is not known where a number of parts may take the place of lengths:
     it would prove that the lengths are not needed.
     """
-    edited = editable_copy(model)
+    edited = editable_copy(model, where)
     if form is Form.COUNT:
         note_all(edited, Upstream(model, where, lambda visit: None).run().values)
     else:
@@ -170,7 +170,7 @@ def finished(model: ir.Model, original: ModelProto) -> ModelProto:
     for owner in owners:
         if "ai.onnx" in owner.opset_imports:
             del owner.opset_imports["ai.onnx"]
-    proto = ir.serde.to_proto(model)
+    proto = written(model)
     stated = {info.name for graph in _graphs(original) for info in graph.value_info}
     for graph in _graphs(proto):
         # onnx-ir states types for initializers, which state their own.

@@ -222,11 +222,12 @@ class _GraphCheck:
         if graph.sparse_initializer:
             raise ModelError("sparse initializers are not supported", self.where)
         names: set[str] = set()
+        # Inputs and initializers may hide names around the graph: there is one way to read that.
         for value in graph.input:
-            self._define(value.name, "an input", names, outer)
+            self._define(value.name, "an input", names, ())
         defaults: set[str] = set()
         for tensor in graph.initializer:
-            self._define(tensor.name, "an initializer", defaults, outer)
+            self._define(tensor.name, "an initializer", defaults, ())
             check_tensor(tensor, self.where)
         names |= defaults  # an initializer with the name of an input is its default
         self._body(graph.node, names, outer, depth)

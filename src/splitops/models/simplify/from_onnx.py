@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx import ModelProto
 
 from splitops.errors import Where
-from splitops.models.convert.onnx_graph import editable_copy
+from splitops.models.convert.onnx_editable import editable_copy, written
 from splitops.models.onnx_model import check_model
 from splitops.models.onnx_model.storage import as_proto, opened
 from splitops.models.onnx_model.tensors import folder_of
@@ -32,14 +32,14 @@ def simplify_onnx(
     else:
         proto = as_proto(model)
         check_model(proto, where)
-    edited = editable_copy(proto)
+    edited = editable_copy(proto, where)
     before, current = _count(edited), proto
     note_known(edited, current, where)
 
     def edit(again: bool) -> OnnxEditor:
         nonlocal current
         if again:
-            current = ir.serde.to_proto(edited)
+            current = written(edited)
             note_known(edited, current, where)
         return OnnxEditor(edited, where, current)
 
