@@ -17,7 +17,8 @@ from splitops import Rule, RuleError
 from splitops.backends import ARRAY_API, BACKENDS, DLPACK, capability_rows
 from splitops.backends.gpu.cupy_kernels import ENTRIES, MORE_ENTRIES
 from splitops.backends.gpu.layout import MAX_ENTRIES
-from splitops.operators import SCHEMAS, Change, OperatorSchema
+from splitops.operators import FAMILY, SCHEMAS, Change, OperatorSchema
+from splitops.operators.difference import compare
 from splitops.operators.schema import Attribute, Option, Parameter
 from splitops.sizes.rules import SizeRule
 
@@ -130,11 +131,10 @@ def _parameter(item: Parameter) -> str:
 
 def _differences() -> str:
     text = "## What changed\n"
-    for name in ("Split", "SplitToSequence"):
-        versions = [row.since_version for row in splitops.history(name, "")]
-        for old, new in pairwise(versions):
-            difference = splitops.difference(name, old, new, "")
-            text += f"\n### {difference.old} to {difference.new}\n\n"
+    for domain, name in ((domain, name) for domain, names in FAMILY.items() for name in names):
+        for old, new in pairwise(splitops.history(name, domain)):
+            difference = compare(old, new)
+            text += f"\n### {'OpenVINO ' if domain else ''}{old} to {new}\n\n"
             text += table(("kind", "what", "change"), map(_change, difference.changes))
     return text
 

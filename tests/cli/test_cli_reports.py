@@ -10,6 +10,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from splitops import Where
+from splitops.models.convert import Change, Status
+
 LAYERS = 12
 
 
@@ -76,6 +79,20 @@ def test_convert_groups_refusals_and_shows_them_first(invoke, model):
 def test_convert_shows_what_is_kept_once(invoke, model):
     (kept,) = lines_with(invoke("convert", model, "--to", "onnx:19").output, "kept")
     assert "cut0, cut1, cut2 and 9 more" in kept
+
+
+@pytest.mark.parametrize(
+    ("before", "split"),
+    [
+        ("Split-18(axis=1, num_outputs=2)", True),
+        ("openvino VariadicSplit-1(axis=1, split_lengths=[6, 2, -1])", True),
+        ("SplitToSequence", True),
+        ("Reshape-14", False),
+        ("ConcatFromSequence-11", False),
+    ],
+)
+def test_a_change_tells_whether_it_is_one_of_a_split(before, split):
+    assert Change(Where(), Status.KEPT, before).is_split is split
 
 
 def test_simplify_groups_what_it_does_everywhere(invoke, model, monkeypatch):

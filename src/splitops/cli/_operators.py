@@ -198,7 +198,7 @@ class SplitOptions:
             raise click.UsageError(f"{display_name(row)} takes {ways}, not --{given[0]}.")
         if not given and row.default_chunk is None:
             raise click.UsageError(f"{display_name(row)} needs {' or '.join(f'--{name}' for name in taken)}.")
-        if self.keepdims is not None and row.attribute("keepdims") is None:
+        if self.keepdims is not None and row.keepdims is None:
             raise click.UsageError(f"{display_name(row)} has no keepdims.")
         return row
 
@@ -217,9 +217,10 @@ class SplitOptions:
             arguments[row.lengths[0].name] = self.chunk
         elif self.parts is not None:
             assert row.count is not None
-            arguments[row.count.name or "num_outputs"] = self.parts
+            arguments[row.count.name] = self.parts
         if self.keepdims is not None:
-            arguments["keepdims"] = int(self.keepdims)
+            assert row.keepdims is not None
+            arguments[row.keepdims.name] = int(self.keepdims)
         binding = bind_call(row, Fact(element_type, tuple(shape)), arguments)
         return row, make_plan(binding.request())
 

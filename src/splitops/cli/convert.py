@@ -24,7 +24,7 @@ _MAX_ROWS: Final = 200
     "target",
     type=TARGET,
     metavar="TARGET",
-    help="onnx:OPSET, such as onnx:11; onnx, its newest opset; or openvino.",
+    help="onnx:OPSET or openvino:opsetNUMBER, such as onnx:11, openvino:opset8; without one, the newest.",
 )
 @click.option("--only-split", is_flag=True, help="Keep the opset; only state the splits in another form.")
 @click.option(

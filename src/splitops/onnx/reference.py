@@ -11,7 +11,7 @@ import numpy as np
 
 from splitops.errors import ModelError, Where
 from splitops.execute import evaluate, read_only
-from splitops.operators import OperatorSchema
+from splitops.operators import FAMILY, OperatorSchema
 from splitops.operators import schema as find_schema
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["node_attributes", "node_label", "reference_ops"]
 
-_OPERATORS = ("Split", "SplitToSequence")
 _DOMAINS = ("", "ai.onnx")
 
 
@@ -89,7 +88,7 @@ def _classes() -> tuple[type[OpRun], ...]:
             raise NotImplementedError("run() serves this operator")
 
     return tuple(
-        type(name, (SplitOperator,), {"op_domain": domain}) for domain in _DOMAINS for name in _OPERATORS
+        type(name, (SplitOperator,), {"op_domain": domain}) for domain in _DOMAINS for name in FAMILY[""]
     )
 
 

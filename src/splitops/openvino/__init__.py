@@ -14,9 +14,6 @@ from splitops.operators import schema
 
 __all__ = ["infer_split", "infer_variadic_split", "split", "variadic_split"]
 
-_SPLIT: Final = schema("Split", domain="openvino")
-_VARIADIC_SPLIT: Final = schema("VariadicSplit", domain="openvino")
-
 # What earlier calls were proved to mean, by their very arguments. For a small array, proving takes longer
 # than splitting.
 _SPLITS: Final = native.CallCache()
@@ -29,6 +26,7 @@ def split(
     axis: int | npt.NDArray[Any],
     num_splits: int,
     *,
+    opset: int | None = None,
     copy: bool | None = None,
     out: Sequence[Any] | None = None,
 ) -> tuple[Any, ...]:
@@ -39,6 +37,7 @@ def split(
             NumPy array.
         axis: the axis to split, in [-rank, rank - 1]: an integer or a scalar of any integer type.
         num_splits: the number of parts, at least 1; it must divide the axis.
+        opset: the operation set that selects the version; None is the newest.
         copy: None or False gives views that share memory with ``data``; True gives independent contiguous
             parts.
         out: arrays of the exact shapes and dtype, not overlapping ``data`` or one another; they are filled
@@ -51,6 +50,7 @@ def split(
         TypeUnsupportedError: ``type.unsupported``, such as complex numbers.
         AxisError: ``axis.range``, ``axis.rank``, ``axis.dtype``.
         PartsError: ``parts.divisible``, ``parts.count``.
+        OperatorError: ``op.version``, the operation set does not have the operator.
         ArrayError: ``out`` does not fit, or the array's library is not known.
 
     Examples:
@@ -60,7 +60,8 @@ def split(
 
     Source: OpenVINO opset1 Split-1.
     """
-    return call(_SPLIT, data, {"axis": axis, "num_splits": num_splits}, copy, out, _SPLITS)
+    arguments = {"axis": axis, "num_splits": num_splits}
+    return call(schema("Split", opset, "openvino"), data, arguments, copy, out, _SPLITS, opset)
 
 
 @remembering(_VARIADIC_SPLITS)
@@ -69,6 +70,7 @@ def variadic_split(
     axis: int | Sequence[int] | npt.NDArray[Any],
     split_lengths: Sequence[int] | npt.NDArray[Any],
     *,
+    opset: int | None = None,
     copy: bool | None = None,
     out: Sequence[Any] | None = None,
 ) -> tuple[Any, ...]:
@@ -81,6 +83,7 @@ def variadic_split(
             type.
         split_lengths: the size of each part, of any integer type; one of them may be -1 and takes what
             the others leave.
+        opset: the operation set that selects the version; None is the newest.
         copy: None or False gives views that share memory with ``data``; True gives independent contiguous
             parts.
         out: arrays of the exact shapes and dtype, not overlapping ``data`` or one another; they are filled
@@ -95,6 +98,7 @@ def variadic_split(
         LengthsError: ``lengths.sum``, ``lengths.negative``, ``lengths.rank``, ``lengths.dtype``,
             ``lengths.count``, ``lengths.value``.
         RemainderError: ``remainder.negative``, ``remainder.repeated``.
+        OperatorError: ``op.version``, the operation set does not have the operator.
         ArrayError: ``out`` does not fit, or the array's library is not known.
 
     Examples:
@@ -105,4 +109,5 @@ def variadic_split(
     Source: OpenVINO opset1 VariadicSplit-1.
     """
     arguments = {"axis": axis, "split_lengths": split_lengths}
-    return call(_VARIADIC_SPLIT, data, arguments, copy, out, _VARIADIC_SPLITS)
+    row = schema("VariadicSplit", opset, "openvino")
+    return call(row, data, arguments, copy, out, _VARIADIC_SPLITS, opset)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy.typing as npt
 
@@ -12,14 +12,13 @@ from splitops.operators import schema
 
 __all__ = ["infer_split", "infer_variadic_split"]
 
-_SPLIT: Final = schema("Split", domain="openvino")
-_VARIADIC_SPLIT: Final = schema("VariadicSplit", domain="openvino")
-
 
 def infer_split(
     shape: Sequence[DimensionForm] | None,
     axis: int | npt.NDArray[Any] | None,
     num_splits: int,
+    *,
+    opset: int | None = None,
 ) -> list[ShapeForm]:
     """Infer the shapes of the parts that OpenVINO ``Split`` gives.
 
@@ -28,6 +27,7 @@ def infer_split(
             for unbounded, or None for unknown; None where even the rank is unknown.
         axis: the axis to split; None is not known.
         num_splits: the number of parts.
+        opset: the operation set that selects the version; None is the newest.
 
     Returns:
         The shape of each part, in the same forms. Every outcome lies inside it, and nothing in it can be
@@ -46,7 +46,7 @@ def infer_split(
     Source: OpenVINO opset1 Split-1.
     """
     arguments = {"axis": axis, "num_splits": num_splits}
-    found = infer_call(_SPLIT, shape, arguments, unknown=("axis",))
+    found = infer_call(schema("Split", opset, "openvino"), shape, arguments, unknown=("axis",))
     return [shape_form(part) for part in found.parts or ()]
 
 
@@ -54,6 +54,8 @@ def infer_variadic_split(
     shape: Sequence[DimensionForm] | None,
     axis: int | Sequence[int] | npt.NDArray[Any] | None,
     split_lengths: Sequence[int | None] | npt.NDArray[Any] | None,
+    *,
+    opset: int | None = None,
 ) -> list[ShapeForm]:
     """Infer the shapes of the parts that OpenVINO ``VariadicSplit`` gives.
 
@@ -62,6 +64,7 @@ def infer_variadic_split(
         axis: the axis to split; None is not known.
         split_lengths: the size of each part, one of them may be -1; an entry of None is not known. None:
             nothing is known, not even their number.
+        opset: the operation set that selects the version; None is the newest.
 
     Returns:
         The shape of each part, in the same forms; no shapes where their number is not known. Every outcome
@@ -80,5 +83,6 @@ def infer_variadic_split(
     Source: OpenVINO opset1 VariadicSplit-1.
     """
     arguments = {"axis": axis, "split_lengths": split_lengths}
-    found = infer_call(_VARIADIC_SPLIT, shape, arguments, unknown=("axis", "split_lengths"))
+    row = schema("VariadicSplit", opset, "openvino")
+    found = infer_call(row, shape, arguments, unknown=("axis", "split_lengths"))
     return [shape_form(part) for part in found.parts or ()]

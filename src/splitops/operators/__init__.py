@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from splitops.errors import Rule, rule_error, shown
@@ -10,10 +12,25 @@ from splitops.operators.difference import Change, Difference, compare
 from splitops.operators.schema import OperatorSchema
 from splitops.sizes.dims import exact_integer
 
-__all__ = ["SCHEMAS", "Change", "Difference", "OperatorSchema", "difference", "history", "schema"]
+__all__ = [
+    "FAMILY",
+    "SCHEMAS",
+    "Change",
+    "Difference",
+    "OperatorSchema",
+    "difference",
+    "history",
+    "schema",
+    "versions",
+]
 
 SCHEMAS: Final[tuple[OperatorSchema, ...]] = onnx.ROWS + openvino.ROWS
 """Every version of every operator of the family."""
+
+FAMILY: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {rows[0].domain: tuple(dict.fromkeys(row.name for row in rows)) for rows in (onnx.ROWS, openvino.ROWS)}
+)
+"""The names of the operators of each domain, in the order of their rows."""
 
 _DOMAINS: Final = {"": ("",), "ai.onnx": ("",), "openvino": ("openvino",), None: ("", "openvino")}
 
@@ -56,6 +73,22 @@ def schema(name: str, opset: int | None = None, domain: str | None = None) -> Op
         f"{name} exists from opset {versions[0].since_version} on",
         opset=opset,
     )
+
+
+def versions(domain: str, opset: int | None = None) -> tuple[OperatorSchema, ...]:
+    """Return the version of every operator of a domain that an opset selects, of those that it has.
+
+    Args:
+        domain: ``""`` or ``"openvino"``.
+        opset: the opset; None is the newest.
+
+    Examples:
+        >>> [str(row) for row in versions("", 10)], [str(row) for row in versions("openvino")]
+        (['Split-2'], ['Split-1', 'VariadicSplit-1'])
+    """
+    rows = (_HISTORIES[domain, name] for name in FAMILY[domain])
+    known = ([row for row in each if opset is None or row.since_version <= opset] for each in rows)
+    return tuple(each[-1] for each in known if each)
 
 
 def history(name: str, domain: str | None = None) -> tuple[OperatorSchema, ...]:

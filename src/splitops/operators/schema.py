@@ -182,6 +182,11 @@ class OperatorSchema:
         return self.outputs[0].option is not Option.VARIADIC
 
     @property
+    def count_attribute(self) -> str | None:
+        """The attribute that holds the number of parts; None where it stands elsewhere."""
+        return self.count.name if self.count is not None and self.count.given is Given.ATTRIBUTE else None
+
+    @property
     def size_rules(self) -> tuple[SizeRule, ...]:
         """The size rules that a node of this version can ask for."""
         rules = [self.lengths_rule] if self.lengths else []

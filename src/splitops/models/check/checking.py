@@ -14,6 +14,7 @@ from splitops.models.check.conditions import Surely, Surroundings
 from splitops.models.check.findings import Finding, Severity, finding_of
 from splitops.models.check.profiles import LIMITS, known_targets
 from splitops.models.infer import InferredValue, Tensor, Visit, load_well_formed, walk
+from splitops.operators import OperatorSchema
 
 if TYPE_CHECKING:
     from splitops.models import AnyModel
@@ -24,10 +25,6 @@ _SIZE_RULES: Final = frozenset(
     {Rule.PARTS_DIVISIBLE, Rule.LENGTHS_SUM, Rule.REMAINDER_NEGATIVE, Rule.AXIS_RANGE}
 )
 """Rules that a branch may guard against: they depend on the shape that reaches the site."""
-
-_FIXES: Final = {
-    Rule.LENGTHS_MISSING: "add num_outputs = the number of declared outputs",
-}
 
 
 def check(model: AnyModel, targets: str | Iterable[str] = ()) -> list[Finding]:
@@ -108,14 +105,24 @@ def _rule_findings(visit: Visit) -> Iterator[Finding]:
     if isinstance(error, RuleError):
         if visit.conditional and error.rule in _SIZE_RULES:
             severity = Severity.WARNING
-        fix = _FIXES.get(error.rule) if visit.operator == "Split-18" else None
+        fix = _fix(visit.schema, error.rule)
     yield finding_of(error, severity=severity, fix=fix, source=source)
+
+
+def _fix(row: OperatorSchema | None, rule: Rule) -> str | None:
+    if rule is Rule.LENGTHS_MISSING and row is not None and row.count_attribute is not None:
+        return f"add {row.count_attribute} = the number of declared outputs"
+    return None
 
 
 def _undeclared_parts(visit: Visit) -> Iterator[Finding]:
     """Find a layer of IR with fewer output ports than parts: it runs, but no writer of IR makes it."""
-    schema, count = visit.schema, visit.attributes.get("num_splits")
-    if schema is None or schema.domain != "openvino" or not isinstance(count, int):
+    schema = visit.schema
+    name = None if schema is None else schema.count_attribute
+    if schema is None or name is None or schema.domain != "openvino":
+        return
+    count = visit.attributes.get(name)
+    if not isinstance(count, int):
         return
     if count > len(visit.outputs):
         yield Finding(
@@ -123,8 +130,8 @@ def _undeclared_parts(visit: Visit) -> Iterator[Finding]:
             severity=Severity.WARNING,
             operator=visit.operator,
             where=visit.where,
-            message=f"{len(visit.outputs)} output ports are declared, but num_splits = {count}",
-            values={"outputs": len(visit.outputs), "num_splits": count},
+            message=f"{len(visit.outputs)} output ports are declared, but {name} = {count}",
+            values={"outputs": len(visit.outputs), name: count},
             source=schema.source,
         )
 

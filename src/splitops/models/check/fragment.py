@@ -12,8 +12,9 @@ from splitops.errors import ModelError, SplitError, Where
 from splitops.inference import infer_binding
 from splitops.models.check.findings import Finding, Severity, finding_of
 from splitops.models.openvino_ir.document import DEFAULT_LIMITS, parse
+from splitops.models.openvino_ir.layers import family_schema
 from splitops.models.openvino_ir.shapes import MAX_RANK, parse_integer
-from splitops.operators import OperatorSchema, schema
+from splitops.operators import FAMILY, OperatorSchema
 from splitops.sizes.dims import UNKNOWN, Shape
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["check_fragment", "is_fragment"]
 
-_FAMILY: Final = ("Split", "VariadicSplit")
 _MAX_OUTPUTS: Final = 1 << 16
 
 
@@ -43,10 +43,11 @@ def check_fragment(content: bytes, where: Where) -> Iterator[Finding]:
     """
     element = parse(content, DEFAULT_LIMITS, where)
     kind = element.get("type")
-    if element.tag != "layer" or kind not in _FAMILY:
-        raise ModelError(f"the XML is a <{element.tag[:80]}>, not a <layer> of {' or '.join(_FAMILY)}", where)
+    if element.tag != "layer" or kind not in FAMILY["openvino"]:
+        known = " or ".join(FAMILY["openvino"])
+        raise ModelError(f"the XML is a <{element.tag[:80]}>, not a <layer> of {known}", where)
     where = replace(where, node=element.get("name") or kind)
-    row = schema(kind, domain="openvino")
+    row = family_schema(kind, element.get("version", "opset1"), where)
     data = element.find("data")
     attributes = {
         attribute.name: parse_integer(text, attribute.name, replace(where, attribute=attribute.name))
@@ -63,11 +64,11 @@ def check_fragment(content: bytes, where: Where) -> Iterator[Finding]:
     except SplitError as error:
         yield finding_of(error, source=row.source)
         return
-    number = attributes.get("num_splits")
+    count = row.count_attribute
+    number = None if count is None else attributes.get(count)
     if outputs and number is not None and number != len(outputs):
-        yield _finding(
-            row, where, "outputs.count", f"{len(outputs)} outputs are stated, but num_splits = {number}"
-        )
+        message = f"{len(outputs)} outputs are stated, but {count} = {number}"
+        yield _finding(row, where, "outputs.count", message)
     yield from _contradictions(row, where, attributes, facts, outputs)
 
 

@@ -17,23 +17,36 @@ if TYPE_CHECKING:
 
 __all__ = ["Change", "Conversion", "Form", "Status", "Target", "conversion", "convert", "parse_target"]
 
-_TARGET: Final = re.compile(r"(?:onnx|ai\.onnx)(?::([0-9]{1,4}))?")
+_ONNX: Final = re.compile(r"(?:onnx|ai\.onnx)(?::([0-9]{1,4}))?")
+_OPENVINO: Final = re.compile(r"openvino(?::opset([0-9]{1,4}))?")
 
 
 def parse_target(text: str | int) -> Target:
-    """Read a target: ``"onnx:<opset>"`` or the opset alone, ``"onnx"`` for the newest one, or ``"openvino"``.
+    """Read a target: ``"onnx:18"`` or ``18``, ``"openvino:opset8"``, or without an opset for the newest.
 
     Raises:
         ModelError: it is neither.
         OperatorError: ``op.version``, the opset is newer than the installed onnx, or below 1.
+
+    Examples:
+        >>> parse_target("onnx:18"), parse_target("openvino:opset8")
+        (Target(domain='', opset=18), Target(domain='openvino', opset=8))
     """
-    if text == "openvino":
-        return Target("openvino")
     if isinstance(text, int) and not isinstance(text, bool):
         text = f"onnx:{text}"
-    match = _TARGET.fullmatch(text) if isinstance(text, str) else None
+    openvino = _OPENVINO.fullmatch(text) if isinstance(text, str) else None
+    if openvino is not None:
+        opset = None if openvino[1] is None else int(openvino[1])
+        if opset == 0:
+            got, expected = "opset 0 is asked for", "OpenVINO's operation sets begin with 1"
+            raise rule_error("OpenVINO", Rule.OPERATOR_VERSION, got, expected, opset=opset)
+        return Target("openvino", opset)
+    match = _ONNX.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise ModelError(f"target {shown(text)} is neither 'openvino' nor an opset such as 'onnx:18'")
+        raise ModelError(
+            f"target {shown(text)} is neither 'onnx' or 'openvino' nor one of their opsets, "
+            "such as 'onnx:18' or 'openvino:opset1'"
+        )
     from onnx.defs import onnx_opset_version
 
     newest = onnx_opset_version()
@@ -57,7 +70,8 @@ def convert(
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`. It is not changed.
         to: ``"onnx:11"`` or ``11`` or another opset, ``"onnx"`` for the newest one that the installed onnx
-            knows, or ``"openvino"``; None with ``only_split`` alone.
+            knows, or ``"openvino"``, perhaps with an operation set (``"openvino:opset1"``); None with
+            ``only_split`` alone.
         only_split: keep the opset and everything else, and only state the splits in ``form``.
         form: as in :func:`conversion`.
 
@@ -107,7 +121,8 @@ def conversion(
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`. It is not changed.
         to: ``"onnx:11"`` or ``11`` or another opset, ``"onnx"`` for the newest one that the installed onnx
-            knows, or ``"openvino"``; None with ``only_split`` alone.
+            knows, or ``"openvino"``, perhaps with an operation set (``"openvino:opset1"``); None with
+            ``only_split`` alone.
         only_split: keep the opset and everything else, and only state the splits in ``form``.
         form: ``"same"`` states each split as it is stated now where the target can; ``"lengths"`` prefers the
             length of each part, ``"count"`` a number of parts where it gives the same lengths. None is

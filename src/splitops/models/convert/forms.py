@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 
 from splitops.binding import Binding, Fact, bind
 from splitops.elements.types import ElementType
 from splitops.errors import NOWHERE, Where
 from splitops.models.site import may_be_unbind
-from splitops.operators import OperatorSchema, schema
+from splitops.operators import OperatorSchema, schema, versions
 from splitops.operators.schema import Given
 from splitops.sizes.arithmetic import Division
 
@@ -52,29 +52,30 @@ class Target:
 
     Attributes:
         domain: ``""`` or ``"openvino"``.
-        opset: the opset of ONNX; None for OpenVINO.
+        opset: the opset; None is the newest of OpenVINO.
     """
 
     domain: str
     opset: int | None = None
 
     def __str__(self) -> str:
-        return "openvino" if self.domain else f"onnx:{self.opset}"
+        if not self.domain:
+            return f"onnx:{self.opset}"
+        return self.domain if self.opset is None else f"{self.domain}:opset{self.opset}"
 
-    def rows(self, name: str) -> tuple[OperatorSchema, ...]:
-        """Return the versions that may state a site of this operator; empty where there is none.
+    def rows(self, like: OperatorSchema) -> tuple[OperatorSchema, ...]:
+        """Return the versions that may state what an operator says, one of its own name first.
+
+        Those that give outputs where it does, a sequence where it does; all, where the domain has none such.
 
         Raises:
             OperatorError: ``op.version``, the opset does not have the operator.
         """
-        if self.domain:
-            return _OPENVINO_ROWS
-        # What OpenVINO's operators give as outputs, Split gives.
-        name = "SplitToSequence" if name == "SplitToSequence" else "Split"
-        return (schema(name, self.opset, ""),)
-
-
-_OPENVINO_ROWS: Final = (schema("Split", domain="openvino"), schema("VariadicSplit", domain="openvino"))
+        if like.domain == self.domain:
+            schema(like.name, self.opset, self.domain)
+        rows = versions(self.domain, self.opset)
+        alike = [row for row in rows if row.gives_sequence is like.gives_sequence] or rows
+        return tuple(sorted(alike, key=lambda row: row.name != like.name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ def convert(model: Any, target: Target | None, form: Form, where: Where) -> Conv
     if target is not None and target.domain:
         from splitops.models.convert import onnx_to_openvino
 
-        return onnx_to_openvino.convert(proto, form, where)
+        return onnx_to_openvino.convert(proto, target, form, where)
     opset = None if target is None else target.opset
     changes, converted, problem = convert_opset(proto, opset, form, where)
     name = f"onnx:{model_opset(proto)}" if target is None else str(target)

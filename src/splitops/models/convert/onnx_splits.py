@@ -26,9 +26,8 @@ from splitops.operators import OperatorSchema, schema
 from splitops.operators.schema import Given
 from splitops.sizes.rules import SizeRule
 
-__all__ = ["FAMILY", "given_lengths", "read_site", "write_site"]
+__all__ = ["given_lengths", "read_site", "write_site"]
 
-FAMILY: Final = frozenset({"Split", "SplitToSequence"})
 _INT64_MAX: Final = (1 << 63) - 1
 
 

@@ -22,7 +22,7 @@ from splitops.models.convert.onnx_graph import (
 )
 from splitops.models.convert.onnx_operators import CONSTANTS_OF_EVERY_TYPE, Mover
 from splitops.models.convert.onnx_sequences import lower_sequence
-from splitops.models.convert.onnx_splits import FAMILY, read_site, write_site
+from splitops.models.convert.onnx_splits import read_site, write_site
 from splitops.models.convert.onnx_versions import since_version
 from splitops.models.convert.report import Change, Status
 from splitops.models.convert.restating import restate
@@ -33,6 +33,7 @@ from splitops.models.onnx_model import check_model
 from splitops.models.onnx_model.merging import SiteKey, merged_sites, site_key
 from splitops.models.onnx_model.storage import without_weights
 from splitops.models.onnx_model.structure import subgraphs
+from splitops.operators import FAMILY
 
 __all__ = [
     "Rewriting",
@@ -332,7 +333,7 @@ def _key(where: Where, outputs: Iterable[ir.Value]) -> SiteKey:
 
 def is_split(node: ir.Node) -> bool:
     """Return whether a node is of the split family."""
-    return node.domain in ("", "ai.onnx") and node.op_type in FAMILY
+    return node.domain in ("", "ai.onnx") and node.op_type in FAMILY[""]
 
 
 def status_of(restated: Restatement) -> Status:

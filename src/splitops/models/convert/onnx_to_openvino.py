@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import io
+import re
 import tempfile
 from pathlib import Path
 from typing import Any, Final
@@ -37,38 +38,39 @@ from splitops.models.convert.onnx_to_onnx import (
 from splitops.models.convert.openvino_layers import unwritable, written_model
 from splitops.models.convert.report import Change, Conversion, Status
 from splitops.models.convert.restating import restate
+from splitops.models.convert.statement import stated
 from splitops.models.onnx_model import check_model
 from splitops.models.openvino_ir import OpenVINOModel, from_bytes
+from splitops.operators import SCHEMAS, OperatorSchema
 
 __all__ = ["convert"]
 
 _DOMAIN: Final = "openvino"
-_TARGET: Final = Target(_DOMAIN)
 
 
-def convert(model: ModelProto, form: Form, where: Where) -> Conversion:
+def convert(model: ModelProto, target: Target, form: Form, where: Where) -> Conversion:
     """Convert a well-formed ONNX model to OpenVINO."""
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
         check_model(model, where)
     opset = model_opset(model) or 1
     rewriting = Rewriting(editable(model, where, form), where)
-    own = _state_splits(rewriting, opset, form)
+    own = _state_splits(rewriting, opset, target, form)
     changes = tuple(rewriting.changes)
     if any(change.status is Status.REFUSED for change in changes):
-        return Conversion(str(_TARGET), changes, None)
+        return Conversion(str(target), changes, None)
     try:
         foreign = unwritable(rewriting.model, own)
         if foreign:
-            converted = _through_openvino(rewriting.model, model, foreign, where)
+            converted = _through_openvino(rewriting.model, model, own, foreign, where)
         else:
             converted = written_model(rewriting.model, opset, where)
     except SplitError as error:
-        return Conversion(str(_TARGET), changes, None, error)
-    return Conversion(str(_TARGET), changes, converted)
+        return Conversion(str(target), changes, None, error)
+    return Conversion(str(target), changes, converted)
 
 
-def _state_splits(rewriting: Rewriting, opset: int, form: Form) -> set[ir.Node]:
+def _state_splits(rewriting: Rewriting, opset: int, target: Target, form: Form) -> set[ir.Node]:
     """Replace every split by a node of domain openvino; return all nodes that were made for it."""
     owner = rewriting.model.graph
     lowered = rewriting.lower(owner, None, opset, Rule.OPERATOR_UNKNOWN)
@@ -82,7 +84,7 @@ def _state_splits(rewriting: Rewriting, opset: int, form: Form) -> set[ir.Node]:
                     raise rewriting.refused[node]
                 site = read_site(node, opset, where)
                 before = lowered.get(node) or describe_before(site)
-                restated = restate(site, _TARGET, form)
+                restated = restate(site, target, form)
                 if site.overridable and restated.division is None:
                     names = ", ".join(sorted(site.overridable))
                     raise rule_error(
@@ -108,32 +110,32 @@ def _state(node: ir.Node, restated: Restatement, lengths: ir.Value | None, tape:
     data, row = node.inputs[0], restated.row
     assert data is not None
     assert row is not None
-    axis = restated.axis or 0
-    inputs: list[ir.Value] = [data, tape.constant(np.array(axis, np.int64), "axis")]
-    attributes: dict[str, Any] = {}
-    division = restated.division
-    if restated.method is Method.COMPUTED and division is not None:
-        inputs.append(lengths_of_size(division, tape.size(data, tape.integers([axis])), tape))
-    elif division is None:
-        assert lengths is not None
-        kind = restated.lengths_type
-        if kind is not None and kind is not type_of(lengths):
-            lengths = tape.cast(lengths, kind)
-        inputs.append(lengths)
-    elif row.count is not None:
-        attributes[row.count.name] = division.count
-    else:
-        inputs.append(tape.integers(division.lengths))
+    axis, division = restated.axis or 0, restated.division
+    computed = restated.method is Method.COMPUTED or division is None
+    attributes, facts = stated(row, axis, None if computed else division)
+    inputs: list[ir.Value | None] = [
+        None if fact is None else tape.constant(np.array(fact.value, np.int64), parameter.name)
+        for parameter, fact in zip(row.inputs, facts, strict=False)
+    ]
+    inputs[0] = data
+    if computed:
+        if division is not None:
+            lengths = lengths_of_size(division, tape.size(data, tape.integers([axis])), tape)
+        elif lengths is not None and restated.lengths_type not in (None, type_of(lengths)):
+            assert restated.lengths_type is not None
+            lengths = tape.cast(lengths, restated.lengths_type)
+        inputs[row.input_index(row.lengths[0].name)] = lengths
     outputs = [ir.Value(name=tape.name("part")) for _ in range(restated.outputs)]
     made = ir.convenience.convert_attributes(attributes)
     name = tape.name(row.name)
-    tape.nodes.append(ir.Node(_DOMAIN, row.name, inputs, made, outputs=outputs, name=name))
+    version = row.since_version
+    tape.nodes.append(ir.Node(_DOMAIN, row.name, inputs, made, outputs=outputs, name=name, version=version))
     read = [part if old.name else None for part, old in zip(outputs, node.outputs, strict=False)]
     replace_node(node, tape.nodes, read)
 
 
 def _through_openvino(
-    edited: ir.Model, original: ModelProto, foreign: list[str], where: Where
+    edited: ir.Model, original: ModelProto, own: set[ir.Node], foreign: list[str], where: Where
 ) -> OpenVINOModel:
     """Convert a model whose splits are stated already by OpenVINO's frontend."""
     if importlib.util.find_spec("openvino") is None:
@@ -145,7 +147,7 @@ def _through_openvino(
     edited.graph.opset_imports[_DOMAIN] = 1
     proto = finished(edited, original)
     try:
-        extensions = _extensions()
+        extensions = [_extension(row, where) for row in _rows_of(own)]
         converted = openvino.convert_model(io.BytesIO(proto.SerializeToString()), extension=extensions)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.xml"
@@ -158,19 +160,29 @@ def _through_openvino(
         raise ModelError(f"OpenVINO cannot convert the model: {reason[:300]}", where) from error
 
 
-def _extensions() -> list[Any]:
+def _rows_of(own: set[ir.Node]) -> list[OperatorSchema]:
+    """Return the versions that were stated."""
+    named = {(node.op_type, node.version) for node in own if node.domain == _DOMAIN}
+    return [row for row in SCHEMAS if row.domain == _DOMAIN and (row.name, row.since_version) in named]
+
+
+def _extension(row: OperatorSchema, where: Where) -> Any:
+    """Return what makes OpenVINO's own node of a node that states a version."""
     frontend: Any = importlib.import_module("openvino.frontend.onnx")
-    opset: Any = importlib.import_module("openvino.opset1")
+    name = f"opset{row.since_version}"
+    try:
+        make = getattr(importlib.import_module(f"openvino.{name}"), _function_name(row.name))
+    except (ImportError, AttributeError) as error:
+        raise ModelError(f"the installed OpenVINO has no {row.name} in {name}", where) from error
 
-    def split(node: Any) -> list[Any]:
-        made = opset.split(node.get_input(0), node.get_input(1), node.get_attribute("num_splits"))
-        return list(made.outputs())
+    def converted(node: Any) -> list[Any]:
+        inputs = [node.get_input(index) for index in range(node.get_input_size())]
+        attributes = [node.get_attribute(attribute.name) for attribute in row.attributes]
+        return list(make(*inputs, *attributes).outputs())
 
-    def variadic_split(node: Any) -> list[Any]:
-        made = opset.variadic_split(node.get_input(0), node.get_input(1), node.get_input(2))
-        return list(made.outputs())
+    return frontend.ConversionExtension(row.name, _DOMAIN, converted)
 
-    return [
-        frontend.ConversionExtension("Split", _DOMAIN, split),
-        frontend.ConversionExtension("VariadicSplit", _DOMAIN, variadic_split),
-    ]
+
+def _function_name(operator: str) -> str:
+    """Return the name of the function that OpenVINO has for an operator: ``variadic_split``."""
+    return re.sub("(?<=[a-z])(?=[A-Z])", "_", operator).lower()

@@ -109,7 +109,9 @@ class _Writing:
             return  # written where it is read
         if node.domain == "openvino":
             data = {name: attribute.value for name, attribute in node.attributes.items()}
-            made: Sequence[Output] = self.layer(node, node.op_type, list(node.inputs), data or None)
+            made: Sequence[Output] = self.layer(
+                node, node.op_type, list(node.inputs), data or None, version=f"opset{node.version}"
+            )
         elif node.op_type in _ARITHMETIC:
             auto: dict[str, object] = {"auto_broadcast": "numpy"}
             if node.op_type == "Div":

@@ -50,8 +50,9 @@ from splitops.models.openvino_ir import (
     input_names,
     output_names,
 )
-from splitops.models.openvino_ir.layers import SPLIT_FAMILY, is_own, split_attributes, split_schema
+from splitops.models.openvino_ir.layers import is_own, split_attributes, split_schema
 from splitops.models.openvino_ir.shapes import parse_integer
+from splitops.operators import FAMILY
 
 __all__ = ["convert_ir"]
 
@@ -146,7 +147,7 @@ class _Writer:
                     results[layer.id] = self._result(layer, outputs[layer.id])
                 elif layer.type == "Const":
                     self._const(layer, where)
-                elif layer.type in SPLIT_FAMILY:
+                elif layer.type in FAMILY["openvino"]:
                     self._split(layer, where)
                 else:
                     self._other(layer, where)

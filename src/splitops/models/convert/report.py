@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from splitops.errors import ModelError, Rule, RuleError, SplitError, Where
-from splitops.operators import SCHEMAS
+from splitops.operators import FAMILY
 
 if TYPE_CHECKING:
     import onnx
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from splitops.models.openvino_ir import OpenVINOModel
 
 __all__ = ["Change", "Conversion", "Status"]
-
-
-_NAMES: Final = frozenset(row.name for row in SCHEMAS)
 
 
 class Status(StrEnum):
@@ -55,7 +53,8 @@ class Change:
     @property
     def is_split(self) -> bool:
         """Whether the node is one of the split family."""
-        return self.before.partition("-")[0] in _NAMES
+        name = self.before.removeprefix("openvino ").partition("-")[0]
+        return name in chain(*FAMILY.values())
 
     @property
     def rule(self) -> Rule | None:

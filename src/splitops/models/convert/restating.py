@@ -56,7 +56,7 @@ def restate(site: Site, target: Target, form: Form = Form.SAME) -> Restatement:
         'VariadicSplit'
     """
     binding = site.bind()
-    rows = target.rows(site.schema.name)
+    rows = target.rows(site.schema)
     kept = None
     if _is_kept(site, binding, rows):
         kept = Restatement(

@@ -43,8 +43,8 @@ def stated(
         attributes[row.axis.name] = axis
     else:
         inputs[row.input_index(row.axis.name)] = Fact(_INT64, (), axis)
-    if row.attribute("keepdims") is not None and squeeze:
-        attributes["keepdims"] = 0
+    if row.keepdims is not None and squeeze:
+        attributes[row.keepdims.name] = 0
     if division is None:
         return attributes, inputs
     match division.rule:
@@ -92,6 +92,6 @@ def describe_site(
         words.append(f"{row.count.name}={division.count}")
     else:
         words.append(f"{outputs} outputs")
-    if squeeze:
-        words.append("keepdims=0")
+    if squeeze and row.keepdims is not None:
+        words.append(f"{row.keepdims.name}=0")
     return f"{row}({', '.join(words)})"

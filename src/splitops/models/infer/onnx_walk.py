@@ -37,12 +37,11 @@ from splitops.models.onnx_model.structure import (
 )
 from splitops.models.onnx_model.tensors import is_external, tensor_array
 from splitops.onnx.reference import node_attributes, node_label
-from splitops.operators import SCHEMAS, schema
+from splitops.operators import FAMILY, schema
 from splitops.sizes.dims import UNKNOWN, Dim, Range, dimension
 
 __all__ = ["Found", "Upstream", "Walk"]
 
-_FAMILY: Final = frozenset(row.name for row in SCHEMAS if row.domain == "")
 _MAX_DEPTH: Final = 64
 """Graphs and functions inside one another; what is deeper is unknown, and functions are then walked alone."""
 _ROUNDS: Final = 4
@@ -172,7 +171,7 @@ class Walk:
         if function is not None:
             outputs = self._call(scope, node, function, inputs)
             return [*outputs, *[None] * len(node.output)][: len(node.output)]
-        if domain == "" and node.op_type in _FAMILY:
+        if domain == "" and node.op_type in FAMILY[""]:
             return self._split(scope, node, inputs)
         if domain == "":
             control = {"If": self._if, "Loop": self._loop, "Scan": self._scan}.get(node.op_type)

@@ -11,9 +11,10 @@ from splitops.errors import Rule, RuleError, SplitError, Where
 from splitops.models.infer.knowledge import MAX_ELEMENTS, Tensor
 from splitops.models.infer.openvino_layers import infer_layer
 from splitops.models.infer.splitting import OnVisit, Visit, tightened, visit_site
-from splitops.models.openvino_ir.layers import SPLIT_FAMILY, split_attributes, split_schema
+from splitops.models.openvino_ir.layers import split_attributes, split_schema
 from splitops.models.openvino_ir.model import Endpoint, Graph, Layer, OpenVINOModel
 from splitops.models.openvino_ir.sites import endpoint_name
+from splitops.operators import FAMILY
 from splitops.sizes.dims import UNKNOWN, Dim, Range, dimension
 
 __all__ = ["OpenVINOFound", "walk_openvino"]
@@ -56,7 +57,7 @@ def walk_openvino(
             elif layer.type == "Const":
                 outputs = [_constant(layer, place)]
                 constants.update(ends)
-            elif layer.type in SPLIT_FAMILY:
+            elif layer.type in FAMILY["openvino"]:
                 outputs, data = _split(
                     graph, layer, place, inputs, constants, on_visit, compatible, path is not None
                 )
@@ -157,7 +158,8 @@ def _as_openvino(visit: Visit, data: Tensor) -> list[Tensor]:
 
 
 def _openvino_sizes(visit: Visit, size: Dim, count: int) -> list[Dim]:
-    number = visit.attributes.get("num_splits")
+    name = None if visit.schema is None else visit.schema.count_attribute
+    number = None if name is None else visit.attributes.get(name)
     if isinstance(number, int) and number >= 1:
         if isinstance(size, int):
             return [size // number] * count

@@ -10,11 +10,9 @@ from splitops.errors import SplitError, Where
 from splitops.models.onnx_model.structure import canonical, located_nodes
 from splitops.models.site import SplitSite
 from splitops.onnx.reference import node_attributes
-from splitops.operators import SCHEMAS, schema
+from splitops.operators import FAMILY, schema
 
 __all__ = ["split_sites"]
-
-_FAMILY = frozenset(row.name for row in SCHEMAS if row.domain == "")
 
 
 def split_sites(model: ModelProto, where: Where | None = None) -> Iterator[SplitSite]:
@@ -44,7 +42,7 @@ def split_sites(model: ModelProto, where: Where | None = None) -> Iterator[Split
     """
     for located in located_nodes(model, where):
         node = located.node
-        if canonical(node.domain) or node.op_type not in _FAMILY:
+        if canonical(node.domain) or node.op_type not in FAMILY[""]:
             continue
         try:
             row = schema(node.op_type, opset=located.opsets.get("", 1))

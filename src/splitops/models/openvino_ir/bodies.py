@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from splitops.elements.types import ElementType
 from splitops.errors import ModelError, Where
-from splitops.models.openvino_ir.layers import SPLIT_FAMILY, Value, operation_set, prove_size
+from splitops.models.openvino_ir.layers import Value, operation_set, prove_size
 from splitops.models.openvino_ir.model import Graph, Layer
 from splitops.models.openvino_ir.port_maps import Entry, PortMap, Slicing, axis_of, read_if, read_loop
+from splitops.operators import FAMILY
 
 __all__ = ["RunBody", "evaluate", "holds_split", "is_own"]
 
@@ -27,7 +28,7 @@ RunBody = Callable[[str, Graph, Mapping[int, Value]], Mapping[int, Value]]
 _SINCE: Final = {"TensorIterator": 1, "Loop": 5, "If": 8}
 """The operation set that brought each layer with bodies."""
 
-_SPLIT_NAMES: Final = frozenset(name.casefold() for name in SPLIT_FAMILY)
+_SPLIT_NAMES: Final = frozenset(name.casefold() for name in FAMILY["openvino"])
 
 
 def is_own(layer: Layer) -> bool:
@@ -35,7 +36,7 @@ def is_own(layer: Layer) -> bool:
 
     A form that is not supported is an error where a split stands in it; else it is left to OpenVINO.
     """
-    number = operation_set(layer)
+    number = operation_set(layer.version)
     if layer.type not in _SINCE or number is None or number < _SINCE[layer.type]:
         return False
     if holds_split(layer):

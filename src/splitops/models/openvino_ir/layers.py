@@ -21,12 +21,12 @@ from splitops.models.openvino_ir.conversion import convert, is_convertible
 from splitops.models.openvino_ir.model import Layer
 from splitops.models.openvino_ir.shapes import MAX_RANK, parse_integer
 from splitops.native.resources import memory_bytes
-from splitops.operators import OperatorSchema, schema
+from splitops.operators import FAMILY, OperatorSchema, schema
 
 __all__ = [
     "KERNELS",
-    "SPLIT_FAMILY",
     "Value",
+    "family_schema",
     "is_own",
     "operation_set",
     "prove_size",
@@ -54,8 +54,6 @@ class Value:
 
 Kernel = Callable[[Layer, Sequence[Value], Where], Sequence[Value]]
 
-SPLIT_FAMILY: Final = frozenset({"Split", "VariadicSplit"})
-
 
 def is_own(layer: Layer) -> bool:
     """Return whether a layer is evaluated here, instead of by OpenVINO."""
@@ -67,10 +65,10 @@ def is_own(layer: Layer) -> bool:
     return layer.type != "Gather" or layer.attribute("batch_dims") in {None, "0"}
 
 
-def operation_set(layer: Layer) -> int | None:
-    """Return the number of the operation set in a layer's ``version``; None where it is none."""
-    number = layer.version.removeprefix("opset")
-    if layer.version == number or not number.isascii() or not number.isdigit() or len(number) > 4:
+def operation_set(version: str) -> int | None:
+    """Return the number of the operation set that a layer's ``version`` names; None where it is none."""
+    number = version.removeprefix("opset")
+    if version == number or not number.isascii() or not number.isdigit() or len(number) > 4:
         return None
     return int(number)
 
@@ -81,10 +79,19 @@ def split_schema(layer: Layer, where: Where) -> OperatorSchema:
     Raises:
         ModelError: its ``version`` is not an operation set of OpenVINO.
     """
-    number = operation_set(layer)
+    return family_schema(layer.type, layer.version, where)
+
+
+def family_schema(name: str, version: str, where: Where) -> OperatorSchema:
+    """Return the operator of the split family that a layer's ``type`` and ``version`` name.
+
+    Raises:
+        ModelError: the version is not an operation set of OpenVINO.
+    """
+    number = operation_set(version)
     if number is None:
-        raise ModelError(f"{layer} is of version {layer.version!r}, which is not an operation set", where)
-    return schema(layer.type, max(1, number), "openvino")
+        raise ModelError(f"{name} is of version {version!r}, which is not an operation set", where)
+    return schema(name, max(1, number), "openvino")
 
 
 def split_attributes(layer: Layer, where: Where) -> dict[str, int]:
@@ -278,8 +285,7 @@ def _slice(layer: Layer, inputs: Sequence[Value], where: Where) -> Sequence[Valu
 
 
 KERNELS: Final[Mapping[str, Kernel]] = {
-    "Split": _split,
-    "VariadicSplit": _split,
+    **dict.fromkeys(FAMILY["openvino"], _split),
     "Concat": _concat,
     "Convert": _convert,
     "Reshape": _reshape,

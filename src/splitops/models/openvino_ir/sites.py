@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from splitops.errors import Where
-from splitops.models.openvino_ir.layers import SPLIT_FAMILY, split_attributes, split_schema
+from splitops.models.openvino_ir.layers import split_attributes, split_schema
 from splitops.models.openvino_ir.model import Endpoint, Graph, Layer, OpenVINOModel
 from splitops.models.site import SplitSite
+from splitops.operators import FAMILY
 
 __all__ = ["endpoint_name", "sites"]
 
@@ -23,7 +24,7 @@ def sites(model: OpenVINOModel) -> Iterator[SplitSite]:
     """
     for path, graph in model.graphs():
         for layer in graph.order:
-            if layer.type in SPLIT_FAMILY:
+            if layer.type in FAMILY["openvino"]:
                 yield _site(model, path, graph, layer)
 
 

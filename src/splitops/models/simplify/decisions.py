@@ -281,28 +281,36 @@ def partition(spans: Sequence[tuple[int, int]], size: int) -> tuple[tuple[int, i
 # Statements
 
 
-def shortest(row: OperatorSchema, sizes: Sequence[int], size: Dim) -> Division:
-    """Return the division that states these parts in the fewest words that the version has.
+def shortest(
+    rows: Sequence[OperatorSchema], sizes: Sequence[int], size: Dim
+) -> tuple[OperatorSchema, Division]:
+    """Return the version, and the division in it, that state these parts in the fewest words.
 
     A number of parts by the ceil rule is not used where the last part is empty: not every runtime takes it.
 
     Args:
-        row: the version.
+        rows: the versions that may state them; one of them takes lengths.
         sizes: the parts, which add up to the axis.
         size: the size of the axis; one that is not known exactly must stay proved by lengths.
 
     Examples:
         >>> from splitops.operators import schema
-        >>> shortest(schema("Split", 18), (2, 2, 1), 5).rule, shortest(schema("Split", 13), (2, 2, 1), 5).rule
-        (<SizeRule.CEIL: 'ceil'>, <SizeRule.EXPLICIT: 'explicit'>)
+        >>> for opset in (13, 18):
+        ...     row, division = shortest([schema("Split", opset)], (2, 2, 1), 5)
+        ...     print(row, division.rule)
+        Split-13 SizeRule.EXPLICIT
+        Split-18 SizeRule.CEIL
     """
-    explicit = Division(SizeRule.EXPLICIT, lengths=tuple(sizes))
-    if row.count_rule is None or not sizes or not isinstance(size, int):
-        return explicit
-    count = Division(row.count_rule, count=len(sizes))
-    if violation(count, size) is not None or part_sizes(count, size, len(sizes)) != explicit.lengths:
-        return explicit
-    return explicit if row.count_rule is SizeRule.CEIL and not sizes[-1] else count
+    for row in rows:
+        if row.count_rule is not None and sizes and isinstance(size, int):
+            count = Division(row.count_rule, count=len(sizes))
+            if _gives(count, size, sizes) and (row.count_rule is not SizeRule.CEIL or sizes[-1]):
+                return row, count
+    return next(row for row in rows if row.lengths), Division(SizeRule.EXPLICIT, lengths=tuple(sizes))
+
+
+def _gives(division: Division, size: int, sizes: Sequence[int]) -> bool:
+    return violation(division, size) is None and part_sizes(division, size, len(sizes)) == tuple(sizes)
 
 
 # Constants

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy.typing as npt
 import onnx_ir as ir
@@ -22,12 +22,24 @@ from splitops.models.convert.forms import Site
 from splitops.models.convert.onnx_graph import Names, known, label, note
 from splitops.models.convert.statement import describe_site
 from splitops.models.infer.knowledge import Tensor, meet
-from splitops.models.simplify.decisions import Cut, cut_of
+from splitops.models.simplify.decisions import Cut, cut_of, shortest
 from splitops.models.simplify.report import Applied
-from splitops.operators import OperatorSchema
+from splitops.operators import FAMILY, OperatorSchema, schema, versions
+from splitops.sizes.arithmetic import Division
 from splitops.sizes.dims import Dim, Shape
 
-__all__ = ["Editor", "Rewrite", "Role", "Scope", "Span", "is_read", "note_like", "sole_span", "take_over"]
+__all__ = [
+    "Editor",
+    "Rewrite",
+    "Role",
+    "Scope",
+    "Span",
+    "family_roles",
+    "is_read",
+    "note_like",
+    "sole_span",
+    "take_over",
+]
 
 Span = tuple[int, int]
 """Begin and end of a part of an axis."""
@@ -43,6 +55,12 @@ class Role(Enum):
     SLICE = auto()
     GATHER = auto()
     IDENTITY = auto()
+
+
+def family_roles(domain: str) -> dict[str, Role]:
+    """Return the roles of the split operators of a domain by their names."""
+    rows = (schema(name, domain=domain) for name in FAMILY[domain])
+    return {row.name: Role.SEQUENCE if row.gives_sequence else Role.SPLIT for row in rows}
 
 
 class Rewrite(Protocol):
@@ -83,11 +101,14 @@ class Editor(ABC):
     """A model that is being rewritten.
 
     Attributes:
+        domain: of its operators, as :mod:`splitops.operators` has it.
         model: the model; it is changed in place.
         names: its names.
         changes: what was rewritten.
         looks: how often a rewrite has looked at a node.
     """
+
+    domain: ClassVar[str]
 
     def __init__(self, model: ir.Model, where: Where = NOWHERE) -> None:
         self.model = model
@@ -142,13 +163,14 @@ class Editor(ABC):
             SplitError: it is not stated as its operator has it.
         """
 
-    @abstractmethod
-    def count_row(self, node: ir.Node) -> OperatorSchema:
-        """Return the operator that states a number of parts in the graph of a node.
+    def split_rows(self, node: ir.Node) -> list[OperatorSchema]:
+        """Return the versions at the opset of a node that give parts as outputs."""
+        rows = versions(self.domain, self.opset(node))
+        return [row for row in rows if not row.gives_sequence]
 
-        Raises:
-            OperatorError: ``op.version``, its opset has none.
-        """
+    def shortest(self, node: ir.Node, sizes: Sequence[int], size: Dim) -> tuple[OperatorSchema, Division]:
+        """Return the version that states these parts in the fewest words at the opset of a node, and how."""
+        return shortest(self.split_rows(node), sizes, size)
 
     @abstractmethod
     def axis(self, node: ir.Node) -> int | None:

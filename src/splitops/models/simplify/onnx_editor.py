@@ -21,17 +21,24 @@ from splitops.models.convert.restating import restate
 from splitops.models.convert.statement import stated
 from splitops.models.infer.knowledge import Tensor
 from splitops.models.onnx_model.merging import SiteKey, merged_sites, site_key
-from splitops.models.simplify.decisions import lying, pieces, shortest
-from splitops.models.simplify.editor import Editor, Role, Scope, Span, note_like, sole_span, take_over
-from splitops.operators import OperatorSchema, schema
+from splitops.models.simplify.decisions import lying, pieces
+from splitops.models.simplify.editor import (
+    Editor,
+    Role,
+    Scope,
+    Span,
+    family_roles,
+    note_like,
+    sole_span,
+    take_over,
+)
 from splitops.sizes.dims import Dim, Shape
 
 __all__ = ["OnnxEditor", "is_operator"]
 
 _ONNX: Final = frozenset({"", "ai.onnx"})
 _ROLES: Final = {
-    "Split": Role.SPLIT,
-    "SplitToSequence": Role.SEQUENCE,
+    **family_roles(""),
     "Concat": Role.CONCAT,
     "Slice": Role.SLICE,
     "Gather": Role.GATHER,
@@ -49,6 +56,8 @@ def is_operator(node: ir.Node, *names: str) -> bool:
 
 class OnnxEditor(Editor):
     """An ONNX model that is being rewritten."""
+
+    domain = ""
 
     def __init__(self, model: ir.Model, where: Where = NOWHERE, proto: ModelProto | None = None) -> None:
         self._constants: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
@@ -73,10 +82,6 @@ class OnnxEditor(Editor):
     def site(self, node: ir.Node) -> Site:
         """Read a split."""
         return read_site(node, self.opset(node), self.where(node))
-
-    def count_row(self, node: ir.Node) -> OperatorSchema:
-        """Return the version of Split at the opset of a node."""
-        return schema("Split", self.opset(node), "")
 
     def axis(self, node: ir.Node) -> int | None:
         """Return the axis that a node states as an attribute."""
@@ -217,8 +222,8 @@ class OnnxEditor(Editor):
         self, before: ir.Node, data: ir.Value, axis: int, size: Dim, sizes: Sequence[int]
     ) -> list[ir.Value]:
         """Add a Split in front of another node, stated as shortly as its opset allows."""
-        row = self.count_row(before)
-        attributes, facts = stated(row, axis, shortest(row, sizes, size))
+        row, division = self.shortest(before, sizes, size)
+        attributes, facts = stated(row, axis, division)
         inputs: list[ir.Value | None] = [
             None if fact is None else self.constant(np.array(fact.value, np.int64), before) for fact in facts
         ]

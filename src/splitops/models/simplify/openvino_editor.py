@@ -17,20 +17,17 @@ from splitops.models.convert.onnx_graph import known, note, value_fact
 from splitops.models.convert.statement import stated
 from splitops.models.infer.knowledge import Tensor
 from splitops.models.openvino_ir.constants import Constant
-from splitops.models.openvino_ir.layers import is_own, split_attributes, split_schema
+from splitops.models.openvino_ir.layers import is_own, operation_set, split_attributes, split_schema
 from splitops.models.openvino_ir.model import Layer, Port
-from splitops.models.openvino_ir.nodes import graphs_inside, layer_of, make_node, port_of, restate
-from splitops.models.simplify.decisions import lying, pieces, shortest
-from splitops.models.simplify.editor import Editor, Role, Scope, Span, sole_span
-from splitops.operators import OperatorSchema, schema
+from splitops.models.openvino_ir.nodes import DOMAIN, graphs_inside, layer_of, make_node, port_of, restate
+from splitops.models.simplify.decisions import lying, pieces
+from splitops.models.simplify.editor import Editor, Role, Scope, Span, family_roles, sole_span
 from splitops.sizes.dims import Dim, Shape
-from splitops.sizes.rules import SizeRule
 
 __all__ = ["OpenVINOEditor"]
 
 _ROLES: Final = {
-    "Split": Role.SPLIT,
-    "VariadicSplit": Role.SPLIT,
+    **family_roles(DOMAIN),
     "Concat": Role.CONCAT,
     "Slice": Role.SLICE,
     "Gather": Role.GATHER,
@@ -44,14 +41,20 @@ _WITH_SLICE: Final = 11
 class OpenVINOEditor(Editor):
     """An OpenVINO model that is being rewritten, as :mod:`~splitops.models.openvino_ir.nodes` has it."""
 
+    domain = DOMAIN
+
     def __init__(self, model: ir.Model, where: Where = NOWHERE) -> None:
         self._next: dict[Any, int] = {}
         super().__init__(model, where)
 
     def _graphs(self) -> Iterator[tuple[Scope, Any]]:
-        for path, graph in graphs_inside(self.model.graph):
+        graphs = list(graphs_inside(self.model.graph))
+        # Who reads the model knows the newest operation set of its layers, and so all that came before.
+        sets = (operation_set(layer_of(node).version) or 1 for _, graph in graphs for node in graph)
+        opset = max(sets, default=1)
+        for path, graph in graphs:
             self._next[graph] = max((layer_of(node).id for node in graph), default=-1) + 1
-            yield Scope(path, 1), graph
+            yield Scope(path, opset), graph
 
     def role(self, node: ir.Node) -> Role | None:
         """Return what a layer is to the rewrites; None is nothing."""
@@ -68,10 +71,6 @@ class OpenVINOEditor(Editor):
         return Site(
             split_schema(layer, where), split_attributes(layer, where), facts, len(node.outputs), where
         )
-
-    def count_row(self, node: ir.Node) -> OperatorSchema:
-        """Return the newest Split."""
-        return schema("Split", domain="openvino")
 
     def axis(self, node: ir.Node) -> int | None:
         """Return the axis that a layer states as an attribute."""
@@ -207,11 +206,8 @@ class OpenVINOEditor(Editor):
     def split(
         self, before: ir.Node, data: ir.Value, axis: int, size: Dim, sizes: Sequence[int]
     ) -> list[ir.Value]:
-        """Add a Split in front of another layer, or a VariadicSplit where the parts differ."""
-        row = self.count_row(before)
-        division = shortest(row, sizes, size)
-        if division.rule is SizeRule.EXPLICIT:
-            row = schema("VariadicSplit", domain="openvino")
+        """Add a split in front of another layer, stated as shortly as the model's operation sets allow."""
+        row, division = self.shortest(before, sizes, size)
         attributes, facts = stated(row, axis, division)
         inputs = [data]
         for parameter, fact in zip(row.inputs[1:], facts[1:], strict=False):

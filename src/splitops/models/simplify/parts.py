@@ -9,11 +9,10 @@ import onnx_ir as ir
 
 from splitops.models.convert.onnx_graph import known
 from splitops.models.infer.knowledge import Tensor
-from splitops.models.simplify.decisions import joined, shortest, sole_part, useful_groups
+from splitops.models.simplify.decisions import joined, sole_part, useful_groups
 from splitops.models.simplify.editor import Editor, Role, is_read
 from splitops.models.simplify.passes import SplitPass
 from splitops.sizes.dims import Shape
-from splitops.sizes.rules import SizeRule
 
 __all__ = [
     "EmptyPartsPass",
@@ -219,7 +218,7 @@ class ShortestFormPass(SplitPass):
         sizes = None if cut is None else cut.sizes
         if cut is None or data is None or sizes is None or not cut.division.lengths:
             return
-        if shortest(editor.count_row(node), sizes, cut.size).rule is SizeRule.EXPLICIT:
+        if editor.shortest(node, sizes, cut.size)[1].lengths:
             return
         if editor.is_merged(node, without_lengths=True):
             return

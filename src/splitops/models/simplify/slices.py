@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from splitops.errors import SplitError
 from splitops.models.convert.onnx_graph import known
 from splitops.models.infer.knowledge import Tensor
 from splitops.models.simplify.decisions import partition
@@ -68,11 +67,8 @@ class _CoverPass(SplitPass):
 
 
 def _can_split(found: Tensor, editor: Editor, node: ir.Node) -> bool:
-    try:
-        row = editor.count_row(node)
-    except SplitError:
-        return False
-    return found.type is not None and found.type in row.types_of(row.inputs[0])
+    rows = editor.split_rows(node)
+    return found.type is not None and any(found.type in row.types_of(row.inputs[0]) for row in rows)
 
 
 class SlicesPass(_CoverPass):
