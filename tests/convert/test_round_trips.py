@@ -181,3 +181,14 @@ def test_the_lengths_of_a_count_are_the_plans() -> None:
         for report in computed.values():
             found = _outputs(report.model, {"x": np.zeros(size, np.float32)})
             assert tuple(len(part) for part in found) == planned
+
+
+def test_an_input_that_is_an_output_too_keeps_its_name() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 13]>
+        g (float[2,4] x) => (float[2,4] x, float[2,2] a, float[2,2] b) { a, b = Split<axis = 1>(x) }""")
+    openvino = splitops.convert(model, to="openvino")
+    back = splitops.convert(openvino, to="onnx:18")
+    feeds = {"x": np.arange(8, dtype=np.float32).reshape(2, 4)}
+    for made in (model, openvino, back):
+        assert list(splitops.run(made, feeds)) == ["x", "a", "b"]
+    assert [value.name for value in back.graph.input] == ["x"]

@@ -203,6 +203,8 @@ class _Writer:
 
     def _result(self, layer: Layer, name: str) -> ir.Value:
         value = self._sources(layer)[0]
+        if value.is_graph_input() and value.name == name:
+            return value  # an input that is an output too
         if value.producer() is None or value in self.named:
             output = ir.Value(name=name)
             note(output, known(value))
