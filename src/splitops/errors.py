@@ -65,7 +65,12 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The place an error was found: only what is known of it is set."""
+    """The place an error was found: only what is known of it is set.
+
+    Examples:
+        >>> Where("model.onnx", node="split").as_dict()
+        {'model': 'model.onnx', 'node': 'split'}
+    """
 
     model: str | None = None
     """Path of the model's file as it was given; of an ONNX model in memory that runs, the graph's name."""
@@ -82,8 +87,11 @@ class Where:
         # A call has no place but its own arguments, which the message names already.
         if self.model is None and self.graph is None and self.node is None:
             return ""
-        named = ((name, getattr(self, name)) for name in self.__slots__)
-        return ", ".join(f"{name} {one_line(repr(value), 200)}" for name, value in named if value is not None)
+        return ", ".join(f"{name} {one_line(repr(value), 200)}" for name, value in self.as_dict().items())
+
+    def as_dict(self) -> dict[str, str]:
+        """Return what is known of it by name, from the model inwards, as values for JSON."""
+        return {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
 
 
 NOWHERE = Where()

@@ -212,6 +212,15 @@ def test_the_rules_are_a_closed_set() -> None:
 PLACE = Where(model="m.onnx", graph="main/then", node="n", input="split", attribute=None)
 
 
+def test_a_place_becomes_json_by_what_is_known_of_it() -> None:
+    whole = Where("m.onnx", "main/then", "n", "split", "axis")
+    named = {"model": "m.onnx", "graph": "main/then", "node": "n", "input": "split", "attribute": "axis"}
+    assert list(whole.as_dict().items()) == list(named.items())
+    assert PLACE.as_dict() == {name: value for name, value in named.items() if name != "attribute"}
+    assert Where(node="").as_dict() == {"node": ""}
+    assert Where().as_dict() == {}
+
+
 def test_a_place_in_a_model_ends_the_line() -> None:
     with pytest.raises(RuleError) as caught:
         evaluate(SPLIT_18, {}, [DATA, np.array([2, 3])], where=Where(model="m.onnx", node="n"))

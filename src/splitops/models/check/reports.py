@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from splitops.errors import Where
 from splitops.models.check.findings import Finding, Severity
 from splitops.sizes.dims import Range
 
@@ -22,7 +21,7 @@ def to_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
             "code": finding.code,
             "severity": str(finding.severity),
             "operator": finding.operator,
-            "where": _place(finding.where),
+            "where": finding.where.as_dict(),
             "message": finding.message,
             "values": {name: _value(value) for name, value in finding.values.items()},
             "target": finding.target,
@@ -32,11 +31,6 @@ def to_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
         }
         for finding in findings
     ]
-
-
-def _place(where: Where) -> dict[str, str]:
-    named = ((name, getattr(where, name)) for name in ("model", "graph", "node", "input", "attribute"))
-    return {name: value for name, value in named if value is not None}
 
 
 def _value(value: Any) -> Any:

@@ -77,11 +77,7 @@ class Change:
             "after": self.after,
             "rule": None if self.rule is None else self.rule.value,
             "reason": None if self.error is None else self.error.message,
-            "where": {
-                name: value
-                for name in ("model", "graph", "node", "input", "attribute")
-                if (value := getattr(self.where, name)) is not None
-            },
+            "where": self.where.as_dict(),
         }
 
 

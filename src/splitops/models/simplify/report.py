@@ -48,11 +48,7 @@ class Applied:
             "before": self.before,
             "after": self.after,
             "reason": self.reason,
-            "where": {
-                name: value
-                for name in ("model", "graph", "node", "input", "attribute")
-                if (value := getattr(self.where, name)) is not None
-            },
+            "where": self.where.as_dict(),
         }
 
 
