@@ -446,7 +446,7 @@ class TestOtherForms:
         assert_parts(run(onnx_ir.from_proto(model), {"x": X}), [2, 4])
 
     def test_something_else(self) -> None:
-        with pytest.raises(ModelError, match="a dict is neither"):
+        with pytest.raises(ModelError, match="dict is neither"):
             run({}, {})  # type: ignore[arg-type]
 
     def test_the_model_is_not_changed(self) -> None:

@@ -133,7 +133,9 @@ def test_a_parameter_that_takes_any_type() -> None:
     content, _ = ir.to_bytes(identity("f32", "..."))
     model = ir.from_bytes(content.replace(b'element_type="f32"', b'element_type="dynamic"'))
     for array in (DATA, DATA.astype(np.int64), np.array("text", object), DATA.astype(ml_dtypes.bfloat16)):
-        assert ir.run(model, {"x": array})["y"] is array
+        result = ir.run(model, {"x": array})["y"]
+        assert np.shares_memory(result, array)
+        assert (result.dtype, result.shape) == (array.dtype, array.shape)
     with pytest.raises(ModelError, match="no element type for dtype complex64"):
         ir.run(model, {"x": DATA.astype(np.complex64)})
 
@@ -142,7 +144,7 @@ def test_inputs_by_any_name() -> None:
     model = identity("f32", "?,?", names=["b,1", "a"])
     assert ir.input_names(model) == ("a",)
     for name in ("a", "b,1", "x"):
-        assert ir.run(model, {name: DATA})["y"] is DATA
+        assert np.shares_memory(ir.run(model, {name: DATA})["y"], DATA)
     with pytest.raises(ModelError, match="given twice, by two of its names"):
         ir.run(model, {"a": DATA, "x": DATA})
     with pytest.raises(ModelError, match="the model has no input 'z'; its inputs are 'a'"):
