@@ -144,13 +144,17 @@ def test_a_bin_that_is_cut_short_in_use_is_an_error(tmp_path):
     assert "m.bin': it ends at byte 10, but bytes 0 to 49152 are needed" in done.stdout
 
 
-def test_external_data_that_is_cut_short_in_use_changes_nothing(tmp_path):
+def with_external_data() -> ModelProto:
     made = split_model()
     made.graph.input.pop()
     tensor = TensorProto(name="x", data_type=TensorProto.FLOAT, dims=[6], data_location=TensorProto.EXTERNAL)
     tensor.external_data.add(key="location", value="x.bin")
     made.graph.initializer.append(tensor)
-    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    return made
+
+
+def test_external_data_that_is_cut_short_in_use_changes_nothing(tmp_path):
+    (tmp_path / "m.onnx").write_bytes(with_external_data().SerializeToString())
     (tmp_path / "x.bin").write_bytes(np.arange(6, dtype=np.float32).tobytes())
     prepared = onnx_model.load(tmp_path / "m.onnx")
     os.truncate(tmp_path / "x.bin", 0)
@@ -167,3 +171,41 @@ def test_a_place_is_the_path_as_it_was_given(tmp_path, monkeypatch):
         splitops.run("deep/m.onnx", {"x": np.zeros(6, np.float32)})
     with pytest.raises(ModelError, match=r"cannot open 'deep/none\.onnx'"):
         splitops.load("deep/none.onnx")
+
+
+def in_a_hub_cache(tmp_path: Path, kind: str) -> Path:
+    """Write a model as hubs keep it: links in a folder for the version, the contents in another one."""
+    version, blobs = tmp_path / "snapshots" / "v1", tmp_path / "blobs"
+    version.mkdir(parents=True)
+    blobs.mkdir()
+    if kind == "xml":
+        splitops.save(ir_model(), version / "m.xml")
+        names = ["m.xml", "m.bin"]
+    else:
+        (version / "m.onnx").write_bytes(with_external_data().SerializeToString())
+        (version / "x.bin").write_bytes(np.arange(6, dtype=np.float32).tobytes())
+        names = ["m.onnx", "x.bin"]
+    for name in names:
+        (version / name).rename(blobs / name)
+        (version / name).symlink_to(Path("../../blobs") / name)
+    return version / names[0]
+
+
+@pytest.mark.parametrize("kind", ["onnx", "xml"])
+def test_links_out_of_the_folder_are_followed_where_the_caller_allows_them(tmp_path, kind):
+    path = in_a_hub_cache(tmp_path, kind)
+    for use in (splitops.load, splitops.infer, lambda path: splitops.run(path, {})):
+        with pytest.raises(ModelError, match=r"through a symbolic link; .* allow_links=True"):
+            use(path)
+    last = list(splitops.run(splitops.load(path, allow_links=True), {}).values())[-1]
+    assert last[-1] == {"onnx": 5, "xml": 3 * 4096 - 1}[kind]
+
+
+@pytest.mark.parametrize("kind", ["onnx", "xml"])
+def test_links_inside_the_folder_are_followed(tmp_path, kind):
+    path = in_a_hub_cache(tmp_path, kind)
+    data = path.with_name("m.bin" if kind == "xml" else "x.bin")
+    (path.parent / "other").write_bytes(data.read_bytes())
+    data.unlink()
+    data.symlink_to("other")
+    assert splitops.run(path, {})

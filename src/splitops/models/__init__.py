@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 __all__ = ["is_openvino", "load", "run", "save"]
 
 
-def load(path: str | os.PathLike[str]) -> onnx.ModelProto | OpenVINOModel:
+def load(path: str | os.PathLike[str], *, allow_links: bool = False) -> onnx.ModelProto | OpenVINOModel:
     """Read a model from a file.
 
     Args:
         path: a ``.onnx`` file, or the ``.xml`` file of an OpenVINO IR with its ``.bin`` beside it.
+        allow_links: whether links to the other files of the model may lead out of its folder, as they do in
+            the caches of model hubs. In a folder that you do not trust, allow none: they could name any file.
 
     Returns:
         An ``onnx.ModelProto`` with its external data in it, or an :class:`OpenVINOModel`, which keeps the
@@ -55,10 +57,10 @@ def load(path: str | os.PathLike[str]) -> onnx.ModelProto | OpenVINOModel:
     if is_openvino(path):
         from splitops.models import openvino_ir
 
-        return openvino_ir.read(path)
+        return openvino_ir.read(path, allow_links=allow_links)
     from splitops.models import onnx_model
 
-    return onnx_model.read(path)
+    return onnx_model.read(path, allow_links=allow_links)
 
 
 def save(model: ModelInMemory | HasModel, path: str | os.PathLike[str]) -> None:

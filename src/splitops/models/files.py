@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import BinaryIO
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from splitops.errors import ModelError, Where, shown, shown_path
 
-__all__ = ["contained", "open_regular", "place_of", "read_range", "read_whole"]
+__all__ = ["DataFolder", "open_regular", "place_of", "read_range", "read_whole"]
 
 
 def open_regular(path: Path, where: Where | None = None) -> BinaryIO:
@@ -86,37 +87,49 @@ def read_range(file: BinaryIO, offset: int, size: int, where: Where | None = Non
     return data.toreadonly()
 
 
-def contained(folder: Path, location: str, where: Where | None = None) -> Path:
-    """Resolve a location that a model names, inside the model's folder and nowhere else.
+@dataclass(frozen=True, slots=True)
+class DataFolder:
+    """The folder of a model as it was given, with the other files of the model.
 
-    Args:
-        folder: the model's folder.
-        location: a relative path with ``/``, as the model states it.
-        where: the place in the model, for the error.
-
-    Returns:
-        The resolved path.
-
-    Raises:
-        ModelError: the location is empty or absolute, climbs with ``..``, or leaves the folder through a
-            symbolic link.
+    Attributes:
+        path: the folder.
+        allow_links: whether a link in it may lead out of it.
     """
-    parts = location.replace("\\", "/").split("/")
-    windows = PureWindowsPath(location)
-    if not location.strip() or "\0" in location:
-        raise ModelError(f"location {shown(location)} is not a file name", where)
-    if location.startswith(("/", "\\")) or windows.drive or windows.root or ".." in parts:
-        raise ModelError(f"location {shown(location)} leads out of the model's folder", where)
-    try:
-        base = folder.resolve()
-        path = (base / location).resolve()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise ModelError(f"location {shown(location)} cannot be resolved: {_reason(error)}", where) from error
-    if not path.is_relative_to(base):
+
+    path: Path
+    allow_links: bool = False
+
+    def file(self, location: str, where: Where | None = None) -> Path:
+        """Return the file that a model names.
+
+        Args:
+            location: a relative path with ``/``, as the model states it.
+            where: the place in the model, for the error.
+
+        Raises:
+            ModelError: the location is empty or absolute, climbs with ``..``, or leaves the folder through a
+                symbolic link where that is not allowed.
+        """
+        parts = location.replace("\\", "/").split("/")
+        windows = PureWindowsPath(location)
+        if not location.strip() or "\0" in location:
+            raise ModelError(f"location {shown(location)} is not a file name", where)
+        if location.startswith(("/", "\\")) or windows.drive or windows.root or ".." in parts:
+            raise ModelError(f"location {shown(location)} leads out of the model's folder", where)
+        try:
+            base = self.path.resolve()
+            path = (base / location).resolve()
+        except (OSError, RuntimeError, ValueError) as error:
+            raise ModelError(
+                f"location {shown(location)} cannot be resolved: {_reason(error)}", where
+            ) from error
+        if self.allow_links or path.is_relative_to(base):
+            return self.path / location
         raise ModelError(
-            f"location {shown(location)} leads out of the model's folder through a symbolic link", where
+            f"location {shown(location)} leads out of the model's folder through a symbolic link; "
+            "where it may, load the model with allow_links=True",
+            where,
         )
-    return path
 
 
 def _reason(error: Exception) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +14,7 @@ from onnx.reference.op_run import OpFunctionContextDependant, OpRun, RuntimeCont
 from onnx.reference.ops import load_op
 
 from splitops.errors import ModelError, SplitError, Where, shown
+from splitops.models.files import DataFolder
 from splitops.models.onnx_model.control_flow import CONTROL_FLOW, FunctionCall
 from splitops.models.onnx_model.older import flattening, with_defaults
 from splitops.models.onnx_model.structure import (
@@ -50,7 +50,7 @@ class Scope:
     """
 
     where: Where
-    folder: Path | None = None
+    folder: DataFolder | None = None
     functions: Mapping[FunctionKey, FunctionProto] = field(default_factory=dict)
     bodies: dict[tuple[FunctionKey, bytes], Evaluator] = field(default_factory=dict)
 
@@ -59,7 +59,7 @@ class Scope:
         return replace(self, where=replace(self.where, graph=extend(self.where.graph, step)))
 
 
-def model_evaluator(model: ModelProto, where: Where, folder: Path | None = None) -> Evaluator:
+def model_evaluator(model: ModelProto, where: Where, folder: DataFolder | None = None) -> Evaluator:
     """Make the evaluator of a model that :func:`~.structure.check_model` has proved well formed.
 
     Raises:

@@ -14,7 +14,7 @@ from onnx import ModelProto
 from splitops.errors import Where
 from splitops.execute import read_only
 from splitops.models.bodies import MAX_BODY_RUNS
-from splitops.models.files import place_of
+from splitops.models.files import DataFolder, place_of
 from splitops.models.onnx_model.control_flow import limited_body_runs
 from splitops.models.onnx_model.evaluator import Evaluator, model_evaluator
 from splitops.models.onnx_model.storage import as_proto, parse
@@ -72,10 +72,10 @@ def load(model: AnyModel) -> Model:
         ModelError: it is not well formed, or has an operator of which no implementation is known.
         OperatorError: ``op.version`` where Split or SplitToSequence does not exist at the imported opset.
     """
-    folder: Path | None
+    folder: DataFolder | None
     if isinstance(model, str | os.PathLike):
         path = Path(model)
-        where, folder, proto = place_of(model), path.parent, parse(path)
+        where, folder, proto = place_of(model), DataFolder(path.parent), parse(path)
     else:
         proto, folder = as_proto(model), None
         where = Where(model=proto.graph.name or None)

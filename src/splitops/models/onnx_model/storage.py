@@ -12,7 +12,7 @@ from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
 
 from splitops.elements.types import from_onnx
 from splitops.errors import ModelError, Where, shown
-from splitops.models.files import place_of, read_whole
+from splitops.models.files import DataFolder, place_of, read_whole
 from splitops.models.onnx_model.structure import check_model, model_tensors
 from splitops.models.onnx_model.tensors import (
     byte_count,
@@ -43,11 +43,12 @@ _ROOM: Final = 1 << 24
 """Left free for the structure around the tensors when sizes are estimated."""
 
 
-def read(path: str | os.PathLike[str]) -> ModelProto:
+def read(path: str | os.PathLike[str], *, allow_links: bool = False) -> ModelProto:
     """Read an ONNX model, with its external data.
 
     Args:
         path: the ``.onnx`` file. External data must be inside its folder.
+        allow_links: whether a link in the folder may lead out of it.
 
     Returns:
         The model, proved well formed, all data in it.
@@ -56,12 +57,12 @@ def read(path: str | os.PathLike[str]) -> ModelProto:
         ModelError: the file is no model, lies about its data, or names files outside its folder.
     """
     file = Path(path)
-    model = parse(file)
-    load_external(model_tensors(model), place_of(path), file.parent)
+    model = parse(file, allow_links=allow_links)
+    load_external(model_tensors(model), place_of(path), DataFolder(file.parent, allow_links))
     return model
 
 
-def parse(path: Path) -> ModelProto:
+def parse(path: Path, *, allow_links: bool = False) -> ModelProto:
     """Read an ONNX model and prove it well formed; external initializers stay where they are.
 
     Raises:
@@ -75,7 +76,7 @@ def parse(path: Path) -> ModelProto:
     except (DecodeError, UnicodeDecodeError, ValueError) as error:
         raise ModelError(f"this is not an ONNX model: {str(error)[:200]}", where) from error
     check_model(model, where)
-    load_external(model_tensors(model, initializers=False), where, path.parent)
+    load_external(model_tensors(model, initializers=False), where, DataFolder(path.parent, allow_links))
     return model
 
 
@@ -93,19 +94,20 @@ def opened(path: str | os.PathLike[str], *, weights: bool = True) -> ModelProto:
         ModelError: as :func:`read`.
     """
     file = Path(path)
+    folder = DataFolder(file.parent)
     where = place_of(path)
     model = parse(file)
     if weights and _bytes(model, where) <= MAX_MODEL_BYTES - _ROOM:
-        load_external(model_tensors(model), where, file.parent)
+        load_external(model_tensors(model), where, folder)
         return model
     for tensor in model_tensors(model):
         if not is_external(tensor):
             continue
         if byte_count(tensor, where) <= _AT_HAND:
-            load_external([tensor], where, file.parent)
+            load_external([tensor], where, folder)
         else:
-            prove_external(tensor, where, file.parent)
-            mark_external(tensor, file.parent)
+            prove_external(tensor, where, folder)
+            mark_external(tensor, folder)
     return model
 
 
@@ -129,7 +131,7 @@ def as_proto(model: ModelProto | onnx_ir.Model) -> ModelProto:
         raise ModelError(f"{kind} is neither a path, an onnx.ModelProto nor an onnx_ir.Model{repair}")
     proto = onnx_ir.to_proto(model)
     folders = {
-        value.name: Path(value.const_value.base_dir)
+        value.name: DataFolder(Path(value.const_value.base_dir))
         for graph in model.graphs()
         for value in graph.initializers.values()
         if isinstance(value.const_value, onnx_ir.ExternalTensor)

@@ -6,6 +6,7 @@ import math
 import os
 import secrets
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from onnx import TensorProto, numpy_helper
 
 from splitops.elements.types import ElementType, from_onnx
 from splitops.errors import ModelError, Where, shown
-from splitops.models.files import contained, open_regular, read_range
+from splitops.models.files import DataFolder, open_regular, read_range
 
 __all__ = [
     "byte_count",
@@ -49,13 +50,13 @@ _FIELDS: Final = {
 _TYPED_FIELDS: Final = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
 
 
-_FOLDERS: Final[dict[str, Path]] = {}
+_FOLDERS: Final[dict[str, DataFolder]] = {}
 """The folders whose data models in memory still name, each by a word that no file can know."""
 
 
-def _marked_location(location: str, folder: Path) -> str:
+def _marked_location(location: str, folder: DataFolder) -> str:
     """Return a location that is found in this process, wherever the model that states it is moved to."""
-    base = folder.resolve()
+    base = replace(folder, path=folder.path.resolve())
     word = next((word for word, known in _FOLDERS.items() if known == base), None)
     if word is None:
         word = secrets.token_hex(16)
@@ -63,7 +64,7 @@ def _marked_location(location: str, folder: Path) -> str:
     return f"{_MARK}{word}/{location}"
 
 
-def folder_of(location: str) -> tuple[Path | None, str]:
+def folder_of(location: str) -> tuple[DataFolder | None, str]:
     """Return the folder that a marked location names (None: it is not marked), and the location in it."""
     word, _, inner = location.removeprefix(_MARK).partition("/")
     if not location.startswith(_MARK) or word not in _FOLDERS:
@@ -71,7 +72,7 @@ def folder_of(location: str) -> tuple[Path | None, str]:
     return _FOLDERS[word], inner
 
 
-def mark_external(tensor: TensorProto, folder: Path) -> None:
+def mark_external(tensor: TensorProto, folder: DataFolder) -> None:
     """Let a tensor name the folder of its external data too."""
     for entry in tensor.external_data:
         if entry.key == "location" and folder_of(entry.value)[0] is None:
@@ -132,7 +133,7 @@ def check_tensor(tensor: TensorProto, where: Where) -> None:
         )
 
 
-def tensor_array(tensor: TensorProto, where: Where, folder: Path | None = None) -> npt.NDArray[Any]:
+def tensor_array(tensor: TensorProto, where: Where, folder: DataFolder | None = None) -> npt.NDArray[Any]:
     """Return a tensor as a read-only array.
 
     Args:
@@ -159,7 +160,7 @@ def tensor_array(tensor: TensorProto, where: Where, folder: Path | None = None) 
     return array
 
 
-def load_external(tensors: Iterable[TensorProto], where: Where, folder: Path | None) -> None:
+def load_external(tensors: Iterable[TensorProto], where: Where, folder: DataFolder | None) -> None:
     """Move external data into the tensors themselves.
 
     Raises:
@@ -174,7 +175,7 @@ def load_external(tensors: Iterable[TensorProto], where: Where, folder: Path | N
             tensor.raw_data = data
 
 
-def prove_external(tensor: TensorProto, where: Where, folder: Path | None = None) -> None:
+def prove_external(tensor: TensorProto, where: Where, folder: DataFolder | None = None) -> None:
     """Prove that a tensor's external data is where it should be, without reading it.
 
     Raises:
@@ -184,7 +185,7 @@ def prove_external(tensor: TensorProto, where: Where, folder: Path | None = None
     _extent(tensor, where, folder)
 
 
-def data_blocks(tensor: TensorProto, where: Where, folder: Path | None = None) -> Iterator[memoryview]:
+def data_blocks(tensor: TensorProto, where: Where, folder: DataFolder | None = None) -> Iterator[memoryview]:
     """Read a tensor's external data piece by piece.
 
     Raises:
@@ -196,14 +197,14 @@ def data_blocks(tensor: TensorProto, where: Where, folder: Path | None = None) -
             yield read_range(file, begin, min(_BLOCK, offset + length - begin), where)
 
 
-def _external_bytes(tensor: TensorProto, where: Where, folder: Path | None) -> memoryview:
+def _external_bytes(tensor: TensorProto, where: Where, folder: DataFolder | None) -> memoryview:
     """Read exactly the bytes of a tensor that its external file holds."""
     path, offset, length = _extent(tensor, where, folder)
     with open_regular(path, where) as file:
         return read_range(file, offset, length, where)
 
 
-def _extent(tensor: TensorProto, where: Where, folder: Path | None) -> tuple[Path, int, int]:
+def _extent(tensor: TensorProto, where: Where, folder: DataFolder | None) -> tuple[Path, int, int]:
     """Return the file that holds a tensor's data, and where in it, proved to be what shape and type say."""
     entries: dict[str, str] = {}
     for entry in tensor.external_data:
@@ -215,7 +216,7 @@ def _extent(tensor: TensorProto, where: Where, folder: Path | None) -> tuple[Pat
     folder = marked or folder
     if folder is None:
         raise _error(tensor, "is in another file, which a model in memory has no folder to find in", where)
-    path = contained(folder, location, where)
+    path = folder.file(location, where)
     expected = byte_count(tensor, where)
     with open_regular(path, where) as file:
         size = os.fstat(file.fileno()).st_size

@@ -9,7 +9,7 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from splitops.errors import ModelError, Where
-from splitops.models.files import place_of, read_whole
+from splitops.models.files import DataFolder, place_of, read_whole
 from splitops.models.openvino_ir.constants import Constant, Weights
 from splitops.models.openvino_ir.document import DEFAULT_LIMITS, Limits, parse
 from splitops.models.openvino_ir.model import Edge, Endpoint, Graph, Layer, OpenVINOModel, Port, split_names
@@ -27,6 +27,7 @@ def read(
     xml_path: str | os.PathLike[str],
     bin_path: str | os.PathLike[str] | None = None,
     *,
+    allow_links: bool = False,
     limits: Limits = DEFAULT_LIMITS,
 ) -> OpenVINOModel:
     """Read a model.
@@ -37,6 +38,7 @@ def read(
             no constant needs it.
             It stays open, and a constant is read when it is needed: do not change it while the model is in
             use.
+        allow_links: whether the ``.bin`` beside the ``.xml`` may be a link that leads out of the folder.
         limits: how large the XML may be.
 
     Returns:
@@ -48,7 +50,11 @@ def read(
     where = place_of(xml_path)
     xml_path = Path(xml_path)
     content = read_whole(xml_path, limit=limits.bytes, where=where)
-    weights_path = Path(bin_path) if bin_path is not None else xml_path.with_suffix(".bin")
+    if bin_path is not None:
+        weights_path = Path(bin_path)
+    else:
+        folder = DataFolder(xml_path.parent, allow_links)
+        weights_path = folder.file(xml_path.with_suffix(".bin").name, where)
     return _Reader(where, weights_path, explicit=bin_path is not None).read(parse(content, limits, where))
 
 

@@ -67,7 +67,7 @@ def _unmark(model: ir.Model) -> None:
                     tensor.dtype,
                     shape=tensor.shape,
                     name=tensor.name,
-                    base_dir=folder or tensor.base_dir,
+                    base_dir=folder.path if folder else tensor.base_dir,
                 )
 
 
