@@ -65,6 +65,6 @@ def may_be_unbind(
         False
     """
     chunk = inputs[1] if len(inputs) > 1 else None
-    if not row.gives_sequence or attributes.get("keepdims") != 0 or chunk is None:
+    if row.keepdims is None or attributes.get(row.keepdims.name) != 0 or chunk is None:
         return False
     return chunk.shape in (None, ()) and chunk.value in (None, 1)

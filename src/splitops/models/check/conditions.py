@@ -226,7 +226,8 @@ def split_1(visit: Visit, model: Surroundings) -> Surely:
 
 def empty_name(visit: Visit, model: Surroundings) -> Surely:
     """num_outputs stands beside an input that is named ''."""
-    ceil = _is_onnx(visit) and "num_outputs" in visit.attributes
+    row = visit.schema
+    ceil = _is_onnx(visit) and row is not None and row.count_attribute in visit.attributes
     return _surely(ceil and len(visit.inputs) > 1 and visit.inputs[1] == "")
 
 
@@ -246,7 +247,8 @@ def more_outputs(visit: Visit, model: Surroundings) -> Surely:
 
 
 def _stated(visit: Visit) -> int:
-    number = visit.attributes.get("num_outputs")
+    name = None if visit.schema is None else visit.schema.count_attribute
+    number = None if name is None else visit.attributes.get(name)
     return number if isinstance(number, int) else 0
 
 
@@ -283,8 +285,10 @@ def unbind(visit: Visit, model: Surroundings) -> Surely:
 
 def scalar_keepdims(visit: Visit, model: Surroundings) -> Surely:
     """Keepdims = 0 stands beside chunks of more than 1."""
-    fact = _lengths(visit)
-    if not _is_sequence(visit) or fact is None or visit.attributes.get("keepdims") != 0:
+    fact, row = _lengths(visit), visit.schema
+    if not _is_sequence(visit) or fact is None or row is None or row.keepdims is None:
+        return Surely.NO
+    if visit.attributes.get(row.keepdims.name) != 0:
         return Surely.NO
     return _surely(fact.shape == () and fact.value not in (None, 1))
 

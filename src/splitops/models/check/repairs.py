@@ -187,12 +187,16 @@ def _remove_attribute(node: NodeProto, name: str) -> None:
 
 
 def _state_number(mender: _Mender, visit: Visit) -> str | None:
-    schema = visit.schema
-    if schema is None or schema.attribute("num_outputs") is None or not visit.outputs:
+    name = _count_attribute(visit)
+    if name is None or not visit.outputs:
         return None
     number = len(visit.outputs)
-    visit.node.attribute.add(name="num_outputs", type=AttributeProto.INT, i=number)
-    return f"added num_outputs = {number}"
+    visit.node.attribute.add(name=name, type=AttributeProto.INT, i=number)
+    return f"added {name} = {number}"
+
+
+def _count_attribute(visit: Visit) -> str | None:
+    return None if visit.schema is None else visit.schema.count_attribute
 
 
 def _drop_empty_name(mender: _Mender, visit: Visit) -> str | None:
@@ -209,7 +213,7 @@ def _name_outputs(mender: _Mender, visit: Visit) -> str | None:
 
 
 def _declare_outputs(mender: _Mender, visit: Visit) -> str | None:
-    number = visit.attributes.get("num_outputs")
+    number = visit.attributes.get(_count_attribute(visit) or "")
     if not isinstance(number, int) or number > _MAX_LENGTHS:
         return None
     node = visit.node
@@ -219,8 +223,11 @@ def _declare_outputs(mender: _Mender, visit: Visit) -> str | None:
 
 
 def _drop_keepdims(mender: _Mender, visit: Visit) -> str | None:
-    _remove_attribute(visit.node, "keepdims")
-    return "left out keepdims, which has no meaning beside 'split'"
+    row = visit.schema
+    if row is None or row.keepdims is None:
+        return None
+    _remove_attribute(visit.node, row.keepdims.name)
+    return f"left out {row.keepdims.name}, which has no meaning beside {row.lengths[0].name!r}"
 
 
 def _state_unbind(mender: _Mender, visit: Visit) -> str | None:
@@ -240,18 +247,19 @@ def _explicit_lengths(mender: _Mender, visit: Visit) -> str | None:
     number = binding.division.count
     if number != len(visit.outputs) or number > _MAX_LENGTHS:
         return None
-    stated = f"num_outputs = {number}" if "num_outputs" in visit.attributes else f"{number} equal parts"
+    name = row.count_attribute or ""
+    stated = f"{name} = {number}" if name in visit.attributes else f"{number} equal parts"
     size = None if binding.data.shape is None else binding.data.shape[binding.axis]
     if not isinstance(size, int):
         return _computed_lengths(mender, visit, graph, binding.division, binding.axis)
     lengths = part_sizes(binding.division, size, number)
-    _remove_attribute(visit.node, "num_outputs")
+    _remove_attribute(visit.node, name)
     if row.lengths[0].given is Given.ATTRIBUTE:
-        visit.node.attribute.add(name="split", type=AttributeProto.INTS, ints=lengths)
+        visit.node.attribute.add(name=row.lengths[0].name, type=AttributeProto.INTS, ints=lengths)
     else:
-        name = mender.free_name(f"{_stem(visit.node)}_lengths")
-        graph.initializer.append(numpy_helper.from_array(np.array(lengths, np.int64), name))
-        visit.node.input[1:] = [name]
+        made = mender.free_name(f"{_stem(visit.node)}_lengths")
+        graph.initializer.append(numpy_helper.from_array(np.array(lengths, np.int64), made))
+        visit.node.input[1:] = [made]
     shown = ", ".join(map(str, lengths[:8])) + (", ..." if number > 8 else "")
     return f"{stated} became the lengths [{shown}]"
 

@@ -33,7 +33,7 @@ from splitops.models.onnx_model import check_model
 from splitops.models.onnx_model.merging import SiteKey, merged_sites, site_key
 from splitops.models.onnx_model.storage import without_weights
 from splitops.models.onnx_model.structure import subgraphs
-from splitops.operators import FAMILY
+from splitops.operators import FAMILY, schema
 
 __all__ = [
     "Rewriting",
@@ -273,7 +273,7 @@ class Rewriting:
         """
         lowered: dict[ir.Node, str] = {}
         for inner, graph in list(graphs_of(owner, path)):
-            for node in [node for node in graph if is_split(node) and node.op_type == "SplitToSequence"]:
+            for node in [node for node in graph if _gives_sequence(node)]:
                 where = self.place(inner, node)
                 before = str(node.op_type)
                 try:
@@ -329,6 +329,10 @@ class Rewriting:
 
 def _key(where: Where, outputs: Iterable[ir.Value]) -> SiteKey:
     return site_key(where.graph, [value.name or "" for value in outputs])
+
+
+def _gives_sequence(node: ir.Node) -> bool:
+    return is_split(node) and schema(node.op_type, domain="").gives_sequence
 
 
 def is_split(node: ir.Node) -> bool:

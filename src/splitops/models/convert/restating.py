@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import accumulate, pairwise
 from typing import Final
 
 from splitops.binding import Binding, Fact, bind
-from splitops.elements.types import ELEMENT_TYPES, ElementType
+from splitops.elements.types import ELEMENT_TYPES, ElementType, from_onnx_name
 from splitops.errors import Rule, RuleError, rule_error
 from splitops.models.convert.forms import Form, Method, Restatement, Site, Target
 from splitops.models.convert.statement import stated
 from splitops.models.site import UNBIND_REPAIRS
-from splitops.operators import OperatorSchema, schema
+from splitops.operators import OperatorSchema
 from splitops.operators.schema import Given
 from splitops.sizes.arithmetic import (
     Division,
@@ -406,10 +407,8 @@ class _Search:
         """Return the axis where Slice of the target takes the data and the axis."""
         binding, opset = self.binding, self.target.opset
         assert opset is not None
-        # Slice takes what Split takes, and took all of it before Split did.
-        takes = self._takes(schema("Split", max(opset, 2), ""), binding.data.type, silent=True)
-        axis = binding.axis
-        if not takes or axis is None or (axis < 0 and opset < 11):
+        own, axis = binding.data.type, binding.axis
+        if (own is not None and own not in _slice_types(opset)) or axis is None or (axis < 0 and opset < 11):
             return None
         return axis
 
@@ -435,17 +434,16 @@ class _Search:
 
     # What stands against it
 
-    def _takes(self, row: OperatorSchema, element_type: ElementType | None, *, silent: bool = False) -> bool:
+    def _takes(self, row: OperatorSchema, element_type: ElementType | None) -> bool:
         taken = row.types_of(row.inputs[0])
         if element_type is None or element_type in taken:
             return True
-        if not silent:
-            self._object(
-                row,
-                Rule.TYPE_UNSUPPORTED,
-                f"{row.inputs[0].name} has element type {element_type}",
-                f"{row} takes {', '.join(sorted(map(str, taken)))}",
-            )
+        self._object(
+            row,
+            Rule.TYPE_UNSUPPORTED,
+            f"{row.inputs[0].name} has element type {element_type}",
+            f"{row} takes {', '.join(sorted(map(str, taken)))}",
+        )
         return False
 
     def _subject(self, division: Division) -> str:
@@ -460,6 +458,16 @@ class _Search:
 
     def _object(self, row: OperatorSchema, rule: Rule, got: str, expected: str) -> None:
         self.against = self.against or rule_error(str(row), rule, got, expected, where=self.site.where)
+
+
+@cache
+def _slice_types(opset: int) -> frozenset[ElementType]:
+    """Return the element types that ONNX's Slice takes at an opset."""
+    from onnx.defs import get_schema
+
+    constraints = get_schema("Slice", opset, "").type_constraints
+    names = next(c.allowed_type_strs for c in constraints if c.type_param_str == "T")
+    return frozenset(filter(None, map(from_onnx_name, names)))
 
 
 _MOST_COMPUTED: Final = 1 << 12
