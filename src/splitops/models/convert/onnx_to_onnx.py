@@ -135,7 +135,12 @@ def _problem(model: ModelProto, *, full: bool) -> str | None:
     """Return what onnx's checker has against a model, at full with its strict inference; None: nothing."""
     try:
         onnx.checker.check_model(without_weights(model), full_check=full)
-    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+    except (
+        onnx.checker.ValidationError,
+        onnx.shape_inference.InferenceError,
+        ValueError,  # its inference makes every one of 2**62 parts
+        MemoryError,
+    ) as error:
         lines = (line.strip() for line in str(error).splitlines())
         return next(filter(None, lines), type(error).__name__)
     return None
