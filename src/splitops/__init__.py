@@ -3,7 +3,7 @@
 ``splitops.onnx`` and ``splitops.openvino`` hold the operators as functions on arrays, :func:`plan` binds one
 for repeated use, :func:`schema`, :func:`history` and :func:`difference` give the specification as data, and
 :func:`load`, :func:`save`, :func:`run`, :func:`infer`, :func:`check`, :func:`convert` and :func:`simplify`
-take whole models.
+take whole models. ``splitops.files`` splits and merges tensor files of any size.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from splitops.native import get_num_threads, pool_limit, pool_statistics, releas
 from splitops.operators import Difference, OperatorSchema, difference, history, schema
 
 if TYPE_CHECKING:
+    from splitops import files
     from splitops.models import load, run, save
     from splitops.models.check import check
     from splitops.models.convert import conversion, convert
@@ -41,6 +42,7 @@ __all__ = [
     "convert",
     "difference",
     "errors",
+    "files",
     "get_num_threads",
     "history",
     "infer",
@@ -76,6 +78,8 @@ _ON_DEMAND = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "files":
+        return import_module("splitops.files")
     if name not in _ON_DEMAND:
         raise AttributeError(f"module 'splitops' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_ON_DEMAND[name]), name)

@@ -16,6 +16,7 @@ __all__ = [
     "ArrayError",
     "AxisError",
     "ChunkError",
+    "FileError",
     "KeepdimsError",
     "LengthsError",
     "ModelError",
@@ -134,6 +135,10 @@ class ArrayError(SplitError):
 
 class ModelError(SplitError):
     """A file or model cannot be read, written or run: truncated, malformed, unsafe or unsupported."""
+
+
+class FileError(SplitError):
+    """A tensor file cannot be read, split, merged or written: malformed, changed meanwhile, in the way."""
 
 
 class RuleError(SplitError):

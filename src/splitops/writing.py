@@ -18,7 +18,7 @@ from typing import BinaryIO, Final, Self
 
 from splitops.errors import ModelError, shown_path
 
-__all__ = ["StagedFiles", "write_whole"]
+__all__ = ["StagedFiles", "staging_folder", "write_whole"]
 
 _SYNCED_ALONE: Final = 64 if hasattr(os, "sync") else sys.maxsize
 """So many files are brought to the disk one by one, milliseconds each; the rest in one step.
@@ -35,6 +35,11 @@ def write_whole(path: Path, content: bytes) -> None:
     """
     with StagedFiles() as files, files.open(path) as file:
         file.write(content)
+
+
+def staging_folder(folder: Path, name: str) -> Path:
+    """Return the hidden folder of a named set of files."""
+    return folder / f".splitops-{name}.part"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,8 @@ class StagedFiles:
     Args:
         make_folders: whether a missing folder is made (and removed again if the set fails); it is an error
             otherwise.
+        name: in the names of the hidden folders; a folder that a killed process has left is taken over, with
+            the files in it. None: no other set ever writes there.
 
     Raises:
         ModelError: a file cannot be made, written or put in its place.
@@ -69,9 +76,11 @@ class StagedFiles:
         ['a.bin']
     """
 
-    def __init__(self, *, make_folders: bool = False) -> None:
+    def __init__(self, *, make_folders: bool = False, name: str | None = None) -> None:
         self._make_folders = make_folders
+        self._name = name
         self._files: list[_Staged] = []
+        self._streamed = 0
         self._staging: dict[Path, Path] = {}
         self._made: list[Path] = []
         self._kept: set[Path] = set()
@@ -94,19 +103,36 @@ class StagedFiles:
     def open(self, path: Path) -> Iterator[BinaryIO]:
         """Open a new file of the set for writing; what fails to write is an error of this path."""
         try:
-            _refuse_folder(path)
-            staging = self._staging_beside(path)
-            staged = _Staged(staging / path.name, path, staging / "before" / path.name)
+            staged = self._stage(path)
             with staged.draft.open("xb") as file:
                 self._files.append(staged)
                 yield file
                 file.flush()
-                if len(self._files) <= _SYNCED_ALONE:
+                self._streamed += 1
+                if self._streamed <= _SYNCED_ALONE:
                     os.fsync(file.fileno())
         except BrokenPipeError:  # of the terminal, which may show progress: no regular file has it
             raise
         except OSError as error:
             raise _cannot_write(path, error) from error
+
+    def place(self, path: Path) -> Path:
+        """Add a file to the set that the caller writes and makes durable; return where.
+
+        Raises:
+            ModelError: the folder beside its place cannot be made.
+        """
+        try:
+            staged = self._stage(path)
+        except OSError as error:
+            raise _cannot_write(path, error) from error
+        self._files.append(staged)
+        return staged.draft
+
+    def _stage(self, path: Path) -> _Staged:
+        _refuse_folder(path)
+        staging = self._staging_beside(path)
+        return _Staged(staging / path.name, path, staging / "before" / path.name)
 
     def _staging_beside(self, path: Path) -> Path:
         folder = path.parent
@@ -115,10 +141,11 @@ class StagedFiles:
                 if self._make_folders:
                     self._make(folder)
                 # A folder and not a name of its own for each file: any name that the target may have fits.
-                staging = folder / f".splitops-{secrets.token_hex(8)}.part"
-                staging.mkdir()
+                staging = staging_folder(folder, self._name or secrets.token_hex(8))
+                again = self._name is not None
+                staging.mkdir(exist_ok=again)
                 self._staging[folder] = staging
-                (staging / "before").mkdir()
+                (staging / "before").mkdir(exist_ok=again)
         return self._staging[folder]
 
     def _make(self, folder: Path) -> None:
@@ -128,7 +155,7 @@ class StagedFiles:
                 self._made.append(missing)
 
     def _publish(self) -> None:
-        if len(self._files) > _SYNCED_ALONE:
+        if self._streamed > _SYNCED_ALONE:
             os.sync()
         for index, staged in enumerate(self._files):
             try:

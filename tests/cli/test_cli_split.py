@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -19,9 +20,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from splitops.cli import _npy, split
-from splitops.cli._npy import header_bytes, mapped
-from splitops.errors import ModelError
+from splitops.errors import FileError
+from splitops.files.formats.npy import header_bytes, mapped
 
 
 def saved(path: Path, array: np.ndarray) -> Path:
@@ -45,12 +45,9 @@ ARRAYS = {
 }
 
 
-@pytest.mark.parametrize("block", [7, 64, 8 << 20])
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("name", ARRAYS)
-def test_parts_are_numpys_bit_for_bit(invoke, tmp_path, monkeypatch, name, axis, block):
-    monkeypatch.setattr(split, "_BLOCK", block)
-    monkeypatch.setattr(split, "_OPEN_FILES", 2)
+def test_parts_are_numpys_bit_for_bit(invoke, tmp_path, name, axis):
     array = ARRAYS[name]
     size = array.shape[axis]
     sizes = [size // 3, 0, size // 4, size - size // 3 - size // 4]
@@ -129,8 +126,9 @@ def test_default_folder_is_the_current_one(process, tmp_path):
 
 def test_a_part_never_replaces_its_source(invoke, tmp_path):
     file = saved(tmp_path / "x.0.npy", np.arange(4))
-    result = invoke("split", file, "--parts", 2, "--prefix", "x", "--out", tmp_path)
-    assert result.exit_code == 2
+    result = invoke("split", file, "--parts", 2, "--prefix", "x", "--out", tmp_path, "--overwrite")
+    assert result.exit_code == 1
+    assert "would replace what it is made from" in result.stderr
     assert np.load(file).tolist() == [0, 1, 2, 3]
 
 
@@ -234,7 +232,7 @@ def test_no_damage_makes_anything_but_an_array_or_one_error(tmp_path, data):
     (tmp_path / "x.npy").write_bytes(content)
     try:
         found = mapped(tmp_path / "x.npy")
-    except ModelError:
+    except FileError:
         return
     assert found.header.start + found.header.data_bytes == len(content)
     assert found.array().shape == found.header.shape
@@ -254,6 +252,37 @@ def test_a_prefix_is_taken_as_it_is_or_refused(invoke, tmp_path, prefix):
     result = invoke("split", file, "--parts", 2, "--out", tmp_path / "out", "--prefix", prefix)
     assert (result.exit_code, (tmp_path / "out").exists()) == (2, False)
     assert "--prefix" in result.stderr
+
+
+def test_what_exists_is_replaced_on_request_alone(invoke, tmp_path):
+    file = saved(tmp_path / "x.npy", np.arange(4))
+    (tmp_path / "x.1.npy").write_bytes(b"from before")
+    refused = invoke("split", file, "--parts", 2, "--out", tmp_path)
+    assert (refused.exit_code, "x.1.npy' exists already" in refused.stderr) == (1, True)
+    assert sorted(os.listdir(tmp_path)) == ["x.1.npy", "x.npy"]
+    assert invoke("split", file, "--parts", 2, "--out", tmp_path, "--overwrite").exit_code == 0
+    assert np.load(tmp_path / "x.1.npy").tolist() == [2, 3]
+
+
+def test_a_dry_run_writes_nothing(invoke, tmp_path):
+    file = saved(tmp_path / "x.npy", np.arange(4))
+    result = invoke("split", file, "--parts", 2, "--out", tmp_path / "out", "--dry-run", "--json")
+    stated = json.loads(result.output)
+    assert (stated["dry_run"], stated["bytes"], stated["exists"]) == (True, 32, [])
+    assert os.listdir(tmp_path) == ["x.npy"]
+
+
+def test_checksums_are_printed_on_request(invoke, tmp_path):
+    file = saved(tmp_path / "x.npy", np.arange(4))
+    arguments = ["--parts", 2, "--out", tmp_path / "out", "--sha256", "--verify", "--json"]
+    for part in json.loads(invoke("split", file, *arguments).output)["parts"]:
+        assert part["sha256"] == hashlib.sha256(Path(part["file"]).read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("text", ["64X", "-1", "", "1e9", "M"])
+def test_memory_is_a_number_of_bytes(invoke, tmp_path, text):
+    file = saved(tmp_path / "x.npy", np.arange(4))
+    assert invoke("split", file, "--parts", 2, "--memory", text).exit_code == 2
 
 
 def test_a_folder_that_cannot_be_made(invoke, tmp_path):
@@ -314,6 +343,7 @@ def test_an_interrupt_leaves_nothing_half_written(environment, tmp_path, number,
         "1",
         "--parts",
         "3",
+        "--overwrite",
         "--out",
         out,
     ]
@@ -334,25 +364,3 @@ def test_an_interrupt_leaves_nothing_half_written(environment, tmp_path, number,
         assert (out / "x.0.npy").read_bytes() == b"from before"
     else:
         assert not out.exists()
-
-
-def test_a_full_disk_is_one_line(invoke, tmp_path, monkeypatch):
-    file = saved(tmp_path / "x.npy", np.arange(4))
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(split, "_copy", full)
-    result = invoke("split", file, "--parts", 2, "--out", tmp_path / "out")
-    assert result.exit_code == 1
-    assert "no space left on device" in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-    assert not (tmp_path / "out").exists()
-
-
-def test_blocks_are_bounded():
-    data = np.arange(1000, dtype=np.uint32).view(np.uint8).reshape(8, 500)
-    for begin, end, limit in [(0, 500, 64), (3, 7, 16), (0, 0, 8), (10, 20, 1000), (499, 500, 1)]:
-        found = [bytes(block) for block in _npy.blocks(data, begin, end, limit)]
-        assert b"".join(found) == data[:, begin:end].tobytes()
-        assert all(len(block) <= limit for block in found)

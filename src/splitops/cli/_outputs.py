@@ -13,9 +13,9 @@ from numpy.lib import format as npy
 
 from splitops.cli._filenames import safe_names
 from splitops.cli._generate import available_bytes
-from splitops.cli._npy import header_bytes
 from splitops.elements.types import element_type_of
 from splitops.errors import ModelError, shown
+from splitops.files.formats.npy import header_bytes
 from splitops.writing import StagedFiles
 
 __all__ = ["MANIFEST", "describe", "statistics", "write"]

@@ -85,3 +85,17 @@ class Recall:
 
 class Called:
     _call: Any
+
+# Files: see ``splitops.native.files``. ``table``: without the processor's help, for tests.
+def copy_extents(
+    passes: Array,
+    sources: Array,
+    targets: Array,
+    moves: Array,
+    source_files: Sequence[int],
+    target_files: Sequence[int] | None,
+    threads: int,
+    tick: Callable[[int], object],
+) -> tuple[list[int], tuple[bool, int, int, int] | None]: ...
+def crc32(data: Array, before: int = 0, *, table: bool = False) -> int: ...
+def sync_files(files: Sequence[int]) -> int: ...

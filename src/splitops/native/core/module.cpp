@@ -10,6 +10,7 @@
 #include "called.h"
 #include "copies.h"
 #include "cuts.h"
+#include "files/binding.h"
 #include "gil.h"
 #include "instruction_sets.h"
 #include "memory_pool.h"
@@ -111,4 +112,5 @@ NB_MODULE(_core, m) {
         const WithoutInterpreter waiting;
         memory_pool::free_idle();
     });
+    files::add_functions(m);
 }

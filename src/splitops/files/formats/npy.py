@@ -8,10 +8,9 @@ from __future__ import annotations
 import io
 import math
 import mmap
-import os
 import tokenize
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
@@ -20,10 +19,13 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy
 
-from splitops.errors import ModelError, one_line, shown, shown_path
-from splitops.models.files import open_regular
+from splitops.elements.types import ElementType, element_type_of
+from splitops.errors import FileError, one_line, shown, shown_path
+from splitops.files.formats import Contents, Layout, Place, TargetFile
+from splitops.files.sources import LocalFile, Source
+from splitops.files.tensors import StoredTensor, Unit
 
-__all__ = ["Header", "MappedArray", "blocks", "header_bytes", "mapped", "read_array", "read_header"]
+__all__ = ["FORMAT", "Header", "MappedArray", "header_bytes", "mapped", "read_array", "read_header", "stored"]
 
 _MAGIC: Final = b"\x93NUMPY"
 _MAX_HEADER: Final = 10_000
@@ -62,7 +64,7 @@ def read_header(file: IO[bytes], name: str, size: int) -> Header:
         size: of the whole file in bytes.
 
     Raises:
-        ModelError: this is no .npy file, it holds Python objects (pickled), or it has fewer or more bytes
+        FileError: this is no .npy file, it holds Python objects (pickled), or it has fewer or more bytes
             than its header says.
     """
     if file.read(len(_MAGIC)) != _MAGIC:
@@ -77,7 +79,7 @@ def read_header(file: IO[bytes], name: str, size: int) -> Header:
                 shape, fortran, dtype = npy.read_array_header_2_0(_bounded(file, 4), _MAX_HEADER)
             else:
                 raise _error(name, f"version {shown(version)} of the .npy format is not known")
-    except ModelError:
+    except FileError:
         raise
     except _MALFORMED as error:
         raise _error(name, f"the header is malformed: {one_line(str(error), 200)}") from error
@@ -102,8 +104,8 @@ def read_header(file: IO[bytes], name: str, size: int) -> Header:
     return header
 
 
-def _error(name: str, problem: str) -> ModelError:
-    return ModelError(f"{shown_path(name)}: {problem}")
+def _error(name: str, problem: str) -> FileError:
+    return FileError(f"{shown_path(name)}: {problem}")
 
 
 _MALFORMED: Final = (
@@ -155,17 +157,16 @@ def mapped(path: Path) -> MappedArray:
     """Map a .npy file into memory; nothing is read before it is used.
 
     Raises:
-        ModelError: the file is missing, no .npy file, truncated, too long, or holds pickled objects.
+        FileError: the file is missing, no .npy file, truncated, too long, or holds pickled objects.
     """
-    with open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        header = read_header(file, str(path), size)
-        if not header.data_bytes:
-            return MappedArray(header, np.empty(0, np.uint8))
-        try:
-            whole = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
-        except (OSError, ValueError, OverflowError) as error:
-            raise _error(str(path), f"it cannot be mapped into memory: {error}") from error
+    source = LocalFile(path)
+    header = _header_of(source)
+    if not header.data_bytes:
+        return MappedArray(header, np.empty(0, np.uint8))
+    try:
+        whole = mmap.mmap(source.descriptor, source.size, access=mmap.ACCESS_READ)
+    except (OSError, ValueError, OverflowError) as error:
+        raise _error(str(path), f"it cannot be mapped into memory: {error}") from error
     return MappedArray(header, np.frombuffer(whole, np.uint8, header.data_bytes, header.start))
 
 
@@ -200,20 +201,51 @@ def header_bytes(shape: tuple[int, ...], dtype: np.dtype[Any], *, fortran: bool 
     return buffer.getvalue()
 
 
-def blocks(data: npt.NDArray[np.uint8], begin: int, end: int, limit: int) -> Iterator[memoryview]:
-    """Yield bytes ``begin`` to ``end`` of every row, row after row, in contiguous blocks of bounded size.
+class _Npy:
+    """One array a file."""
 
-    Args:
-        data: bytes in rows, contiguous.
-        begin: the first byte of a row that is wanted.
-        end: the byte after the last one.
-        limit: the most bytes of a block.
-    """
-    if end - begin >= limit or len(data) == 1:
-        for row in data:
-            for at in range(begin, end, limit):
-                yield row[at : min(at + limit, end)].data
-        return
-    rows = max(1, limit // max(1, end - begin))
-    for at in range(0, len(data), rows):
-        yield np.ascontiguousarray(data[at : at + rows, begin:end]).reshape(-1).data
+    name = "npy"
+    suffixes = (".npy",)
+
+    def read(self, source: Source) -> Contents:
+        header = _header_of(source)
+        return Contents(self, (stored("", header, header.start),), (source,))
+
+    def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
+        if len(tensors) != 1:
+            raise FileError(f"{shown(name)} would have {len(tensors)} tensors; a .npy file has one")
+        head = header_of(tensors[0])
+        return Layout((TargetFile(name, len(head) + tensors[0].size, ((0, head),)),), (Place(0, len(head)),))
+
+
+FORMAT: Final = _Npy()
+
+
+def stored(name: str, header: Header, offset: int, file: int = 0) -> StoredTensor:
+    """Return the tensor that a header describes, with its bytes at an offset of a file."""
+    dtype = header.dtype
+    return StoredTensor(
+        name,
+        header.shape,
+        str(npy.dtype_to_descr(dtype)),
+        Unit(1, dtype.itemsize),
+        offset,
+        header.data_bytes,
+        # A type that no operator takes breaks their own rule on types.
+        element_type_of(dtype) or ElementType(str(dtype), bits=0),
+        dtype,
+        file,
+        header.fortran,
+    )
+
+
+def header_of(tensor: StoredTensor) -> bytes:
+    """Return the header of a file for a tensor."""
+    if tensor.dtype is None:
+        raise FileError(f"{tensor.label} has type {tensor.code}, which .npy has not")
+    return header_bytes(tensor.shape, tensor.dtype, fortran=tensor.fortran)
+
+
+def _header_of(source: Source) -> Header:
+    start = source.read(0, min(source.size, _MAX_HEADER + 12))
+    return read_header(io.BytesIO(start), str(source.path), source.size)

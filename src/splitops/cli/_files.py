@@ -1,0 +1,211 @@
+"""What the commands on tensor files share: their options, the progress bar, the reports."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from splitops.cli._console import console, one_line, print_json, table
+from splitops.cli._operators import INTEGERS, find_element_type
+
+if TYPE_CHECKING:
+    from splitops.files import DryRun, FilePlan, Format, Progress, Report
+
+__all__ = ["RunOptions", "raw_option", "run_options", "show"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_MAX_ROWS: Final = 32
+
+
+class _Bytes(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A number of bytes: 64M, 1.5G."""
+
+    name = "bytes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)([KMG]?)(?:i?B)?", value.strip(), re.IGNORECASE)
+        if found is None:
+            self.fail(f"{value!r} is no number of bytes such as 64M", param, ctx)
+        return int(float(found[1]) * _UNITS[found[2].upper()])
+
+
+class _Raw(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """SHAPE:DTYPE[@OFFSET]."""
+
+    name = "raw"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Format:
+        from splitops.files.formats.raw import RawFormat
+
+        if isinstance(value, RawFormat):
+            return value
+        text, at, offset = value.partition("@")
+        shape, colon, dtype = text.rpartition(":")
+        if not colon or (at and not (offset.isascii() and offset.isdigit())):
+            self.fail(f"{value!r} is not SHAPE:DTYPE[@OFFSET], such as 4096,1024:float32@128", param, ctx)
+        sizes: tuple[int, ...] = INTEGERS.convert(shape, param, ctx)
+        if any(size < -1 for size in sizes):
+            self.fail(f"{shape!r} has a size below -1", param, ctx)
+        return RawFormat(sizes, find_element_type(dtype), int(offset or 0))
+
+
+raw_option = click.option(
+    "--raw",
+    "raw",
+    type=_Raw(),
+    metavar="SHAPE:DTYPE[@OFFSET]",
+    help="Read raw bytes as one array; one size may be -1 and follows from the file.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How a plan is carried out: the arguments of ``FilePlan.run``, and whether it is."""
+
+    dry_run: bool
+    overwrite: bool
+    resume: bool
+    verify: bool
+    sync: bool
+    sha256: bool
+    memory: int
+
+    def run(self, plan: FilePlan) -> Report | DryRun:
+        """Carry out a plan, with a progress bar where stderr is a terminal."""
+        if self.dry_run:
+            return plan.dry_run(memory=self.memory)
+        with _progress() as progress:
+            report = plan.run(
+                overwrite=self.overwrite,
+                resume=self.resume,
+                verify=self.verify,
+                sync=self.sync,
+                sha256=self.sha256,
+                memory=self.memory,
+                progress=progress,
+            )
+        if report.replaced is not None:
+            left = one_line(str(report.replaced))
+            click.echo(f"splitops: replaced {left}, which a run that was stopped had left", err=True)
+        return report
+
+
+def run_options(function: _Function) -> _Function:
+    """Add the options of a run to a command, which gets them as one argument named ``how``."""
+
+    @wraps(function)
+    def command(
+        *args: Any,
+        dry_run: bool,
+        overwrite: bool,
+        resume: bool,
+        verify: bool,
+        sync: bool,
+        sha256: bool,
+        memory: int,
+        **kwargs: Any,
+    ) -> Any:
+        how = RunOptions(dry_run, overwrite, resume, verify, sync, sha256, memory)
+        return function(*args, how=how, **kwargs)
+
+    options = (
+        click.option("--dry-run", is_flag=True, help="Say what would be written, and write nothing."),
+        click.option("--overwrite", is_flag=True, help="Replace files of the same names."),
+        click.option("--resume", is_flag=True, help="Go on with what a run that was killed had done."),
+        click.option("--verify", is_flag=True, help="Read everything back and compare checksums."),
+        click.option(
+            "--sync/--no-sync", default=True, help="Whether to make the files durable.  [default: --sync]"
+        ),
+        click.option("--sha256", is_flag=True, help="Print the SHA-256 of each file."),
+        click.option("--memory", type=_Bytes(), default="64M", show_default=True, help="For the buffers."),
+    )
+    decorated: Any = command
+    for option in reversed(options):
+        decorated = option(decorated)
+    result: _Function = decorated
+    return result
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Progress | None]:
+    """Show a bar of bytes, speed and time left on stderr, where that is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
+        task = bar.add_task("")
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def show(
+    plan: FilePlan, result: Report | DryRun, heading: str, facts: dict[str, Any], *, as_json: bool
+) -> None:
+    """Print what was written, or would be."""
+    from splitops.files import DryRun
+
+    sizes = dict(result.files)
+    digests = dict(zip(sizes, getattr(result, "sha256", ()), strict=False))
+    if as_json:
+        parts: list[dict[str, Any]] = []
+        for part in plan.parts:
+            found = {
+                "file": str(part.path),
+                "offset": part.offset,
+                "size": part.size,
+                "shape": list(part.shape),
+            }
+            if part.tensor:
+                found["tensor"] = part.tensor
+            if part.path in digests:
+                found["sha256"] = digests[part.path]
+            parts.append(found)
+        summary: dict[str, Any] = {"bytes": result.bytes}
+        if isinstance(result, DryRun):
+            summary |= {
+                "dry_run": True,
+                "tasks": result.tasks,
+                "exists": [str(path) for path in result.exists],
+            }
+        elif result.resumed:
+            summary["resumed"] = result.resumed
+        print_json({**facts, "parts": parts, **summary})
+        return
+    out = console()
+    out.print(heading, style="bold", soft_wrap=True)
+    rows = table("file", "offset", "size", "shape", "bytes", right=("offset", "size", "bytes"))
+    for part in plan.parts[:_MAX_ROWS]:
+        size = sizes.get(part.path)
+        rows.add_row(
+            one_line(str(part.path)),
+            str(part.offset),
+            str(part.size),
+            str(part.shape),
+            "" if size is None else str(size),
+        )
+    out.print(rows)
+    if len(plan.parts) > _MAX_ROWS:
+        more = len(plan.parts) - _MAX_ROWS
+        out.print(f"... and {more} more, to {one_line(str(plan.parts[-1].path))}", soft_wrap=True)
+    for path, digest in list(digests.items())[:_MAX_ROWS]:
+        out.print(f"sha256 {digest}  {one_line(str(path))}", soft_wrap=True)
+    if isinstance(result, DryRun):
+        out.print(
+            f"{result.bytes} bytes in {result.extents} extents and {result.tasks} tasks; nothing is written"
+        )
+        for path in result.exists[:_MAX_ROWS]:
+            out.print(f"{one_line(str(path))} exists already", soft_wrap=True)
+    elif result.resumed:
+        out.print(f"{result.resumed} of {result.bytes} bytes were copied before")

@@ -1,0 +1,81 @@
+"""``splitops inspect``: what a tensor file holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from splitops.cli._console import console, json_option, one_line, print_json, table
+from splitops.cli._files import raw_option
+
+if TYPE_CHECKING:
+    from splitops.files import Contents, Format
+
+_MAX_ROWS: Final = 200
+
+
+@click.command(short_help="Show the tensors in a file.")
+@click.argument("file", type=click.Path(path_type=Path))
+@raw_option
+@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw the file's layout, too.")
+@json_option
+def command(file: Path, raw: Format | None, svg: Path | None, as_json: bool) -> None:
+    """Show the tensors in FILE: types, shapes, and where their bytes are. Nothing else of it is read.
+
+    \b
+    Examples:
+      splitops inspect model.safetensors
+      splitops inspect data.npz --json
+      splitops inspect model.safetensors --svg layout.svg
+    """
+    from splitops.files.picture import draw
+    from splitops.files.requests import read
+    from splitops.writing import write_whole
+
+    contents = read(file, raw)
+    if svg is not None:
+        write_whole(svg, draw(contents).encode())
+    if as_json:
+        print_json(_json(file, contents))
+    else:
+        _print(file, contents)
+
+
+def _json(file: Path, contents: Contents) -> dict[str, Any]:
+    tensors = [
+        {
+            "name": tensor.name,
+            "dtype": str(tensor.dtype or tensor.code),
+            "shape": list(tensor.shape),
+            **({"order": "F"} if tensor.fortran else {}),
+            **({"source": tensor.file} if tensor.file else {}),
+            "offset": tensor.offset,
+            "bytes": tensor.size,
+        }
+        for tensor in contents.tensors
+    ]
+    return {
+        "file": str(file),
+        "format": contents.format.name,
+        "bytes": contents.sources[0].size,
+        "tensors": tensors,
+    }
+
+
+def _print(file: Path, contents: Contents) -> None:
+    out = console()
+    size = sum(tensor.size for tensor in contents.tensors)
+    out.print(
+        f"{one_line(str(file))}: {contents.format.name}, {len(contents.tensors)} tensors, {size} bytes",
+        style="bold",
+        soft_wrap=True,
+    )
+    rows = table("tensor", "type", "shape", "offset", "bytes", right=("offset", "bytes"))
+    for tensor in contents.tensors[:_MAX_ROWS]:
+        kind = one_line(str(tensor.dtype or tensor.code)) + (", Fortran order" if tensor.fortran else "")
+        rows.add_row(one_line(tensor.name), kind, str(tensor.shape), str(tensor.offset), str(tensor.size))
+    out.print(rows)
+    if len(contents.tensors) > _MAX_ROWS:
+        out.print(f"... and {len(contents.tensors) - _MAX_ROWS} more")

@@ -1,0 +1,52 @@
+"""``splitops merge``: the parts of a tensor in several files into one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from splitops.cli._console import json_option, one_line
+from splitops.cli._files import RunOptions, raw_option, run_options, show
+
+if TYPE_CHECKING:
+    from splitops.files import Format
+
+
+@click.command(short_help="Merge the parts of a tensor into one file.")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--axis", type=int, default=0, help="The axis along which the parts lie.  [default: 0]")
+@click.option("--tensor", metavar="NAME", help="The tensor; needed where the files have more than one.")
+@raw_option
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The file to write.")
+@run_options
+@json_option
+def command(
+    files: tuple[Path, ...],
+    axis: int,
+    tensor: str | None,
+    raw: Format | None,
+    out: Path,
+    how: RunOptions,
+    as_json: bool,
+) -> None:
+    """Merge the tensor that FILES hold the parts of, in the order given, into one file.
+
+    The inverse of `splitops split`: merged from all parts, the file has the bytes of the one that was split.
+    Other tensors of the files are taken from the first.
+
+    \b
+    Examples:
+      splitops merge parts/data.*.npy --axis 1 --out data.npy
+      splitops merge parts/model.*.safetensors --tensor embed.weight --out model.safetensors
+      splitops merge a.bin b.bin --raw 1024,-1:float16 --axis 1 --out data.bin
+    """
+    from splitops.files.requests import merge_plan, read
+
+    plan = merge_plan([read(file, raw) for file in files], out, axis=axis, tensor=tensor)
+    result = how.run(plan)
+    [part] = plan.parts
+    heading = f"{one_line(str(out))} {part.shape} from {len(files)} files along axis {axis}"
+    facts = {"files": [str(file) for file in files], "axis": axis}
+    show(plan, result, heading, facts, as_json=as_json)

@@ -1,0 +1,221 @@
+"""Tensor files of any size: opened lazily, split and merged with bounded memory.
+
+Splitting a file is splitting the array in it: the same operators, size rules and errors. Merging is the
+inverse: files merged from all parts of a split have the bytes of the original.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from splitops.binding import Fact
+from splitops.calling import bind_call
+from splitops.elements.types import ElementType
+from splitops.execute import Plan, make_plan
+from splitops.files.copying import MEMORY, DryRun, FilePlan, Part, Progress, Report
+from splitops.files.formats import Contents, Format
+from splitops.files.lazy import LazyTensor, TensorFile, open
+from splitops.files.requests import AnyPath, merge_plan, read, split_plan
+from splitops.files.tensors import StoredTensor
+from splitops.operators import schema
+
+__all__ = [
+    "Contents",
+    "DryRun",
+    "FilePlan",
+    "Format",
+    "LazyTensor",
+    "Part",
+    "Progress",
+    "Report",
+    "StoredTensor",
+    "TensorFile",
+    "merge",
+    "open",
+    "plan_merge",
+    "plan_split",
+    "split",
+]
+
+
+def plan_split(
+    source: AnyPath,
+    out: AnyPath,
+    operator: str = "Split",
+    *,
+    tensor: str | None = None,
+    prefix: str | None = None,
+    keep_others: bool = False,
+    like: Format | None = None,
+    opset: int | None = None,
+    domain: str | None = None,
+    **arguments: Any,
+) -> FilePlan:
+    """Plan the split of a tensor in a file into a file a part; nothing is written.
+
+    Args:
+        source: the file.
+        out: the folder of the parts, made if it is not there.
+        operator: ``"Split"``, ``"SplitToSequence"`` or ``"VariadicSplit"``.
+        tensor: the name of the tensor; None where the file has one only.
+        prefix: what the names of the parts begin with; None is the name of the file.
+        keep_others: whether every part gets the file's other tensors, too.
+        like: the format of the file; None goes by its name.
+        opset: the opset that selects the operator's version; None is the newest.
+        domain: ``""`` for ONNX, ``"openvino"``; None is the first of them that has the operator.
+        **arguments: those of the operator's function, for example ``axis``, ``split``, ``num_outputs``.
+
+    Returns:
+        The plan: ``dry_run()`` says what it would do, ``run()`` does it.
+
+    Raises:
+        FileError: the file is missing or malformed, or has no such tensor.
+        RuleError: a rule of the operator is broken, as in the operator's function.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> import numpy as np
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> np.save(folder / "x.npy", np.zeros((4, 6)))
+        >>> plan_split(folder / "x.npy", folder, axis=1, split=[2, 5])
+        Traceback (most recent call last):
+        ...
+        splitops.errors.LengthsError: Split-18 [lengths.sum]: split = [2, 5] sums to 7, but axis 1 of \
+data (4, 6) has size 6
+    """
+    contents = read(source, like)
+
+    def bind(shape: tuple[int, ...], element_type: ElementType | None) -> Plan:
+        row = schema(operator, opset, domain)
+        return make_plan(bind_call(row, Fact(element_type, shape), arguments).request())
+
+    return split_plan(
+        contents,
+        Path(out),
+        bind,
+        tensor=tensor,
+        prefix=Path(source).stem if prefix is None else prefix,
+        keep_others=keep_others,
+    )
+
+
+def split(
+    source: AnyPath,
+    out: AnyPath,
+    operator: str = "Split",
+    *,
+    overwrite: bool = False,
+    resume: bool = False,
+    verify: bool = False,
+    sync: bool = True,
+    memory: int = MEMORY,
+    progress: Progress | None = None,
+    **arguments: Any,
+) -> Report:
+    """Split a tensor in a file into a file a part: all of them appear whole, or none.
+
+    Args:
+        source: the file.
+        out: the folder of the parts, made if it is not there.
+        operator: as in :func:`plan_split`.
+        overwrite: as in :meth:`FilePlan.run`.
+        resume: as in :meth:`FilePlan.run`.
+        verify: as in :meth:`FilePlan.run`.
+        sync: as in :meth:`FilePlan.run`.
+        memory: as in :meth:`FilePlan.run`.
+        progress: as in :meth:`FilePlan.run`.
+        **arguments: what else :func:`plan_split` takes.
+
+    Returns:
+        The files that were written.
+
+    Raises:
+        FileError: as :func:`plan_split` and :meth:`FilePlan.run`.
+        RuleError: as :func:`plan_split`.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> import numpy as np
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> np.save(folder / "x.npy", np.arange(5))
+        >>> [path.name for path, _ in split(folder / "x.npy", folder, "SplitToSequence", split=2).files]
+        ['x.0.npy', 'x.1.npy', 'x.2.npy']
+    """
+    return plan_split(source, out, operator, **arguments).run(
+        overwrite=overwrite, resume=resume, verify=verify, sync=sync, memory=memory, progress=progress
+    )
+
+
+def plan_merge(
+    sources: Sequence[AnyPath],
+    out: AnyPath,
+    *,
+    axis: int = 0,
+    tensor: str | None = None,
+    like: Format | None = None,
+) -> FilePlan:
+    """Plan the merge of a tensor in several files into one file; nothing is written.
+
+    Args:
+        sources: the files, in the order of the parts.
+        out: the file to write.
+        axis: the axis along which the parts lie.
+        tensor: the name of the tensor; None where the files have one only. Other tensors of the files are
+            taken from the first.
+        like: the format of the files; None goes by their names.
+
+    Returns:
+        The plan: ``dry_run()`` says what it would do, ``run()`` does it.
+
+    Raises:
+        FileError: a file is missing or malformed, or they do not fit together.
+    """
+    return merge_plan([read(source, like) for source in sources], Path(out), axis=axis, tensor=tensor)
+
+
+def merge(
+    sources: Sequence[AnyPath],
+    out: AnyPath,
+    *,
+    overwrite: bool = False,
+    resume: bool = False,
+    verify: bool = False,
+    sync: bool = True,
+    memory: int = MEMORY,
+    progress: Progress | None = None,
+    **arguments: Any,
+) -> Report:
+    """Merge a tensor in several files into one file, which appears whole or not at all.
+
+    Args:
+        sources: the files, in the order of the parts.
+        out: the file to write.
+        overwrite: as in :meth:`FilePlan.run`.
+        resume: as in :meth:`FilePlan.run`.
+        verify: as in :meth:`FilePlan.run`.
+        sync: as in :meth:`FilePlan.run`.
+        memory: as in :meth:`FilePlan.run`.
+        progress: as in :meth:`FilePlan.run`.
+        **arguments: what else :func:`plan_merge` takes.
+
+    Returns:
+        The file that was written.
+
+    Raises:
+        FileError: as :func:`plan_merge` and :meth:`FilePlan.run`.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> import numpy as np
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> np.save(folder / "x.npy", np.arange(12).reshape(3, 4))
+        >>> parts = [path for path, _ in split(folder / "x.npy", folder, axis=1, split=[1, 3]).files]
+        >>> report = merge(parts, folder / "y.npy", axis=1)
+        >>> (folder / "y.npy").read_bytes() == (folder / "x.npy").read_bytes()
+        True
+    """
+    return plan_merge(sources, out, **arguments).run(
+        overwrite=overwrite, resume=resume, verify=verify, sync=sync, memory=memory, progress=progress
+    )

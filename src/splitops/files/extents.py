@@ -1,0 +1,214 @@
+"""Extents: which bytes of which files go where. Integers only, knowing no format and no tensor.
+
+A split of a file, a merge, a task of a cluster: all are lists of extents. An extent is as good backwards
+(:func:`inverse`), two lists that meet in files between them are one without these files (:func:`compose`),
+and a list can be cut anywhere between rows (:func:`rows`) without losing or repeating a byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+__all__ = ["Extent", "compose", "contiguous", "inverse", "joined", "rows", "total_bytes"]
+
+
+class Extent(NamedTuple):
+    """``runs`` runs of ``run`` bytes, equally spaced in the source and, perhaps otherwise, in the target.
+
+    Run r is read at ``offset + r * stride`` of the source and written at
+    ``target_offset + r * target_stride`` of the target; runs never overlap: ``run <= stride``.
+
+    Attributes:
+        source: the source's position in a list of files.
+        offset: of the first run in the source.
+        stride: bytes from one run to the next in the source.
+        target: the target's position in a list of files.
+        target_offset: of the first run in the target.
+        target_stride: bytes from one run to the next in the target.
+        run: bytes of a run, at least 1.
+        runs: how many runs, at least 1.
+    """
+
+    source: int
+    offset: int
+    stride: int
+    target: int
+    target_offset: int
+    target_stride: int
+    run: int
+    runs: int
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes are copied."""
+        return self.run * self.runs
+
+
+def contiguous(source: int, offset: int, target: int, target_offset: int, size: int) -> Extent:
+    """Return the extent of one stretch of bytes."""
+    return Extent(source, offset, size, target, target_offset, size, size, 1)
+
+
+def total_bytes(extents: Iterable[Extent]) -> int:
+    """Return how many bytes a list copies."""
+    return sum(extent.run * extent.runs for extent in extents)
+
+
+def inverse(extent: Extent) -> Extent:
+    """Return the extent that copies the bytes back.
+
+    Examples:
+        >>> inverse(Extent(0, 128, 24, 1, 0, 8, run=8, runs=3))
+        Extent(source=1, offset=0, stride=8, target=0, target_offset=128, target_stride=24, run=8, runs=3)
+    """
+    source, offset, stride, target, target_offset, target_stride, run, runs = extent
+    return Extent(target, target_offset, target_stride, source, offset, stride, run, runs)
+
+
+def rows(extent: Extent, first: int, end: int) -> Extent:
+    """Return the runs ``first`` to ``end`` of an extent."""
+    return extent._replace(
+        offset=extent.offset + first * extent.stride,
+        target_offset=extent.target_offset + first * extent.target_stride,
+        runs=end - first,
+    )
+
+
+def joined(extents: Iterable[Extent]) -> Iterator[Extent]:
+    """Yield the same bytes in as few extents as neighbours allow: stretches that go on are one stretch.
+
+    Examples:
+        >>> list(joined([contiguous(0, 0, 1, 64, 8), contiguous(0, 8, 1, 72, 8)]))
+        [Extent(source=0, offset=0, stride=16, target=1, target_offset=64, target_stride=16, run=16, runs=1)]
+    """
+    before: Extent | None = None
+    for extent in extents:
+        extent = _stretched(extent)
+        if before is not None and _goes_on(before, extent):
+            before = contiguous(*before[:2], *before[3:5], before.run + extent.run)
+            continue
+        if before is not None:
+            yield before
+        before = extent
+    if before is not None:
+        yield before
+
+
+def _stretched(extent: Extent) -> Extent:
+    """Return an extent without gaps on either side as one run; the strides of a single run are its length."""
+    if extent.runs == 1 or extent.stride == extent.run == extent.target_stride:
+        return contiguous(*extent[:2], *extent[3:5], extent.bytes)
+    return extent
+
+
+def _goes_on(before: Extent, extent: Extent) -> bool:
+    return (
+        before.runs == extent.runs == 1
+        and (before.source, before.offset + before.run) == (extent.source, extent.offset)
+        and (before.target, before.target_offset + before.run) == (extent.target, extent.target_offset)
+    )
+
+
+def compose(first: Sequence[Extent], second: Sequence[Extent]) -> list[Extent]:
+    """Return what two copies do one after the other, without the files between them.
+
+    Args:
+        first: copies into files; no two of its extents write the same byte.
+        second: copies out of these files, numbered alike.
+
+    Examples:
+        Two files side by side in each row, then the first three columns of the rows:
+
+        >>> merge = [Extent(0, 0, 2, 0, 0, 4, run=2, runs=8), Extent(1, 0, 2, 0, 2, 4, run=2, runs=8)]
+        >>> split = [Extent(0, 0, 4, 0, 0, 3, run=3, runs=8)]
+        >>> for extent in compose(merge, split):
+        ...     print(*extent)
+        0 0 2 0 0 3 2 8
+        1 0 2 0 2 3 1 8
+    """
+    into: dict[int, list[Extent]] = {}
+    for extent in first:
+        into.setdefault(extent.target, []).append(_stretched(extent))
+    made: list[Extent] = []
+    for extent in second:
+        after = _stretched(extent)
+        for before in into.get(after.source, ()):
+            made += _meeting(before, after)
+    made.sort(key=lambda extent: (extent.target, extent.target_offset))
+    return list(joined(made))
+
+
+def _meeting(before: Extent, after: Extent) -> Iterator[Extent]:
+    """Yield what goes through both extents."""
+    start = max(before.target_offset, after.offset)
+    end = min(
+        before.target_offset + (before.runs - 1) * before.target_stride + before.run,
+        after.offset + (after.runs - 1) * after.stride + after.run,
+    )
+    if start >= end:
+        return
+    if before.runs > 1 and after.runs > 1 and before.target_stride == after.stride:
+        yield from _in_step(before, after)
+    elif after.runs == 1 or (before.runs > 1 and before.target_stride < after.stride):
+        for index in range(after.runs):
+            yield from _within(before, rows(after, index, index + 1))
+    else:
+        # The same, seen backwards: each run of `before` is a stretch that rows of `after` lie in.
+        for index in range(before.runs):
+            for found in _within(inverse(after), inverse(rows(before, index, index + 1))):
+                yield inverse(found)
+
+
+def _in_step(before: Extent, after: Extent) -> Iterator[Extent]:
+    """Yield what meets of rows that are equally far apart: the same columns of every row."""
+    step = after.stride
+    shift = (after.offset - before.target_offset) // step
+    for distance in (shift, shift + 1):  # run r of `after` meets run r + distance of `before`
+        base = before.target_offset + distance * step
+        begin, end = max(base, after.offset), min(base + before.run, after.offset + after.run)
+        first, last = max(0, -distance), min(after.runs, before.runs - distance)
+        if begin < end and first < last:
+            yield Extent(
+                before.source,
+                before.offset + (first + distance) * before.stride + begin - base,
+                before.stride,
+                after.target,
+                after.target_offset + first * after.target_stride + begin - after.offset,
+                after.target_stride,
+                end - begin,
+                last - first,
+            )
+
+
+def _within(before: Extent, stretch: Extent) -> Iterator[Extent]:
+    """Yield what of `before` goes through a single run: whole rows, and a part of one at either end."""
+    start, end = stretch.offset, stretch.offset + stretch.run
+    base, step = before.target_offset, before.target_stride
+    first = max(0, (start - base - before.run) // step + 1)
+    last = min(before.runs - 1, (end - base - 1) // step)
+    ends = sorted({first, last}) if first <= last else []
+    cut = [row for row in ends if base + row * step < start or base + row * step + before.run > end]
+    for row in cut:
+        begin = max(start, base + row * step)
+        size = min(end, base + row * step + before.run) - begin
+        if size > 0:
+            yield contiguous(
+                before.source,
+                before.offset + row * before.stride + begin - base - row * step,
+                stretch.target,
+                stretch.target_offset + begin - start,
+                size,
+            )
+    whole_first, whole_last = first + (first in cut), last - (last in cut)
+    if whole_first <= whole_last:
+        yield Extent(
+            before.source,
+            before.offset + whole_first * before.stride,
+            before.stride,
+            stretch.target,
+            stretch.target_offset + base + whole_first * step - start,
+            step,
+            before.run,
+            whole_last - whole_first + 1,
+        )

@@ -1,0 +1,163 @@
+"""File formats: each names the tensors of a file and where their bytes are, and lays new files out.
+
+A format copies nothing. To add one, write a module beside this one with an object that follows
+:class:`Format`, and name the module in :data:`_MODULES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Protocol
+
+from splitops.errors import FileError, shown
+from splitops.files.sources import Source
+from splitops.files.tensors import StoredTensor
+
+__all__ = ["Contents", "Format", "Layout", "Place", "TargetFile", "format_named", "format_of"]
+
+_MODULES: Final = ("npy", "npz", "safetensors")
+"""One module each, with the format in ``FORMAT``; imported when a file's name asks for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a file holds.
+
+    Attributes:
+        format: the format that read it.
+        tensors: in the order of the file.
+        sources: the files that hold their bytes; the first is the one that was opened.
+        metadata: what else the file says, in the format's own terms; new files like it say it too.
+    """
+
+    format: Format
+    tensors: tuple[StoredTensor, ...]
+    sources: tuple[Source, ...]
+    metadata: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+    def tensor(self, name: str | None) -> StoredTensor:
+        """Return a tensor by its name; the only one for None.
+
+        Raises:
+            FileError: there is no such tensor, or more than one to choose from.
+        """
+        file = self.sources[0].name
+        if name is None:
+            if len(self.tensors) == 1:
+                return self.tensors[0]
+            if not self.tensors:
+                raise FileError(f"{file} holds no tensors")
+            raise FileError(f"{file} holds {len(self.tensors)} tensors: name one of {self._names()}")
+        for tensor in self.tensors:
+            if tensor.name == name:
+                return tensor
+        raise FileError(f"{file} has no tensor {shown(name)}; it has {self._names() or 'none'}")
+
+    def _names(self) -> str:
+        names = [shown(tensor.name) for tensor in self.tensors[:8]]
+        more = len(self.tensors) - len(names)
+        return ", ".join(names) + (f" and {more} more" if more else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a tensor's bytes go: the position of a target file, and the offset in it."""
+
+    file: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFile:
+    """A file to be written.
+
+    Attributes:
+        name: its name in the folder that it goes to.
+        size: its bytes.
+        literals: by offset, the bytes that are not a tensor's.
+        scratch: whether it is only there for ``finish`` of the layout.
+    """
+
+    name: str
+    size: int
+    literals: tuple[tuple[int, bytes], ...] = ()
+    scratch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Files that hold given tensors.
+
+    Attributes:
+        files: the files.
+        places: of each tensor, in the given order.
+        finish: called with the paths of the files once all tensors are in their places, for what follows
+            from their bytes, such as checksums; it can be called again after a stop. None: nothing does.
+    """
+
+    files: tuple[TargetFile, ...]
+    places: tuple[Place, ...]
+    finish: Callable[[Sequence[Path]], None] | None = None
+
+
+class Format(Protocol):
+    """One file format."""
+
+    @property
+    def name(self) -> str:
+        """What users call it."""
+        ...
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """The endings of its files' names, in lower case; the first is the usual one."""
+        ...
+
+    def read(self, source: Source) -> Contents:
+        """Read what a file holds, without its tensors' bytes. Nothing that it says is believed unproved:
+        every tensor lies within its file.
+
+        Raises:
+            FileError: the file is malformed.
+        """
+        ...
+
+    def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
+        """Lay out files that hold tensors.
+
+        Args:
+            tensors: names, types, shapes and sizes; their places are not those of the new files.
+            like: the contents that they come from, whose metadata the files take over.
+            name: of the file, or of the first one where they are several.
+
+        Raises:
+            FileError: the format cannot hold them.
+        """
+        ...
+
+
+@cache
+def format_named(name: str) -> Format:
+    """Return a format by its module's name."""
+    found: Format = import_module(f"{__name__}.{name}").FORMAT
+    return found
+
+
+def format_of(path: Path) -> Format:
+    """Return the format of a file, by its name.
+
+    Raises:
+        FileError: no format has such names.
+    """
+    ending = path.name.lower()
+    formats = [format_named(name) for name in _MODULES]
+    for found in formats:
+        if ending.endswith(found.suffixes):
+            return found
+    known = ", ".join(suffix for found in formats for suffix in found.suffixes[:1])
+    raise FileError(f"{shown(path.name)}: the endings of tensor files are {known}; --raw reads any other")

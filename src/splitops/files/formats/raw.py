@@ -1,0 +1,72 @@
+"""Raw bytes: one array whose type and shape the caller states."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from splitops.elements.packing import packed_size
+from splitops.elements.types import ElementType
+from splitops.errors import ArrayError, FileError, shown
+from splitops.files.formats import Contents, Layout, Place, TargetFile
+from splitops.files.sources import Source
+from splitops.files.tensors import StoredTensor, unit_of
+
+__all__ = ["RawFormat"]
+
+
+@dataclass(frozen=True, slots=True)
+class RawFormat:
+    """Raw bytes read as one array.
+
+    Attributes:
+        shape: its shape; one size may be -1 and follows from the size of the file.
+        element_type: its element type, packed as :mod:`splitops.elements.packing` says.
+        offset: where it begins; what stands before it and behind it is not read.
+    """
+
+    shape: tuple[int, ...]
+    element_type: ElementType
+    offset: int = 0
+
+    name = "raw"
+    suffixes = (".bin",)
+
+    def read(self, source: Source) -> Contents:
+        """See :class:`splitops.files.formats.Format`."""
+        shape = self._shape_in(source)
+        try:
+            size = packed_size(self.element_type, math.prod(shape))
+        except ArrayError as error:
+            raise FileError(f"{source.name}: {error.message}") from error
+        if self.offset < 0 or self.offset + size > source.size:
+            raise FileError(
+                f"{source.name} has {source.size} bytes, but {self.element_type} of shape {shape} at offset "
+                f"{self.offset} ends at {self.offset + size}"
+            )
+        dtype = None if self.element_type.packed else self.element_type.numpy
+        unit = unit_of(self.element_type)
+        tensor = StoredTensor(
+            "", shape, str(self.element_type), unit, self.offset, size, self.element_type, dtype
+        )
+        return Contents(replace(self, shape=shape), (tensor,), (source,))
+
+    def _shape_in(self, source: Source) -> tuple[int, ...]:
+        if -1 not in self.shape:
+            return self.shape
+        others = math.prod(size for size in self.shape if size != -1)
+        bits = (source.size - self.offset) * 8
+        if self.shape.count(-1) > 1 or not others or bits % max(1, others * self.element_type.bits):
+            raise FileError(
+                f"{source.name}: its {source.size} bytes do not give the -1 in shape {self.shape} of "
+                f"{self.element_type}"
+            )
+        missing = bits // max(1, others * self.element_type.bits)
+        return tuple(missing if size == -1 else size for size in self.shape)
+
+    def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
+        """See :class:`splitops.files.formats.Format`."""
+        if len(tensors) != 1:
+            raise FileError(f"{shown(name)} would have {len(tensors)} tensors; raw bytes are one")
+        return Layout((TargetFile(name, tensors[0].size),), (Place(0, 0),))

@@ -1,0 +1,129 @@
+"""What a run has done so far, on the disk: a run that was killed goes on from here.
+
+A line of JSON for each step, appended once the bytes that it speaks of are durable. What a crash leaves of a
+last line is ignored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from splitops.errors import FileError, shown_path
+
+__all__ = ["FILE_NAME", "Journal"]
+
+FILE_NAME: Final = ".journal"
+
+
+class Journal:
+    """The journal of one run; while it is open no other run can open it.
+
+    Attributes:
+        done: the checksums of each finished task's extents, by the task's number.
+        whole: whether all tasks are done, and nothing but moving the files to their places is left.
+    """
+
+    def __init__(self, folder: Path, identity: dict[str, Any], *, resume: bool, sync: bool) -> None:
+        """Open the journal in a staging folder, a new one or that of the same work.
+
+        Args:
+            folder: where the work is staged.
+            identity: of the work and its sources, in JSON's types.
+            resume: whether to go on with what is there.
+            sync: whether each line is to survive a power failure.
+
+        Raises:
+            FileError: another run works here, or (``resume``) it is no work like this one.
+        """
+        self.done: dict[int, list[int]] = {}
+        self.whole = False
+        self._sync = sync
+        self._begin = 0
+        """Where the first task's line begins."""
+        path = folder / FILE_NAME
+        self._file = path.open("r+b" if resume and path.exists() else "w+b")
+        try:
+            _lock(self._file.fileno(), folder)
+            if resume:
+                self._read(identity, folder)
+            if not self._file.tell():
+                self._add(identity)
+                self._begin = self._file.tell()
+        except BaseException:
+            self.close()
+            raise
+
+    def add(self, task: int, checksums: list[int]) -> None:
+        """Note that a task is done and durable."""
+        self.done[task] = checksums
+        self._add({"task": task, "crc32": "".join(f"{checksum:08x}" for checksum in checksums)})
+
+    def finish(self) -> None:
+        """Note that all tasks are done."""
+        self.whole = True
+        self._add({"whole": True})
+
+    def forget(self) -> None:
+        """Forget what was done: all of it is to be done again."""
+        self.done.clear()
+        self._file.seek(self._begin)
+        self._file.truncate()
+
+    def close(self) -> None:
+        """Close the file; others can open it."""
+        self._file.close()
+
+    def _add(self, line: dict[str, Any]) -> None:
+        self._file.write(json.dumps(line).encode() + b"\n")
+        self._file.flush()
+        if self._sync:
+            os.fsync(self._file.fileno())
+
+    def _read(self, identity: dict[str, Any], folder: Path) -> None:
+        self._file.seek(0)
+        end = 0
+        for number, text in enumerate(self._file):
+            try:
+                line = json.loads(text) if text.endswith(b"\n") else None
+            except ValueError:
+                line = None
+            if not isinstance(line, dict):
+                break
+            if number == 0:
+                _compare(line, identity, folder)
+                self._begin = len(text)
+            elif "task" in line:
+                digits = line["crc32"]
+                self.done[line["task"]] = [int(digits[i : i + 8], 16) for i in range(0, len(digits), 8)]
+            else:
+                self.whole = True
+            end += len(text)
+        self._file.seek(end)
+        self._file.truncate()
+
+
+def _compare(found: dict[str, Any], wanted: dict[str, Any], folder: Path) -> None:
+    if found == wanted:
+        return
+    if found.get("plan") == wanted["plan"] and found.get("sources") != wanted["sources"]:
+        raise FileError(
+            f"the sources have changed since the run that left {shown_path(folder)}: what it has done is of "
+            "no use; run again without going on"
+        )
+    raise FileError(
+        f"{shown_path(folder)} is of another request: repeat that one, or run without going on to replace it"
+    )
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    with contextlib.suppress(ImportError):  # not a POSIX system
+        import fcntl
+
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise FileError(f"another run writes to {shown_path(folder)}") from error

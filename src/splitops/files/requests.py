@@ -1,0 +1,235 @@
+"""From what is asked for to a plan: which tensors, which files, which extents."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+from typing import Final
+
+from splitops.elements.types import ElementType
+from splitops.errors import FileError, shown
+from splitops.execute import Plan
+from splitops.files.copying import FilePlan, Finish, Part
+from splitops.files.extents import Extent, contiguous, inverse
+from splitops.files.formats import Contents, Format, Layout, TargetFile, format_of
+from splitops.files.sources import LocalFile, Source
+from splitops.files.tensors import StoredTensor, part_extents
+from splitops.planning import SplitPlan
+
+__all__ = ["Bind", "merge_plan", "read", "split_plan"]
+
+Bind = Callable[[tuple[int, ...], ElementType | None], Plan]
+"""Binds a request to a shape and an element type, with the errors of its operator."""
+
+_MAX_FILES: Final = 100_000
+
+AnyPath = str | os.PathLike[str]
+
+
+def read(path: AnyPath, like: Format | None = None) -> Contents:
+    """Read what a file holds, without its tensors' bytes.
+
+    Args:
+        path: the file.
+        like: its format; None goes by its name.
+
+    Raises:
+        FileError: it is missing or malformed, or no format has such names.
+    """
+    source = LocalFile(path)
+    return (like or format_of(source.path)).read(source)
+
+
+@dataclass
+class _Targets:
+    """The target files of a plan, and what is copied into them."""
+
+    files: list[TargetFile]
+    extents: list[Extent]
+    finishes: list[Finish]
+
+    def add(self, layout: Layout) -> int:
+        """Add files; return the position of the first."""
+        first = len(self.files)
+        self.files += layout.files
+        if layout.finish is not None:
+            self.finishes.append((range(first, len(self.files)), layout.finish))
+        return first
+
+
+def split_plan(
+    contents: Contents,
+    folder: Path,
+    bind: Bind,
+    *,
+    tensor: str | None,
+    element_type: ElementType | None = None,
+    prefix: str,
+    keep_others: bool,
+) -> FilePlan:
+    """Plan the split of one tensor of a file into a file a part.
+
+    Args:
+        contents: of the file.
+        folder: where the parts go.
+        bind: what is asked for.
+        tensor: the name of the tensor; None is the only one.
+        element_type: of the tensor, where its file cannot say it.
+        prefix: what the names of the parts begin with.
+        keep_others: whether every part gets the other tensors, too.
+
+    Raises:
+        FileError: there is no such tensor, the format cannot hold a part, or there are too many.
+        RuleError: a rule of the operator is broken.
+    """
+    stored = contents.tensor(tensor)
+    plan = bind(stored.shape, _stated(stored, element_type, contents) or stored.element_type)
+    count = len(plan.sizes)
+    if count > _MAX_FILES:
+        raise FileError(f"{count} parts would be as many files; at most {_MAX_FILES} are written")
+    suffix = _suffix(contents)
+    digits = len(str(max(0, count - 1)))
+    extents = {extent.target: extent for extent in part_extents(stored, plan, [(i, 0) for i in range(count)])}
+    others = [other for other in contents.tensors if other is not stored] if keep_others else []
+    targets = _Targets([], [], [])
+    parts = []
+    for index, shape in enumerate(plan.shapes):
+        extent = extents.get(index)
+        part = replace(stored, shape=shape, size=extent.bytes if extent else 0)
+        tensors = [part if each is stored else each for each in contents.tensors] if others else [part]
+        name = f"{prefix}.{index:0{digits}}{suffix}"
+        layout = contents.format.lay_out(tensors, contents, name)
+        first = targets.add(layout)
+        for each, place in zip(tensors, layout.places, strict=True):
+            target, at = first + place.file, place.offset
+            if each is not part:
+                targets.extents += _whole(each, target, at)
+            elif extent is not None:
+                targets.extents.append(extent._replace(target=target, target_offset=at))
+        parts.append(Part(folder / name, stored.name, plan.offsets[index], plan.sizes[index], shape))
+    return FilePlan(
+        prefix[:100],
+        folder,
+        contents.sources,
+        contents.tensors,
+        tuple(targets.files),
+        tuple(targets.extents),
+        tuple(parts),
+        tuple(targets.finishes),
+    )
+
+
+def _stated(tensor: StoredTensor, stated: ElementType | None, contents: Contents) -> ElementType | None:
+    """Return the element type that the caller states, proved to be possible."""
+    if stated is None:
+        return None
+    raw = tensor.dtype is not None and tensor.dtype.kind in "Vu"
+    if tensor.element_type is not stated and not (
+        raw and stated.bits == 8 * tensor.unit.bytes and tensor.unit.elements == 1
+    ):
+        file = contents.sources[0].name
+        raise FileError(f"{file}: the {tensor.code} items of {tensor.label} are not {stated}")
+    return stated
+
+
+def _suffix(contents: Contents) -> str:
+    name = contents.sources[0].path.name
+    known = next((s for s in contents.format.suffixes if name.lower().endswith(s)), None)
+    return Path(name).suffix or contents.format.suffixes[0] if known is None else name[-len(known) :]
+
+
+def _whole(tensor: StoredTensor, target: int, offset: int) -> list[Extent]:
+    return [contiguous(tensor.file, tensor.offset, target, offset, tensor.size)] if tensor.size else []
+
+
+def merge_plan(
+    files: Sequence[Contents], path: Path, *, axis: int, tensor: str | None, format_: Format | None = None
+) -> FilePlan:
+    """Plan the merge of one tensor of several files into one file.
+
+    Args:
+        files: the contents of the files, in the order of the parts.
+        path: the file to write.
+        axis: the axis that the parts lie along.
+        tensor: the name of the tensor; None is the only one. Other tensors are taken from the first file.
+        format_: of the new file; None is that of the first.
+
+    Raises:
+        FileError: a file has no such tensor, the tensors do not fit together, or the format cannot hold what
+            they give.
+    """
+    if not files:
+        raise FileError("nothing to merge: no files are given")
+    stored = [contents.tensor(tensor) for contents in files]
+    whole, plan = _merged(files, stored, axis)
+    like = files[0]
+    tensors = [whole if each is stored[0] else each for each in like.tensors]
+    layout = (format_ or like.format).lay_out(tensors, like, path.name)
+    targets = _Targets([], [], [])
+    targets.add(layout)
+    sources: list[Source] = []
+    read_tensors: list[StoredTensor] = []
+    places: list[tuple[int, int]] = []
+    for contents, part in zip(files, stored, strict=True):
+        first = len(sources)
+        sources += contents.sources
+        read_tensors += [replace(each, file=first + each.file) for each in contents.tensors]
+        places.append((first + part.file, part.offset))
+    for each, place in zip(tensors, layout.places, strict=True):
+        if each is whole:
+            merged = replace(whole, file=place.file, offset=place.offset)
+            targets.extents += [inverse(extent) for extent in part_extents(merged, plan, places)]
+        else:
+            targets.extents += _whole(each, place.file, place.offset)
+    return FilePlan(
+        path.name[:100],
+        path.parent,
+        tuple(sources),
+        tuple(read_tensors),
+        tuple(targets.files),
+        tuple(targets.extents),
+        (Part(path, whole.name, 0, whole.shape[plan.axis], whole.shape),),
+        tuple(targets.finishes),
+    )
+
+
+def _merged(
+    files: Sequence[Contents], stored: Sequence[StoredTensor], axis: int
+) -> tuple[StoredTensor, SplitPlan]:
+    """Return the tensor that parts give together, and the plan that splits it into them."""
+    first = stored[0]
+    rank = len(first.shape)
+    if not -rank <= axis < rank:
+        raise FileError(f"axis {axis} of {first.label} in {files[0].sources[0].name}, which has rank {rank}")
+    axis %= rank
+    for contents, part in zip(files, stored, strict=True):
+        name = contents.sources[0].name
+        if part.code != first.code:
+            raise FileError(f"{part.label} in {name} is of type {part.code}, the first one of {first.code}")
+        if _without(part.shape, axis) != _without(first.shape, axis) or len(part.shape) != rank:
+            raise FileError(
+                f"{part.label} in {name} has shape {shown(part.shape)}, which does not go on the first one's "
+                f"{shown(first.shape)} along axis {axis}"
+            )
+    orders = {part.fortran for part in stored if not part.both_orders}
+    if len(orders) > 1:
+        other = next(c for c, p in zip(files, stored, strict=True) if not p.both_orders and p.fortran)
+        raise FileError(
+            f"{other.sources[0].name} is in Fortran order and others are not: write them in one order first"
+        )
+    sizes = tuple(part.shape[axis] for part in stored)
+    shape = (*first.shape[:axis], sum(sizes), *first.shape[axis + 1 :])
+    whole = replace(
+        first,
+        shape=shape,
+        size=sum(part.size for part in stored),
+        fortran=orders.pop() if orders else all(part.fortran for part in stored),
+    )
+    return whole, SplitPlan(shape, axis, tuple(accumulate(sizes, initial=0))[:-1], sizes)
+
+
+def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return (*shape[:axis], *shape[axis + 1 :])

@@ -1,0 +1,107 @@
+"""Where bytes are read from."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from pathlib import Path
+from typing import Any, Protocol
+
+from splitops.errors import FileError, SplitError, shown_path
+from splitops.models.files import open_regular
+
+__all__ = ["LocalFile", "Source"]
+
+
+class Source(Protocol):
+    """A file of any kind, opened for reading: what formats read headers from and extents count in."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        ...
+
+    @property
+    def path(self) -> Path:
+        """Where it is; the files beside it are found from here."""
+        ...
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return exactly these bytes.
+
+        Raises:
+            FileError: it cannot be read, or ends before them.
+        """
+        ...
+
+    def identity(self) -> list[Any]:
+        """Return what changes when the contents do, in plain numbers and text, as it is now."""
+        ...
+
+    def local(self) -> LocalFile | None:
+        """Return it as a file that has a descriptor; None where its bytes must be brought here first."""
+        ...
+
+    def copy_to(self, file: Any) -> None:
+        """Write all its bytes to an open file."""
+        ...
+
+
+class LocalFile:
+    """A regular file of this machine; it is closed when nothing refers to it any more."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Open a file.
+
+        Raises:
+            FileError: it is missing, unreadable, or no regular file.
+        """
+        self.path = Path(path)
+        try:
+            opened = open_regular(self.path)
+        except SplitError as error:
+            raise FileError(error.message) from error
+        self.descriptor = os.dup(opened.fileno())
+        opened.close()
+        weakref.finalize(self, os.close, self.descriptor)
+        self.size = os.fstat(self.descriptor).st_size
+
+    @property
+    def name(self) -> str:
+        """The path, as messages show it."""
+        return shown_path(self.path)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """See :class:`Source`."""
+        found = bytearray()
+        try:
+            while len(found) < size:
+                block = os.pread(self.descriptor, size - len(found), offset + len(found))
+                if not block:
+                    raise FileError(
+                        f"{self.name} ends at byte {offset + len(found)}, inside of what it states"
+                    )
+                found += block
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise FileError(f"cannot read {self.name} at byte {offset}: {reason}") from error
+        return bytes(found)
+
+    def identity(self) -> list[Any]:
+        """Return size, time of change and number of the file."""
+        found = os.fstat(self.descriptor)
+        return [str(self.path.resolve()), found.st_size, found.st_mtime_ns, found.st_dev, found.st_ino]
+
+    def local(self) -> LocalFile:
+        """Return itself."""
+        return self
+
+    def copy_to(self, file: Any) -> None:
+        """See :class:`Source`."""
+        for offset in range(0, self.size, 1 << 20):
+            file.write(self.read(offset, min(1 << 20, self.size - offset)))

@@ -1,0 +1,132 @@
+"""What a format says of the tensors in a file: names, types, shapes and where their bytes are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from splitops.elements.types import ElementType
+from splitops.errors import FileError, brief, shown
+from splitops.files.extents import Extent
+from splitops.planning import SplitPlan
+
+__all__ = ["BYTE", "StoredTensor", "Unit", "part_extents", "unit_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """The least that a file can be cut into: so many neighbouring elements in so many bytes.
+
+    One element for most types; two of 4 bits are a byte, a quantised block of GGUF may be 32 in 18 bytes.
+    """
+
+    elements: int
+    bytes: int
+
+
+BYTE: Final = Unit(1, 1)
+
+
+def unit_of(element_type: ElementType) -> Unit:
+    """Return the unit of an element type of a fixed width, packed as :mod:`splitops.elements.packing` says.
+
+    Examples:
+        >>> from splitops.elements.types import ELEMENT_TYPES
+        >>> [unit_of(ELEMENT_TYPES[name]) for name in ("float32", "uint4", "uint3")]
+        [Unit(elements=1, bytes=4), Unit(elements=2, bytes=1), Unit(elements=8, bytes=3)]
+    """
+    common = math.gcd(element_type.bits, 8)
+    return Unit(8 // common, element_type.bits // common)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """A tensor whose bytes lie in one stretch of a file.
+
+    Attributes:
+        name: its name in the file; empty where the format has none.
+        shape: its shape.
+        code: the format's own name of its type; what the tensors of one merge must share.
+        unit: the least that it can be cut into.
+        offset: where its bytes begin.
+        size: how many bytes they are.
+        element_type: its type for the operators' rules; None where no operator has a type like it.
+        dtype: of arrays that its elements are read into; None where no array holds them.
+        file: which of the contents' sources holds them.
+        fortran: whether the first index varies fastest.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    code: str
+    unit: Unit
+    offset: int
+    size: int
+    element_type: ElementType | None = None
+    dtype: np.dtype[Any] | None = None
+    file: int = 0
+    fortran: bool = False
+
+    @property
+    def label(self) -> str:
+        """Its name for a message."""
+        return f"tensor {shown(self.name)}" if self.name else "the array"
+
+    @property
+    def both_orders(self) -> bool:
+        """Whether row-major and Fortran order are the same for this shape."""
+        return 0 in self.shape or sum(size > 1 for size in self.shape) <= 1
+
+
+def part_extents(tensor: StoredTensor, plan: SplitPlan, places: Sequence[tuple[int, int]]) -> list[Extent]:
+    """Return the extents of the parts of a tensor; an empty part has none.
+
+    Args:
+        tensor: what is split; the plan is for its shape.
+        plan: of the split.
+        places: of each part, the target and the offset of its bytes there.
+
+    Raises:
+        FileError: a cut goes through a unit of the tensor.
+    """
+    ahead, behind = plan.shape[: plan.axis], plan.shape[plan.axis + 1 :]
+    if tensor.fortran:  # its bytes are those of the row-major tensor with the axes reversed
+        ahead, behind = behind, ahead
+    rows, step = math.prod(ahead), math.prod(behind)
+    stride = tensor.size // rows if rows else 0
+    made = []
+    for offset, size, (target, place) in zip(plan.offsets, plan.sizes, places, strict=True):
+        begin, end = offset * step, (offset + size) * step
+        if not rows or begin == end:
+            continue
+        _refuse_inside_of_units(tensor, plan, (offset, offset + size), step, rows)
+        first = begin // tensor.unit.elements * tensor.unit.bytes
+        whole = offset + size == plan.shape[plan.axis]
+        run = (stride if whole else end // tensor.unit.elements * tensor.unit.bytes) - first
+        made.append(Extent(tensor.file, tensor.offset + first, stride, target, place, run, run, rows))
+    return made
+
+
+def _refuse_inside_of_units(
+    tensor: StoredTensor, plan: SplitPlan, ends: tuple[int, int], step: int, rows: int
+) -> None:
+    unit, size = tensor.unit.elements, plan.shape[plan.axis]
+    if unit == 1:
+        return
+    for end in ends:
+        # The last unit of a tensor may be not full; the last one of a row must be.
+        if end * step % unit and (end < size or rows > 1):
+            multiple = unit // math.gcd(unit, step)
+            raise FileError(
+                f"{tensor.label}: a cut at {end} of axis {plan.axis} goes through a unit of {unit} "
+                f"{tensor.code} elements in {tensor.unit.bytes} bytes: "
+                + (
+                    f"in a shape like {brief(plan.shape)} no cut along this axis falls between units"
+                    if size * step % unit and rows > 1
+                    else f"cut at multiples of {multiple}"
+                )
+            )

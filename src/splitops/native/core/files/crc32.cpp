@@ -1,0 +1,156 @@
+#include "crc32.h"
+
+#include <array>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
+#include <arm_acle.h>
+#endif
+
+namespace splitops::files {
+namespace {
+
+constexpr std::uint32_t kPolynomial = 0xEDB88320;  // bit-reflected
+
+// kTable[k][b]: the checksum register of byte b with k zero bytes behind it.
+constexpr auto kTable = [] {
+    std::array<std::array<std::uint32_t, 256>, 8> table{};
+    for (std::uint32_t byte = 0; byte < 256; ++byte) {
+        std::uint32_t value = byte;
+        for (int bit = 0; bit < 8; ++bit)
+            value = (value >> 1) ^ (value & 1 ? kPolynomial : 0);
+        table[0][byte] = value;
+    }
+    for (std::size_t k = 1; k < 8; ++k)
+        for (std::size_t byte = 0; byte < 256; ++byte)
+            table[k][byte] = (table[k - 1][byte] >> 8) ^ table[0][table[k - 1][byte] & 0xFF];
+    return table;
+}();
+
+// All functions below take and give the inverted register, as the algorithm has it inside.
+std::uint32_t register_by_table(std::uint32_t r, const unsigned char *p, std::size_t bytes) {
+    for (; bytes >= 8; bytes -= 8, p += 8) {
+        const std::uint32_t low = r ^ (p[0] | p[1] << 8 | p[2] << 16 | static_cast<std::uint32_t>(p[3]) << 24);
+        r = kTable[7][low & 0xFF] ^ kTable[6][low >> 8 & 0xFF] ^ kTable[5][low >> 16 & 0xFF] ^ kTable[4][low >> 24] ^
+            kTable[3][p[4]] ^ kTable[2][p[5]] ^ kTable[1][p[6]] ^ kTable[0][p[7]];
+    }
+    for (; bytes > 0; --bytes, ++p)
+        r = (r >> 8) ^ kTable[0][(r ^ *p) & 0xFF];
+    return r;
+}
+
+#if defined(__x86_64__)
+
+// "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (Gopal and others, Intel, 2009), with
+// the constants of the bit-reflected polynomial from its end. Takes a multiple of 16 bytes, at least 64.
+__attribute__((target("pclmul,sse4.1"))) std::uint32_t register_by_folding(std::uint32_t r, const unsigned char *p,
+                                                                           std::size_t bytes) {
+    const auto load = [](const unsigned char *at) __attribute__((target("sse4.1"), always_inline)) {
+        return _mm_loadu_si128(reinterpret_cast<const __m128i *>(at));
+    };
+    const auto fold = [](__m128i value, __m128i by, __m128i next)
+                          __attribute__((target("pclmul,sse4.1"), always_inline)) {
+        const __m128i low = _mm_clmulepi64_si128(value, by, 0x00);
+        const __m128i high = _mm_clmulepi64_si128(value, by, 0x11);
+        return _mm_xor_si128(_mm_xor_si128(low, high), next);
+    };
+    const __m128i by_four = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
+    const __m128i by_one = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
+    const __m128i to_32 = _mm_set_epi64x(0, 0x0163cd6124);
+    const __m128i barrett = _mm_set_epi64x(0x01f7011641, 0x01db710641);
+    const __m128i low_halves = _mm_setr_epi32(~0, 0, ~0, 0);
+
+    __m128i a = _mm_xor_si128(load(p), _mm_cvtsi32_si128(static_cast<int>(r)));
+    __m128i b = load(p + 16), c = load(p + 32), d = load(p + 48);
+    for (p += 64, bytes -= 64; bytes >= 64; p += 64, bytes -= 64) {
+        a = fold(a, by_four, load(p));
+        b = fold(b, by_four, load(p + 16));
+        c = fold(c, by_four, load(p + 32));
+        d = fold(d, by_four, load(p + 48));
+    }
+    a = fold(fold(fold(a, by_one, b), by_one, c), by_one, d);
+    for (; bytes >= 16; p += 16, bytes -= 16)
+        a = fold(a, by_one, load(p));
+
+    // 128 bits to 64, to 32.
+    a = _mm_xor_si128(_mm_srli_si128(a, 8), _mm_clmulepi64_si128(a, by_one, 0x10));
+    a = _mm_xor_si128(_mm_srli_si128(a, 4), _mm_clmulepi64_si128(_mm_and_si128(a, low_halves), to_32, 0x00));
+    __m128i quotient = _mm_clmulepi64_si128(_mm_and_si128(a, low_halves), barrett, 0x10);
+    quotient = _mm_clmulepi64_si128(_mm_and_si128(quotient, low_halves), barrett, 0x00);
+    return static_cast<std::uint32_t>(_mm_extract_epi32(_mm_xor_si128(a, quotient), 1));
+}
+
+std::uint32_t advance(std::uint32_t r, const unsigned char *p, std::size_t bytes) {
+    static const bool folds = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
+    if (folds && bytes >= 64) {
+        const std::size_t whole = bytes & ~std::size_t{15};
+        r = register_by_folding(r, p, whole);
+        p += whole;
+        bytes -= whole;
+    }
+    return register_by_table(r, p, bytes);
+}
+
+#elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
+
+std::uint32_t advance(std::uint32_t r, const unsigned char *p, std::size_t bytes) {
+    for (; bytes >= 8; bytes -= 8, p += 8) {
+        std::uint64_t word;
+        std::memcpy(&word, p, 8);
+        r = __crc32d(r, word);
+    }
+    return register_by_table(r, p, bytes);
+}
+
+#else
+
+std::uint32_t advance(std::uint32_t r, const unsigned char *p, std::size_t bytes) {
+    return register_by_table(r, p, bytes);
+}
+
+#endif
+
+// The product of two bit-reflected polynomials modulo the CRC's own.
+constexpr std::uint32_t multiply(std::uint32_t a, std::uint32_t b) {
+    std::uint32_t product = 0;
+    for (std::uint32_t bit = 1u << 31; bit != 0; bit >>= 1) {
+        if (a & bit)
+            product ^= b;
+        b = (b >> 1) ^ (b & 1 ? kPolynomial : 0);
+    }
+    return product;
+}
+
+// x to the power 2^k.
+constexpr auto kPowers = [] {
+    std::array<std::uint32_t, 32> powers{};
+    powers[0] = 1u << 30;
+    for (std::size_t k = 1; k < 32; ++k)
+        powers[k] = multiply(powers[k - 1], powers[k - 1]);
+    return powers;
+}();
+
+}  // namespace
+
+std::uint32_t crc32(std::uint32_t crc, const char *data, std::size_t bytes) {
+    return ~advance(~crc, reinterpret_cast<const unsigned char *>(data), bytes);
+}
+
+std::uint32_t crc32_by_table(std::uint32_t crc, const char *data, std::size_t bytes) {
+    return ~register_by_table(~crc, reinterpret_cast<const unsigned char *>(data), bytes);
+}
+
+CrcJoin::CrcJoin(std::uint64_t bytes_of_second) : shift_(1u << 31) {
+    // x to the power of the bits behind the first; the powers of x repeat after 2^32 - 1.
+    for (std::size_t k = 3; bytes_of_second != 0; bytes_of_second >>= 1, ++k)
+        if (bytes_of_second & 1)
+            shift_ = multiply(kPowers[k % 32], shift_);
+}
+
+std::uint32_t CrcJoin::operator()(std::uint32_t first, std::uint32_t second) const {
+    return multiply(shift_, first) ^ second;
+}
+
+}  // namespace splitops::files

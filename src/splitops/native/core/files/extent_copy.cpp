@@ -1,0 +1,468 @@
+#include "extent_copy.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <system_error>
+#include <thread>
+
+#include "../instruction_sets.h"
+#include "../split_copy.h"
+#include "crc32.h"
+
+namespace splitops::files {
+namespace {
+
+constexpr Offset kLongRun = Offset{64} << 10;     // from here on, a call of the system for each run costs little
+constexpr Offset kCacheBytes = Offset{128} << 10;  // moved at a time: source and target stay in the caches
+constexpr Offset kPieceBytes = 1024;               // but each target gets so much at a time
+constexpr std::size_t kManyFiles = 64;             // synced all at once
+constexpr auto kTick = std::chrono::milliseconds(50);
+
+// Whether a lane is read with the gaps between its rows, as one stretch of the file.
+bool is_read_whole(const Lane &lane) {
+    return lane.used == lane.stride || (lane.used < kLongRun && lane.used * 2 >= lane.stride);
+}
+
+Offset pitch_of_source(const Lane &lane) { return is_read_whole(lane) ? lane.stride : lane.used; }
+
+// The lanes and moves of one pass.
+struct Part {
+    const Pass *pass;
+    const Lane *sources, *targets;
+    const Move *moves;
+    std::size_t source_count, target_count, move_count;
+    std::size_t first_source, first_target, first_move;
+    std::size_t first_block, blocks;
+    std::vector<bool> straight;       // of each target: it is written from the buffer that its source was read into
+    std::vector<bool> source_alone;   // of each source: one move takes all of it
+    std::vector<bool> target_alone;   // of each target: one move fills it
+    std::size_t bytes = 0;            // of the buffers of a block
+};
+
+struct Block {
+    const Part *part;
+    Offset first;
+    Offset rows;
+    std::size_t index;  // within the part
+};
+
+std::vector<Part> parts_of(const Work &work) {
+    std::vector<Part> parts(work.passes.size());
+    std::size_t s = 0, t = 0, m = 0, blocks = 0;
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+        Part &part = parts[p];
+        const Offset number = static_cast<Offset>(p);
+        part.pass = &work.passes[p];
+        part.first_source = s;
+        part.first_target = t;
+        part.first_move = m;
+        while (s < work.sources.size() && work.sources[s].pass == number)
+            ++s;
+        while (t < work.targets.size() && work.targets[t].pass == number)
+            ++t;
+        while (m < work.moves.size() && work.moves[m].source_lane < static_cast<Offset>(s))
+            ++m;
+        part.sources = work.sources.data() + part.first_source;
+        part.targets = work.targets.data() + part.first_target;
+        part.moves = work.moves.data() + part.first_move;
+        part.source_count = s - part.first_source;
+        part.target_count = t - part.first_target;
+        part.move_count = m - part.first_move;
+        part.first_block = blocks;
+        part.blocks = static_cast<std::size_t>((part.pass->rows + part.pass->block_rows - 1) / part.pass->block_rows);
+        blocks += part.blocks;
+
+        part.source_alone.assign(part.source_count, false);
+        part.target_alone.assign(part.target_count, false);
+        part.straight.assign(part.target_count, false);
+        for (std::size_t i = 0; i < part.move_count; ++i) {
+            const Move &move = part.moves[i];
+            const std::size_t from = static_cast<std::size_t>(move.source_lane) - part.first_source;
+            const std::size_t to = static_cast<std::size_t>(move.target_lane) - part.first_target;
+            const Lane &source = part.sources[from], &target = part.targets[to];
+            part.source_alone[from] = move.run == source.used;
+            part.target_alone[to] = move.run == target.used;
+            part.straight[to] = part.target_alone[to] && part.source_alone[from] &&
+                                (pitch_of_source(source) == source.used || target.stride != target.used);
+        }
+        const std::size_t rows = static_cast<std::size_t>(std::min(part.pass->rows, part.pass->block_rows));
+        for (std::size_t i = 0; i < part.source_count; ++i)
+            part.bytes += rows * static_cast<std::size_t>(pitch_of_source(part.sources[i]));
+        for (std::size_t i = 0; i < part.target_count; ++i)
+            part.bytes += part.straight[i] ? 0 : rows * static_cast<std::size_t>(part.targets[i].used);
+    }
+    return parts;
+}
+
+class Copy {
+  public:
+    Copy(const Work &work, const std::function<bool(Offset)> &tick)
+        : work_(work), tick_(tick), parts_(parts_of(work)) {
+        for (const Part &part : parts_) {
+            blocks_ += part.blocks;
+            buffer_bytes_ = std::max(buffer_bytes_, part.bytes);
+            widest_ = std::max({widest_, part.source_count, part.target_count});
+        }
+        checksums_.resize(work.moves.size());
+        for (const Part &part : parts_)
+            for (std::size_t i = 0; i < part.move_count; ++i)
+                checksums_[part.first_move + i].resize(part.blocks);
+    }
+
+    Outcome run(int threads) {
+        std::vector<Room> rooms(static_cast<std::size_t>(std::clamp<Offset>(threads, 1, std::max<Offset>(1, count()))));
+        for (Room &room : rooms)
+            room = Room(buffer_bytes_, widest_);
+        std::vector<std::thread> others;
+        try {
+            for (std::size_t i = 1; i < rooms.size(); ++i)
+                others.emplace_back([this, room = &rooms[i]] { work_on(*room, false); });
+        } catch (const std::system_error &) {
+            // No more threads to be had: this one does the work.
+        }
+        work_on(rooms[0], true);
+        for (std::thread &other : others)
+            other.join();
+        Outcome outcome;
+        outcome.failure = failure_;
+        if (!failure_ && !stop_)
+            outcome.checksums = joined();
+        return outcome;
+    }
+
+  private:
+    // The buffers of one thread.
+    struct Room {
+        Room() = default;
+        Room(std::size_t bytes, std::size_t widest) : sources(widest), targets(widest) {
+            data.reset(static_cast<char *>(std::aligned_alloc(4096, (bytes + 8191) / 4096 * 4096)));
+            if (data == nullptr)
+                throw std::bad_alloc();
+            gathered.resize(static_cast<std::size_t>(kCacheBytes));
+        }
+        struct Free {
+            void operator()(char *data) const { std::free(data); }
+        };
+        std::unique_ptr<char, Free> data;
+        std::vector<char> gathered;
+        std::vector<char *> sources, targets;
+        std::vector<SplitTarget> split;
+    };
+
+    Offset count() const { return static_cast<Offset>(blocks_); }
+
+    // Never throws: it runs on threads of its own.
+    void work_on(Room &room, bool caller) noexcept {
+        auto last = std::chrono::steady_clock::now();
+        std::size_t part = 0;
+        for (std::size_t i; !stop_ && (i = next_.fetch_add(1, std::memory_order_relaxed)) < blocks_;) {
+            while (i >= parts_[part].first_block + parts_[part].blocks)
+                ++part;
+            const Part &found = parts_[part];
+            const std::size_t index = i - found.first_block;
+            const Offset first = static_cast<Offset>(index) * found.pass->block_rows;
+            do_block({&found, first, std::min(found.pass->block_rows, found.pass->rows - first), index}, room);
+            if (caller && std::chrono::steady_clock::now() - last >= kTick) {
+                if (!tick_(done_))
+                    stop_ = true;
+                last = std::chrono::steady_clock::now();
+            }
+        }
+    }
+
+    void do_block(const Block &block, Room &room) {
+        const Part &part = *block.part;
+        char *at = room.data.get();
+        for (std::size_t i = 0; i < part.source_count; ++i) {
+            room.sources[i] = at;
+            at += block.rows * pitch_of_source(part.sources[i]);
+            if (!read(part.sources[i], block, room.sources[i]))
+                return;
+        }
+        for (std::size_t i = 0; i < part.target_count; ++i) {
+            room.targets[i] = at;
+            at += part.straight[i] ? 0 : block.rows * part.targets[i].used;
+        }
+        move(block, room);
+        Offset bytes = 0;
+        for (std::size_t i = 0; i < part.move_count; ++i) {
+            checksums_[part.first_move + i][block.index] = checksum(part, i, block, room);
+            bytes += part.moves[i].run * block.rows;
+        }
+        for (std::size_t i = 0; work_.writing && i < part.target_count; ++i)
+            if (!write(part, i, block, room))
+                return;
+        done_.fetch_add(bytes, std::memory_order_relaxed);
+    }
+
+    bool read(const Lane &lane, const Block &block, char *to) {
+        const Offset at = lane.base + block.first * lane.stride;
+        if (is_read_whole(lane))
+            return read_stretch(lane, at, (block.rows - 1) * lane.stride + lane.used, to);
+        for (Offset row = 0; row < block.rows; ++row)
+            if (!read_stretch(lane, at + row * lane.stride, lane.used, to + row * lane.used))
+                return false;
+        return true;
+    }
+
+    bool read_stretch(const Lane &lane, Offset at, Offset bytes, char *to) {
+        const int file = work_.source_files[static_cast<std::size_t>(lane.file)];
+        while (bytes > 0) {
+            const ssize_t got = ::pread(file, to, static_cast<std::size_t>(bytes), at);
+            if (got <= 0) {
+                if (got < 0 && errno == EINTR)
+                    continue;
+                return fail({false, lane.file, at, got < 0 ? errno : 0});
+            }
+            to += got;
+            at += got;
+            bytes -= got;
+        }
+        return true;
+    }
+
+    bool write(const Part &part, std::size_t i, const Block &block, const Room &room) {
+        const Lane &lane = part.targets[i];
+        const char *from = room.targets[i];
+        Offset pitch = lane.used;
+        if (part.straight[i]) {
+            const std::size_t source = source_of(part, i);
+            from = room.sources[source];
+            pitch = pitch_of_source(part.sources[source]);
+        }
+        const Offset at = lane.base + block.first * lane.stride;
+        if (lane.stride == lane.used && pitch == lane.used)
+            return write_stretch(lane, at, block.rows * lane.used, from);
+        for (Offset row = 0; row < block.rows; ++row)
+            if (!write_stretch(lane, at + row * lane.stride, lane.used, from + row * pitch))
+                return false;
+        return true;
+    }
+
+    bool write_stretch(const Lane &lane, Offset at, Offset bytes, const char *from) {
+        const int file = work_.target_files[static_cast<std::size_t>(lane.file)];
+        while (bytes > 0) {
+            const ssize_t put = ::pwrite(file, from, static_cast<std::size_t>(bytes), at);
+            if (put < 0) {
+                if (errno == EINTR)
+                    continue;
+                return fail({true, lane.file, at, errno});
+            }
+            from += put;
+            at += put;
+            bytes -= put;
+        }
+        return true;
+    }
+
+    bool fail(Failure failure) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (!failure_)
+            failure_ = failure;
+        stop_ = true;
+        return false;
+    }
+
+    // The one source of a target that is written straight: there is one move only between the two.
+    static std::size_t source_of(const Part &part, std::size_t target) {
+        for (std::size_t i = 0;; ++i)
+            if (static_cast<std::size_t>(part.moves[i].target_lane) - part.first_target == target)
+                return static_cast<std::size_t>(part.moves[i].source_lane) - part.first_source;
+    }
+
+    void move(const Block &block, Room &room) {
+        const Part &part = *block.part;
+        if (part.source_count == 1 && part.target_count == part.move_count && !part.straight[0])
+            return split(block, room);
+        for (Offset first = 0; first < block.rows;) {
+            const Offset rows = rows_in_cache(part, block.rows - first);
+            for (std::size_t i = 0; i < part.move_count; ++i) {
+                const Move &m = part.moves[i];
+                const std::size_t to = static_cast<std::size_t>(m.target_lane) - part.first_target;
+                if (part.straight[to])
+                    continue;
+                const std::size_t from = static_cast<std::size_t>(m.source_lane) - part.first_source;
+                const Offset pitch = pitch_of_source(part.sources[from]), used = part.targets[to].used;
+                instruction_set().copy_runs({room.targets[to] + first * used + m.target_column, used,
+                                             room.sources[from] + first * pitch + m.source_column, pitch, m.run,
+                                             rows});
+            }
+            first += rows;
+        }
+    }
+
+    // Every part of a row goes to a target of its own: what the kernels of array splits do.
+    void split(const Block &block, Room &room) {
+        const Part &part = *block.part;
+        const Offset pitch = pitch_of_source(part.sources[0]);
+        for (Offset first = 0; first < block.rows;) {
+            const Offset rows = rows_in_cache(part, block.rows - first);
+            room.split.clear();
+            for (std::size_t i = 0; i < part.move_count; ++i) {
+                const Move &m = part.moves[i];
+                const std::size_t to = static_cast<std::size_t>(m.target_lane) - part.first_target;
+                room.split.push_back({room.targets[to] + first * m.run, m.source_column, m.run, nullptr});
+            }
+            const Extent shape[] = {rows, pitch}, strides[] = {pitch, 1};
+            split_copy({room.sources[0] + first * pitch, 2, shape, strides, 1, 1}, room.split.data(),
+                       room.split.size(), false, false);
+            first += rows;
+        }
+    }
+
+    static Offset rows_in_cache(const Part &part, Offset left) {
+        Offset row = 0;
+        for (std::size_t i = 0; i < part.source_count; ++i)
+            row += pitch_of_source(part.sources[i]);
+        const Offset piece = part.moves[0].run;  // the others are much alike
+        return std::clamp<Offset>(std::max(kCacheBytes / row, kPieceBytes / piece), 1, left);
+    }
+
+    std::uint32_t checksum(const Part &part, std::size_t i, const Block &block, Room &room) {
+        const Move &m = part.moves[i];
+        const std::size_t from = static_cast<std::size_t>(m.source_lane) - part.first_source;
+        const std::size_t to = static_cast<std::size_t>(m.target_lane) - part.first_target;
+        const Offset pitch = pitch_of_source(part.sources[from]);
+        const std::size_t bytes = static_cast<std::size_t>(block.rows * m.run);
+        if (pitch == m.run)
+            return crc32(0, room.sources[from], bytes);
+        if (part.target_alone[to] && !part.straight[to])
+            return crc32(0, room.targets[to], bytes);
+        // Its runs lie apart on both sides.
+        std::uint32_t crc = 0;
+        const char *source = room.sources[from] + m.source_column;
+        if (m.run >= 1024) {
+            for (Offset row = 0; row < block.rows; ++row)
+                crc = crc32(crc, source + row * pitch, static_cast<std::size_t>(m.run));
+            return crc;
+        }
+        for (Offset row = 0; row < block.rows;) {
+            const Offset rows = std::min(block.rows - row, kCacheBytes / m.run);
+            instruction_set().copy_runs({room.gathered.data(), m.run, source + row * pitch, pitch, m.run, rows});
+            crc = crc32(crc, room.gathered.data(), static_cast<std::size_t>(rows * m.run));
+            row += rows;
+        }
+        return crc;
+    }
+
+    std::vector<std::uint32_t> joined() const {
+        std::vector<std::uint32_t> result(checksums_.size());
+        for (const Part &part : parts_) {
+            const Offset last = part.pass->rows - static_cast<Offset>(part.blocks - 1) * part.pass->block_rows;
+            for (std::size_t i = 0; i < part.move_count; ++i) {
+                const std::vector<std::uint32_t> &of_blocks = checksums_[part.first_move + i];
+                const std::uint64_t run = static_cast<std::uint64_t>(part.moves[i].run);
+                std::uint32_t crc = of_blocks[0];
+                if (of_blocks.size() > 1) {
+                    const CrcJoin whole(run * static_cast<std::uint64_t>(part.pass->block_rows));
+                    for (std::size_t b = 1; b + 1 < of_blocks.size(); ++b)
+                        crc = whole(crc, of_blocks[b]);
+                    crc = CrcJoin(run * static_cast<std::uint64_t>(last))(crc, of_blocks.back());
+                }
+                result[part.first_move + i] = crc;
+            }
+        }
+        return result;
+    }
+
+    const Work &work_;
+    const std::function<bool(Offset)> &tick_;
+    const std::vector<Part> parts_;
+    std::size_t blocks_ = 0, buffer_bytes_ = 0, widest_ = 0;
+    std::vector<std::vector<std::uint32_t>> checksums_;  // of each move, by blocks
+    std::atomic<std::size_t> next_{0};
+    std::atomic<Offset> done_{0};
+    std::atomic<bool> stop_{false};
+    std::mutex mutex_;
+    std::optional<Failure> failure_;
+};
+
+bool overflows(const Lane &lane, const Pass &pass) {
+    Offset last;
+    return __builtin_mul_overflow(pass.rows, lane.stride, &last) || __builtin_add_overflow(last, lane.base, &last) ||
+           __builtin_add_overflow(last, lane.used, &last);
+}
+
+const char *problem_of_lanes(const std::vector<Lane> &lanes, const std::vector<Pass> &passes, std::size_t files,
+                             std::vector<Offset> *counts) {
+    Offset before = 0;
+    for (const Lane &lane : lanes) {
+        if (lane.pass < before || lane.pass >= static_cast<Offset>(passes.size()))
+            return "the lanes are not in the order of the passes";
+        if (lane.file < 0 || lane.file >= static_cast<Offset>(files))
+            return "a lane has no file";
+        if (lane.base < 0 || lane.used < 1 || lane.stride < lane.used ||
+            overflows(lane, passes[static_cast<std::size_t>(lane.pass)]))
+            return "a lane is outside of any file";
+        before = lane.pass;
+        ++(*counts)[static_cast<std::size_t>(lane.pass)];
+    }
+    return nullptr;
+}
+
+}  // namespace
+
+const char *problem_of(const Work &work) {
+    for (const Pass &pass : work.passes)
+        if (pass.rows < 1 || pass.block_rows < 1)
+            return "a pass has no rows";
+    std::vector<Offset> sources(work.passes.size()), targets(work.passes.size());
+    if (const char *problem = problem_of_lanes(work.sources, work.passes, work.source_files.size(), &sources))
+        return problem;
+    const std::size_t files = work.writing ? work.target_files.size() : static_cast<std::size_t>(INT64_MAX);
+    if (const char *problem = problem_of_lanes(work.targets, work.passes, files, &targets))
+        return problem;
+    std::vector<Offset> filled(work.targets.size());
+    Offset before = 0;
+    for (const Move &move : work.moves) {
+        if (move.source_lane < 0 || move.source_lane >= static_cast<Offset>(work.sources.size()) ||
+            move.target_lane < 0 || move.target_lane >= static_cast<Offset>(work.targets.size()))
+            return "a move has no lane";
+        const Lane &source = work.sources[static_cast<std::size_t>(move.source_lane)];
+        const Lane &target = work.targets[static_cast<std::size_t>(move.target_lane)];
+        if (source.pass != target.pass || source.pass < before)
+            return "the moves are not in the order of the passes";
+        if (move.run < 1 || move.source_column < 0 || move.source_column > source.used - move.run ||
+            move.target_column < 0 || move.target_column > target.used - move.run)
+            return "a move is outside of its lanes";
+        // The moves of a lane stand in the order of its columns and leave no gap: nothing unread is written.
+        Offset &end = filled[static_cast<std::size_t>(move.target_lane)];
+        if (move.target_column != end)
+            return "the moves of a target leave a gap";
+        end += move.run;
+        before = source.pass;
+    }
+    for (std::size_t i = 0; i < filled.size(); ++i)
+        if (filled[i] != work.targets[i].used)
+            return "the moves of a target leave a gap";
+    for (std::size_t i = 0; i < work.passes.size(); ++i)
+        if (sources[i] == 0 || targets[i] == 0)
+            return "a pass has no lanes";
+    return nullptr;
+}
+
+Outcome copy_extents(const Work &work, int threads, const std::function<bool(Offset)> &tick) {
+    return Copy(work, tick).run(threads);
+}
+
+int sync_files(const std::vector<int> &files) {
+#if defined(__linux__)
+    if (files.size() > kManyFiles)
+        return ::syncfs(files[0]) == 0 ? 0 : errno;
+#endif
+    for (const int file : files)
+        if (::fsync(file) != 0)
+            return errno;
+    return 0;
+}
+
+}  // namespace splitops::files

@@ -1,0 +1,193 @@
+"""What ``splitops.native.files`` does, in Python: the twin that the compiled core is tested against."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["copy_extents", "crc32", "sync_files"]
+
+_Table = npt.NDArray[np.int64]
+_Bytes = npt.NDArray[np.uint8]
+Failure = tuple[bool, int, int, int]
+
+_LONG_RUN: Final = 64 << 10
+_TICK: Final = 0.05
+_INT64_MAX: Final = (1 << 63) - 1
+
+
+@dataclass(slots=True)
+class _Lane:
+    file: int
+    base: int
+    used: int
+    stride: int
+    rows: _Bytes = field(default_factory=lambda: np.empty((0, 0), np.uint8))
+    """The bytes of a block."""
+
+    @property
+    def read_whole(self) -> bool:
+        """Whether a lane is read with the gaps between its rows, as one stretch of the file."""
+        return self.used == self.stride or (self.used < _LONG_RUN and self.used * 2 >= self.stride)
+
+
+class _FailedError(Exception):
+    def __init__(self, *failure: int) -> None:
+        self.failure = failure
+
+
+def copy_extents(
+    passes: _Table,
+    sources: _Table,
+    targets: _Table,
+    moves: _Table,
+    source_files: Sequence[int],
+    target_files: Sequence[int] | None,
+    threads: int,
+    tick: Callable[[int], object],
+) -> tuple[list[int], Failure | None]:
+    """See ``splitops.native.files``; one thread does it all."""
+    _check(passes, sources, targets, moves, len(source_files), target_files)
+    checksums = [0] * len(moves)
+    reading = [_Lane(*row) for row in sources[:, 1:].tolist()]
+    writing = [_Lane(*row) for row in targets[:, 1:].tolist()]
+    done, last = 0, time.monotonic()
+    try:
+        for number, (rows, block_rows) in enumerate(passes.tolist()):
+            its_sources = _of_pass(sources[:, 0], number)
+            its_targets = _of_pass(targets[:, 0], number)
+            its_moves = _of_pass(sources[moves[:, 0], 0], number)
+            for first in range(0, rows, block_rows):
+                count = min(block_rows, rows - first)
+                for index in its_sources:
+                    _read(reading[index], source_files, first, count)
+                for index in its_targets:
+                    writing[index].rows = np.empty((count, writing[index].used), np.uint8)
+                for index in its_moves:
+                    source, column, target, target_column, run = moves[index].tolist()
+                    data = reading[source].rows[:, column : column + run]
+                    checksums[index] = zlib.crc32(np.ascontiguousarray(data).data, checksums[index])
+                    writing[target].rows[:, target_column : target_column + run] = data
+                    done += run * count
+                if target_files is not None:
+                    for index in its_targets:
+                        _write(writing[index], target_files, first)
+                if time.monotonic() - last >= _TICK:
+                    tick(done)
+                    last = time.monotonic()
+    except _FailedError as error:
+        kind, index, offset, number = error.failure
+        return [], (bool(kind), index, offset, number)
+    return checksums, None
+
+
+def _of_pass(column: _Table, number: int) -> range:
+    return range(*np.searchsorted(column, [number, number + 1]).tolist())
+
+
+def _read(lane: _Lane, files: Sequence[int], first: int, count: int) -> None:
+    at, file = lane.base + first * lane.stride, files[lane.file]
+    if lane.read_whole:
+        data = np.zeros(count * lane.stride, np.uint8)
+        _read_stretch(lane.file, file, data[: (count - 1) * lane.stride + lane.used], at)
+        lane.rows = data.reshape(count, lane.stride)[:, : lane.used]
+    else:
+        lane.rows = np.empty((count, lane.used), np.uint8)
+        for row in range(count):
+            _read_stretch(lane.file, file, lane.rows[row], at + row * lane.stride)
+
+
+def _read_stretch(index: int, file: int, data: _Bytes, at: int) -> None:
+    while len(data):
+        try:
+            got = os.preadv(file, [data.data], at)
+        except OSError as error:
+            raise _FailedError(0, index, at, error.errno or 1) from None
+        if got == 0:
+            raise _FailedError(0, index, at, 0)
+        data, at = data[got:], at + got
+
+
+def _write(lane: _Lane, files: Sequence[int], first: int) -> None:
+    at = lane.base + first * lane.stride
+    whole = lane.used == lane.stride
+    for row, data in enumerate([lane.rows.reshape(-1)] if whole else lane.rows):
+        rest, offset = data, at + row * lane.stride
+        while len(rest):
+            try:
+                put = os.pwrite(files[lane.file], rest.data, offset)
+            except OSError as error:
+                raise _FailedError(1, lane.file, offset, error.errno or 1) from None
+            rest, offset = rest[put:], offset + put
+
+
+def _check(
+    passes: _Table,
+    sources: _Table,
+    targets: _Table,
+    moves: _Table,
+    source_files: int,
+    target_files: Sequence[int] | None,
+) -> None:
+    for table, columns in ((passes, 2), (sources, 5), (targets, 5), (moves, 5)):
+        if table.dtype != np.int64 or table.ndim != 2 or table.shape[1] != columns:
+            raise ValueError("a table has another number of columns")
+    if (passes < 1).any():
+        raise ValueError("a pass has no rows")
+    _check_lanes(sources, passes, source_files)
+    _check_lanes(targets, passes, _INT64_MAX if target_files is None else len(target_files))
+    filled = [0] * len(targets)
+    before = 0
+    for source, column, target, target_column, run in moves.tolist():
+        if not (0 <= source < len(sources) and 0 <= target < len(targets)):
+            raise ValueError("a move has no lane")
+        number = int(sources[source, 0])
+        if number != targets[target, 0] or number < before:
+            raise ValueError("the moves are not in the order of the passes")
+        used, target_used = int(sources[source, 3]), int(targets[target, 3])
+        if run < 1 or not (0 <= column <= used - run and 0 <= target_column <= target_used - run):
+            raise ValueError("a move is outside of its lanes")
+        if target_column != filled[target]:
+            raise ValueError("the moves of a target leave a gap")
+        filled[target] += run
+        before = number
+    if filled != targets[:, 3].tolist():
+        raise ValueError("the moves of a target leave a gap")
+    for lanes in (sources, targets):
+        if set(lanes[:, 0].tolist()) != set(range(len(passes))):
+            raise ValueError("a pass has no lanes")
+
+
+def _check_lanes(lanes: _Table, passes: _Table, files: int) -> None:
+    numbers = lanes[:, 0].tolist()
+    if any(a > b for a, b in itertools.pairwise([0, *numbers, len(passes) - 1])):
+        raise ValueError("the lanes are not in the order of the passes")
+    for number, file, base, used, stride in lanes.tolist():
+        if not 0 <= file < files:
+            raise ValueError("a lane has no file")
+        last = base + int(passes[number, 0]) * stride + used
+        if base < 0 or used < 1 or stride < used or last > _INT64_MAX:
+            raise ValueError("a lane is outside of any file")
+
+
+def crc32(data: _Bytes, before: int = 0) -> int:
+    """See ``splitops.native.files``."""
+    return zlib.crc32(data.data, before)
+
+
+def sync_files(files: Sequence[int]) -> int:
+    """See ``splitops.native.files``."""
+    try:
+        for file in files:
+            os.fsync(file)
+    except OSError as error:
+        return error.errno or 1
+    return 0

@@ -1,0 +1,193 @@
+"""safetensors: against the reference implementation, in both directions and in what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+import safetensors
+from safetensors.numpy import load_file, save, save_file
+
+import splitops
+from splitops.errors import FileError
+
+
+def file_of(header: object, data: bytes = b"", length: int | None = None) -> bytes:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return (len(text) if length is None else length).to_bytes(8, "little") + text + data
+
+
+def entry(dtype: object = "F32", shape: object = (2, 3), offsets: object = (0, 24), **more: object) -> dict:
+    return {"dtype": dtype, "shape": shape, "data_offsets": offsets, **more}
+
+
+GOOD = file_of({"a": entry()}, bytes(24))
+MALFORMED = {
+    "no bytes": b"",
+    "seven bytes": bytes(7),
+    "no header": bytes(8),
+    "a header beyond the file": file_of({"a": entry()}, bytes(24), 1000),
+    "a header beyond 100,000,000": file_of({"a": entry()}, bytes(24), 100_000_001),
+    "a length of all bits": b"\xff" * 8 + bytes(100),
+    "no JSON": file_of(b"{nothing}"),
+    "a list": file_of(b"[]"),
+    "no UTF-8": file_of(b'{"\xff": 1}'),
+    "a lone surrogate": file_of(b'{"\\ud800": {"dtype":"U8","shape":[0],"data_offsets":[0,0]}}'),
+    "NaN": file_of(b'{"a": NaN}'),
+    "text behind it": file_of(b"{} {}"),
+    "missing bytes": GOOD[:-1],
+    "trailing bytes": GOOD + b"x",
+    "a hole": file_of({"a": entry(offsets=[0, 24]), "b": entry(offsets=[32, 56])}, bytes(56)),
+    "a hole before all": file_of({"a": entry(offsets=[8, 32])}, bytes(32)),
+    "an overlap": file_of({"a": entry(offsets=[0, 24]), "b": entry(offsets=[16, 40])}, bytes(40)),
+    "the same bytes twice": file_of({"a": entry(), "b": entry()}, bytes(24)),
+    "a shape that does not fit": file_of({"a": entry(shape=[2, 4])}, bytes(24)),
+    "offsets backwards": file_of({"a": entry(offsets=[24, 0])}, bytes(24)),
+    "a shape that overflows": file_of({"a": entry(shape=[1 << 33, 1 << 33])}, bytes(24)),
+    "bits that overflow": file_of({"a": entry(shape=[1 << 60], offsets=[0, 1 << 62])}, bytes(24)),
+    "a negative size": file_of({"a": entry(shape=[-2, -3])}, bytes(24)),
+    "a size of no integer": file_of({"a": entry(shape=[2.0, 3])}, bytes(24)),
+    "a size of true": file_of({"a": entry(shape=[True, 6])}, bytes(24)),
+    "an unknown type": file_of({"a": entry(dtype="F12")}, bytes(24)),
+    "a type in lower case": file_of({"a": entry(dtype="f32")}, bytes(24)),
+    "a type of a number": file_of({"a": entry(dtype=4)}, bytes(24)),
+    "three offsets": file_of({"a": entry(offsets=[0, 24, 24])}, bytes(24)),
+    "no shape": file_of({"a": {"dtype": "F32", "data_offsets": [0, 24]}}, bytes(24)),
+    "an entry of a number": file_of({"a": 4}, bytes(24)),
+    "metadata of numbers": file_of({"__metadata__": {"a": 4}}),
+    "metadata of a list": file_of({"__metadata__": []}),
+    "half a byte": file_of({"a": entry("F4", [3], [0, 2])}, bytes(2)),
+}
+OURS_ALONE = {
+    "a tensor twice": file_of(
+        b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},'
+        b'"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}',
+        b"x",
+    ),
+    "a key of the metadata twice": file_of(b'{"__metadata__":{"a":"1","a":"2"}}'),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_what_the_reference_refuses_is_refused(tmp_path, name):
+    (tmp_path / "x.safetensors").write_bytes(MALFORMED[name])
+    with pytest.raises(safetensors.SafetensorError):
+        safetensors.deserialize(MALFORMED[name])
+    with pytest.raises(FileError, match=r"x\.safetensors"):
+        splitops.files.open(tmp_path / "x.safetensors")
+
+
+@pytest.mark.parametrize("name", OURS_ALONE)
+def test_keys_that_stand_twice_are_refused(tmp_path, name):
+    (tmp_path / "x.safetensors").write_bytes(OURS_ALONE[name])
+    safetensors.deserialize(OURS_ALONE[name])
+    with pytest.raises(FileError, match="stands twice"):
+        splitops.files.open(tmp_path / "x.safetensors")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        GOOD,
+        file_of({}),
+        file_of(b'{"__metadata__":{"k":"v"}}   '),
+        file_of({"b": entry(offsets=[24, 48]), "a": entry(offsets=[0, 24])}, bytes(48)),
+        file_of({"a": entry("U8", [0], [0, 0]), "b": entry("U8", [], [0, 1])}, b"x"),
+        file_of({"a": entry(more=1)}, bytes(24)),
+        file_of({"a": entry("F4", [4], [0, 2])}, bytes(2)),
+    ],
+)
+def test_what_the_reference_reads_is_read(tmp_path, content):
+    (tmp_path / "x.safetensors").write_bytes(content)
+    found = splitops.files.open(tmp_path / "x.safetensors")
+    wanted = dict(safetensors.deserialize(content))
+    assert {name: list(tensor.shape) for name, tensor in found.items()} == {
+        name: tensor["shape"] for name, tensor in wanted.items()
+    }
+
+
+TYPES = {
+    "BOOL": bool,
+    "U8": np.uint8,
+    "I8": np.int8,
+    "I16": np.int16,
+    "U16": np.uint16,
+    "F16": np.float16,
+    "BF16": ml_dtypes.bfloat16,
+    "I32": np.int32,
+    "U32": np.uint32,
+    "F32": np.float32,
+    "C64": np.complex64,
+    "F64": np.float64,
+    "I64": np.int64,
+    "U64": np.uint64,
+}
+
+
+def tensors() -> dict[str, np.ndarray]:
+    made = {f"t.{code}": (np.arange(48) % 2).astype(dtype).reshape(4, 12) for code, dtype in TYPES.items()}
+    return made | {'quo"te\\\n\x7fé': np.ones(1, np.uint8), "scalar": np.array(3.0), "none": np.zeros((0, 4))}
+
+
+def test_files_are_written_as_the_reference_writes_them(tmp_path):
+    content = save(tensors(), metadata={"format": "pt"})
+    (tmp_path / "x.safetensors").write_bytes(content)
+    for name in ("t.F32", "t.BF16", "t.U64", "none"):
+        axis = 1
+        parts = splitops.files.split(
+            tmp_path / "x.safetensors",
+            tmp_path / name,
+            tensor=name,
+            axis=axis,
+            num_outputs=3,
+            keep_others=True,
+        )
+        paths = [path for path, _ in parts.files]
+        for path, want in zip(
+            paths, splitops.onnx.split(tensors()[name], num_outputs=3, axis=axis), strict=True
+        ):
+            expected = save(tensors() | {name: want}, metadata={"format": "pt"})
+            assert path.read_bytes() == expected
+        splitops.files.merge(paths, tmp_path / "y.safetensors", axis=axis, tensor=name, overwrite=True)
+        assert (tmp_path / "y.safetensors").read_bytes() == content
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_tensor_alone(tmp_path, axis):
+    arrays = {"w": np.arange(60, dtype=np.float32).reshape(6, 10), "b": np.zeros(3)}
+    save_file(arrays, tmp_path / "x.safetensors")
+    made = splitops.files.split(
+        tmp_path / "x.safetensors", tmp_path, tensor="w", axis=axis, num_outputs=2, verify=True
+    )
+    for (path, _), want in zip(made.files, np.split(arrays["w"], 2, axis), strict=True):
+        [(name, found)] = load_file(path).items()
+        assert name == "w"
+        np.testing.assert_array_equal(found, want)
+
+
+def test_tensors_are_named(tmp_path):
+    save_file({"w": np.zeros((2, 2)), "b": np.zeros(3)}, tmp_path / "x.safetensors")
+    with pytest.raises(FileError, match="name one of 'b', 'w'"):
+        splitops.files.split(tmp_path / "x.safetensors", tmp_path, num_outputs=2)
+    with pytest.raises(FileError, match="no tensor 'v'"):
+        splitops.files.split(tmp_path / "x.safetensors", tmp_path, tensor="v", num_outputs=2)
+    with pytest.raises(splitops.RuleError, match=r"axis\.range"):
+        splitops.files.split(tmp_path / "x.safetensors", tmp_path, tensor="b", axis=1, num_outputs=2)
+
+
+@pytest.mark.parametrize("code", ["F4", "F6_E2M3", "F6_E3M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"])
+def test_narrow_types_are_read_and_merged(tmp_path, code):
+    bits = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}.get(code, 8)
+    paths = []
+    for index in range(2):
+        content = file_of({"a": entry(code, [2, 8], [0, 2 * bits])}, bytes(range(index, index + 2 * bits)))
+        safetensors.deserialize(content)
+        paths.append(tmp_path / f"{index}.safetensors")
+        paths[-1].write_bytes(content)
+    splitops.files.merge(paths, tmp_path / "y.safetensors", axis=1)
+    [(name, found)] = safetensors.deserialize((tmp_path / "y.safetensors").read_bytes())
+    assert (name, found["shape"], found["dtype"]) == ("a", [2, 16], code)
+    rows = [bytes(range(i + r * bits, i + (r + 1) * bits)) for r in range(2) for i in range(2)]
+    assert bytes(found["data"]) == b"".join(rows)
