@@ -10,9 +10,9 @@ import onnx
 import onnx.parser
 import pytest
 from click.testing import CliRunner
+from conversion_results import equal
 
 import splitops.models
-from conversion_matrix import equal
 from splitops.cli._group import cli
 
 X = np.arange(5, dtype=np.float32)

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from conversion_results import equal, runnable
 from hypothesis import assume, event, given, note, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import splitops
-from conversion_matrix import equal, runnable
 from splitops.errors import SplitError
 from splitops.models.convert import Conversion, Form, conversion
 from splitops.models.onnx_model.merging import merged_sites

@@ -6,10 +6,10 @@ import re
 
 import onnx
 import pytest
+from conversion_cases import CELLS, Case
+from conversion_results import BEGIN, DOCUMENT, END, equal, outputs, own_result
 from onnx import ModelProto
 
-from conversion_cases import CELLS, Case
-from conversion_matrix import BEGIN, DOCUMENT, END, equal, outputs, own_result
 from splitops.errors import SplitError
 from splitops.models.convert import Status, conversion
 

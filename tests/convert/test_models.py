@@ -10,10 +10,10 @@ import onnx
 import onnx.parser
 import onnx_ir
 import pytest
+from conversion_results import equal, runnable
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import splitops.models
-from conversion_matrix import equal, runnable
 from splitops.errors import LengthsError, ModelError, OperatorError, Rule
 from splitops.models.convert import Conversion, Status, conversion
 

@@ -11,10 +11,10 @@ import onnx
 import onnx.backend.test.case.node
 import onnx.parser
 import pytest
+from conversion_results import runnable
 from onnx import ModelProto
 
 import splitops.models
-from conversion_matrix import runnable
 from splitops.errors import ModelError, SplitError
 from splitops.models.convert import conversion
 

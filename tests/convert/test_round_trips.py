@@ -9,12 +9,12 @@ import onnx
 import onnx.backend.test.case.model
 import onnx.backend.test.case.node
 import pytest
+from conversion_results import equal, runnable
 from hypothesis import given, note
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import splitops.models
-from conversion_matrix import equal, runnable
 from splitops.models.convert import conversion
 from splitops.sizes.arithmetic import Division, part_sizes
 from splitops.sizes.rules import SizeRule

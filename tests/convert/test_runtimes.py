@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conversion_cases import CELLS
+from conversion_results import equal, outputs
 from onnx import ModelProto
 
 import splitops.models
-from conversion_cases import CELLS
-from conversion_matrix import equal, outputs
 from splitops.models.convert import conversion
 
 _PROGRAMS = {
