@@ -17,7 +17,7 @@ import onnx
 from onnx import ModelProto
 
 from splitops.models.convert import conversion
-from splitops.models.openvino_ir import from_bytes
+from splitops.models.formats.openvino import from_bytes
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "convert"))
 

@@ -17,8 +17,8 @@ import onnx
 import onnx.parser
 
 from splitops.errors import SplitError
+from splitops.models.formats.openvino import Builder, OpenVINOModel, to_bytes
 from splitops.models.infer import infer
-from splitops.models.openvino_ir import Builder, OpenVINOModel, to_bytes
 from splitops.sizes.dims import Range
 
 PAGE: Final = Path(__file__).with_name("inference.md")

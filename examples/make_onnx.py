@@ -17,7 +17,7 @@ import numpy as np
 import onnx.parser
 from onnx import ModelProto, numpy_helper
 
-from splitops.models.onnx_model import write
+from splitops.models.formats.onnx import write
 
 POSITIONS, WIDTH, HIDDEN, HEAD = 10, 32, 48, 8
 QUERY_HEADS, KEY_HEADS = 4, 2

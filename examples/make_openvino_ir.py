@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from splitops.models import openvino_ir
+from splitops.models.formats import openvino as openvino_ir
 from splitops.sizes.dims import Range
 
 CHANNELS = (6, 2, 4)

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnx.parser
 
-from splitops.models.openvino_ir import Builder, OpenVINOModel
+from splitops.models.formats.openvino import Builder, OpenVINOModel
 
 Model = onnx.ModelProto | OpenVINOModel
 

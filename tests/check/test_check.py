@@ -17,7 +17,7 @@ import splitops
 from splitops.errors import Rule
 from splitops.models.check import Finding, Severity, check, to_json, to_sarif
 from splitops.models.check.repairs import repair
-from splitops.models.openvino_ir import Builder, OpenVINOModel
+from splitops.models.formats.openvino import Builder, OpenVINOModel
 
 
 def split(

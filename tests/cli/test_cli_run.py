@@ -22,7 +22,7 @@ from splitops.cli._outputs import statistics
 from splitops.cli._trace import Trace
 from splitops.elements.types import ELEMENT_TYPES
 from splitops.files.formats.npy import header_bytes
-from splitops.models.openvino_ir import builder, write
+from splitops.models.formats.openvino import builder, write
 
 X = np.arange(24, dtype=np.float32).reshape(4, 6)
 

@@ -22,7 +22,7 @@ from onnx.reference import ReferenceEvaluator
 
 from splitops.elements.types import ElementType
 from splitops.errors import RuleError
-from splitops.models.onnx_model import run
+from splitops.models.running.onnx import run
 from splitops.operators import OperatorSchema, history
 
 sys.path.insert(0, str(Path(__file__).parent))

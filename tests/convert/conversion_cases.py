@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from splitops.models.openvino_ir import Builder, OpenVINOModel
+from splitops.models.formats.openvino import Builder, OpenVINOModel
 
 Feeds = Mapping[str, Any]
 

@@ -21,9 +21,9 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import splitops
 from splitops.errors import SplitError
+from splitops.models.check.merging import merged_sites
 from splitops.models.convert import Conversion, Form, conversion
-from splitops.models.onnx_model.merging import merged_sites
-from splitops.models.openvino_ir import Builder, OpenVINOModel
+from splitops.models.formats.openvino import Builder, OpenVINOModel
 from splitops.models.simplify import simplification
 from splitops.operators import SCHEMAS, schema
 from splitops.operators.schema import Given

@@ -16,7 +16,7 @@ from splitops.errors import RuleError
 from splitops.models.check import check
 from splitops.models.check.repairs import repair
 from splitops.models.convert import conversion, convert
-from splitops.models.openvino_ir import Builder, OpenVINOModel
+from splitops.models.formats.openvino import Builder, OpenVINOModel
 from splitops.models.simplify import simplify
 
 SIZES = (0, 4, 8, 12)

@@ -16,8 +16,8 @@ import splitops
 from splitops.errors import LengthsError, RuleError, SplitError
 from splitops.models.check import check
 from splitops.models.check.repairs import repair
+from splitops.models.formats.openvino import Builder, OpenVINOModel, from_bytes, to_bytes
 from splitops.models.infer import InferredModel, SequenceOf, Tensor, infer
-from splitops.models.openvino_ir import Builder, OpenVINOModel, from_bytes, to_bytes
 from splitops.sizes import names as symbols
 from splitops.sizes.dims import Dim, Range
 

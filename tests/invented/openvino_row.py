@@ -16,7 +16,7 @@ from refusals import refuses
 import splitops
 import splitops.cli
 from splitops.models.convert import conversion
-from splitops.models.openvino_ir import Builder
+from splitops.models.formats.openvino import Builder
 
 X = np.arange(7, dtype=np.float32)
 SIZES = [3, 3, 1]

@@ -15,7 +15,8 @@ from onnx import ModelProto, TensorProto
 
 import splitops
 from splitops.errors import ModelError, SplitError
-from splitops.models import onnx_model, openvino_ir
+from splitops.models.formats import openvino as openvino_ir
+from splitops.models.running.onnx import load as load_onnx
 
 
 def split_model(opset: int = 18) -> ModelProto:
@@ -114,7 +115,7 @@ def test_the_bound_is_of_one_run_of_all_loops():
     second.input[2], second.output[0] = "y", "z"
     made.graph.output[0].name = "z"
     feeds = {"x": np.zeros(2, np.float32), "go": np.array(True)}
-    prepared = onnx_model.load(made)
+    prepared = load_onnx(made)
     for _ in range(2):
         prepared.run(feeds, max_body_runs=120)
     with pytest.raises(ModelError, match="more than 119"):
@@ -156,7 +157,7 @@ def with_external_data() -> ModelProto:
 def test_external_data_that_is_cut_short_in_use_changes_nothing(tmp_path):
     (tmp_path / "m.onnx").write_bytes(with_external_data().SerializeToString())
     (tmp_path / "x.bin").write_bytes(np.arange(6, dtype=np.float32).tobytes())
-    prepared = onnx_model.load(tmp_path / "m.onnx")
+    prepared = load_onnx(tmp_path / "m.onnx")
     os.truncate(tmp_path / "x.bin", 0)
     assert prepared.run({})["b"].tolist() == [3, 4, 5]
 

@@ -6,7 +6,7 @@ import onnx.parser
 import pytest
 
 import splitops
-from splitops.models.openvino_ir import OpenVINOModel
+from splitops.models.formats.openvino import OpenVINOModel
 
 ONNX = "examples/models/attention_block.onnx"
 IR = "examples/models/feature_split.xml"

@@ -12,7 +12,9 @@ from onnx import ModelProto, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import splitops
-from splitops.models import onnx_model, openvino_ir
+from splitops.models.formats import openvino as openvino_ir
+from splitops.models.running.onnx import load as load_onnx
+from splitops.models.running.openvino import run as run_ir
 from splitops.onnx import reference_ops
 
 
@@ -78,7 +80,7 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_what_an_onnx_model_gives_cannot_change_its_inputs_or_constants(name):
     made = MODELS[name]()
-    prepared = onnx_model.load(made)
+    prepared = load_onnx(made)
     x = np.arange(6, dtype=np.float32)
     first = prepared.run({"x": x})
     assert x.flags.writeable
@@ -123,7 +125,7 @@ def test_what_an_ir_gives_cannot_change_its_inputs_or_constants(source):
         builder.result(part, f"part{index}")
     builder.result(data, "whole")
     given = np.arange(6, dtype=np.float32)
-    outputs = openvino_ir.run(builder.model(), {"data": given})
+    outputs = run_ir(builder.model(), {"data": given})
     assert given.flags.writeable
     assert not any(array.flags.writeable for array in outputs.values())
     assert all(array is not given for array in outputs.values())

@@ -21,10 +21,10 @@ from simplify_helpers import assert_equal, difference, operators, parse, random_
 import splitops
 from splitops.cli.simplify import command
 from splitops.errors import ModelError
+from splitops.models.graph.editor import Editor, Role
+from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.simplify import REWRITES, simplification
-from splitops.models.simplify.editor import Editor, Role
 from splitops.models.simplify.knowledge import NoteKnownPass
-from splitops.models.simplify.onnx_editor import OnnxEditor
 from splitops.models.simplify.parts import WholePartPass
 from splitops.models.simplify.passes import SplitPass, prove_order
 

@@ -17,7 +17,7 @@ from simplify_helpers import difference
 
 import splitops
 from splitops.errors import SplitError
-from splitops.models import openvino_ir as ov
+from splitops.models.formats import openvino as ov
 from splitops.models.simplify import Simplification, simplification
 
 WORKER = """

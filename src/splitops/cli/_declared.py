@@ -115,9 +115,10 @@ def open_model(path: Path) -> Runnable:
 
 
 def _open_onnx(path: Path) -> Runnable:
-    from splitops.models import onnx_model
+    from splitops.models.formats import onnx as onnx_model
+    from splitops.models.running.onnx import load as load_onnx
 
-    model = onnx_model.load(path)
+    model = load_onnx(path)
     graph = model.proto.graph
     defaults = {tensor.name for tensor in graph.initializer}
     inputs = tuple(_of_type(value.name, value.type, value.name not in defaults) for value in graph.input)
@@ -144,7 +145,8 @@ def _dimension(dim: TensorShapeProto.Dimension) -> Dim:
 
 
 def _open_openvino(path: Path) -> Runnable:
-    from splitops.models import openvino_ir
+    from splitops.models.formats import openvino as openvino_ir
+    from splitops.models.running.openvino import run as run_ir
 
     model = openvino_ir.read(path)
     where = Where(model=str(path))
@@ -160,4 +162,4 @@ def _open_openvino(path: Path) -> Runnable:
                 layer.shape(where),
             )
         )
-    return Runnable(tuple(inputs), partial(openvino_ir.sites, model), partial(openvino_ir.run, model))
+    return Runnable(tuple(inputs), partial(openvino_ir.sites, model), partial(run_ir, model))

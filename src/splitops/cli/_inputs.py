@@ -18,7 +18,7 @@ from splitops.cli._generate import available_bytes, ramp, random
 from splitops.cli._operators import SHAPE, find_element_type
 from splitops.errors import ModelError, Where, shown, shown_path
 from splitops.files.formats.npy import Header, mapped, read_array
-from splitops.models.files import open_regular, read_whole
+from splitops.models.formats.reading import open_regular, read_whole
 
 __all__ = ["read_inputs", "wanted"]
 
@@ -152,7 +152,7 @@ def _read_protobuf(path: Path, declared: Declared) -> Any:
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
     from onnx import SequenceProto, TensorProto
 
-    from splitops.models.onnx_model.tensors import tensor_array
+    from splitops.models.formats.onnx.tensors import tensor_array
 
     content = read_whole(path, limit=_MAX_PROTOBUF)
     where = Where(model=str(path))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from splitops.errors import FileError, SplitError, shown_path
-from splitops.models.files import open_regular
+from splitops.models.formats.reading import open_regular
 
 __all__ = ["LocalFile", "Source"]
 

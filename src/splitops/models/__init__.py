@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from splitops.errors import ModelError, shown_path
-from splitops.models.bodies import MAX_BODY_RUNS
+from splitops.models.running.bodies import MAX_BODY_RUNS
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir
 
-    from splitops.models.openvino_ir import OpenVINOModel
+    from splitops.models.formats.openvino import OpenVINOModel
 
     ModelInMemory = onnx.ModelProto | onnx_ir.Model | OpenVINOModel
     AnyModel = str | os.PathLike[str] | ModelInMemory
@@ -55,10 +55,10 @@ def load(path: str | os.PathLike[str], *, allow_links: bool = False) -> onnx.Mod
     if not isinstance(path, str | os.PathLike):
         raise ModelError(f"load reads a file, but is given a {type(path).__name__}, not a path")
     if is_openvino(path):
-        from splitops.models import openvino_ir
+        from splitops.models.formats import openvino as openvino_ir
 
         return openvino_ir.read(path, allow_links=allow_links)
-    from splitops.models import onnx_model
+    from splitops.models.formats import onnx as onnx_model
 
     return onnx_model.read(path, allow_links=allow_links)
 
@@ -96,11 +96,11 @@ def save(model: ModelInMemory | HasModel, path: str | os.PathLike[str]) -> None:
             "OpenVINO IR in .xml"
         )
     if is_openvino(model):
-        from splitops.models import openvino_ir
+        from splitops.models.formats import openvino as openvino_ir
 
         openvino_ir.write(cast("OpenVINOModel", model), path)
         return
-    from splitops.models import onnx_model
+    from splitops.models.formats import onnx as onnx_model
 
     onnx_model.write(cast("onnx.ModelProto", model), path)
 
@@ -136,13 +136,13 @@ def run(model: AnyModel, inputs: Mapping[str, Any], *, max_body_runs: int | None
     """
     most = MAX_BODY_RUNS if max_body_runs is None else max_body_runs
     if is_openvino(model):
-        from splitops.models import openvino_ir
+        from splitops.models.running.openvino import run as run_ir
 
         whole = load(model) if isinstance(model, str | os.PathLike) else model
-        return openvino_ir.run(cast("OpenVINOModel", whole), inputs, max_body_runs=most)
-    from splitops.models import onnx_model
+        return run_ir(cast("OpenVINOModel", whole), inputs, max_body_runs=most)
+    from splitops.models.running.onnx import run as run_onnx
 
-    return onnx_model.run(cast("onnx.ModelProto", model), inputs, max_body_runs=most)
+    return run_onnx(cast("onnx.ModelProto", model), inputs, max_body_runs=most)
 
 
 def is_openvino(model: Any) -> bool:
@@ -152,7 +152,7 @@ def is_openvino(model: Any) -> bool:
         ModelError: a path with another ending than ``.onnx`` and ``.xml``.
     """
     if not isinstance(model, str | os.PathLike):
-        from splitops.models.openvino_ir import OpenVINOModel
+        from splitops.models.formats.openvino import OpenVINOModel
 
         return isinstance(model, OpenVINOModel)
     suffix = Path(model).suffix.lower()

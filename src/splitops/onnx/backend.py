@@ -29,12 +29,12 @@ class SplitopsModel(BackendRep):
     """A prepared model.
 
     Attributes:
-        model: the :class:`splitops.models.onnx_model.Model` behind it.
+        model: the :class:`splitops.models.formats.onnx.Model` behind it.
     """
 
     def __init__(self, model: ModelProto) -> None:
         # The interface stands beside the functions; running models stands above them.
-        from splitops.models.onnx_model import load
+        from splitops.models.running.onnx import load
 
         self.model = load(model)
 
@@ -119,7 +119,7 @@ class SplitopsBackend(Backend):
             RuleError: a rule of the split family is broken.
             ModelError: the inputs do not fit, or another operator fails.
         """
-        from splitops.models.onnx_model.evaluator import node_evaluator
+        from splitops.models.running.onnx.evaluator import node_evaluator
 
         _check_device(device)
         if not isinstance(inputs, Mapping):

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 import splitops
 from splitops.errors import ModelError
-from splitops.models.onnx_model.tensors import is_external, is_marked
+from splitops.models.formats.onnx.tensors import is_external, is_marked
 
 ROWS, COLUMNS = (1 << 18) + (1 << 14), 1 << 10
 BYTES = ROWS * COLUMNS * 4

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from splitops.models.onnx_model import read, run, split_sites
+from splitops.models.formats.onnx import read, split_sites
+from splitops.models.running.onnx import run
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 MODEL = EXAMPLES / "models" / "attention_block.onnx"

@@ -17,9 +17,10 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from splitops.errors import ModelError
-from splitops.models import files
-from splitops.models.onnx_model import check_model, read, run, write
-from splitops.models.onnx_model.storage import MAX_MODEL_BYTES
+from splitops.models.formats import reading as files
+from splitops.models.formats.onnx import check_model, read, write
+from splitops.models.formats.onnx.storage import MAX_MODEL_BYTES
+from splitops.models.running.onnx import run
 
 WEIGHT = np.arange(12, dtype=np.float32).reshape(4, 3)
 X = np.ones((2, 4), np.float32)
@@ -484,11 +485,11 @@ class TestWriting:
         assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
 
     def test_too_large_for_one_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("splitops.models.onnx_model.storage.MAX_MODEL_BYTES", (1 << 24) + 1000)
+        monkeypatch.setattr("splitops.models.formats.onnx.storage.MAX_MODEL_BYTES", (1 << 24) + 1000)
         proto = model(numpy_helper.from_array(np.ones((4, 300), np.float32), "w"))
         write(proto, tmp_path / "m.onnx")
         assert (tmp_path / "m.onnx.data").exists()
-        monkeypatch.setattr("splitops.models.onnx_model.storage.MAX_MODEL_BYTES", 100)
+        monkeypatch.setattr("splitops.models.formats.onnx.storage.MAX_MODEL_BYTES", 100)
         with pytest.raises(ModelError, match="external=True"):
             write(proto, tmp_path / "n.onnx", external=False)
         assert not (tmp_path / "n.onnx").exists()
@@ -501,7 +502,7 @@ def test_lying_sizes_take_no_memory(tmp_path: Path) -> None:
     code = (
         "import resource, sys\n"
         "from splitops.errors import ModelError\n"
-        "from splitops.models.onnx_model import run\n"
+        "from splitops.models.running.onnx import run\n"
         f"resource.setrlimit(resource.RLIMIT_AS, ({2 << 30}, {2 << 30}))\n"
         "try:\n    run(sys.argv[1], {})\nexcept ModelError as error:\n    print(error)\n"
     )

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from splitops.errors import SplitError
-from splitops.models.onnx_model import read, run, split_sites
+from splitops.models.formats.onnx import read, split_sites
+from splitops.models.running.onnx import run
 
 OPSETS = (1, 2, 7, 11, 12, 13, 17, 18, 23, onnx.defs.onnx_opset_version())
 Chain = tuple[onnx.ModelProto, np.ndarray[Any, Any], list[np.ndarray[Any, Any]]]

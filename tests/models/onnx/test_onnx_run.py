@@ -19,7 +19,8 @@ from onnx.reference import ReferenceEvaluator
 import splitops.onnx.reference
 from splitops.errors import ModelError, Rule, RuleError, SplitError, Where
 from splitops.execute import evaluate
-from splitops.models.onnx_model import load, run, split_sites
+from splitops.models.formats.onnx import split_sites
+from splitops.models.running.onnx import load, run
 
 X = np.arange(24, dtype=np.float32).reshape(6, 4)
 

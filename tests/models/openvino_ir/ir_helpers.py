@@ -17,7 +17,7 @@ import pytest
 
 from splitops.elements.packing import pack, packed_size, unpack
 from splitops.elements.types import ELEMENT_TYPES, ElementType, from_openvino
-from splitops.models import openvino_ir as ir
+from splitops.models.formats import openvino as ir
 
 Array = np.ndarray[Any, Any]
 

@@ -17,8 +17,9 @@ from ir_helpers import Array, array_of, assert_same, needs_openvino, run_by_open
 import splitops
 from splitops.elements.types import element_type_of
 from splitops.errors import ModelError, RuleError
-from splitops.models import openvino_ir as ir
-from splitops.models.openvino_ir import layers
+from splitops.models.formats import openvino as ir
+from splitops.models.running.openvino import layers
+from splitops.models.running.openvino import run as run_ir
 
 Ports = Mapping[str, str]
 DATA = np.arange(30, dtype=np.float32).reshape(5, 2, 3)
@@ -144,15 +145,15 @@ def run_loop(model: ir.OpenVINOModel, trips: int, /, **changed: Any) -> dict[str
         "before": np.full((1, 1, 3), -1, np.float32),
         "checks": np.ones(5, np.bool_),
     }
-    return ir.run(model, inputs | changed)
+    return run_ir(model, inputs | changed)
 
 
 def test_an_if_runs_the_branch_that_the_condition_names() -> None:
     x, lengths = np.arange(5, dtype=np.float32), np.array([2, -1])
     for condition in (np.array(True), np.array([True])):
-        got = ir.run(if_model(), {"c": condition, "x": x, "lengths": lengths})
+        got = run_ir(if_model(), {"c": condition, "x": x, "lengths": lengths})
         assert_same(got["y"], x[:2])
-    assert_same(ir.run(if_model(), {"c": np.array(False), "x": x, "lengths": lengths})["y"], x[2:])
+    assert_same(run_ir(if_model(), {"c": np.array(False), "x": x, "lengths": lengths})["y"], x[2:])
 
 
 @pytest.mark.parametrize("lengths", [[400, -1], [-1, 400], [6, -1]])
@@ -180,7 +181,7 @@ def test_a_body_reads_no_foreign_memory(lengths: list[int], branch: bool) -> Non
 def test_no_split_is_left_to_openvino(wrong: dict[str, str], what: str) -> None:
     inputs = {"c": np.array(True), "x": np.ones(4, np.float32), "lengths": np.array([400, -1])}
     with pytest.raises(ModelError, match=what) as caught:
-        ir.run(if_model(**wrong), inputs)
+        run_ir(if_model(**wrong), inputs)
     assert "OpenVINO would run the split unproved" in str(caught.value)
 
 
@@ -190,7 +191,7 @@ def test_a_split_under_another_spelling_is_refused_in_the_main_graph() -> None:
     parts = builder.layer("variadicSPLIT", [x, builder.const(0), builder.const([400, -1])], outputs=2)
     builder.result(parts[0], "y")
     with pytest.raises(ModelError, match="is or holds a split"):
-        ir.run(builder.model(), {"x": np.ones(4, np.float32)})
+        run_ir(builder.model(), {"x": np.ones(4, np.float32)})
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -236,7 +237,7 @@ def test_what_a_tensor_iterator_slices_it_joins(
     (kept,) = body.builder.layer("Split", [part, body.builder.const(np.array(0))], {"num_splits": 1})
     body.gives("joined", kept, slices(1, size, axis=axis, reverse=back))
     body.gives("last", part, port(2))
-    got = ir.run(reread(fill(builder.model(), "ti", {"": body})), {"x": data})
+    got = run_ir(reread(fill(builder.model(), "ti", {"": body})), {"x": data})
     parts = np.split(data, count, axis=axis)
     assert_same(got["joined"], data if reverse == back else np.concatenate(parts[::-1], axis=axis))
     assert_same(got["last"], parts[0 if reverse else -1])
@@ -265,7 +266,7 @@ def test_slices_of_a_part_of_the_axis(ends: str, expected: list[int]) -> None:
     (whole,) = body.builder.layer("Concat", halves, {"axis": 0}, shapes=[(2,)])
     body.gives("y", whole, slices(1, 2))
     assert (
-        ir.run(reread(fill(builder.model(), "ti", {"": body})), {"x": np.arange(6)})["y"].tolist() == expected
+        run_ir(reread(fill(builder.model(), "ti", {"": body})), {"x": np.arange(6)})["y"].tolist() == expected
     )
 
 
@@ -311,11 +312,11 @@ def test_bodies_in_bodies() -> None:
         "lengths": np.array([2, -1]),
     }
     seen: list[str] = []
-    got = ir.run(nested_model(), inputs, observer=lambda layer, *_: seen.append(layer.name))
+    got = run_ir(nested_model(), inputs, observer=lambda layer, *_: seen.append(layer.name))
     assert got["y"].tolist() == [0, 1, 2, 3, 0, 1]
     assert seen == ["cut", "gate"] * 3 + ["loop"]
     with pytest.raises(RuleError) as caught:
-        ir.run(nested_model(), inputs | {"lengths": np.array([5, -1])})
+        run_ir(nested_model(), inputs | {"lengths": np.array([5, -1])})
     assert caught.value.where.graph == "loop/body/gate/then_body"
 
 
@@ -337,7 +338,7 @@ def test_a_loop_without_end_is_an_error(trips: int) -> None:
     body.gives("ok", body.builder.const(np.array(True)), CONDITION)
     model = reread(fill(builder.model(), "loop", {"": body}))
     with pytest.raises(ModelError, match="more than 1000 times") as caught:
-        ir.run(model, {"x": np.ones(4, np.float32)}, max_body_runs=1000)
+        run_ir(model, {"x": np.ones(4, np.float32)}, max_body_runs=1000)
     assert caught.value.where.node == "loop"
 
 
@@ -352,7 +353,7 @@ def test_what_is_joined_is_held_against_the_memory(monkeypatch: pytest.MonkeyPat
     body.gives("ok", body.builder.const(np.array(True)), CONDITION)
     model = reread(fill(builder.model(), "loop", {"": body}))
     with pytest.raises(ModelError, match="larger than the memory"):
-        ir.run(model, {"x": np.ones(1000, np.float32)})
+        run_ir(model, {"x": np.ones(1000, np.float32)})
 
 
 @pytest.mark.parametrize(
@@ -392,7 +393,7 @@ def test_the_type_of_a_body_is_held() -> None:
     )
     inputs = {"c": np.array(True), "x": np.ones(4, np.float32), "lengths": np.array([2, 2])}
     with pytest.raises(ModelError, match="the body takes f16, but gets float32"):
-        ir.run(ir.from_bytes(lying, weights), inputs)
+        run_ir(ir.from_bytes(lying, weights), inputs)
 
 
 @pytest.mark.parametrize(
@@ -454,7 +455,7 @@ def test_forms_that_are_not_supported_are_left_to_openvino_only_without_a_split(
         model = reread(fill(builder.model(), "ti", {"": body}))
         what = "have no one meaning" if split else "run by OpenVINO, which is not installed"
         with pytest.raises(ModelError, match=what):
-            ir.run(model, {"x": np.ones(4, np.float32)})
+            run_ir(model, {"x": np.ones(4, np.float32)})
 
 
 # --- against OpenVINO ----------------------------------------------------------------------------------
@@ -592,7 +593,7 @@ def compare(folder: Path, cases: Sequence[tuple[str, Path, list[Array]]]) -> Non
         split_bodies = {site.where.graph for site in ir.sites(model)}
         assert split_bodies, name
         assert None not in split_bodies, f"{name}: the splits stand in bodies"
-        got = ir.run(model, dict(zip(ir.input_names(model), arrays, strict=True)))
+        got = run_ir(model, dict(zip(ir.input_names(model), arrays, strict=True)))
         assert len(got) == len(answer["tensors"])
         for array, tensor in zip(got.values(), answer["tensors"], strict=True):
             assert_same(array, array_of(tensor))
@@ -646,8 +647,8 @@ def test_masked_arrays_are_refused() -> None:
     model = echo("f32", "?")
     data = np.ma.MaskedArray(np.arange(3, dtype=np.float32), [False, True, False])
     with pytest.raises(ModelError, match="input 'x' is masked"):
-        ir.run(model, {"x": data})
-    got = ir.run(model, {"x": np.ma.MaskedArray(np.arange(3, dtype=np.float32))})["y"]
+        run_ir(model, {"x": data})
+    got = run_ir(model, {"x": np.ma.MaskedArray(np.arange(3, dtype=np.float32))})["y"]
     assert got.tolist() == [1, 2]
 
 
@@ -662,7 +663,7 @@ def test_masked_arrays_are_refused() -> None:
     ],
 )
 def test_strings_of_any_kind_become_str(data: Array) -> None:
-    got = ir.run(echo("string", "?"), {"x": data})["y"]
+    got = run_ir(echo("string", "?"), {"x": data})["y"]
     assert got.dtype == object
     assert got.tolist() == ["é", "日"]
 
@@ -678,4 +679,4 @@ def test_strings_of_any_kind_become_str(data: Array) -> None:
 )
 def test_what_is_no_string(data: Array, what: str) -> None:
     with pytest.raises(ModelError, match=what):
-        ir.run(echo("string", "?"), {"x": data})
+        run_ir(echo("string", "?"), {"x": data})

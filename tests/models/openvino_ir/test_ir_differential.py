@@ -27,8 +27,9 @@ from ir_helpers import (
 )
 
 from splitops.elements.types import ELEMENT_TYPES, ElementType, from_openvino
-from splitops.models import openvino_ir as ir
-from splitops.models.openvino_ir.conversion import is_convertible
+from splitops.models.formats import openvino as ir
+from splitops.models.running.openvino import run as run_ir
+from splitops.models.running.openvino.conversion import is_convertible
 
 pytestmark = [
     needs_openvino,
@@ -358,7 +359,7 @@ def difference(one: Case, answer: dict[str, Any]) -> str | None:
     if "error" in answer:
         return f"OpenVINO: {answer['error']}"
     try:
-        ours = ir.run(one.model, one.inputs)
+        ours = run_ir(one.model, one.inputs)
         assert list(ours) == [names[0] for names in answer["outputs"]]
         for array, tensor in zip(ours.values(), answer["tensors"], strict=True):
             assert_same(array, array_of(tensor))

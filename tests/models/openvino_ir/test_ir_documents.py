@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from splitops.models import openvino_ir as ir
+from splitops.models.formats import openvino as ir
+from splitops.models.running.openvino import run as run_ir
 
 SHAPE = (6, 12, 10, 24)
 DATA = np.arange(6 * 12 * 10 * 24, dtype=np.float32).reshape(SHAPE)
@@ -175,7 +176,7 @@ def test_document_examples(
     model = document_model(layer, axis, lengths, len(sizes), version)
     split = model.graph.by_id[9]
     for one in (model, ir.from_bytes(*ir.to_bytes(model))):
-        outputs = list(ir.run(one, {"data": DATA}).values())
+        outputs = list(run_ir(one, {"data": DATA}).values())
         assert [part.shape for part in outputs] == [port.dims for port in split.outputs]
         assert [part.shape[axis] for part in outputs] == sizes
         start = 0

@@ -11,7 +11,8 @@ import pytest
 from ir_helpers import array_of, assert_same, needs_openvino, run_by_openvino, stated
 
 from splitops.elements.types import ELEMENT_TYPES
-from splitops.models import openvino_ir as ir
+from splitops.models.formats import openvino as ir
+from splitops.models.running.openvino import run as run_ir
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 MODEL, DATA = EXAMPLES / "models" / "feature_split.xml", EXAMPLES / "data" / "feature_split_x.npy"
@@ -27,7 +28,7 @@ def test_the_script_makes_the_shipped_files(tmp_path: Path) -> None:
 
 def test_the_shipped_model_runs() -> None:
     x = np.load(DATA)
-    outputs = ir.run(ir.read(MODEL), {"x": x})
+    outputs = run_ir(ir.read(MODEL), {"x": x})
     assert list(outputs) == ["bgr", "radar_with_reference", "lidar"]
     assert_same(outputs["bgr"], x[:, [4, 5, 2, 3, 0, 1]])
     assert_same(outputs["lidar"], np.ascontiguousarray(x[:, 8:]))
@@ -39,7 +40,7 @@ def test_the_shipped_model_runs() -> None:
 def test_openvino_gives_the_same(tmp_path: Path) -> None:
     x = np.load(DATA)
     (answer,) = run_by_openvino(tmp_path, [{"xml": str(MODEL), "inputs": [stated(x, F32)], "by": "CPU"}])
-    outputs = ir.run(ir.read(MODEL), {"x": x})
+    outputs = run_ir(ir.read(MODEL), {"x": x})
     assert [names[0] for names in answer["outputs"]] == list(outputs)
     for array, tensor in zip(outputs.values(), answer["tensors"], strict=True):
         assert_same(np.ascontiguousarray(array), array_of(tensor))
@@ -80,7 +81,7 @@ def test_models_that_openvino_converts_from_onnx(tmp_path: Path) -> None:
     for job, answer in zip(jobs[1::2], answers[1::2], strict=True):
         model = ir.read(job["xml"])
         assert [str(site.schema) for site in ir.sites(model)] == ["VariadicSplit-1"]
-        outputs = ir.run(model, {"x": x})
+        outputs = run_ir(model, {"x": x})
         assert list(outputs) == ["y", "z"]
         for array, tensor in zip(outputs.values(), answer["tensors"], strict=True):
             assert_same(np.ascontiguousarray(array), array_of(tensor))

@@ -24,9 +24,10 @@ from ir_helpers import (
 
 from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import ModelError, Where
-from splitops.models import openvino_ir as ir
-from splitops.models.openvino_ir.model import join_names, split_names
-from splitops.models.openvino_ir.shapes import format_shape, matches, parse_integer, parse_shape
+from splitops.models.formats import openvino as ir
+from splitops.models.formats.openvino.model import join_names, split_names
+from splitops.models.formats.openvino.shapes import format_shape, matches, parse_integer, parse_shape
+from splitops.models.running.openvino import run as run_ir
 from splitops.sizes.dims import Range
 
 NOWHERE = Where()
@@ -220,7 +221,7 @@ def test_constants_of_every_type(kind: ElementType, tmp_path: Path) -> None:
     for name, array in arrays.items():
         builder.result(builder.const(array, kind), name)
     ir.write(builder.model(), tmp_path / "model.xml")
-    outputs = ir.run(ir.read(tmp_path / "model.xml"), {})
+    outputs = run_ir(ir.read(tmp_path / "model.xml"), {})
     assert list(outputs) == list(arrays)
     for name, array in arrays.items():
         assert_same(outputs[name], array)
@@ -275,7 +276,7 @@ def test_write_over_the_file_that_is_read_from(tmp_path: Path) -> None:
     ir.write(model, path)
     assert path.with_suffix(".bin").read_bytes() == before
     for one in (model, ir.read(path)):
-        assert_same(ir.run(one, {"data": data})["part1"], data[1:])
+        assert_same(run_ir(one, {"data": data})["part1"], data[1:])
     assert sorted(file.name for file in tmp_path.iterdir()) == ["model.bin", "model.xml"]
 
 
@@ -391,7 +392,7 @@ def test_we_read_what_openvino_writes(tmp_path: Path) -> None:
     older = tmp_path / "older.xml"  # OpenVINO writes version 10 of models in version 10 alone
     ir.write(replace(builder.model(), version=10), older)
     array = np.arange(80, dtype=np.float32).reshape(20, 4)
-    expected = list(ir.run(ir.read(source), {"data": array}).values())
+    expected = list(run_ir(ir.read(source), {"data": array}).values())
     assert [part.shape for part in expected] == [(10, 4), (1007, 4), (3, 4)]
     jobs = [
         {"source": str(path), "xml": str(tmp_path / f"{how}.xml"), "by": how}
@@ -403,7 +404,7 @@ def test_we_read_what_openvino_writes(tmp_path: Path) -> None:
         assert model.version == (10 if job["by"] == "IR_V10" else 11)
         converts = len(model.graph.layers_of_type("Convert"))
         assert converts == (1 if job["by"] == "save_model" else 0)
-        outputs = ir.run(model, {"data": array})
+        outputs = run_ir(model, {"data": array})
         expected_names = ["a", "b", "c,d"]
         if model.version == 10:
             expected_names = [f"VariadicSplit_5.{index}" for index in range(3)]

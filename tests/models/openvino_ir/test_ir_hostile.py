@@ -15,7 +15,8 @@ from ir_helpers import needs_openvino, run_by_openvino, stated
 
 from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import ModelError, SplitError
-from splitops.models import openvino_ir as ir
+from splitops.models.formats import openvino as ir
+from splitops.models.running.openvino import run as run_ir
 
 XML = """<?xml version="1.0"?>
 <net name="model" version="11">
@@ -82,7 +83,7 @@ def refused(content: bytes, weights: bytes = BIN) -> str:
 
 
 def test_the_model_is_good_before_it_is_spoilt() -> None:
-    outputs = ir.run(ir.from_bytes(XML.encode(), BIN), {"data": DATA})
+    outputs = run_ir(ir.from_bytes(XML.encode(), BIN), {"data": DATA})
     assert outputs["first"].tolist() == DATA[:2].tolist()
     assert outputs["rest"].tolist() == DATA[2:].tolist()
 
@@ -322,7 +323,7 @@ def test_a_long_chain_is_no_cycle_and_no_recursion() -> None:
         (value,) = builder.layer("Convert", [value], {"destination_type": "f32"})
     builder.result(value, "out")
     model = ir.from_bytes(*ir.to_bytes(builder.model()))
-    assert ir.run(model, {"data": np.ones(1, np.float32)})["out"].tolist() == [1.0]
+    assert run_ir(model, {"data": np.ones(1, np.float32)})["out"].tolist() == [1.0]
 
 
 BOMB = """<?xml version="1.0"?><!DOCTYPE net [<!ENTITY a "aaaaaaaaaa">
@@ -408,7 +409,7 @@ def test_missing_bin(tmp_path: Path) -> None:
     builder = ir.Builder()
     builder.result(builder.parameter("data", "f32", (2,)), "out")
     path.write_bytes(ir.to_bytes(builder.model())[0])
-    assert ir.run(ir.read(path), {"data": DATA[0, :2]})["out"].tolist() == [0.0, 1.0]
+    assert run_ir(ir.read(path), {"data": DATA[0, :2]})["out"].tolist() == [0.0, 1.0]
     with pytest.raises(ModelError, match=r"cannot open '.*other.bin': no such file .* .model '.*model.xml'."):
         ir.read(path, tmp_path / "other.bin")
 
@@ -455,7 +456,7 @@ def test_lying_strings(numbers: list[int], message: str) -> None:
     content = np.array(numbers, "<i4").tobytes() + b"abc"
     model = ir.from_bytes(string_constant(content), content)
     with pytest.raises(ModelError, match=message):
-        ir.run(model, {})
+        run_ir(model, {})
 
 
 def test_strings_shorter_than_their_table() -> None:
@@ -467,7 +468,7 @@ def test_strings_shorter_than_their_table() -> None:
 def test_bytes_that_are_not_utf8_come_back_unchanged() -> None:
     content = np.array([2, 0, 1, 3], "<i4").tobytes() + b"\xffab"
     model = ir.from_bytes(string_constant(content), content)
-    assert ir.run(model, {})["out"].tolist() == ["\udcff", "ab"]
+    assert run_ir(model, {})["out"].tolist() == ["\udcff", "ab"]
     assert ir.to_bytes(model)[1] == content
 
 
@@ -506,9 +507,10 @@ def test_results_larger_than_the_memory(name: str) -> None:
     xml, weights = ir.to_bytes(builder.model())
     script = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))\n"
-        "from splitops.models import openvino_ir as ir; from splitops.errors import ModelError\n"
+        "from splitops.models.formats import openvino as ir; from splitops.errors import ModelError\n"
+        "from splitops.models.running.openvino import run as run_ir\n"
         "length = int(sys.argv[1]); content = sys.stdin.buffer.read()\n"
-        "try: ir.run(ir.from_bytes(content[:length], content[length:]), {})\n"
+        "try: run_ir(ir.from_bytes(content[:length], content[length:]), {})\n"
         "except ModelError as error: print(error); sys.exit(3)\n"
     )
     done = subprocess.run(
@@ -558,7 +560,7 @@ def test_random_damage() -> None:
             for one in (model, again):
                 list(ir.sites(one))
                 if all(layer.type in KNOWN for layer in one.graph.layers):
-                    ir.run(one, {ir.input_names(one)[0]: DATA} if one.inputs else {})
+                    run_ir(one, {ir.input_names(one)[0]: DATA} if one.inputs else {})
             good += 1
         except SplitError:
             continue

@@ -27,8 +27,9 @@ from ir_helpers import (
 
 from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import ModelError, Rule, RuleError
-from splitops.models import openvino_ir as ir
-from splitops.models.openvino_ir import foreign
+from splitops.models.formats import openvino as ir
+from splitops.models.running.openvino import foreign
+from splitops.models.running.openvino import run as run_ir
 
 DATA = np.arange(24, dtype=np.float32).reshape(6, 4)
 F32 = ELEMENT_TYPES["float32"]
@@ -51,7 +52,7 @@ def test_every_element_type_on_every_axis(kind: ElementType) -> None:
     data = data_of(kind, (3, 7, 5))
     for axis, sizes in [(0, [1, 2]), (1, [3, 0, 4]), (-1, [1, 1, 3])]:
         model = split_model((kind, "?,7,..9"), np.array(axis), lengths=np.array(sizes), outputs=len(sizes))
-        parts = list(ir.run(model, {"data": data}).values())
+        parts = list(run_ir(model, {"data": data}).values())
         assert [part.shape[axis] for part in parts] == sizes
         assert_same(np.concatenate(parts, axis), data)
 
@@ -75,7 +76,7 @@ def test_another_dtype_is_refused(element_type: str, array: Array) -> None:
     with pytest.raises(
         ModelError, match=rf"input 'x' has dtype {array.dtype}, but the model takes {element_type}"
     ):
-        ir.run(identity(element_type, "?,?"), {"x": array})
+        run_ir(identity(element_type, "?,?"), {"x": array})
 
 
 @pytest.mark.parametrize(
@@ -91,10 +92,10 @@ def test_another_dtype_is_refused(element_type: str, array: Array) -> None:
 def test_forms_of_arrays(array: Array, expected: Array | None) -> None:
     if expected is None:
         with pytest.raises(ModelError, match="has dtype float64"):
-            ir.run(identity("f32", "?,?"), {"x": array})
+            run_ir(identity("f32", "?,?"), {"x": array})
     else:
         assert_same(
-            np.ascontiguousarray(ir.run(identity("f32", "?,?"), {"x": array})["y"]),
+            np.ascontiguousarray(run_ir(identity("f32", "?,?"), {"x": array})["y"]),
             np.ascontiguousarray(expected),
         )
 
@@ -103,7 +104,7 @@ def test_forms_of_arrays(array: Array, expected: Array | None) -> None:
     "array", [np.array(["a", "日本"]), np.array(["a", "日本"], object)], ids=["fixed", "object"]
 )
 def test_strings_of_any_kind(array: Array) -> None:
-    assert ir.run(identity("string", "2"), {"x": array})["y"].tolist() == ["a", "日本"]
+    assert run_ir(identity("string", "2"), {"x": array})["y"].tolist() == ["a", "日本"]
 
 
 @pytest.mark.parametrize(
@@ -123,34 +124,34 @@ def test_shapes_are_checked_against_the_parameter(
 ) -> None:
     model = identity("f32", shape)
     for size in good:
-        assert ir.run(model, {"x": np.zeros(size, np.float32)})["y"].shape == size
+        assert run_ir(model, {"x": np.zeros(size, np.float32)})["y"].shape == size
     for size in bad:
         with pytest.raises(ModelError, match=r"input 'x' has shape .* but the model takes \["):
-            ir.run(model, {"x": np.zeros(size, np.float32)})
+            run_ir(model, {"x": np.zeros(size, np.float32)})
 
 
 def test_a_parameter_that_takes_any_type() -> None:
     content, _ = ir.to_bytes(identity("f32", "..."))
     model = ir.from_bytes(content.replace(b'element_type="f32"', b'element_type="dynamic"'))
     for array in (DATA, DATA.astype(np.int64), np.array("text", object), DATA.astype(ml_dtypes.bfloat16)):
-        result = ir.run(model, {"x": array})["y"]
+        result = run_ir(model, {"x": array})["y"]
         assert np.shares_memory(result, array)
         assert (result.dtype, result.shape) == (array.dtype, array.shape)
     with pytest.raises(ModelError, match="no element type for dtype complex64"):
-        ir.run(model, {"x": DATA.astype(np.complex64)})
+        run_ir(model, {"x": DATA.astype(np.complex64)})
 
 
 def test_inputs_by_any_name() -> None:
     model = identity("f32", "?,?", names=["b,1", "a"])
     assert ir.input_names(model) == ("a",)
     for name in ("a", "b,1", "x"):
-        assert np.shares_memory(ir.run(model, {name: DATA})["y"], DATA)
+        assert np.shares_memory(run_ir(model, {name: DATA})["y"], DATA)
     with pytest.raises(ModelError, match="given twice, by two of its names"):
-        ir.run(model, {"a": DATA, "x": DATA})
+        run_ir(model, {"a": DATA, "x": DATA})
     with pytest.raises(ModelError, match="the model has no input 'z'; its inputs are 'a'"):
-        ir.run(model, {"a": DATA, "z": DATA})
+        run_ir(model, {"a": DATA, "z": DATA})
     with pytest.raises(ModelError, match="input 'a' is missing"):
-        ir.run(model, {})
+        run_ir(model, {})
 
 
 def test_a_name_of_two_inputs_is_neither() -> None:
@@ -160,13 +161,13 @@ def test_a_name_of_two_inputs_is_neither() -> None:
     model = builder.model()
     one, two = np.zeros(1, np.float32), np.ones(1, np.float32)
     with pytest.raises(ModelError, match="2 inputs of the model are named 'same'"):
-        ir.run(model, {"same": one, "q": two})
-    assert ir.run(model, {"p": one, "q": two})["rq"].tolist() == [1.0]
+        run_ir(model, {"same": one, "q": two})
+    assert run_ir(model, {"p": one, "q": two})["rq"].tolist() == [1.0]
 
 
 def test_codes_that_do_not_fit() -> None:
     with pytest.raises(ModelError, match="input 'x' has the code 2, more than 1"):
-        ir.run(identity("u1", "?"), {"x": np.array([2], np.uint8)})
+        run_ir(identity("u1", "?"), {"x": np.array([2], np.uint8)})
 
 
 # Outputs
@@ -190,7 +191,7 @@ def test_output_names_repeat_safely() -> None:
 
 def test_outputs_are_views_where_they_can_be() -> None:
     model = split_model(("f32", (6, 4)), np.array(0), num_splits=3, outputs=3)
-    parts = ir.run(model, {"data": DATA}).values()
+    parts = run_ir(model, {"data": DATA}).values()
     assert all(np.shares_memory(part, DATA) for part in parts)
 
 
@@ -199,7 +200,7 @@ def test_outputs_are_views_where_they_can_be() -> None:
 
 @pytest.mark.parametrize("text", ["3", "3.0", "3.", " 3 "])
 def test_num_splits_as_text(text: str) -> None:
-    parts = ir.run(split_model(("f32", (6, 4)), np.array(0), num_splits=text, outputs=3), {"data": DATA})
+    parts = run_ir(split_model(("f32", (6, 4)), np.array(0), num_splits=text, outputs=3), {"data": DATA})
     assert [part.tolist() for part in parts.values()] == [DATA[i : i + 2].tolist() for i in (0, 2, 4)]
 
 
@@ -207,7 +208,7 @@ def test_num_splits_as_text(text: str) -> None:
 def test_num_splits_that_is_no_integer(text: str) -> None:
     model = split_model(("f32", (6, 4)), np.array(0), num_splits=text, outputs=3)
     with pytest.raises(ModelError, match=r"num_splits = .* is not a 64-bit integer .node 'split'"):
-        ir.run(model, {"data": DATA})
+        run_ir(model, {"data": DATA})
     with pytest.raises(ModelError, match="num_splits"):
         list(ir.sites(model))
 
@@ -232,7 +233,7 @@ def test_num_splits_that_is_no_integer(text: str) -> None:
 def test_broken_rules_name_the_layer(arguments: dict[str, object], rule: Rule) -> None:
     model = split_model(("f32", (6, 4)), **arguments)  # type: ignore[arg-type]
     with pytest.raises(RuleError) as caught:
-        ir.run(model, {"data": DATA})
+        run_ir(model, {"data": DATA})
     assert caught.value.rule is rule
     assert caught.value.where.node == "split"
 
@@ -252,13 +253,13 @@ def test_only_what_an_output_needs_is_evaluated() -> None:
     builder.layer("Mystery", [value], version="extension")
     builder.layer("Split", [value, builder.const(9)], {"num_splits": 7})
     builder.result(value, "y")
-    assert ir.run(builder.model(), {"x": DATA[0]})["y"].tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert run_ir(builder.model(), {"x": DATA[0]})["y"].tolist() == [0.0, 1.0, 2.0, 3.0]
 
 
 def test_observer_sees_every_own_layer() -> None:
     seen: list[tuple[str, list[tuple[int, ...]]]] = []
     model = split_model(("f32", (6, 4)), np.array(1), num_splits=2, outputs=2)
-    ir.run(
+    run_ir(
         model,
         {"data": DATA},
         observer=lambda layer, _, outs: seen.append((layer.name, [out.shape for out in outs])),
@@ -322,7 +323,7 @@ def test_data_movers_refuse(
     (value,) = builder.layer(operation, values, data, name="mover", version=version)
     builder.result(value, "y")
     with pytest.raises(ModelError, match=message) as caught:
-        ir.run(builder.model(), {"x": DATA})
+        run_ir(builder.model(), {"x": DATA})
     assert caught.value.where.node == "mover"
 
 
@@ -332,7 +333,7 @@ def test_too_many_declared_outputs() -> None:
     made = builder.layer("ShapeOf", [value], outputs=2, name="shape")
     builder.result(made[1], "y")
     with pytest.raises(ModelError, match="has 2 output ports, but it gives 1"):
-        ir.run(builder.model(), {"x": DATA})
+        run_ir(builder.model(), {"x": DATA})
 
 
 # Generated graphs
@@ -404,7 +405,7 @@ def test_generated_graphs_round_trip_and_run(
         if layer.type != "Const"
     ]
     for one in (model, again):
-        outputs = ir.run(one, inputs)
+        outputs = run_ir(one, inputs)
         assert list(outputs) == list(expected)
         for name, array in expected.items():
             assert_same(np.ascontiguousarray(outputs[name]), np.ascontiguousarray(array).reshape(array.shape))
@@ -457,7 +458,7 @@ def test_foreign_layers_run_by_openvino(tmp_path: Path) -> None:
     model = mixed_model()
     data = np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6)
     split: list[str] = []
-    outputs = ir.run(model, {"x": data}, observer=lambda layer, _, __: split.append(layer.name))
+    outputs = run_ir(model, {"x": data}, observer=lambda layer, _, __: split.append(layer.name))
     assert {"halves", "inner"} <= set(split)
     ir.write(model, tmp_path / "model.xml")
     job = {"xml": str(tmp_path / "model.xml"), "inputs": [stated(data, F32)], "by": "CPU"}
@@ -481,7 +482,7 @@ def test_values_of_odd_types_reach_foreign_layers(kind: ElementType) -> None:
     builder.result(tiled, "tiled")
     builder.result(upper, "upper")
     data = data_of(kind, (3, 4))
-    outputs = ir.run(builder.model(), {"x": data})
+    outputs = run_ir(builder.model(), {"x": data})
     assert_same(outputs["upper"], data[:1])
     assert_same(outputs["tiled"], np.concatenate([data[1:], data[1:]]))
 
@@ -515,7 +516,7 @@ def test_bodies_run_by_openvino() -> None:
         for layer in model.graph.layers
     )
     whole = ir.from_bytes(*ir.to_bytes(model.with_graph(replace(model.graph, layers=layers))))
-    assert ir.run(whole, {"x": DATA[0, 1:]})["y"].tolist() == [2.0, 4.0, 6.0]
+    assert run_ir(whole, {"x": DATA[0, 1:]})["y"].tolist() == [2.0, 4.0, 6.0]
 
 
 @needs_openvino
@@ -524,13 +525,13 @@ def test_layers_that_openvino_refuses() -> None:
     (value,) = builder.layer("Mystery", [builder.parameter("x", "f32", (4,))], name="what", version="opset1")
     builder.result(value, "y")
     with pytest.raises(ModelError, match="Mystery layer 'what': OpenVINO cannot run it"):
-        ir.run(builder.model(), {"x": DATA[0]})
+        run_ir(builder.model(), {"x": DATA[0]})
 
 
 def test_without_openvino_the_layers_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ModelError) as caught:
-        ir.run(mixed_model(), {"x": DATA[:, :].reshape(4, 6)})
+        run_ir(mixed_model(), {"x": DATA[:, :].reshape(4, 6)})
     message = str(caught.value)
     for part in ("Add layer", "Multiply layer", "not installed", "pip install splitops[openvino]"):
         assert part in message
@@ -541,9 +542,10 @@ def test_reading_and_running_load_no_framework(tmp_path: Path) -> None:
     ir.write(split_model(("f32", (6, 4)), np.array(0), num_splits=2, outputs=2), tmp_path / "model.xml")
     script = (
         "import sys, numpy as np\n"
-        "from splitops.models import openvino_ir as ir\n"
+        "from splitops.models.formats import openvino as ir\n"
+        "from splitops.models.running.openvino import run as run_ir\n"
         f"model = ir.read({str(tmp_path / 'model.xml')!r})\n"
-        "ir.run(model, {'data': np.zeros((6, 4), np.float32)})\n"
+        "run_ir(model, {'data': np.zeros((6, 4), np.float32)})\n"
         "names = {'openvino', 'onnx', 'onnx_ir', 'ml_dtypes', 'rich', 'click'}\n"
         "print(sorted(names & set(sys.modules)))\n"
     )

@@ -82,8 +82,8 @@ def _form(model: Any, where: Where) -> Iterator[Finding]:
 def _fragment(model: Any) -> tuple[bytes, Where] | None:
     """Return the XML of a lone layer."""
     from splitops.models.check.fragment import is_fragment
-    from splitops.models.files import place_of, read_whole
-    from splitops.models.openvino_ir import DEFAULT_LIMITS
+    from splitops.models.formats.openvino import DEFAULT_LIMITS
+    from splitops.models.formats.reading import place_of, read_whole
 
     if isinstance(model, str) and model.lstrip().startswith("<"):
         return model.encode("utf-8", "surrogateescape"), Where()

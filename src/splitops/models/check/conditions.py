@@ -14,10 +14,10 @@ from onnx import ModelProto
 
 from splitops.binding import Fact
 from splitops.errors import Rule, RuleError
+from splitops.models.check.merging import SiteKey, merged_sites, site_key
+from splitops.models.formats.onnx.structure import canonical, located_nodes
+from splitops.models.formats.openvino import OpenVINOModel, endpoint_name
 from splitops.models.infer.splitting import Visit
-from splitops.models.onnx_model.merging import SiteKey, merged_sites, site_key
-from splitops.models.onnx_model.structure import canonical, located_nodes
-from splitops.models.openvino_ir import OpenVINOModel, endpoint_name
 from splitops.models.site import may_be_unbind
 from splitops.sizes.dims import Dim, Shape
 from splitops.sizes.ranges import part_range

@@ -11,9 +11,9 @@ from splitops.elements.types import from_precision
 from splitops.errors import ModelError, SplitError, Where
 from splitops.inference import infer_binding
 from splitops.models.check.findings import Finding, Severity, finding_of
-from splitops.models.openvino_ir.document import DEFAULT_LIMITS, parse
-from splitops.models.openvino_ir.layers import family_schema
-from splitops.models.openvino_ir.shapes import MAX_RANK, parse_integer
+from splitops.models.formats.openvino.document import DEFAULT_LIMITS, parse
+from splitops.models.formats.openvino.shapes import MAX_RANK, parse_integer
+from splitops.models.formats.openvino.splits import family_schema
 from splitops.operators import FAMILY, OperatorSchema
 from splitops.sizes.dims import UNKNOWN, Shape
 

@@ -9,7 +9,7 @@ from onnx import IR_VERSION, ModelProto, TypeProto, ValueInfoProto
 
 from splitops.errors import Where, shown
 from splitops.models.check.findings import Finding, Severity
-from splitops.models.onnx_model.structure import function_path, located_graphs
+from splitops.models.formats.onnx.structure import function_path, located_graphs
 
 __all__ = ["form_findings"]
 

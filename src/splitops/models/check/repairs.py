@@ -17,9 +17,9 @@ from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import Surroundings
 from splitops.models.check.profiles import LIMITS, known_targets
 from splitops.models.convert.graph_arithmetic import lengths_of_size
-from splitops.models.convert.onnx_graph import Tape
+from splitops.models.formats.onnx.structure import extend, subgraphs
+from splitops.models.graph.onnx import Tape
 from splitops.models.infer import Visit, load_well_formed, walk
-from splitops.models.onnx_model.structure import extend, subgraphs
 from splitops.operators.schema import Given
 from splitops.sizes.arithmetic import Division, part_sizes
 from splitops.sizes.rules import SizeRule

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import onnx
 
     from splitops.models import AnyModel
-    from splitops.models.openvino_ir import OpenVINOModel
+    from splitops.models.formats.openvino import OpenVINOModel
 
 __all__ = ["Change", "Conversion", "Form", "Status", "Target", "conversion", "convert", "parse_target"]
 
@@ -159,7 +159,7 @@ def conversion(
         raise ModelError("a conversion needs a target, such as 'onnx:18' or 'openvino'")
     target = None if to is None else parse_target(to)
     from splitops.models import is_openvino
-    from splitops.models.files import place_of
+    from splitops.models.formats.reading import place_of
 
     where = place_of(model)
     if is_openvino(model):

@@ -91,7 +91,7 @@ class Site:
         references: attributes that come from the call of a function: their values are not known.
         overridable: names of inputs whose value is only a default.
         apart: whether a runtime would take the node for another one if it stated no lengths, see
-            :mod:`splitops.models.onnx_model.merging`.
+            :mod:`splitops.models.check.merging`.
     """
 
     schema: OperatorSchema

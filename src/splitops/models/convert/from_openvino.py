@@ -9,7 +9,7 @@ from typing import Any
 from splitops.errors import ModelError, Where
 from splitops.models.convert.forms import Form, Target
 from splitops.models.convert.report import Conversion
-from splitops.models.openvino_ir import OpenVINOModel, read
+from splitops.models.formats.openvino import OpenVINOModel, read
 
 __all__ = ["convert"]
 

@@ -13,8 +13,8 @@ import onnx_ir as ir
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
 
 from splitops.errors import NOWHERE
-from splitops.models.convert.onnx_graph import Names, constant_array, known, note
 from splitops.models.convert.onnx_versions import drop_defaults, unchanged, version_of
+from splitops.models.graph.onnx import Names, constant_array, known, note
 from splitops.models.infer import walk
 from splitops.models.infer.knowledge import Known, Tensor
 from splitops.models.infer.onnx_types import to_type

@@ -9,8 +9,8 @@ import onnx_ir as ir
 from onnx import GraphProto, ModelProto, TypeProto, ValueInfoProto
 
 from splitops.errors import ModelError, Where
-from splitops.models.convert.onnx_graph import Names, graphs_of
-from splitops.models.onnx_model.structure import located_graphs
+from splitops.models.formats.onnx.structure import located_graphs
+from splitops.models.graph.onnx import Names, graphs_of
 
 __all__ = ["editable_copy", "written"]
 

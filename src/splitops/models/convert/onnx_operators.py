@@ -15,7 +15,8 @@ import onnx_ir as ir
 
 from splitops.errors import ModelError, Where
 from splitops.models.convert.onnx_adapter import Adapter, NoAdapterError, Piece
-from splitops.models.convert.onnx_graph import (
+from splitops.models.convert.onnx_versions import since_version, version_of
+from splitops.models.graph.onnx import (
     Names,
     Tape,
     constant_array,
@@ -23,7 +24,6 @@ from splitops.models.convert.onnx_graph import (
     replace_node,
     shape_of,
 )
-from splitops.models.convert.onnx_versions import since_version, version_of
 from splitops.models.infer.knowledge import Tensor
 from splitops.sizes.dims import Range
 

@@ -7,7 +7,8 @@ import onnx_ir as ir
 
 from splitops.errors import ModelError, Rule, Where, rule_error
 from splitops.models.convert.forms import Site
-from splitops.models.convert.onnx_graph import (
+from splitops.models.convert.restating import unbind_error
+from splitops.models.graph.onnx import (
     Names,
     Tape,
     constant_array,
@@ -16,7 +17,6 @@ from splitops.models.convert.onnx_graph import (
     remove_if_unused,
     replace_node,
 )
-from splitops.models.convert.restating import unbind_error
 from splitops.models.infer.knowledge import Tensor
 from splitops.sizes.arithmetic import Division, part_count, part_sizes
 

@@ -11,7 +11,8 @@ from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import ModelError, Where
 from splitops.models.convert.forms import Method, Restatement, Site
 from splitops.models.convert.graph_arithmetic import lengths_of_size, resolved_lengths, uniform_bounds
-from splitops.models.convert.onnx_graph import (
+from splitops.models.convert.statement import stated
+from splitops.models.graph.onnx import (
     Names,
     Tape,
     is_overridable,
@@ -20,7 +21,6 @@ from splitops.models.convert.onnx_graph import (
     replace_node,
     value_fact,
 )
-from splitops.models.convert.statement import stated
 from splitops.models.infer.knowledge import Tensor
 from splitops.operators import OperatorSchema, schema
 from splitops.operators.schema import Given

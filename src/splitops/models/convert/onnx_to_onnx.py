@@ -11,15 +11,9 @@ import onnx_ir as ir
 from onnx import GraphProto, ModelProto
 
 from splitops.errors import ModelError, Rule, SplitError, Where
+from splitops.models.check.merging import SiteKey, merged_sites, site_key
 from splitops.models.convert.forms import Form, Method, Restatement, Site, Target
 from splitops.models.convert.onnx_editable import editable_copy, written
-from splitops.models.convert.onnx_graph import (
-    Names,
-    graphs_of,
-    label,
-    make_initializer,
-    note_all,
-)
 from splitops.models.convert.onnx_operators import CONSTANTS_OF_EVERY_TYPE, Mover
 from splitops.models.convert.onnx_sequences import lower_sequence
 from splitops.models.convert.onnx_splits import read_site, write_site
@@ -27,12 +21,18 @@ from splitops.models.convert.onnx_versions import since_version
 from splitops.models.convert.report import Change, Status
 from splitops.models.convert.restating import restate
 from splitops.models.convert.statement import describe_site
+from splitops.models.formats.onnx import check_model
+from splitops.models.formats.onnx.storage import without_weights
+from splitops.models.formats.onnx.structure import subgraphs
+from splitops.models.graph.onnx import (
+    Names,
+    graphs_of,
+    label,
+    make_initializer,
+    note_all,
+)
 from splitops.models.infer import walk
 from splitops.models.infer.onnx_walk import Upstream
-from splitops.models.onnx_model import check_model
-from splitops.models.onnx_model.merging import SiteKey, merged_sites, site_key
-from splitops.models.onnx_model.storage import without_weights
-from splitops.models.onnx_model.structure import subgraphs
 from splitops.operators import FAMILY, schema
 
 __all__ = [

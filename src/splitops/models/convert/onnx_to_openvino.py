@@ -23,7 +23,6 @@ from onnx import ModelProto
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
 from splitops.models.convert.forms import Form, Method, Restatement, Target
 from splitops.models.convert.graph_arithmetic import lengths_of_size
-from splitops.models.convert.onnx_graph import Tape, graphs_of, replace_node, type_of
 from splitops.models.convert.onnx_splits import given_lengths, read_site
 from splitops.models.convert.onnx_to_onnx import (
     Rewriting,
@@ -39,8 +38,9 @@ from splitops.models.convert.openvino_layers import unwritable, written_model
 from splitops.models.convert.report import Change, Conversion, Status
 from splitops.models.convert.restating import restate
 from splitops.models.convert.statement import stated
-from splitops.models.onnx_model import check_model
-from splitops.models.openvino_ir import OpenVINOModel, from_bytes
+from splitops.models.formats.onnx import check_model
+from splitops.models.formats.openvino import OpenVINOModel, from_bytes
+from splitops.models.graph.onnx import Tape, graphs_of, replace_node, type_of
 from splitops.operators import SCHEMAS, OperatorSchema
 
 __all__ = ["convert"]

@@ -11,8 +11,8 @@ import onnx_ir as ir
 from splitops.elements.types import ELEMENT_TYPES, ElementType, from_onnx
 from splitops.errors import ModelError, Where
 from splitops.models.convert.elements import same_conversion
-from splitops.models.convert.onnx_graph import constant_array, label, shape_of, type_of
-from splitops.models.openvino_ir import Builder, OpenVINOModel, Output
+from splitops.models.formats.openvino import Builder, OpenVINOModel, Output
+from splitops.models.graph.onnx import constant_array, label, shape_of, type_of
 
 __all__ = ["unwritable", "written_model"]
 

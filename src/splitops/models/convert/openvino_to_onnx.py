@@ -16,18 +16,9 @@ from onnx import ModelProto
 
 from splitops.elements.types import ELEMENT_TYPES, ElementType, from_openvino
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
+from splitops.models.check.merging import SiteKey, merged_sites, site_key
 from splitops.models.convert.elements import same_conversion
 from splitops.models.convert.forms import Form, Site, Target
-from splitops.models.convert.onnx_graph import (
-    Names,
-    Tape,
-    constant_array,
-    known,
-    note,
-    remove_if_unused,
-    type_of,
-    value_fact,
-)
 from splitops.models.convert.onnx_operators import Mover
 from splitops.models.convert.onnx_splits import write_site
 from splitops.models.convert.onnx_to_onnx import (
@@ -39,10 +30,7 @@ from splitops.models.convert.onnx_to_onnx import (
 )
 from splitops.models.convert.report import Change, Conversion, Status
 from splitops.models.convert.restating import restate
-from splitops.models.infer.onnx_types import to_type
-from splitops.models.infer.openvino_walk import walk_openvino
-from splitops.models.onnx_model.merging import SiteKey, merged_sites, site_key
-from splitops.models.openvino_ir import (
+from splitops.models.formats.openvino import (
     Endpoint,
     Layer,
     OpenVINOModel,
@@ -50,8 +38,21 @@ from splitops.models.openvino_ir import (
     input_names,
     output_names,
 )
-from splitops.models.openvino_ir.layers import is_own, split_attributes, split_schema
-from splitops.models.openvino_ir.shapes import parse_integer
+from splitops.models.formats.openvino.shapes import parse_integer
+from splitops.models.formats.openvino.splits import split_attributes, split_schema
+from splitops.models.graph.onnx import (
+    Names,
+    Tape,
+    constant_array,
+    known,
+    note,
+    remove_if_unused,
+    type_of,
+    value_fact,
+)
+from splitops.models.infer.onnx_types import to_type
+from splitops.models.infer.openvino_walk import walk_openvino
+from splitops.models.running.openvino.layers import is_own
 from splitops.operators import FAMILY
 
 __all__ = ["convert_ir"]

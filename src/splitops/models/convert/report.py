@@ -14,7 +14,7 @@ from splitops.operators import FAMILY
 if TYPE_CHECKING:
     import onnx
 
-    from splitops.models.openvino_ir import OpenVINOModel
+    from splitops.models.formats.openvino import OpenVINOModel
 
 __all__ = ["Change", "Conversion", "Status"]
 

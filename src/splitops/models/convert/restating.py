@@ -49,6 +49,7 @@ def restate(site: Site, target: Target, form: Form = Form.SAME) -> Restatement:
             statement.
 
     Examples:
+        >>> from splitops.operators import schema
         >>> data = Fact(ELEMENT_TYPES["float32"], (5,))
         >>> site = Site(schema("Split", 18), {"num_outputs": 4}, (data,), 4)
         >>> restate(site, Target("", 11)).division.lengths

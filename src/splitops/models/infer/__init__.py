@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from splitops.models import AnyModel
-    from splitops.models.openvino_ir import OpenVINOModel
+    from splitops.models.formats.openvino import OpenVINOModel
 
 __all__ = [
     "InferredModel",
@@ -135,9 +135,9 @@ def load_well_formed(model: AnyModel, *, weights: bool = True) -> tuple[ModelPro
     Raises:
         ModelError: it is not, or cannot be read.
     """
-    from splitops.models import onnx_model
-    from splitops.models.files import place_of
-    from splitops.models.onnx_model.storage import as_proto, opened
+    from splitops.models.formats import onnx as onnx_model
+    from splitops.models.formats.onnx.storage import as_proto, opened
+    from splitops.models.formats.reading import place_of
 
     where = place_of(model)
     if isinstance(model, str | os.PathLike):
@@ -192,10 +192,10 @@ def _walk_onnx(
 def _walk_openvino(
     model: OpenVINOModel, where: Where, on_visit: OnVisit, as_openvino: bool, write: bool
 ) -> tuple[tuple[InferredValue, ...], OpenVINOModel | None]:
+    from splitops.models.formats.openvino import endpoint_name, output_names
     from splitops.models.infer.openvino_layers import stated
     from splitops.models.infer.openvino_walk import walk_openvino
     from splitops.models.infer.openvino_write import with_shapes
-    from splitops.models.openvino_ir import endpoint_name, output_names
 
     found = walk_openvino(model, where, on_visit, compatible=as_openvino)
     graphs = dict(model.graphs())

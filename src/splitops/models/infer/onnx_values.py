@@ -10,6 +10,7 @@ import numpy as np
 from onnx import AttributeProto, NodeProto, helper
 
 from splitops.errors import SplitError, Where
+from splitops.models.formats.onnx.tensors import tensor_array
 from splitops.models.infer.arithmetic import ARITHMETIC, apply
 from splitops.models.infer.knowledge import (
     MAX_ELEMENTS,
@@ -21,7 +22,6 @@ from splitops.models.infer.knowledge import (
     partial_value,
     value_of_shape,
 )
-from splitops.models.onnx_model.tensors import tensor_array
 from splitops.sizes.dims import Range
 
 __all__ = ["computed_value", "constant_value"]

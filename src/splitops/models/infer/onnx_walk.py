@@ -12,6 +12,16 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 
 from splitops.elements.types import from_onnx
 from splitops.errors import SplitError, Where
+from splitops.models.formats.onnx.structure import (
+    canonical,
+    extend,
+    function_key,
+    function_path,
+    functions_of,
+    opset_imports,
+    subgraphs,
+)
+from splitops.models.formats.onnx.tensors import is_external, tensor_array
 from splitops.models.infer.knowledge import MAX_ELEMENTS, Known, SequenceOf, Tensor, join, meet
 from splitops.models.infer.onnx_functions import call_attributes, unknown_attributes, with_attributes
 from splitops.models.infer.onnx_loops import (
@@ -26,16 +36,6 @@ from splitops.models.infer.onnx_nodes import NodeInference
 from splitops.models.infer.onnx_types import from_type
 from splitops.models.infer.onnx_values import computed_value, constant_value
 from splitops.models.infer.splitting import OnVisit, Visit, sizes_of_names, tightened, visit_site
-from splitops.models.onnx_model.structure import (
-    canonical,
-    extend,
-    function_key,
-    function_path,
-    functions_of,
-    opset_imports,
-    subgraphs,
-)
-from splitops.models.onnx_model.tensors import is_external, tensor_array
 from splitops.onnx.reference import node_attributes, node_label
 from splitops.operators import FAMILY, schema
 from splitops.sizes.dims import UNKNOWN, Dim, Range, dimension

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
 
+from splitops.models.formats.onnx.structure import extend, function_path, subgraphs
 from splitops.models.infer.knowledge import Known, Opaque, Tensor
 from splitops.models.infer.onnx_types import to_type
-from splitops.models.onnx_model.structure import extend, function_path, subgraphs
 
 __all__ = ["with_shapes"]
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from splitops.elements.types import ELEMENT_TYPES, from_openvino
+from splitops.models.formats.openvino.model import Layer, Port
 from splitops.models.infer.arithmetic import ARITHMETIC, apply
 from splitops.models.infer.knowledge import (
     MAX_ELEMENTS,
@@ -20,7 +21,6 @@ from splitops.models.infer.knowledge import (
     value_of_shape,
 )
 from splitops.models.infer.shape_rules import concatenated, reshaped
-from splitops.models.openvino_ir.model import Layer, Port
 from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
 
 __all__ = ["infer_layer", "stated"]

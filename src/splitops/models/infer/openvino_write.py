@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from splitops.models.formats.openvino.model import Endpoint, Graph, Layer, OpenVINOModel, Port
 from splitops.models.infer.knowledge import Tensor
-from splitops.models.openvino_ir.model import Endpoint, Graph, Layer, OpenVINOModel, Port
 
 __all__ = ["with_shapes"]
 

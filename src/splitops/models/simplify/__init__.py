@@ -92,7 +92,7 @@ all parts of a split stand in their order
     Source: ONNX Split-1, -2, -11, -13, -18, SplitToSequence-11, -24; OpenVINO Split-1, VariadicSplit-1.
     """
     from splitops.models import is_openvino
-    from splitops.models.files import place_of
+    from splitops.models.formats.reading import place_of
 
     where = place_of(model)
     wanted = chosen(rewrites)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from splitops.models.convert.onnx_graph import known
+from splitops.models.graph.editor import Editor, Role, is_read, note_like
+from splitops.models.graph.onnx import known
 from splitops.models.infer.knowledge import Tensor
 from splitops.models.simplify.decisions import Cut, grouped, joined, runs, same_size, whole
-from splitops.models.simplify.editor import Editor, Role, is_read, note_like
 from splitops.models.simplify.passes import SplitPass
 from splitops.sizes.dims import Dim
 

@@ -11,11 +11,11 @@ from onnx import ModelProto
 
 from splitops.errors import Where
 from splitops.models.convert.onnx_editable import editable_copy, written
-from splitops.models.onnx_model import check_model
-from splitops.models.onnx_model.storage import as_proto, opened
-from splitops.models.onnx_model.tensors import folder_of
+from splitops.models.formats.onnx import check_model
+from splitops.models.formats.onnx.storage import as_proto, opened
+from splitops.models.formats.onnx.tensors import folder_of
+from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.simplify.knowledge import note_known
-from splitops.models.simplify.onnx_editor import OnnxEditor
 from splitops.models.simplify.registry import Rewriting
 from splitops.models.simplify.report import Simplification
 from splitops.models.simplify.rounds import apply_rewrites

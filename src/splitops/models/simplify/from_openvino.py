@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from splitops.errors import ModelError, Where
-from splitops.models.openvino_ir import OpenVINOModel, read
-from splitops.models.openvino_ir.nodes import from_nodes, to_nodes
+from splitops.models.formats.openvino import OpenVINOModel, read
+from splitops.models.graph.openvino import from_nodes, to_nodes
+from splitops.models.graph.openvino_editor import OpenVINOEditor
 from splitops.models.simplify.knowledge import note_known_openvino
-from splitops.models.simplify.openvino_editor import OpenVINOEditor
 from splitops.models.simplify.registry import Rewriting
 from splitops.models.simplify.report import Simplification
 from splitops.models.simplify.rounds import apply_rewrites

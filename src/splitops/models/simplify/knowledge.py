@@ -6,11 +6,11 @@ import onnx_ir as ir
 from onnx import ModelProto
 
 from splitops.errors import NOWHERE, Where
-from splitops.models.convert.onnx_graph import note, note_all
+from splitops.models.formats.openvino import Endpoint, OpenVINOModel
+from splitops.models.graph.onnx import note, note_all
+from splitops.models.graph.openvino import graphs_inside, layer_of, port_of
 from splitops.models.infer.onnx_walk import Upstream
 from splitops.models.infer.openvino_walk import walk_openvino
-from splitops.models.openvino_ir import Endpoint, OpenVINOModel
-from splitops.models.openvino_ir.nodes import graphs_inside, layer_of, port_of
 
 __all__ = ["NoteKnownPass", "note_known", "note_known_openvino"]
 

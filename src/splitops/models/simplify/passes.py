@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import onnx_ir as ir
 
-from splitops.models.simplify.editor import Editor, Role
-from splitops.models.simplify.onnx_editor import OnnxEditor
+from splitops.models.graph.editor import Editor, Role
+from splitops.models.graph.onnx_editor import OnnxEditor
 
 __all__ = ["SplitPass", "prove_order"]
 

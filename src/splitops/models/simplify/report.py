@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir
 
-    from splitops.models.openvino_ir import OpenVINOModel
+    from splitops.models.formats.openvino import OpenVINOModel
 
 __all__ = ["Applied", "Simplification"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from splitops.models.simplify.editor import Editor
+from splitops.models.graph.editor import Editor
 from splitops.models.simplify.passes import SplitPass
 from splitops.models.simplify.registry import Rewriting
 from splitops.models.simplify.report import Applied

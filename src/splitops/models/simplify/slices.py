@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from splitops.models.convert.onnx_graph import known
+from splitops.models.graph.editor import Editor, Role, Span
+from splitops.models.graph.onnx import known
 from splitops.models.infer.knowledge import Tensor
 from splitops.models.simplify.decisions import partition
-from splitops.models.simplify.editor import Editor, Role, Span
 from splitops.models.simplify.passes import SplitPass
 from splitops.sizes.dims import Shape
 

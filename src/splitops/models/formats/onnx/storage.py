@@ -1,0 +1,282 @@
+"""ONNX model files: parsing what may be hostile, and writing whole models or none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
+from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
+
+from splitops.elements.types import from_onnx
+from splitops.errors import ModelError, Where, shown
+from splitops.models.formats.onnx.structure import check_model, model_tensors
+from splitops.models.formats.onnx.tensors import (
+    byte_count,
+    data_blocks,
+    is_external,
+    is_marked,
+    load_external,
+    mark_external,
+    prove_external,
+    tensor_array,
+)
+from splitops.models.formats.reading import DataFolder, place_of, read_whole
+from splitops.writing import StagedFiles, write_whole
+
+if TYPE_CHECKING:
+    import onnx_ir
+
+__all__ = ["MAX_MODEL_BYTES", "as_proto", "opened", "parse", "read", "without_weights", "write"]
+
+MAX_MODEL_BYTES: Final = (1 << 31) - 1
+"""Protobuf's own limit for one message."""
+_EXTERNAL_BYTES: Final = 1024
+"""Smaller tensors stay in the model: shape arithmetic needs them at hand."""
+_AT_HAND: Final = 1 << 15
+"""The largest tensors whose numbers inference follows."""
+_ALIGNMENT: Final = 4096
+"""Tensors begin on a memory page, so that runtimes can map them."""
+_ROOM: Final = 1 << 24
+"""Left free for the structure around the tensors when sizes are estimated."""
+
+
+def read(path: str | os.PathLike[str], *, allow_links: bool = False) -> ModelProto:
+    """Read an ONNX model, with its external data.
+
+    Args:
+        path: the ``.onnx`` file. External data must be inside its folder.
+        allow_links: whether a link in the folder may lead out of it.
+
+    Returns:
+        The model, proved well formed, all data in it.
+
+    Raises:
+        ModelError: the file is no model, lies about its data, or names files outside its folder.
+    """
+    file = Path(path)
+    model = parse(file, allow_links=allow_links)
+    load_external(model_tensors(model), place_of(path), DataFolder(file.parent, allow_links))
+    return model
+
+
+def parse(path: Path, *, allow_links: bool = False) -> ModelProto:
+    """Read an ONNX model and prove it well formed; external initializers stay where they are.
+
+    Raises:
+        ModelError: as :func:`read`.
+    """
+    where = place_of(path)
+    content = read_whole(path, limit=MAX_MODEL_BYTES, where=where)
+    model = ModelProto()
+    try:
+        model.ParseFromString(content)
+    except (DecodeError, UnicodeDecodeError, ValueError) as error:
+        raise ModelError(f"this is not an ONNX model: {str(error)[:200]}", where) from error
+    check_model(model, where)
+    load_external(model_tensors(model, initializers=False), where, DataFolder(path.parent, allow_links))
+    return model
+
+
+def opened(path: str | os.PathLike[str], *, weights: bool = True) -> ModelProto:
+    """Read an ONNX model to work on it: as :func:`read` where it fits into one file.
+
+    Of a larger one, initializers of more than 32 KiB stay in their files, proved to be there, and name their
+    folder in this process: what is made of the model can be written without having been read.
+
+    Args:
+        path: the ``.onnx`` file.
+        weights: False leaves such initializers where they are in smaller models too.
+
+    Raises:
+        ModelError: as :func:`read`.
+    """
+    file = Path(path)
+    folder = DataFolder(file.parent)
+    where = place_of(path)
+    model = parse(file)
+    if weights and _bytes(model, where) <= MAX_MODEL_BYTES - _ROOM:
+        load_external(model_tensors(model), where, folder)
+        return model
+    for tensor in model_tensors(model):
+        if not is_external(tensor):
+            continue
+        if byte_count(tensor, where) <= _AT_HAND:
+            load_external([tensor], where, folder)
+        else:
+            prove_external(tensor, where, folder)
+            mark_external(tensor, folder)
+    return model
+
+
+def _bytes(model: ModelProto, where: Where) -> int:
+    return sum(byte_count(tensor, where) for tensor in model_tensors(model))
+
+
+def as_proto(model: ModelProto | onnx_ir.Model) -> ModelProto:
+    """Return a model in memory as protobuf; external data names its folder, where the model knows one.
+
+    Raises:
+        ModelError: it is no model.
+    """
+    if isinstance(model, ModelProto):
+        return model
+    import onnx_ir
+
+    if not isinstance(model, onnx_ir.Model):
+        kind = type(model).__name__
+        repair = "; give its .model" if hasattr(model, "model") else ""
+        raise ModelError(f"{kind} is neither a path, an onnx.ModelProto nor an onnx_ir.Model{repair}")
+    proto = onnx_ir.to_proto(model)
+    folders = {
+        value.name: DataFolder(Path(value.const_value.base_dir))
+        for graph in model.graphs()
+        for value in graph.initializers.values()
+        if isinstance(value.const_value, onnx_ir.ExternalTensor)
+    }
+    for tensor in model_tensors(proto):
+        if is_external(tensor) and tensor.name in folders:
+            mark_external(tensor, folders[tensor.name])
+    return proto
+
+
+def write(
+    model: ModelProto | onnx_ir.Model, path: str | os.PathLike[str], *, external: bool | None = None
+) -> None:
+    """Write an ONNX model: whole, or not at all.
+
+    Args:
+        model: ``onnx.ModelProto`` or ``onnx_ir.Model``; it is not changed.
+        path: the ``.onnx`` file; an existing one is replaced.
+        external: whether initializers of the main graph of 1024 bytes and more go to a file beside the
+            model, named like it with ``.data`` appended. None does so where one file would exceed 2 GiB.
+
+    Raises:
+        ModelError: the model is not well formed or too large for one file, its data is in yet another file,
+            or the disk refuses.
+    """
+    file = Path(path)
+    where = place_of(path)
+    model = as_proto(model)
+    check_model(model, where)
+    for tensor in model_tensors(model):
+        if is_external(tensor):
+            if not is_marked(tensor):
+                name = shown(tensor.name)
+                raise ModelError(f"tensor {name} is in another file: read the model with it", where)
+            prove_external(tensor, where)
+    if external is None:
+        external = _bytes(model, where) > MAX_MODEL_BYTES - _ROOM
+    if external:
+        data = file.with_name(file.name + ".data")
+        with StagedFiles() as files:
+            with files.open(data) as data_file:
+                slim = _with_external_data(model, data_file, data.name, where)
+            with files.open(file) as model_file:
+                model_file.write(_encoded(slim, where))
+        return
+    if any(is_external(tensor) for tensor in model_tensors(model)):
+        whole = ModelProto()
+        whole.CopyFrom(model)
+        load_external(model_tensors(whole), where, None)
+        model = whole
+    write_whole(file, _encoded(model, where))
+
+
+def _encoded(model: ModelProto, where: Where) -> bytes:
+    try:
+        content: bytes = model.SerializeToString(deterministic=True)
+    except (EncodeError, ValueError, MemoryError) as error:
+        raise ModelError(f"the model cannot be written as one file: {str(error)[:200]}", where) from error
+    if len(content) > MAX_MODEL_BYTES:
+        raise ModelError(
+            f"the model takes {len(content)} bytes, more than the {MAX_MODEL_BYTES} of one file; "
+            "write it with external=True",
+            where,
+        )
+    return content
+
+
+def without_weights(model: ModelProto) -> ModelProto:
+    """Return a model for onnx's checker, of any size: what is large or in another file is an input of it."""
+    slim = ModelProto()
+    _copy_fields(model, slim, but="graph")
+    _copy_fields(model.graph, slim.graph, but="initializer")
+    inputs = {value.name for value in slim.graph.input}
+    for tensor in model.graph.initializer:
+        if is_external(tensor) or len(tensor.raw_data) > _AT_HAND:
+            if tensor.name not in inputs:
+                kind = slim.graph.input.add(name=tensor.name).type.tensor_type
+                kind.elem_type = tensor.data_type
+                kind.shape.SetInParent()
+                for size in tensor.dims:
+                    kind.shape.dim.add(dim_value=size)
+        else:
+            slim.graph.initializer.append(tensor)
+    return slim
+
+
+def _with_external_data(model: ModelProto, file: BinaryIO, location: str, where: Where) -> ModelProto:
+    """Return the model without its large initializers, which are written to the file one by one."""
+    slim = ModelProto()
+    _copy_fields(model, slim, but="graph")
+    _copy_fields(model.graph, slim.graph, but="initializer")
+    for tensor in model_tensors(slim):
+        if is_external(tensor):  # of a subgraph
+            tensor.CopyFrom(_outside(tensor, file, location, where))
+    for tensor in model.graph.initializer:
+        slim.graph.initializer.append(_outside(tensor, file, location, where))
+    return slim
+
+
+def _outside(tensor: TensorProto, file: BinaryIO, location: str, where: Where) -> TensorProto:
+    """Write a tensor's data to a file and return the tensor without it; a small one stays as it is."""
+    blocks: Iterable[bytes | memoryview]
+    if is_external(tensor):
+        blocks = data_blocks(tensor, where)
+    else:
+        data = _data_of(tensor, where)
+        if data is None or len(data) < _EXTERNAL_BYTES:
+            return tensor
+        blocks = [data]
+    file.write(bytes(-file.tell() % _ALIGNMENT))
+    offset = file.tell()
+    for block in blocks:
+        file.write(block)
+    outside = TensorProto(
+        name=tensor.name,
+        data_type=tensor.data_type,
+        dims=tensor.dims,
+        doc_string=tensor.doc_string,
+        data_location=TensorProto.EXTERNAL,
+    )
+    for key, value in (("location", location), ("offset", offset), ("length", file.tell() - offset)):
+        outside.external_data.add(key=key, value=str(value))
+    return outside
+
+
+def _copy_fields(source: ModelProto | GraphProto, target: Any, *, but: str) -> None:
+    for name in _field_names(source):
+        if name != but:
+            partial = getattr(source, name)
+            if isinstance(partial, int | str | bytes | float):
+                setattr(target, name, partial)
+            else:
+                getattr(target, name).MergeFrom(partial)
+
+
+def _field_names(message: Any) -> Iterator[str]:
+    for descriptor, _ in message.ListFields():
+        yield descriptor.name
+
+
+def _data_of(tensor: TensorProto, where: Where) -> bytes | None:
+    """Return the tensor's data as raw bytes; None for strings, which have none."""
+    element_type = from_onnx(tensor.data_type)
+    if element_type is None or element_type.name == "string":
+        return None
+    if tensor.HasField("raw_data"):
+        return tensor.raw_data
+    return numpy_helper.from_array(tensor_array(tensor, where)).raw_data

@@ -1,0 +1,345 @@
+"""The form of an ONNX model: one walk that proves what everything after it relies on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from typing import Final
+
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
+
+from splitops.errors import ModelError, Where, shown
+from splitops.models.formats.onnx.tensors import check_tensor
+from splitops.onnx.reference import node_label
+
+__all__ = [
+    "FunctionKey",
+    "Located",
+    "check_model",
+    "function_key",
+    "function_path",
+    "functions_of",
+    "located_graphs",
+    "located_nodes",
+    "model_tensors",
+    "opset_imports",
+    "subgraphs",
+]
+
+FunctionKey = tuple[str, str, str]
+"""Domain, name and overload of a model-local function."""
+
+_MAX_DEPTH: Final = 64
+"""Graphs inside graphs. Protobuf's own parser stops at 100 nested messages, three for each graph."""
+_MAX_OPSET: Final = (1 << 31) - 1
+"""onnx itself counts versions in 32 bits."""
+_ALIASES: Final = {"ai.onnx": ""}
+
+_Scopes = tuple[AbstractSet[str], ...]
+"""The names that are visible, from the main graph inwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A node and where it stands: the place, and the opset that each domain has there."""
+
+    node: NodeProto
+    where: Where
+    opsets: Mapping[str, int]
+
+
+def check_model(model: ModelProto, where: Where | None = None) -> None:
+    """Prove that a model is well formed.
+
+    Every name is defined once and before it is read, every domain is imported once, every tensor has exactly
+    its data, no function calls itself, and nothing is nested without end.
+
+    Args:
+        model: the model.
+        where: the place that errors name; its ``model``.
+
+    Raises:
+        ModelError: it is not.
+    """
+    where = where or Where()
+    if not model.HasField("graph"):
+        raise ModelError("this is not an ONNX model: it has no graph", where)
+    opsets = opset_imports(model, where)
+    functions = functions_of(model, where)
+    _GraphCheck(opsets, functions, where).graph(model.graph, (), 0)
+    for function in functions.values():
+        place = replace(where, graph=function_path(function))
+        _GraphCheck(opset_imports(function, place), functions, place, function).function(function)
+    _check_recursion(functions, where)
+
+
+def opset_imports(owner: ModelProto | FunctionProto, where: Where | None = None) -> dict[str, int]:
+    """Return the opset of each domain that a model or function imports; ``"ai.onnx"`` is ``""``.
+
+    Raises:
+        ModelError: a domain is imported twice with different versions, or below version 1.
+    """
+    found: dict[str, int] = {}
+    for entry in owner.opset_import:
+        domain = canonical(entry.domain)
+        if not 1 <= entry.version <= _MAX_OPSET:
+            version = entry.version
+            raise ModelError(f"domain {shown(domain)} is imported at opset {version}, which cannot be", where)
+        if found.setdefault(domain, entry.version) != entry.version:
+            raise ModelError(
+                f"domain {shown(domain)} is imported at opset {found[domain]} and at {entry.version}", where
+            )
+    if not found and isinstance(owner, ModelProto) and owner.ir_version < 3:
+        found[""] = 1  # opset_import came with IR version 3
+    return found
+
+
+def canonical(domain: str) -> str:
+    """Return the domain's one name."""
+    return _ALIASES.get(domain, domain)
+
+
+def function_key(item: NodeProto | FunctionProto) -> FunctionKey:
+    """Return what a function is called by: the same for a function and for a node that calls it."""
+    name = item.op_type if isinstance(item, NodeProto) else item.name
+    return canonical(item.domain), name, getattr(item, "overload", "")
+
+
+def function_path(function: FunctionProto) -> str:
+    """Return the graph path of a model-local function."""
+    return f"function {function.domain}.{function.name}"
+
+
+def functions_of(model: ModelProto, where: Where | None = None) -> dict[FunctionKey, FunctionProto]:
+    """Return the model-local functions by key.
+
+    Raises:
+        ModelError: two have the same.
+    """
+    found: dict[FunctionKey, FunctionProto] = {}
+    for function in model.functions:
+        if found.setdefault(function_key(function), function) is not function:
+            domain = shown(function.domain)
+            raise ModelError(f"function {shown(function.name)} of domain {domain} is defined twice", where)
+    return found
+
+
+def subgraphs(node: NodeProto) -> Iterator[tuple[str, GraphProto]]:
+    """Yield the graphs of a node's attributes, each with the last step of its path."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield f"{node_label(node)}.{attribute.name}", attribute.g
+        for index, graph in enumerate(attribute.graphs):
+            yield f"{node_label(node)}.{attribute.name}[{index}]", graph
+
+
+def extend(path: str | None, step: str) -> str:
+    """Return the path of a graph inside the graph of a path."""
+    return f"{path}/{step}" if path else step
+
+
+def located_nodes(model: ModelProto, where: Where | None = None) -> Iterator[Located]:
+    """Yield every node of the main graph, its subgraphs and the functions, in the order of the file."""
+    where = where or Where()
+    yield from _nodes(model.graph.node, where, opset_imports(model, where))
+    for function in model.functions:
+        place = replace(where, graph=function_path(function))
+        yield from _nodes(function.node, place, opset_imports(function, place))
+
+
+def located_graphs(model: ModelProto) -> Iterator[tuple[str | None, GraphProto]]:
+    """Yield the main graph and every subgraph, those of functions included, each with its path."""
+    yield None, model.graph
+    yield from _inner_graphs(None, model.graph.node)
+    for function in model.functions:
+        yield from _inner_graphs(function_path(function), function.node)
+
+
+def _inner_graphs(path: str | None, nodes: Sequence[NodeProto]) -> Iterator[tuple[str | None, GraphProto]]:
+    for node in nodes:
+        for step, graph in subgraphs(node):
+            inner = extend(path, step)
+            yield inner, graph
+            yield from _inner_graphs(inner, graph.node)
+
+
+def _nodes(nodes: Sequence[NodeProto], where: Where, opsets: Mapping[str, int]) -> Iterator[Located]:
+    for node in nodes:
+        yield Located(node, replace(where, node=node_label(node)), opsets)
+        for step, graph in subgraphs(node):
+            yield from _nodes(graph.node, replace(where, graph=extend(where.graph, step)), opsets)
+
+
+def model_tensors(model: ModelProto, *, initializers: bool = True) -> Iterator[TensorProto]:
+    """Yield the tensors of a model: those of node attributes and, where asked, the initializers."""
+    pending: list[GraphProto] = [model.graph]
+    lists: list[Sequence[NodeProto]] = [function.node for function in model.functions]
+    while pending or lists:
+        if pending:
+            graph = pending.pop()
+            lists.append(graph.node)
+            if initializers:
+                yield from graph.initializer
+        else:
+            for node in lists.pop():
+                pending.extend(graph for _, graph in subgraphs(node))
+                for attribute in node.attribute:
+                    yield from _attribute_tensors(attribute)
+
+
+def _attribute_tensors(attribute: AttributeProto) -> Iterator[TensorProto]:
+    if attribute.HasField("t"):
+        yield attribute.t
+    yield from attribute.tensors
+
+
+def _visible(name: str, scopes: _Scopes) -> bool:
+    return any(name in scope for scope in scopes)
+
+
+class _GraphCheck:
+    """The walk through one graph or function body and everything inside it."""
+
+    def __init__(
+        self,
+        opsets: Mapping[str, int],
+        functions: Mapping[FunctionKey, FunctionProto],
+        where: Where,
+        function: FunctionProto | None = None,
+    ) -> None:
+        self.opsets = opsets
+        self.functions = functions
+        self.where = where
+        self.parameters: frozenset[str] | None = None
+        if function is not None:
+            names = [*function.attribute, *(default.name for default in function.attribute_proto)]
+            self.parameters = frozenset(names)
+
+    def graph(self, graph: GraphProto, outer: _Scopes, depth: int) -> None:
+        if depth > _MAX_DEPTH:
+            raise ModelError(f"graphs are nested more than {_MAX_DEPTH} deep", self.where)
+        if graph.sparse_initializer:
+            raise ModelError("sparse initializers are not supported", self.where)
+        names: set[str] = set()
+        # Inputs and initializers may hide names around the graph: there is one way to read that.
+        for value in graph.input:
+            self._define(value.name, "an input", names, ())
+        defaults: set[str] = set()
+        for tensor in graph.initializer:
+            self._define(tensor.name, "an initializer", defaults, ())
+            check_tensor(tensor, self.where)
+        names |= defaults  # an initializer with the name of an input is its default
+        self._body(graph.node, names, outer, depth)
+        self._outputs([value.name for value in graph.output], (*outer, names))
+
+    def function(self, function: FunctionProto) -> None:
+        names: set[str] = set()
+        for name in function.input:
+            self._define(name, "an input", names, ())
+        self._body(function.node, names, (), 0)
+        self._outputs(function.output, (names,))
+
+    def _body(self, nodes: Sequence[NodeProto], names: set[str], outer: _Scopes, depth: int) -> None:
+        visible = (*outer, names)
+        for index, node in enumerate(nodes):
+            self._check_operator(node)
+            for name in node.input:
+                if name and not _visible(name, visible):
+                    raise ModelError(self._missing(name, nodes[index:]), self._at(node))
+            self._attributes(node, visible, depth)
+            for name in node.output:
+                if name:
+                    self._define(name, node, names, outer)
+
+    def _at(self, node: NodeProto) -> Where:
+        return replace(self.where, node=node_label(node)[:120])
+
+    def _check_operator(self, node: NodeProto) -> None:
+        if not node.op_type:
+            raise ModelError("a node has no operator", self._at(node))
+        if canonical(node.domain) not in self.opsets and function_key(node) not in self.functions:
+            domain = shown(node.domain)
+            raise ModelError(
+                f"operator {shown(node.op_type)} is of domain {domain}, of which no opset is imported",
+                self._at(node),
+            )
+
+    def _missing(self, name: str, later: Sequence[NodeProto]) -> str:
+        maker = next((node for node in later if name in node.output), None)
+        if maker is None:
+            return f"input {shown(name)} is made by no node"
+        if maker is later[0]:
+            return f"input {shown(name)} is the node's own output: a cycle"
+        return (
+            f"input {shown(name)} is made by node {shown(node_label(maker))}, which stands later: "
+            "nodes form a cycle or are not in topological order"
+        )
+
+    def _attributes(self, node: NodeProto, visible: _Scopes, depth: int) -> None:
+        seen: set[str] = set()
+        for attribute in node.attribute:
+            if not attribute.name or attribute.name in seen:
+                raise self._wrong(node, attribute, f"{shown(attribute.name)} is unnamed or stated twice")
+            seen.add(attribute.name)
+            if attribute.ref_attr_name and attribute.ref_attr_name not in (self.parameters or ()):
+                reference = shown(attribute.ref_attr_name)
+                raise self._wrong(node, attribute, f"refers to {reference}, which no function around it has")
+            for tensor in _attribute_tensors(attribute):
+                check_tensor(tensor, replace(self._at(node), attribute=attribute.name[:80]))
+        around = self.where
+        for step, graph in subgraphs(node):
+            self.where = replace(around, graph=extend(around.graph, step))
+            self.graph(graph, visible, depth + 1)
+        self.where = around
+
+    def _wrong(self, node: NodeProto, attribute: AttributeProto, what: str) -> ModelError:
+        return ModelError(f"attribute {what}", replace(self._at(node), attribute=attribute.name[:80]))
+
+    def _define(self, name: str, what: str | NodeProto, names: set[str], outer: _Scopes) -> None:
+        """Define a name: of the item that is described, or of an output of a node."""
+        if name and not _visible(name, (*outer, names)):
+            names.add(name)
+            return
+        if isinstance(what, NodeProto):
+            what = f"an output of node {shown(node_label(what))}"
+        if not name:
+            raise ModelError(f"{what} has no name", self.where)
+        raise ModelError(f"name {shown(name)} is defined again, as {what}", self.where)
+
+    def _outputs(self, outputs: Sequence[str], scopes: _Scopes) -> None:
+        seen: set[str] = set()
+        for name in outputs:
+            if not _visible(name, scopes):
+                raise ModelError(f"output {shown(name)} is made by no node", self.where)
+            if name in seen:
+                raise ModelError(f"output {shown(name)} stands twice", self.where)
+            seen.add(name)
+
+
+def _check_recursion(functions: Mapping[FunctionKey, FunctionProto], where: Where) -> None:
+    """Follow the calls depth first, without recursing: a chain of functions can be long."""
+    calls = {key: _called(function, functions) for key, function in functions.items()}
+    done: set[FunctionKey] = set()
+    for start in functions:
+        path: dict[FunctionKey, Iterator[FunctionKey]] = {}
+        if start not in done:
+            path[start] = iter(calls[start])
+        while path:
+            current, remaining = next(reversed(path.items()))
+            called = next(remaining, None)
+            if called is None:
+                del path[current]
+                done.add(current)
+            elif called in path:
+                raise ModelError(
+                    f"function {shown(called[1])} of domain {shown(called[0])} calls itself", where
+                )
+            elif called not in done:
+                path[called] = iter(calls[called])
+
+
+def _called(function: FunctionProto, functions: Mapping[FunctionKey, FunctionProto]) -> list[FunctionKey]:
+    nodes = _nodes(function.node, Where(), {})
+    keys = dict.fromkeys(function_key(located.node) for located in nodes)
+    return [key for key in keys if key in functions]

@@ -1,0 +1,291 @@
+"""Tensors of an ONNX model as arrays, after proof that their data is what their shape and type say."""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from onnx import TensorProto, numpy_helper
+
+from splitops.elements.types import ElementType, from_onnx
+from splitops.errors import ModelError, Where, shown
+from splitops.models.formats.reading import DataFolder, open_regular, read_range
+
+__all__ = [
+    "byte_count",
+    "check_tensor",
+    "data_blocks",
+    "folder_of",
+    "is_external",
+    "is_marked",
+    "load_external",
+    "mark_external",
+    "prove_external",
+    "tensor_array",
+]
+
+_MAX_BYTES: Final = (1 << 63) - 1
+_MAX_RANK: Final = 64
+"""NumPy's limit."""
+_MAX_DIGITS: Final = 20
+_MARK: Final = "splitops:"
+_BLOCK: Final = 8 << 20
+_EXTERNAL_KEYS: Final = frozenset({"location", "offset", "length"})
+
+_FIELDS: Final = {
+    **dict.fromkeys(("float32", "complex64"), "float_data"),
+    **dict.fromkeys(("float64", "complex128"), "double_data"),
+    **dict.fromkeys(("uint32", "uint64"), "uint64_data"),
+    "int64": "int64_data",
+    "string": "string_data",
+}
+"""Where a tensor keeps its elements when not in raw_data; every other type is in int32_data."""
+_TYPED_FIELDS: Final = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
+
+
+_FOLDERS: Final[dict[str, DataFolder]] = {}
+"""The folders whose data models in memory still name, each by a word that no file can know."""
+
+
+def _marked_location(location: str, folder: DataFolder) -> str:
+    """Return a location that is found in this process, wherever the model that states it is moved to."""
+    base = replace(folder, path=folder.path.resolve())
+    word = next((word for word, known in _FOLDERS.items() if known == base), None)
+    if word is None:
+        word = secrets.token_hex(16)
+        _FOLDERS[word] = base
+    return f"{_MARK}{word}/{location}"
+
+
+def folder_of(location: str) -> tuple[DataFolder | None, str]:
+    """Return the folder that a marked location names (None: it is not marked), and the location in it."""
+    word, _, inner = location.removeprefix(_MARK).partition("/")
+    if not location.startswith(_MARK) or word not in _FOLDERS:
+        return None, location
+    return _FOLDERS[word], inner
+
+
+def mark_external(tensor: TensorProto, folder: DataFolder) -> None:
+    """Let a tensor name the folder of its external data too."""
+    for entry in tensor.external_data:
+        if entry.key == "location" and folder_of(entry.value)[0] is None:
+            entry.value = _marked_location(entry.value, folder)
+
+
+def is_marked(tensor: TensorProto) -> bool:
+    """Whether the tensor's data is in another file, and found in this process."""
+    return is_external(tensor) and any(
+        entry.key == "location" and folder_of(entry.value)[0] is not None for entry in tensor.external_data
+    )
+
+
+def byte_count(tensor: TensorProto, where: Where) -> int:
+    """Return the size of a tensor's data."""
+    return _byte_count(tensor, _element_type(tensor, where), where)
+
+
+def is_external(tensor: TensorProto) -> bool:
+    """Whether the tensor's data is in another file."""
+    return tensor.data_location == TensorProto.EXTERNAL
+
+
+def check_tensor(tensor: TensorProto, where: Where) -> None:
+    """Prove that a tensor has a known type, a possible shape and exactly the data for them.
+
+    External data is not looked at: see :func:`tensor_array`.
+
+    Raises:
+        ModelError: it has not.
+    """
+    element_type = _element_type(tensor, where)
+    expected = _byte_count(tensor, element_type, where)
+    typed = [(name, len(getattr(tensor, name))) for name in _TYPED_FIELDS if len(getattr(tensor, name))]
+    if is_external(tensor):
+        if element_type.name == "string":
+            raise _error(tensor, "holds strings, which cannot be external data", where)
+        if typed or tensor.raw_data:
+            raise _error(tensor, "has data in the model and in another file", where)
+        return
+    if tensor.HasField("segment"):
+        raise _error(tensor, "is a segment, which ONNX has withdrawn", where)
+    if tensor.HasField("raw_data"):
+        if element_type.name == "string" or typed:
+            field = "string_data" if element_type.name == "string" else "one field"
+            raise _error(tensor, f"has raw data, but {element_type} data must stand in {field}", where)
+        if len(tensor.raw_data) != expected:
+            found, kind = len(tensor.raw_data), _kind(tensor, element_type)
+            raise _error(tensor, f"has {found} bytes of data, but {kind} takes {expected}", where)
+        return
+    field = _FIELDS.get(element_type.name, "int32_data")
+    count = _entry_count(math.prod(tensor.dims), element_type)
+    others = dict(typed)
+    if others.pop(field, 0) != count or others:
+        has = ", ".join(f"{number} entries of {name}" for name, number in typed) or "no data"
+        raise _error(
+            tensor, f"has {has}, but {_kind(tensor, element_type)} takes {count} entries of {field}", where
+        )
+
+
+def tensor_array(tensor: TensorProto, where: Where, folder: DataFolder | None = None) -> npt.NDArray[Any]:
+    """Return a tensor as a read-only array.
+
+    Args:
+        tensor: the tensor.
+        where: the place in the model, for errors.
+        folder: folder of the model, where external data must be.
+
+    Raises:
+        ModelError: the data is not what shape and type say, or the file is not inside the folder.
+    """
+    check_tensor(tensor, where)
+    element_type = _element_type(tensor, where)
+    if is_external(tensor):
+        data: Any = _external_bytes(tensor, where, folder)
+    elif tensor.HasField("raw_data"):
+        data = tensor.raw_data
+    else:
+        return _converted(tensor, where)
+    if element_type.packed:
+        return _converted(_with_raw_data(tensor, bytes(data)), where)
+    dtype = element_type.numpy.newbyteorder("<")
+    array: npt.NDArray[Any] = np.ndarray(tuple(tensor.dims), dtype, buffer=data or bytes(1))
+    array.flags.writeable = False
+    return array
+
+
+def load_external(tensors: Iterable[TensorProto], where: Where, folder: DataFolder | None) -> None:
+    """Move external data into the tensors themselves.
+
+    Raises:
+        ModelError: a file is not inside the folder, or has not exactly the tensor's data.
+    """
+    for tensor in tensors:
+        if is_external(tensor):
+            check_tensor(tensor, where)
+            data = bytes(_external_bytes(tensor, where, folder))
+            tensor.ClearField("external_data")
+            tensor.ClearField("data_location")
+            tensor.raw_data = data
+
+
+def prove_external(tensor: TensorProto, where: Where, folder: DataFolder | None = None) -> None:
+    """Prove that a tensor's external data is where it should be, without reading it.
+
+    Raises:
+        ModelError: the file is not inside the folder, or has not exactly the tensor's data.
+    """
+    check_tensor(tensor, where)
+    _extent(tensor, where, folder)
+
+
+def data_blocks(tensor: TensorProto, where: Where, folder: DataFolder | None = None) -> Iterator[memoryview]:
+    """Read a tensor's external data piece by piece.
+
+    Raises:
+        ModelError: the file is not inside the folder, or has not exactly the tensor's data.
+    """
+    path, offset, length = _extent(tensor, where, folder)
+    with open_regular(path, where) as file:
+        for begin in range(offset, offset + length, _BLOCK):
+            yield read_range(file, begin, min(_BLOCK, offset + length - begin), where)
+
+
+def _external_bytes(tensor: TensorProto, where: Where, folder: DataFolder | None) -> memoryview:
+    """Read exactly the bytes of a tensor that its external file holds."""
+    path, offset, length = _extent(tensor, where, folder)
+    with open_regular(path, where) as file:
+        return read_range(file, offset, length, where)
+
+
+def _extent(tensor: TensorProto, where: Where, folder: DataFolder | None) -> tuple[Path, int, int]:
+    """Return the file that holds a tensor's data, and where in it, proved to be what shape and type say."""
+    entries: dict[str, str] = {}
+    for entry in tensor.external_data:
+        if entry.key in entries:
+            raise _error(tensor, f"states external {entry.key!r} twice", where)
+        if entry.key in _EXTERNAL_KEYS:
+            entries[entry.key] = entry.value
+    marked, location = folder_of(entries.get("location", ""))
+    folder = marked or folder
+    if folder is None:
+        raise _error(tensor, "is in another file, which a model in memory has no folder to find in", where)
+    path = folder.file(location, where)
+    expected = byte_count(tensor, where)
+    with open_regular(path, where) as file:
+        size = os.fstat(file.fileno()).st_size
+    offset = _number(tensor, entries, "offset", 0, where)
+    length = _number(tensor, entries, "length", max(size - offset, 0), where)
+    if offset + length > size:
+        raise _error(tensor, f"takes bytes {offset} to {offset + length} of a file of {size} bytes", where)
+    if length != expected:
+        kind = _kind(tensor, _element_type(tensor, where))
+        raise _error(tensor, f"has {length} bytes of external data, but {kind} takes {expected}", where)
+    return path, offset, length
+
+
+def _number(tensor: TensorProto, entries: dict[str, str], key: str, default: int, where: Where) -> int:
+    text = entries.get(key)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
+        raise _error(tensor, f"has external {key} {text[:40]!r}, which is not a number of bytes", where)
+    return int(text)
+
+
+def _element_type(tensor: TensorProto, where: Where) -> ElementType:
+    element_type = from_onnx(tensor.data_type)
+    if element_type is None:
+        raise _error(tensor, f"has element type {tensor.data_type}, which is unknown", where)
+    return element_type
+
+
+def _byte_count(tensor: TensorProto, element_type: ElementType, where: Where) -> int:
+    """Return the exact size of the tensor's data; the shape is proved to be one that an array can have."""
+    dims = tuple(tensor.dims)
+    if len(dims) > _MAX_RANK:
+        raise _error(tensor, f"has rank {len(dims)}; at most {_MAX_RANK} is possible", where)
+    if any(dim < 0 for dim in dims):
+        raise _error(tensor, f"has shape {dims}, with a negative size", where)
+    # Also for an empty tensor: NumPy multiplies the sizes other than 0.
+    if math.prod(dim for dim in dims if dim) * 16 > _MAX_BYTES:
+        raise _error(tensor, f"has shape {dims}, more than any memory holds", where)
+    elements: int = math.prod(dims)
+    return -(-elements * element_type.bits // 8)
+
+
+def _entry_count(elements: int, element_type: ElementType) -> int:
+    if element_type.name.startswith("complex"):
+        return 2 * elements
+    # 4-bit and 2-bit types are packed into bytes in int32_data as well, 6-bit types are not.
+    if element_type.bits in (2, 4):
+        return -(-elements * element_type.bits // 8)
+    return elements
+
+
+def _with_raw_data(tensor: TensorProto, data: bytes) -> TensorProto:
+    return TensorProto(data_type=tensor.data_type, dims=tensor.dims, raw_data=data)
+
+
+def _converted(tensor: TensorProto, where: Where) -> npt.NDArray[Any]:
+    try:
+        array = np.asarray(numpy_helper.to_array(tensor))
+    except (ValueError, TypeError, OverflowError, MemoryError) as error:
+        raise _error(tensor, f"cannot be read: {str(error)[:200]}", where) from error
+    if array.dtype != object:
+        array.flags.writeable = False
+    return array
+
+
+def _kind(tensor: TensorProto, element_type: ElementType) -> str:
+    return f"{element_type} of shape {tuple(tensor.dims)}"
+
+
+def _error(tensor: TensorProto, problem: str, where: Where) -> ModelError:
+    return ModelError(f"tensor {shown(tensor.name)} {problem}", where)

@@ -1,0 +1,51 @@
+"""OpenVINO IR, versions 10 and 11, without the openvino package: read, run, change and write models.
+
+Examples:
+    >>> import numpy as np
+    >>> import splitops
+    >>> from splitops.models.formats import openvino as openvino_ir
+    >>> builder = openvino_ir.Builder("halves")
+    >>> data = builder.parameter("data", "f32", "?,4")
+    >>> parts = builder.layer("Split", [data, builder.const(np.array(1))], {"num_splits": 2}, outputs=2)
+    >>> for index, part in enumerate(parts):
+    ...     builder.result(part, f"half{index}")
+    >>> model = openvino_ir.from_bytes(*openvino_ir.to_bytes(builder.model()))
+    >>> outputs = splitops.run(model, {"data": np.zeros((3, 4), np.float32)})
+    >>> {name: array.shape for name, array in outputs.items()}
+    {'half0': (3, 2), 'half1': (3, 2)}
+    >>> [str(site.schema) for site in openvino_ir.sites(model)]
+    ['Split-1']
+"""
+
+from __future__ import annotations
+
+from splitops.models.formats.openvino.builder import Builder, Output
+from splitops.models.formats.openvino.constants import Constant, Weights
+from splitops.models.formats.openvino.document import DEFAULT_LIMITS, Limits
+from splitops.models.formats.openvino.model import Edge, Endpoint, Graph, Layer, OpenVINOModel, Port
+from splitops.models.formats.openvino.reader import from_bytes, read
+from splitops.models.formats.openvino.sites import endpoint_name, input_names, output_names, sites
+from splitops.models.formats.openvino.writer import to_bytes, write
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "Builder",
+    "Constant",
+    "Edge",
+    "Endpoint",
+    "Graph",
+    "Layer",
+    "Limits",
+    "OpenVINOModel",
+    "Output",
+    "Port",
+    "Weights",
+    "endpoint_name",
+    "from_bytes",
+    "input_names",
+    "output_names",
+    "read",
+    "sites",
+    "to_bytes",
+    "write",
+]

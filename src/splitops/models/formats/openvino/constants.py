@@ -1,0 +1,199 @@
+"""Values of ``Const`` layers: ranges of bytes of the ``.bin`` file, read when they are asked for.
+
+Numbers lie unaligned and packed (see :mod:`splitops.elements.packing`). Strings lie as OpenVINO packs them:
+their number, a zero and the end of each, as little-endian 32-bit integers, then the UTF-8 of all of them, one
+behind the other.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from splitops.elements.packing import pack, packed_size, unpack
+from splitops.elements.types import ElementType
+from splitops.errors import ModelError, Where
+from splitops.models.formats.openvino.shapes import MAX_RANK, checked_count
+from splitops.models.formats.reading import open_regular, read_range
+
+__all__ = ["Constant", "Weights", "encode"]
+
+_INT32_MAX: Final = (1 << 31) - 1
+
+
+class Weights:
+    """The bytes that constants are ranges of: a ``.bin`` file, which stays open, or a buffer in memory.
+
+    Only what is asked for is read of a file, each time anew.
+    """
+
+    def __init__(self, source: Path | bytes) -> None:
+        """Take a buffer, or open a file.
+
+        Raises:
+            ModelError: the file is missing, unreadable or not a regular file.
+        """
+        self._source: BinaryIO | memoryview
+        self.size: int
+        """The number of bytes; of a file, when it was opened."""
+        if isinstance(source, Path):
+            self._source = open_regular(source)
+            self.size = os.fstat(self._source.fileno()).st_size
+        else:
+            self._source = memoryview(source)
+            self.size = len(source)
+        self._reading = threading.Lock()  # one place in the file serves all readers
+
+    def read(self, offset: int, size: int) -> memoryview:
+        """Return a range of bytes, read-only.
+
+        Raises:
+            ModelError: the range ends behind the bytes, or the file was cut short meanwhile.
+        """
+        if not 0 <= offset <= offset + size <= self.size:
+            raise ModelError(
+                f"bytes {offset} to {offset + size} are outside the {self.size} bytes of the weights"
+            )
+        if isinstance(self._source, memoryview):
+            return self._source[offset : offset + size]
+        with self._reading:
+            return read_range(self._source, offset, size)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """The value of a ``Const`` layer.
+
+    Two constants of the same weights and range share their bytes, in memory and when they are written.
+
+    Attributes:
+        element_type: the type of its elements.
+        shape: its exact shape.
+        weights: what holds its bytes.
+        offset: where they begin there.
+        size: how many they are.
+    """
+
+    element_type: ElementType
+    shape: tuple[int, ...]
+    weights: Weights = field(repr=False)
+    offset: int
+    size: int
+
+    @classmethod
+    def of(cls, array: npt.NDArray[Any], element_type: ElementType) -> Constant:
+        """Make a constant of an array whose dtype is ``element_type.numpy``.
+
+        Raises:
+            ArrayError: the dtype is another one.
+            ModelError: the array has strings that cannot be stored.
+        """
+        content = encode(array, element_type)
+        return cls(element_type, array.shape, Weights(content), 0, len(content))
+
+    def prove(self, where: Where) -> None:
+        """Prove, without reading them, that the bytes exist and fit the shape.
+
+        Raises:
+            ModelError: they do not.
+        """
+        if len(self.shape) > MAX_RANK:
+            raise ModelError(f"shape has more than {MAX_RANK} dimensions", where)
+        count = checked_count(self.shape, self.element_type.bits, "shape", where)
+        if self.offset + self.size > self.weights.size:
+            raise ModelError(
+                f"the constant takes bytes {self.offset} to {self.offset + self.size}, "
+                f"but the weights have {self.weights.size}",
+                where,
+            )
+        expected = 4 * (count + 2) if self.element_type.bits == 0 else packed_size(self.element_type, count)
+        if self.size < expected or (self.size > expected and self.element_type.bits):
+            raise ModelError(
+                f"size = {self.size}, but shape {list(self.shape)} of {self.element_type.openvino} "
+                f"takes {expected}",
+                where,
+            )
+
+    def content(self, where: Where) -> memoryview:
+        """Return the bytes.
+
+        Raises:
+            ModelError: they cannot be read.
+        """
+        try:
+            return self.weights.read(self.offset, self.size)
+        except ModelError as error:
+            raise ModelError(error.message, where) from error
+
+    def array(self, where: Where) -> npt.NDArray[Any]:
+        """Return the value, read-only; of weights in memory, a view where the element type has whole bytes.
+
+        Raises:
+            ModelError: the bytes cannot be read, or they are not strings as they claim.
+        """
+        self.prove(where)
+        content = self.content(where)
+        if self.element_type.bits == 0:
+            array = _decode_strings(content, self.shape, where)
+        elif self.element_type.name == "bool":
+            # Only 0 and 1 are bools to NumPy; OpenVINO takes any other byte for true.
+            array = np.asarray(np.frombuffer(content, np.uint8) != 0).reshape(self.shape)
+        else:
+            array = unpack(content, self.element_type, self.shape)
+            if not array.flags.aligned and array.dtype.isbuiltin != 1:
+                array = array.copy()  # ml_dtypes expect aligned items
+        array.flags.writeable = False
+        return array
+
+
+def encode(array: npt.NDArray[Any], element_type: ElementType) -> bytes:
+    """Return the bytes of a constant as they stand in a ``.bin``.
+
+    Raises:
+        ArrayError: the dtype is not ``element_type.numpy``.
+        ModelError: strings are not text, or longer than 32-bit offsets reach.
+
+    Examples:
+        >>> import numpy as np
+        >>> from splitops.elements.types import ELEMENT_TYPES
+        >>> encode(np.array(["ab", ""], object), ELEMENT_TYPES["string"]).hex(" ", -4)
+        '02000000 00000000 02000000 02000000 6162'
+    """
+    if element_type.bits:
+        if array.dtype.byteorder == ">":
+            array = array.astype(array.dtype.newbyteorder("<"))
+        return pack(array, element_type)
+    texts: list[bytes] = []
+    for value in array.reshape(-1).tolist():
+        if not isinstance(value, str | bytes):
+            raise ModelError(f"a string constant holds {type(value).__name__}")
+        texts.append(value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape"))
+    ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+    if ends[-1] > _INT32_MAX or len(texts) > _INT32_MAX:
+        raise ModelError(f"strings of {ends[-1]} bytes are more than a constant can hold")
+    return np.array([len(texts), *ends.tolist()], "<i4").tobytes() + b"".join(texts)
+
+
+def _decode_strings(content: memoryview, shape: tuple[int, ...], where: Where) -> npt.NDArray[Any]:
+    count = checked_count(shape, 0, "shape", where)
+    header = 4 * (count + 2)
+    numbers = np.frombuffer(content[:header], "<i4").astype(np.int64)
+    ends = numbers[1:]
+    text = content[header:]
+    if numbers[0] != count:
+        raise ModelError(f"the constant holds {numbers[0]} strings, but its shape has {count}", where)
+    if ends[0] != 0 or (np.diff(ends) < 0).any() or ends[-1] > len(text):
+        raise ModelError("the ends of the strings do not run up to the size of the constant", where)
+    array = np.empty(count, object)
+    # Bytes that are not UTF-8 come back unchanged when they are written again.
+    array[:] = [
+        bytes(text[begin:end]).decode("utf-8", "surrogateescape")
+        for begin, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)
+    ]
+    return array.reshape(shape)

@@ -1,0 +1,365 @@
+"""OpenVINO IR in memory: a graph of layers whose ports are joined by edges.
+
+Every object is immutable and every :class:`Graph` is proved to be whole when it is made; tools change a model
+with ``dataclasses.replace``. What splitops does not interpret (runtime information, layers of other
+operators, their attributes) is kept as it was read, so that a rewritten model loses nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final, NamedTuple
+from xml.etree.ElementTree import Element
+
+from splitops.elements.types import ElementType, from_openvino, from_precision
+from splitops.errors import ModelError, Where
+from splitops.models.formats.openvino.constants import Constant
+from splitops.models.formats.openvino.shapes import parse_shape
+from splitops.sizes.dims import Shape
+
+__all__ = ["Edge", "Endpoint", "Graph", "Layer", "OpenVINOModel", "Port", "join_names", "split_names"]
+
+
+class Endpoint(NamedTuple):
+    """One end of an edge: a port of a layer, by their ids."""
+
+    layer: int
+    port: int
+
+
+class Edge(NamedTuple):
+    """An edge from an output port to an input port."""
+
+    source: Endpoint
+    target: Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An input or output port.
+
+    Attributes:
+        id: its number, unique in its layer; inputs and outputs are counted together.
+        precision: the element type as the file states it, for example ``"FP32"``; None where it states none.
+        dims: the dimensions as the file states them, -1 for an unknown one. ``()`` is a scalar *or* an
+            unknown rank, the file does not tell which.
+        names: tensor names, in the order of the file.
+        attributes: every other attribute.
+        children: every other XML child, for example runtime information.
+    """
+
+    id: int
+    precision: str | None = None
+    dims: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    children: tuple[Element, ...] = ()
+
+    @property
+    def element_type(self) -> ElementType | None:
+        """The element type; None where the file states none or one that is not known."""
+        return from_precision(self.precision) if self.precision else None
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One operation.
+
+    Attributes:
+        id: its number, unique in its graph.
+        name: its name, which OpenVINO does not keep unique.
+        type: the operation, for example ``"VariadicSplit"``; constants are ``"Const"``.
+        version: the operation set, for example ``"opset1"``.
+        data: the attributes of the operation as text; None where the layer has no ``<data>``.
+        inputs: input ports in their order.
+        outputs: output ports in their order.
+        constant: the value of a ``Const`` layer.
+        bodies: graphs inside the layer (If, Loop, TensorIterator) by their tag, for example ``"then_body"``.
+        attributes: every other attribute of the layer, for example ``output_names``.
+        data_children: XML children of ``<data>``.
+        children: every other XML child, for example ``<rt_info>`` and ``<port_map>``.
+    """
+
+    id: int
+    name: str
+    type: str
+    version: str
+    data: Mapping[str, str] | None = None
+    inputs: tuple[Port, ...] = ()
+    outputs: tuple[Port, ...] = ()
+    constant: Constant | None = None
+    bodies: tuple[tuple[str, Graph], ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    data_children: tuple[Element, ...] = ()
+    children: tuple[Element, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.type} layer {self.name!r}"
+
+    @property
+    def where(self) -> Where:
+        """The place of the layer, for messages."""
+        return Where(node=self.name)
+
+    def attribute(self, name: str) -> str | None:
+        """Return an attribute of the operation as text; None where it is absent."""
+        return None if self.data is None else self.data.get(name)
+
+    def input(self, port: int) -> Port | None:
+        """Return the input port of this id."""
+        return next((found for found in self.inputs if found.id == port), None)
+
+    def output(self, port: int) -> Port | None:
+        """Return the output port of this id."""
+        return next((found for found in self.outputs if found.id == port), None)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The names that a Result gives to the model's output (IR version 11)."""
+        return split_names(self.attributes.get("output_names", ""))
+
+    @property
+    def takes_any_type(self) -> bool:
+        """Whether a Parameter leaves its element type open."""
+        return self.attribute("element_type") in {"dynamic", "undefined"}
+
+    def element_type(self, where: Where) -> ElementType:
+        """Return the ``element_type`` attribute of a Parameter or Const.
+
+        Raises:
+            ModelError: it is absent, unknown or left open.
+        """
+        text = self.attribute("element_type")
+        found = from_openvino(text) if text is not None else None
+        if found is None:
+            raise ModelError(f"{self} has element_type = {text!r}, which is not an element type", where)
+        return found
+
+    def shape(self, where: Where) -> Shape | None:
+        """Return the ``shape`` attribute of a Parameter or Const; None is an unknown rank.
+
+        Raises:
+            ModelError: it is absent or malformed.
+        """
+        text = self.attribute("shape")
+        if text is None:
+            raise ModelError(f"{self} has no shape", where)
+        return parse_shape(text, "shape", where)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Layers and edges, proved whole: every id stands once, every edge ends at ports that exist, every input
+    port has one edge, and nothing depends on itself.
+
+    Attributes:
+        name: the name of the network or body.
+        layers: the layers in the order of the file; the order of the Parameters is that of the model's
+            inputs.
+        edges: the edges in the order of the file.
+        attributes: every other attribute of the XML element.
+        children: every other XML child, for example ``<rt_info>``.
+
+    Raises:
+        ModelError: the graph is not whole; the layer is named.
+    """
+
+    name: str = ""
+    layers: tuple[Layer, ...] = ()
+    edges: tuple[Edge, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    children: tuple[Element, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._prove_layers()
+        self._prove_edges()
+        _ = self.order
+
+    @cached_property
+    def by_id(self) -> Mapping[int, Layer]:
+        """The layers by id."""
+        return {layer.id: layer for layer in self.layers}
+
+    @cached_property
+    def producers(self) -> Mapping[Endpoint, Endpoint]:
+        """The output port that feeds each input port."""
+        return {edge.target: edge.source for edge in self.edges}
+
+    @cached_property
+    def consumers(self) -> Mapping[Endpoint, tuple[Endpoint, ...]]:
+        """The input ports that each output port feeds, in the order of the edges; unused ports are absent."""
+        found: dict[Endpoint, list[Endpoint]] = {}
+        for edge in self.edges:
+            found.setdefault(edge.source, []).append(edge.target)
+        return {source: tuple(targets) for source, targets in found.items()}
+
+    def sources(self, layer: Layer) -> tuple[Endpoint, ...]:
+        """Return the output ports that feed a layer, in the order of its input ports."""
+        return tuple(self.producers[Endpoint(layer.id, port.id)] for port in layer.inputs)
+
+    def layers_of_type(self, *types: str) -> tuple[Layer, ...]:
+        """Return the layers of some operations, in the order of the file."""
+        return tuple(layer for layer in self.layers if layer.type in types)
+
+    @cached_property
+    def order(self) -> tuple[Layer, ...]:
+        """The layers in topological order: a stable one, which keeps the order of the file where it can.
+
+        Raises:
+            ModelError: the layers form a cycle.
+        """
+        placed: set[int] = set()
+        order: list[Layer] = []
+        entered: set[int] = set()
+        for root in self.layers:
+            stack = [root]
+            while stack:
+                layer = stack[-1]
+                if layer.id in placed:
+                    stack.pop()
+                    continue
+                missing = [source.layer for source in self.sources(layer) if source.layer not in placed]
+                if not missing:
+                    placed.add(layer.id)
+                    order.append(layer)
+                    stack.pop()
+                elif layer.id in entered:
+                    raise ModelError(f"{layer} depends on its own output", layer.where)
+                else:
+                    entered.add(layer.id)
+                    stack += [self.by_id[id_] for id_ in reversed(missing)]
+        return tuple(order)
+
+    def _prove_layers(self) -> None:
+        seen: dict[int, Layer] = {}
+        for layer in self.layers:
+            if layer.id in seen:
+                raise ModelError(f"{layer} and {seen[layer.id]} have the same id {layer.id}", layer.where)
+            seen[layer.id] = layer
+            ports: set[int] = set()
+            for port in layer.inputs + layer.outputs:
+                if port.id in ports:
+                    raise ModelError(f"{layer} has two ports of id {port.id}", layer.where)
+                ports.add(port.id)
+            if layer.type == "Const" and layer.constant is None:
+                raise ModelError(f"{layer} has no value", layer.where)
+            inputs, outputs = _PORTS_OF.get(layer.type, (len(layer.inputs), len(layer.outputs)))
+            if (len(layer.inputs), len(layer.outputs)) != (inputs, outputs):
+                raise ModelError(
+                    f"{layer} has {len(layer.inputs)} input and {len(layer.outputs)} output ports, "
+                    f"but it takes {inputs} and {outputs}",
+                    layer.where,
+                )
+
+    def _prove_edges(self) -> None:
+        inputs = {Endpoint(layer.id, port.id) for layer in self.layers for port in layer.inputs}
+        outputs = {Endpoint(layer.id, port.id) for layer in self.layers for port in layer.outputs}
+        fed: set[Endpoint] = set()
+        for edge in self.edges:
+            for end, kind, ports in ((edge.source, "output", outputs), (edge.target, "input", inputs)):
+                if end.layer not in self.by_id:
+                    raise ModelError(f"an edge ends at layer {end.layer}, which does not exist")
+                if end not in ports:
+                    layer = self.by_id[end.layer]
+                    raise ModelError(
+                        f"an edge ends at {kind} port {end.port}, which {layer} lacks", layer.where
+                    )
+            if edge.target in fed:
+                layer = self.by_id[edge.target.layer]
+                raise ModelError(f"input port {edge.target.port} of {layer} has two edges", layer.where)
+            fed.add(edge.target)
+        for end in sorted(inputs - fed):
+            layer = self.by_id[end.layer]
+            raise ModelError(f"input port {end.port} of {layer} has no edge", layer.where)
+
+
+_PORTS_OF: Final = {"Parameter": (0, 1), "Const": (0, 1), "Result": (1, 0)}
+"""The numbers of input and output ports of the layers that make a graph."""
+
+
+def _input_names(layer: Layer) -> set[str]:
+    return {layer.name, *(name for port in layer.outputs for name in port.names)}
+
+
+@dataclass(frozen=True)
+class OpenVINOModel:
+    """A model: its graph and what the file says of itself.
+
+    Attributes:
+        graph: the network.
+        version: the IR version, 10 or 11.
+        file: the name of the file it was read from; None where it was made in memory.
+
+    Raises:
+        ModelError: two inputs cannot be told apart by name.
+    """
+
+    graph: Graph
+    version: int = 11
+    file: str | None = None
+
+    def __post_init__(self) -> None:
+        names = [_input_names(layer) for layer in self.inputs]
+        count = Counter(name for own in names for name in own)
+        for layer, own in zip(self.inputs, names, strict=True):
+            if not any(count[name] == 1 for name in own):
+                raise ModelError(
+                    f"two inputs are named {layer.name!r}, and nothing tells them apart", layer.where
+                )
+
+    def with_graph(self, graph: Graph) -> OpenVINOModel:
+        """Return the model with another graph."""
+        return replace(self, graph=graph)
+
+    @property
+    def name(self) -> str:
+        """The name of the network."""
+        return self.graph.name
+
+    @property
+    def inputs(self) -> tuple[Layer, ...]:
+        """The Parameter layers, in the order of the model's inputs."""
+        return self.graph.layers_of_type("Parameter")
+
+    @property
+    def outputs(self) -> tuple[Layer, ...]:
+        """The Result layers, in the order of the model's outputs."""
+        return self.graph.layers_of_type("Result")
+
+    def graphs(self) -> Iterator[tuple[str | None, Graph]]:
+        """Yield the main graph (path None) and the graphs inside its layers, each with its path."""
+        yield from _graphs(None, self.graph)
+
+
+def _graphs(path: str | None, graph: Graph) -> Iterator[tuple[str | None, Graph]]:
+    yield path, graph
+    for layer in graph.order:
+        for tag, body in layer.bodies:
+            inner = f"{layer.name}/{tag}"
+            yield from _graphs(inner if path is None else f"{path}/{inner}", body)
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    r"""Read a list of tensor names: separated by commas, a comma in a name is written ``\,``.
+
+    Examples:
+        >>> split_names(r"a,b\,x")
+        ('a', 'b,x')
+    """
+    if "\\," not in text:
+        return tuple(name for name in text.split(",") if name)
+    names = text.replace("\\,", "\0").split(",")
+    return tuple(name.replace("\0", ",") for name in names if name)
+
+
+def join_names(names: tuple[str, ...]) -> str:
+    r"""Write a list of tensor names, the inverse of :func:`split_names`.
+
+    Examples:
+        >>> print(join_names(("a", "b,x")))
+        a,b\,x
+    """
+    return ",".join(name.replace(",", "\\,") for name in names)

@@ -1,0 +1,248 @@
+"""Reads OpenVINO IR, versions 10 and 11, without the openvino package."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from splitops.errors import ModelError, Where
+from splitops.models.formats.openvino.constants import Constant, Weights
+from splitops.models.formats.openvino.document import DEFAULT_LIMITS, Limits, parse
+from splitops.models.formats.openvino.model import (
+    Edge,
+    Endpoint,
+    Graph,
+    Layer,
+    OpenVINOModel,
+    Port,
+    split_names,
+)
+from splitops.models.formats.openvino.shapes import MAX_RANK, parse_integer, parse_number
+from splitops.models.formats.reading import DataFolder, place_of, read_whole
+
+__all__ = ["VERSIONS", "from_bytes", "read"]
+
+VERSIONS: Final = (10, 11)
+"""The IR versions that are read and written."""
+
+_INT32_MAX: Final = (1 << 31) - 1
+
+
+def read(
+    xml_path: str | os.PathLike[str],
+    bin_path: str | os.PathLike[str] | None = None,
+    *,
+    allow_links: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
+) -> OpenVINOModel:
+    """Read a model.
+
+    Args:
+        xml_path: the ``.xml`` file.
+        bin_path: the file of the constants; None is the ``.bin`` beside the ``.xml``. It may be missing where
+            no constant needs it.
+            It stays open, and a constant is read when it is needed: do not change it while the model is in
+            use.
+        allow_links: whether the ``.bin`` beside the ``.xml`` may be a link that leads out of the folder.
+        limits: how large the XML may be.
+
+    Returns:
+        The model: every edge, port, shape and range of constants is proved, none of the constants is read.
+
+    Raises:
+        ModelError: a file is missing, malformed, truncated or contradicts itself; the layer is named.
+    """
+    where = place_of(xml_path)
+    xml_path = Path(xml_path)
+    content = read_whole(xml_path, limit=limits.bytes, where=where)
+    if bin_path is not None:
+        weights_path = Path(bin_path)
+    else:
+        folder = DataFolder(xml_path.parent, allow_links)
+        weights_path = folder.file(xml_path.with_suffix(".bin").name, where)
+    return _Reader(where, weights_path, explicit=bin_path is not None).read(parse(content, limits, where))
+
+
+def from_bytes(xml: bytes, weights: bytes = b"", *, limits: Limits = DEFAULT_LIMITS) -> OpenVINOModel:
+    """Read a model from the contents of its two files.
+
+    Raises:
+        ModelError: as :func:`read`.
+    """
+    where = Where()
+    return _Reader(where, weights).read(parse(xml, limits, where))
+
+
+class _Reader:
+    """One model being read: its weights, opened by the first constant that has bytes."""
+
+    def __init__(self, where: Where, weights: Path | bytes, *, explicit: bool = False) -> None:
+        self._where = where
+        self._source = weights
+        self._weights: Weights | None = None
+        if isinstance(weights, bytes):
+            self._weights = Weights(weights)
+        elif explicit:
+            self._weights = _open(weights, "", where)
+
+    def read(self, root: Element) -> OpenVINOModel:
+        if root.tag != "net":
+            raise ModelError(f"the XML is a <{root.tag[:80]}>, not the <net> of OpenVINO IR", self._where)
+        version = _integer(root, "version", "net", self._where)
+        if version not in VERSIONS:
+            raise ModelError(f"IR version {version} is not read; versions 10 and 11 are", self._where)
+        graph = self._graph(root, self._where)
+        try:
+            return OpenVINOModel(graph, version, self._where.model)
+        except ModelError as error:
+            raise self._placed(error, self._where) from None
+
+    def _graph(self, element: Element, where: Where) -> Graph:
+        layers = tuple(self._layer(child, where) for child in _section(element, "layers", "layer", where))
+        edges = tuple(_edge(child, where) for child in _section(element, "edges", "edge", where))
+        attributes = {key: value for key, value in element.items() if key not in {"name", "version"}}
+        children = tuple(child for child in element if child.tag not in {"layers", "edges"})
+        try:
+            return Graph(element.get("name", ""), layers, edges, attributes, children)
+        except ModelError as error:
+            raise self._placed(error, where) from None
+
+    @staticmethod
+    def _placed(error: ModelError, where: Where) -> ModelError:
+        return ModelError(error.message, replace(where, node=error.where.node))
+
+    def _layer(self, element: Element, graph: Where) -> Layer:
+        name, kind = element.get("name"), element.get("type")
+        if name is None or kind is None:
+            raise ModelError(
+                f"layer {element.get('id', '?')[:80]!r} has no {'name' if name is None else 'type'}", graph
+            )
+        where = replace(graph, node=name)
+        data: Element | None = None
+        ports: dict[str, tuple[Port, ...]] = {}
+        bodies: list[tuple[str, Graph]] = []
+        children: list[Element] = []
+        for child in element:
+            if child.tag in {"data", "input", "output"}:
+                if child.tag in ports or (child.tag == "data" and data is not None):
+                    raise ModelError(f"the layer has two <{child.tag}>", where)
+                if child.tag == "data":
+                    data = child
+                else:
+                    ports[child.tag] = tuple(_port(port, where) for port in _all(child, "port", where))
+            elif child.find("layers") is not None:
+                path = f"{name}/{child.tag}"
+                inner = Where(graph.model, f"{graph.graph}/{path}" if graph.graph else path)
+                bodies.append((child.tag, self._graph(child, inner)))
+            else:
+                children.append(child)
+        known = {"id", "name", "type", "version"}
+        layer = Layer(
+            id=_integer(element, "id", "layer", where, minimum=0),
+            name=name,
+            type=kind,
+            version=element.get("version", "opset1"),
+            data=None if data is None else dict(data.attrib),
+            inputs=ports.get("input", ()),
+            outputs=ports.get("output", ()),
+            bodies=tuple(bodies),
+            attributes={key: value for key, value in element.items() if key not in known},
+            data_children=() if data is None else tuple(data),
+            children=tuple(children),
+        )
+        if kind == "Parameter":
+            if not layer.takes_any_type:
+                layer.element_type(where)
+            layer.shape(where)
+        if kind == "Const":
+            return replace(layer, constant=self._constant(layer, where))
+        return layer
+
+    def _constant(self, layer: Layer, where: Where) -> Constant:
+        element_type = layer.element_type(where)
+        shape = layer.shape(where)
+        exact = tuple(dim for dim in shape or () if isinstance(dim, int))
+        if shape is None or len(exact) != len(shape):
+            raise ModelError(f"shape = {layer.attribute('shape')!r} of a constant is not exact", where)
+        offset, size = (_number(layer, name, where) for name in ("offset", "size"))
+        if self._weights is None and size > 0:
+            assert isinstance(self._source, Path)
+            self._weights = _open(self._source, "the constant needs its bytes, but ", where)
+        constant = Constant(element_type, exact, self._weights or Weights(b""), offset, size)
+        if size == 0:
+            constant = replace(constant, weights=Weights(b""), offset=0)
+        constant.prove(where)
+        return constant
+
+
+def _open(path: Path, reason: str, where: Where) -> Weights:
+    try:
+        return Weights(path)
+    except ModelError as error:
+        raise ModelError(f"{reason}{error.message}", where) from error
+
+
+def _number(layer: Layer, name: str, where: Where) -> int:
+    text = layer.attribute(name)
+    if text is None:
+        raise ModelError(f"the constant has no {name}", where)
+    return parse_number(text, name, where, minimum=0)
+
+
+def _port(element: Element, where: Where) -> Port:
+    dims: list[int] = []
+    children: list[Element] = []
+    for child in element:
+        if child.tag == "dim":
+            dims.append(parse_integer(child.text or "", "a dim", where, minimum=-1))
+        else:
+            children.append(child)
+    if len(dims) > MAX_RANK:
+        raise ModelError(f"a port has more than {MAX_RANK} dimensions", where)
+    known = {"id", "precision", "names"}
+    return Port(
+        id=_integer(element, "id", "port", where, minimum=0),
+        precision=element.get("precision"),
+        dims=tuple(dims),
+        names=split_names(element.get("names", "")),
+        attributes={key: value for key, value in element.items() if key not in known},
+        children=tuple(children),
+    )
+
+
+def _edge(element: Element, where: Where) -> Edge:
+    ends = [
+        Endpoint(
+            *(_integer(element, f"{end}-{what}", "edge", where, minimum=0) for what in ("layer", "port"))
+        )
+        for end in ("from", "to")
+    ]
+    return Edge(ends[0], ends[1])
+
+
+def _section(element: Element, tag: str, item: str, where: Where) -> tuple[Element, ...]:
+    found = element.findall(tag)
+    if len(found) != 1:
+        raise ModelError(f"<{element.tag}> has {len(found)} <{tag}> sections, not one", where)
+    return _all(found[0], item, where)
+
+
+def _all(element: Element, item: str, where: Where) -> tuple[Element, ...]:
+    """Return the children, all of one tag: anything else would be lost when the model is written."""
+    for child in element:
+        if child.tag != item:
+            raise ModelError(f"<{element.tag}> holds a <{child.tag[:80]}>, not only <{item}>", where)
+    return tuple(element)
+
+
+def _integer(element: Element, name: str, what: str, where: Where, *, minimum: int | None = None) -> int:
+    text = element.get(name)
+    if text is None:
+        raise ModelError(f"a <{what}> has no {name}", where)
+    value = parse_number(text, name, where, minimum=minimum)
+    if value > _INT32_MAX:
+        raise ModelError(f"{name} = {value} of a <{what}> is more than {_INT32_MAX}", where)
+    return value

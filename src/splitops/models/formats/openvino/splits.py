@@ -1,0 +1,56 @@
+"""The layers of the split family as a file states them: version and attributes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from splitops.errors import ModelError, Where
+from splitops.models.formats.openvino.model import Layer
+from splitops.models.formats.openvino.shapes import parse_integer
+from splitops.operators import OperatorSchema, schema
+
+__all__ = ["family_schema", "operation_set", "split_attributes", "split_schema"]
+
+
+def operation_set(version: str) -> int | None:
+    """Return the number of the operation set that a layer's ``version`` names; None where it is none."""
+    number = version.removeprefix("opset")
+    if version == number or not number.isascii() or not number.isdigit() or len(number) > 4:
+        return None
+    return int(number)
+
+
+def split_schema(layer: Layer, where: Where) -> OperatorSchema:
+    """Return the operator version of a layer of the split family.
+
+    Raises:
+        ModelError: its ``version`` is not an operation set of OpenVINO.
+    """
+    return family_schema(layer.type, layer.version, where)
+
+
+def family_schema(name: str, version: str, where: Where) -> OperatorSchema:
+    """Return the operator of the split family that a layer's ``type`` and ``version`` name.
+
+    Raises:
+        ModelError: the version is not an operation set of OpenVINO.
+    """
+    number = operation_set(version)
+    if number is None:
+        raise ModelError(f"{name} is of version {version!r}, which is not an operation set", where)
+    return schema(name, max(1, number), "openvino")
+
+
+def split_attributes(layer: Layer, where: Where) -> dict[str, int]:
+    """Return the attributes of a layer of the split family that its operator has, as integers.
+
+    Raises:
+        ModelError: one is not an integer.
+    """
+    names = [attribute.name for attribute in split_schema(layer, where).attributes]
+    text = {name: layer.attribute(name) for name in names}
+    return {
+        name: parse_integer(value, name, replace(where, attribute=name))
+        for name, value in text.items()
+        if value is not None
+    }

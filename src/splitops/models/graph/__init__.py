@@ -1,0 +1,1 @@
+"""Models as graphs of onnx-ir nodes, whatever file they came from: walked, edited, written back."""

@@ -1,0 +1,505 @@
+"""Edits of a graph of onnx-ir nodes, and the queue of nodes that they make worth another look.
+
+ONNX models and OpenVINO IR are both rewritten as onnx-ir graphs, so each rewrite is written once. What
+differs between the formats (how a node is read, how one is stated) is in the two subclasses of
+:class:`Editor`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, ClassVar, Protocol
+
+import numpy.typing as npt
+import onnx_ir as ir
+
+from splitops.elements.types import ElementType
+from splitops.errors import NOWHERE, SplitError, Where
+from splitops.models.convert.forms import Site
+from splitops.models.convert.statement import describe_site
+from splitops.models.graph.onnx import Names, known, label, note
+from splitops.models.infer.knowledge import Tensor, meet
+from splitops.models.simplify.decisions import Cut, cut_of, shortest
+from splitops.models.simplify.report import Applied
+from splitops.operators import FAMILY, OperatorSchema, schema, versions
+from splitops.sizes.arithmetic import Division
+from splitops.sizes.dims import Dim, Shape
+
+__all__ = [
+    "Editor",
+    "Rewrite",
+    "Role",
+    "Scope",
+    "Span",
+    "family_roles",
+    "is_read",
+    "note_like",
+    "sole_span",
+    "take_over",
+]
+
+Span = tuple[int, int]
+"""Begin and end of a part of an axis."""
+
+
+class Role(Enum):
+    """What a node is to the rewrites, whatever its format calls it."""
+
+    SPLIT = auto()
+    SEQUENCE = auto()
+    """A split whose parts are a sequence."""
+    CONCAT = auto()
+    SLICE = auto()
+    GATHER = auto()
+    IDENTITY = auto()
+
+
+def family_roles(domain: str) -> dict[str, Role]:
+    """Return the roles of the split operators of a domain by their names."""
+    rows = (schema(name, domain=domain) for name in FAMILY[domain])
+    return {row.name: Role.SEQUENCE if row.gives_sequence else Role.SPLIT for row in rows}
+
+
+class Rewrite(Protocol):
+    """One rewrite.
+
+    Attributes:
+        name: its name.
+        roots: the nodes at which it begins.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+    @property
+    def roots(self) -> frozenset[Role]: ...  # noqa: D102
+
+    def rewrite(self, node: ir.Node, editor: Editor) -> None:
+        """Rewrite what begins at a node, or do nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A graph that nodes stand in.
+
+    Attributes:
+        path: its path, as sites name it.
+        opset: the opset that it imports.
+        in_function: whether it belongs to a model-local function.
+    """
+
+    path: str | None
+    opset: int
+    in_function: bool = False
+
+
+class Editor(ABC):
+    """A model that is being rewritten.
+
+    Attributes:
+        domain: of its operators, as :mod:`splitops.operators` has it.
+        model: the model; it is changed in place.
+        names: its names.
+        changes: what was rewritten.
+        looks: how often a rewrite has looked at a node.
+    """
+
+    domain: ClassVar[str]
+
+    def __init__(self, model: ir.Model, where: Where = NOWHERE) -> None:
+        self.model = model
+        self.names = Names(model)
+        self.changes: list[Applied] = []
+        self.looks = 0
+        self._where = where
+        self._scopes: dict[Any, Scope] = {}
+        self._queue: dict[ir.Node, None] = {}
+        self._cuts: dict[ir.Node, Cut | None] = {}
+        self._positions: dict[ir.Node, int] = {}
+        self._labels: dict[ir.Node, str] = {}  # as the model that was given has them
+        self._looked: dict[ir.Value | None, set[tuple[str, Any]]] = {}
+        self._wishes: dict[str, int] = {}
+        for scope, graph in self._graphs():
+            for node in graph:
+                self._scopes[node.graph] = scope
+                self._queue[node] = None
+                self._positions[node] = len(self._positions)
+                self._labels[node] = label(node)
+
+    def run(self, rewrites: Sequence[Rewrite]) -> None:
+        """Apply rewrites until none applies: a node is looked at again only after a change near it."""
+        by_root: dict[Role | None, list[Rewrite]] = {}
+        for rewrite in rewrites:
+            for root in rewrite.roots:
+                by_root.setdefault(root, []).append(rewrite)
+        while self._queue:
+            node = next(iter(self._queue))
+            del self._queue[node]
+            for rewrite in by_root.get(self.role(node), ()):
+                if node.graph is None:
+                    break  # the rewrite before this one has removed it
+                self.looks += 1
+                rewrite.rewrite(node, self)
+
+    # What the format says
+
+    @abstractmethod
+    def _graphs(self) -> Iterator[tuple[Scope, Any]]:
+        """Yield every graph and function of the model."""
+
+    @abstractmethod
+    def role(self, node: ir.Node) -> Role | None:
+        """Return what a node is to the rewrites; None is nothing."""
+
+    @abstractmethod
+    def site(self, node: ir.Node) -> Site:
+        """Read a split.
+
+        Raises:
+            SplitError: it is not stated as its operator has it.
+        """
+
+    def split_rows(self, node: ir.Node) -> list[OperatorSchema]:
+        """Return the versions at the opset of a node that give parts as outputs."""
+        rows = versions(self.domain, self.opset(node))
+        return [row for row in rows if not row.gives_sequence]
+
+    def shortest(self, node: ir.Node, sizes: Sequence[int], size: Dim) -> tuple[OperatorSchema, Division]:
+        """Return the version that states these parts in the fewest words at the opset of a node, and how."""
+        return shortest(self.split_rows(node), sizes, size)
+
+    @abstractmethod
+    def axis(self, node: ir.Node) -> int | None:
+        """Return the axis that a Concat states; None where it states none."""
+
+    @abstractmethod
+    def sliced(self, node: ir.Node, shape: Shape) -> tuple[int, Span] | None:
+        """Return axis and span of a Slice in steps of 1 of one axis; None of another one."""
+
+    @abstractmethod
+    def gathered(self, node: ir.Node) -> tuple[int, npt.NDArray[Any]] | None:
+        """Return axis and positions of a Gather by constant positions; None of another one."""
+
+    @abstractmethod
+    def is_needed(self, node: ir.Node) -> bool:
+        """Return whether a node is read, or could fail: one whose numbers are known without it could not."""
+
+    @abstractmethod
+    def keeps(self, value: ir.Value) -> bool:
+        """Return whether a value cannot give way to another one: an output would lose its name."""
+
+    @abstractmethod
+    def keeps_parts(self, node: ir.Node) -> bool:
+        """Return whether the number of a node's outputs cannot change: an output would lose its name."""
+
+    @abstractmethod
+    def has_type(self, element_type: ElementType) -> bool:
+        """Return whether the format has constants of an element type."""
+
+    @abstractmethod
+    def content(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
+        """Return a constant of at most ``limit`` elements and its type; None where none is at hand."""
+
+    @abstractmethod
+    def divided(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
+        """Divide a constant that one node reads into constants beside it; None where it is none.
+
+        They have no names yet; :meth:`adopt` gives them those of the parts.
+        """
+
+    @abstractmethod
+    def adopt(self, value: ir.Value, old: ir.Value, before: ir.Node) -> None:
+        """Let a constant of :meth:`divided` stand for a part, with its name where both stand in one graph."""
+
+    def is_merged(self, node: ir.Node, *, without_lengths: bool = False) -> bool:
+        """Return whether a runtime takes a split for another one, as neither states lengths.
+
+        Args:
+            node: the split; of one that was made since, nothing is known before the next round.
+            without_lengths: whether it would, if it did not state its equal lengths.
+        """
+        return False
+
+    def state_lengths(self, node: ir.Node) -> str | None:
+        """State the lengths of a split that :meth:`is_merged`, and return what it states; None: it cannot."""
+        return None
+
+    # What the format writes
+
+    @abstractmethod
+    def split(
+        self, before: ir.Node, data: ir.Value, axis: int, size: Dim, sizes: Sequence[int]
+    ) -> list[ir.Value]:
+        """Add a split in front of another node, stated as shortly as its opset allows.
+
+        Args:
+            before: the node.
+            data: what is split.
+            axis: the axis.
+            size: its size.
+            sizes: the parts, which add up to it.
+        """
+
+    @abstractmethod
+    def can_slice(self, data: ir.Value) -> bool:
+        """Return whether :meth:`slice` has a form for a tensor."""
+
+    @abstractmethod
+    def slice(self, before: ir.Node, data: ir.Value, axis: int, begin: int, end: int) -> ir.Value:
+        """Add a Slice in front of another node; ``end`` lies inside the axis."""
+
+    @abstractmethod
+    def concat(self, before: ir.Node, values: Sequence[ir.Value], axis: int) -> ir.Value:
+        """Add a Concat in front of another node."""
+
+    @abstractmethod
+    def squeeze(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:
+        """Add a Squeeze of one axis in front of another node."""
+
+    @abstractmethod
+    def fold(
+        self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node
+    ) -> ir.Value:
+        """Return a new constant for the place of a value, with its name where both stand in one graph."""
+
+    # What stands in the model
+
+    def opset(self, node: ir.Node) -> int:
+        """Return the opset of the graph that a node stands in."""
+        return self._scopes[node.graph].opset
+
+    def where(self, node: ir.Node) -> Where:
+        """Return the place of a node."""
+        return Where(self._where.model, self._scopes[node.graph].path, self._labels.get(node) or label(node))
+
+    def cut(self, node: ir.Node) -> Cut | None:
+        """Return what a split does.
+
+        None of another node, and of one that is invalid, known too little or read in two ways.
+        """
+        if node not in self._cuts:
+            self._cuts[node] = self._read(node)
+        return self._cuts[node]
+
+    def _read(self, node: ir.Node) -> Cut | None:
+        if self.role(node) not in (Role.SPLIT, Role.SEQUENCE):
+            return None
+        try:
+            site = self.site(node)
+            return None if site.may_be_unbind else cut_of(site.bind())
+        except SplitError:
+            return None
+
+    def describe(self, node: ir.Node) -> str:
+        """Write what a node is in one line."""
+        cut = self.cut(node)
+        if cut is not None:
+            row, count = self.site(node).schema, len(node.outputs)
+            return describe_site(row, cut.axis, cut.division, count, squeeze=cut.squeeze)
+        axis = self.axis(node)
+        return node.op_type if axis is None else f"{node.op_type}(axis={axis})"
+
+    def concat_axis(self, node: ir.Node, rank: int) -> int | None:
+        """Return the axis of a Concat of tensors of some rank; None where it states none of theirs."""
+        axis = self.axis(node)
+        return axis % rank if axis is not None and -rank <= axis < rank else None
+
+    def source(self, value: ir.Value) -> ir.Value:
+        """Return the value that a value is, behind all Identity nodes of its graph."""
+        while True:
+            producer = value.producer()
+            if producer is None or self.role(producer) is not Role.IDENTITY:
+                return value
+            behind = producer.inputs[0]
+            if behind is None:
+                return value
+            value = behind
+
+    def part_of(self, value: ir.Value) -> tuple[ir.Node, int] | None:
+        """Return the split that makes a value, and the position of the part."""
+        found = self.source(value)
+        producer, index = found.producer(), found.index()
+        if producer is None or index is None or self.role(producer) is not Role.SPLIT:
+            return None
+        return producer, index
+
+    def alone(self, value: ir.Value) -> ir.Node | None:
+        """Return the only node that reads a value, behind Identity nodes; None where there are others."""
+        while not value.is_graph_output():
+            uses = value.uses()
+            if len(uses) != 1:
+                return None
+            reader = next(iter(uses)).node
+            if self.role(reader) is not Role.IDENTITY:
+                return reader
+            value = reader.outputs[0]
+        return None
+
+    def position(self, node: ir.Node) -> int | None:
+        """Return the position of a node among those of its graph; None for one that was added."""
+        return self._positions.get(node)
+
+    def first_look(self, rewrite: str, value: ir.Value, graph: Any) -> bool:
+        """Return whether a rewrite has yet to look at the readers of a value in a graph, as they are now."""
+        looked = self._looked.setdefault(value, set())
+        if (rewrite, graph) in looked:
+            return False
+        looked.add((rewrite, graph))
+        return True
+
+    # Changes
+
+    def applied(self, rewrite: Rewrite, where: Where, before: str, after: str, reason: str) -> None:
+        """Report a rewrite."""
+        self.changes.append(Applied(rewrite.name, where, before, after, reason))
+
+    def look_again(self, node: ir.Node | None) -> None:
+        """Put a node into the queue, and forget what was read of it."""
+        if node is not None and node.graph is not None:
+            self._cuts.pop(node, None)
+            self._looked.pop(node.inputs[0] if node.inputs else None, None)
+            self._queue[node] = None
+
+    def insert(self, before: ir.Node, node: ir.Node) -> list[ir.Value]:
+        """Put a new node in front of another one, and return its outputs."""
+        graph = before.graph
+        assert graph is not None
+        graph.insert_before(before, [node])
+        self._scopes[node.graph] = self._scopes[graph]
+        self._queue[node] = None
+        return list(node.outputs)
+
+    def replace(self, old: ir.Value, new: ir.Value) -> None:
+        """Let all that reads a value read another one, which is equal."""
+        producer = old.producer()
+        assert producer is not None
+        for use in old.uses():
+            self._moved(use.node)
+        old.replace_all_uses_with(new, replace_graph_outputs=True)
+        self.look_again(producer)
+        self.look_again(new.producer())
+
+    def fresh(self, wish: str) -> str:
+        """Return the wished name, or one like it that is free; counted, as a wish may be common."""
+        count = self._wishes.get(wish, 0)
+        self._wishes[wish] = count + 1
+        return self.names.fresh(f"{wish}_{count}" if count else wish)
+
+    def unnamed(self, value: ir.Value) -> str | None:
+        """Take the name of a value that nobody will read away from it; its node may stay."""
+        name = value.name
+        if name:
+            value.name = self.fresh(f"{name}_unused")
+        return name
+
+    def _moved(self, reader: ir.Node) -> None:
+        """Look again at a node that reads another value now, and at those behind it that see through it."""
+        self.look_again(reader)
+        if self.role(reader) is Role.IDENTITY:
+            for use in reader.outputs[0].uses():
+                self._moved(use.node)
+
+    def substitute(self, node: ir.Node, values: Sequence[ir.Value | None]) -> None:
+        """Put values in the places of a node's outputs (None: of one that nobody reads), and remove it."""
+        made = next((value.producer() for value in values if value is not None), None)
+        for old, new in zip(list(node.outputs), values, strict=True):
+            if new is None:
+                continue
+            if new.producer() is not None and not is_read(new):
+                take_over(new, old)  # it was made for this place
+                name, old.name = old.name, None
+                for use in old.uses():
+                    self._moved(use.node)
+                old.replace_all_uses_with(new, replace_graph_outputs=True)
+                new.name = name or new.name
+            else:
+                self.replace(old, new)
+        if made is not None and made not in self._positions:
+            self.name_like(made, node)
+        self.remove(node)
+
+    def name_like(self, made: ir.Node, node: ir.Node) -> None:
+        """Let a node in the place of another one be called like it."""
+        made.name = node.name
+        self._labels[made] = self._labels.get(node) or label(node)
+
+    def set_inputs(self, node: ir.Node, values: Sequence[ir.Value | None]) -> None:
+        """Give a node other inputs."""
+        before = [value for value in node.inputs if value is not None]
+        node.resize_inputs(len(values))
+        for index, value in enumerate(values):
+            node.replace_input_with(index, value)
+        self._moved(node)
+        for value in before:
+            self.release(value)
+
+    def remove(self, node: ir.Node) -> None:
+        """Remove a node that nobody reads, and what was made for it alone."""
+        graph = node.graph
+        assert graph is not None
+        inputs = [value for value in node.inputs if value is not None]
+        graph.remove(node, safe=True)
+        self._queue.pop(node, None)
+        self._cuts.pop(node, None)
+        for value in dict.fromkeys(inputs):
+            self.release(value)
+
+    def release(self, value: ir.Value) -> None:
+        """Remove the initializer or node behind a value that nobody reads any more, if it could not fail."""
+        producer = value.producer()
+        self.look_again(producer)
+        if is_read(value) or value.is_graph_input():
+            return
+        if producer is not None:
+            if producer.graph is not None and not self.is_needed(producer):
+                self.remove(producer)
+        elif value.is_initializer():
+            graph = value.graph
+            if isinstance(graph, ir.Graph) and value.name is not None:
+                graph.initializers.pop(value.name, None)
+
+
+def is_read(value: ir.Value) -> bool:
+    """Return whether anything reads a value."""
+    return bool(value.uses()) or value.is_graph_output()
+
+
+def note_like(value: ir.Value, data: ir.Value, sizes: Mapping[int, Dim | None]) -> None:
+    """Note that a value is like another one but for the sizes of some axes; None drops the axis."""
+    found = known(data)
+    if not isinstance(found, Tensor):
+        return
+    shape: Shape | None = None
+    if found.shape is not None:
+        dims = [sizes.get(axis, dim) for axis, dim in enumerate(found.shape)]
+        shape = tuple(dim for dim in dims if dim is not None)
+    note(value, Tensor(found.type, shape))
+
+
+def sole_span(
+    starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int], shape: Shape
+) -> tuple[int, Span] | None:
+    """Return axis and span of what a Slice states, of one axis of known size in steps of 1; else None."""
+    if not len(starts) == len(ends) == len(axes) == len(steps) == 1 or steps[0] != 1:
+        return None
+    axis = axes[0] + len(shape) if axes[0] < 0 else axes[0]
+    size = shape[axis] if 0 <= axis < len(shape) else None
+    if not isinstance(size, int):
+        return None
+    begin, end, _ = slice(starts[0], ends[0]).indices(size)
+    return axis, (begin, max(begin, end))
+
+
+def take_over(new: ir.Value, old: ir.Value) -> None:
+    """Give a value what another one states, and what is known of either."""
+    both = meet(known(new), known(old))
+    new.type = new.type if old.type is None else old.type
+    new.shape = new.shape if old.shape is None else old.shape  # that of a scalar is false
+    new.metadata_props.update(old.metadata_props)
+    new.meta.update(old.meta)
+    note(new, both)
+    new.doc_string = old.doc_string or new.doc_string

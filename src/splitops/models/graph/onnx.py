@@ -1,0 +1,347 @@
+"""Small tools for rewriting onnx-ir graphs: names, constants, what is known of a value, replacing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from splitops.binding import Fact
+from splitops.elements.types import ElementType, element_type_of, from_onnx
+from splitops.errors import NOWHERE
+from splitops.models.formats.onnx.tensors import is_marked, tensor_array
+from splitops.models.infer.knowledge import Known, Tensor, fact
+from splitops.models.infer.onnx_types import from_type
+from splitops.sizes.dims import Shape
+
+__all__ = [
+    "Names",
+    "Tape",
+    "constant_array",
+    "graphs_of",
+    "is_overridable",
+    "known",
+    "label",
+    "make_initializer",
+    "note",
+    "note_all",
+    "remove_if_unused",
+    "replace_node",
+    "shape_of",
+    "type_of",
+    "value_fact",
+]
+
+_KNOWN: Final = "splitops.known"
+_MOST_CONSTANT: Final = 1 << 20
+"""Larger constants are no lengths, and are not read."""
+
+
+def graphs_of(owner: Any, path: str | None = None) -> Iterator[tuple[str | None, Any]]:
+    """Yield a graph and the graphs inside it, each with its path as the sites of models name it."""
+    yield path, owner
+    for node in owner:
+        for attribute in node.attributes.values():
+            if attribute.is_ref():
+                continue
+            if attribute.type == ir.AttributeType.GRAPH:
+                yield from graphs_of(attribute.as_graph(), _inside(path, node, attribute.name))
+            elif attribute.type == ir.AttributeType.GRAPHS:
+                for index, graph in enumerate(attribute.as_graphs()):
+                    yield from graphs_of(graph, _inside(path, node, f"{attribute.name}[{index}]"))
+
+
+def _inside(path: str | None, node: ir.Node, step: str) -> str:
+    inner = f"{label(node)}.{step}"
+    return f"{path}/{inner}" if path else inner
+
+
+def label(node: ir.Node) -> str:
+    """Return the node's name; of an unnamed node, its operator and first output."""
+    named = next((value.name for value in node.outputs if value.name), "")
+    return node.name or f"{node.op_type} -> {named}"
+
+
+class NameSource(Protocol):
+    """Gives names that are free in a model."""
+
+    def fresh(self, wish: str) -> str:
+        """Return the wished name, or one like it that is free."""
+
+
+class Names:
+    """Names that no value and no node of a model has yet."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self._taken: set[str] = {""}
+        for owner in (model.graph, *model.functions.values()):
+            for _, graph in graphs_of(owner):
+                self._take(graph.inputs)
+                if isinstance(graph, ir.Graph):
+                    self._take(graph.initializers.values())
+                for node in graph:
+                    self._taken.add(node.name or "")
+                    self._take(node.outputs)
+
+    def _take(self, values: Iterable[ir.Value]) -> None:
+        self._taken.update(value.name or "" for value in values)
+
+    def fresh(self, wish: str) -> str:
+        """Return the wished name, or one like it that is free."""
+        name, count = wish, 0
+        while name in self._taken:
+            count += 1
+            name = f"{wish}_{count}"
+        self._taken.add(name)
+        return name
+
+
+class Tape:
+    """Nodes in the order in which they are made, for one opset of ONNX.
+
+    It is an :class:`~splitops.models.convert.graph_arithmetic.Arithmetic`.
+    """
+
+    def __init__(self, opset: int, names: NameSource, base: str) -> None:
+        self.opset = opset
+        self.nodes: list[ir.Node] = []
+        self._names = names
+        self._base = base
+
+    def op(
+        self,
+        operator: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: dict[str, Any] | None = None,
+        *,
+        hint: str | None = None,
+    ) -> ir.Value:
+        """Add a node of one output."""
+        return self.multi(operator, inputs, attributes, outputs=1, hint=hint)[0]
+
+    def multi(
+        self,
+        operator: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: dict[str, Any] | None = None,
+        *,
+        outputs: int,
+        hint: str | None = None,
+    ) -> list[ir.Value]:
+        """Add a node of several outputs."""
+        hint = hint or operator.lower()
+        values = [ir.Value(name=self.name(hint)) for _ in range(outputs)]
+        made = ir.convenience.convert_attributes(attributes or {})
+        name = self._names.fresh(f"{self._base}/{operator}")
+        self.nodes.append(ir.Node("", operator, inputs, made, outputs=values, name=name))
+        return values
+
+    def name(self, hint: str) -> str:
+        """Return a free name for a value."""
+        return self._names.fresh(f"{self._base}_{hint}")
+
+    def constant(self, array: npt.NDArray[Any], hint: str = "const") -> ir.Value:
+        """Add a Constant node."""
+        tensor = ir.tensor(array)
+        value = self.op("Constant", [], {"value": tensor}, hint=hint)
+        tensor.name = value.name  # as onnx-ir itself names it when it reads the model again
+        note(value, Tensor(element_type_of(array.dtype), array.shape))
+        return value
+
+    def cast(self, value: ir.Value, element_type: ElementType, hint: str = "cast") -> ir.Value:
+        """Add a Cast."""
+        # The type was a string before opset 6.
+        to: Any = element_type.onnx_number if self.opset >= 6 else element_type.onnx
+        made = self.op("Cast", [value], {"to": to}, hint=hint)
+        note(made, Tensor(element_type, shape_of(value)))
+        return made
+
+    def size(self, data: ir.Value, axis: ir.Value) -> ir.Value:
+        """Return the size of an axis, both of shape [1]."""
+        shape = self.op("Shape", [data])
+        return self.op("Gather", [shape, axis], {"axis": 0}, hint="size")
+
+    def slice(self, data: ir.Value, axis: int, begin: ir.Value, end: ir.Value) -> ir.Value:
+        """Return a slice with bounds of shape [1]; from opset 10 on."""
+        return self.op("Slice", [data, begin, end, self.integers([axis])], hint="part")
+
+    # Arithmetic
+
+    def integers(self, values: Sequence[int], /) -> ir.Value:
+        """Add a constant of shape [number of values]."""
+        return self.constant(np.array(values, np.int64), "ints")
+
+    def add(self, a: ir.Value, b: ir.Value, /) -> ir.Value:
+        """Return the sum."""
+        return self.op("Add", [a, b])
+
+    def subtract(self, a: ir.Value, b: ir.Value, /) -> ir.Value:
+        """Return the difference."""
+        return self.op("Sub", [a, b])
+
+    def multiply(self, a: ir.Value, b: ir.Value, /) -> ir.Value:
+        """Return the product."""
+        return self.op("Mul", [a, b])
+
+    def divide(self, a: ir.Value, b: ir.Value, /) -> ir.Value:
+        """Return the quotient, rounded towards zero."""
+        return self.op("Div", [a, b])
+
+    def minimum(self, a: ir.Value, b: ir.Value, /) -> ir.Value:
+        """Return the smaller one."""
+        return self.op("Min", [a, b])
+
+    def maximum(self, a: ir.Value, b: ir.Value, /) -> ir.Value:
+        """Return the larger one."""
+        return self.op("Max", [a, b])
+
+    def equals(self, a: ir.Value, b: ir.Value, /) -> ir.Value:
+        """Return 1 where they are equal, 0 elsewhere."""
+        return self.op("Cast", [self.op("Equal", [a, b])], {"to": ir.DataType.INT64.value})
+
+    def total(self, a: ir.Value, /) -> ir.Value:
+        """Return the sum of all entries, of shape [1]."""
+        return self.op("ReduceSum", [a], {"keepdims": 1})
+
+
+def known(value: ir.Value) -> Known:
+    """Return what is known of a value: by inference, else what it states itself."""
+    if _KNOWN in value.meta:
+        return value.meta[_KNOWN]  # type: ignore[no-any-return]
+    stated = ir.serde.serialize_value(value)
+    return from_type(stated.type) if stated.HasField("type") else None
+
+
+def note(value: ir.Value, what: Known) -> None:
+    """Note what is known of a value, which is not written with the model."""
+    value.meta[_KNOWN] = what
+
+
+def note_all(model: ir.Model, found: Mapping[tuple[str | None, str], Known]) -> None:
+    """Note what is known of the values of a model, each found by the path of its graph and its name."""
+    functions = [(graph, f"function {graph.domain}.{graph.name}") for graph in model.functions.values()]
+    for owner, start in ((model.graph, None), *functions):
+        for path, graph in graphs_of(owner, start):
+            for value in _values(graph):
+                key = path, value.name or ""
+                if key in found:
+                    note(value, found[key])
+
+
+def _values(graph: ir.Graph | ir.Function) -> Iterator[ir.Value]:
+    yield from graph.inputs
+    if isinstance(graph, ir.Graph):
+        yield from graph.initializers.values()
+    for node in graph:
+        yield from node.outputs
+
+
+def type_of(value: ir.Value) -> ElementType | None:
+    """Return the element type of a tensor; None is unknown."""
+    found = known(value)
+    return found.type if isinstance(found, Tensor) else None
+
+
+def shape_of(value: ir.Value) -> Shape | None:
+    """Return what is known of the shape of a tensor; None is an unknown rank."""
+    found = known(value)
+    return found.shape if isinstance(found, Tensor) else None
+
+
+def is_overridable(value: ir.Value) -> bool:
+    """Return whether a value has a default that the model's caller can replace."""
+    return value.is_graph_input() and value.is_initializer()
+
+
+def constant_array(value: ir.Value, *, limit: int = _MOST_CONSTANT) -> npt.NDArray[Any] | None:
+    """Return the value of an initializer or Constant node; None where it is none, or not at hand.
+
+    Initializers that the caller can replace, and data in files whose folder is not known, are not at hand.
+    """
+    if value.is_graph_input():
+        return None
+    try:
+        tensor = ir.convenience.get_const_tensor(value)
+    except ValueError:
+        return None
+    if tensor is None or tensor.size > limit:
+        return None
+    if isinstance(tensor, ir.ExternalTensor):
+        outside = ir.serde.serialize_tensor(tensor)
+        return tensor_array(outside, NOWHERE) if is_marked(outside) else None
+    return tensor.numpy()
+
+
+def value_fact(value: ir.Value, *, read: bool) -> Fact:
+    """Return what is known of a value, its numbers included where asked and known."""
+    found = known(value)
+    inferred = fact(found, value=read) if isinstance(found, Tensor) else Fact()
+    array = constant_array(value) if read else None
+    if array is None:
+        return inferred
+    tensor = ir.convenience.get_const_tensor(value)
+    assert tensor is not None
+    numbers: Any = None
+    if array.ndim <= 1:
+        numbers = array.tolist()
+        numbers = tuple(numbers) if array.ndim else numbers
+    return Fact(from_onnx(tensor.dtype.value), array.shape, numbers)
+
+
+def replace_node(node: ir.Node, nodes: Sequence[ir.Node], outputs: Sequence[ir.Value | None]) -> None:
+    """Put nodes in the place of one, and their outputs (None: nobody reads it) in the place of its.
+
+    Names, types, shapes and metadata go over to the new outputs; the first node takes the old one's
+    documentation.
+    """
+    graph = node.graph
+    assert graph is not None
+    graph.insert_before(node, nodes)
+    for old, new in zip(node.outputs, outputs, strict=True):
+        if new is None:
+            continue
+        new.type, new.shape = old.type, old.shape
+        new.metadata_props.update(old.metadata_props)
+        new.meta.update(old.meta)
+        new.doc_string = old.doc_string or None
+        name, old.name = old.name, None
+        old.replace_all_uses_with(new, replace_graph_outputs=True)
+        if name:
+            new.name = name
+    if nodes:
+        nodes[-1].metadata_props.update(node.metadata_props)
+        nodes[-1].doc_string = node.doc_string
+    inputs = [value for value in node.inputs if value is not None]
+    graph.remove(node, safe=True)
+    for value in inputs:
+        remove_if_unused(value)
+
+
+def make_initializer(node: ir.Node, tensor: ir.TensorProtocol, graph: ir.Graph) -> None:
+    """Put an initializer of a graph in the place of one of its Constant nodes."""
+    old = node.outputs[0]
+    made = ir.Value(name=old.name, const_value=tensor)
+    made.type, made.shape = ir.TensorType(tensor.dtype), ir.Shape([int(n) for n in tensor.shape.numpy()])
+    made.meta.update(old.meta)
+    old.replace_all_uses_with(made, replace_graph_outputs=True)
+    graph.remove(node, safe=True)
+    tensor.name = made.name
+    graph.register_initializer(made)
+
+
+def remove_if_unused(value: ir.Value) -> None:
+    """Remove the Constant node or the initializer that made a value which nobody reads any more."""
+    if value.uses() or value.is_graph_output() or value.is_graph_input():
+        return
+    producer = value.producer()
+    if producer is not None:
+        if producer.op_type == "Constant" and producer.domain == "" and producer.graph is not None:
+            producer.graph.remove(producer, safe=True)
+    elif value.is_initializer():
+        graph = value.graph
+        assert isinstance(graph, ir.Graph)
+        if value.name is not None:
+            graph.initializers.pop(value.name, None)

@@ -1,0 +1,378 @@
+"""The editor of ONNX models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+from onnx import ModelProto
+
+from splitops.elements.types import ElementType, from_onnx
+from splitops.errors import NOWHERE, SplitError, Where
+from splitops.models.check.merging import SiteKey, merged_sites, site_key
+from splitops.models.convert.forms import Form, Method, Site, Target
+from splitops.models.convert.onnx_splits import read_site, write_site
+from splitops.models.convert.onnx_to_onnx import describe_restated
+from splitops.models.convert.restating import restate
+from splitops.models.convert.statement import stated
+from splitops.models.graph.editor import (
+    Editor,
+    Role,
+    Scope,
+    Span,
+    family_roles,
+    note_like,
+    sole_span,
+    take_over,
+)
+from splitops.models.graph.onnx import constant_array, graphs_of, known
+from splitops.models.infer.knowledge import Tensor
+from splitops.models.simplify.decisions import lying, pieces
+from splitops.sizes.dims import Dim, Shape
+
+__all__ = ["OnnxEditor", "is_operator"]
+
+_ONNX: Final = frozenset({"", "ai.onnx"})
+_ROLES: Final = {
+    **family_roles(""),
+    "Concat": Role.CONCAT,
+    "Slice": Role.SLICE,
+    "Gather": Role.GATHER,
+    "Identity": Role.IDENTITY,
+}
+_NEVER_FAIL: Final = frozenset({"Constant", "Identity", "Shape", "Size"})
+_INITIALIZERS_OF_THEIR_OWN: Final = 4
+"""The first IR version in which an initializer need not be an input as well."""
+
+
+def is_operator(node: ir.Node, *names: str) -> bool:
+    """Return whether a node is one of some operators of ONNX."""
+    return node.domain in _ONNX and node.op_type in names
+
+
+class OnnxEditor(Editor):
+    """An ONNX model that is being rewritten."""
+
+    domain = ""
+
+    def __init__(self, model: ir.Model, where: Where = NOWHERE, proto: ModelProto | None = None) -> None:
+        self._constants: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
+        self._proto = proto  # the same model, where somebody has it already
+        self._merged: dict[bool, frozenset[SiteKey]] = {}
+        super().__init__(model, where)
+
+    def _graphs(self) -> Iterator[tuple[Scope, Any]]:
+        model = self.model
+        imported = model.opset_imports.get("", model.opset_imports.get("ai.onnx", 0))
+        for path, graph in graphs_of(model.graph):
+            yield Scope(path, imported), graph
+        for function in model.functions.values():
+            own = function.opset_imports.get("", function.opset_imports.get("ai.onnx", imported))
+            for path, graph in graphs_of(function, f"function {function.domain}.{function.name}"):
+                yield Scope(path, own, in_function=True), graph
+
+    def role(self, node: ir.Node) -> Role | None:
+        """Return what a node is to the rewrites; None is nothing."""
+        return _ROLES.get(node.op_type) if node.domain in _ONNX else None
+
+    def site(self, node: ir.Node) -> Site:
+        """Read a split."""
+        return read_site(node, self.opset(node), self.where(node))
+
+    def axis(self, node: ir.Node) -> int | None:
+        """Return the axis that a node states as an attribute."""
+        attribute = node.attributes.get("axis")
+        return None if attribute is None or attribute.is_ref() else int(attribute.value)
+
+    def sliced(self, node: ir.Node, shape: Shape) -> tuple[int, Span] | None:
+        """Read a Slice of one axis in steps of 1."""
+        if self.opset(node) < 10:
+            named = {name: a for name, a in node.attributes.items() if not a.is_ref()}
+            if len(named) != len(node.attributes) or not {"starts", "ends"} <= set(named):
+                return None
+            starts, ends = list(named["starts"].value), list(named["ends"].value)
+            axes = list(named["axes"].value) if "axes" in named else list(range(len(starts)))
+            steps = [1] * len(starts)
+        else:
+            read = [None if value is None else _integers(value) for value in node.inputs[1:]]
+            given = [value is not None for value in node.inputs[1:]]
+            if any(numbers is None for numbers, is_given in zip(read, given, strict=True) if is_given):
+                return None
+            starts, ends, *rest = [numbers or [] for numbers in read]
+            axes = rest[0] if rest and given[2] else list(range(len(starts)))
+            steps = rest[1] if len(rest) > 1 and given[3] else [1] * len(starts)
+        return sole_span(starts, ends, axes, steps, shape)
+
+    def gathered(self, node: ir.Node) -> tuple[int, npt.NDArray[Any]] | None:
+        """Read a Gather by constant positions."""
+        attribute = node.attributes.get("axis")
+        value = node.inputs[1] if len(node.inputs) > 1 else None
+        array = None if value is None else constant_array(value)
+        if array is None or (attribute is not None and attribute.is_ref()):
+            return None
+        return 0 if attribute is None else int(attribute.value), array
+
+    def is_needed(self, node: ir.Node) -> bool:
+        """Return whether a node is read, or could fail: one whose numbers are known without it could not."""
+        if any(value.uses() or value.is_graph_output() for value in node.outputs) or node.domain not in _ONNX:
+            return True
+        if node.op_type in _NEVER_FAIL:
+            return False
+        facts = [known(value) for value in node.outputs]
+        return not all(isinstance(found, Tensor) and found.is_whole for found in facts)
+
+    def is_merged(self, node: ir.Node, *, without_lengths: bool = False) -> bool:
+        """Return whether onnxruntime takes a Split for another one, see :func:`merged_sites`."""
+        if without_lengths not in self._merged:
+            proto = self._proto or ir.serde.to_proto(self.model)
+            self._merged[without_lengths] = merged_sites(proto, with_lengths=without_lengths)
+        key = site_key(self._scopes[node.graph].path, [value.name or "" for value in node.outputs])
+        return key in self._merged[without_lengths]
+
+    def state_lengths(self, node: ir.Node) -> str | None:
+        """State the lengths of a Split; where only a run knows them, the graph computes them."""
+        opset = self.opset(node)
+        try:
+            site = replace(self.site(node), apart=True)
+            restated = restate(site, Target("", opset), Form.LENGTHS)
+        except SplitError:
+            return None
+        if restated.method is Method.KEPT:
+            return None
+        write_site(node, site, restated, opset, self.names)
+        self.look_again(node)
+        return describe_restated(restated)
+
+    def keeps(self, value: ir.Value) -> bool:
+        """Any value can give way: an Identity keeps the name of an output."""
+        return False
+
+    def keeps_parts(self, node: ir.Node) -> bool:
+        """Outputs of a model have names of their own."""
+        return False
+
+    def has_type(self, element_type: ElementType) -> bool:
+        """Return whether ONNX has an element type."""
+        return element_type.onnx_number is not None
+
+    def content(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
+        """Return the value and type of an initializer or Constant node."""
+        array = constant_array(value, limit=limit)
+        if array is None:
+            return None
+        tensor = ir.convenience.get_const_tensor(value)
+        assert tensor is not None
+        element_type = from_onnx(tensor.dtype.value)
+        return None if element_type is None else (array, element_type)
+
+    def divided(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
+        """Divide an initializer that one node reads."""
+        tensor = value.const_value
+        if tensor is None or not value.is_initializer() or value.is_graph_input():
+            return None
+        if len(value.uses()) > 1 or value.is_graph_output():
+            return None
+        pieces = _divided(tensor, axis, sizes)
+        if pieces is None:
+            return None
+        made = []
+        for piece in pieces:
+            part = ir.Value(name=self.names.fresh(f"{value.name}_part"), const_value=piece)
+            part.type, part.shape = ir.TensorType(piece.dtype), ir.Shape(piece.shape)
+            made.append(part)
+        return made
+
+    def adopt(self, value: ir.Value, old: ir.Value, before: ir.Node) -> None:
+        """Register a part of an initializer in the place of a value, beside the whole."""
+        whole = before.inputs[0]
+        graph = None if whole is None else whole.graph
+        assert isinstance(graph, ir.Graph)
+        name = old.name
+        self.replace(old, value)
+        if graph is before.graph:
+            old.name = None
+            value.name = name  # the readers, and tools that look for names, find what they found
+        assert value.const_value is not None
+        value.const_value.name = value.name
+        graph.register_initializer(value)
+
+    # Changes
+
+    def add(
+        self,
+        before: ir.Node,
+        operator: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        outputs: int = 1,
+    ) -> list[ir.Value]:
+        """Add a node in front of another one, and return its outputs."""
+        base = before.name or next((value.name for value in before.outputs if value.name), None) or "split"
+        values = [ir.Value(name=self.fresh(f"{base}_{operator.lower()}")) for _ in range(outputs)]
+        made = ir.convenience.convert_attributes(dict(attributes or {}))
+        name = self.fresh(f"{base}/{operator}")
+        return self.insert(before, ir.Node("", operator, inputs, made, outputs=values, name=name))
+
+    def split(
+        self, before: ir.Node, data: ir.Value, axis: int, size: Dim, sizes: Sequence[int]
+    ) -> list[ir.Value]:
+        """Add a Split in front of another node, stated as shortly as its opset allows."""
+        row, division = self.shortest(before, sizes, size)
+        attributes, facts = stated(row, axis, division)
+        inputs: list[ir.Value | None] = [
+            None if fact is None else self.constant(np.array(fact.value, np.int64), before) for fact in facts
+        ]
+        inputs[0] = data
+        parts = self.add(before, row.name, inputs, attributes, outputs=len(sizes))
+        for part, length in zip(parts, sizes, strict=True):
+            note_like(part, data, {axis: length})
+        return parts
+
+    def can_slice(self, data: ir.Value) -> bool:
+        """Slice takes all that Split takes."""
+        return True
+
+    def slice(self, before: ir.Node, data: ir.Value, axis: int, begin: int, end: int) -> ir.Value:
+        """Add a Slice in front of another node; ``end`` lies inside the axis."""
+        if self.opset(before) < 10:
+            found = self.add(before, "Slice", [data], {"axes": [axis], "starts": [begin], "ends": [end]})[0]
+        else:
+            bounds = [self.constant(np.array([number], np.int64), before) for number in (begin, end, axis)]
+            found = self.add(before, "Slice", [data, *bounds])[0]
+        note_like(found, data, {axis: end - begin})
+        return found
+
+    def concat(self, before: ir.Node, values: Sequence[ir.Value], axis: int) -> ir.Value:
+        """Add a Concat in front of another node."""
+        return self.add(before, "Concat", values, {"axis": axis})[0]
+
+    def squeeze(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:
+        """Add a Squeeze of one axis in front of another node."""
+        if self.opset(before) < 13:
+            return self.add(before, "Squeeze", [value], {"axes": [axis]})[0]
+        return self.add(before, "Squeeze", [value, self.constant(np.array([axis], np.int64), before)])[0]
+
+    def constant(
+        self,
+        content: npt.NDArray[Any] | ir.TensorProtocol,
+        before: ir.Node,
+        *,
+        shared: bool = True,
+        name: str | None = None,
+    ) -> ir.Value:
+        """Return a constant that a node can read: an initializer of the main graph where it sees it.
+
+        Args:
+            content: the value.
+            before: the node.
+            shared: whether equal constants may be one.
+            name: its name; None makes one.
+        """
+        tensor = ir.tensor(content) if isinstance(content, np.ndarray) else content
+        array = content if isinstance(content, np.ndarray) and content.dtype != object else None
+        own = not self._scopes[before.graph].in_function
+        if not own or (self.model.ir_version or 0) < _INITIALIZERS_OF_THEIR_OWN:
+            made = self.constant_node(tensor, before)
+            made.name = name or made.name
+            return made
+        key = None if array is None or not shared else (array.dtype.str, array.shape, array.tobytes())
+        if key is not None and key in self._constants:
+            found = self._constants[key]
+            if found.name in self.model.graph.initializers:
+                return found
+        value = ir.Value(name=name or self.fresh("splitops_constant"), const_value=tensor)
+        tensor.name = value.name
+        value.type, value.shape = ir.TensorType(tensor.dtype), _shape(tensor)
+        self.model.graph.register_initializer(value)
+        if key is not None:
+            self._constants[key] = value
+        return value
+
+    def constant_node(self, tensor: ir.TensorProtocol, before: ir.Node) -> ir.Value:
+        """Add a Constant node in front of another node."""
+        value = self.add(before, "Constant", [], {"value": tensor})[0]
+        value.type, value.shape = ir.TensorType(tensor.dtype), _shape(tensor)
+        return value
+
+    def fold(
+        self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node
+    ) -> ir.Value:
+        """Return a new constant for the place of a value, with its name where both are in the main graph."""
+        tensor = _tensor(array, element_type)
+        if old.is_graph_output():
+            return self.constant_node(tensor, before)
+        if before.graph is not self.model.graph:
+            return self.constant(tensor, before, shared=False)
+        return self.constant(tensor, before, shared=False, name=self.unnamed(old))
+
+    def replace(self, old: ir.Value, new: ir.Value) -> None:
+        """Let all that reads a value read another one, which is equal; a graph output keeps its name."""
+        if not old.is_graph_output():
+            super().replace(old, new)
+            return
+        producer, origin = old.producer(), new.producer()
+        assert producer is not None
+        if origin is None or origin.graph is not producer.graph or new.is_graph_output():
+            new = self.add(producer, "Identity", [new])[0]
+        take_over(new, old)
+        name = self.unnamed(old)
+        super().replace(old, new)
+        new.name = name
+
+
+def _integers(value: ir.Value) -> list[int] | None:
+    """Return the integers of a 1-D tensor that is constant or follows from shapes."""
+    array = constant_array(value)
+    if array is None:
+        found = known(value)
+        array = found.value if isinstance(found, Tensor) and found.is_whole else None
+    if array is None or array.ndim != 1 or array.dtype.kind not in "iu":
+        return None
+    return [int(number) for number in array.tolist()]
+
+
+def _shape(tensor: ir.TensorProtocol) -> ir.Shape:
+    """Return the shape of a constant tensor, as values state it."""
+    return ir.Shape([int(size) for size in tensor.shape.numpy()])
+
+
+def _tensor(array: npt.NDArray[Any], element_type: ElementType) -> ir.Tensor[Any] | ir.StringTensor:
+    assert element_type.onnx_number is not None
+    dtype = ir.DataType(element_type.onnx_number)
+    if dtype == ir.DataType.STRING:
+        return ir.StringTensor(array.astype(object), shape=ir.Shape(array.shape))
+    return ir.Tensor(array.astype(dtype.numpy(), copy=False), dtype)
+
+
+def _divided(tensor: ir.TensorProtocol, axis: int, sizes: Sequence[int]) -> list[Any] | None:
+    """Return the parts of a tensor; those of one in another file stay in it where they can."""
+    element = from_onnx(tensor.dtype.value)
+    if element is None:
+        return None
+    if not isinstance(tensor, ir.ExternalTensor):
+        return [_tensor(piece, element) for piece in pieces(tensor.numpy(), axis, sizes)]
+    shape = tuple(int(size) for size in tensor.shape.numpy())
+    lengths = lying(shape, axis, sizes, element)
+    if lengths is None:
+        return None
+    offset, parts = tensor.offset or 0, []
+    for size, length in zip(sizes, lengths, strict=True):
+        part_shape = ir.Shape((*shape[:axis], size, *shape[axis + 1 :]))
+        parts.append(
+            ir.ExternalTensor(
+                tensor.location,
+                offset,
+                length,
+                tensor.dtype,
+                shape=part_shape,
+                name=tensor.name or "",
+                base_dir=tensor.base_dir,
+            )
+        )
+        offset += length
+    return parts

@@ -1,0 +1,311 @@
+"""The editor of OpenVINO models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from splitops.elements.types import ELEMENT_TYPES, ElementType
+from splitops.errors import NOWHERE, SplitError, Where
+from splitops.models.convert.forms import Site
+from splitops.models.convert.statement import stated
+from splitops.models.formats.openvino.constants import Constant
+from splitops.models.formats.openvino.model import Layer, Port
+from splitops.models.formats.openvino.splits import operation_set, split_attributes, split_schema
+from splitops.models.graph.editor import Editor, Role, Scope, Span, family_roles, sole_span
+from splitops.models.graph.onnx import known, note, value_fact
+from splitops.models.graph.openvino import DOMAIN, graphs_inside, layer_of, make_node, port_of, restate
+from splitops.models.infer.knowledge import Tensor
+from splitops.models.running.openvino.layers import is_own
+from splitops.models.simplify.decisions import lying, pieces
+from splitops.sizes.dims import Dim, Shape
+
+__all__ = ["OpenVINOEditor"]
+
+_ROLES: Final = {
+    **family_roles(DOMAIN),
+    "Concat": Role.CONCAT,
+    "Slice": Role.SLICE,
+    "Gather": Role.GATHER,
+}
+_VERSIONS: Final = {"Concat": "opset1", "Const": "opset1", "Squeeze": "opset1", "Slice": "opset8"}
+_INT64: Final = ELEMENT_TYPES["int64"]
+_WITH_SLICE: Final = 11
+"""The IR version that came with Slice; older readers may lack it."""
+
+
+class OpenVINOEditor(Editor):
+    """An OpenVINO model that is being rewritten, as :mod:`~splitops.models.graph.openvino` has it."""
+
+    domain = DOMAIN
+
+    def __init__(self, model: ir.Model, where: Where = NOWHERE) -> None:
+        self._next: dict[Any, int] = {}
+        super().__init__(model, where)
+
+    def _graphs(self) -> Iterator[tuple[Scope, Any]]:
+        graphs = list(graphs_inside(self.model.graph))
+        # Who reads the model knows the newest operation set of its layers, and so all that came before.
+        sets = (operation_set(layer_of(node).version) or 1 for _, graph in graphs for node in graph)
+        opset = max(sets, default=1)
+        for path, graph in graphs:
+            self._next[graph] = max((layer_of(node).id for node in graph), default=-1) + 1
+            yield Scope(path, opset), graph
+
+    def role(self, node: ir.Node) -> Role | None:
+        """Return what a layer is to the rewrites; None is nothing."""
+        role = _ROLES.get(node.op_type)
+        return role if role is Role.SPLIT or is_own(layer_of(node)) else None
+
+    def site(self, node: ir.Node) -> Site:
+        """Read a split."""
+        where, layer = self.where(node), layer_of(node)
+        facts = tuple(
+            None if value is None else value_fact(value, read=index > 0)
+            for index, value in enumerate(node.inputs)
+        )
+        return Site(
+            split_schema(layer, where), split_attributes(layer, where), facts, len(node.outputs), where
+        )
+
+    def axis(self, node: ir.Node) -> int | None:
+        """Return the axis that a layer states as an attribute."""
+        text = layer_of(node).attribute("axis") or ""
+        digits = text.removeprefix("-")
+        return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 19 else None
+
+    def sliced(self, node: ir.Node, shape: Shape) -> tuple[int, Span] | None:
+        """Read a Slice of one axis in steps of 1."""
+        read = [_numbers(value) for value in node.inputs[1:]]
+        if any(numbers is None for numbers in read) or len(read) not in (3, 4):
+            return None
+        starts, ends, steps, *rest = [numbers or [] for numbers in read]
+        return sole_span(starts, ends, rest[0] if rest else list(range(len(starts))), steps, shape)
+
+    def gathered(self, node: ir.Node) -> tuple[int, npt.NDArray[Any]] | None:
+        """Read a Gather by constant positions; before Gather-8, negative ones are outside."""
+        if len(node.inputs) != 3:
+            return None
+        positions, axis = (_value(value) for value in node.inputs[1:])
+        if positions is None or axis is None or axis.size != 1:
+            return None
+        if layer_of(node).version != "opset8" and (positions < 0).any():
+            return None
+        return int(axis.reshape(())), positions
+
+    def is_needed(self, node: ir.Node) -> bool:
+        """Return whether a layer is read, or may do something else than to be read."""
+        return node.op_type != "Const" or any(value.uses() for value in node.outputs)
+
+    def keeps(self, value: ir.Value) -> bool:
+        """Return whether a value is an output: its layer and tensor names are the output's."""
+        return any(use.node.op_type == "Result" for use in value.uses())
+
+    def keeps_parts(self, node: ir.Node) -> bool:
+        """Return whether the ports of a layer name outputs of the model, as they do before IR version 11."""
+        return (self.model.ir_version or 0) < _WITH_SLICE and any(map(self.keeps, node.outputs))
+
+    def has_type(self, element_type: ElementType) -> bool:
+        """Return whether a constant of numbers has the element type."""
+        return element_type.openvino is not None and element_type.bits > 0
+
+    def content(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
+        """Return the value and type of a Const."""
+        producer = value.producer()
+        constant = None if producer is None else layer_of(producer).constant
+        if constant is None or producer is None or constant.size > limit * 8:
+            return None
+        try:
+            return constant.array(self.where(producer)), constant.element_type
+        except SplitError:
+            return None
+
+    def divided(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
+        """Divide a Const that one layer reads; parts that lie in one piece share its bytes."""
+        producer = value.producer()
+        constant = None if producer is None else layer_of(producer).constant
+        if constant is None or producer is None or len(value.uses()) != 1:
+            return None
+        kind, shape = constant.element_type, constant.shape
+        lengths = lying(shape, axis, sizes, kind)
+        made: list[Constant] = []
+        if lengths is not None:
+            offset = constant.offset
+            for size, length in zip(sizes, lengths, strict=True):
+                part = (*shape[:axis], size, *shape[axis + 1 :])
+                made.append(Constant(kind, part, constant.weights, offset, length))
+                offset += length
+        else:
+            try:
+                array = constant.array(self.where(producer))
+            except SplitError:
+                return None
+            made = [Constant.of(piece, kind) for piece in pieces(array, axis, sizes)]
+        layer = layer_of(producer)
+        return [
+            self._const(part, f"{layer.name}.{index}", producer.graph).outputs[0]
+            for index, part in enumerate(made)
+        ]
+
+    def adopt(self, value: ir.Value, old: ir.Value, before: ir.Node) -> None:
+        """Put a part of a Const in the place of a value, with its tensor names."""
+        producer = value.producer()
+        assert producer is not None
+        self.insert(before, producer)
+        layer, port = layer_of(producer), port_of(value)
+        restate(producer, replace(layer, outputs=(replace(port, names=port_of(old).names),)))
+        value.name, old.name = old.name, None
+        self.replace(old, value)
+
+    # Changes
+
+    def add(
+        self,
+        before: ir.Node,
+        operator: str,
+        inputs: Sequence[ir.Value],
+        data: Mapping[str, object] | None = None,
+        *,
+        version: str | None = None,
+        shapes: Sequence[Shape | None],
+    ) -> list[ir.Value]:
+        """Add a layer in front of another one, whose outputs have the type of its first input.
+
+        Args:
+            before: the other one.
+            operator: its type.
+            inputs: what feeds it.
+            data: its attributes.
+            version: its operation set; None is the one that every reader of the operator has.
+            shapes: what is known of the shape of each output.
+        """
+        kind, found = port_of(inputs[0]).precision, known(inputs[0])
+        name = self.fresh(f"{before.name}/{operator}")
+        fed = tuple(
+            Port(index, port_of(value).precision, port_of(value).dims) for index, value in enumerate(inputs)
+        )
+        ports = tuple(Port(len(fed) + index, kind, _dims(shape)) for index, shape in enumerate(shapes))
+        layer = Layer(
+            self._id(before.graph),
+            name,
+            operator,
+            version or _VERSIONS[operator],
+            {key: str(value) for key, value in (data or {}).items()},
+            fed,
+            ports,
+        )
+        made = self.insert(before, make_node(layer, list(inputs), [f"{name}:{port.id}" for port in ports]))
+        for value, shape in zip(made, shapes, strict=True):
+            note(value, Tensor(found.type if isinstance(found, Tensor) else None, shape))
+        return made
+
+    def split(
+        self, before: ir.Node, data: ir.Value, axis: int, size: Dim, sizes: Sequence[int]
+    ) -> list[ir.Value]:
+        """Add a split in front of another layer, stated as shortly as the model's operation sets allow."""
+        row, division = self.shortest(before, sizes, size)
+        attributes, facts = stated(row, axis, division)
+        inputs = [data]
+        for parameter, fact in zip(row.inputs[1:], facts[1:], strict=False):
+            if fact is not None:
+                value = np.array(fact.value, np.int64)
+                inputs.append(self._constant(value, _INT64, f"{before.name}/{parameter.name}", before))
+        shapes = [_shape(data, {axis: part}) for part in sizes]
+        return self.add(
+            before, row.name, inputs, attributes, version=f"opset{row.since_version}", shapes=shapes
+        )
+
+    def can_slice(self, data: ir.Value) -> bool:
+        """Return whether OpenVINO slices tensors of this type: none of strings, none of parts of a byte."""
+        found = known(data)
+        kind = found.type if isinstance(found, Tensor) else None
+        return kind is not None and kind.bits >= 8 and (self.model.ir_version or 0) >= _WITH_SLICE
+
+    def slice(self, before: ir.Node, data: ir.Value, axis: int, begin: int, end: int) -> ir.Value:
+        """Add a Slice in front of another layer; ``end`` lies inside the axis."""
+        bounds = [
+            self._constant(np.array([number], np.int64), _INT64, f"{before.name}/{name}", before)
+            for name, number in (("start", begin), ("stop", end), ("step", 1), ("axes", axis))
+        ]
+        return self.add(before, "Slice", [data, *bounds], shapes=[_shape(data, {axis: end - begin})])[0]
+
+    def concat(self, before: ir.Node, values: Sequence[ir.Value], axis: int) -> ir.Value:
+        """Add a Concat in front of another layer."""
+        return self.add(before, "Concat", values, {"axis": axis}, shapes=[None])[0]
+
+    def squeeze(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:
+        """Add a Squeeze of one axis in front of another layer."""
+        axes = self._constant(np.array([axis], np.int64), _INT64, f"{before.name}/axes", before)
+        return self.add(before, "Squeeze", [value, axes], shapes=[_shape(value, {axis: None})])[0]
+
+    def fold(
+        self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node
+    ) -> ir.Value:
+        """Return a new constant for the place of a value, with its tensor names."""
+        index = old.index()
+        name = before.name if len(before.outputs) == 1 else f"{before.name}.{index}"
+        return self._constant(array, element_type, name or "", before, port_of(old).names)
+
+    def name_like(self, made: ir.Node, node: ir.Node) -> None:
+        """Let a layer in the place of another one have its name, runtime information and ports."""
+        old, layer = layer_of(node), layer_of(made)
+        ports = tuple(
+            replace(port_of(value), id=port.id)
+            for value, port in zip(made.outputs, layer.outputs, strict=True)
+        )
+        restate(made, replace(layer, name=old.name, children=old.children, outputs=ports))
+        super().name_like(made, node)
+
+    def _id(self, graph: Any) -> int:
+        self._next[graph] += 1
+        return self._next[graph] - 1
+
+    def _const(self, constant: Constant, name: str, graph: Any, names: tuple[str, ...] = ()) -> ir.Node:
+        port = Port(0, constant.element_type.precision, constant.shape, names)
+        layer = Layer(self._id(graph), name, "Const", "opset1", {}, (), (port,), constant)
+        node = make_node(layer, [], [name])
+        note(node.outputs[0], Tensor(constant.element_type, constant.shape))
+        return node
+
+    def _constant(
+        self,
+        array: npt.NDArray[Any],
+        element_type: ElementType,
+        name: str,
+        before: ir.Node,
+        names: tuple[str, ...] = (),
+    ) -> ir.Value:
+        node = self._const(Constant.of(array, element_type), name, before.graph, names)
+        value = self.insert(before, node)[0]
+        if array.ndim <= 1 and element_type.integer:
+            note(value, Tensor(element_type, array.shape, array))
+        return value
+
+
+def _value(value: ir.Value | None) -> npt.NDArray[Any] | None:
+    """Return the numbers of a value that are known before the model runs."""
+    found = None if value is None else known(value)
+    return found.value if isinstance(found, Tensor) and found.is_whole else None
+
+
+def _numbers(value: ir.Value | None) -> list[int] | None:
+    array = _value(value)
+    return None if array is None or array.ndim != 1 else [int(number) for number in array.tolist()]
+
+
+def _shape(data: ir.Value, sizes: Mapping[int, Dim | None]) -> Shape | None:
+    """Return the shape of a tensor with some axes of other sizes; None drops the axis."""
+    found = known(data)
+    if not isinstance(found, Tensor) or found.shape is None:
+        return None
+    dims = (sizes.get(axis, dim) for axis, dim in enumerate(found.shape))
+    return tuple(dim for dim in dims if dim is not None)
+
+
+def _dims(shape: Shape | None) -> tuple[int, ...]:
+    return tuple(dim if isinstance(dim, int) else -1 for dim in shape or ())

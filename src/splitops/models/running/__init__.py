@@ -1,0 +1,1 @@
+"""Models run: the split family is ours, other operators are evaluated beside it."""

@@ -1,0 +1,243 @@
+"""Operators with a body, and calls of model-local functions, as classes for onnx's evaluator.
+
+onnx's own Loop never runs without a condition and concatenates what it should stack; its Scan knows one axis
+and direction; its SequenceMap does not see the graph around it. Those are served here. If is onnx's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from onnx import NodeProto, TypeProto
+from onnx.reference.op_run import OpRun
+
+from splitops.elements.types import from_onnx
+from splitops.errors import ModelError
+from splitops.models.running.bodies import BodyRuns
+
+if TYPE_CHECKING:
+    from splitops.models.running.onnx.evaluator import Evaluator
+
+__all__ = ["CONTROL_FLOW", "FunctionCall", "limited_body_runs"]
+
+_BODY_RUNS: Final[ContextVar[BodyRuns | None]] = ContextVar("body_runs", default=None)
+"""Those of the model that runs; evaluators stay the same from run to run and know nothing of it."""
+
+Iterate = Callable[[Sequence[Any]], list[Any]]
+"""Runs the body once."""
+
+
+@contextmanager
+def limited_body_runs(most: int | None = None) -> Iterator[BodyRuns]:
+    """Bound how often bodies run inside the block; None keeps the bound around it, if there is one."""
+    known = _BODY_RUNS.get()
+    if most is None and known is not None:
+        yield known
+        return
+    runs = BodyRuns() if most is None else BodyRuns(most)
+    token = _BODY_RUNS.set(runs)
+    try:
+        yield runs
+    finally:
+        _BODY_RUNS.reset(token)
+
+
+class _WithBody(OpRun):
+    """An operator whose ``body`` sees the values of the graph around it."""
+
+    body: Evaluator
+
+    def need_context(self) -> bool:
+        return True
+
+    def run(
+        self,
+        *args: Any,
+        linked_attributes: Mapping[str, Any] | None = None,
+        context: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> tuple[Any, ...]:
+        """Run the operator; OpRun.run would report a TypeError of the body as one of this operator."""
+        around = dict(context or {})
+        attributes = dict(linked_attributes) if linked_attributes else None
+        names = self.body.input_names
+
+        def iterate(inputs: Sequence[Any]) -> list[Any]:
+            runs.count()
+            if len(names) != len(inputs):
+                raise ModelError(
+                    f"the body of {self.op_type} has {len(names)} inputs, but gets {len(inputs)}"
+                )
+            feeds = around | dict(zip(names, inputs, strict=True))
+            outputs: list[Any] = self.body.run(None, feeds, attributes=attributes)
+            return outputs
+
+        with limited_body_runs() as runs:
+            return self.repeat(iterate, *args)
+
+    def repeat(self, iterate: Iterate, *args: Any) -> tuple[Any, ...]:
+        """Run the body as often as the operator says."""
+        raise NotImplementedError
+
+    def _run(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        raise NotImplementedError("run() serves this operator")
+
+    def carried(self, count: int) -> int:
+        """Return how many outputs the body has after the first ``count``."""
+        rest = len(self.body.output_names) - count
+        if rest < 0:
+            raise ModelError(
+                f"the body of {self.op_type} has {len(self.body.output_names)} outputs, but needs {count}"
+            )
+        return rest
+
+    def stack(self, values: Sequence[Any], output: int, axis: int = 0) -> npt.NDArray[Any]:
+        """Stack what the iterations gave for an output; after none, its declared type and shape tell."""
+        if values:
+            return np.stack(values, axis=axis)
+        declared: TypeProto = self.body.output_types[output]
+        element_type = from_onnx(declared.tensor_type.elem_type)
+        if element_type is None:
+            raise ModelError(
+                f"{self.op_type} has no iteration, and output {self.body.output_names[output]!r} of its body "
+                "declares no element type"
+            )
+        shape = [dim.dim_value for dim in declared.tensor_type.shape.dim]
+        shape.insert(axis if axis >= 0 else axis + len(shape) + 1, 0)
+        return np.empty(shape, element_type.numpy)
+
+
+class Loop(_WithBody):
+    """Loop, all versions."""
+
+    def repeat(self, iterate: Iterate, *args: Any) -> tuple[Any, ...]:
+        trip_count, condition = (*args, None, None)[:2]
+        state = list(args[2:])
+        trips = None if trip_count is None else int(_single(trip_count, "M"))
+        going = True if condition is None else bool(_single(condition, "cond"))
+        scans: list[list[Any]] = [[] for _ in range(self.carried(1 + len(state)))]
+        iteration = 0
+        while going and (trips is None or iteration < trips):
+            outputs = iterate([np.array(iteration, np.int64), np.array(going), *state])
+            going = bool(_single(outputs[0], "cond"))
+            state = outputs[1 : 1 + len(state)]
+            for scan, value in zip(scans, outputs[1 + len(state) :], strict=True):
+                scan.append(value)
+            iteration += 1
+        return *state, *(self.stack(scan, 1 + len(state) + i) for i, scan in enumerate(scans))
+
+
+class Scan(_WithBody):
+    """Scan from version 9 on: any axis, either direction."""
+
+    num_scan_inputs: int
+    scan_input_axes: list[int] | None
+    scan_input_directions: list[int] | None
+    scan_output_axes: list[int] | None
+    scan_output_directions: list[int] | None
+
+    def repeat(self, iterate: Iterate, *args: Any) -> tuple[Any, ...]:
+        if self.run_params["opsets"][self.onnx_node.domain] < 9:
+            raise ModelError("Scan-8, with its batch axis, is not supported; from opset 9 on it is")
+        count = self.num_scan_inputs
+        if not 1 <= count <= len(args):
+            raise ModelError(f"Scan has num_scan_inputs = {count} and {len(args)} inputs")
+        state = list(args[: len(args) - count])
+        streams = [
+            _turned(np.moveaxis(value, axis, 0), direction)
+            for value, axis, direction in zip(
+                args[len(state) :],
+                _per_item(self.scan_input_axes, count),
+                _per_item(self.scan_input_directions, count),
+                strict=True,
+            )
+        ]
+        lengths = {len(stream) for stream in streams}
+        if len(lengths) != 1:
+            raise ModelError(f"Scan goes over axes of different sizes: {sorted(lengths)}")
+        scans: list[list[Any]] = [[] for _ in range(self.carried(len(state)))]
+        for items in zip(*streams, strict=True):
+            outputs = iterate([*state, *map(np.asarray, items)])
+            state = outputs[: len(state)]
+            for scan, value in zip(scans, outputs[len(state) :], strict=True):
+                scan.append(value)
+        axes = _per_item(self.scan_output_axes, len(scans))
+        directions = _per_item(self.scan_output_directions, len(scans))
+        stacked = (
+            self.stack(_turned(scan, direction), len(state) + i, axis)
+            for i, (scan, axis, direction) in enumerate(zip(scans, axes, directions, strict=True))
+        )
+        return *state, *stacked
+
+
+class SequenceMap(_WithBody):
+    """SequenceMap: the body on each element of a sequence, with the elements of others beside it."""
+
+    def repeat(self, iterate: Iterate, *args: Any) -> tuple[Any, ...]:
+        sequence, *others = args
+        mapped: list[list[Any]] = [[] for _ in self.body.output_names]
+        for index, element in enumerate(sequence):
+            beside = [other[index] if isinstance(other, list) else other for other in others]
+            for values, value in zip(mapped, iterate([element, *beside]), strict=True):
+                values.append(value)
+        return tuple(mapped)
+
+
+CONTROL_FLOW: Final[Mapping[str, type[OpRun]]] = {
+    "Loop": Loop,
+    "Scan": Scan,
+    "SequenceMap": SequenceMap,
+}
+"""The classes by operator."""
+
+
+class FunctionCall(OpRun):
+    """A call of a model-local function: its body with the caller's attributes in place."""
+
+    def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any], body: Evaluator) -> None:
+        self.body = body
+        # False: a function that shares its name with an ONNX operator does not share its attributes.
+        super().__init__(onnx_node, run_params, schema=False)
+
+    def _load_attributes(self) -> None:
+        # They are in the body already.
+        self.has_linked_attribute = False
+        self.attributes_names_ = set()
+
+    def run(self, *args: Any, **_: Any) -> tuple[Any, ...]:
+        """Run the body; inputs and outputs may be left out at the end."""
+        names, outputs = self.body.input_names, self.body.output_names
+        if len(args) > len(names) or len(self.output) > len(outputs):
+            raise ModelError(
+                f"function {self.op_type!r} has {len(names)} inputs and {len(outputs)} outputs, "
+                f"but is called with {len(args)} and {len(self.output)}"
+            )
+        feeds = dict.fromkeys(names) | dict(zip(names, args, strict=False))
+        return tuple(self.body.run(None, feeds))
+
+    def _run(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        raise NotImplementedError("run() serves the call")
+
+
+def _single(value: Any, name: str) -> Any:
+    array = np.asarray(value)
+    if array.size != 1:
+        raise ModelError(f"{name} has shape {array.shape}, but must be one value")
+    return array.item()
+
+
+def _per_item(stated: Sequence[int] | None, count: int) -> list[int]:
+    """Return one value for each item; the attribute's default is 0 for all."""
+    values = list(stated) if stated else [0] * count
+    if len(values) != count:
+        raise ModelError(f"Scan states {len(values)} axes or directions for {count} tensors")
+    return values
+
+
+def _turned(items: Any, direction: int) -> Any:
+    return items[::-1] if direction else items

@@ -1,0 +1,295 @@
+"""onnx's ReferenceEvaluator with the split family ours everywhere, and errors that say where."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpFunctionContextDependant, OpRun, RuntimeContextError
+from onnx.reference.ops import load_op
+
+from splitops.errors import ModelError, SplitError, Where, shown
+from splitops.models.formats.onnx.structure import (
+    FunctionKey,
+    canonical,
+    check_model,
+    extend,
+    function_key,
+    function_path,
+    functions_of,
+    model_tensors,
+    opset_imports,
+)
+from splitops.models.formats.onnx.tensors import load_external, tensor_array
+from splitops.models.formats.reading import DataFolder
+from splitops.models.running.onnx.control_flow import CONTROL_FLOW, FunctionCall
+from splitops.models.running.onnx.older import flattening, with_defaults
+from splitops.onnx.reference import node_label, reference_ops
+
+__all__ = ["Evaluator", "Scope", "model_evaluator", "node_evaluator"]
+
+_FAMILY: Final = {operator.__name__: operator for operator in reference_ops()}
+_MAX_BODIES: Final = 10_000
+"""Functions times different attributes: calls inside calls can ask for exponentially many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where a graph stands, and what of the model it can reach.
+
+    Attributes:
+        where: model and graph path.
+        folder: folder of the model, for external data; None for a model in memory.
+        functions: the model-local functions.
+        bodies: evaluators of functions that were called already, by function and attributes.
+    """
+
+    where: Where
+    folder: DataFolder | None = None
+    functions: Mapping[FunctionKey, FunctionProto] = field(default_factory=dict)
+    bodies: dict[tuple[FunctionKey, bytes], Evaluator] = field(default_factory=dict)
+
+    def inside(self, step: str) -> Scope:
+        """Return the scope of a graph inside this one."""
+        return replace(self, where=replace(self.where, graph=extend(self.where.graph, step)))
+
+
+def model_evaluator(model: ModelProto, where: Where, folder: DataFolder | None = None) -> Evaluator:
+    """Make the evaluator of a model that :func:`~.structure.check_model` has proved well formed.
+
+    Raises:
+        ModelError: no implementation is known of an operator, or a tensor cannot be read.
+        OperatorError: the family's operator does not exist at the imported opset.
+    """
+    scope = Scope(where, folder, functions_of(model))
+    return Evaluator(model.graph, opset_imports(model), scope=scope)
+
+
+def node_evaluator(node: NodeProto, opset: int) -> Evaluator:
+    """Make the evaluator of a single node.
+
+    Raises:
+        ModelError: the node is malformed, or no implementation is known of it.
+        OperatorError: the family's operator does not exist at this opset.
+    """
+    model = ModelProto(ir_version=10)
+    model.opset_import.add(domain=node.domain, version=opset)
+    model.graph.node.append(node)
+    model.graph.input.extend(ValueInfoProto(name=name) for name in dict.fromkeys(node.input) if name)
+    model.graph.output.extend(ValueInfoProto(name=name) for name in node.output if name)
+    check_model(model)
+    load_external(model_tensors(model), Where(), None)
+    return model_evaluator(model, Where())
+
+
+class Evaluator(ReferenceEvaluator):
+    """Evaluates a graph, subgraph or function body.
+
+    Against onnx's own: the split family, Loop, Scan, SequenceMap and model-local functions are ours; an
+    output named ``""`` stays absent; initializers are proved and read-only; errors carry the place.
+    """
+
+    def __init__(
+        self,
+        proto: GraphProto | FunctionProto,
+        opsets: Mapping[str, int] | None = None,
+        *,
+        scope: Scope,
+    ) -> None:
+        self.scope = scope
+        known = opset_imports(proto) if isinstance(proto, FunctionProto) else dict(opsets or {})
+        if "" in known:
+            known["ai.onnx"] = known[""]
+        self.known_opsets = known
+        super().__init__(proto, opsets=None if isinstance(proto, FunctionProto) else known)
+
+    def _init(self) -> None:
+        if self.onnx_graph_ is not None and self.onnx_graph_.sparse_initializer:
+            raise ModelError("sparse initializers are not supported", self.scope.where)
+        initializers = {
+            tensor.name: tensor_array(tensor, self.scope.where, self.scope.folder) for tensor in self.inits_
+        }
+        self.inits_ = []
+        self.opsets_ = self.known_opsets
+        super()._init()
+        self.rt_inits_ = initializers
+
+    def _load_impl(self, node: NodeProto, input_types: Any = None) -> Callable[..., OpRun]:
+        """Return what makes the node's implementation; every failure of it becomes a ModelError."""
+        implementation = self._guarded(node, self._implementation, node, input_types)
+
+        def make(node: NodeProto, run_params: dict[str, Any]) -> OpRun:
+            params = run_params | {"evaluator_cls": self._evaluator_class(node), "where": self.scope.where}
+            domain = canonical(node.domain)
+            opset = self.known_opsets.get(domain, 1)
+            stated = self._guarded(node, with_defaults, node, opset, domain)
+            made: OpRun = self._guarded(node, implementation, stated, params)
+            if isinstance(constant := getattr(made, "cst", None), np.ndarray):
+                constant.flags.writeable = False  # the operator hands out this very array in every run
+            return made
+
+        return make
+
+    def _implementation(self, node: NodeProto, input_types: Any) -> Callable[..., OpRun]:
+        domain, name, _ = key = function_key(node)
+        if not domain and name in _FAMILY:
+            return _FAMILY[name]
+        if key in self.scope.functions:
+            return functools.partial(FunctionCall, body=self._function_body(node))
+        if not domain and name in CONTROL_FLOW:
+            return CONTROL_FLOW[name]
+        if domain not in self.known_opsets:
+            raise ModelError(f"no opset of domain {shown(domain)} is imported")
+        if domain:
+            implementation: Callable[..., OpRun] = super()._load_impl(node, input_types)
+            return implementation
+        details = {} if input_types is None else {"node": node, "input_types": input_types}
+        try:
+            found: Callable[..., OpRun] = load_op(
+                domain, name, self.known_opsets[domain], evaluator_cls=self._evaluator_class(node), **details
+            )
+        except RuntimeContextError:
+            # Its definition depends on the input types, which are known when it runs.
+            return functools.partial(OpFunctionContextDependant, parent=self)
+        return flattening(name, self.known_opsets[domain], found)
+
+    def _evaluator_class(self, node: NodeProto) -> Any:
+        """Return what onnx makes the evaluators of a node's graphs with: in the order of its attributes."""
+        steps = iter([attribute.name for attribute in node.attribute if attribute.HasField("g")])
+
+        def make(proto: GraphProto | FunctionProto, opsets: Any = None, **_: Any) -> Evaluator:
+            label = node_label(node)
+            step = f"{label}.{next(steps, '')}" if isinstance(proto, GraphProto) else label
+            return Evaluator(proto, opsets, scope=self.scope.inside(step))
+
+        return make
+
+    def _function_body(self, node: NodeProto) -> Evaluator:
+        key = function_key(node)
+        function = self.scope.functions[key]
+        attributes = {attribute.name: attribute for attribute in node.attribute}
+        called = (
+            key,
+            b"".join(attributes[name].SerializeToString(deterministic=True) for name in sorted(attributes)),
+        )
+        if called not in self.scope.bodies:
+            if len(self.scope.bodies) >= _MAX_BODIES:
+                raise ModelError(f"functions are called with more than {_MAX_BODIES} sets of attributes")
+            where = replace(self.scope.where, graph=function_path(function))
+            self.scope.bodies[called] = Evaluator(
+                _bound(function, attributes), scope=replace(self.scope, where=where)
+            )
+        return self.scope.bodies[called]
+
+    def run(
+        self,
+        output_names: Any,
+        feed_inputs: dict[str, Any],
+        attributes: dict[str, Any] | None = None,
+        intermediate: bool = False,
+        *_: Any,
+        **__: Any,
+    ) -> Any:
+        """Evaluate the graph.
+
+        Raises:
+            RuleError: a rule of the split family is broken.
+            ModelError: an operator fails.
+        """
+        # A graph's own initializers go before the values around it, but not before its inputs.
+        inputs = frozenset(self.input_names_)
+        own = {name: value for name, value in self.rt_inits_.items() if name not in inputs}
+        results: dict[str, Any] = {**self.rt_inits_, **feed_inputs, **own, "": None}  # "" is an absent input
+        for operator in self.rt_nodes_:
+            arguments = [results[name] for name in operator.input]
+            linked = {"linked_attributes": attributes} if operator.has_linked_attribute and attributes else {}
+            context = {"context": results} if operator.need_context() else {}
+            outputs = self._guarded(operator.onnx_node, operator.run, *arguments, **context, **linked)
+            # strict=False: a node may leave out trailing outputs.
+            results |= zip(operator.output, outputs, strict=False)
+            results[""] = None
+            missing = [name for name in operator.output[len(outputs) :] if name]
+            if missing:
+                raise self._failure(operator.onnx_node, f"gave no output {shown(missing[0])}")
+        if intermediate:
+            return results
+        return [results[name] for name in output_names or self.output_names]
+
+    def _guarded(self, node: NodeProto, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call what belongs to a node: our errors get their place, every other one becomes a ModelError."""
+        try:
+            return function(*args, **kwargs)
+        except SplitError as error:
+            error.where = self._completed(error.where, node)
+            raise
+        except Exception as error:
+            raise self._failure(node, f"failed: {_reason(error)}") from error
+
+    def _completed(self, where: Where, node: NodeProto) -> Where:
+        """Fill in what an error does not know yet; the innermost graph does so first."""
+        if where.graph is not None:
+            return where
+        place = self.scope.where
+        return replace(where, model=place.model, graph=place.graph, node=where.node or node_label(node))
+
+    def _failure(self, node: NodeProto, problem: str) -> ModelError:
+        where = replace(self.scope.where, node=node_label(node))
+        return ModelError(f"operator {shown(node.op_type)} {problem}", where)
+
+
+def _reason(error: BaseException) -> str:
+    # OpRun rewords a TypeError or AttributeError, and keeps the first one as the cause.
+    error = error.__cause__ or error
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0][:300]}".removesuffix(": ")
+
+
+def _bound(function: FunctionProto, given: Mapping[str, AttributeProto]) -> FunctionProto:
+    """Return a function with the caller's attributes, or their defaults, where its nodes refer to them.
+
+    Raises:
+        ModelError: the caller states an attribute that the function does not have.
+    """
+    defaults = {attribute.name: attribute for attribute in function.attribute_proto}
+    unknown = given.keys() - defaults.keys() - set(function.attribute)
+    if unknown:
+        raise ModelError(f"function {shown(function.name)} has no attribute {shown(min(unknown))}")
+    bound = FunctionProto()
+    bound.CopyFrom(function)
+    values = defaults | dict(given)
+    for nodes in _node_lists(bound):
+        for node in nodes:
+            _bind_attributes(node, values)
+    return bound
+
+
+def _node_lists(function: FunctionProto) -> Iterator[Any]:
+    pending: list[Any] = [function.node]
+    while pending:
+        nodes = pending.pop()
+        yield nodes
+        for node in nodes:
+            for attribute in node.attribute:
+                pending.extend([attribute.g.node] if attribute.HasField("g") else [])
+                pending.extend(graph.node for graph in attribute.graphs)
+
+
+def _bind_attributes(node: NodeProto, values: Mapping[str, AttributeProto]) -> None:
+    for index in reversed(range(len(node.attribute))):
+        attribute = node.attribute[index]
+        if not attribute.ref_attr_name:
+            continue
+        value = values.get(attribute.ref_attr_name)
+        if value is None:  # the caller leaves it out, so this node does too
+            del node.attribute[index]
+            continue
+        name, expected = attribute.name, attribute.type
+        if expected not in (AttributeProto.UNDEFINED, value.type):
+            raise ModelError(f"attribute {shown(name)} is not of the type of {shown(value.name)}, its source")
+        attribute.CopyFrom(value)
+        attribute.name = name

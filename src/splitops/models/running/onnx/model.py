@@ -1,0 +1,122 @@
+"""Running ONNX models."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from onnx import ModelProto
+
+from splitops.errors import Where
+from splitops.execute import read_only
+from splitops.models.formats.onnx.storage import as_proto, parse
+from splitops.models.formats.onnx.structure import check_model, model_tensors
+from splitops.models.formats.onnx.tensors import load_external
+from splitops.models.formats.reading import DataFolder, place_of
+from splitops.models.running.bodies import MAX_BODY_RUNS
+from splitops.models.running.onnx.control_flow import limited_body_runs
+from splitops.models.running.onnx.evaluator import Evaluator, model_evaluator
+from splitops.models.running.onnx.values import check_inputs
+
+if TYPE_CHECKING:
+    import onnx_ir
+
+    AnyModel = str | os.PathLike[str] | ModelProto | onnx_ir.Model
+
+__all__ = ["Model", "load", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """An ONNX model that is ready to run any number of times.
+
+    Attributes:
+        proto: the model. External initializers stay in their file.
+        where: the place that errors name.
+    """
+
+    proto: ModelProto
+    where: Where
+    _evaluator: Evaluator
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the inputs that have no default, in order."""
+        defaults = {tensor.name for tensor in self.proto.graph.initializer}
+        return tuple(value.name for value in self.proto.graph.input if value.name not in defaults)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the outputs, in order."""
+        return tuple(value.name for value in self.proto.graph.output)
+
+    def run(self, inputs: Mapping[str, Any], *, max_body_runs: int = MAX_BODY_RUNS) -> dict[str, Any]:
+        """Run the model; see :func:`run`."""
+        feeds = check_inputs(self.proto.graph, inputs, self.where)
+        with limited_body_runs(max_body_runs):
+            outputs = self._evaluator.run(None, feeds)
+        return {name: _own_view(value) for name, value in zip(self.outputs, outputs, strict=True)}
+
+
+def load(model: AnyModel) -> Model:
+    """Prepare a model to run.
+
+    Args:
+        model: path of a ``.onnx`` file, ``onnx.ModelProto`` or ``onnx_ir.Model``.
+
+    Raises:
+        ModelError: it is not well formed, or has an operator of which no implementation is known.
+        OperatorError: ``op.version`` where Split or SplitToSequence does not exist at the imported opset.
+    """
+    folder: DataFolder | None
+    if isinstance(model, str | os.PathLike):
+        path = Path(model)
+        where, folder, proto = place_of(model), DataFolder(path.parent), parse(path)
+    else:
+        proto, folder = as_proto(model), None
+        where = Where(model=proto.graph.name or None)
+        check_model(proto, where)
+        # Before onnx looks for the data of a Constant in the working directory.
+        load_external(model_tensors(proto, initializers=False), where, folder)
+    return Model(proto, where, model_evaluator(proto, where, folder))
+
+
+def run(model: AnyModel, inputs: Mapping[str, Any], *, max_body_runs: int = MAX_BODY_RUNS) -> dict[str, Any]:
+    """Run an ONNX model: the split family is ours, every other operator onnx's reference implementation.
+
+    Args:
+        model: path of a ``.onnx`` file, ``onnx.ModelProto`` or ``onnx_ir.Model``.
+        inputs: arrays by input name; lists of arrays for sequences. Their element types, and sizes where
+            declared, must be the model's.
+        max_body_runs: how often the bodies of Loop, Scan and SequenceMap run at most, all together.
+
+    Returns:
+        The outputs by name, in the model's order: arrays, lists of arrays for sequences, None for an absent
+        optional. What shares memory with an input or a constant of the model is a read-only view; outputs may
+        share memory with each other.
+
+    Raises:
+        RuleError: a rule of the split family is broken; ``error.where`` says at which node of which graph.
+        ModelError: the model is not well formed, an input does not fit, or another operator fails, or bodies
+            run too often.
+
+    Examples:
+        >>> import numpy as np, onnx.parser
+        >>> model = onnx.parser.parse_model('''
+        ...     <ir_version: 9, opset_import: ["": 18]>
+        ...     g (float[N] x) => (float[n] a, float[m] b) { a, b = Split<num_outputs = 2>(x) }''')
+        >>> run(model, {"x": np.arange(5, dtype=np.float32)})
+        {'a': array([0., 1., 2.], dtype=float32), 'b': array([3., 4.], dtype=float32)}
+    """
+    return load(model).run(inputs, max_body_runs=max_body_runs)
+
+
+def _own_view(value: Any) -> Any:
+    """Return a value whose read-only arrays are no objects of the model, which a caller could unlock."""
+    if isinstance(value, list):
+        return [_own_view(item) for item in value]
+    return value if isinstance(value, np.ndarray) and value.flags.writeable else read_only(value)
