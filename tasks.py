@@ -34,7 +34,11 @@ def run(*command: str | Path, **environment: str) -> None:
 def python(environment: Path = MAIN, extras: str = "dev", constraints: str | None = None) -> Path:
     """Return the Python of a virtual environment with the package in it, made or renewed where needed."""
     executable = environment / ("Scripts" if os.name == "nt" else "bin") / "python"
-    sources = [ROOT / "pyproject.toml", ROOT / "CMakeLists.txt", *sorted((ROOT / "src").rglob("core/*"))]
+    sources = [
+        ROOT / "pyproject.toml",
+        ROOT / "CMakeLists.txt",
+        *sorted((ROOT / "src/splitops/native/core").rglob("*.*")),
+    ]
     sources += [ROOT / constraints] if constraints else []
     wanted = hashlib.sha256(b"".join(path.read_bytes() for path in sources) + extras.encode()).hexdigest()
     stamp = environment / "installed"
