@@ -39,7 +39,7 @@ def feeds(model: onnx.ModelProto) -> dict[str, Any]:
 
 def outcome(model: onnx.ModelProto, target: str, inputs: dict[str, Any], expected: dict[str, Any]) -> str:
     """Return ``same``, ``other values`` or ``refused``."""
-    report = splitops.conversion(model, to=target)
+    report = splitops.convert(model, to=target, report=True)
     if not report.complete:
         return "refused"
     found = splitops.run(report.model, inputs)
@@ -56,7 +56,7 @@ def reach(folder: Path, opsets: list[int]) -> None:
         for path in paths:
             model = onnx.load(path)
             begin = time.process_time()
-            report = splitops.conversion(model, to=f"onnx:{opset}")
+            report = splitops.convert(model, to=f"onnx:{opset}", report=True)
             seconds += time.process_time() - begin
             nodes += len(model.graph.node)
             reached += report.complete

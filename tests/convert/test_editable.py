@@ -11,7 +11,7 @@ from onnx import ModelProto, TypeProto, helper
 
 import splitops
 from splitops.errors import ModelError
-from splitops.models.convert import conversion
+from splitops.models.convert import convert
 
 SEQUENCE_OF_MAPS = helper.make_sequence_type_proto(
     helper.make_map_type_proto(7, helper.make_tensor_type_proto(1, None))
@@ -62,7 +62,7 @@ def test_what_onnx_ir_cannot_read_is_one_clear_error() -> None:
     model.graph.node.add(op_type="Constant", output=["s"]).attribute.add(
         name="sparse_value", type=onnx.AttributeProto.SPARSE_TENSOR, sparse_tensor=sparse
     )
-    for use in (splitops.simplify, lambda m: conversion(m, to="onnx:11")):
+    for use in (splitops.simplify, lambda m: convert(m, to="onnx:11", report=True)):
         with pytest.raises(ModelError, match="onnx-ir cannot read the model"):
             use(model)
 

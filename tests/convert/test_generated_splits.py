@@ -22,9 +22,9 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 import splitops
 from splitops.errors import SplitError
 from splitops.models.check.merging import merged_sites
-from splitops.models.convert import Conversion, Form, conversion
+from splitops.models.convert import Conversion, Form, convert
 from splitops.models.formats.openvino import Builder, OpenVINOModel
-from splitops.models.simplify import simplification
+from splitops.models.simplify import simplify
 from splitops.operators import SCHEMAS, schema
 from splitops.operators.schema import Given
 from splitops.sizes.rules import SizeRule
@@ -250,7 +250,7 @@ def _takes_more(report: Conversion) -> bool:
 @given(st.one_of(onnx_cases(), ir_cases()), st.sampled_from(TARGETS), st.sampled_from(Form))
 def test_a_converted_model_gives_the_same(case: Case, target: str, form: Form) -> None:
     assume(isinstance(case.model, ModelProto) or target != "openvino")
-    report = conversion(case.model, to=target, form=form)
+    report = convert(case.model, to=target, form=form, report=True)
     note(str(report))
     event("complete" if report.complete else "refused")
     if not report.complete:
@@ -264,19 +264,19 @@ def test_a_converted_model_gives_the_same(case: Case, target: str, form: Form) -
 @settings(max_examples=40)
 @given(onnx_cases(), st.sampled_from(["lengths", "count"]))
 def test_another_form_gives_the_same(case: Case, form: str) -> None:
-    report = conversion(case.model, only_split=True, form=form)
+    report = convert(case.model, only_split=True, form=form, report=True)
     note(str(report))
     assert_same(case, report.model)
-    assert conversion(report.model, only_split=True, form=form).model == report.model
+    assert convert(report.model, only_split=True, form=form) == report.model
 
 
 @settings(max_examples=80)
 @given(st.one_of(onnx_cases(), ir_cases()))
 def test_a_simplified_model_gives_the_same(case: Case) -> None:
-    report = simplification(case.model)
+    report = simplify(case.model, report=True)
     note(str(report))
     assert_same(case, report.model)  # type: ignore[arg-type]
-    assert not simplification(report.model).changes
+    assert not simplify(report.model, report=True).changes
 
 
 def test_every_row_is_generated() -> None:

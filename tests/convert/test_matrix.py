@@ -11,7 +11,7 @@ from conversion_results import BEGIN, DOCUMENT, END, equal, outputs, own_result
 from onnx import ModelProto
 
 from splitops.errors import SplitError
-from splitops.models.convert import Status, conversion
+from splitops.models.convert import Status, convert
 
 
 def _documented() -> dict[tuple[str, str, str], str]:
@@ -41,7 +41,7 @@ def test_the_document_states_every_cell() -> None:
 
 @pytest.mark.parametrize(("case", "target"), CELLS, ids=lambda item: getattr(item, "label", item))
 def test_cell(case: Case, target: str) -> None:
-    report = conversion(case.build(), to=target)
+    report = convert(case.build(), to=target, report=True)
     assert own_result(report) == _DOCUMENTED[case.source, case.form, target]
     if not report.complete:
         assert any(change.rule for change in report.refusals)
@@ -61,7 +61,7 @@ def test_cell(case: Case, target: str) -> None:
 def test_cells_that_are_kept_are_not_touched() -> None:
     case = next(case for case, _ in CELLS if case.label == "Split-13: lengths")
     model = case.build()
-    report = conversion(model, to="onnx:13")
+    report = convert(model, to="onnx:13", report=True)
     assert [change.status for change in report.changes] == [Status.KEPT]
     assert report.model == model
 

@@ -15,7 +15,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import splitops.models
 from splitops.errors import LengthsError, ModelError, OperatorError, Rule
-from splitops.models.convert import Conversion, Status, conversion
+from splitops.models.convert import Conversion, Status, convert
 
 X = np.arange(30, dtype=np.float32).reshape(5, 6)
 
@@ -50,7 +50,7 @@ BRANCHES = """
 @pytest.mark.parametrize("condition", [True, False])
 def test_subgraphs_with_constants_of_the_graph_around_them(target: str, condition: bool) -> None:
     model = parsed(BRANCHES)
-    report = conversion(model, to=target)
+    report = convert(model, to=target, report=True)
     graphs = [change.where.graph for change in report.changes if "Split" in change.before]
     assert graphs == ["If -> o.then_branch", "If -> o.else_branch"]
     assert_same(model, report, {"x": X, "c": np.array(condition)})
@@ -68,18 +68,20 @@ FUNCTION = """
 
 def test_a_function_keeps_the_attributes_of_its_caller() -> None:
     model = parsed(FUNCTION)
-    up = conversion(model, to="onnx:18")
+    up = convert(model, to="onnx:18", report=True)
     *_, node = up.model.functions[0].node
     stated = {attribute.name: attribute for attribute in node.attribute}
     assert stated["axis"].ref_attr_name == "axis"
     assert "num_outputs" not in stated, "onnxruntime would refuse an axis of size 0"
     assert [entry.version for entry in up.model.functions[0].opset_import] == [18]
     assert_same(model, up, {"x": X})
-    assert_same(model, conversion(model, to="onnx:11"), {"x": X})
-    assert_same(model, conversion(model, to="openvino"), {"x": X})
+    assert_same(model, convert(model, to="onnx:11", report=True), {"x": X})
+    assert_same(model, convert(model, to="openvino", report=True), {"x": X})
     # Which axis it is, and so whether two parts divide it, only the callers know.
     counted = parsed(FUNCTION.replace("13", "18").replace("Split<", "Split<num_outputs = 2, "))
-    assert [change.rule for change in conversion(counted, to="onnx:11").refusals] == [Rule.PARTS_DIVISIBLE]
+    assert [change.rule for change in convert(counted, to="onnx:11", report=True).refusals] == [
+        Rule.PARTS_DIVISIBLE
+    ]
 
 
 def test_lengths_that_a_caller_states_become_an_input() -> None:
@@ -89,7 +91,7 @@ def test_lengths_that_a_caller_states_become_an_input() -> None:
         .replace("Split<axis: int = @axis>", "Split<axis: int = @axis, split: ints = @split>")
     )
     model = parsed(text.replace("halve<axis = 1>(x)", "halve<axis = 1, split = [1, 5]>(x)"))
-    report = conversion(model, to="onnx:18")
+    report = convert(model, to="onnx:18", report=True)
     assert report.changes[0].status is Status.CONVERTED
     assert_same(model, report, {"x": X})
 
@@ -102,7 +104,7 @@ def test_shared_constants_stay_for_their_other_users() -> None:
             p, q = Split<axis = 1>(x, lengths)
             l = Identity(lengths)
         }""")
-    report = conversion(model, to="onnx:11")
+    report = convert(model, to="onnx:11", report=True)
     assert [tensor.name for tensor in report.model.graph.initializer] == ["lengths"]
     assert_same(model, report, {"x": X})
 
@@ -121,7 +123,7 @@ def test_every_form_of_a_constant_is_read(constant: str) -> None:
             l = {constant}
             p, q = Split<axis = 1>(x, l)
         }}""")
-    report = conversion(model, to="onnx:2")
+    report = convert(model, to="onnx:2", report=True)
     assert [node.op_type for node in report.model.graph.node] == ["Split"]
     assert_same(model, report, {"x": X})
 
@@ -135,7 +137,7 @@ def test_a_chunk_as_value_int_becomes_lengths() -> None:
             parts = SplitToSequence<axis = 1>(x, chunk)
             last = SequenceAt(parts, at)
         }""")
-    report = conversion(model, to="openvino")
+    report = convert(model, to="openvino", report=True)
     assert report.changes[0].after == "openvino VariadicSplit-1(axis=1, split_lengths=[4, 2])"
     assert_same(model, report, {"x": X})
 
@@ -152,12 +154,12 @@ def _replaceable() -> ModelProto:
 
 def test_lengths_that_the_caller_can_replace_are_never_folded() -> None:
     model = _replaceable()
-    down = conversion(model, to="onnx:11")
+    down = convert(model, to="onnx:11", report=True)
     for lengths in ([2, 4], [5, 1]):
         assert_same(model, down, {"x": X, "lengths": np.array(lengths)})
     for target in ("onnx:9", "openvino"):
         with pytest.raises(LengthsError, match="caller can replace"):
-            _ = conversion(model, to=target).model
+            _ = convert(model, to=target)
 
 
 def test_absent_inputs_and_outputs_with_empty_names() -> None:
@@ -168,7 +170,7 @@ def test_absent_inputs_and_outputs_with_empty_names() -> None:
     node.input.append("")
     node.output[1] = ""
     for target in ("onnx:1", "onnx:11", "onnx:18", "openvino"):
-        report = conversion(model, to=target)
+        report = convert(model, to=target, report=True)
         assert_same(model, report, {"x": X})
         if target == "onnx:11":
             assert list(report.model.graph.node[0].input) == ["x"]
@@ -184,7 +186,7 @@ def test_names_and_metadata_survive() -> None:
     node.name, node.doc_string = "halves", "of the node"
     node.metadata_props.add(key="origin", value="layer 3")
     for target in ("onnx:11", "onnx:13", "onnx:26"):
-        converted = conversion(model, to=target).model
+        converted = convert(model, to=target)
         assert converted.metadata_props == model.metadata_props
         assert (converted.producer_name, converted.doc_string) == ("somebody", "of the model")
         (after,) = converted.graph.node
@@ -203,12 +205,12 @@ def test_what_nobody_can_convert_is_named_and_every_split_reported() -> None:
             b = BitwiseNot(n)
             m = Cast<to = 1>(b)
         }""")
-    report = conversion(model, to="onnx:11")
+    report = convert(model, to="onnx:11", report=True)
     assert [change.status for change in report.changes] == [Status.CONVERTED, Status.REFUSED]
     assert report.changes[1].where.node == "BitwiseNot -> b"
     with pytest.raises(ModelError, match="opset 11 has no BitwiseNot"):
         _ = report.model
-    only = conversion(model, only_split=True, form="lengths")
+    only = convert(model, only_split=True, form="lengths", report=True)
     assert "split=[3, 3]" in str(only.changes[0].after)
     assert_same(model, only, {"x": X})
 
@@ -224,10 +226,10 @@ def test_other_operators_move_with_the_splits() -> None:
             t = Relu(r)
         }""")
     for opset in (13, 18, 26):
-        report = conversion(model, to=f"onnx:{opset}")
+        report = convert(model, to=f"onnx:{opset}", report=True)
         onnx.checker.check_model(report.model, full_check=True)
         assert_same(model, report, {"x": X})
-        back = conversion(report.model, to="onnx:11")
+        back = convert(report.model, to="onnx:11", report=True)
         assert_same(model, back, {"x": X})
 
 
@@ -239,7 +241,7 @@ def test_the_meaning_of_softmax_moves_too() -> None:
             p, q = Split<axis = 2>(y)
         }""")
     feeds = {"x": np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)}
-    converted = conversion(model, to="onnx:18").model
+    converted = convert(model, to="onnx:18")
     for own, wanted in zip(outputs(converted, feeds), outputs(model, feeds), strict=True):
         np.testing.assert_allclose(own, wanted, rtol=1e-5)
 
@@ -251,7 +253,7 @@ def test_every_kind_of_model_is_taken_and_none_changed(kind: str, tmp_path: Path
     path = tmp_path / "model.onnx"
     onnx.save(model, path)
     given = {"path": path, "proto": model, "ir": onnx_ir.from_proto(model)}[kind]
-    report = conversion(given, to="onnx:18")
+    report = convert(given, to="onnx:18", report=True)
     assert isinstance(report.model, ModelProto)
     assert model.SerializeToString(deterministic=True) == before
     assert report.changes[0].where.model == (str(path) if kind == "path" else None)
@@ -275,20 +277,20 @@ def test_external_data_comes_along(tmp_path: Path) -> None:
     )
     path = tmp_path / "model.onnx"
     onnx.save(model, path, save_as_external_data=True, size_threshold=0)
-    conversion(path, to="onnx:13").save(tmp_path / "out.onnx")
+    convert(path, to="onnx:13", report=True).save(tmp_path / "out.onnx")
     assert equal(outputs(tmp_path / "out.onnx", {"x": X}), outputs(path, {"x": X}))
 
 
 @pytest.mark.parametrize("target", ["onnx:", "onnx:x", "tensorrt", "onnx:-3", ""])
 def test_unknown_targets(target: str) -> None:
     with pytest.raises(ModelError, match="neither"):
-        conversion(parsed(BRANCHES), to=target)
+        convert(parsed(BRANCHES), to=target, report=True)
 
 
 @pytest.mark.parametrize("target", ["onnx:0", "onnx:999"])
 def test_opsets_that_do_not_exist(target: str) -> None:
     with pytest.raises(OperatorError) as caught:
-        conversion(parsed(BRANCHES), to=target)
+        convert(parsed(BRANCHES), to=target, report=True)
     assert caught.value.rule is Rule.OPERATOR_VERSION
 
 
@@ -299,14 +301,14 @@ def test_an_invalid_split_is_refused_with_its_own_rule() -> None:
             l = Constant<value_ints = [2, 3]>()
             p, q = Split<axis = 1>(x, l)
         }""")
-    (change,) = conversion(model, to="onnx:11").refusals
+    (change,) = convert(model, to="onnx:11", report=True).refusals
     assert change.rule is Rule.LENGTHS_SUM
 
 
 def test_the_newest_opset_and_a_model_without_onnx_operators() -> None:
     newest = onnx.defs.onnx_opset_version()
     model = parsed(BRANCHES)
-    assert conversion(model, to=f"onnx:{newest}").model.opset_import[0].version == newest
+    assert convert(model, to=f"onnx:{newest}").opset_import[0].version == newest
 
 
 @pytest.mark.parametrize("count", [2**31, 2**62, 2**63 - 1])
@@ -316,7 +318,7 @@ def test_a_huge_number_of_parts_takes_no_memory(count: int, size: int | str, tar
     model = parsed(f"""
         <ir_version: 8, opset_import: ["": 18]>
         g (float[{size}] x) => (float[a] p, float[b] q) {{ p, q = Split<num_outputs = {count}>(x) }}""")
-    report = conversion(model, to=target)
+    report = convert(model, to=target, report=True)
     if not report.complete:
         assert [change.rule for change in report.refusals] == [Rule.PARTS_DIVISIBLE]
         return
@@ -328,7 +330,7 @@ def test_the_long_name_of_the_domain() -> None:
         <ir_version: 8, opset_import: ["ai.onnx": 18]>
         g (float[7] x) => (float[a] p, float[b] q) { p, q = Split<num_outputs = 2>(x) }""")
     model.graph.node[0].domain = "ai.onnx"
-    report = conversion(model, to="onnx:11")
+    report = convert(model, to="onnx:11", report=True)
     onnx.checker.check_model(report.model)
     assert_same(model, report, {"x": np.arange(7, dtype=np.float32)})
 
@@ -336,9 +338,9 @@ def test_the_long_name_of_the_domain() -> None:
 def test_training_information_stays_or_is_refused() -> None:
     model = parsed(BRANCHES)
     model.training_info.add().algorithm.name = "step"
-    assert conversion(model, only_split=True).model.training_info == model.training_info
+    assert convert(model, only_split=True).training_info == model.training_info
     with pytest.raises(ModelError, match="training information"):
-        _ = conversion(model, to="onnx:18").model
+        _ = convert(model, to="onnx:18")
 
 
 def test_a_sequence_with_a_reader_of_a_computed_position_is_refused_and_left_alone() -> None:
@@ -349,7 +351,7 @@ def test_a_sequence_with_a_reader_of_a_computed_position_is_refused_and_left_alo
             p = SequenceAt(parts, i)
         }""")
     for target, rule in (("openvino", Rule.OPERATOR_UNKNOWN), ("onnx:9", Rule.OPERATOR_VERSION)):
-        (change,) = conversion(model, to=target).refusals[:1]
+        (change,) = convert(model, to=target, report=True).refusals[:1]
         assert change.rule is rule
         assert "position" in str(change.error)
 
@@ -392,9 +394,9 @@ def test_casts_around_a_split_lose_nothing(dtype: str) -> None:
         opset_imports=[helper.make_opsetid("", 11)],
         ir_version=8,
     )
-    report = conversion(model, to="onnx:6")
+    report = convert(model, to="onnx:6", report=True)
     assert report.changes[0].status is Status.KEPT
-    report = conversion(model, to="onnx:1")
+    report = convert(model, to="onnx:1", report=True)
     assert "on float" in str(report.changes[0].after)
     extremes = [0, 1] if dtype == "bool" else [np.iinfo(dtype).min, np.iinfo(dtype).max, 0, 1]
     feeds = {"x": np.array(extremes * 2, dtype)}

@@ -13,7 +13,7 @@ from onnx import ModelProto
 
 import splitops
 from splitops.errors import ModelError, Where
-from splitops.models.convert import Status, conversion
+from splitops.models.convert import Status, convert
 from splitops.models.convert.onnx_to_onnx import prove
 
 
@@ -23,7 +23,7 @@ def parsed(text: str, opset: int, ir_version: int = 8) -> ModelProto:
 
 def assert_moves(model: ModelProto, opset: int, **inputs: Any) -> ModelProto:
     """Convert, prove valid, run before and after, and return what came of it."""
-    moved = conversion(model, to=f"onnx:{opset}").model
+    moved = convert(model, to=f"onnx:{opset}")
     onnx.checker.check_model(moved, full_check=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -67,7 +67,7 @@ def test_allowzero_stays_where_a_zero_means_zero(shape: str) -> None:
             y = Reshape<allowzero = 1>(x, shape) }}""",
         18,
     )
-    report = conversion(model, to="onnx:13")
+    report = convert(model, to="onnx:13", report=True)
     assert [change.status for change in report.changes] == [Status.REFUSED]
     assert report.changes[0].where.node == "Reshape -> y"
 
@@ -124,7 +124,7 @@ def test_a_refusal_inside_a_body_names_the_node_that_has_it() -> None:
     del model.graph.input[1].type.tensor_type.shape.dim[:]
     model.graph.input[1].type.tensor_type.elem_type = onnx.TensorProto.BFLOAT16
     model.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.BFLOAT16
-    report = conversion(model, to="onnx:11")  # Cast-9 has no bfloat16
+    report = convert(model, to="onnx:11", report=True)  # Cast-9 has no bfloat16
     assert [change.where.node for change in report.refusals] == ["CastLike -> y"]
     with pytest.raises(ModelError, match=r"CastLike-15 cannot be moved .* of the body .*Cast"):
         _ = report.model
@@ -137,7 +137,7 @@ def test_a_batch_normalization_of_inference_is_the_same_in_every_version() -> No
     feeds = {"x": data, **{name: data[0, :, index] for index, name in enumerate("sbmv")}}
     for old, new in ((15, 11), (9, 17), (14, 9)):
         model = parsed(text, old)
-        moved = conversion(model, to=f"onnx:{new}").model
+        moved = convert(model, to=f"onnx:{new}")
         assert [node.op_type for node in moved.graph.node] == ["BatchNormalization"]
         # onnx's evaluator runs versions 9 and 14 as if for training.
         left, right = (
@@ -157,7 +157,7 @@ def test_onnx_is_asked_once_for_each_kind_of_node(monkeypatch: pytest.MonkeyPatc
     nodes = "".join(f"r{i} = ReduceMean<axes = [1]>(x) t{i} = Relu(r{i})" for i in range(9))
     model = parsed(f"g (float[2,6] x) => (float[2,1] t8) {{ {nodes} }}", 13)
     monkeypatch.setattr(onnx.version_converter, "convert_version", counted)
-    assert conversion(model, to="onnx:18").complete
+    assert convert(model, to="onnx:18", report=True).complete
     assert len(asked) == 1
 
 

@@ -16,7 +16,7 @@ from onnx import ModelProto
 
 import splitops.models
 from splitops.errors import ModelError, SplitError
-from splitops.models.convert import conversion
+from splitops.models.convert import convert
 
 
 def _close(own: Any, wanted: Any) -> bool:
@@ -62,14 +62,14 @@ def test_operators_keep_their_values() -> None:
         if not _gives(case.model, feeds, wanted):
             continue
         for opset in (6, 9, 12, 17):
-            down = conversion(case.model, to=f"onnx:{opset}")
+            down = convert(case.model, to=f"onnx:{opset}", report=True)
             if not down.complete:
                 refused += 1
                 assert isinstance(down.problem, SplitError)
                 continue
             if _gives(down.model, feeds, wanted) is False:
                 wrong.append((case.name, opset))
-            up = conversion(down.model, to="onnx:21")
+            up = convert(down.model, to="onnx:21", report=True)
             if up.complete and _gives(up.model, feeds, wanted) is False:
                 wrong.append((case.name, opset, 21))
             same += 1
@@ -84,7 +84,7 @@ def test_an_inner_axis_moves_below_opset_13(operator: str) -> None:
         <ir_version: 8, opset_import: ["": 13]>
         g (float[2,3,4] x) => (float[2,3,4] y) {{ y = {operator}<axis = -2>(x) }}""")
     data = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
-    report = conversion(model, to="onnx:9")
+    report = convert(model, to="onnx:9", report=True)
     assert [node.op_type for node in report.model.graph.node] == ["Transpose", operator, "Transpose"]
     (wanted,) = splitops.models.run(model, {"x": data}).values()
     (own,) = splitops.models.run(report.model, {"x": data}).values()
@@ -96,7 +96,7 @@ def test_bounds_of_a_shape_become_a_slice() -> None:
         <ir_version: 8, opset_import: ["": 15]>
         g (float[2,3,4] x) => (int64[2] y) { y = Shape<start = -2>(x) }""")
     for opset in (6, 10, 13):
-        report = conversion(model, to=f"onnx:{opset}")
+        report = convert(model, to=f"onnx:{opset}", report=True)
         (own,) = splitops.models.run(report.model, {"x": np.zeros((2, 3, 4), np.float32)}).values()
         assert own.tolist() == [3, 4]
 
@@ -112,8 +112,8 @@ def test_without_openvino_other_operators_are_named(monkeypatch: pytest.MonkeyPa
         lambda name, *rest: None if name == "openvino" else find_spec(name, *rest),
     )
     with pytest.raises(ModelError, match=r"needed for Relu: pip install splitops\[openvino\]"):
-        _ = conversion(model, to="openvino").model
+        _ = convert(model, to="openvino")
     plain = onnx.parser.parse_model("""
         <ir_version: 8, opset_import: ["": 13]>
         g (float[6] x) => (float[3] p, float[3] q) { p, q = Split(x) }""")
-    assert conversion(plain, to="openvino").complete
+    assert convert(plain, to="openvino", report=True).complete

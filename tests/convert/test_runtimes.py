@@ -16,7 +16,7 @@ from conversion_results import equal, outputs
 from onnx import ModelProto
 
 import splitops.models
-from splitops.models.convert import conversion
+from splitops.models.convert import convert
 
 _PROGRAMS = {
     "onnxruntime": """
@@ -95,7 +95,7 @@ def test_every_cell_runs_the_same(runtime: str, tmp_path: Path) -> None:
     for case, target in CELLS:
         if (target == "openvino") is not (runtime == "openvino"):
             continue
-        report = conversion(case.build(), to=target)
+        report = convert(case.build(), to=target, report=True)
         if not report.complete or _is_older_than_runtime(report.model):
             continue
         path = tmp_path / f"{len(jobs)}{'.xml' if target == 'openvino' else '.onnx'}"

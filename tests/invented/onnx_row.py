@@ -16,7 +16,7 @@ from refusals import refuses
 
 import splitops
 import splitops.cli
-from splitops.models.convert import conversion
+from splitops.models.convert import convert
 
 NEW = onnx.defs.onnx_opset_version()
 OLD = NEW - 1
@@ -99,7 +99,7 @@ def step_converts_to_it() -> None:
     converted = splitops.convert(model(OLD), f"onnx:{NEW}")
     assert stated_by(converted) == [{"axis", "split"}]
     assert sizes_of(splitops.run(converted, {"x": X})) == SIZES
-    whole = conversion(model(OLD, 6), f"onnx:{NEW}")
+    whole = convert(model(OLD, 6), f"onnx:{NEW}", report=True)
     assert stated_by(whole.model) == [{"axis", "num_outputs"}]
     assert sizes_of(splitops.run(whole.model, {"x": X[:6]})) == [2, 2, 2]
 

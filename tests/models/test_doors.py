@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,13 +82,38 @@ def test_an_opset_alone_is_a_target():
     assert splitops.convert(split_model(), 13) == splitops.convert(split_model(), "onnx:13")
 
 
-@pytest.mark.parametrize("report", [splitops.infer, splitops.simplification])
+@pytest.mark.parametrize("report", [splitops.infer, partial(splitops.simplify, report=True)])
 def test_a_report_is_saved_as_its_model(tmp_path, report):
     made = report(split_model())
     splitops.save(made, tmp_path / "m.onnx")
     assert splitops.load(tmp_path / "m.onnx") == made.model
     with pytest.raises(ModelError, match=r"give its \.model"):
         splitops.run(made, {})
+
+
+@pytest.mark.parametrize(
+    ("old", "verb", "options"), [("conversion", "convert", {"to": 13}), ("simplification", "simplify", {})]
+)
+def test_the_old_name_of_a_report_warns_and_gives_the_same(old, verb, options):
+    message = rf"^splitops\.{old} goes in 0\.2: splitops\.{verb}\(\.\.\., report=True\) takes its place$"
+    with pytest.warns(DeprecationWarning, match=message) as caught:
+        found = getattr(splitops, old)(split_model(), **options)
+    assert caught[0].filename == __file__
+    expected = getattr(splitops, verb)(split_model(), **options, report=True)
+    assert type(found) is type(expected)
+    assert (found.model, found.changes) == (expected.model, expected.changes)
+    assert getattr(splitops, verb)(split_model(), **options) == expected.model
+
+
+def test_a_refusal_raises_without_a_report_alone():
+    counted = onnx.parser.parse_model("""
+        <ir_version: 9, opset_import: ["": 18]>
+        g (float[N] x) => (float[n] a, float[m] b) { a, b = Split<num_outputs = 2>(x) }""")
+    report = splitops.convert(counted, 1, report=True)
+    assert not report.complete
+    with pytest.raises(SplitError) as caught:
+        splitops.convert(counted, 1)
+    assert str(caught.value) == str(report.problem)
 
 
 LOOP = onnx.parser.parse_model("""

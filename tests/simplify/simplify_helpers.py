@@ -18,7 +18,7 @@ from simplify_worker import receive, send
 
 import splitops
 from splitops.errors import SplitError
-from splitops.models.simplify import Simplification, simplification
+from splitops.models.simplify import Simplification, simplify
 
 Feeds = Mapping[str, Any]
 
@@ -154,7 +154,7 @@ def simplified(
         sizes: sizes of symbols.
     """
     content = model.SerializeToString(deterministic=True)
-    found = simplification(model, rewrites)
+    found = simplify(model, rewrites, report=True)
     assert model.SerializeToString(deterministic=True) == content, "the caller's model has changed"
     after = found.model
     assert isinstance(after, ModelProto)
@@ -166,7 +166,7 @@ def simplified(
         assert_equal(model, after, wrong)
     if not found.changes:
         assert after == model
-    again = simplification(after, rewrites)
+    again = simplify(after, rewrites, report=True)
     assert not again.changes, f"not a fixed point: {again}"
     return found
 

@@ -18,7 +18,7 @@ from simplify_helpers import difference
 import splitops
 from splitops.errors import SplitError
 from splitops.models.formats import openvino as ov
-from splitops.models.simplify import Simplification, simplification
+from splitops.models.simplify import Simplification, simplify
 
 WORKER = """
 import json, sys
@@ -96,7 +96,7 @@ def outcome(model: ov.OpenVINOModel, feeds: dict[str, Any]) -> dict[str, Any] | 
 
 def simplified(model: ov.OpenVINOModel, *, bad: int | None = None, size: int = 6) -> Simplification:
     """Simplify a model and prove the result equal, also after writing and reading it."""
-    found = simplification(model)
+    found = simplify(model, report=True)
     again = ov.from_bytes(*ov.to_bytes(found.model))
     for given_size in (size, bad):
         if given_size is None:
@@ -106,7 +106,7 @@ def simplified(model: ov.OpenVINOModel, *, bad: int | None = None, size: int = 6
         assert (expected is None) == (results is None) == (given_size == bad)
         if expected is not None:
             assert difference(expected, results) is None
-    assert not simplification(found.model).changes
+    assert not simplify(found.model, report=True).changes
     return found
 
 
@@ -246,7 +246,7 @@ def test_a_constant_that_only_a_split_reads_is_divided_without_a_copy() -> None:
     whole = np.arange(24, dtype=np.float32).reshape(6, 4)
     parts = make.variadic(make.builder.const(whole), 0, [2, 4])
     model = make.outputs(make.concat(0, x, parts[0]), make.concat(0, x, parts[1]))
-    found = simplification(model, ["split-initializers"])
+    found = simplify(model, ["split-initializers"], report=True)
     assert found.counts == {"split-initializers": 1}
     made = [layer.constant for layer in found.model.graph.layers if layer.type == "Const"]
     assert [(part.offset, part.size) for part in made if part] == [(0, 32), (32, 64)]
@@ -312,8 +312,8 @@ def test_constants_larger_than_the_limit_stay() -> None:
     x = make.input("2,2")
     parts = make.split(make.builder.const(np.arange(8, dtype=np.float32).reshape(2, 4)), 1, 2)
     model = make.outputs(make.concat(0, x, parts[0]), make.concat(0, x, parts[1]))
-    assert not simplification(model, ["fold-constants"], limit=15).changes
-    assert simplification(model, ["fold-constants"], limit=16).changes
+    assert not simplify(model, ["fold-constants"], limit=15, report=True).changes
+    assert simplify(model, ["fold-constants"], limit=16, report=True).changes
 
 
 def test_bodies_of_layers(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_bodies_of_layers(tmp_path: Path) -> None:
     graph = replace(
         model.graph, layers=tuple(with_body if layer is choose else layer for layer in model.graph.layers)
     )
-    found = simplification(model.with_graph(graph))
+    found = simplify(model.with_graph(graph), report=True)
     assert [change.where.graph for change in found.changes] == ["choose/then_body", "choose/else_body"]
     after = next(layer for layer in found.model.graph.layers if layer.type == "If")
     assert [layer.type for _, inner in after.bodies for layer in inner.order if layer.type == "Concat"] == []
@@ -410,7 +410,7 @@ def test_openvino_gives_the_same(tmp_path: Path) -> None:
     built.append(make.outputs(*(make.concat(0, data, part) for part in make.variadic(whole, 0, [2, 4]))))
     jobs, pairs = [], []
     for index, model in enumerate(built):
-        found = simplification(model)
+        found = simplify(model, report=True)
         assert found.changes
         np.savez(tmp_path / f"{index}.npz", **feeds_of(model))
         for name, version in (("before", model), ("after", found.model)):

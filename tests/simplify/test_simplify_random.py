@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from simplify_helpers import assert_equal, assert_valid
 
-from splitops.models.simplify import REWRITES, simplification
+from splitops.models.simplify import REWRITES, simplify
 
 Value = tuple[str, tuple[int, ...]]
 
@@ -171,17 +171,17 @@ def models(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
 @given(models())
 def test_a_simplified_random_graph_is_equal(drawn: tuple[onnx.ModelProto, dict[str, np.ndarray]]) -> None:
     model, feeds = drawn
-    found = simplification(model)
+    found = simplify(model, report=True)
     assert_valid(model, found.model, infer=False)
     assert_equal(model, found.model, feeds)
-    assert not simplification(found.model).changes
+    assert not simplify(found.model, report=True).changes
 
 
 @settings(max_examples=60)
 @given(models(), st.sampled_from(sorted(REWRITES)))
 def test_each_rewrite_alone_is_equal(drawn: tuple[onnx.ModelProto, dict[str, np.ndarray]], name: str) -> None:
     model, feeds = drawn
-    found = simplification(model, [name])
+    found = simplify(model, [name], report=True)
     assert_valid(model, found.model, infer=False)
     assert_equal(model, found.model, feeds)
     assert set(found.counts) <= {name}
@@ -193,7 +193,7 @@ def test_what_fails_on_other_sizes_fails(
     drawn: tuple[onnx.ModelProto, dict[str, np.ndarray]], data: st.DataObject
 ) -> None:
     model, _ = drawn
-    found = simplification(model)
+    found = simplify(model, report=True)
     other = {}
     for value in model.graph.input:
         shape = [

@@ -56,10 +56,12 @@ def command(
     """
     if (target is None) is not only_split:
         raise click.UsageError("Give either --to TARGET or --only-split.")
-    from splitops.models.convert import conversion
+    from splitops.models.convert import convert
 
     hold(output, openvino=is_openvino(model) if target is None else target.domain == "openvino")
-    report = conversion(model, to=None if target is None else str(target), only_split=only_split, form=form)
+    report = convert(
+        model, to=None if target is None else str(target), only_split=only_split, form=form, report=True
+    )
     if as_json:
         print_json(_json(report, output))
     else:

@@ -51,7 +51,7 @@ def command(
       splitops simplify model.onnx --rewrite split-concat --rewrite nested-splits --json
       splitops simplify --list
     """
-    from splitops.models.simplify import REWRITES, simplification
+    from splitops.models.simplify import REWRITES, simplify
 
     if as_list:
         _list(as_json)
@@ -62,7 +62,7 @@ def command(
         if name not in REWRITES:
             raise click.BadParameter(f"there is no {name!r}; --list names them", param_hint="--rewrite")
     hold(out, openvino=is_openvino(model))
-    found = simplification(model, rewrites or None, limit=limit)
+    found = simplify(model, rewrites or None, limit=limit, report=True)
     if out is not None:
         found.save(out)
     if as_json:

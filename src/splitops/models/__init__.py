@@ -68,8 +68,8 @@ def save(model: ModelInMemory | HasModel, path: str | os.PathLike[str]) -> None:
 
     Args:
         model: an ``onnx.ModelProto``, ``onnx_ir.Model`` or :class:`OpenVINOModel`, or a report that has one
-            as its ``model``: that of :func:`splitops.infer`, :func:`splitops.conversion` and
-            :func:`splitops.simplification`.
+            as its ``model``: that of :func:`splitops.infer`, and those that :func:`splitops.convert` and
+            :func:`splitops.simplify` give with ``report=True``.
         path: a ``.onnx`` file for the first two, else an ``.xml`` file whose ``.bin`` is written beside it.
             Of an ONNX model of more than 2 GB, initializers go to a file beside it, named like it with
             ``.data`` appended.

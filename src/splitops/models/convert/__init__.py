@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+import warnings
+from typing import TYPE_CHECKING, Final, Literal, overload
 
 from splitops.errors import ModelError, Rule, rule_error, shown
 from splitops.models.convert.forms import Form, Target
@@ -57,56 +58,48 @@ def parse_target(text: str | int) -> Target:
     return Target("", opset)
 
 
+@overload
 def convert(
     model: AnyModel,
     to: str | int | None = None,
     *,
     only_split: bool = False,
     form: str | Form | None = None,
-) -> onnx.ModelProto | OpenVINOModel:
-    """Convert a model to another opset of ONNX or to OpenVINO, without changing a value or a shape.
-
-    Args:
-        model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
-            :class:`OpenVINOModel`. It is not changed.
-        to: ``"onnx:11"`` or ``11`` or another opset, ``"onnx"`` for the newest one that the installed onnx
-            knows, or ``"openvino"``, perhaps with an operation set (``"openvino:opset1"``); None with
-            ``only_split`` alone.
-        only_split: keep the opset and everything else, and only state the splits in ``form``.
-        form: as in :func:`conversion`.
-
-    Returns:
-        The converted model: an ``onnx.ModelProto`` or, for ``"openvino"``, an :class:`OpenVINOModel`. How
-        each split was converted is in the report of :func:`conversion`.
-
-    Raises:
-        RuleError: the target cannot say a split, and no exact rewrite of it is known.
-        ModelError: the model is not well formed, the target is unknown, or another operator has no exact form
-            at the target.
-        OperatorError: ``op.version``, there is no such opset.
-
-    Examples:
-        >>> import onnx.parser
-        >>> model = onnx.parser.parse_model('''
-        ...     <ir_version: 8, opset_import: ["": 18]>
-        ...     g (float[5] x) => (float[3] a, float[2] b) { a, b = Split<num_outputs = 2>(x) }''')
-        >>> convert(model, to="onnx:11").graph.node[0].attribute[1].ints
-        [3, 2]
-
-    Source: ONNX Split-1, -2, -11, -13, -18, SplitToSequence-11, -24; OpenVINO Split-1, VariadicSplit-1.
-    """
-    converted: onnx.ModelProto | OpenVINOModel = conversion(model, to, only_split=only_split, form=form).model
-    return converted
+    report: Literal[False] = False,
+) -> onnx.ModelProto | OpenVINOModel: ...
 
 
-def conversion(
+@overload
+def convert(
     model: AnyModel,
     to: str | int | None = None,
     *,
     only_split: bool = False,
     form: str | Form | None = None,
-) -> Conversion:
-    """Convert a model and report on every split of it; :func:`convert` gives the converted model alone.
+    report: Literal[True],
+) -> Conversion: ...
+
+
+@overload
+def convert(
+    model: AnyModel,
+    to: str | int | None = None,
+    *,
+    only_split: bool = False,
+    form: str | Form | None = None,
+    report: bool,
+) -> onnx.ModelProto | OpenVINOModel | Conversion: ...
+
+
+def convert(
+    model: AnyModel,
+    to: str | int | None = None,
+    *,
+    only_split: bool = False,
+    form: str | Form | None = None,
+    report: bool = False,
+) -> onnx.ModelProto | OpenVINOModel | Conversion:
+    """Convert a model to another opset of ONNX or to OpenVINO, without changing a value or a shape.
 
     Each split is reduced to its meaning and stated again as the target states it; where the target cannot, it
     is rewritten (Slices, lengths computed in the graph, casts that lose nothing); where that is not exact
@@ -127,14 +120,18 @@ def conversion(
         form: ``"same"`` states each split as it is stated now where the target can; ``"lengths"`` prefers the
             length of each part, ``"count"`` a number of parts where it gives the same lengths. None is
             ``"same"``, and ``"lengths"`` with ``only_split``.
+        report: return a :class:`Conversion` instead of the model.
 
     Returns:
-        The report of every split and of every other node that changed; its ``model`` is the converted model:
-        an ``onnx.ModelProto`` or, for ``"openvino"``, an :class:`OpenVINOModel`. A refused node does not
-        raise here, so that one call reports all of them: ``model`` raises the first one.
+        The converted model: an ``onnx.ModelProto`` or, for ``"openvino"``, an :class:`OpenVINOModel`. With
+        ``report``, what became of every split and of every other node that changed; its ``model`` is the
+        converted model. What is refused does not raise then, so that one call reports all of it: ``model``
+        raises the first refusal.
 
     Raises:
-        ModelError: the model is not well formed, or the target is unknown.
+        RuleError: the target cannot say a split, and no exact rewrite of it is known.
+        ModelError: the model is not well formed, the target is unknown, or another operator has no exact form
+            at the target.
         OperatorError: ``op.version``, there is no such opset.
 
     Examples:
@@ -143,15 +140,62 @@ def conversion(
         ...     <ir_version: 8, opset_import: ["": 18]>
         ...     g (float[5] x) => (float[2] a, float[2] b, float[1] c, float[0] d) {
         ...         a, b, c, d = Split<num_outputs = 4>(x) }''')
-        >>> report = conversion(model, to="onnx:11")
-        >>> change = report.changes[0]
+        >>> convert(model, to="onnx:11").graph.node[0].attribute[1].ints
+        [2, 2, 1, 0]
+        >>> change = convert(model, to="onnx:11", report=True).changes[0]
         >>> change.before, change.after, str(change.status)
         ('Split-18(axis=0, num_outputs=4)', 'Split-11(axis=0, split=[2, 2, 1, 0])', 'converted')
-        >>> report.model.graph.node[0].attribute[1].ints
-        [2, 2, 1, 0]
 
     Source: ONNX Split-1, -2, -11, -13, -18, SplitToSequence-11, -24; OpenVINO Split-1, VariadicSplit-1.
     """
+    found = _converted(model, to, only_split, form)
+    if report:
+        return found
+    converted: onnx.ModelProto | OpenVINOModel = found.model
+    return converted
+
+
+def conversion(
+    model: AnyModel,
+    to: str | int | None = None,
+    *,
+    only_split: bool = False,
+    form: str | Form | None = None,
+) -> Conversion:
+    """Convert a model and report on it: the old name of :func:`convert` with ``report=True``, until 0.2.
+
+    It emits a DeprecationWarning.
+
+    Args:
+        model: as in :func:`convert`.
+        to: as in :func:`convert`.
+        only_split: as in :func:`convert`.
+        form: as in :func:`convert`.
+
+    Returns:
+        The report.
+
+    Raises:
+        SplitError: as :func:`convert` with ``report=True``.
+
+    Examples:
+        >>> import onnx.parser, warnings
+        >>> model = onnx.parser.parse_model('''
+        ...     <ir_version: 8, opset_import: ["": 18]>
+        ...     g (float[4] x) => (float[2] a, float[2] b) { a, b = Split<num_outputs = 2>(x) }''')
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     conversion(model, to="onnx:11")
+        Conversion(target='onnx:11', 1 changes, complete)
+    """
+    message = "splitops.conversion goes in 0.2: splitops.convert(..., report=True) takes its place"
+    warnings.warn(message, DeprecationWarning, stacklevel=2)
+    return convert(model, to, only_split=only_split, form=form, report=True)
+
+
+def _converted(
+    model: AnyModel, to: str | int | None, only_split: bool, form: str | Form | None
+) -> Conversion:
     preferred = _form(form, only_split)
     if only_split and to is not None:
         raise ModelError("only_split keeps the opset of the model: it takes no target")

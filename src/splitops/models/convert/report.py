@@ -82,7 +82,7 @@ class Change:
 
 
 class Conversion:
-    """The result of :func:`~splitops.models.convert.convert`: a report, and a model where it is complete.
+    """The report of :func:`~splitops.models.convert.convert`, and the model where it is complete.
 
     It is made of the report first, so that one call tells of *every* site that stands against a conversion,
     and :attr:`model` raises the first of them: a model that is not whole cannot be had by accident.

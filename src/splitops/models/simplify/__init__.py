@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, overload
 
 from splitops.errors import ModelError, shown
 from splitops.models.simplify.registry import REWRITES, Rewriting, chosen
@@ -15,20 +16,57 @@ if TYPE_CHECKING:
 __all__ = ["REWRITES", "Applied", "Rewriting", "Simplification", "simplification", "simplify"]
 
 
+@overload
 def simplify(
-    model: AnyModel, rewrites: Iterable[str] | None = None, *, limit: int | None = None
-) -> ModelInMemory:
+    model: AnyModel,
+    rewrites: Iterable[str] | None = None,
+    *,
+    limit: int | None = None,
+    report: Literal[False] = False,
+) -> ModelInMemory: ...
+
+
+@overload
+def simplify(
+    model: AnyModel,
+    rewrites: Iterable[str] | None = None,
+    *,
+    limit: int | None = None,
+    report: Literal[True],
+) -> Simplification: ...
+
+
+@overload
+def simplify(
+    model: AnyModel, rewrites: Iterable[str] | None = None, *, limit: int | None = None, report: bool
+) -> ModelInMemory | Simplification: ...
+
+
+def simplify(
+    model: AnyModel,
+    rewrites: Iterable[str] | None = None,
+    *,
+    limit: int | None = None,
+    report: bool = False,
+) -> ModelInMemory | Simplification:
     """Simplify the splits of a model without changing a value, an element type or a shape.
+
+    On every input that fits the declared types and shapes, the simplified model gives what the model gives,
+    and fails where the model fails: a split that could fail, such as one by fixed lengths of a dynamic axis,
+    is never removed. What is invalid, or known too little before the model runs, stays as it is. The rewrites
+    run until none applies any more, in the main graph, in subgraphs and in model-local functions. Inputs and
+    outputs keep their names, order, types and shapes.
 
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`. It is not changed.
-        rewrites: as in :func:`simplification`.
-        limit: as in :func:`simplification`.
+        rewrites: names of rewrites, of :data:`REWRITES`; None is all that are on by default.
+        limit: the most bytes that a constant may have which ``fold-constants`` makes; None is 65536.
+        report: return a :class:`Simplification` instead of the model.
 
     Returns:
-        The simplified model, of the kind that was given; of a path, what :func:`splitops.load` gives. What
-        was rewritten is in the report of :func:`simplification`.
+        The simplified model, of the kind that was given; of a path, what :func:`splitops.load` gives. With
+        ``report``, what was rewritten, where and why; its ``model`` is the simplified model.
 
     Raises:
         ModelError: the model is not well formed, or there is no rewrite of a name.
@@ -43,54 +81,51 @@ def simplify(
         ...         y = Relu(c) }''')
         >>> [node.op_type for node in simplify(model).graph.node]
         ['Relu']
+        >>> print(simplify(model, report=True))
+        3 nodes -> 1:
+          node 'Concat -> c': Split-13(axis=1, 2 outputs), Concat(axis=1) -> x [split-concat]: \
+all parts of a split stand in their order
 
     Source: ONNX Split-1, -2, -11, -13, -18, SplitToSequence-11, -24; OpenVINO Split-1, VariadicSplit-1.
     """
-    return simplification(model, rewrites, limit=limit).model
+    found = _simplified(model, rewrites, limit)
+    return found if report else found.model
 
 
 def simplification(
     model: AnyModel, rewrites: Iterable[str] | None = None, *, limit: int | None = None
 ) -> Simplification:
-    """Simplify a model and report on every rewrite; :func:`simplify` gives the simplified model alone.
+    """Simplify a model and report on it: the old name of :func:`simplify` with ``report=True``, until 0.2.
 
-    On every input that fits the declared types and shapes, the simplified model gives what the model gives,
-    and fails where the model fails: a split that could fail, such as one by fixed lengths of a dynamic axis,
-    is never removed. What is invalid, or known too little before the model runs, stays as it is. The rewrites
-    run until none applies any more, in the main graph, in subgraphs and in model-local functions. Inputs and
-    outputs keep their names, order, types and shapes.
+    It emits a DeprecationWarning.
 
     Args:
-        model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
-            :class:`OpenVINOModel`. It is not changed.
-        rewrites: names of rewrites, of :data:`REWRITES`; None is all that are on by default.
-        limit: the most bytes that a constant may have which ``fold-constants`` makes; None is 65536.
+        model: as in :func:`simplify`.
+        rewrites: as in :func:`simplify`.
+        limit: as in :func:`simplify`.
 
     Returns:
-        The report of what was rewritten, where and why; its ``model`` is the simplified model, of the kind
-        that was given (of a path, what :func:`splitops.load` gives).
+        The report.
 
     Raises:
-        ModelError: the model is not well formed, or there is no rewrite of a name.
+        SplitError: as :func:`simplify` with ``report=True``.
 
     Examples:
-        >>> import onnx.parser
+        >>> import onnx.parser, warnings
         >>> model = onnx.parser.parse_model('''
-        ...     <ir_version: 8, opset_import: ["": 13]>
-        ...     g (float[4, 6] x) => (float[4, 6] y) {
-        ...         a, b = Split<axis = 1>(x)
-        ...         c = Concat<axis = 1>(a, b)
-        ...         y = Relu(c) }''')
-        >>> report = simplification(model)
-        >>> print(report)
-        3 nodes -> 1:
-          node 'Concat -> c': Split-13(axis=1, 2 outputs), Concat(axis=1) -> x [split-concat]: \
-all parts of a split stand in their order
-        >>> [node.op_type for node in report.model.graph.node]
-        ['Relu']
-
-    Source: ONNX Split-1, -2, -11, -13, -18, SplitToSequence-11, -24; OpenVINO Split-1, VariadicSplit-1.
+        ...     <ir_version: 8, opset_import: ["": 18]>
+        ...     g (float[4] x) => (float[4] y) { y = Relu(x) }''')
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     simplification(model)
+        Simplification(0 changes, 1 -> 1 nodes)
     """
+    message = "splitops.simplification goes in 0.2: splitops.simplify(..., report=True) takes its place"
+    warnings.warn(message, DeprecationWarning, stacklevel=2)
+    return simplify(model, rewrites, limit=limit, report=True)
+
+
+def _simplified(model: AnyModel, rewrites: Iterable[str] | None, limit: int | None) -> Simplification:
     from splitops.models import is_openvino
     from splitops.models.formats.reading import place_of
 

@@ -54,7 +54,7 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Simplification:
-    """The result of :func:`~splitops.models.simplify.simplification`.
+    """The report of :func:`~splitops.models.simplify.simplify`.
 
     Attributes:
         model: the simplified model, of the kind that was given: an ``onnx.ModelProto`` (also for a path), an
