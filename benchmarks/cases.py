@@ -72,7 +72,6 @@ def views(options: Options) -> Iterator[Row]:
         "np": np,
         "plan": splitops.plan("Split", shape=(4, 8), axis=0, split=[2, 2], opset=18),
         "split": splitops.onnx.split,
-        "splitter": native.Splitter((4, 8), 0, (0, 2), (2, 2), False),
     }
     peers_of_two = {
         "slicing": statement("x[:2], x[2:]", names),
@@ -83,7 +82,6 @@ def views(options: Options) -> Iterator[Row]:
         names["t"] = torch.from_numpy(x)
         peers_of_two["torch"] = statement("t.split(2)", names)
     for name, source, goals in (
-        ("(4, 8) in 2, Splitter", "splitter(x)", {"slicing": 1 / 0.45}),
         ("(4, 8) in 2, plan(x)", "plan(x)", {"slicing": 1 / 0.45}),
         ("(4, 8) in 2, onnx.split", "split(x, [2, 2])", {"slicing": 1.0, "np.split": 1 / 0.15}),
     ):
@@ -99,6 +97,29 @@ def views(options: Options) -> Iterator[Row]:
     yield Row(
         "views", "100 000 parts", interleaved(candidates, options.rounds, 0), {"np.array_split": 1 / 0.12}
     )
+
+
+def calls(options: Options) -> Iterator[Row]:
+    """Functions that have seen the very call before, and that have not; lengths in a list and in an array."""
+    x = np.zeros((4, 8), np.float32)
+    names: dict[str, Any] = {"x": x, "split": splitops.onnx.split, "lengths": np.array([2, 2])}
+    candidates = {
+        OURS: statement("split(x, lengths)", names),
+        "a list": statement("split(x, [2, 2])", names),
+        "slicing": statement("x[:2], x[2:]", names),
+    }
+    times = interleaved(candidates, 4 * options.rounds, 0.002)
+    yield Row("calls", "(4, 8) in 2, an array of lengths", times, {"a list": 0.5})
+
+    # A function remembers some hundred calls, and this is one of each of a thousand shapes.
+    names["shapes"] = [np.zeros((4, 8 + i), np.float32) for i in range(1000)]
+    candidates = {
+        OURS: lambda: [splitops.onnx.split(x, [2, 2]) for x in names["shapes"]],
+        "an array": lambda: [splitops.onnx.split(x, names["lengths"]) for x in names["shapes"]],
+        "slicing": lambda: [(x[:2], x[2:]) for x in names["shapes"]],
+    }
+    times = interleaved(candidates, options.rounds, 0)
+    yield Row("calls", "1000 shapes, not remembered", times, {"an array": 0.5})
 
 
 LARGE_GOALS = {"memcpy": 0.95, "onnxruntime": 1.1, "numpy": 3.0, "torch": 3.0, "jax": 3.0}
@@ -242,16 +263,12 @@ def many(options: Options) -> Iterator[Row]:
         "small, many", "100 000 x 256 B, fresh", interleaved(candidates, options.rounds, 0), {"torch": 12.0}
     )
     targets = _parts(long, 0, sizes)
-    splitter = native.Splitter(long.shape, 0, tuple(range(100_000)), tuple(sizes), False)
-    for name, call in (
-        ("100 000 x 256 B, out=", lambda: plan(long, out=targets)),
-        ("100 000 x 256 B, Splitter out=", lambda: splitter.copies_into(long, targets)),
-    ):
-        candidates = _present(
-            {OURS: call, "torch out=": peers.torch_out(long, 0, sizes, targets), "torch": torch_fresh}
-        )
-        times = interleaved(candidates, max(3, options.rounds // 3), 0)
-        yield Row("small, many", name, times, {"torch": 40.0})
+    torch_out = peers.torch_out(long, 0, sizes, targets)
+    candidates = _present(
+        {OURS: lambda: plan(long, out=targets), "torch out=": torch_out, "torch": torch_fresh}
+    )
+    times = interleaved(candidates, max(3, options.rounds // 3), 0)
+    yield Row("small, many", "100 000 x 256 B, out=", times, {"torch": 40.0})
 
 
 def _sweep_layouts(total: int) -> Iterator[tuple[str, Array, list[int]]]:
@@ -279,12 +296,10 @@ def sweep(options: Options) -> Iterator[Row]:
     memcpy = peers.Memcpy(total)
     for name, x, sizes in _sweep_layouts(total):
         targets = _parts(x, 1, sizes)
-        splitter = native.Splitter(
-            x.shape, 1, tuple(itertools.accumulate([0, *sizes[:-1]])), tuple(sizes), False
-        )
+        plan = native.Plan(x.shape, 1, tuple(itertools.accumulate([0, *sizes[:-1]])), tuple(sizes))
 
-        def ours(splitter: native.Splitter = splitter, x: Array = x, targets: list[Array] = targets) -> None:
-            splitter.copies_into(x, targets)
+        def ours(plan: native.Plan = plan, x: Array = x, targets: list[Array] = targets) -> None:
+            plan.copies_into(x, targets)
 
         times = interleaved({OURS: ours, "memcpy": memcpy}, max(3, options.rounds // 3), 0, clean=True)
         yield Row("sweep", name, times)
@@ -292,6 +307,7 @@ def sweep(options: Options) -> Iterator[Row]:
 
 SECTIONS: dict[str, Callable[[Options], Iterator[Row]]] = {
     "views": views,
+    "calls": calls,
     "fresh": fresh,
     "out": out,
     "many": many,

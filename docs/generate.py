@@ -148,7 +148,7 @@ def _change(change: Change) -> tuple[str, str, str]:
 _NEEDED: Final = {
     "import numpy as np": ("np", "x"),
     "import splitops": ("splitops",),
-    "from splitops.execute import evaluate": ("evaluate",),
+    "from splitops.calls.node import evaluate": ("evaluate",),
     "x = np.zeros((4, 6), np.float32)": ("x",),
 }
 """What goes before an example that has one of these names in it."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from splitops.binding import Fact
-from splitops.calling import bind_call
+from splitops.calls.arguments import bind_call
 from splitops.errors import ArrayError, shown
 from splitops.inference import Inference, infer_binding
 from splitops.operators.schema import OperatorSchema

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
 from splitops.errors import NOWHERE, Rule, Where, rule_error
+from splitops.native import Plan, SplitPlan
 from splitops.operators.schema import OperatorSchema
 from splitops.records import record
 from splitops.sizes.arithmetic import Division, part_count, part_sizes
 
 __all__ = [
     "MAX_PARTS",
+    "Plan",
     "SplitPlan",
     "SplitRequest",
     "plan_request",
@@ -45,34 +46,7 @@ class SplitRequest:
     where: Where = NOWHERE
 
 
-@dataclass(frozen=True)
-class SplitPlan:
-    """Where each part of a tensor begins and how long it is: integers only, knowing no operator.
-
-    Attributes:
-        shape: shape of the data that the plan is for.
-        axis: the split axis, in [0, rank).
-        offsets: where each part begins on the axis.
-        sizes: the size of each part on the axis.
-        squeeze: whether the parts, of size 1, lose the axis.
-    """
-
-    shape: tuple[int, ...]
-    axis: int
-    offsets: tuple[int, ...]
-    sizes: tuple[int, ...]
-    squeeze: bool = False
-
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The shape of each part."""
-        before, after = self.shape[: self.axis], self.shape[self.axis + 1 :]
-        if self.squeeze:
-            return (before + after,) * len(self.sizes)
-        return tuple((*before, size, *after) for size in self.sizes)
-
-
-def plan_request(request: SplitRequest) -> SplitPlan:
+def plan_request(request: SplitRequest) -> Plan:
     """Compute the plan of a valid request.
 
     Raises:
@@ -93,4 +67,5 @@ def plan_request(request: SplitRequest) -> SplitPlan:
         )
     sizes = part_sizes(request.division, size, count)
     offsets = tuple(accumulate(sizes, initial=0))[:-1] if sizes else ()
-    return SplitPlan(request.shape, request.axis, offsets, sizes, request.squeeze)
+    sequence = request.schema.gives_sequence
+    return Plan(request.shape, request.axis, offsets, sizes, request.squeeze, sequence)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,8 @@ import numpy as np
 import pytest
 
 import splitops
-from splitops import backends, calling, onnx, openvino
+from splitops import backends, onnx, openvino
+from splitops.calls import memo
 from splitops.errors import ArrayError, TypeUnsupportedError
 
 torch = pytest.importorskip("torch")
@@ -41,7 +41,7 @@ SYMBOLIC: dict[str, Function] = {
 def threshold(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small copies go to aten; without a threshold all go to the native core."""
     monkeypatch.setattr(copying, "_SMALL", request.param)
-    monkeypatch.setattr(calling, "PREPARED", {})
+    monkeypatch.setattr(memo, "_PLANS", {})
 
 
 @pytest.mark.parametrize("name", SYMBOLIC)
@@ -208,7 +208,7 @@ def test_the_operators_keep_torchs_rules() -> None:
 
 @pytest.mark.usefixtures("threshold")
 class TestRememberedCalls:
-    """From the second call alike on, the way is a short one; each test makes three."""
+    """From the second call alike on, nothing is bound; each test makes three."""
 
     @pytest.fixture(params=[None, True], ids=["views", "copies"])
     def copy(self, request: pytest.FixtureRequest) -> bool | None:
@@ -242,11 +242,6 @@ class TestRememberedCalls:
         self, copy: bool | None, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         class Other(type(backends.backend_of(torch.ones(1)))):  # type: ignore[misc]
-            identity = operator.attrgetter("dtype", "shape")
-
-            def prepare(self, *arguments: Any) -> None:
-                return None
-
             def views(self, plan: Any, array: Any) -> tuple[Any, ...]:
                 return ("other",)
 
@@ -254,7 +249,6 @@ class TestRememberedCalls:
 
         data = torch.randn(5, 4)
         monkeypatch.setattr(backends, "_REGISTERED", {})
-        monkeypatch.setattr(backends, "PREPARED", calling.PREPARED)
         for _ in range(3):
             assert len(onnx.split(data, [2, 3], copy=copy)) == 2
         backends.register(torch.Tensor, Other())

@@ -18,14 +18,14 @@ from splitops.elements.packing import packed_size
 from splitops.elements.types import ELEMENT_TYPES
 from splitops.explain import cells, diagram, explain, memory_strip, svg
 from splitops.explain.cells import proportional
-from splitops.planning import SplitPlan
+from splitops.planning import Plan
 
 FLOAT = ELEMENT_TYPES["float32"]
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 @st.composite
-def plans(draw: st.DrawFn) -> SplitPlan:
+def plans(draw: st.DrawFn) -> Plan:
     shape = tuple(draw(st.lists(st.integers(0, 4), min_size=1, max_size=4)))
     axis = draw(st.integers(0, len(shape) - 1))
     cuts = sorted(draw(st.lists(st.integers(0, shape[axis]), max_size=5)))

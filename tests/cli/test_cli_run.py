@@ -493,7 +493,7 @@ def test_statistics():
 
 
 def test_a_trace_ends_with_its_block():
-    from splitops.execute import evaluate, observing
+    from splitops.calls.node import evaluate, observing
     from splitops.operators import schema
 
     arguments = (schema("Split"), {"num_outputs": 2}, [np.zeros(4)])

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from splitops import native
 
-SHORT_CUT = native.available and getattr(sys, "_is_gil_enabled", lambda: True)()
-"""Whether plans and functions are called past their ``__call__``."""
+SHORT_CUT = native.available
+"""Whether plans and functions are called past their ``__call__`` in Python."""
 
 
 def entered(call: Callable[[], object]) -> list[str]:

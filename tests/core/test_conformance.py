@@ -16,8 +16,8 @@ from corpus import Case, path_of, read, read_all
 
 import splitops
 from splitops import Rule, RuleError
+from splitops.calls.node import evaluate
 from splitops.elements.types import ELEMENT_TYPES
-from splitops.execute import evaluate
 from splitops.operators import SCHEMAS, OperatorSchema
 
 CASES = read_all()

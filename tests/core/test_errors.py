@@ -12,8 +12,8 @@ import pytest
 
 import splitops
 from splitops import ArrayError, ModelError, Rule, RuleError, SplitError, Where, errors
+from splitops.calls.node import evaluate
 from splitops.errors import brief, rule_error, shown
-from splitops.execute import evaluate
 from splitops.onnx import split, split_to_sequence
 from splitops.openvino import split as openvino_split
 from splitops.openvino import variadic_split

@@ -82,9 +82,9 @@ def test_imports_run_downwards_only() -> None:
 
 def test_a_contract_that_is_turned_upside_down_is_broken(tmp_path: Path) -> None:
     text = (ROOT / ".importlinter").read_text()
-    assert "    execute\n" in text
+    assert "    calls\n" in text
     (tmp_path / ".importlinter").write_text(
-        text.replace("    execute\n", "").replace("    cli\n", "    execute\n    cli\n")
+        text.replace("    calls\n", "").replace("    cli\n", "    calls\n    cli\n")
     )
     done = lint(tmp_path / ".importlinter")
     assert done.returncode == 1

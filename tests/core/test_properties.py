@@ -15,8 +15,8 @@ from written_rules import ATTRIBUTES, INPUTS, Key, broken_rules
 
 import splitops
 from splitops import RuleError
+from splitops.calls.node import evaluate
 from splitops.elements.types import ELEMENT_TYPES
-from splitops.execute import evaluate
 from splitops.operators import schema as find_schema
 from splitops.planning import MAX_PARTS, SplitRequest, plan_request
 from splitops.sizes.arithmetic import (
@@ -172,7 +172,7 @@ def plans(draw: st.DrawFn) -> tuple[SplitRequest, tuple[int, ...], int]:
 def test_a_concatenation_of_the_parts_is_the_data(element_type: Any, made: Any, copy: bool) -> None:
     """The rule: 'Strings split as strings; 64-bit integers and float64 keep all their bits', and so on."""
     request, shape, axis = made
-    plan = splitops.execute.make_plan(request)
+    plan = splitops.planning.plan_request(request)
     data = ramp_of(shape, element_type)
     parts = plan(data, copy=copy)
     assert [part.shape for part in parts] == list(plan.shapes)
@@ -182,7 +182,7 @@ def test_a_concatenation_of_the_parts_is_the_data(element_type: Any, made: Any, 
 @given(made=plans())
 def test_parts_are_what_numpy_gives(made: Any) -> None:
     request, shape, axis = made
-    plan = splitops.execute.make_plan(request)
+    plan = splitops.planning.plan_request(request)
     data = ramp_of(shape, ELEMENT_TYPES["int64"])
     if plan.sizes:
         assert_same_parts(plan(data), np.split(data, plan.offsets[1:], axis))

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from splitops.files import engine
 from splitops.files.extents import Extent, compose, contiguous, inverse, joined, rows, total_bytes
 from splitops.files.tensors import BYTE, StoredTensor, part_extents
-from splitops.planning import SplitPlan
+from splitops.planning import Plan
 
 
 @st.composite
-def splits(draw: st.DrawFn, shape: tuple[int, ...] | None = None) -> tuple[StoredTensor, SplitPlan]:
+def splits(draw: st.DrawFn, shape: tuple[int, ...] | None = None) -> tuple[StoredTensor, Plan]:
     """A tensor of bytes, perhaps not at the beginning of its file, and a split of it."""
     shape = shape or tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
     axis = draw(st.integers(0, len(shape) - 1))
@@ -26,10 +26,10 @@ def splits(draw: st.DrawFn, shape: tuple[int, ...] | None = None) -> tuple[Store
         count *= size
     fortran = draw(st.booleans())
     tensor = StoredTensor("t", shape, "U8", BYTE, draw(st.integers(0, 5)), count, fortran=fortran)
-    return tensor, SplitPlan(shape, axis, offsets, sizes)
+    return tensor, Plan(shape, axis, offsets, sizes)
 
 
-def extents_of(tensor: StoredTensor, plan: SplitPlan) -> list[Extent]:
+def extents_of(tensor: StoredTensor, plan: Plan) -> list[Extent]:
     return part_extents(tensor, plan, [(index, 3) for index in range(len(plan.sizes))])
 
 
@@ -97,8 +97,8 @@ def test_what_goes_on_is_one_extent():
 def test_a_reshard_of_many_files_stays_small():
     shape = (64, 4096, 2)
     tensor = StoredTensor("t", shape, "U8", BYTE, 0, 64 * 4096 * 2)
-    eight = SplitPlan(shape, 1, tuple(range(0, 4096, 512)), (512,) * 8)
-    three = SplitPlan(shape, 1, (0, 1000, 3000), (1000, 2000, 1096))
+    eight = Plan(shape, 1, tuple(range(0, 4096, 512)), (512,) * 8)
+    three = Plan(shape, 1, (0, 1000, 3000), (1000, 2000, 1096))
     merge = [inverse(e) for e in part_extents(tensor, eight, [(i, 0) for i in range(8)])]
     assert len(compose(merge, part_extents(tensor, three, [(i, 0) for i in range(3)]))) == 10
 

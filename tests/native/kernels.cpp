@@ -7,9 +7,9 @@
 #include <random>
 #include <vector>
 
-#include "instruction_sets.h"
-#include "split_copy.h"
-#include "thread_pool.h"
+#include "copy/split_copy.h"
+#include "copy/thread_pool.h"
+#include "isa/instruction_sets.h"
 
 using namespace splitops;
 

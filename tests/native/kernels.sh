@@ -6,5 +6,5 @@ build=$(mktemp -d)
 trap 'rm -rf "$build"' EXIT
 core=src/splitops/native/core
 "${CXX:-c++}" -std=c++20 -O2 -Wall -Wextra ${CXXFLAGS:-} -static -pthread -I "$core" tests/native/kernels.cpp \
-    "$core"/{gather,instruction_sets,lanes,run_kernels,split_copy,strided_copy,thread_pool}.cpp -o "$build/kernels"
+    "$core"/{copy,isa}/*.cpp -o "$build/kernels"
 ${RUN:-} "$build/kernels"

@@ -9,13 +9,47 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from splitops.native import fallback
+from splitops.native import fallback as numpy_only
 
 try:
-    from splitops.native import _core
+    from splitops.native import _core as compiled
 except ImportError:  # a build without a compiler: the fallback is tested alone
-    _core = None
+    compiled = None
 
+
+class Implementation:
+    """A module of the native layer, with what a plan does as functions of the array and its cut.
+
+    What is no array gets a plan for four elements.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.module, name)
+
+    def __repr__(self) -> str:
+        return self.module.__name__.rpartition(".")[2]
+
+    def plan(self, array: Any, *cut: Any) -> Any:
+        return self.module.Plan(array.shape if isinstance(array, np.ndarray) else (4,), *cut)
+
+    def views(self, array: Any, *cut: Any) -> Any:
+        return self.plan(array, *cut).views(array)
+
+    def copies(self, array: Any, *cut: Any, separate: bool = False) -> Any:
+        return self.plan(array, *cut).copies(array, separate=separate)
+
+    def copies_into(self, array: Any, axis: Any, offsets: Any, sizes: Any, squeeze: Any, out: Any) -> None:
+        self.plan(array, axis, offsets, sizes, squeeze).copies_into(array, out)
+
+    def fill(self, array: Any, axis: Any, offsets: Any, sizes: Any, squeeze: Any, out: Any) -> Any:
+        return self.plan(array, axis, offsets, sizes, squeeze).fill(array, out)
+
+
+fallback = Implementation(numpy_only)
+_core = None if compiled is None else Implementation(compiled)
 IMPLEMENTATIONS = [fallback] if _core is None else [_core, fallback]
 
 DTYPES = [

@@ -97,44 +97,58 @@ def test_copies_into_strided_buffers(data: Any) -> None:
 @needs_core
 @examples
 @given(st.data())
-def test_splitter(data: Any) -> None:
+def test_a_plan_is_used_again(data: Any) -> None:
     array = data.draw(arrays())
     cut = data.draw(cuts(array))
-    splitter = _core.Splitter(array.shape, *cut)
-    assert_same(splitter(array), fallback.views(array, *cut))
-    copies = splitter.copies(array)
+    plan = _core.Plan(array.shape, *cut)
+    assert_same(plan(array), fallback.views(array, *cut))
+    copies = plan.copies(array)
     assert_same(copies, fallback.copies(array, *cut))
     for part in copies:
         part[...] = np.zeros((), part.dtype)
-    splitter.copies_into(array, copies)
+    plan.copies_into(array, copies)
     assert_same(copies, fallback.copies(array, *cut))
     for part in copies:
         part[...] = np.zeros((), part.dtype)
-    if splitter.fill(array, copies) is not None:
+    if plan.fill(array, copies) is not None:
         assert_same(copies, fallback.copies(array, *cut))
+
+
+@needs_core
+@given(st.data())
+def test_plans_are_the_same_in_both(data: Any) -> None:
+    array = data.draw(arrays())
+    cut = data.draw(cuts(array))
+    sequence = data.draw(st.booleans())
+    one, other = (made.Plan(array.shape, *cut, sequence) for made in (_core, fallback))
+    names = ("shape", "axis", "offsets", "sizes", "squeeze", "sequence", "shapes")
+    assert [getattr(one, name) for name in names] == [getattr(other, name) for name in names]
+    assert one == other
+    assert hash(one) == hash(other)
+    assert repr(one) == repr(other)
+    for plan in (one, other):
+        with pytest.raises(AttributeError):
+            plan.axis = 0
+        with pytest.raises(AttributeError):
+            plan.more = 0
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 @pytest.mark.parametrize("dtype", ["f4", object])
-def test_a_splitter_gives_a_tuple_or_a_list(implementation: Any, dtype: Any) -> None:
+def test_a_plan_gives_a_tuple_or_a_list(implementation: Any, dtype: Any) -> None:
     array = np.arange(6).astype(dtype)
-    for container, more in ((tuple, {}), (tuple, {"listed": False}), (list, {"listed": True})):
-        splitter = implementation.Splitter((6,), 0, (0, 2), (2, 4), False, **more)
-        cache = implementation.CallCache()
-        cache.store(splitter, array, 1)
+    for container, more in ((tuple, {}), (tuple, {"sequence": False}), (list, {"sequence": True})):
+        plan = implementation.Plan((6,), 0, (0, 2), (2, 4), False, **more)
         out = [np.zeros(2, dtype), np.zeros(4, dtype)]
-        made = [splitter(array), splitter.copies(array), splitter.copies(array, separate=True)]
-        made += [cache(array, 1), cache.copies(array, 1)]
+        made = [plan.views(array), plan.copies(array)]
         if implementation is not fallback:
-            made += [cache.fill(out, array, 1), splitter.fill(array, out), splitter.fill(array, tuple(out))]
+            made += [plan.fill(array, out), plan.fill(array, tuple(out))]
             assert made[-1][0] is out[0]
         for parts in made:
             assert type(parts) is container
             assert_same(tuple(parts), (array[:2], array[2:]))
     with pytest.raises(TypeError):
-        implementation.Splitter((6,), 0, (0,), (6,), False, listed=1)
-    with pytest.raises(TypeError):
-        implementation.Splitter((6,), 0, (0,), (6,), False, True)
+        implementation.Plan((6,), 0, (0,), (6,), False, sequence=1)
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)

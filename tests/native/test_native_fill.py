@@ -20,7 +20,7 @@ def filled(data: np.ndarray, out: Any) -> bool:
     """Whether the halves of the data were written, and then they are right; else nothing was."""
     parts = [data[:2].copy(), data[2:].copy()]
     before = [np.array(buffer) for buffer in out]
-    done = native.fill(data, *HALVES, out)
+    done = native.Plan(data.shape, *HALVES).fill(data, out)
     for buffer, expected in zip(out, before if done is None else parts, strict=True):
         np.testing.assert_array_equal(buffer, expected)
     return done is not None
@@ -67,7 +67,7 @@ def test_what_is_plainly_apart_is_proved() -> None:
 def test_buffers_without_elements_may_lie_anywhere() -> None:
     data = np.arange(12.0).reshape(4, 3)
     out = [data[:0], np.zeros((4, 3)), data[2:2]]
-    assert native.fill(data, 0, (0, 0, 4), (0, 4, 0), False, out) is not None
+    assert native.Plan(data.shape, 0, (0, 0, 4), (0, 4, 0), False).fill(data, out) is not None
     np.testing.assert_array_equal(out[1], data)
 
 
@@ -105,14 +105,14 @@ def test_many_buffers_in_any_order() -> None:
         ):
             memory[...] = -1
             out = [memory[i, :1] for i in order]
-            assert native.fill(data, *cut, out) is not None
+            assert native.Plan(data.shape, *cut).fill(data, out) is not None
             np.testing.assert_array_equal(np.concatenate(out), data)
             assert (memory[:, 1:] == -1).all()
             for i, j in ((0, 1), (7, 2000), (count - 1, 0)):
                 twice = list(out)
                 twice[i] = twice[j]
                 memory[...] = -1
-                assert native.fill(data, *cut, twice) is None
+                assert native.Plan(data.shape, *cut).fill(data, twice) is None
                 assert (memory == -1).all()
 
 
@@ -126,11 +126,11 @@ def test_neighbours_in_both_memories_are_copied_together(step: int, squeeze: boo
     target = np.full((9, 4), -1, "i4")
     out = [target[i] if squeeze else target[i : i + 1] for i in range(8)]
     out[6] = np.full((4,) if squeeze else (1, 4), -1, "i4")
-    assert native.fill(data, 0, offsets, (1,) * 8, squeeze, out) is not None
+    assert native.Plan(data.shape, 0, offsets, (1,) * 8, squeeze).fill(data, out) is not None
     np.testing.assert_array_equal(np.stack(out).reshape(8, 4), data[list(offsets)])
     assert (target[[6, 8]] == -1).all()
-    copies = native.copies(data, 0, offsets, (1,) * 8, squeeze)
+    copies = native.Plan(data.shape, 0, offsets, (1,) * 8, squeeze).copies(data)
     np.testing.assert_array_equal(np.stack(copies).reshape(8, 4), data[list(offsets)])
     wide = np.arange(16 * 12, dtype="i4").reshape(12, 16)[::step]  # copied parts of whole lines of 64 bytes
-    copies = native.copies(wide, 0, (0, 1, 3, 4), (1, 1, 1, 1), squeeze)
+    copies = native.Plan(wide.shape, 0, (0, 1, 3, 4), (1, 1, 1, 1), squeeze).copies(wide)
     np.testing.assert_array_equal(np.stack(copies).reshape(4, 16), wide[[0, 1, 3, 4]])

@@ -17,11 +17,9 @@ import pytest
 from native_helpers import IMPLEMENTATIONS, _core, fallback
 
 from splitops import native
-from splitops.native import resources
+from splitops.native import file_fallback, resources
 
-implementations = pytest.mark.parametrize(
-    "implementation", IMPLEMENTATIONS, ids=lambda m: m.__name__.split(".")[-1]
-)
+implementations = pytest.mark.parametrize("implementation", IMPLEMENTATIONS, ids=repr)
 needs_core = pytest.mark.skipif(_core is None, reason="the extension module is not built")
 BIG = 1 << 62
 
@@ -30,13 +28,13 @@ def calls(implementation: Any) -> list[Callable[..., Any]]:
     def into(array: Any, *cut: Any) -> Any:
         return implementation.copies_into(array, *cut, ())
 
-    def splitter(array: Any, *cut: Any) -> Any:
-        return implementation.Splitter(array.shape, *cut)
+    def plan(array: Any, *cut: Any) -> Any:
+        return implementation.Plan(array.shape, *cut)
 
     def fill(array: Any, *cut: Any) -> Any:
         return implementation.fill(array, *cut, ())
 
-    return [implementation.views, implementation.copies, into, fill, splitter]
+    return [implementation.views, implementation.copies, into, fill, plan]
 
 
 @implementations
@@ -80,10 +78,20 @@ def test_only_exact_arrays(implementation: Any) -> None:
 
 
 @implementations
-@pytest.mark.parametrize("shape", [(BIG, 4), (-1, 2), (1 << 64,), (1,) * 65, (BIG, BIG, 0)])
+@pytest.mark.parametrize("shape", [(-1, 2), (1 << 64,), (1.0,)])
 def test_impossible_shapes(implementation: Any, shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="shape"):
-        implementation.Splitter(shape, 0, (), (), False)
+    with pytest.raises((ValueError, TypeError), match="shape"):
+        implementation.Plan(shape, 0, (), ())
+
+
+@implementations
+@pytest.mark.parametrize("shape", [(BIG, 4), (BIG, BIG, 0), (1,) * 65])
+def test_a_plan_for_more_than_numpy_has_fits_no_array(implementation: Any, shape: tuple[int, ...]) -> None:
+    plan = implementation.Plan(shape, 0, (0,), (1,))
+    assert plan.shape == shape
+    for array in (np.zeros((4, 4)), np.zeros(()), np.zeros((1,) * 64)):
+        with pytest.raises(ValueError, match="this plan is for shape"):
+            plan.views(array)
 
 
 @implementations
@@ -133,7 +141,7 @@ def test_what_does_not_fit_is_not_filled(implementation: Any) -> None:
     cut = (0, tuple(range(1000)), (1,) * 1000, False)
     locked = np.zeros(1, "i4")
     locked.flags.writeable = False
-    splitter = implementation.Splitter((1000,), *cut)
+    plan = implementation.Plan((1000,), *cut)
     for bad in (
         np.zeros(2, "i4"),
         np.zeros((1, 1), "i4"),
@@ -149,7 +157,7 @@ def test_what_does_not_fit_is_not_filled(implementation: Any) -> None:
         out[500] = bad
         for fill in (
             lambda out: implementation.fill(array, *cut, out),
-            lambda out: splitter.fill(array, out),
+            lambda out: plan.fill(array, out),
         ):
             assert fill(out) is None
             assert fill(tuple(out)) is None
@@ -160,23 +168,19 @@ def test_what_does_not_fit_is_not_filled(implementation: Any) -> None:
 
 
 @implementations
-def test_a_splitter_takes_its_shape_only(implementation: Any) -> None:
-    splitter = implementation.Splitter((4, 3), 0, (0, 1), (1, 3), False)
+def test_a_plan_takes_its_shape_only(implementation: Any) -> None:
+    plan = implementation.Plan((4, 3), 0, (0, 1), (1, 3))
     for call in (
-        splitter,
-        splitter.copies,
-        lambda a: splitter.copies_into(a, ()),
-        lambda a: splitter.fill(a, ()),
+        plan.views,
+        plan.copies,
+        lambda a: plan.copies_into(a, ()),
+        lambda a: plan.fill(a, ()),
     ):
         for wrong in (np.zeros((3, 4)), np.zeros(4), np.zeros((4, 3, 1))):
             with pytest.raises(ValueError, match="shape"):
                 call(wrong)
         with pytest.raises(TypeError):
             call([1])
-    with pytest.raises(TypeError):
-        splitter()
-    with pytest.raises(TypeError):
-        splitter(np.zeros((4, 3)), 1)
 
 
 @implementations
@@ -236,99 +240,32 @@ def test_writing_through_views(implementation: Any) -> None:
 def test_references_of_dtypes_and_arrays_balance(implementation: Any) -> None:
     dtype = np.dtype([("balance", ">i4"), ("of", "f8")])
     array = np.zeros((8, 8), dtype)
-    splitter = implementation.Splitter((8, 8), 0, (0, 4), (4, 4), False)
-    listed = implementation.Splitter((8, 8), 0, (0, 4), (4, 4), False, listed=True)
-    cache = implementation.CallCache()
+    plan = implementation.Plan((8, 8), 0, (0, 4), (4, 4))
+    listed = implementation.Plan((8, 8), 0, (0, 4), (4, 4), False, True)
 
     def use() -> None:
-        cache.store(splitter, array, [4, 4], 0)
-        cache(array, [4, 4], 0)
-        cache.copies(array, [4, 4], 0)
-        cache.fill(cache.copies(array, [4, 4], 0), array, [4, 4], 0)
-        cache.fill([array, array], array, [4, 4], 0)
-        splitter(array)
-        splitter.copies(array)
-        splitter.copies(array, separate=True)
-        splitter.copies_into(array, splitter.copies(array))
-        splitter.fill(array, splitter.copies(array))
-        splitter.fill(array, list(splitter.copies(array)))
-        splitter.fill(array, [array, array])
-        listed(array)
+        plan.views(array)
+        plan.copies(array)
+        plan.copies(array, separate=True)
+        plan.copies_into(array, plan.copies(array))
+        plan.fill(array, plan.copies(array))
+        plan.fill(array, list(plan.copies(array)))
+        plan.fill(array, [array, array])
+        listed.views(array)
         listed.copies(array)
-        listed.fill(array, splitter.copies(array))
+        listed.fill(array, plan.copies(array))
         for bad in ((9, (0,), (1,)), (0, (7,), (2,))):
             with pytest.raises(ValueError, match="axis"):
                 implementation.copies(array, *bad, False)
 
     use()
     gc.collect()
-    before = sys.getrefcount(array), sys.getrefcount(array.dtype), sys.getrefcount(splitter)
+    before = sys.getrefcount(array), sys.getrefcount(array.dtype), sys.getrefcount(plan)
     for _ in range(50):
         use()
     gc.collect()
-    after = sys.getrefcount(array), sys.getrefcount(array.dtype), sys.getrefcount(splitter)
+    after = sys.getrefcount(array), sys.getrefcount(array.dtype), sys.getrefcount(plan)
     assert all(b - a < 5 for a, b in zip(before, after, strict=True)), (before, after)
-
-
-@implementations
-def test_the_call_cache_tells_types_apart(implementation: Any) -> None:
-    cache = implementation.CallCache()
-    array = np.zeros((4, 6), "f4")
-    splitter = implementation.Splitter((4, 6), 0, (0, 1), (1, 3), False)
-    assert cache(array, [1, 3], 0, None) is None
-    assert cache.store(splitter, array, [1, 3], 0, None)
-    assert [p.shape for p in cache(array, [1, 3], 0, None)] == [(1, 6), (3, 6)]
-    others: list[tuple[Any, ...]] = [
-        (array, (1, 3), 0, None),
-        (array, [True, 3], 0, None),
-        (array, [1.0, 3], 0, None),
-        (array, [np.int64(1), 3], 0, None),
-        (array, np.array([1, 3]), 0, None),
-        (array, [1, 3], False, None),
-        (array, [1, 3], 0, 0),
-        (array, [1, 3], 0),
-        (array, [1, 3], 0, None, None),
-        (array, [1], 3, 0, None),
-        (array, [1, 3], 1 << 70, None),
-        (array, [1, 3], "0", None),
-        (array.astype("f8"), [1, 3], 0, None),
-        (array.astype(">f4"), [1, 3], 0, None),
-        (array.T, [1, 3], 0, None),
-        (array.view(np.recarray), [1, 3], 0, None),
-        (array.tolist(), [1, 3], 0, None),
-    ]
-    for call in others:
-        assert cache(*call) is None
-        assert cache.copies(*call) is None
-        assert cache.fill([np.zeros((1, 6), "f4"), np.zeros((3, 6), "f4")], *call) is None
-    assert not cache.store(splitter, array, [True, 3], 0, None)
-    assert not cache.store(splitter, array, [1] * 200)
-    assert not cache.store(splitter, array.tolist(), [1])
-    with pytest.raises(ValueError, match="shape"):
-        cache.store(splitter, array.T, [1, 3], 0, None)
-    with pytest.raises(TypeError):
-        cache.store(None, array)
-    with pytest.raises(TypeError):
-        cache.fill()
-    assert len(cache) == 1
-    cache.clear()
-    assert len(cache) == 0
-    assert cache(array, [1, 3], 0, None) is None
-
-
-@implementations
-def test_the_call_cache_is_bounded(implementation: Any) -> None:
-    cache = implementation.CallCache()
-    array = np.zeros(5000, "u1")
-    for i in range(2000):
-        assert cache.store(implementation.Splitter((5000,), 0, (i,), (1,), True), array, i)
-        assert cache(array, i)[0].ctypes.data == array.ctypes.data + i
-    for i in range(2000):  # what is left of the former ones is still right
-        found = cache(array, i)
-        assert found is None or found[0].ctypes.data == array.ctypes.data + i
-    assert 100 < len(cache) <= 256
-    many = implementation.Splitter((5000,), 0, tuple(range(5000)), (1,) * 5000, False)
-    assert not cache.store(many, array, -1)
 
 
 def in_threads(work: Callable[[int], None], count: int = 4) -> None:
@@ -350,20 +287,14 @@ def in_threads(work: Callable[[int], None], count: int = 4) -> None:
 
 @implementations
 def test_many_threads_at_once(implementation: Any) -> None:
-    cache = implementation.CallCache()
-    splitter = implementation.Splitter((600, 3000), 1, (0, 1000), (1000, 2000), False)
+    plan = implementation.Plan((600, 3000), 1, (0, 1000), (1000, 2000))
 
     def work(index: int) -> None:
         array = np.full((600, 3000), index, "u1")
-        for i in range(30):
-            parts = splitter.copies(array)
-            splitter.copies_into(array, parts)
+        for _ in range(30):
+            parts = plan.copies(array)
+            plan.copies_into(array, parts)
             assert all((part == index).all() for part in parts)
-            cache.store(splitter, array, i % 7, [i])
-            found = cache(array, i % 7, [i])
-            assert found is None or (found[0] == index).all()
-            if i % 10 == 0:
-                cache.clear()
 
     in_threads(work)
 
@@ -377,7 +308,7 @@ from splitops import native
 native.set_num_threads(2)
 array = np.arange(1 << 21, dtype="u4").reshape(2, -1)
 def use():
-    parts = native.copies(array, 1, (0, 5), (5, array.shape[1] - 5), False)
+    parts = native.Plan(array.shape, 1, (0, 5), (5, array.shape[1] - 5)).copies(array)
     assert (parts[1] == array[:, 5:]).all()
 use()
 stop = threading.Event()
@@ -405,12 +336,12 @@ print("done")
 
 
 ENDLESS = {
-    "copies": "native.copies(large, 0, (0, 1), (1, 3), False)",
-    "columns": "native.copies(large, 1, (0, 1), (1, 7), False)",
-    "out": "native.copies_into(large, 0, (0, 1), (1, 3), False, buffers)",
-    "strings": "native.copies(strings, 0, (0, 1), (1, 3), False)",
-    "strings into": "native.copies_into(strings, 0, (0, 1), (1, 3), False, string_buffers)",
-    "objects": "native.copies(objects, 0, (0, 1), (1, 3), False)",
+    "copies": "native.Plan(large.shape, 0, (0, 1), (1, 3)).copies(large)",
+    "columns": "native.Plan(large.shape, 1, (0, 1), (1, 7)).copies(large)",
+    "out": "native.Plan(large.shape, 0, (0, 1), (1, 3)).copies_into(large, buffers)",
+    "strings": "native.Plan(strings.shape, 0, (0, 1), (1, 3)).copies(strings)",
+    "strings into": "native.Plan(strings.shape, 0, (0, 1), (1, 3)).copies_into(strings, string_buffers)",
+    "objects": "native.Plan(objects.shape, 0, (0, 1), (1, 3)).copies(objects)",
     "release": "native.release_pool()",
     "calls": "splitops.onnx.split(large, [np.int64(1), 3], copy=True)",
 }
@@ -562,7 +493,7 @@ def test_control_groups_bound_the_resources(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("value", "native_in_use"), [("0", False), ("1", _core is not None)])
 def test_the_environment_chooses_the_implementation(value: str, native_in_use: bool) -> None:
-    script = "from splitops import native; print(native.available, native.Splitter.__module__)"
+    script = "from splitops import native; print(native.available, native._implementation.__name__)"
     done = subprocess.run(
         [sys.executable, "-c", script],
         env={**os.environ, "SPLITOPS_NATIVE": value},
@@ -576,6 +507,8 @@ def test_the_environment_chooses_the_implementation(value: str, native_in_use: b
 
 @needs_core
 def test_both_implementations_have_the_same_functions() -> None:
-    hooks = {"instruction_sets", "use_instruction_set", "thresholds", "set_thresholds"}
-    names = {name for name in dir(_core) if not name.startswith("_")} - hooks
-    assert names <= set(dir(fallback))
+    hooks = {"instruction_sets", "use_instruction_set", "thresholds", "set_thresholds", "Function"}
+    names = {name for name in dir(_core.module) if not name.startswith("_")} - hooks
+    assert names <= {*dir(fallback.module), *dir(file_fallback)}
+    methods = {name for name in dir(_core.Plan) if not name.startswith("_")}
+    assert methods == {name for name in dir(fallback.Plan) if not name.startswith("_")}

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +25,9 @@ from splitops.planning import SplitPlan
 __all__ = [
     "BACKENDS",
     "ENTRY_POINT_GROUP",
-    "PREPARED",
     "Backend",
     "Capabilities",
     "Entry",
-    "PreparedCalls",
-    "Preparing",
     "backend_of",
     "capability_rows",
     "find_backend",
@@ -86,18 +83,6 @@ class Backend(Protocol):
         Raises:
             ArrayError: a buffer does not fit or overlaps; nothing is written then.
         """
-        ...
-
-
-class Preparing(Protocol):
-    """What a backend may offer besides, where a call costs little more than finding out what it means."""
-
-    identity: Callable[[Any], Any]
-    """Gives what the arrays of a type are told apart by, shape and element type included; it can be hashed
-    where no size is symbolic."""
-
-    def prepare(self, plan: SplitPlan, array: Any, copy: bool) -> Callable[[Any], tuple[Any, ...]] | None:
-        """Return what splits arrays of this very type and identity; None where that depends on more."""
         ...
 
 
@@ -240,17 +225,6 @@ DLPACK: Final = Entry(
 """Any other array with ``__dlpack__``: on the CPU its memory is split as a NumPy array."""
 
 
-class PreparedCalls(NamedTuple):
-    """The calls on arrays of one type that are remembered whole, by identity and arguments."""
-
-    identity: Callable[[Any], Any]
-    views: dict[Any, Callable[[Any], tuple[Any, ...]]]
-    copies: dict[Any, Callable[[Any], tuple[Any, ...]]]
-
-
-PREPARED: Final[dict[type, PreparedCalls]] = {}
-"""What callers have remembered of the backends in use."""
-
 _OF_TYPE: dict[type, Backend] = {}
 _REGISTERED: dict[type, Backend] = {}
 
@@ -291,7 +265,6 @@ def register(cls: type, backend: Backend) -> None:
     """
     _REGISTERED[cls] = backend
     _OF_TYPE.clear()
-    PREPARED.clear()
 
 
 def _find(cls: type) -> Backend | None:

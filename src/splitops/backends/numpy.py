@@ -8,13 +8,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from splitops import native
 from splitops.backends import Backend, capabilities_of
 from splitops.backends.memory import check_count, check_disjoint, check_fit
 from splitops.backends.slicing import slices
 from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import ArrayError
-from splitops.planning import SplitPlan
+from splitops.planning import Plan, SplitPlan
 
 __all__ = ["BACKEND"]
 
@@ -30,12 +29,12 @@ class _NumPy:
         return array.shape
 
     def element_type(self, array: Array) -> ElementType | None:
-        if array.dtype == object and not all(issubclass(cls, str | bytes) for cls in _types_in(array)):
+        if array.dtype.kind == "O" and not all(issubclass(cls, str | bytes) for cls in _types_in(array)):
             return None
         return element_type_of(array.dtype)
 
     def dtype_name(self, array: Array) -> str:
-        if array.dtype == object:
+        if array.dtype.kind == "O":
             return f"object of {' and '.join(sorted(cls.__name__ for cls in _types_in(array)))}"
         return str(array.dtype)
 
@@ -44,26 +43,32 @@ class _NumPy:
 
     def views(self, plan: SplitPlan, array: Array) -> tuple[Array, ...]:
         if type(array) is np.ndarray:
-            return native.views(array, plan.axis, plan.offsets, plan.sizes, plan.squeeze)
+            return tuple(_exact(plan).views(array))
         return _slices(plan, array)
 
     def copies(self, plan: SplitPlan, array: Array) -> tuple[Array, ...]:
         if isinstance(array, np.memmap):
             array = array.view(np.ndarray)  # a copy of a file's part lives in memory, not in the file
         if type(array) is np.ndarray:
-            return native.copies(array, plan.axis, plan.offsets, plan.sizes, plan.squeeze)
+            return tuple(_exact(plan).copies(array))
         return tuple(part.copy(order="C") for part in _slices(plan, array))
 
     def fill(self, plan: SplitPlan, array: Array, out: Sequence[Array]) -> None:
         exact = type(array) is np.ndarray
-        if exact and native.fill(array, plan.axis, plan.offsets, plan.sizes, plan.squeeze, out) is not None:
+        if exact and _exact(plan).fill(array, out) is not None:
             return
         _check_out(plan, array, out)  # says what does not fit, and why
         if exact and all(type(buffer) is np.ndarray for buffer in out):
-            native.copies_into(array, plan.axis, plan.offsets, plan.sizes, plan.squeeze, out)
+            _exact(plan).copies_into(array, out)
             return
         for buffer, part in zip(out, _slices(plan, array), strict=True):
             buffer[...] = part
+
+
+def _exact(plan: SplitPlan) -> Plan:
+    if isinstance(plan, Plan):
+        return plan
+    return Plan(plan.shape, plan.axis, plan.offsets, plan.sizes, plan.squeeze)
 
 
 def _types_in(array: Array) -> set[type]:

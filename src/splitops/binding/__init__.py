@@ -23,7 +23,7 @@ from splitops.operators.schema import OperatorSchema
 from splitops.planning import SplitRequest
 from splitops.records import record
 from splitops.sizes.arithmetic import Division
-from splitops.sizes.dims import Shape
+from splitops.sizes.dims import Range, Shape
 
 __all__ = ["Binding", "Fact", "bind", "fact_of", "foreign_type"]
 
@@ -69,7 +69,7 @@ class Binding:
             )
         assert self.squeeze is not None
         shape: Any = self.data.shape
-        assert all(isinstance(size, int) for size in shape)
+        assert Range not in map(type, shape)
         outputs = None if self.schema.gives_sequence else self.outputs
         return SplitRequest(self.schema, shape, self.axis, self.division, self.squeeze, outputs, self.where)
 

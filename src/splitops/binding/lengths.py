@@ -42,7 +42,7 @@ def read_lengths(
     if rule is SizeRule.REMAINDER and -1 not in lengths:
         rule = SizeRule.EXPLICIT
     known: Any = lengths
-    return Division(rule, lengths=known), None, fact.shape
+    return Division(rule, 0, known), None, fact.shape
 
 
 def _attribute(node: Node, place: Place) -> Fact:
@@ -88,13 +88,15 @@ def _checked(node: Node, place: Place, values: tuple[Number | None, ...]) -> Len
     minimum = place.minimum
     assert minimum is not None
     integers: Any = values
-    if (
+    lengths: Lengths
+    if not values or (
         minimum >= 0
         and _INTEGERS.issuperset(map(type, values))
-        and min(integers, default=0) >= minimum
-        and max(integers, default=0) <= INT64_MAX
+        and min(integers) >= minimum
+        and max(integers) <= INT64_MAX
     ):
-        return tuple(integers)  # what nearly every call states
+        lengths = integers
+        return lengths  # what nearly every call states
     lengths = tuple(_length(node, place, value) for value in values)
     for index, length in enumerate(lengths):
         if length is not None and length < minimum:

@@ -41,8 +41,9 @@ class Node:
 
     def states(self, place: Place) -> bool:
         """Return whether the node states something there."""
-        if place.index is not None:
-            return self.input(place) is not None
+        index = place.index
+        if index is not None:
+            return index < len(self.inputs) and self.inputs[index] is not None
         if place.source.given is Given.OUTPUTS:
             return self.outputs is not None
         return place.name in self.attributes

@@ -27,8 +27,9 @@ def check_sizes(
         axis: the axis; None is unknown.
     """
     least = free_lengths(division) if isinstance(division, tuple) else division
-    sizes = shape if axis is None else (shape[axis],)
-    if sizes and not any(_fits(least, size) for size in sizes):
+    if not shape:
+        return
+    if not (_fits(least, shape[axis]) if axis is not None else any(_fits(least, size) for size in shape)):
         raise _misfit(node, division, least, subject, shape, axis)
 
 

@@ -11,11 +11,11 @@ import click
 from click.shell_completion import CompletionItem
 
 from splitops.binding import Fact
-from splitops.calling import bind_call
+from splitops.calls.arguments import bind_call
 from splitops.elements.types import ELEMENT_TYPES, ElementType, from_openvino, from_precision
 from splitops.errors import RuleError
-from splitops.execute import Plan, make_plan
 from splitops.operators import SCHEMAS, OperatorSchema, history, schema
+from splitops.planning import Plan, plan_request
 from splitops.sizes.rules import SizeRule
 
 __all__ = [
@@ -222,7 +222,7 @@ class SplitOptions:
             assert row.keepdims is not None
             arguments[row.keepdims.name] = int(self.keepdims)
         binding = bind_call(row, Fact(element_type, tuple(shape)), arguments)
-        return row, make_plan(binding.request())
+        return row, plan_request(binding.request())
 
 
 def _default_operator(request: str, sizes: Sequence[int]) -> OperatorSchema:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import numpy as np
 
+from splitops.calls.node import observing
 from splitops.cli._console import console, json_option, one_line, place, print_json, table
 from splitops.cli._models import MODEL_FILE
 from splitops.cli._operators import display_name
 from splitops.cli._trace import Split, Trace
 from splitops.errors import Where, brief
-from splitops.execute import observing
 from splitops.models.site import SplitSite
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from splitops.binding import Fact
-from splitops.calling import bind_call
+from splitops.calls.arguments import bind_call
 from splitops.elements.types import ElementType
-from splitops.execute import Plan, make_plan
 from splitops.files.copying import MEMORY, DryRun, FilePlan, Part, Progress, Report
 from splitops.files.formats import Contents, Format
 from splitops.files.lazy import LazyTensor, TensorFile, open
 from splitops.files.requests import AnyPath, merge_plan, read, split_plan
 from splitops.files.tensors import StoredTensor
 from splitops.operators import schema
+from splitops.planning import Plan, plan_request
 
 __all__ = [
     "Contents",
@@ -89,7 +89,7 @@ data (4, 6) has size 6
 
     def bind(shape: tuple[int, ...], element_type: ElementType | None) -> Plan:
         row = schema(operator, opset, domain)
-        return make_plan(bind_call(row, Fact(element_type, shape), arguments).request())
+        return plan_request(bind_call(row, Fact(element_type, shape), arguments).request())
 
     return split_plan(
         contents,

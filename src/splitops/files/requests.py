@@ -11,13 +11,12 @@ from typing import Final
 
 from splitops.elements.types import ElementType
 from splitops.errors import FileError, shown
-from splitops.execute import Plan
 from splitops.files.copying import FilePlan, Finish, Part
 from splitops.files.extents import Extent, contiguous, inverse
 from splitops.files.formats import Contents, Format, Layout, TargetFile, format_of
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor, part_extents
-from splitops.planning import SplitPlan
+from splitops.planning import Plan, SplitPlan
 
 __all__ = ["Bind", "merge_plan", "read", "split_plan"]
 
@@ -228,7 +227,7 @@ def _merged(
         size=sum(part.size for part in stored),
         fortran=orders.pop() if orders else all(part.fortran for part in stored),
     )
-    return whole, SplitPlan(shape, axis, tuple(accumulate(sizes, initial=0))[:-1], sizes)
+    return whole, Plan(shape, axis, tuple(accumulate(sizes, initial=0))[:-1], sizes)
 
 
 def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:

@@ -1,39 +1,36 @@
 """Moving the bytes of a split: views, fresh copies, copies into given buffers.
 
-This layer knows extents, strides and bytes, and nothing of operators. A split is given as an axis, the
-offset and size of each part along it, and whether the axis (of size 1 in each part) is removed. Every
-bound is checked against the array, whoever the caller is.
+This layer knows extents, strides and bytes, and nothing of operators. A :class:`Plan` is a split as an axis,
+the offset and size of each part along it, and whether the axis (of size 1 in each part) is removed. Its
+bounds are checked when it is made, and each array against its shape, whoever the caller is.
 
-The functions are compiled C++ where the extension module could be built and imported (`available`), and
-the same in NumPy elsewhere. ``SPLITOPS_NATIVE=0`` in the environment forces NumPy.
+All is compiled C++ where the extension module could be built and imported (`available`), and the same in
+NumPy elsewhere. ``SPLITOPS_NATIVE=0`` in the environment forces NumPy.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from splitops.native import fallback
-from splitops.native._types import Array, PoolStatistics
+from splitops.native._types import Array, Parts, PoolStatistics, SplitPlan
 from splitops.native.resources import default_pool_limit, thread_count
 
 __all__ = [
-    "CallCache",
-    "Called",
+    "Array",
+    "Function",
+    "Parts",
+    "Plan",
     "PoolStatistics",
-    "Recall",
-    "Splitter",
+    "SplitPlan",
     "available",
-    "copies",
-    "copies_into",
-    "fill",
     "get_num_threads",
     "pool_limit",
     "pool_statistics",
     "release_pool",
+    "set_calls",
     "set_num_threads",
-    "views",
 ]
 
 available: bool = False
@@ -50,139 +47,27 @@ if not TYPE_CHECKING and os.environ.get("SPLITOPS_NATIVE", "1") != "0":
 
 _MAX_THREADS = 1024
 
-Splitter = _implementation.Splitter
-"""A compiled split of arrays of one shape.
+Plan = _implementation.Plan
+set_calls = _implementation.set_calls
+"""Gives plans and functions their ``__call__`` in Python.
 
-Made by ``Splitter(shape, axis, offsets, sizes, squeeze, *, listed=False)``.
-
-- ``splitter(array)``: the parts as views, in a tuple, or in a list if it is ``listed``.
-- ``splitter.copies(array, separate=False)``: fresh parts, as `copies` makes them.
-- ``splitter.copies_into(array, out)``: as the function `copies_into`.
-- ``splitter.fill(array, out)``: as the function `fill`.
+``set_calls(plan, function)``: an instance does in C what it can, such as a plan all of an exact array of its
+shape, and calls the function else. Tracers and `inspect` find the functions in the place of ``__call__``.
 """
 
-CallCache = _implementation.CallCache
-"""A bounded, thread-safe memo from the arguments of earlier calls to their `Splitter`.
+Function: Any = getattr(_implementation, "Function", None)
+"""A Python function whose calls on NumPy arrays are remembered as plans; None without the compiled core.
 
-`CallCache` stores no semantics: the caller proves a call valid, makes its splitter and stores it; the same
-arguments then find it. Arguments qualify when they are exactly `None`, `int` (64 bits), or a `list` or
-`tuple` of exact `int`; anything else, such as `True`, `1.0` or `np.int64(1)`, never hits. The array must
-be an exact `np.ndarray`; its dtype object, rank and extents are part of the key.
-
-- ``cache(array, *arguments)``: the parts as views, in the splitter's container; None if the call is unknown.
-- ``cache.copies(array, *arguments)``: fresh parts in the same way.
-- ``cache.fill(out, array, *arguments)``: as ``splitter.fill(array, out)``; None if the call is unknown.
-- ``cache.store(splitter, array, *arguments)``: True when it was stored.
-- ``cache.clear()`` and ``len(cache)``.
-"""
-
-Recall = _implementation.Recall
-"""A function whose remembered calls are done by its `CallCache`.
-
-Made by ``Recall(function, cache, names, defaults, positional)``: the names of the function's parameters,
+Made by ``Function(function, planner, names, defaults, positional)``: the names of the function's parameters,
 which begin with the array and end with ``copy`` and ``out``, the defaults of those at the end, and how many
-may be given by their place. Calling it calls the function, unless the cache knows the values between the
-array and ``copy``.
+may be given by their place. A call that can be remembered asks ``planner(array, ...)``, with all values
+before ``copy``, for the `Plan`, once, and runs it; every other call is the function's.
+
+A call can be remembered where the data are an exact `np.ndarray`, not of objects, and the other values
+exactly `None`, `int` (64 bits), a `list` or `tuple` of exact `int`, or an exact array of int64 or int32 of
+rank 0 or 1; anything else, such as `True`, `1.0` or `np.int64(1)`, cannot. The dtype object, rank and extents
+of the data are part of what is remembered; the memo is bounded and thread-safe.
 """
-
-Called = _implementation.Called
-"""A base of classes whose instances are called without entering Python.
-
-Entering a Python function takes longer than splitting a small array. An instance of a direct subclass, which
-must have a ``__call__``, keeps in ``_call`` what does its calls, or None:
-
-- a `Splitter` does those with nothing but an exact `np.ndarray` of its shape;
-- a `Recall` does all.
-
-All other calls are those of ``__call__``, which must do the same there. Subclasses of such a class call
-what they override or inherit, and assigning ``__call__`` to the class ends the short cut. There is none
-without the compiled core or with a free-threaded Python.
-"""
-
-
-def views(
-    array: Array, axis: int, offsets: Sequence[int], sizes: Sequence[int], squeeze: bool
-) -> tuple[Array, ...]:
-    """The parts of an array as views.
-
-    Part i is ``array[..., offsets[i] : offsets[i] + sizes[i], ...]`` along ``axis``; parts may be empty,
-    may overlap, and need not cover the axis. A part is writeable if the array is, and keeps its memory
-    alive.
-
-    Args:
-        array: an exact `np.ndarray` of any dtype and strides.
-        axis: in [0, array.ndim).
-        offsets: the first position of each part, a tuple or list of int.
-        sizes: the size of each part along the axis.
-        squeeze: remove the axis from the parts; every size must be 1.
-
-    Raises:
-        TypeError: not an exact array, or not integers.
-        ValueError: a part lies outside of the array.
-    """
-    return _implementation.views(array, axis, offsets, sizes, squeeze)
-
-
-def copies(
-    array: Array,
-    axis: int,
-    offsets: Sequence[int],
-    sizes: Sequence[int],
-    squeeze: bool,
-    *,
-    separate: bool = False,
-) -> tuple[Array, ...]:
-    """The parts of an array as independent, C-contiguous, writeable arrays of the same dtype.
-
-    The parts of one call lie in one slab of pooled memory, each aligned to 64 bytes. The slab returns to
-    the pool when the last of its parts dies; parts that are meant to outlive the others should be
-    ``separate``, which gives each an allocation of its own. Other arguments and errors as for `views`.
-
-    Raises:
-        MemoryError: the parts do not fit into memory; it says how many bytes they have.
-    """
-    return _implementation.copies(array, axis, offsets, sizes, squeeze, separate=separate)
-
-
-def copies_into(
-    array: Array,
-    axis: int,
-    offsets: Sequence[int],
-    sizes: Sequence[int],
-    squeeze: bool,
-    out: Sequence[Array],
-) -> None:
-    """Copies the parts of an array into the caller's arrays.
-
-    ``out`` is a tuple or list with one exact `np.ndarray` a part, of exactly its shape and dtype, with
-    any strides. All are checked before the first is written. The caller sees to it that they overlap
-    neither the array nor each other. Other arguments and errors as for `views`.
-
-    Raises:
-        ValueError: an array of ``out`` has another shape or dtype, or is read-only.
-    """
-    _implementation.copies_into(array, axis, offsets, sizes, squeeze, out)
-
-
-def fill(
-    array: Array,
-    axis: int,
-    offsets: Sequence[int],
-    sizes: Sequence[int],
-    squeeze: bool,
-    out: Sequence[Array],
-) -> tuple[Array, ...] | None:
-    """Copies the parts of an array into the caller's arrays where these surely fit and share no memory.
-
-    The arrays may be any; only what is proved by the bounds of their addresses is filled. Interleaved arrays
-    have bounds that cross, and without the compiled core nothing is proved.
-
-    Args and errors as for `views`, but that anything may be in ``out``.
-
-    Returns:
-        The arrays of ``out``; None where nothing is proved, and then nothing is written.
-    """
-    return _implementation.fill(array, axis, offsets, sizes, squeeze, out)
 
 
 def set_num_threads(n: int | None) -> None:

@@ -1,4 +1,4 @@
-"""The types that both implementations share."""
+"""What both implementations share: the types, and all of a plan that is no copying."""
 
 from __future__ import annotations
 
@@ -10,7 +10,63 @@ Array = np.ndarray[Any, Any]
 """Any exact NumPy array."""
 
 Parts = tuple[Array, ...] | list[Array]
-"""The parts of a split, in a tuple or, where the splitter was made so, in a list."""
+"""The parts of a split, in a tuple or, where the plan was made so, in a list."""
+
+
+class SplitPlan:
+    """Where each part of a tensor begins and how long it is, knowing no operator: what backends obey.
+
+    :class:`Plan` is one of integers. It runs on any number of arrays of its shape.
+
+    Attributes:
+        shape: shape of the data.
+        axis: the split axis, in [0, rank).
+        offsets: where each part begins on the axis.
+        sizes: the size of each part on the axis.
+        squeeze: whether the parts, of size 1, lose the axis.
+        sequence: whether the parts are given as a list (SplitToSequence) instead of a tuple.
+
+    Examples:
+        >>> import numpy as np, splitops
+        >>> plan = splitops.plan("Split", shape=(6, 4), axis=0, split=[2, 4], opset=18)
+        >>> plan.sizes, plan.offsets, plan.shapes
+        ((2, 4), (0, 2), ((2, 4), (4, 4)))
+        >>> [part.shape for part in plan(np.zeros((6, 4)))]
+        [(2, 4), (4, 4)]
+    """
+
+    __slots__ = ()
+    shape: tuple[int, ...]
+    axis: int
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+    squeeze: bool
+    sequence: bool
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shape of each part."""
+        before, after = self.shape[: self.axis], self.shape[self.axis + 1 :]
+        if self.squeeze:
+            return (before + after,) * len(self.sizes)
+        return tuple((*before, size, *after) for size in self.sizes)
+
+    def _state(self) -> tuple[Any, ...]:
+        return self.shape, self.axis, self.offsets, self.sizes, self.squeeze, self.sequence
+
+    def __repr__(self) -> str:
+        names = ("shape", "axis", "offsets", "sizes", "squeeze", "sequence")
+        values = zip(names, self._state(), strict=True)
+        return f"Plan({', '.join(f'{name}={value!r}' for name, value in values)})"
+
+    def __eq__(self, other: object) -> bool:
+        return self._state() == other._state() if isinstance(other, SplitPlan) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._state())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._state()
 
 
 class PoolStatistics(NamedTuple):

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, Final
+from typing import Any
 
 import numpy.typing as npt
 
-from splitops import native
-from splitops.calling import call, remembering
+from splitops.calls.functions import call, function
 from splitops.onnx.inference import InferredSequence, infer_split, infer_split_to_sequence
 from splitops.onnx.reference import reference_ops
 from splitops.operators import schema
@@ -30,13 +29,8 @@ __all__ = [
 
 Lengths = Sequence[int] | npt.NDArray[Any]
 
-# What earlier calls were proved to mean, by their very arguments. For a small array, proving takes longer
-# than splitting.
-_SPLITS: Final = native.CallCache()
-_SEQUENCES: Final = native.CallCache()
 
-
-@remembering(_SPLITS)
+@function("Split", "")
 def split(
     data: Any,
     split: Lengths | None = None,
@@ -86,10 +80,11 @@ def split(
     Source: ONNX Split-1, -2, -11, -13, -18.
     """
     arguments = {"split": split, "axis": axis, "num_outputs": num_outputs}
-    return call(schema("Split", opset, ""), data, arguments, copy, out, _SPLITS, opset)
+    parts: tuple[Any, ...] = call(schema("Split", opset, ""), data, arguments, copy, out)
+    return parts
 
 
-@remembering(_SEQUENCES)
+@function("SplitToSequence", "")
 def split_to_sequence(
     data: Any,
     split: int | Lengths | None = None,
@@ -139,7 +134,8 @@ def split_to_sequence(
     Source: ONNX SplitToSequence-11, -24.
     """
     arguments = {"split": split, "axis": axis, "keepdims": keepdims}
-    return list(call(schema("SplitToSequence", opset, ""), data, arguments, copy, out, _SEQUENCES, opset))
+    parts: list[Any] = call(schema("SplitToSequence", opset, ""), data, arguments, copy, out)
+    return parts
 
 
 def __getattr__(name: str) -> Any:

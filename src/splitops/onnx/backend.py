@@ -11,8 +11,8 @@ from typing import Any
 from onnx import ModelProto, NodeProto, defs
 from onnx.backend.base import Backend, BackendRep
 
+from splitops.calls.node import read_only
 from splitops.errors import ModelError, SplitError
-from splitops.execute import read_only
 
 __all__ = [
     "SplitopsBackend",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from splitops.calls.node import evaluate, read_only
 from splitops.errors import ModelError, Where
-from splitops.execute import evaluate, read_only
 from splitops.operators import FAMILY, OperatorSchema
 from splitops.operators import schema as find_schema
 

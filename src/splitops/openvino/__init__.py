@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy.typing as npt
 
-from splitops import native
-from splitops.calling import call, remembering
+from splitops.calls.functions import call, function
 from splitops.openvino.inference import infer_split, infer_variadic_split
 from splitops.operators import schema
 
 __all__ = ["infer_split", "infer_variadic_split", "split", "variadic_split"]
 
-# What earlier calls were proved to mean, by their very arguments. For a small array, proving takes longer
-# than splitting.
-_SPLITS: Final = native.CallCache()
-_VARIADIC_SPLITS: Final = native.CallCache()
 
-
-@remembering(_SPLITS)
+@function("Split", "openvino")
 def split(
     data: Any,
     axis: int | npt.NDArray[Any],
@@ -61,10 +55,11 @@ def split(
     Source: OpenVINO opset1 Split-1.
     """
     arguments = {"axis": axis, "num_splits": num_splits}
-    return call(schema("Split", opset, "openvino"), data, arguments, copy, out, _SPLITS, opset)
+    parts: tuple[Any, ...] = call(schema("Split", opset, "openvino"), data, arguments, copy, out)
+    return parts
 
 
-@remembering(_VARIADIC_SPLITS)
+@function("VariadicSplit", "openvino")
 def variadic_split(
     data: Any,
     axis: int | Sequence[int] | npt.NDArray[Any],
@@ -109,5 +104,5 @@ def variadic_split(
     Source: OpenVINO opset1 VariadicSplit-1.
     """
     arguments = {"axis": axis, "split_lengths": split_lengths}
-    row = schema("VariadicSplit", opset, "openvino")
-    return call(row, data, arguments, copy, out, _VARIADIC_SPLITS, opset)
+    parts: tuple[Any, ...] = call(schema("VariadicSplit", opset, "openvino"), data, arguments, copy, out)
+    return parts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from functools import cached_property
 
 from splitops.elements.types import ElementType
 from splitops.sizes.rules import SizeRule
@@ -116,7 +117,7 @@ class Source:
         return self.given.value if self.given is Given.OUTPUTS else f"{self.given.value} {self.name!r}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class OperatorSchema:
     """One version of one operator, as data. Everything else in splitops reads this row.
 
@@ -176,7 +177,7 @@ class OperatorSchema:
     def __hash__(self) -> int:
         return hash((self.domain, self.name, self.since_version))  # rows are asked for with every call
 
-    @property
+    @cached_property
     def gives_sequence(self) -> bool:
         """Whether the parts are the elements of one sequence, instead of outputs of their own."""
         return self.outputs[0].option is not Option.VARIADIC

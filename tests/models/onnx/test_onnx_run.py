@@ -17,8 +17,8 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import splitops.onnx.reference
+from splitops.calls.node import evaluate
 from splitops.errors import ModelError, Rule, RuleError, SplitError, Where
-from splitops.execute import evaluate
 from splitops.models.formats.onnx import split_sites
 from splitops.models.running.onnx import load, run
 

@@ -7,9 +7,7 @@ subclasses know; no tensor leaves its device.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
-from operator import attrgetter, methodcaller
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -32,7 +30,6 @@ class _Torch:
     name = "torch"
     capabilities = capabilities_of("torch")
     symbols: tuple[type, ...] = (torch.SymInt,)
-    identity = attrgetter("layout", "dtype", "shape")
 
     def shape(self, array: torch.Tensor) -> tuple[Any, ...]:
         if array.is_nested:
@@ -87,19 +84,6 @@ class _Torch:
         parts = copying.split_copy(array, sizes, axis)
         return tuple(part.squeeze(axis) for part in parts) if plan.squeeze else parts
 
-    def prepare(
-        self, plan: SplitPlan, array: torch.Tensor, copy: bool
-    ) -> Callable[[Any], tuple[torch.Tensor, ...]] | None:
-        sizes, axis = plan.sizes, plan.axis
-        if type(array) not in _PLAIN or array.layout is not torch.strided:
-            return None
-        whole = sizes and plan.offsets[-1] + sizes[-1] == plan.shape[axis]
-        if plan.squeeze or not whole:
-            return partial(self.copies if copy else self.views, plan)
-        if copy:
-            return copying.prepared(array, sizes, axis)
-        return methodcaller("split_with_sizes", sizes, axis)
-
     def fill(self, plan: SplitPlan, array: torch.Tensor, out: Sequence[torch.Tensor]) -> None:
         _check_splittable(plan, array)
         check_count(plan, out)
@@ -124,9 +108,6 @@ class _Torch:
         if plan.sizes:
             copying.split_into(array, plan.offsets, plan.sizes, plan.axis, out)
 
-
-# The types whose tensors are what they seem, and whose parts are.
-_PLAIN: Final = frozenset({torch.Tensor, torch.nn.Parameter})
 
 # A packed type has more than one element in a byte, which no torch.Tensor can tell.
 _ELEMENT_TYPES: Final = {

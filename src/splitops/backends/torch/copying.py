@@ -6,7 +6,7 @@ given buffers. CPU tensors go to the native core, CUDA tensors to one kernel for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from math import prod
 from typing import Any, Final
@@ -63,24 +63,6 @@ def split_copy(data: torch.Tensor, sizes: Sequence[int], axis: int) -> tuple[tor
     if type(data) is torch.Tensor and _seen_by_cpu_alone(data):
         return tuple(_copy_on_cpu(data, sizes, axis))
     return tuple(torch.ops.splitops.split_copy.default(data, sizes, axis))
-
-
-def prepared(
-    data: torch.Tensor, sizes: Sequence[int], axis: int
-) -> Callable[[torch.Tensor], tuple[torch.Tensor, ...]]:
-    """Return :func:`split_copy` for plain strided tensors of this shape and dtype."""
-    copy = torch.split_with_sizes_copy
-    if _is_small(data, sizes, axis):
-        return lambda data: tuple(copy(data, sizes, axis) if data.is_cpu else split_copy(data, sizes, axis))
-    splitter = native.Splitter(data.shape, axis, _offsets(sizes), sizes, False)
-
-    def split(data: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        if not _seen_by_cpu_alone(data):
-            return split_copy(data, sizes, axis)
-        dtype = data.dtype
-        return tuple([from_numpy(part, dtype) for part in splitter.copies(to_numpy(data))])
-
-    return split
 
 
 def split_into(
@@ -163,7 +145,7 @@ def _offsets(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _copy_on_cpu(data: torch.Tensor, sizes: Sequence[int], axis: int) -> list[torch.Tensor]:
-    parts = native.copies(to_numpy(data), axis, _offsets(sizes), sizes, False)
+    parts = native.Plan(tuple(data.shape), axis, _offsets(sizes), sizes).copies(to_numpy(data))
     return [from_numpy(part, data.dtype) for part in parts]
 
 
@@ -171,9 +153,10 @@ def _fill_on_cpu(
     data: torch.Tensor, offsets: Sequence[int], sizes: Sequence[int], axis: int, out: Tensors
 ) -> None:
     array, buffers = to_numpy(data), [to_numpy(buffer) for buffer in out]
-    if native.fill(array, axis, offsets, sizes, False, buffers) is None:
+    plan = native.Plan(array.shape, axis, offsets, sizes)
+    if plan.fill(array, buffers) is None:
         _check_memory(data, out)
-        native.copies_into(array, axis, offsets, sizes, False, buffers)
+        plan.copies_into(array, buffers)
     _mark_written(out)
 
 

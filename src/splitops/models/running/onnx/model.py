@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import ModelProto
 
+from splitops.calls.node import read_only
 from splitops.errors import Where
-from splitops.execute import read_only
 from splitops.models.formats.onnx.storage import as_proto, parse
 from splitops.models.formats.onnx.structure import check_model, model_tensors
 from splitops.models.formats.onnx.tensors import load_external

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from onnx import GraphProto, TypeProto, ValueInfoProto
 
+from splitops.calls.node import read_only
 from splitops.elements.types import element_type_of, from_onnx
 from splitops.errors import ModelError, Where, shown
-from splitops.execute import read_only
 
 __all__ = ["check_inputs"]
 

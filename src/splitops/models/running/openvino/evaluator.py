@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from splitops.calls.node import read_only
 from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import ModelError, Where
-from splitops.execute import read_only
 from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.model import Endpoint, Graph, Layer, OpenVINOModel
 from splitops.models.formats.openvino.shapes import format_shape, matches

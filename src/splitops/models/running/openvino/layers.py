@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from splitops.calls.node import evaluate
 from splitops.elements.types import ELEMENT_TYPES, ElementType, from_openvino
 from splitops.errors import ModelError, Where
-from splitops.execute import evaluate
 from splitops.models.formats.openvino.model import Layer
 from splitops.models.formats.openvino.shapes import MAX_RANK, parse_integer
 from splitops.models.formats.openvino.splits import split_attributes, split_schema

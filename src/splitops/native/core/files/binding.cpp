@@ -1,12 +1,12 @@
-#include "binding.h"
+#include "files/binding.h"
 
 #include <nanobind/ndarray.h>
 
 #include <exception>
 
-#include "../gil.h"
-#include "crc32.h"
-#include "extent_copy.h"
+#include "python/gil.h"
+#include "files/crc32.h"
+#include "files/extent_copy.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -1,4 +1,4 @@
-#include "extent_copy.h"
+#include "files/extent_copy.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -14,9 +14,9 @@
 #include <system_error>
 #include <thread>
 
-#include "../instruction_sets.h"
-#include "../split_copy.h"
-#include "crc32.h"
+#include "copy/split_copy.h"
+#include "files/crc32.h"
+#include "isa/instruction_sets.h"
 
 namespace splitops::files {
 namespace {

@@ -1,0 +1,98 @@
+"""The functions of the dialects: what they share, and how their calls on NumPy arrays are remembered."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from splitops import native
+from splitops.backends import backend_of
+from splitops.calls.arguments import as_array
+from splitops.calls.memo import find_plan
+from splitops.calls.plan import plan_array
+from splitops.calls.running import Parts, call_plan, run
+from splitops.operators import schema as find_schema
+from splitops.operators.schema import OperatorSchema
+from splitops.planning import Plan
+
+__all__ = ["call", "function"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def function(name: str, domain: str) -> Callable[[_F], _F]:
+    """Let an operator's function remember its calls on NumPy arrays, where there is a compiled core.
+
+    Its parameters are the data, the operator's arguments by their names, perhaps ``opset``, ``copy`` and
+    ``out``. Remembered calls do not enter Python; all that :class:`splitops.native.Function` does not
+    remember is done by the function itself.
+
+    Args:
+        name: the operator.
+        domain: its domain.
+    """
+
+    def decorated(body: _F) -> _F:
+        if native.Function is None:
+            return body
+        code, keywords = body.__code__, body.__kwdefaults__ or {}
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        defaults = (*(body.__defaults__ or ()), *(keywords[name] for name in names[code.co_argcount :]))
+
+        def planner(data: Any, *values: Any) -> Plan:
+            arguments = dict(zip(names[1:-2], values, strict=True))
+            opset = arguments.pop("opset", None)
+            return plan_array(find_schema(name, opset, domain), data, arguments)
+
+        made = native.Function(body, planner, names, defaults, code.co_argcount)
+        return cast("_F", update_wrapper(made, body))
+
+    return decorated
+
+
+def call(
+    schema: OperatorSchema,
+    data: Any,
+    arguments: dict[str, Any],
+    copy: bool | None,
+    out: Sequence[Any] | None,
+) -> Any:
+    """Split an array as one operator version does with these arguments.
+
+    Args:
+        schema: the operator version.
+        data: array of any library.
+        arguments: the operator's arguments by name; None is an absent one.
+        copy: as in the function.
+        out: as in the function.
+
+    Returns:
+        The parts in a tuple, or in a list where the version gives a sequence.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.compiler.is_compiling() and isinstance(data, torch.Tensor):
+        # An import statement: it runs while torch.compile traces, whatever was loaded before.
+        from splitops.calls.compiled import call_apart, call_whole
+
+        if any(isinstance(value, np.ndarray | torch.Tensor) for value in arguments.values()):
+            parts = call_apart(schema, data, arguments, copy, out)
+            return list(parts) if schema.gives_sequence else tuple(parts)
+        name, version, domain = schema.name, schema.since_version, schema.domain
+        parts = call_whole(name, version, domain, data, arguments, copy, out)
+        return list(parts) if schema.gives_sequence else tuple(parts)
+    data = as_array(data)
+    backend = backend_of(data)
+    return run(find_plan(schema, backend, data, arguments), backend, data, copy, out)
+
+
+def _call_function(self: Any, /, *args: Any, **kwargs: Any) -> Parts:
+    """Call the function, or do what an equal call before did."""
+    parts: Parts = self.__wrapped__(*args, **kwargs)
+    return parts
+
+
+native.set_calls(call_plan, _call_function)

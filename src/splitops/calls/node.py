@@ -1,0 +1,110 @@
+"""Single operators as a model's node states them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from splitops.binding import Fact, bind, fact_of
+from splitops.calls.running import execute
+from splitops.elements.types import ElementType
+from splitops.errors import Where
+from splitops.operators.schema import OperatorSchema
+from splitops.planning import Plan, SplitRequest, plan_request
+
+__all__ = ["evaluate", "observing", "read_only"]
+
+_T = TypeVar("_T")
+
+
+def read_only(value: _T) -> _T:
+    """Return a new read-only view of an array, and of every array in a list; anything else as it is.
+
+    Whoever is given a view of what belongs to another cannot change it by accident; ``np.array(view)`` is a
+    copy of one's own.
+
+    Examples:
+        >>> import numpy as np
+        >>> data = np.zeros(2)
+        >>> read_only(data).flags.writeable, data.flags.writeable
+        (False, True)
+    """
+    if isinstance(value, list):
+        return [read_only(item) for item in value]  # type: ignore[return-value]
+    if not isinstance(value, np.ndarray):
+        return value
+    view = value.view()
+    view.flags.writeable = False
+    return view
+
+
+def evaluate(
+    schema: OperatorSchema,
+    attributes: Mapping[str, Any],
+    inputs: Sequence[npt.NDArray[Any] | None],
+    *,
+    outputs: int | None = None,
+    where: Where | None = None,
+    types: Sequence[ElementType | None] | None = None,
+) -> tuple[npt.NDArray[Any], ...]:
+    """Run one operator as a model's node states it.
+
+    Args:
+        schema: the operator version.
+        attributes: the node's attributes by name: integers, or sequences of integers.
+        inputs: the input arrays in the operator's order; None is an absent one.
+        outputs: number of outputs that the node declares; None where nothing is declared.
+        where: the place in a model, for messages.
+        types: element types of inputs that their dtypes cannot tell, such as OpenVINO's nf4 in uint8.
+
+    Returns:
+        The parts as views: one for each output, or the elements of the sequence.
+
+    Raises:
+        RuleError: a rule is broken; see :func:`splitops.binding.bind`.
+        ModelError: a required input is absent.
+
+    Examples:
+        >>> import numpy as np
+        >>> from splitops.operators import schema
+        >>> parts = evaluate(schema("Split", 11), {"split": [1, 2]}, [np.arange(3.0)], outputs=2)
+        >>> [part.tolist() for part in parts]
+        [[0.0], [1.0, 2.0]]
+    """
+    facts: list[Fact | None] = []
+    for index, array in enumerate(inputs):
+        fact = None if array is None else fact_of(array, value=index > 0)
+        stated = types[index] if types is not None and index < len(types) else None
+        if fact is not None and stated is not None:
+            fact = replace(fact, type=stated)
+        facts.append(fact)
+    request = bind(schema, attributes, facts, outputs=outputs, where=where).request()
+    plan = plan_request(request)
+    observer = _OBSERVER.get()
+    if observer is not None:
+        observer(request, plan)
+    return tuple(execute(plan, inputs[0]))
+
+
+Observer = Callable[[SplitRequest, Plan], None]
+_OBSERVER: Final[ContextVar[Observer | None]] = ContextVar("observer", default=None)
+
+
+@contextmanager
+def observing(observer: Observer) -> Iterator[None]:
+    """Show every split that :func:`evaluate` makes in the block, and in its context alone, to a function.
+
+    Args:
+        observer: called with the request and its plan, before the data are split.
+    """
+    token = _OBSERVER.set(observer)
+    try:
+        yield
+    finally:
+        _OBSERVER.reset(token)

@@ -1,0 +1,105 @@
+"""From the arguments of a call to a plan: of exact sizes, or of those that a library keeps symbolic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from splitops.backends import Backend
+from splitops.binding import Fact, fact_of
+from splitops.calls.arguments import bind_call, data_fact
+from splitops.calls.symbolic import Symbols, is_exact, plan_symbolic
+from splitops.errors import ArrayError, shown
+from splitops.operators import schema as find_schema
+from splitops.operators.schema import OperatorSchema
+from splitops.planning import Plan, SplitPlan, plan_request
+from splitops.sizes.dims import exact_integer
+
+__all__ = ["plan", "plan_array", "plan_data"]
+
+
+def plan(
+    name: str,
+    /,
+    *,
+    shape: Sequence[int],
+    dtype: Any = None,
+    opset: int | None = None,
+    domain: str | None = None,
+    **arguments: Any,
+) -> Plan:
+    """Bind the arguments of a split once, for arrays of one shape.
+
+    Args:
+        name: the operator: ``"Split"``, ``"SplitToSequence"`` or ``"VariadicSplit"``.
+        shape: shape of the data.
+        dtype: NumPy dtype of the data, checked against the types that the version takes; None leaves
+            it open.
+        opset: the opset that selects the version; None is the newest.
+        domain: ``""`` for ONNX, ``"openvino"``; None is the first of them that has the operator.
+        **arguments: those of the operator's function, for example ``axis``, ``split``, ``num_outputs``.
+
+    Returns:
+        The plan: ``axis``, ``sizes``, ``offsets`` and ``shapes``; call it to split an array.
+
+    Raises:
+        RuleError: a rule is broken, as in the operator's function.
+
+    Examples:
+        >>> plan("VariadicSplit", shape=(6, 4), axis=0, split_lengths=[1, -1]).sizes
+        (1, 5)
+    """
+    schema = find_schema(name, opset, domain)
+    element_type = None
+    if dtype is not None:
+        try:
+            element_type = fact_of(np.empty(0, dtype), value=False).type
+        except TypeError as error:
+            raise ArrayError(f"dtype = {shown(dtype)}, but it must be a dtype of NumPy") from error
+    fact = Fact(element_type, _shape(shape))
+    return plan_request(bind_call(schema, fact, arguments).request())
+
+
+def _shape(shape: Sequence[int]) -> tuple[int, ...]:
+    sizes: tuple[int | None, ...] = (None,)
+    if isinstance(shape, Sequence | np.ndarray) and not isinstance(shape, str | bytes):
+        sizes = tuple(map(exact_integer, shape))
+    known = tuple(size for size in sizes if size is not None and 0 <= size < 1 << 63)
+    if len(known) < len(sizes):
+        raise ArrayError(f"shape = {shown(shape)}, but it must be a sequence of 64-bit integers >= 0")
+    return known
+
+
+def plan_array(schema: OperatorSchema, data: np.ndarray[Any, Any], arguments: Mapping[str, Any]) -> Plan:
+    """Plan a call on a NumPy array."""
+    return plan_request(bind_call(schema, data_fact(data), arguments).request())
+
+
+def plan_data(schema: OperatorSchema, backend: Backend, data: Any, arguments: Mapping[str, Any]) -> SplitPlan:
+    """Plan a call on an array of any library, sizes that are symbolic while it traces included."""
+    shape = backend.shape(data)
+    symbols = Symbols(backend.symbols)
+    binding = bind_call(schema, data_fact(data), symbols.hide(schema, arguments))
+    if symbols.lengths is None and (is_exact(shape) or binding.division is None):
+        return plan_request(binding.request())
+    try:
+        symbolic = plan_symbolic(binding, shape, symbols.lengths)
+    except getattr(backend, "undecided", ()) as error:
+        text = (
+            f"{schema}: {backend.name} cannot tell the sizes of the parts of the symbolic shape "
+            f"{shown(shape)}: state constraints or a size such as 3*n that decide them, or give lengths"
+        )
+        raise ArrayError(text) from error
+    if symbolic is not None:
+        return symbolic
+    # A rule is broken: binding exact sizes says which.
+    try:
+        sizes = tuple(size if size is None else int(size) for size in shape)
+        exact = symbols.specialise(arguments)
+    except Exception as error:  # the library has no size at hand
+        text = f"{schema}: not every size that the symbolic shape {shown(shape)} stands for can be split so"
+        raise ArrayError(text) from error
+    bind_call(schema, data_fact(data, sizes), exact)
+    raise AssertionError(f"{schema}: symbolic and exact sizes disagree")

@@ -1,0 +1,74 @@
+"""Runs plans on arrays of every library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from splitops.backends import Backend, backend_of
+from splitops.calls.arguments import as_array
+from splitops.errors import ArrayError
+from splitops.planning import SplitPlan
+
+__all__ = ["call_plan", "execute", "run"]
+
+Parts = tuple[Any, ...] | list[Any]
+
+
+def call_plan(
+    plan: SplitPlan, data: Any, *, copy: bool | None = None, out: Sequence[Any] | None = None
+) -> Parts:
+    """Split data of the plan's shape, of any element type.
+
+    Args:
+        plan: the plan.
+        data: array of shape :attr:`shape`.
+        copy: None or False gives views of ``data``; True gives independent contiguous parts.
+        out: arrays of the exact shapes and dtype; they are filled and returned.
+
+    Raises:
+        ArrayError: another shape than the plan's, or ``out`` that does not fit or overlaps.
+    """
+    return execute(plan, data, copy=copy, out=out)
+
+
+def execute(
+    plan: SplitPlan, data: Any, *, copy: bool | None = None, out: Sequence[Any] | None = None
+) -> Parts:
+    """Split an array by a plan that was made for any array of its shape; as :func:`run` besides.
+
+    Raises:
+        ArrayError: the array has another shape than the plan, no backend knows it, or as :func:`run`.
+    """
+    data = as_array(data)
+    backend = backend_of(data)
+    shape = backend.shape(data)
+    if shape != plan.shape:
+        raise ArrayError(f"data has shape {shape}, but the plan is for shape {plan.shape}")
+    return run(plan, backend, data, copy, out)
+
+
+def run(plan: SplitPlan, backend: Backend, data: Any, copy: bool | None, out: Sequence[Any] | None) -> Parts:
+    """Split an array by a plan that was made for it: views, or copies, or filled buffers.
+
+    Args:
+        plan: the plan.
+        backend: that of the data.
+        data: array of the plan's shape.
+        copy: None or False for views, True for copies.
+        out: buffers to fill.
+
+    Raises:
+        ArrayError: ``out`` does not fit or overlaps; nothing is written then.
+    """
+    if out is None:
+        parts = backend.copies(plan, data) if copy else backend.views(plan, data)
+    elif copy is not None and not copy:
+        raise ArrayError("out= fills buffers with copies, but copy=False forbids them")
+    else:
+        try:
+            parts = tuple(out)
+        except TypeError as error:
+            raise ArrayError(f"out is a {type(out).__name__}, but it must be a sequence of arrays") from error
+        backend.fill(plan, data, parts)
+    return list(parts) if plan.sequence else parts

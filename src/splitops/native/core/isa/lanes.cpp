@@ -1,0 +1,264 @@
+#include "isa/lanes.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "isa/pairs.h"
+
+namespace splitops {
+namespace {
+
+constexpr Extent kVector = LaneTable::kVector;
+constexpr Extent kFetchBytes = 256;  // fetched at once, so that it takes no time to see how many
+constexpr Extent kHalves = 2;  // a step does twice what one vector of 16 bytes does
+
+int log2_of(int power) {
+    int log = 0;
+    while (power >> log > 1)
+        ++log;
+    return log;
+}
+
+#if defined(SPLITOPS_SIMD)
+
+// Interleaving the halves of a list of vectors, as often as halving the list leaves one, transposes it.
+template <int Lane>
+SPLITOPS_INLINE void interleave(Pair *v) {
+    constexpr int lanes = static_cast<int>(kVector) / Lane;
+    Pair mixed[lanes];
+    for (int i = 0; i < lanes / 2; ++i) {
+        mixed[2 * i] = Pair::low<Lane>(v[i], v[i + lanes / 2]);
+        mixed[2 * i + 1] = Pair::high<Lane>(v[i], v[i + lanes / 2]);
+    }
+    for (int i = 0; i < lanes; ++i)
+        v[i] = mixed[i];
+}
+
+// One step: loads are `pitch` bytes apart, and the runs go to `row` of the targets.
+template <int Lane, bool Spreads, bool Packs>
+SPLITOPS_INLINE void take_step(const LaneTable &t, const char *from, Extent pitch, Extent row, char *const *targets) {
+    constexpr int lanes = static_cast<int>(kVector) / Lane;
+    const Extent equal = row * t.run[0];  // without gaps all runs are equal, and the halves follow each other
+    const auto store = [&](Pair v, int part) SPLITOPS_SIMD {
+        char *to = targets[part] + (Packs ? row * t.run[part] : equal);
+        if (Packs)
+            v.shuffled(Pair::both(t.pack[part])).store(to, to + lanes * t.rows * t.run[part]);
+        else
+            v.store(to);
+    };
+    const int parts = t.parts;  // not read again after each store
+    Pair v[lanes];
+    const char *low = from, *high = from + lanes * pitch;
+#pragma GCC unroll 16
+    for (int i = 0; i < lanes; ++i, low += pitch, high += pitch) {
+        v[i] = Pair::load(low, high);
+        if (Spreads)
+            v[i] = v[i].shuffled(Pair::both(t.spread));
+    }
+    if (lanes >= 4)
+        interleave<Lane>(v);
+    if (lanes >= 8)
+        interleave<Lane>(v);
+    if (lanes >= 16)
+        interleave<Lane>(v);
+#pragma GCC unroll 8
+    for (int i = 0; i < lanes / 2; ++i) {  // the last interleaving, as far as there are parts
+        if (2 * i < parts)
+            store(Pair::low<Lane>(v[i], v[i + lanes / 2]), 2 * i);
+        if (2 * i + 1 < parts)
+            store(Pair::high<Lane>(v[i], v[i + lanes / 2]), 2 * i + 1);
+    }
+}
+
+// Loads that reach beyond the source, and stores that reach behind the targets, are left to the last steps.
+template <int Lane, bool Spreads, bool Packs>
+struct Steps {
+    static constexpr Extent loads = kHalves * kVector / Lane;
+    const LaneTable &t;
+    const Extent rows = loads * t.rows;  // of a step
+    const Extent load_pitch = t.rows * t.pitch;
+
+    // How many whole steps can be taken at once.
+    SPLITOPS_INLINE Extent whole(Extent count, Extent readable) const {
+        const Extent reach = (loads - 1) * load_pitch + kVector;
+        return std::min(count / rows, readable < reach ? 0 : (readable - reach) / (loads * load_pitch) + 1);
+    }
+    SPLITOPS_INLINE void take(const char *source, Extent row, char *const *targets) const {
+        take_step<Lane, Spreads, Packs>(t, source, load_pitch, row, targets);
+    }
+    // Less than a whole step, or one at the end of the source or of the targets.
+    SPLITOPS_INLINE void take_last(const char *source, Extent count, Extent readable, char *const *targets) const {
+        alignas(32) char in[loads * kVector] = {};
+        alignas(32) char out[LaneTable::kMaxParts][4 * kVector];
+        char *outs[LaneTable::kMaxParts];
+        for (Extent i = 0; i * t.rows < count; ++i)
+            std::memcpy(in + i * kVector, source + i * load_pitch,
+                        static_cast<std::size_t>(std::min(kVector, readable - i * load_pitch)));
+        for (int i = 0; i < t.parts; ++i)
+            outs[i] = out[i];
+        take_step<Lane, Spreads, Packs>(t, in, kVector, 0, outs);
+        for (int i = 0; i < t.parts; ++i)
+            std::memcpy(targets[i], out[i], static_cast<std::size_t>(count * t.run[i]));
+    }
+};
+
+struct Plainly {
+    template <int Lane, bool Spreads, bool Packs>
+    static SPLITOPS_SIMD void run(const LaneTable &t, const char *source, Extent count, Extent readable,
+                                  char *const *targets) {
+        const Steps<Lane, Spreads, Packs> steps{t};
+        Extent whole = steps.whole(count, readable);
+        if (Packs) {  // the stores of short runs reach over several steps
+            const Extent shortest = *std::min_element(t.run, t.run + t.parts);
+            whole = std::min(whole, std::max<Extent>(0, count - (kVector + shortest - 1) / shortest) / steps.rows);
+        }
+        for (Extent i = 0; i < whole; ++i)
+            steps.take(source + i * steps.loads * steps.load_pitch, i * steps.rows, targets);
+        for (Extent row = whole * steps.rows; row < count; row += steps.rows) {
+            char *last[LaneTable::kMaxParts];
+            for (int i = 0; i < t.parts; ++i)
+                last[i] = targets[i] + row * t.run[i];
+            steps.take_last(source + row * t.pitch, std::min(steps.rows, count - row), readable - row * t.pitch, last);
+        }
+    }
+};
+
+struct Streaming {
+    static SPLITOPS_INLINE void find_ends(const LaneTable &t, const Strip *strips, char **ends) {
+        for (int i = 0; i < t.parts; ++i)
+            ends[i] = strips[i].end();
+    }
+    static SPLITOPS_INLINE void flush(const LaneTable &t, Strip *strips, Extent rows) {
+        for (int i = 0; i < t.parts; ++i) {
+            strips[i].filled += rows * t.run[i];
+            strips[i].flush(stream_lines);
+        }
+    }
+    template <int Lane, bool Spreads, bool Packs>
+    static SPLITOPS_SIMD void run(const LaneTable &table, const char *source, Extent count, Extent readable,
+                                  Strip *strips, Ahead &progress) {
+        const LaneTable t = table;  // of our own, like what is next: no store of a byte can change them
+        Ahead ahead = progress;
+        const Steps<Lane, Spreads, Packs> steps{t};
+        const Extent step_bytes = steps.loads * steps.load_pitch;
+        const Extent share = steps.rows * std::accumulate(t.run, t.run + t.parts, Extent{0});
+        const Extent turn = std::max<Extent>(1, kFetchBytes / share);
+        const Extent whole = steps.whole(count, readable);
+        char *ends[LaneTable::kMaxParts];
+        for (Extent done = 0; done < whole; done += kLaneSteps) {
+            const Extent some = std::min(kLaneSteps, whole - done);
+            find_ends(t, strips, ends);
+            for (Extent i = 0; i < some; i += turn) {
+                for (Extent j = i; j < std::min(some, i + turn); ++j)
+                    steps.take(source + (done + j) * step_bytes, j * steps.rows, ends);
+                ahead.fetch(turn * share);
+            }
+            flush(t, strips, some * steps.rows);
+        }
+        progress = ahead;
+        for (Extent row = whole * steps.rows; row < count; row += steps.rows) {
+            const Extent rows = std::min(steps.rows, count - row);
+            find_ends(t, strips, ends);
+            steps.take_last(source + row * t.pitch, rows, readable - row * t.pitch, ends);
+            flush(t, strips, rows);
+        }
+    }
+};
+
+template <class How, int Lane, class... Rest>
+void take_apart_lanes(const LaneTable &t, Rest... rest) {
+    if (t.packs)
+        t.spreads ? How::template run<Lane, true, true>(t, rest...) : How::template run<Lane, false, true>(t, rest...);
+    else if (t.spreads)
+        How::template run<Lane, true, false>(t, rest...);
+    else
+        How::template run<Lane, false, false>(t, rest...);
+}
+
+template <class How, class... Rest>
+void take_apart(const LaneTable &t, Rest... rest) {
+    switch (t.lane) {
+        case 1: return take_apart_lanes<How, 1, Rest...>(t, rest...);
+        case 2: return take_apart_lanes<How, 2, Rest...>(t, rest...);
+        case 4: return take_apart_lanes<How, 4, Rest...>(t, rest...);
+        default: return take_apart_lanes<How, 8, Rest...>(t, rest...);
+    }
+}
+
+#endif
+
+// The instructions that a byte costs.
+double cost(const Extent *runs, int parts, Extent span, int lane, Extent rows) {
+    bool spreads = rows > 1, packs = false;
+    for (int i = 0; i < parts; ++i) {
+        packs |= rows * runs[i] < lane;
+        spreads |= runs[i] != lane && i + 1 < parts;
+    }
+    const double lanes = static_cast<double>(kVector / lane);
+    const double loads = lanes * (kHalves + (spreads ? 1 : 0));
+    const double transposition = lanes * log2_of(static_cast<int>(kVector) / lane);
+    const double stores = parts * (packs ? 4 : 1);
+    return (loads + transposition + stores) / (static_cast<double>(kHalves * rows * span) * lanes);
+}
+
+}  // namespace
+
+LaneChoice choose_lanes(const Extent *runs, int count, Extent pitch) {
+    LaneChoice best{0, 0, 0, std::numeric_limits<double>::infinity()};
+    Extent span = runs[0], longest = runs[0];
+    for (int parts = 2; parts <= std::min(count, LaneTable::kMaxParts); ++parts) {
+        span += runs[parts - 1];
+        longest = std::max(longest, runs[parts - 1]);
+        // A power of two rows, so that steps fill lines and tiles.
+        for (Extent rows = 1; rows <= kVector && (rows - 1) * pitch + span <= kVector; rows *= 2)
+            for (int lane = 1; lane < kVector && lane * parts <= kVector; lane *= 2) {
+                if (lane < rows * longest)
+                    continue;
+                const double price = cost(runs, parts, span, lane, rows);
+                if (price < best.cost)
+                    best = {parts, lane, static_cast<int>(rows), price};
+            }
+    }
+    return best;
+}
+
+void fill_table(const LaneChoice &choice, const Extent *runs, Extent pitch, LaneTable &t) {
+    t.pitch = pitch;
+    t.parts = choice.parts;
+    t.lane = choice.lane;
+    t.rows = choice.rows;
+    t.spreads = t.packs = false;
+    std::memset(t.spread, 0x80, sizeof t.spread);  // an index with the top bit set gives zero
+    std::memset(t.pack, 0x80, sizeof t.pack);
+    Extent begin = 0;
+    for (int i = 0; i < t.parts; ++i) {
+        const Extent run = t.run[i] = runs[i];
+        const Extent held = t.rows * run;
+        for (Extent byte = 0; byte < held; ++byte) {
+            const Extent from = byte / run * pitch + begin + byte % run;
+            t.spread[i * t.lane + byte] = static_cast<std::uint8_t>(from);
+            t.spreads |= from != i * t.lane + byte;
+        }
+        for (Extent byte = 0; byte < held * (kVector / t.lane); ++byte)
+            t.pack[i][byte] = static_cast<std::uint8_t>(byte / held * t.lane + byte % held);
+        t.packs |= held != t.lane;
+        begin += run;
+    }
+}
+
+#if defined(SPLITOPS_SIMD)
+
+void take_apart_pairs(const LaneTable &t, const char *source, Extent count, Extent readable, char *const *targets) {
+    take_apart<Plainly>(t, source, count, readable, targets);
+}
+
+void take_apart_pairs_streaming(const LaneTable &t, const char *source, Extent count, Extent readable, Strip *strips,
+                                Ahead &ahead) {
+    take_apart<Streaming, const char *, Extent, Extent, Strip *, Ahead &>(t, source, count, readable, strips, ahead);
+}
+
+#endif
+
+}  // namespace splitops
