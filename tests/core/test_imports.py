@@ -80,12 +80,21 @@ def test_imports_run_downwards_only() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_contract_that_is_turned_upside_down_is_broken(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("contract", "lower", "upper"),
+    [
+        ("From files down to errors", "calls", "cli"),
+        ("In models: from tools down to what is known of a value", "movers", "infer | running"),
+    ],
+)
+def test_a_contract_that_is_turned_upside_down_is_broken(
+    contract: str, lower: str, upper: str, tmp_path: Path
+) -> None:
     text = (ROOT / ".importlinter").read_text()
-    assert "    calls\n" in text
+    assert text.count(f"    {lower}\n") == text.count(f"    {upper}\n") == 1
     (tmp_path / ".importlinter").write_text(
-        text.replace("    calls\n", "").replace("    cli\n", "    calls\n    cli\n")
+        text.replace(f"    {lower}\n", "").replace(f"    {upper}\n", f"    {lower}\n    {upper}\n")
     )
     done = lint(tmp_path / ".importlinter")
     assert done.returncode == 1
-    assert "BROKEN" in done.stdout
+    assert f"{contract} BROKEN" in done.stdout

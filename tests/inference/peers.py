@@ -11,9 +11,9 @@ import onnx
 from onnx import ModelProto, TypeProto
 from onnx.backend.test.case.node import collect_testcases
 
+from splitops.models.formats.onnx.types import from_type
 from splitops.models.infer import SequenceOf, Tensor
-from splitops.models.infer.knowledge import Opaque
-from splitops.models.infer.onnx_types import from_type
+from splitops.models.known import Opaque
 from splitops.sizes.dims import UNKNOWN, Dim, Range
 
 

@@ -14,10 +14,10 @@ from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, TypeProto, h
 
 from splitops.errors import NOWHERE
 from splitops.models.convert.onnx_versions import drop_defaults, unchanged, version_of
+from splitops.models.formats.onnx.types import to_type
 from splitops.models.graph.onnx import Names, constant_array, known, note
 from splitops.models.infer import walk
-from splitops.models.infer.knowledge import Known, Tensor
-from splitops.models.infer.onnx_types import to_type
+from splitops.models.known import Known, Tensor
 
 __all__ = ["Adapter", "NoAdapterError", "Piece", "Small"]
 

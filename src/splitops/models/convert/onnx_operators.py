@@ -24,7 +24,7 @@ from splitops.models.graph.onnx import (
     replace_node,
     shape_of,
 )
-from splitops.models.infer.knowledge import Tensor
+from splitops.models.known import Tensor
 from splitops.sizes.dims import Range
 
 __all__ = ["CONSTANTS_OF_EVERY_TYPE", "Mover"]

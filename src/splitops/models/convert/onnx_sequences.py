@@ -17,7 +17,7 @@ from splitops.models.graph.onnx import (
     remove_if_unused,
     replace_node,
 )
-from splitops.models.infer.knowledge import Tensor
+from splitops.models.known import Tensor
 from splitops.sizes.arithmetic import Division, part_count, part_sizes
 
 __all__ = ["lower_sequence"]

@@ -21,7 +21,7 @@ from splitops.models.graph.onnx import (
     replace_node,
     value_fact,
 )
-from splitops.models.infer.knowledge import Tensor
+from splitops.models.known import Tensor
 from splitops.operators import OperatorSchema, schema
 from splitops.operators.schema import Given
 from splitops.sizes.rules import SizeRule

@@ -30,6 +30,7 @@ from splitops.models.convert.onnx_to_onnx import (
 )
 from splitops.models.convert.report import Change, Conversion, Status
 from splitops.models.convert.restating import restate
+from splitops.models.formats.onnx.types import to_type
 from splitops.models.formats.openvino import (
     Endpoint,
     Layer,
@@ -50,7 +51,6 @@ from splitops.models.graph.onnx import (
     type_of,
     value_fact,
 )
-from splitops.models.infer.onnx_types import to_type
 from splitops.models.infer.openvino_walk import walk_openvino
 from splitops.models.running.openvino.layers import is_own
 from splitops.operators import FAMILY

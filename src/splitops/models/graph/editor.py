@@ -21,7 +21,7 @@ from splitops.errors import NOWHERE, SplitError, Where
 from splitops.models.convert.forms import Site
 from splitops.models.convert.statement import describe_site
 from splitops.models.graph.onnx import Names, known, label, note
-from splitops.models.infer.knowledge import Tensor, meet
+from splitops.models.known import Tensor, meet
 from splitops.models.simplify.decisions import Cut, cut_of, shortest
 from splitops.models.simplify.report import Applied
 from splitops.operators import FAMILY, OperatorSchema, schema, versions

@@ -13,8 +13,8 @@ from splitops.binding import Fact
 from splitops.elements.types import ElementType, element_type_of, from_onnx
 from splitops.errors import NOWHERE
 from splitops.models.formats.onnx.tensors import is_marked, tensor_array
-from splitops.models.infer.knowledge import Known, Tensor, fact
-from splitops.models.infer.onnx_types import from_type
+from splitops.models.formats.onnx.types import from_type
+from splitops.models.known import Known, Tensor, fact
 from splitops.sizes.dims import Shape
 
 __all__ = [

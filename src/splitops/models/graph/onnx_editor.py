@@ -30,7 +30,7 @@ from splitops.models.graph.editor import (
     take_over,
 )
 from splitops.models.graph.onnx import constant_array, graphs_of, known
-from splitops.models.infer.knowledge import Tensor
+from splitops.models.known import Tensor
 from splitops.models.simplify.decisions import lying, pieces
 from splitops.sizes.dims import Dim, Shape
 

@@ -20,7 +20,7 @@ from splitops.models.formats.openvino.splits import operation_set, split_attribu
 from splitops.models.graph.editor import Editor, Role, Scope, Span, family_roles, sole_span
 from splitops.models.graph.onnx import known, note, value_fact
 from splitops.models.graph.openvino import DOMAIN, graphs_inside, layer_of, make_node, port_of, restate
-from splitops.models.infer.knowledge import Tensor
+from splitops.models.known import Tensor
 from splitops.models.running.openvino.layers import is_own
 from splitops.models.simplify.decisions import lying, pieces
 from splitops.sizes.dims import Dim, Shape

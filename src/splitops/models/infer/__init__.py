@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from splitops.errors import Where
 from splitops.models import is_openvino
-from splitops.models.infer.knowledge import Known, SequenceOf, Tensor
 from splitops.models.infer.splitting import OnVisit, Visit
+from splitops.models.known import Known, SequenceOf, Tensor
 from splitops.sizes import names as symbols
 from splitops.sizes.dims import Range, Shape
 
@@ -178,7 +178,7 @@ def walk(
 def _walk_onnx(
     model: ModelProto, where: Where, on_visit: OnVisit, write: bool
 ) -> tuple[tuple[InferredValue, ...], ModelProto | None]:
-    from splitops.models.infer.onnx_types import declared_types
+    from splitops.models.formats.onnx.types import declared_types
     from splitops.models.infer.onnx_walk import Walk
     from splitops.models.infer.onnx_write import with_shapes
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from splitops.models.infer.knowledge import Known, SequenceOf, Tensor
+from splitops.models.known import Known, SequenceOf, Tensor
 from splitops.sizes.dims import UNKNOWN, Dim
 
 __all__ = ["integers", "scalar", "stacked", "widened", "without_axis", "without_value"]

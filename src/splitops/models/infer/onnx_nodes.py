@@ -10,9 +10,9 @@ from typing import Any, Final
 import onnx
 from onnx import AttributeProto, NodeProto, TensorProto, TypeProto, defs, helper, shape_inference
 
-from splitops.models.infer.knowledge import Known, Tensor
+from splitops.models.formats.onnx.types import Names, from_type, to_type
 from splitops.models.infer.onnx_shapes import refined
-from splitops.models.infer.onnx_types import Names, from_type, to_type
+from splitops.models.known import Known, Tensor
 
 __all__ = ["NodeInference"]
 

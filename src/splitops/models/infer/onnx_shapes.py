@@ -12,9 +12,9 @@ from typing import Any, Final
 from onnx import NodeProto, TensorProto, helper
 
 from splitops.elements.types import from_onnx
-from splitops.models.infer.arithmetic import ARITHMETIC
-from splitops.models.infer.knowledge import Entry, Known, SequenceOf, Tensor, meet_shapes
-from splitops.models.infer.shape_rules import (
+from splitops.models.known import Entry, Known, SequenceOf, Tensor, meet_shapes
+from splitops.models.movers.numbers import ARITHMETIC
+from splitops.models.movers.shapes import (
     broadcast,
     concatenated,
     counted,

@@ -11,8 +11,7 @@ from onnx import AttributeProto, NodeProto, helper
 
 from splitops.errors import SplitError, Where
 from splitops.models.formats.onnx.tensors import tensor_array
-from splitops.models.infer.arithmetic import ARITHMETIC, apply
-from splitops.models.infer.knowledge import (
+from splitops.models.known import (
     MAX_ELEMENTS,
     Entry,
     Known,
@@ -22,6 +21,7 @@ from splitops.models.infer.knowledge import (
     partial_value,
     value_of_shape,
 )
+from splitops.models.movers.numbers import ARITHMETIC, apply
 from splitops.sizes.dims import Range
 
 __all__ = ["computed_value", "constant_value"]

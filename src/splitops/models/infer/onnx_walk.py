@@ -22,7 +22,7 @@ from splitops.models.formats.onnx.structure import (
     subgraphs,
 )
 from splitops.models.formats.onnx.tensors import is_external, tensor_array
-from splitops.models.infer.knowledge import MAX_ELEMENTS, Known, SequenceOf, Tensor, join, meet
+from splitops.models.formats.onnx.types import from_type
 from splitops.models.infer.onnx_functions import call_attributes, unknown_attributes, with_attributes
 from splitops.models.infer.onnx_loops import (
     integers,
@@ -33,9 +33,9 @@ from splitops.models.infer.onnx_loops import (
     without_value,
 )
 from splitops.models.infer.onnx_nodes import NodeInference
-from splitops.models.infer.onnx_types import from_type
 from splitops.models.infer.onnx_values import computed_value, constant_value
 from splitops.models.infer.splitting import OnVisit, Visit, sizes_of_names, tightened, visit_site
+from splitops.models.known import MAX_ELEMENTS, Known, SequenceOf, Tensor, join, meet
 from splitops.onnx.reference import node_attributes, node_label
 from splitops.operators import FAMILY, schema
 from splitops.sizes.dims import UNKNOWN, Dim, Range, dimension

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
 
 from splitops.models.formats.onnx.structure import extend, function_path, subgraphs
-from splitops.models.infer.knowledge import Known, Opaque, Tensor
-from splitops.models.infer.onnx_types import to_type
+from splitops.models.formats.onnx.types import to_type
+from splitops.models.known import Known, Opaque, Tensor
 
 __all__ = ["with_shapes"]
 

@@ -12,15 +12,15 @@ import numpy as np
 
 from splitops.elements.types import ELEMENT_TYPES, from_openvino
 from splitops.models.formats.openvino.model import Layer, Port
-from splitops.models.infer.arithmetic import ARITHMETIC, apply
-from splitops.models.infer.knowledge import (
+from splitops.models.known import (
     MAX_ELEMENTS,
     Tensor,
     Value,
     meet_shapes,
     value_of_shape,
 )
-from splitops.models.infer.shape_rules import concatenated, reshaped
+from splitops.models.movers.numbers import ARITHMETIC, apply
+from splitops.models.movers.shapes import concatenated, reshaped
 from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
 
 __all__ = ["infer_layer", "stated"]

@@ -11,9 +11,9 @@ from splitops.errors import Rule, RuleError, SplitError, Where
 from splitops.models.formats.openvino.model import Endpoint, Graph, Layer, OpenVINOModel
 from splitops.models.formats.openvino.sites import endpoint_name
 from splitops.models.formats.openvino.splits import split_attributes, split_schema
-from splitops.models.infer.knowledge import MAX_ELEMENTS, Tensor
 from splitops.models.infer.openvino_layers import infer_layer
 from splitops.models.infer.splitting import OnVisit, Visit, tightened, visit_site
+from splitops.models.known import MAX_ELEMENTS, Tensor
 from splitops.operators import FAMILY
 from splitops.sizes.dims import UNKNOWN, Dim, Range, dimension
 

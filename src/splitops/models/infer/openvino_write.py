@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from splitops.models.formats.openvino.model import Endpoint, Graph, Layer, OpenVINOModel, Port
-from splitops.models.infer.knowledge import Tensor
+from splitops.models.known import Tensor
 
 __all__ = ["with_shapes"]
 

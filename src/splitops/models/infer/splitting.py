@@ -11,7 +11,7 @@ import numpy as np
 from splitops.binding import Binding, Fact, bind
 from splitops.errors import SplitError, Where
 from splitops.inference import Inference, infer_binding
-from splitops.models.infer.knowledge import Known, SequenceOf, Tensor, fact
+from splitops.models.known import Known, SequenceOf, Tensor, fact
 from splitops.operators import OperatorSchema
 from splitops.sizes.dims import UNKNOWN, Range
 

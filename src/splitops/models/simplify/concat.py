@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from splitops.models.graph.editor import Editor, Role, is_read, note_like
 from splitops.models.graph.onnx import known
-from splitops.models.infer.knowledge import Tensor
+from splitops.models.known import Tensor
 from splitops.models.simplify.decisions import Cut, grouped, joined, runs, same_size, whole
 from splitops.models.simplify.passes import SplitPass
 from splitops.sizes.dims import Dim

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from splitops.elements.types import ElementType
 from splitops.models.graph.editor import Editor, Role, is_read, note_like
 from splitops.models.graph.onnx import known
-from splitops.models.infer.knowledge import Tensor
+from splitops.models.known import Tensor
 from splitops.models.simplify.decisions import Cut, pieces
 from splitops.models.simplify.passes import SplitPass
 from splitops.models.simplify.registry import DEFAULT_LIMIT

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from splitops.models.graph.editor import Editor, Role, is_read
 from splitops.models.graph.onnx import known
-from splitops.models.infer.knowledge import Tensor
+from splitops.models.known import Tensor
 from splitops.models.simplify.decisions import joined, sole_part, useful_groups
 from splitops.models.simplify.passes import SplitPass
 from splitops.sizes.dims import Shape

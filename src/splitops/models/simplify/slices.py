@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from splitops.models.graph.editor import Editor, Role, Span
 from splitops.models.graph.onnx import known
-from splitops.models.infer.knowledge import Tensor
+from splitops.models.known import Tensor
 from splitops.models.simplify.decisions import partition
 from splitops.models.simplify.passes import SplitPass
 from splitops.sizes.dims import Shape

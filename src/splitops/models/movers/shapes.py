@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from splitops.models.infer.arithmetic import ARITHMETIC
-from splitops.models.infer.knowledge import Entry, SequenceOf, meet_shapes
+from splitops.models.known import Entry, SequenceOf, meet_shapes
+from splitops.models.movers.numbers import ARITHMETIC
 from splitops.sizes import names as symbols
 from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
 
@@ -48,7 +48,7 @@ def joined(sequence: SequenceOf, axis: int, *, stacked: bool) -> Shape:
         IndexError: there is no such axis.
 
     Examples:
-        >>> from splitops.models.infer.knowledge import Tensor
+        >>> from splitops.models.known import Tensor
         >>> parts = SequenceOf(Tensor(shape=(Range(0, 2), 5)), axis=0, total=Range(name="N"))
         >>> joined(parts, 0, stacked=False)
         (Range(lo=0, hi=None, name='N'), 5)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from splitops.models.infer.knowledge import Entry
+from splitops.models.known import Entry
 from splitops.sizes import names as symbols
 from splitops.sizes.dims import Range, dimension
 

@@ -6,7 +6,7 @@ from onnx import ModelProto, TensorShapeProto, TypeProto
 
 from splitops.elements.types import from_onnx
 from splitops.models.formats.onnx.structure import located_graphs
-from splitops.models.infer.knowledge import Known, Opaque, SequenceOf, Tensor
+from splitops.models.known import Known, Opaque, SequenceOf, Tensor
 from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape
 
 __all__ = ["Names", "declared_types", "from_type", "to_type"]
