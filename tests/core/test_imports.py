@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import configparser
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -78,6 +80,17 @@ def lint(config: Path) -> subprocess.CompletedProcess[str]:
 def test_imports_run_downwards_only() -> None:
     done = lint(ROOT / ".importlinter")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_table_of_layers_is_that_of_the_contract() -> None:
+    contract = configparser.ConfigParser()
+    contract.read(ROOT / ".importlinter")
+    layers = contract["importlinter:contract:layers"]["layers"].strip().splitlines()
+    table = (ROOT / "CONTRIBUTING.md").read_text().partition("| layer | modules |")[2].partition("\n\n")[0]
+    rows = [re.findall(r"`(\w+)`", row.split("|")[2]) for row in table.splitlines()[2:]]
+    expected = [re.findall(r"\w+", layer) for layer in layers]
+    assert expected[0] == ["__main__"]  # the table has it beside the command line
+    assert rows == [expected[0] + expected[1], *expected[2:]]
 
 
 @pytest.mark.parametrize(
