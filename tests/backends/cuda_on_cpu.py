@@ -23,35 +23,24 @@ Array = np.ndarray[Any, Any]
 _SHIM = """
 #define __device__
 #define __global__
-#define __shared__ static
-#define BY_EVERY_THREAD(work) for (threadIdx.x = 0; threadIdx.x < blockDim.x; ++threadIdx.x) { work }
-#define WAIT_FOR_THREADS
 struct Index { unsigned x; };
 static thread_local Index blockIdx, threadIdx, blockDim;
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 """
 
 _LOOP = """
-#define EVERY_BLOCK(work)                                                             \\
+#define EVERY_THREAD(work)                                                            \\
     blockDim.x = threads;                                                             \\
-    for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) { work }
+    for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x)                           \\
+        for (threadIdx.x = 0; threadIdx.x < blockDim.x; ++threadIdx.x) { work }
 #define HEAD unsigned blocks, unsigned threads, u64 s, i64 d, i64 r, i64 p, i64 c
-#define EQUAL i64 run, i64 spacing, i64 unit, i64 length
+#define EQUAL i64 run, i64 spacing, i64 length
 
 extern "C" void launch_copy_uneven(HEAD, const Table* t) {
-    EVERY_BLOCK(BY_EVERY_THREAD(copy_uneven(s, d, r, p, c, *t);))
+    EVERY_THREAD(copy_uneven(s, d, r, p, c, *t);)
 }
 extern "C" void launch_copy_equal(HEAD, EQUAL, const Table* t) {
-    EVERY_BLOCK(BY_EVERY_THREAD(copy_equal(s, d, r, p, c, run, spacing, unit, length, *t);))
-}
-extern "C" void launch_copy_small(HEAD, EQUAL, const Table* t) {
-    EVERY_BLOCK(BY_EVERY_THREAD(copy_small(s, d, r, p, c, run, spacing, unit, length, *t);))
-}
-extern "C" void launch_copy_short(HEAD, EQUAL, const Table* t) {
-    EVERY_BLOCK(BY_EVERY_THREAD(copy_short(s, d, r, p, c, run, spacing, unit, length, *t);))
-}
-extern "C" void launch_copy_turned(HEAD, EQUAL, i64 piece, i64 high, i64 wide, i64 apart, const Table* t) {
-    EVERY_BLOCK(copy_turned(s, d, r, p, c, run, spacing, unit, length, piece, high, wide, apart, *t);)
+    EVERY_THREAD(copy_equal(s, d, r, p, c, run, spacing, length, *t);)
 }
 """
 

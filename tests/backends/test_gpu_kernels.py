@@ -44,7 +44,7 @@ CASES = [
     ((6, 40, 3), 1, (3, 37), "u4"),
     ((2, 20000), 1, (9999, 10001), "u4"),
     ((1, 7), 1, (3, 4), "u1"),
-    # Rows that are turned into parts: whole tiles and the rests of them, runs that divide no unit.
+    # Runs of few bytes: whole tiles and the rests of them, runs that divide no unit.
     ((300, 32), 1, (1,) * 32, "u4"),
     ((130, 300), 1, (1,) * 300, "u1"),
     ((40, 21), 1, (3,) * 7, "u1"),
@@ -154,8 +154,7 @@ def test_memory_may_lie_anywhere(folder: Path, begin: int, skip: int) -> None:
         sizes = (run,) * (256 // run)
         for copy in (run_on_host, lambda call: cuda(folder, call)):
             (call,) = check(data, 1, sizes, copy, begin=begin)
-            assert (begin or 16) % call.write_unit == 0
-            assert call.unit <= call.write_unit
+            assert (begin or 16) % call.unit == 0
 
 
 def test_unaligned_memory_takes_narrower_units(folder: Path) -> None:
@@ -168,26 +167,24 @@ def test_unaligned_memory_takes_narrower_units(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "count", "run", "kernel"),
+    ("rows", "count", "run"),
     [
-        (8192, 1024, 64, Kernel.SHORT),
-        (8192, 1024, 1, Kernel.TURNED),
-        (8192 * 64, 32, 4, Kernel.TURNED),
-        (4096 * 4096, 3, 1, Kernel.SHORT),
-        (8192, 3, 8192, Kernel.EQUAL),
-        (1, 100_000, 256, Kernel.SMALL),
-        (8, 100_000, 1, Kernel.SMALL),
-        (1, 4, 1 << 30, Kernel.EQUAL),
+        (8192, 1024, 64),
+        (8192, 1024, 1),
+        (8192 * 64, 32, 4),
+        (4096 * 4096, 3, 1),
+        (8192, 3, 8192),
+        (1, 100_000, 256),
+        (8, 100_000, 1),
+        (1, 4, 1 << 30),
     ],
 )
-def test_equal_parts_at_even_spaces_are_one_launch_without_a_table(
-    rows: int, count: int, run: int, kernel: Kernel
-) -> None:
+def test_equal_parts_at_even_spaces_are_one_launch_without_a_table(rows: int, count: int, run: int) -> None:
     spacing = rows * run + 512
     for targets in (range(1 << 44, (1 << 44) + count * spacing, spacing), range(1 << 50, 1, -spacing)):
         targets = targets[:count]
         (call,) = launches(1 << 40, rows, count * run, [run] * count, targets)
-        assert (call.kernel, call.count, call.firsts) == (kernel, count, (0,))
+        assert (call.kernel, call.count, call.firsts) == (Kernel.EQUAL, count, (0,))
         assert list(call.addresses) == list(targets)
         assert call_of(call).blocks < 1 << 31
 

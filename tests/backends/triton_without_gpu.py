@@ -25,7 +25,7 @@ CASES: list[tuple[tuple[int, ...], list[int], int, torch.dtype]] = [
     ((6, 40, 3), [3, 37], 1, torch.int32),
     ((2, 20000), [9999, 10001], 1, torch.float32),
     ((2, 20000), [10000, 10000], 1, torch.float32),
-    # Rows that are turned into parts: whole tiles and the rests of them, runs that divide no unit.
+    # Runs of few bytes: whole tiles and the rests of them, runs that divide no unit.
     ((300, 33), [1] * 33, 1, torch.float32),
     ((130, 300), [1] * 300, 1, torch.uint8),
     ((40, 21), [3] * 7, 1, torch.uint8),
@@ -112,19 +112,7 @@ def compiled() -> None:
     for kernel, constants in ((kernels._copy_uneven, uneven), (kernels._copy_equal, equal)):
         text = ptx(kernel, constants, 96)
         assert text.count("ld.global.v2.b64") == text.count("st.global.v2.b64") >= 4  # 16 bytes a thread
-    small = {"UNIT": 16, "BLOCK": 1024, "LONG": False, "PITCHED": False}
-    short = {"UNIT": 16, "UNITS": 4, "BLOCK": 1024, "GROUP": 8, "LONG": False, "PITCHED": False}
-    for kernel, constants in ((kernels._copy_small, small), (kernels._copy_short, short)):
-        for entries in (1, 96):
-            text = ptx(kernel, constants, entries)
-            assert text.count("ld.global.v2.b64") == text.count("st.global.v2.b64") >= 8
     assert "st.global.v2.b64" in ptx(kernels._copy_equal, equal | {"PITCHED": True}, 1)
-    turned = {"WORD": 1, "WORDS": 1, "WIDTH": 1, "ROWS": 128, "PARTS": 128, "READ": 16, "WRITE": 16}
-    for constants in (turned, turned | {"WORD": 4, "PARTS": 32}):
-        text = ptx(kernels._copy_turned, constants, 1)
-        # A whole tile is read along its rows and written along its parts, 16 bytes a thread both times.
-        assert text.count("ld.global.v4.b32") == text.count("st.global.v4.b32") == 8
-        assert ".shared" in text
 
 
 if __name__ == "__main__":

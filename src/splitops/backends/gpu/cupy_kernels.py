@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
-from math import gcd
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from splitops.backends.gpu.layout import WIDEST, Kernel, Launch
+from splitops.backends.gpu.layout import Kernel, Launch
 
 __all__ = ["ENTRIES", "MORE_ENTRIES", "THREADS", "Call", "call_of", "source"]
 
@@ -19,14 +18,6 @@ MORE_ENTRIES: Final = 2040
 """Entries within the 32 764 bytes that CUDA 12.1 passes to GPUs of compute capability 7.0 and later."""
 TILE: Final = 1 << 14
 """Bytes that one block copies."""
-GROUP: Final = 8
-"""Parts that one thread copies where runs are short: enough to use whole cache lines."""
-SHARED: Final = 33 << 9
-"""Bytes of shared memory where rows are turned into parts."""
-TURNED_RUN: Final = 128
-"""Bytes of a row that one block copies there, as nearly as alignment allows."""
-TURNED_ROWS: Final = 1024
-"""Rows that one block copies there, at most."""
 THREADS: Final = 256
 
 _ENTRY: Final = np.dtype([("target", np.uint64), ("begin", np.int64)])
@@ -48,7 +39,7 @@ class Call(NamedTuple):
 def source(entries: int) -> str:
     """Return the CUDA C source of the kernels whose table has so many entries."""
     text = files("splitops.backends.gpu").joinpath("copy_parts.cu").read_text("utf-8")
-    constants = {"TILE": TILE, "GROUP": GROUP, "SHARED": SHARED, "ENTRIES": entries}
+    constants = {"TILE": TILE, "ENTRIES": entries}
     return "".join(f"#define {name} {value}\n" for name, value in constants.items()) + text
 
 
@@ -67,33 +58,8 @@ def call_of(launch: Launch) -> Call:
         blocks = launch.rows * launch.ends[-1] // TILE + launch.count
         return Call("copy_uneven", entries, blocks, (*head, table))
     head += map(np.int64, (launch.run, launch.spacing))
-    length = np.int64(len(begins))
-    size = launch.rows * launch.run
-    if launch.kernel is Kernel.TURNED:
-        high, wide, pitch = _turned_tile(launch)
-        blocks = -(-launch.rows // high) * -(-launch.count // wide)
-        sizes = map(np.int64, (launch.unit, high, wide, pitch))
-        arguments = *head, np.int64(launch.write_unit), length, *sizes, table
-        return Call("copy_turned", entries, blocks, arguments)
-    arguments = *head, np.int64(launch.unit), length, table
-    if launch.kernel is Kernel.EQUAL:
-        return Call("copy_equal", entries, launch.count * -(-size // TILE), arguments)
-    if launch.kernel is Kernel.SMALL:
-        return Call("copy_small", entries, -(-launch.count * size // launch.unit // THREADS), arguments)
-    blocks = -(-size // launch.unit // THREADS) * -(-launch.count // GROUP)
-    return Call("copy_short", entries, blocks, arguments)
-
-
-def _turned_tile(launch: Launch) -> tuple[int, int, int]:
-    """Return rows and parts of a tile, and the bytes between its rows in shared memory.
-
-    Tiles begin where the widest unit may. Rows stand an odd number of shared memory's banks, of 4 bytes,
-    apart, so that a column is spread over all of them.
-    """
-    step = WIDEST // gcd(WIDEST, launch.run)
-    wide = min(launch.count, step * max(1, TURNED_RUN // (launch.run * step)))
-    pitch = 4 * (-(-wide * launch.run // 4) | 1)
-    return min(TURNED_ROWS, SHARED // pitch // WIDEST * WIDEST), wide, pitch
+    blocks = launch.count * -(-launch.rows * launch.run // TILE)
+    return Call("copy_equal", entries, blocks, (*head, np.int64(len(begins)), table))
 
 
 @cache

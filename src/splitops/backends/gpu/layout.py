@@ -22,16 +22,6 @@ __all__ = ["MAX_ENTRIES", "WIDEST", "Kernel", "Launch", "launches", "pitch_of", 
 
 MAX_ENTRIES: Final = 96
 """Entries of one launch's table: 16 bytes each, within the 4 KiB of arguments that every GPU takes."""
-SHORT_RUN: Final = 128
-"""Shorter runs, in bytes, share cache lines, and are read row by row for many parts together."""
-SECTOR: Final = 32
-"""Bytes that a GPU's memory moves at once: still shorter runs are put together before they are written."""
-DIRECT_PARTS: Final = 4
-"""So many parts of shorter runs are read straight away: their rows are so short that reads stay together."""
-TURNED_ROWS: Final = 16
-"""The rows from which turning pays: fewer fill no sector of a target."""
-SMALL_PART: Final = 1 << 12
-"""Smaller parts, in bytes, get no tile of their own."""
 WIDEST: Final = 16
 """Bytes that one thread moves at once, at most."""
 
@@ -43,12 +33,6 @@ class Kernel(Enum):
     """Part by part, tile by tile; the table says where each part begins."""
     EQUAL = auto()
     """The same for equal runs, by arithmetic."""
-    SMALL = auto()
-    """Equal parts one after another, many in a tile."""
-    SHORT = auto()
-    """The same rows of many parts together: their runs share cache lines."""
-    TURNED = auto()
-    """Tiles of rows and parts, read along the rows and written along the parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +54,6 @@ class Launch:
         pitch: bytes from one run to the next in the memory of every part; 0 where runs stand one after
             another, at their own length.
         unit: bytes that divide every address, run, stride and pitch here: a power of 2, at most ``WIDEST``.
-        read_unit: bytes that divide the address and stride of the source.
-        write_unit: bytes that divide the addresses of all targets.
     """
 
     kernel: Kernel
@@ -86,8 +68,6 @@ class Launch:
     spacing: int
     pitch: int
     unit: int
-    read_unit: int
-    write_unit: int
 
     @property
     def runs(self) -> tuple[int, ...]:
@@ -231,7 +211,6 @@ def _uneven(memory: _Memory, table: list[_Part], entries: int) -> Iterator[Launc
         group = table[start : start + entries]
         source = address + group[0][0]
         targets = tuple(at for _, _, at in group)
-        read_unit, write_unit = gcd(WIDEST, source, stride), gcd(WIDEST, pitch, *targets)
         yield Launch(
             kernel=Kernel.UNEVEN,
             source=source,
@@ -244,9 +223,7 @@ def _uneven(memory: _Memory, table: list[_Part], entries: int) -> Iterator[Launc
             targets=targets,
             spacing=0,
             pitch=pitch,
-            unit=gcd(read_unit, write_unit, *(run for _, run, _ in group)),
-            read_unit=read_unit,
-            write_unit=write_unit,
+            unit=gcd(WIDEST, source, stride, pitch, *targets, *(run for _, run, _ in group)),
         )
 
 
@@ -260,10 +237,9 @@ def _equal(memory: _Memory, table: list[_Part], entries: int) -> Iterator[Launch
         stop = firsts[start + entries] if start + entries < len(firsts) else len(table)
         source = address + begin + mine[0] * run
         targets = tuple(addresses[first] for first in mine)
-        read_unit = gcd(WIDEST, source, stride)
-        write_unit = gcd(WIDEST, pitch, spacing if stop - mine[0] > len(mine) else 0, *targets)
+        step = spacing if stop - mine[0] > len(mine) else 0
         yield Launch(
-            kernel=_kernel_for(rows, run, len(table), pitch),
+            kernel=Kernel.EQUAL,
             source=source,
             rows=rows,
             stride=stride,
@@ -274,18 +250,8 @@ def _equal(memory: _Memory, table: list[_Part], entries: int) -> Iterator[Launch
             targets=targets,
             spacing=spacing,
             pitch=pitch,
-            unit=gcd(read_unit, write_unit, run),
-            read_unit=read_unit,
-            write_unit=write_unit,
+            unit=gcd(WIDEST, source, stride, run, pitch, step, *targets),
         )
-
-
-def _kernel_for(rows: int, run: int, count: int, pitch: int) -> Kernel:
-    if not pitch and run < SECTOR and rows >= TURNED_ROWS and count > DIRECT_PARTS:
-        return Kernel.TURNED
-    if rows * run < SMALL_PART and count > 1:
-        return Kernel.SMALL
-    return Kernel.SHORT if run < SHORT_RUN and rows > 1 and count > 1 else Kernel.EQUAL
 
 
 def _stretches(addresses: list[int]) -> tuple[int, list[int]]:
