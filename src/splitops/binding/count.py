@@ -18,11 +18,13 @@ __all__ = ["find_sources", "read_count"]
 def find_sources(node: Node) -> tuple[Place | None, Place | None]:
     """Return where the lengths stand, if anywhere, and where the number of parts does."""
     row = node.row
-    given = [place for place in row.lengths if node.states(place)]
-    if len(given) > 1:
-        words = " and ".join(str(place.source) for place in given)
-        raise node.error(Rule.LENGTHS_CONFLICT, f"{words} are given", "only one of them may be")
-    lengths = given[0] if given else None
+    lengths = None
+    for place in row.lengths:
+        if node.states(place):
+            if lengths is not None:
+                got = f"{lengths.source} and {place.source} are given"
+                raise node.error(Rule.LENGTHS_CONFLICT, got, "only one of them may be")
+            lengths = place
     count = row.count if row.count is not None and node.states(row.count) else None
     if lengths is not None and count is not None and row.schema.exclusive:
         got = f"both {lengths.source} and {count.source} are given"

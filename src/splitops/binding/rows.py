@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from typing import Final
 
 from splitops.elements.types import ElementType
 from splitops.operators.schema import Given, OperatorSchema, Option, Source
@@ -63,9 +63,19 @@ class Row:
     sequence: bool
 
 
-@cache
+# By identity: a compiled row holds its schema, so that no other one gets its address.
+_ROWS: Final[dict[int, Row]] = {}
+
+
 def compile_row(schema: OperatorSchema) -> Row:
     """Return what binding needs of a row; it is compiled once."""
+    row = _ROWS.get(id(schema))
+    if row is None:
+        row = _ROWS[id(schema)] = _compile(schema)
+    return row
+
+
+def _compile(schema: OperatorSchema) -> Row:
     inputs = [_place(schema, Source(Given.INPUT, parameter.name)) for parameter in schema.inputs]
     required = [p for p, i in zip(inputs, schema.inputs, strict=True) if i.option is Option.SINGLE]
     count = schema.count
