@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from functools import partial
@@ -12,9 +13,11 @@ from typing import Any
 import numpy as np
 import onnx.parser
 import pytest
+from click.testing import CliRunner
 from onnx import ModelProto, TensorProto
 
 import splitops
+from splitops.cli import cli
 from splitops.errors import ModelError, SplitError
 from splitops.models.formats import openvino as openvino_ir
 from splitops.models.running.onnx import load as load_onnx
@@ -132,6 +135,17 @@ def test_a_loop_without_an_end_ends():
     assert splitops.run(LOOP, feeds | {"go": np.array(False)}, max_body_runs=0)["y"].shape == (2,)
 
 
+def test_the_command_line_bounds_loops_too(tmp_path):
+    splitops.save(LOOP, tmp_path / "loop.onnx")
+    np.save(tmp_path / "go.npy", np.array(True))
+    arguments = ["run", str(tmp_path / "loop.onnx"), "--input", "x=ramp", "--input", f"go={tmp_path}/go.npy"]
+    endless = CliRunner().invoke(cli, [*arguments, "--max-body-runs", "100"])
+    assert endless.exit_code == 1
+    assert re.search(r"more than 100 times; .* --max-body-runs", endless.output)
+    np.save(tmp_path / "go.npy", np.array(False))
+    assert CliRunner().invoke(cli, [*arguments, "--max-body-runs", "0"]).exit_code == 0
+
+
 def test_the_bound_is_of_one_run_of_all_loops():
     made = ModelProto()
     made.CopyFrom(LOOP)
@@ -198,41 +212,3 @@ def test_a_place_is_the_path_as_it_was_given(tmp_path, monkeypatch):
         splitops.run("deep/m.onnx", {"x": np.zeros(6, np.float32)})
     with pytest.raises(ModelError, match=r"cannot open 'deep/none\.onnx'"):
         splitops.load("deep/none.onnx")
-
-
-def in_a_hub_cache(tmp_path: Path, kind: str) -> Path:
-    """Write a model as hubs keep it: links in a folder for the version, the contents in another one."""
-    version, blobs = tmp_path / "snapshots" / "v1", tmp_path / "blobs"
-    version.mkdir(parents=True)
-    blobs.mkdir()
-    if kind == "xml":
-        splitops.save(ir_model(), version / "m.xml")
-        names = ["m.xml", "m.bin"]
-    else:
-        (version / "m.onnx").write_bytes(with_external_data().SerializeToString())
-        (version / "x.bin").write_bytes(np.arange(6, dtype=np.float32).tobytes())
-        names = ["m.onnx", "x.bin"]
-    for name in names:
-        (version / name).rename(blobs / name)
-        (version / name).symlink_to(Path("../../blobs") / name)
-    return version / names[0]
-
-
-@pytest.mark.parametrize("kind", ["onnx", "xml"])
-def test_links_out_of_the_folder_are_followed_where_the_caller_allows_them(tmp_path, kind):
-    path = in_a_hub_cache(tmp_path, kind)
-    for use in (splitops.load, splitops.infer, lambda path: splitops.run(path, {})):
-        with pytest.raises(ModelError, match=r"through a symbolic link; .* allow_links=True"):
-            use(path)
-    last = list(splitops.run(splitops.load(path, allow_links=True), {}).values())[-1]
-    assert last[-1] == {"onnx": 5, "xml": 3 * 4096 - 1}[kind]
-
-
-@pytest.mark.parametrize("kind", ["onnx", "xml"])
-def test_links_inside_the_folder_are_followed(tmp_path, kind):
-    path = in_a_hub_cache(tmp_path, kind)
-    data = path.with_name("m.bin" if kind == "xml" else "x.bin")
-    (path.parent / "other").write_bytes(data.read_bytes())
-    data.unlink()
-    data.symlink_to("other")
-    assert splitops.run(path, {})

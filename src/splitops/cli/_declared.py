@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -97,28 +97,32 @@ class Runnable:
     Attributes:
         inputs: its inputs in order.
         sites: its split operators.
-        run: from arrays by input name to outputs by name.
+        run: from arrays by input name, and ``max_body_runs=``, to outputs by name.
     """
 
     inputs: tuple[Declared, ...]
     sites: Callable[[], Iterator[SplitSite]]
-    run: Callable[[Mapping[str, Any]], dict[str, Any]]
+    run: Callable[..., dict[str, Any]]
 
 
-def open_model(path: Path) -> Runnable:
+def open_model(path: Path, *, allow_links: bool = False) -> Runnable:
     """Read a model.
+
+    Args:
+        path: its file.
+        allow_links: whether links to its other files may lead out of its folder.
 
     Raises:
         ModelError: the file is missing, malformed or unsafe, or has another ending than .onnx and .xml.
     """
-    return _open_openvino(path) if is_openvino(path) else _open_onnx(path)
+    return _open_openvino(path, allow_links) if is_openvino(path) else _open_onnx(path, allow_links)
 
 
-def _open_onnx(path: Path) -> Runnable:
+def _open_onnx(path: Path, allow_links: bool) -> Runnable:
     from splitops.models.formats import onnx as onnx_model
     from splitops.models.running.onnx import load as load_onnx
 
-    model = load_onnx(path)
+    model = load_onnx(path, allow_links=allow_links)
     graph = model.proto.graph
     defaults = {tensor.name for tensor in graph.initializer}
     inputs = tuple(_of_type(value.name, value.type, value.name not in defaults) for value in graph.input)
@@ -144,11 +148,11 @@ def _dimension(dim: TensorShapeProto.Dimension) -> Dim:
     return Range(name=dim.dim_param) if dim.dim_param else UNKNOWN
 
 
-def _open_openvino(path: Path) -> Runnable:
+def _open_openvino(path: Path, allow_links: bool) -> Runnable:
     from splitops.models.formats import openvino as openvino_ir
     from splitops.models.running.openvino import run as run_ir
 
-    model = openvino_ir.read(path)
+    model = openvino_ir.read(path, allow_links=allow_links)
     where = Where(model=str(path))
     inputs = []
     for name, layer in zip(openvino_ir.input_names(model), model.inputs, strict=True):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 else:
     _ParamType = click.ParamType  # older versions are not generic
 
-__all__ = ["MODEL_FILE", "TARGET", "hold"]
+__all__ = ["MODEL_FILE", "TARGET", "hold", "links_option"]
 
 
 class _ModelFile(click.Path):
@@ -53,6 +53,13 @@ class _Target(_ParamType):
 
 MODEL_FILE = _ModelFile()
 TARGET = _Target()
+
+links_option = click.option(
+    "--allow-links",
+    is_flag=True,
+    help="Follow links to the model's other files out of its folder, as caches of model hubs have them. "
+    "In a folder that you do not trust, they could name any file.",
+)
 
 
 def hold(out: Path | None, *, openvino: bool) -> None:

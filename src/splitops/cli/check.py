@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from splitops.cli._console import alike, console, json_option, one_line, place, places, print_json
-from splitops.cli._models import MODEL_FILE, hold
+from splitops.cli._models import MODEL_FILE, hold, links_option
 
 if TYPE_CHECKING:
     from splitops.models.check import Finding
@@ -38,6 +38,7 @@ _STYLES: Final = {"error": "bold red", "warning": "yellow"}
 )
 @click.option("-o", "--out", type=MODEL_FILE, help="The repaired model.")
 @click.option("--sarif", type=click.Path(path_type=Path, dir_okay=False), help="Write the findings as SARIF.")
+@links_option
 @json_option
 @click.pass_context
 def command(
@@ -48,6 +49,7 @@ def command(
     unbind: str | None,
     out: Path | None,
     sarif: Path | None,
+    allow_links: bool,
     as_json: bool,
 ) -> None:
     """Check MODEL: a .onnx file, the .xml of an OpenVINO IR, or an .xml with a lone <layer> of one.
@@ -75,9 +77,9 @@ def command(
     repairs: tuple[Repair, ...] = ()
     if out is not None:
         hold(out, openvino=is_openvino(model))
-        findings, repairs = _fixed(model, targets, unbind, out)
+        findings, repairs = _fixed(model, targets, unbind, out, allow_links)
     else:
-        findings = check(model, targets)
+        findings = check(model, targets, allow_links=allow_links)
     if sarif is not None:
         _write_sarif(findings, sarif)
     if as_json:
@@ -92,13 +94,13 @@ def command(
 
 
 def _fixed(
-    model: Path, targets: Sequence[str], unbind: str | None, out: Path
+    model: Path, targets: Sequence[str], unbind: str | None, out: Path, allow_links: bool
 ) -> tuple[list[Finding], tuple[Repair, ...]]:
     from splitops.models import save
     from splitops.models.check import check
     from splitops.models.check.repairs import repair
 
-    repaired = repair(model, targets, unbind=unbind)
+    repaired = repair(model, targets, unbind=unbind, allow_links=allow_links)
     save(repaired.model, out)
     return check(repaired.model, targets), repaired.repairs
 

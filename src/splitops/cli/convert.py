@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from splitops.cli._console import alike, console, json_option, one_line, place, places, print_json, table
-from splitops.cli._models import MODEL_FILE, TARGET, hold
+from splitops.cli._models import MODEL_FILE, TARGET, hold, links_option
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
@@ -38,9 +38,16 @@ _MAX_ROWS: Final = 200
     type=MODEL_FILE,
     help="Where to write the model: .onnx, or .xml with its .bin beside it. Without it, only report.",
 )
+@links_option
 @json_option
 def command(
-    model: Path, target: Target | None, only_split: bool, form: str | None, output: Path | None, as_json: bool
+    model: Path,
+    target: Target | None,
+    only_split: bool,
+    form: str | None,
+    output: Path | None,
+    allow_links: bool,
+    as_json: bool,
 ) -> None:
     """Convert MODEL (.onnx or .xml) and report every split: before, after, or why not.
 
@@ -60,7 +67,12 @@ def command(
 
     hold(output, openvino=is_openvino(model) if target is None else target.domain == "openvino")
     report = convert(
-        model, to=None if target is None else str(target), only_split=only_split, form=form, report=True
+        model,
+        to=None if target is None else str(target),
+        only_split=only_split,
+        form=form,
+        allow_links=allow_links,
+        report=True,
     )
     if as_json:
         print_json(_json(report, output))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from splitops.cli._console import alike, console, json_option, one_line, places, print_json, table
-from splitops.cli._models import MODEL_FILE, hold
+from splitops.cli._models import MODEL_FILE, hold, links_option
 
 if TYPE_CHECKING:
     from splitops.models.infer import InferredModel, InferredValue
@@ -23,8 +23,11 @@ _MAX_ROWS: Final = 200
 @click.option(
     "--as-openvino", is_flag=True, help="Of OpenVINO IR, say of splits what OpenVINO's own inference says."
 )
+@links_option
 @json_option
-def command(model: Path, out: Path | None, show_all: bool, as_openvino: bool, as_json: bool) -> None:
+def command(
+    model: Path, out: Path | None, show_all: bool, as_openvino: bool, allow_links: bool, as_json: bool
+) -> None:
     """Infer types and shapes in MODEL, a .onnx file or the .xml of an OpenVINO IR.
 
     Sizes are exact, symbols such as N/2, ranges such as 2..6, or ? where nothing is known. The numbers that a
@@ -40,7 +43,7 @@ def command(model: Path, out: Path | None, show_all: bool, as_openvino: bool, as
     from splitops.models.infer import infer
 
     hold(out, openvino=is_openvino(model))
-    inferred = infer(model, as_openvino=as_openvino)
+    inferred = infer(model, as_openvino=as_openvino, allow_links=allow_links)
     if out is not None:
         save(inferred.model, out)
     if as_json:

@@ -11,10 +11,11 @@ import numpy as np
 
 from splitops.calls.node import observing
 from splitops.cli._console import console, json_option, one_line, place, print_json, table
-from splitops.cli._models import MODEL_FILE
+from splitops.cli._models import MODEL_FILE, links_option
 from splitops.cli._operators import display_name
 from splitops.cli._trace import Split, Trace
 from splitops.errors import Where, brief
+from splitops.models.running.bodies import MAX_BODY_RUNS
 from splitops.models.site import SplitSite
 
 if TYPE_CHECKING:
@@ -38,8 +39,22 @@ _FEW: Final = 6
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for the outputs, made if it is not there. Without it, they are only reported.",
 )
+@click.option(
+    "--max-body-runs",
+    type=click.IntRange(min=0),
+    metavar="COUNT",
+    help="How often the bodies of the model's loops run at most, all together; 4194304.",
+)
+@links_option
 @json_option
-def command(model: Path, inputs: tuple[str, ...], out: Path | None, as_json: bool) -> None:
+def command(
+    model: Path,
+    inputs: tuple[str, ...],
+    out: Path | None,
+    max_body_runs: int | None,
+    allow_links: bool,
+    as_json: bool,
+) -> None:
     """Run MODEL, a .onnx file or the .xml of an OpenVINO IR, and show what each of its splits did.
 
     \b
@@ -69,12 +84,13 @@ def command(model: Path, inputs: tuple[str, ...], out: Path | None, as_json: boo
     from splitops.cli._inputs import read_inputs
     from splitops.cli._outputs import describe, write
 
-    runnable = open_model(model)
+    runnable = open_model(model, allow_links=allow_links)
     feeds = read_inputs(inputs, runnable.inputs)
     trace = Trace()
+    most = MAX_BODY_RUNS if max_body_runs is None else max_body_runs
     with observing(trace.record), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # such as a division by zero, which the report of values shows
-        outputs = runnable.run(feeds)
+        outputs = runnable.run(feeds, max_body_runs=most)
     sites = tuple(runnable.sites())
     described = describe(outputs) if out is None else write(outputs, model.name, out)["outputs"]
     if as_json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splitops.cli._console import alike, console, json_option, one_line, place, places, print_json, table
-from splitops.cli._models import MODEL_FILE, hold
+from splitops.cli._models import MODEL_FILE, hold, links_option
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ _MAX_ROWS = 40
     "--limit", type=click.IntRange(min=0), metavar="BYTES", help="Fold no constant larger than this; 65536."
 )
 @click.option("--list", "as_list", is_flag=True, help="List the rewrites, and do nothing else.")
+@links_option
 @json_option
 def command(
     model: Path | None,
@@ -38,6 +39,7 @@ def command(
     rewrites: tuple[str, ...],
     limit: int | None,
     as_list: bool,
+    allow_links: bool,
     as_json: bool,
 ) -> None:
     """Simplify MODEL, a .onnx file or the .xml of an OpenVINO IR, without changing a value or a shape.
@@ -62,7 +64,7 @@ def command(
         if name not in REWRITES:
             raise click.BadParameter(f"there is no {name!r}; --list names them", param_hint="--rewrite")
     hold(out, openvino=is_openvino(model))
-    found = simplify(model, rewrites or None, limit=limit, report=True)
+    found = simplify(model, rewrites or None, limit=limit, allow_links=allow_links, report=True)
     if out is not None:
         found.save(out)
     if as_json:

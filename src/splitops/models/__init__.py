@@ -105,7 +105,13 @@ def save(model: ModelInMemory | HasModel, path: str | os.PathLike[str]) -> None:
     onnx_model.write(cast("onnx.ModelProto", model), path)
 
 
-def run(model: AnyModel, inputs: Mapping[str, Any], *, max_body_runs: int | None = None) -> dict[str, Any]:
+def run(
+    model: AnyModel,
+    inputs: Mapping[str, Any],
+    *,
+    max_body_runs: int | None = None,
+    allow_links: bool = False,
+) -> dict[str, Any]:
     """Run a model: the split family is ours, other operators are evaluated beside it.
 
     Operators of ONNX other than the family go through onnx's reference implementation. Layers of OpenVINO IR
@@ -116,6 +122,8 @@ def run(model: AnyModel, inputs: Mapping[str, Any], *, max_body_runs: int | None
             :class:`OpenVINOModel`.
         inputs: arrays by input name; lists of arrays for ONNX sequences.
         max_body_runs: how often the bodies of the model's loops run at most, all together; None is 4194304.
+        allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
+            :func:`load`.
 
     Returns:
         The outputs by name, in the model's order: arrays, lists of arrays for sequences. What shares memory
@@ -138,11 +146,11 @@ def run(model: AnyModel, inputs: Mapping[str, Any], *, max_body_runs: int | None
     if is_openvino(model):
         from splitops.models.running.openvino import run as run_ir
 
-        whole = load(model) if isinstance(model, str | os.PathLike) else model
+        whole = load(model, allow_links=allow_links) if isinstance(model, str | os.PathLike) else model
         return run_ir(cast("OpenVINOModel", whole), inputs, max_body_runs=most)
     from splitops.models.running.onnx import run as run_onnx
 
-    return run_onnx(cast("onnx.ModelProto", model), inputs, max_body_runs=most)
+    return run_onnx(cast("onnx.ModelProto", model), inputs, max_body_runs=most, allow_links=allow_links)
 
 
 def is_openvino(model: Any) -> bool:

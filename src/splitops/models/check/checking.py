@@ -27,7 +27,7 @@ _SIZE_RULES: Final = frozenset(
 """Rules that a branch may guard against: they depend on the shape that reaches the site."""
 
 
-def check(model: AnyModel, targets: str | Iterable[str] = ()) -> list[Finding]:
+def check(model: AnyModel, targets: str | Iterable[str] = (), *, allow_links: bool = False) -> list[Finding]:
     """Find everything that is wrong with a model's split sites, and what runtimes will mind.
 
     Args:
@@ -36,6 +36,8 @@ def check(model: AnyModel, targets: str | Iterable[str] = ()) -> list[Finding]:
         targets: the runtimes that the model is for: ``"onnx"`` (shape inference and conversion),
             ``"onnxruntime"``, ``"openvino"``, ``"tensorrt"``; a string is one of them. What they do not take
             is an error then. Without targets, what any runtime does not take is a warning.
+        allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
+            :func:`splitops.load`.
 
     Returns:
         The findings, in the order of the model. A model that cannot be read is one finding.
@@ -59,7 +61,7 @@ def check(model: AnyModel, targets: str | Iterable[str] = ()) -> list[Finding]:
             from splitops.models.check.fragment import check_fragment
 
             return list(check_fragment(*fragment))
-        loaded, where = load_well_formed(model, weights=False)
+        loaded, where = load_well_formed(model, weights=False, allow_links=allow_links)
         visits: list[Visit] = []
         values, _ = walk(loaded, where, visits.append, write=False)
     except SplitError as error:

@@ -66,7 +66,11 @@ class Repaired(NamedTuple):
 
 
 def repair(
-    model: AnyModel, targets: str | Iterable[str] = (), *, unbind: str | Unbind | None = None
+    model: AnyModel,
+    targets: str | Iterable[str] = (),
+    *,
+    unbind: str | Unbind | None = None,
+    allow_links: bool = False,
 ) -> Repaired:
     """Apply the safe repairs to a copy of an ONNX model.
 
@@ -76,6 +80,8 @@ def repair(
         unbind: what SplitToSequence with chunks of 1 and keepdims = 0 is to mean, which PyTorch exports for a
             scripted ``unbind``: ``"as-written"`` keeps the axis, as the text says, ``"as-pytorch"`` drops it,
             as PyTorch and onnxruntime do. None leaves such a site as it is.
+        allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
+            :func:`splitops.load`.
 
     Returns:
         The new model and the repairs. Outputs of the model are unchanged, but for ``unbind="as-pytorch"``;
@@ -99,7 +105,7 @@ def repair(
     if unbind is not None and unbind not in tuple(Unbind):
         raise ModelError(f"unbind is {unbind!r}, not {' or '.join(map(repr, map(str, Unbind)))}")
     meaning = None if unbind is None else Unbind(unbind)
-    loaded, where = load_well_formed(model)
+    loaded, where = load_well_formed(model, allow_links=allow_links)
     if is_openvino(loaded):
         raise ModelError("repairs are made to ONNX models; this is OpenVINO IR", where)
     made = ModelProto()

@@ -65,6 +65,7 @@ def convert(
     *,
     only_split: bool = False,
     form: str | Form | None = None,
+    allow_links: bool = False,
     report: Literal[False] = False,
 ) -> onnx.ModelProto | OpenVINOModel: ...
 
@@ -76,6 +77,7 @@ def convert(
     *,
     only_split: bool = False,
     form: str | Form | None = None,
+    allow_links: bool = False,
     report: Literal[True],
 ) -> Conversion: ...
 
@@ -87,6 +89,7 @@ def convert(
     *,
     only_split: bool = False,
     form: str | Form | None = None,
+    allow_links: bool = False,
     report: bool,
 ) -> onnx.ModelProto | OpenVINOModel | Conversion: ...
 
@@ -97,6 +100,7 @@ def convert(
     *,
     only_split: bool = False,
     form: str | Form | None = None,
+    allow_links: bool = False,
     report: bool = False,
 ) -> onnx.ModelProto | OpenVINOModel | Conversion:
     """Convert a model to another opset of ONNX or to OpenVINO, without changing a value or a shape.
@@ -120,6 +124,8 @@ def convert(
         form: ``"same"`` states each split as it is stated now where the target can; ``"lengths"`` prefers the
             length of each part, ``"count"`` a number of parts where it gives the same lengths. None is
             ``"same"``, and ``"lengths"`` with ``only_split``.
+        allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
+            :func:`splitops.load`.
         report: return a :class:`Conversion` instead of the model.
 
     Returns:
@@ -148,7 +154,7 @@ def convert(
 
     Source: ONNX Split-1, -2, -11, -13, -18, SplitToSequence-11, -24; OpenVINO Split-1, VariadicSplit-1.
     """
-    found = _converted(model, to, only_split, form)
+    found = _converted(model, to, only_split, form, allow_links)
     if report:
         return found
     converted: onnx.ModelProto | OpenVINOModel = found.model
@@ -194,7 +200,7 @@ def conversion(
 
 
 def _converted(
-    model: AnyModel, to: str | int | None, only_split: bool, form: str | Form | None
+    model: AnyModel, to: str | int | None, only_split: bool, form: str | Form | None, allow_links: bool
 ) -> Conversion:
     preferred = _form(form, only_split)
     if only_split and to is not None:
@@ -209,10 +215,10 @@ def _converted(
     if is_openvino(model):
         from splitops.models.convert.from_openvino import convert as convert_openvino
 
-        return convert_openvino(model, target, preferred, where)
+        return convert_openvino(model, target, preferred, where, allow_links)
     from splitops.models.convert.from_onnx import convert as convert_onnx
 
-    return convert_onnx(model, target, preferred, where)
+    return convert_onnx(model, target, preferred, where, allow_links)
 
 
 def _form(form: str | Form | None, only_split: bool) -> Form:

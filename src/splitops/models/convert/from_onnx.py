@@ -17,9 +17,9 @@ from splitops.models.formats.onnx.storage import as_proto, opened
 __all__ = ["convert"]
 
 
-def convert(model: Any, target: Target | None, form: Form, where: Where) -> Conversion:
+def convert(model: Any, target: Target | None, form: Form, where: Where, allow_links: bool) -> Conversion:
     """Convert an ONNX model; a target of None keeps its opset."""
-    proto = _proto(model, where)
+    proto = _proto(model, where, allow_links)
     if target is not None and target.domain:
         from splitops.models.convert import onnx_to_openvino
 
@@ -30,9 +30,9 @@ def convert(model: Any, target: Target | None, form: Form, where: Where) -> Conv
     return Conversion(name, changes, converted, problem)
 
 
-def _proto(model: Any, where: Where) -> ModelProto:
+def _proto(model: Any, where: Where, allow_links: bool) -> ModelProto:
     if isinstance(model, str | os.PathLike):
-        return opened(model)
+        return opened(model, allow_links=allow_links)
     proto = as_proto(model)
     check_model(proto, where)
     return proto

@@ -14,10 +14,10 @@ from splitops.models.formats.openvino import OpenVINOModel, read
 __all__ = ["convert"]
 
 
-def convert(model: Any, target: Target | None, form: Form, where: Where) -> Conversion:
+def convert(model: Any, target: Target | None, form: Form, where: Where, allow_links: bool) -> Conversion:
     """Convert an OpenVINO model; a target of None keeps it OpenVINO's."""
     if isinstance(model, str | os.PathLike):
-        model = read(Path(model))
+        model = read(Path(model), allow_links=allow_links)
     if not isinstance(model, OpenVINOModel):
         raise ModelError(f"a {type(model).__name__} is no model", where)
     where = Where(model=where.model or model.file)

@@ -191,7 +191,7 @@ class _Writer:
         kind = self._type(layer.constant.element_type, where)
         array = layer.constant.array(where)
         if layer.constant.element_type.bits == 0:
-            texts = [str(text).encode() for text in array.reshape(-1)]
+            texts = [str(text).encode("utf-8", "surrogateescape") for text in array.reshape(-1)]
             tensor: Any = ir.StringTensor(texts, shape=ir.Shape(array.shape))
         else:
             tensor = ir.Tensor(np.array(array), dtype=kind.dtype)

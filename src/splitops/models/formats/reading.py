@@ -127,7 +127,7 @@ class DataFolder:
             return self.path / location
         raise ModelError(
             f"location {shown(location)} leads out of the model's folder through a symbolic link; "
-            "where it may, load the model with allow_links=True",
+            "where it may, allow_links=True follows it, as does --allow-links on the command line",
             where,
         )
 

@@ -83,7 +83,7 @@ class InferredModel:
         raise KeyError(name)
 
 
-def infer(model: AnyModel, *, as_openvino: bool = False) -> InferredModel:
+def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = False) -> InferredModel:
     """Infer the types and shapes of a model's values, through its split sites.
 
     ONNX: nodes are visited in order, with their subgraphs and the model-local functions that they call; onnx
@@ -96,6 +96,8 @@ def infer(model: AnyModel, *, as_openvino: bool = False) -> InferredModel:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             ``OpenVINOModel``.
         as_openvino: of OpenVINO IR, say of splits what OpenVINO's own inference says, which is looser.
+        allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
+            :func:`splitops.load`.
 
     Returns:
         The values before and after, and the model that states them.
@@ -120,17 +122,20 @@ def infer(model: AnyModel, *, as_openvino: bool = False) -> InferredModel:
             raise visit.error
         visits.append(visit)
 
-    loaded, where = load_well_formed(model)
+    loaded, where = load_well_formed(model, allow_links=allow_links)
     values, made = walk(loaded, where, on_visit, as_openvino=as_openvino)
     return InferredModel(made, values, tuple(visits))
 
 
-def load_well_formed(model: AnyModel, *, weights: bool = True) -> tuple[ModelProto | OpenVINOModel, Where]:
+def load_well_formed(
+    model: AnyModel, *, weights: bool = True, allow_links: bool = False
+) -> tuple[ModelProto | OpenVINOModel, Where]:
     """Return a model in memory, proved well formed, and its place.
 
     Args:
         model: a path or a model.
         weights: False leaves external data of ONNX models unread.
+        allow_links: of a path, whether links to the model's other files may lead out of its folder.
 
     Raises:
         ModelError: it is not, or cannot be read.
@@ -142,10 +147,10 @@ def load_well_formed(model: AnyModel, *, weights: bool = True) -> tuple[ModelPro
     where = place_of(model)
     if isinstance(model, str | os.PathLike):
         if not is_openvino(model):
-            return opened(model, weights=weights), where
+            return opened(model, weights=weights, allow_links=allow_links), where
         from splitops.models import load
 
-        return load(model), where
+        return load(model, allow_links=allow_links), where
     if is_openvino(model):
         return model, where  # type: ignore[return-value]
     proto = as_proto(model)  # type: ignore[arg-type]

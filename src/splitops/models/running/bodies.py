@@ -37,4 +37,8 @@ class BodyRuns:
         """
         self.done += 1
         if self.done > self.most:
-            raise ModelError(f"bodies run more than {self.most} times; max_body_runs= allows more", where)
+            raise ModelError(
+                f"bodies run more than {self.most} times; max_body_runs= allows more, "
+                "as does --max-body-runs on the command line",
+                where,
+            )

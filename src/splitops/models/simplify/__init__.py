@@ -22,6 +22,7 @@ def simplify(
     rewrites: Iterable[str] | None = None,
     *,
     limit: int | None = None,
+    allow_links: bool = False,
     report: Literal[False] = False,
 ) -> ModelInMemory: ...
 
@@ -32,13 +33,19 @@ def simplify(
     rewrites: Iterable[str] | None = None,
     *,
     limit: int | None = None,
+    allow_links: bool = False,
     report: Literal[True],
 ) -> Simplification: ...
 
 
 @overload
 def simplify(
-    model: AnyModel, rewrites: Iterable[str] | None = None, *, limit: int | None = None, report: bool
+    model: AnyModel,
+    rewrites: Iterable[str] | None = None,
+    *,
+    limit: int | None = None,
+    allow_links: bool = False,
+    report: bool,
 ) -> ModelInMemory | Simplification: ...
 
 
@@ -47,6 +54,7 @@ def simplify(
     rewrites: Iterable[str] | None = None,
     *,
     limit: int | None = None,
+    allow_links: bool = False,
     report: bool = False,
 ) -> ModelInMemory | Simplification:
     """Simplify the splits of a model without changing a value, an element type or a shape.
@@ -62,6 +70,8 @@ def simplify(
             :class:`OpenVINOModel`. It is not changed.
         rewrites: names of rewrites, of :data:`REWRITES`; None is all that are on by default.
         limit: the most bytes that a constant may have which ``fold-constants`` makes; None is 65536.
+        allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
+            :func:`splitops.load`.
         report: return a :class:`Simplification` instead of the model.
 
     Returns:
@@ -88,7 +98,7 @@ all parts of a split stand in their order
 
     Source: ONNX Split-1, -2, -11, -13, -18, SplitToSequence-11, -24; OpenVINO Split-1, VariadicSplit-1.
     """
-    found = _simplified(model, rewrites, limit)
+    found = _simplified(model, rewrites, limit, allow_links)
     return found if report else found.model
 
 
@@ -125,7 +135,9 @@ def simplification(
     return simplify(model, rewrites, limit=limit, report=True)
 
 
-def _simplified(model: AnyModel, rewrites: Iterable[str] | None, limit: int | None) -> Simplification:
+def _simplified(
+    model: AnyModel, rewrites: Iterable[str] | None, limit: int | None, allow_links: bool
+) -> Simplification:
     from splitops.models import is_openvino
     from splitops.models.formats.reading import place_of
 
@@ -136,7 +148,7 @@ def _simplified(model: AnyModel, rewrites: Iterable[str] | None, limit: int | No
     if is_openvino(model):
         from splitops.models.simplify.from_openvino import simplify_openvino
 
-        return simplify_openvino(model, wanted, limit, where)
+        return simplify_openvino(model, wanted, limit, where, allow_links)
     from splitops.models.simplify.from_onnx import simplify_onnx
 
-    return simplify_onnx(model, wanted, limit, where)
+    return simplify_onnx(model, wanted, limit, where, allow_links)

@@ -24,11 +24,11 @@ __all__ = ["simplify_onnx"]
 
 
 def simplify_onnx(
-    model: Any, rewrites: Sequence[Rewriting], limit: int | None, where: Where
+    model: Any, rewrites: Sequence[Rewriting], limit: int | None, where: Where, allow_links: bool
 ) -> Simplification:
     """Simplify a path, ``onnx.ModelProto`` or ``onnx_ir.Model``."""
     if isinstance(model, str | os.PathLike):
-        proto = opened(model)
+        proto = opened(model, allow_links=allow_links)
     else:
         proto = as_proto(model)
         check_model(proto, where)

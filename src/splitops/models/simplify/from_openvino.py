@@ -21,11 +21,11 @@ __all__ = ["simplify_openvino"]
 
 
 def simplify_openvino(
-    model: Any, rewrites: Sequence[Rewriting], limit: int | None, where: Where
+    model: Any, rewrites: Sequence[Rewriting], limit: int | None, where: Where, allow_links: bool
 ) -> Simplification:
     """Simplify a path or :class:`OpenVINOModel`."""
     if isinstance(model, str | os.PathLike):
-        model = read(Path(model))
+        model = read(Path(model), allow_links=allow_links)
     if not isinstance(model, OpenVINOModel):
         raise ModelError(f"a {type(model).__name__} is no model", where)
     where = replace(where, model=where.model or model.file)

@@ -80,7 +80,7 @@ def parse(path: Path, *, allow_links: bool = False) -> ModelProto:
     return model
 
 
-def opened(path: str | os.PathLike[str], *, weights: bool = True) -> ModelProto:
+def opened(path: str | os.PathLike[str], *, weights: bool = True, allow_links: bool = False) -> ModelProto:
     """Read an ONNX model to work on it: as :func:`read` where it fits into one file.
 
     Of a larger one, initializers of more than 32 KiB stay in their files, proved to be there, and name their
@@ -89,14 +89,15 @@ def opened(path: str | os.PathLike[str], *, weights: bool = True) -> ModelProto:
     Args:
         path: the ``.onnx`` file.
         weights: False leaves such initializers where they are in smaller models too.
+        allow_links: whether a link in the folder may lead out of it.
 
     Raises:
         ModelError: as :func:`read`.
     """
     file = Path(path)
-    folder = DataFolder(file.parent)
+    folder = DataFolder(file.parent, allow_links)
     where = place_of(path)
-    model = parse(file)
+    model = parse(file, allow_links=allow_links)
     if weights and _bytes(model, where) <= MAX_MODEL_BYTES - _ROOM:
         load_external(model_tensors(model), where, folder)
         return model

@@ -62,11 +62,12 @@ class Model:
         return {name: _own_view(value) for name, value in zip(self.outputs, outputs, strict=True)}
 
 
-def load(model: AnyModel) -> Model:
+def load(model: AnyModel, *, allow_links: bool = False) -> Model:
     """Prepare a model to run.
 
     Args:
         model: path of a ``.onnx`` file, ``onnx.ModelProto`` or ``onnx_ir.Model``.
+        allow_links: of a path, whether a link in its folder may lead out of it.
 
     Raises:
         ModelError: it is not well formed, or has an operator of which no implementation is known.
@@ -75,7 +76,8 @@ def load(model: AnyModel) -> Model:
     folder: DataFolder | None
     if isinstance(model, str | os.PathLike):
         path = Path(model)
-        where, folder, proto = place_of(model), DataFolder(path.parent), parse(path)
+        where, folder = place_of(model), DataFolder(path.parent, allow_links)
+        proto = parse(path, allow_links=allow_links)
     else:
         proto, folder = as_proto(model), None
         where = Where(model=proto.graph.name or None)
@@ -85,7 +87,13 @@ def load(model: AnyModel) -> Model:
     return Model(proto, where, model_evaluator(proto, where, folder))
 
 
-def run(model: AnyModel, inputs: Mapping[str, Any], *, max_body_runs: int = MAX_BODY_RUNS) -> dict[str, Any]:
+def run(
+    model: AnyModel,
+    inputs: Mapping[str, Any],
+    *,
+    max_body_runs: int = MAX_BODY_RUNS,
+    allow_links: bool = False,
+) -> dict[str, Any]:
     """Run an ONNX model: the split family is ours, every other operator onnx's reference implementation.
 
     Args:
@@ -93,6 +101,7 @@ def run(model: AnyModel, inputs: Mapping[str, Any], *, max_body_runs: int = MAX_
         inputs: arrays by input name; lists of arrays for sequences. Their element types, and sizes where
             declared, must be the model's.
         max_body_runs: how often the bodies of Loop, Scan and SequenceMap run at most, all together.
+        allow_links: of a path, whether a link in its folder may lead out of it.
 
     Returns:
         The outputs by name, in the model's order: arrays, lists of arrays for sequences, None for an absent
@@ -112,7 +121,7 @@ def run(model: AnyModel, inputs: Mapping[str, Any], *, max_body_runs: int = MAX_
         >>> run(model, {"x": np.arange(5, dtype=np.float32)})
         {'a': array([0., 1., 2.], dtype=float32), 'b': array([3., 4.], dtype=float32)}
     """
-    return load(model).run(inputs, max_body_runs=max_body_runs)
+    return load(model, allow_links=allow_links).run(inputs, max_body_runs=max_body_runs)
 
 
 def _own_view(value: Any) -> Any:
