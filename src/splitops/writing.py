@@ -195,7 +195,7 @@ def _put_back(staged: _Staged) -> Path | None:
             # Of two links to one file, a replacement leaves both.
             staged.before.unlink(missing_ok=True)
         elif not os.path.lexists(staged.draft):
-            staged.target.unlink()
+            os.replace(staged.target, staged.draft)  # which may be a folder
     except OSError:
         return staged.before if os.path.lexists(staged.before) else None
     return None

@@ -18,7 +18,7 @@ from splitops.cli._operators import INTEGERS, find_element_type
 if TYPE_CHECKING:
     from splitops.files import DryRun, FilePlan, Format, Progress, Report
 
-__all__ = ["RunOptions", "raw_option", "run_options", "show"]
+__all__ = ["RunOptions", "format_option", "raw_option", "run_options", "show"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -65,6 +65,29 @@ raw_option = click.option(
     type=_Raw(),
     metavar="SHAPE:DTYPE[@OFFSET]",
     help="Read raw bytes as one array; one size may be -1 and follows from the file.",
+)
+
+
+class _Format(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """The name of a format that is written."""
+
+    name = "format"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Format:
+        from splitops.files.formats import WRITTEN, format_named
+
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]
+        if value not in WRITTEN:
+            self.fail(f"{value!r} is no format; these are {', '.join(WRITTEN)}", param, ctx)
+        return format_named(value)
+
+
+format_option = click.option(
+    "--to",
+    type=_Format(),
+    metavar="FORMAT",
+    help="The format to write, such as npy or safetensors.  [default: FILE's]",
 )
 
 

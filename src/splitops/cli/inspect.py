@@ -67,8 +67,10 @@ def _json(file: Path, contents: Contents) -> dict[str, Any]:
 def _print(file: Path, contents: Contents) -> None:
     out = console()
     size = sum(tensor.size for tensor in contents.tensors)
+    count = len(contents.tensors)
+    tensors = f"{count} tensor{'s' * (count != 1)}"
     out.print(
-        f"{one_line(str(file))}: {contents.format.name}, {len(contents.tensors)} tensors, {size} bytes",
+        f"{one_line(str(file))}: {contents.format.name}, {tensors}, {size} bytes",
         style="bold",
         soft_wrap=True,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from splitops.cli._console import json_option, one_line
-from splitops.cli._files import RunOptions, raw_option, run_options, show
+from splitops.cli._files import RunOptions, format_option, raw_option, run_options, show
 
 if TYPE_CHECKING:
     from splitops.files import Format
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @click.option("--axis", type=int, default=0, help="The axis along which the parts lie.  [default: 0]")
 @click.option("--tensor", metavar="NAME", help="The tensor; needed where the files have more than one.")
 @raw_option
+@format_option
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The file to write.")
 @run_options
 @json_option
@@ -27,6 +28,7 @@ def command(
     axis: int,
     tensor: str | None,
     raw: Format | None,
+    to: Format | None,
     out: Path,
     how: RunOptions,
     as_json: bool,
@@ -44,7 +46,7 @@ def command(
     """
     from splitops.files.requests import merge_plan, read
 
-    plan = merge_plan([read(file, raw) for file in files], out, axis=axis, tensor=tensor)
+    plan = merge_plan([read(file, raw) for file in files], out, axis=axis, tensor=tensor, to=to)
     result = how.run(plan)
     [part] = plan.parts
     heading = f"{one_line(str(out))} {part.shape} from {len(files)} files along axis {axis}"

@@ -9,7 +9,7 @@ import click
 
 from splitops.cli._console import json_option, one_line
 from splitops.cli._filenames import safe_names
-from splitops.cli._files import RunOptions, raw_option, run_options, show
+from splitops.cli._files import RunOptions, format_option, raw_option, run_options, show
 from splitops.cli._operators import ELEMENT_TYPE, SplitOptions, display_name, split_options
 from splitops.elements.types import ElementType
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     help="The element type where .npy cannot say it, such as bfloat16 for 2-byte items.",
 )
 @raw_option
+@format_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
@@ -48,6 +49,7 @@ def command(
     keep_others: bool,
     dtype: ElementType | None,
     raw: Format | None,
+    to: Format | None,
     out: Path,
     prefix: str | None,
     how: RunOptions,
@@ -55,10 +57,10 @@ def command(
 ) -> None:
     """Split a tensor in FILE and write PREFIX.0.npy, PREFIX.1.npy and so on, or as FILE's name ends.
 
-    FILE is a .npy, .npz or .safetensors file, or raw bytes. Only bounded buffers of it are in memory. The
-    indices have leading zeros, so that the files sort in order. The parts keep its element type, byte order
-    and memory order bit for bit, and the tensor's name. They appear all together or not at all; files of the
-    same names are an error without --overwrite.
+    FILE is a .npy, .npz, .safetensors, .gguf, .onnx (external data) or .xml (OpenVINO IR) file, or raw
+    bytes. Only bounded buffers of it are in memory. The indices have leading zeros, so that the files sort in
+    order. The parts keep its element type, byte order and memory order bit for bit, and the tensor's name.
+    They appear all together or not at all; files of the same names are an error without --overwrite.
 
     \b
     Examples:
@@ -82,6 +84,7 @@ def command(
         element_type=dtype,
         prefix=_stem(file, prefix),
         keep_others=keep_others,
+        to=to,
     )
     result = how.run(plan)
     axis = (options.axis or 0) % len(stored.shape)

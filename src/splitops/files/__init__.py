@@ -14,7 +14,7 @@ from splitops.binding import Fact
 from splitops.calls.arguments import bind_call
 from splitops.elements.types import ElementType
 from splitops.files.copying import MEMORY, DryRun, FilePlan, Part, Progress, Report
-from splitops.files.formats import Contents, Format
+from splitops.files.formats import Contents, Format, format_named
 from splitops.files.lazy import LazyTensor, TensorFile, open
 from splitops.files.requests import AnyPath, merge_plan, read, split_plan
 from splitops.files.tensors import StoredTensor
@@ -32,6 +32,7 @@ __all__ = [
     "Report",
     "StoredTensor",
     "TensorFile",
+    "format_named",
     "merge",
     "open",
     "plan_merge",
@@ -49,6 +50,7 @@ def plan_split(
     prefix: str | None = None,
     keep_others: bool = False,
     like: Format | None = None,
+    to: Format | None = None,
     opset: int | None = None,
     domain: str | None = None,
     **arguments: Any,
@@ -63,6 +65,7 @@ def plan_split(
         prefix: what the names of the parts begin with; None is the name of the file.
         keep_others: whether every part gets the file's other tensors, too.
         like: the format of the file; None goes by its name.
+        to: the format of the parts, as :func:`format_named` gives it; None is that of the file.
         opset: the opset that selects the operator's version; None is the newest.
         domain: ``""`` for ONNX, ``"openvino"``; None is the first of them that has the operator.
         **arguments: those of the operator's function, for example ``axis``, ``split``, ``num_outputs``.
@@ -98,6 +101,7 @@ data (4, 6) has size 6
         tensor=tensor,
         prefix=Path(source).stem if prefix is None else prefix,
         keep_others=keep_others,
+        to=to,
     )
 
 
@@ -155,6 +159,7 @@ def plan_merge(
     axis: int = 0,
     tensor: str | None = None,
     like: Format | None = None,
+    to: Format | None = None,
 ) -> FilePlan:
     """Plan the merge of a tensor in several files into one file; nothing is written.
 
@@ -165,6 +170,7 @@ def plan_merge(
         tensor: the name of the tensor; None where the files have one only. Other tensors of the files are
             taken from the first.
         like: the format of the files; None goes by their names.
+        to: the format of the new file; None is that of the first one.
 
     Returns:
         The plan: ``dry_run()`` says what it would do, ``run()`` does it.
@@ -172,7 +178,7 @@ def plan_merge(
     Raises:
         FileError: a file is missing or malformed, or they do not fit together.
     """
-    return merge_plan([read(source, like) for source in sources], Path(out), axis=axis, tensor=tensor)
+    return merge_plan([read(source, like) for source in sources], Path(out), axis=axis, tensor=tensor, to=to)
 
 
 def merge(

@@ -240,7 +240,7 @@ class _Run:
         )  # the run before may have been killed just before this
         if self.sync:
             _sync_folder(plan.folder)
-        files = tuple((path, path.stat().st_size) for path in plan.paths)
+        files = tuple((path, _size(path)) for path in plan.paths)
         return Report(files, plan.bytes, resumed, replaced, digests)
 
     def _journal(self, *, resume: bool) -> Journal:
@@ -287,12 +287,12 @@ class _Run:
             paths = [drafts[position] for position in positions]
             finish(paths)
             if self.sync:
-                with _opened(paths) as files:
+                with _opened([file for path in paths for file in (path, *path.rglob("*"))]) as files:
                     _durable(list(files.values()))
 
     def _prepare(self, drafts: Sequence[Path], journal: Journal) -> None:
         """Make the targets in their full size, with what is not a tensor's bytes in its place."""
-        targets = list(zip(drafts, self.plan.targets, strict=True))
+        targets = [pair for pair in zip(drafts, self.plan.targets, strict=True) if not pair[1].folder]
         if not all(draft.exists() and draft.stat().st_size == target.size for draft, target in targets):
             journal.forget()  # what was done is not there any more
         for draft, target in targets:
@@ -310,7 +310,10 @@ class _Run:
     def _local_sources(self) -> dict[int, LocalFile]:
         """Return the sources as local files; those that are not are brought into the staging folder."""
         found = {}
+        used = {extent.source for extent in self.plan.extents}
         for index, source in enumerate(self.plan.sources):
+            if index not in used:
+                continue
             local = source.local()
             if local is None:
                 spool = self.staging / f".source-{index}"
@@ -392,7 +395,7 @@ class _Run:
     def _digests(self, drafts: Sequence[Path]) -> tuple[str, ...]:
         digests = []
         for draft, target in zip(drafts, self.plan.targets, strict=True):
-            if not target.scratch:
+            if not target.scratch and not target.folder:
                 path = draft if draft.exists() else self.plan.folder / target.name
                 with path.open("rb") as file:
                     digests.append(hashlib.file_digest(file, "sha256").hexdigest())
@@ -436,6 +439,13 @@ def _digest(plan: FilePlan, memory: int) -> str:
     digest.update(repr([(target.name, target.size, target.literals) for target in plan.targets]).encode())
     digest.update(repr(memory).encode())
     return digest.hexdigest()
+
+
+def _size(path: Path) -> int:
+    """Return the bytes of a file, or of the files in a folder."""
+    return sum(
+        file.stat().st_size for file in ((path,) if path.is_file() else path.rglob("*")) if file.is_file()
+    )
 
 
 def _bytes(task: Sequence[Pass]) -> int:

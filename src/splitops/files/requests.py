@@ -14,7 +14,7 @@ from splitops.errors import FileError, shown
 from splitops.files.copying import FilePlan, Finish, Part
 from splitops.files.extents import Extent, contiguous, inverse
 from splitops.files.formats import Contents, Format, Layout, TargetFile, format_of
-from splitops.files.sources import LocalFile, Source
+from splitops.files.sources import LocalFile, LocalFolder, Source
 from splitops.files.tensors import StoredTensor, part_extents
 from splitops.planning import Plan, SplitPlan
 
@@ -23,6 +23,7 @@ __all__ = ["Bind", "merge_plan", "read", "split_plan"]
 Bind = Callable[[tuple[int, ...], ElementType | None], Plan]
 """Binds a request to a shape and an element type, with the errors of its operator."""
 
+_NAMELESS: Final = "data"
 _MAX_FILES: Final = 100_000
 
 AnyPath = str | os.PathLike[str]
@@ -38,8 +39,10 @@ def read(path: AnyPath, like: Format | None = None) -> Contents:
     Raises:
         FileError: it is missing or malformed, or no format has such names.
     """
-    source = LocalFile(path)
-    return (like or format_of(source.path)).read(source)
+    given = Path(path)
+    form = like or format_of(given)
+    source = LocalFolder(given) if given.is_dir() and form.name == "zarr" else LocalFile(given)
+    return form.read(source)
 
 
 @dataclass
@@ -68,6 +71,7 @@ def split_plan(
     element_type: ElementType | None = None,
     prefix: str,
     keep_others: bool,
+    to: Format | None = None,
 ) -> FilePlan:
     """Plan the split of one tensor of a file into a file a part.
 
@@ -79,6 +83,7 @@ def split_plan(
         element_type: of the tensor, where its file cannot say it.
         prefix: what the names of the parts begin with.
         keep_others: whether every part gets the other tensors, too.
+        to: the format of the parts; None is that of the file.
 
     Raises:
         FileError: there is no such tensor, the format cannot hold a part, or there are too many.
@@ -89,7 +94,8 @@ def split_plan(
     count = len(plan.sizes)
     if count > _MAX_FILES:
         raise FileError(f"{count} parts would be as many files; at most {_MAX_FILES} are written")
-    suffix = _suffix(contents)
+    to = to or contents.format
+    suffix = _suffix(contents) if to is contents.format else to.suffixes[0]
     digits = len(str(max(0, count - 1)))
     extents = {extent.target: extent for extent in part_extents(stored, plan, [(i, 0) for i in range(count)])}
     others = [other for other in contents.tensors if other is not stored] if keep_others else []
@@ -100,7 +106,7 @@ def split_plan(
         part = replace(stored, shape=shape, size=extent.bytes if extent else 0)
         tensors = [part if each is stored else each for each in contents.tensors] if others else [part]
         name = f"{prefix}.{index:0{digits}}{suffix}"
-        layout = contents.format.lay_out(tensors, contents, name)
+        layout = to.lay_out(_taken(tensors, contents, to), contents, name)
         first = targets.add(layout)
         for each, place in zip(tensors, layout.places, strict=True):
             target, at = first + place.file, place.offset
@@ -134,6 +140,13 @@ def _stated(tensor: StoredTensor, stated: ElementType | None, contents: Contents
     return stated
 
 
+def _taken(tensors: Sequence[StoredTensor], contents: Contents, to: Format) -> list[StoredTensor]:
+    """Return tensors as a format takes them; what has no name gets one for a format of names."""
+    if to is contents.format:
+        return list(tensors)
+    return [to.taken(replace(tensor, name=tensor.name or _NAMELESS)) for tensor in tensors]
+
+
 def _suffix(contents: Contents) -> str:
     name = contents.sources[0].path.name
     known = next((s for s in contents.format.suffixes if name.lower().endswith(s)), None)
@@ -145,7 +158,7 @@ def _whole(tensor: StoredTensor, target: int, offset: int) -> list[Extent]:
 
 
 def merge_plan(
-    files: Sequence[Contents], path: Path, *, axis: int, tensor: str | None, format_: Format | None = None
+    files: Sequence[Contents], path: Path, *, axis: int, tensor: str | None, to: Format | None = None
 ) -> FilePlan:
     """Plan the merge of one tensor of several files into one file.
 
@@ -154,7 +167,7 @@ def merge_plan(
         path: the file to write.
         axis: the axis that the parts lie along.
         tensor: the name of the tensor; None is the only one. Other tensors are taken from the first file.
-        format_: of the new file; None is that of the first.
+        to: the format of the new file; None is that of the first.
 
     Raises:
         FileError: a file has no such tensor, the tensors do not fit together, or the format cannot hold what
@@ -166,7 +179,8 @@ def merge_plan(
     whole, plan = _merged(files, stored, axis)
     like = files[0]
     tensors = [whole if each is stored[0] else each for each in like.tensors]
-    layout = (format_ or like.format).lay_out(tensors, like, path.name)
+    to = to or like.format
+    layout = to.lay_out(_taken(tensors, like, to), like, path.name)
     targets = _Targets([], [], [])
     targets.add(layout)
     sources: list[Source] = []

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 from splitops.errors import FileError, SplitError, shown_path
 from splitops.models.formats.reading import open_regular
 
-__all__ = ["LocalFile", "Source"]
+__all__ = ["LocalFile", "LocalFolder", "Source"]
 
 
 class Source(Protocol):
@@ -105,3 +107,41 @@ class LocalFile:
         """See :class:`Source`."""
         for offset in range(0, self.size, 1 << 20):
             file.write(self.read(offset, min(1 << 20, self.size - offset)))
+
+
+class LocalFolder:
+    """A folder of files that are one thing together, such as a zarr array; a library reads them."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    @property
+    def name(self) -> str:
+        """The path, as messages show it."""
+        return shown_path(self.path)
+
+    @property
+    def size(self) -> int:
+        """The bytes of all files."""
+        return sum(size for _, size, _ in self._files())
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Raise: a folder has no bytes of its own."""
+        raise FileError(f"{self.name} is a folder")
+
+    def identity(self) -> list[Any]:
+        """Return a digest of the names, sizes and times of all files."""
+        digest = hashlib.sha256(repr(sorted(self._files())).encode()).hexdigest()
+        return [str(self.path.resolve()), digest]
+
+    def local(self) -> LocalFile | None:
+        """Return None: nothing is read of it as of a file."""
+        return None
+
+    def copy_to(self, file: Any) -> None:
+        """Write nothing."""
+
+    def _files(self) -> Iterator[tuple[str, int, int]]:
+        for path in self.path.rglob("*"):
+            found = path.lstat()
+            yield str(path.relative_to(self.path)), found.st_size, found.st_mtime_ns

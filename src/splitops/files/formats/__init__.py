@@ -1,7 +1,7 @@
 """File formats: each names the tensors of a file and where their bytes are, and lays new files out.
 
 A format copies nothing. To add one, write a module beside this one with an object that follows
-:class:`Format`, and name the module in :data:`_MODULES`.
+:class:`Format`, and name the module in :data:`FORMATS`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,21 @@ from splitops.errors import FileError, shown
 from splitops.files.sources import Source
 from splitops.files.tensors import StoredTensor
 
-__all__ = ["Contents", "Format", "Layout", "Place", "TargetFile", "format_named", "format_of"]
+__all__ = [
+    "FORMATS",
+    "WRITTEN",
+    "Contents",
+    "Format",
+    "Layout",
+    "Place",
+    "TargetFile",
+    "format_named",
+    "format_of",
+]
 
-_MODULES: Final = ("npy", "npz", "safetensors")
+WRITTEN: Final = ("npy", "npz", "safetensors", "gguf", "onnx", "hdf5", "zarr", "raw")
+"""The formats that are written, by name."""
+FORMATS: Final = ("npy", "npz", "safetensors", "gguf", "onnx", "openvino", "hdf5", "zarr")
 """One module each, with the format in ``FORMAT``; imported when a file's name asks for it."""
 
 
@@ -81,12 +93,14 @@ class TargetFile:
         size: its bytes.
         literals: by offset, the bytes that are not a tensor's.
         scratch: whether it is only there for ``finish`` of the layout.
+        folder: whether it is a folder, which ``finish`` makes.
     """
 
     name: str
     size: int
     literals: tuple[tuple[int, bytes], ...] = ()
     scratch: bool = False
+    folder: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +141,21 @@ class Format(Protocol):
         """
         ...
 
+    def taken(self, tensor: StoredTensor) -> StoredTensor:
+        """Return a tensor of any format as this one names its type.
+
+        Raises:
+            FileError: this format has no such type or memory order.
+        """
+        ...
+
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
         """Lay out files that hold tensors.
 
         Args:
-            tensors: names, types, shapes and sizes; their places are not those of the new files.
-            like: the contents that they come from, whose metadata the files take over.
+            tensors: names, types (as :meth:`taken` gives them), shapes and sizes; their places are not those
+                of the new files.
+            like: the contents that they come from; of this format, the files take their metadata over.
             name: of the file, or of the first one where they are several.
 
         Raises:
@@ -155,7 +178,7 @@ def format_of(path: Path) -> Format:
         FileError: no format has such names.
     """
     ending = path.name.lower()
-    formats = [format_named(name) for name in _MODULES]
+    formats = [format_named(name) for name in FORMATS]
     for found in formats:
         if ending.endswith(found.suffixes):
             return found

@@ -11,7 +11,7 @@ import mmap
 import tokenize
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -211,6 +211,9 @@ class _Npy:
         header = _header_of(source)
         return Contents(self, (stored("", header, header.start),), (source,))
 
+    def taken(self, tensor: StoredTensor) -> StoredTensor:
+        return taken(tensor)
+
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
         if len(tensors) != 1:
             raise FileError(f"{shown(name)} would have {len(tensors)} tensors; a .npy file has one")
@@ -239,10 +242,16 @@ def stored(name: str, header: Header, offset: int, file: int = 0) -> StoredTenso
     )
 
 
+def taken(tensor: StoredTensor) -> StoredTensor:
+    """Return a tensor of any format, if NumPy has a type for it that a .npy file can name."""
+    if tensor.dtype is None or (tensor.dtype.kind == "V" and tensor.dtype.type is not np.void):
+        raise FileError(f"{tensor.label} is of type {tensor.code}, which .npy cannot name")
+    return replace(tensor, code=str(npy.dtype_to_descr(tensor.dtype)))
+
+
 def header_of(tensor: StoredTensor) -> bytes:
     """Return the header of a file for a tensor."""
-    if tensor.dtype is None:
-        raise FileError(f"{tensor.label} has type {tensor.code}, which .npy has not")
+    assert tensor.dtype is not None
     return header_bytes(tensor.shape, tensor.dtype, fortran=tensor.fortran)
 
 

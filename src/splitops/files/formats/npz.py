@@ -22,7 +22,7 @@ import numpy as np
 
 from splitops.errors import FileError, one_line, shown
 from splitops.files.formats import Contents, Layout, Place, TargetFile
-from splitops.files.formats.npy import header_of, read_header, stored
+from splitops.files.formats.npy import header_of, read_header, stored, taken
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor
 from splitops.native.files import crc32
@@ -64,8 +64,11 @@ class _Npz:
         methods = {member.filename.removesuffix(".npy"): member.compress_type for member in members}
         return Contents(self, tuple(tensors), tuple(sources), {"methods": methods})
 
+    def taken(self, tensor: StoredTensor) -> StoredTensor:
+        return taken(tensor)
+
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
-        methods: Mapping[str, int] = like.metadata.get("methods", {})
+        methods: Mapping[str, int] = like.metadata.get("methods", {}) if like.format is self else {}
         members = []
         for tensor in tensors:
             method = methods.get(tensor.name, zipfile.ZIP_STORED)

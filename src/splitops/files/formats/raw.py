@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Final
 
 from splitops.elements.packing import packed_size
-from splitops.elements.types import ElementType
+from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import ArrayError, FileError, shown
 from splitops.files.formats import Contents, Layout, Place, TargetFile
 from splitops.files.sources import Source
 from splitops.files.tensors import StoredTensor, unit_of
 
-__all__ = ["RawFormat"]
+__all__ = ["FORMAT", "RawFormat"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class RawFormat:
         tensor = StoredTensor(
             "", shape, str(self.element_type), unit, self.offset, size, self.element_type, dtype
         )
-        return Contents(replace(self, shape=shape), (tensor,), (source,))
+        return Contents(self, (tensor,), (source,))
 
     def _shape_in(self, source: Source) -> tuple[int, ...]:
         if -1 not in self.shape:
@@ -65,8 +66,16 @@ class RawFormat:
         missing = bits // max(1, others * self.element_type.bits)
         return tuple(missing if size == -1 else size for size in self.shape)
 
+    def taken(self, tensor: StoredTensor) -> StoredTensor:
+        """See :class:`splitops.files.formats.Format`."""
+        return tensor
+
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
         """See :class:`splitops.files.formats.Format`."""
         if len(tensors) != 1:
             raise FileError(f"{shown(name)} would have {len(tensors)} tensors; raw bytes are one")
         return Layout((TargetFile(name, tensors[0].size),), (Place(0, 0),))
+
+
+FORMAT: Final = RawFormat((-1,), ELEMENT_TYPES["uint8"])
+"""Bytes, where nothing else is stated; any tensor is written as raw bytes."""

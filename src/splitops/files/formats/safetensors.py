@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from splitops.elements.types import ELEMENT_TYPES
@@ -55,6 +56,7 @@ _TYPES: Final = {
         "U64": "uint64",
     }.items()
 }
+_CODES: Final = {element_type.name: code for code, element_type in _TYPES.items()}
 _RANKS: Final = {code: rank for rank, code in enumerate(_TYPES)}
 
 
@@ -77,9 +79,20 @@ class _Safetensors:
             raise FileError(f"{source.name}: {error}") from error
         return Contents(self, tuple(tensors), (source,), metadata)
 
+    def taken(self, tensor: StoredTensor) -> StoredTensor:
+        code = tensor.code if tensor.code in _TYPES else _CODES.get(str(tensor.element_type))
+        swapped = tensor.dtype is not None and not tensor.dtype.isnative
+        if code is None or swapped or (tensor.fortran and not tensor.both_orders):
+            order = ", Fortran order" if tensor.fortran else ""
+            raise FileError(f"{tensor.label} is of type {tensor.code}{order}, which safetensors has not")
+        return replace(tensor, code=code, fortran=False)
+
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
-        order = sorted(range(len(tensors)), key=lambda i: (-_rank(tensors[i]), tensors[i].name.encode()))
-        header: dict[str, Any] = {_METADATA: dict(like.metadata)} if like.metadata else {}
+        order = sorted(
+            range(len(tensors)), key=lambda i: (-_RANKS[tensors[i].code], tensors[i].name.encode())
+        )
+        metadata = like.metadata if like.format is self else {}
+        header: dict[str, Any] = {_METADATA: dict(metadata)} if metadata else {}
         offsets, end = [0] * len(tensors), 0
         for index in order:
             tensor = tensors[index]
@@ -103,12 +116,6 @@ class _Safetensors:
 
 
 FORMAT: Final = _Safetensors()
-
-
-def _rank(tensor: StoredTensor) -> int:
-    if tensor.code not in _RANKS:
-        raise FileError(f"{tensor.label} has type {tensor.code}, which safetensors has not")
-    return _RANKS[tensor.code]
 
 
 def _header(source: Source) -> tuple[int, dict[str, Any]]:

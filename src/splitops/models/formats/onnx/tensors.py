@@ -22,6 +22,7 @@ __all__ = [
     "byte_count",
     "check_tensor",
     "data_blocks",
+    "external_extent",
     "folder_of",
     "is_external",
     "is_marked",
@@ -182,7 +183,7 @@ def prove_external(tensor: TensorProto, where: Where, folder: DataFolder | None 
         ModelError: the file is not inside the folder, or has not exactly the tensor's data.
     """
     check_tensor(tensor, where)
-    _extent(tensor, where, folder)
+    external_extent(tensor, where, folder)
 
 
 def data_blocks(tensor: TensorProto, where: Where, folder: DataFolder | None = None) -> Iterator[memoryview]:
@@ -191,7 +192,7 @@ def data_blocks(tensor: TensorProto, where: Where, folder: DataFolder | None = N
     Raises:
         ModelError: the file is not inside the folder, or has not exactly the tensor's data.
     """
-    path, offset, length = _extent(tensor, where, folder)
+    path, offset, length = external_extent(tensor, where, folder)
     with open_regular(path, where) as file:
         for begin in range(offset, offset + length, _BLOCK):
             yield read_range(file, begin, min(_BLOCK, offset + length - begin), where)
@@ -199,13 +200,17 @@ def data_blocks(tensor: TensorProto, where: Where, folder: DataFolder | None = N
 
 def _external_bytes(tensor: TensorProto, where: Where, folder: DataFolder | None) -> memoryview:
     """Read exactly the bytes of a tensor that its external file holds."""
-    path, offset, length = _extent(tensor, where, folder)
+    path, offset, length = external_extent(tensor, where, folder)
     with open_regular(path, where) as file:
         return read_range(file, offset, length, where)
 
 
-def _extent(tensor: TensorProto, where: Where, folder: DataFolder | None) -> tuple[Path, int, int]:
-    """Return the file that holds a tensor's data, and where in it, proved to be what shape and type say."""
+def external_extent(tensor: TensorProto, where: Where, folder: DataFolder | None) -> tuple[Path, int, int]:
+    """Return the file that holds a tensor's data, and where in it, proved to be what shape and type say.
+
+    Raises:
+        ModelError: there is no such range, or it leads out of the model's folder.
+    """
     entries: dict[str, str] = {}
     for entry in tensor.external_data:
         if entry.key in entries:

@@ -1,0 +1,112 @@
+"""Arrays that a library reads in boxes, as sources of plain bytes, and plain bytes in boxes for its writers.
+
+What lies in a file in chunks, perhaps compressed, has no extents. It is brought to the staging folder a chunk
+at a time, in the order of a plain array, and split from there; what is written in chunks goes the other way.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from splitops.errors import FileError, shown
+from splitops.files.sources import LocalFile, Source
+
+__all__ = ["Box", "BoxedArray", "boxes"]
+
+Box = tuple[slice, ...]
+
+
+def boxes(shape: Sequence[int], chunk: Sequence[int]) -> Iterator[Box]:
+    """Yield the boxes of a grid of chunks, the last ones of each axis cut off.
+
+    Examples:
+        >>> list(boxes((3, 2), (2, 2)))
+        [(slice(0, 2, None), slice(0, 2, None)), (slice(2, 3, None), slice(0, 2, None))]
+    """
+    axes = [
+        [slice(at, min(at + step, size)) for at in range(0, size, max(1, step))]
+        for size, step in zip(shape, chunk, strict=True)
+    ]
+    yield from itertools.product(*axes)
+
+
+@dataclass(frozen=True)
+class BoxedArray:
+    """A source with the bytes of an array that a library reads.
+
+    Attributes:
+        file: the file or folder that holds it.
+        label: what messages call it.
+        shape: of the array.
+        dtype: of the array.
+        chunk: the shape of the boxes that are read at a time.
+        load: reads a box.
+    """
+
+    file: Source
+    label: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    chunk: tuple[int, ...]
+    load: Callable[[Box], Any]
+
+    @property
+    def name(self) -> str:
+        """See :class:`Source`."""
+        return f"{self.file.name}: {shown(self.label)}"
+
+    @property
+    def path(self) -> Path:
+        """See :class:`Source`."""
+        return self.file.path
+
+    @property
+    def size(self) -> int:
+        """See :class:`Source`."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Read the rows that bytes lie in."""
+        row = max(1, self.size // self.shape[0]) if self.shape else self.size
+        first, end = offset // row, -(-(offset + size) // row)
+        found = self._box((slice(first, end),) if self.shape else ()).tobytes()
+        return found[offset - first * row :][:size]
+
+    def identity(self) -> list[Any]:
+        """See :class:`Source`."""
+        return [*self.file.identity(), self.label]
+
+    def local(self) -> LocalFile | None:
+        """Return None: its bytes are in no file yet."""
+        return None
+
+    def copy_to(self, file: Any) -> None:
+        """Write the array in row-major order, a chunk at a time."""
+        file.truncate(self.size)
+        strides = [math.prod(self.shape[axis + 1 :]) * self.dtype.itemsize for axis in range(len(self.shape))]
+        for box in boxes(self.shape, self.chunk):
+            data = self._box(box)
+            whole = len(box)
+            while whole and data.shape[whole - 1] == self.shape[whole - 1]:
+                whole -= 1
+            ahead = data.shape[: max(0, whole - 1)]
+            runs = data.reshape(*ahead, -1)
+            for index in np.ndindex(*ahead):
+                places = (*index, *[0] * (len(box) - len(index)))
+                starts = zip(box, places, strides, strict=True)
+                file.seek(sum((part.start + place) * stride for part, place, stride in starts))
+                file.write(runs[index].tobytes())
+
+    def _box(self, box: Box) -> npt.NDArray[Any]:
+        try:
+            return np.ascontiguousarray(np.asarray(self.load(box), self.dtype))
+        except (OSError, ValueError, RuntimeError, KeyError) as error:
+            raise FileError(f"cannot read {self.name}: {shown(str(error), 200)}") from error

@@ -1,0 +1,305 @@
+"""GGUF: keys and values, a table of tensors, then their bytes, each at a multiple of an alignment.
+
+Shapes are stated with the fastest axis first; here they are the other way round, as everywhere else.
+Quantised types are whole blocks: a cut inside of one is refused. Of a file in pieces, such as
+``m-00001-of-00003.gguf``, the first is opened and has the tensors of all.
+
+Source: ``docs/gguf.md`` of https://github.com/ggml-org/ggml and the tables of its package ``gguf``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from splitops.elements.types import ELEMENT_TYPES
+from splitops.errors import FileError, shown
+from splitops.files.formats import Contents, Layout, Place, TargetFile
+from splitops.files.sources import LocalFile, Source
+from splitops.files.tensors import StoredTensor, Unit
+
+__all__ = ["FORMAT"]
+
+_MAGIC: Final = b"GGUF"
+_VERSIONS: Final = (2, 3)
+_MAX_RANK: Final = 4
+_MAX_DEPTH: Final = 8
+_ALIGNMENT: Final = "general.alignment"
+_DEFAULT_ALIGNMENT: Final = 32
+_PIECE: Final = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf", re.IGNORECASE)
+_CHUNK: Final = 1 << 20
+
+_STRING: Final = 8
+_ARRAY: Final = 9
+_UINT32: Final = 4
+_WIDTHS: Final = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+"""Bytes of the values of each type but strings and arrays."""
+
+_BLOCKS: Final = {
+    number: (name, Unit(*unit))
+    for number, (name, *unit) in {
+        0: ("F32", 1, 4),
+        1: ("F16", 1, 2),
+        2: ("Q4_0", 32, 18),
+        3: ("Q4_1", 32, 20),
+        6: ("Q5_0", 32, 22),
+        7: ("Q5_1", 32, 24),
+        8: ("Q8_0", 32, 34),
+        9: ("Q8_1", 32, 40),
+        10: ("Q2_K", 256, 84),
+        11: ("Q3_K", 256, 110),
+        12: ("Q4_K", 256, 144),
+        13: ("Q5_K", 256, 176),
+        14: ("Q6_K", 256, 210),
+        15: ("Q8_K", 256, 292),
+        16: ("IQ2_XXS", 256, 66),
+        17: ("IQ2_XS", 256, 74),
+        18: ("IQ3_XXS", 256, 98),
+        19: ("IQ1_S", 256, 50),
+        20: ("IQ4_NL", 32, 18),
+        21: ("IQ3_S", 256, 110),
+        22: ("IQ2_S", 256, 82),
+        23: ("IQ4_XS", 256, 136),
+        24: ("I8", 1, 1),
+        25: ("I16", 1, 2),
+        26: ("I32", 1, 4),
+        27: ("I64", 1, 8),
+        28: ("F64", 1, 8),
+        29: ("IQ1_M", 256, 56),
+        30: ("BF16", 1, 2),
+        34: ("TQ1_0", 256, 54),
+        35: ("TQ2_0", 256, 66),
+        39: ("MXFP4", 32, 17),
+    }.items()
+}
+_NUMBERS: Final = {name: number for number, (name, _) in _BLOCKS.items()}
+_ELEMENTS: Final = {
+    code: ELEMENT_TYPES[name]
+    for code, name in {
+        "F32": "float32",
+        "F16": "float16",
+        "F64": "float64",
+        "BF16": "bfloat16",
+        "I8": "int8",
+        "I16": "int16",
+        "I32": "int32",
+        "I64": "int64",
+    }.items()
+}
+_CODES: Final = {element_type.name: code for code, element_type in _ELEMENTS.items()}
+
+
+class _MalformedError(ValueError):
+    """What is wrong with a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A key with its value, as the bytes that state both; ``number`` is the value of an integer."""
+
+    key: str
+    raw: bytes
+    number: int | None = None
+
+
+class _Gguf:
+    name = "gguf"
+    suffixes = (".gguf",)
+
+    def read(self, source: Source) -> Contents:
+        entries, tensors = _read(source)
+        sources = [source]
+        numbers = {entry.key: entry.number for entry in entries}
+        pieces = numbers.get("split.count") or 1
+        if pieces > 1:
+            for piece in _other_pieces(source, pieces, numbers.get("split.no")):
+                _, more = _read(piece)
+                tensors += [replace(tensor, file=len(sources)) for tensor in more]
+                sources.append(piece)
+            wanted = numbers.get("split.tensors.count")
+            if wanted not in (None, len(tensors)):
+                raise FileError(
+                    f"{source.name} and its other pieces have {len(tensors)} tensors, not {wanted}"
+                )
+        names: set[str] = set()
+        for tensor in tensors:
+            if tensor.name in names:
+                raise FileError(f"{source.name}: {tensor.label} stands twice")
+            names.add(tensor.name)
+        kept = tuple(entry for entry in entries if not entry.key.startswith("split."))
+        return Contents(self, tuple(tensors), tuple(sources), {"entries": kept})
+
+    def taken(self, tensor: StoredTensor) -> StoredTensor:
+        code = tensor.code if tensor.code in _NUMBERS else _CODES.get(str(tensor.element_type))
+        swapped = tensor.dtype is not None and not tensor.dtype.isnative
+        if code is None or swapped or (tensor.fortran and not tensor.both_orders):
+            raise FileError(f"{tensor.label} is of type {tensor.code} or in an order that GGUF has not")
+        if len(tensor.shape) > _MAX_RANK:
+            raise FileError(f"{tensor.label} has rank {len(tensor.shape)}; GGUF has at most {_MAX_RANK}")
+        return replace(tensor, code=code, fortran=False)
+
+    def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
+        entries: tuple[_Entry, ...] = like.metadata["entries"] if like.format is self else ()
+        alignment = next((e.number for e in entries if e.key == _ALIGNMENT), None) or _DEFAULT_ALIGNMENT
+        head = _MAGIC + struct.pack("<IQQ", 3, len(tensors), len(entries))
+        head += b"".join(entry.raw for entry in entries)
+        offsets, end = [], 0
+        for tensor in tensors:
+            head += _string(tensor.name) + struct.pack("<I", len(tensor.shape))
+            head += struct.pack(f"<{len(tensor.shape)}Q", *reversed(tensor.shape))
+            head += struct.pack("<IQ", _NUMBERS[tensor.code], end)
+            offsets.append(end)
+            end = _aligned(end + tensor.size, alignment)
+        start = _aligned(len(head), alignment)
+        file = TargetFile(name, start + end, ((0, head),))
+        return Layout((file,), tuple(Place(0, start + offset) for offset in offsets))
+
+
+FORMAT: Final = _Gguf()
+
+
+def _aligned(offset: int, alignment: int) -> int:
+    return -(-offset // alignment) * alignment
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+class _Reader:
+    """Reads a header forwards, a chunk at a time."""
+
+    def __init__(self, source: Source) -> None:
+        self._source, self._chunk, self._begin = source, b"", 0
+        self.at = 0
+
+    def take(self, size: int) -> bytes:
+        end = self.at + size
+        if end > self._source.size:
+            raise _MalformedError(
+                f"its header would go on at byte {end}, but the file has {self._source.size}"
+            )
+        if end > self._begin + len(self._chunk):
+            self._begin = self.at
+            self._chunk = self._source.read(self.at, min(max(size, _CHUNK), self._source.size - self.at))
+        data = self._chunk[self.at - self._begin : end - self._begin]
+        self.at = end
+        return data
+
+    def number(self, form: str) -> int:
+        [value] = struct.unpack(f"<{form}", self.take(struct.calcsize(f"<{form}")))
+        return int(value)
+
+    def text(self) -> str:
+        try:
+            return self.take(self.number("Q")).decode()
+        except UnicodeDecodeError as error:
+            raise _MalformedError("a name in its header is no text") from error
+
+    def value(self, kind: int, depth: int = 0) -> None:
+        """Go behind a value."""
+        if kind in _WIDTHS:
+            self.take(_WIDTHS[kind])
+        elif kind == _STRING:
+            self.take(self.number("Q"))
+        elif kind == _ARRAY and depth < _MAX_DEPTH:
+            inner, count = self.number("I"), self.number("Q")
+            if inner in _WIDTHS:
+                self.take(_WIDTHS[inner] * count)
+                return
+            for _ in range(count):  # each takes bytes, of which there are so many only
+                self.value(inner, depth + 1)
+        else:
+            raise _MalformedError(f"a value in its header is of the unknown type {kind}")
+
+
+def _read(source: Source) -> tuple[list[_Entry], list[StoredTensor]]:
+    try:
+        return _header(source)
+    except _MalformedError as error:
+        raise FileError(f"{source.name}: {error}") from error
+
+
+def _header(source: Source) -> tuple[list[_Entry], list[StoredTensor]]:
+    reader = _Reader(source)
+    if source.size < 24 or reader.take(4) != _MAGIC:
+        raise _MalformedError("this is no GGUF file")
+    version = reader.number("I")
+    if version not in _VERSIONS:
+        raise _MalformedError(f"version {version} of GGUF is not known; a big-endian file is not read either")
+    tensor_count, entry_count = reader.number("Q"), reader.number("Q")
+    entries = [_entry(reader, source) for _ in _counted(entry_count, source)]
+    keys = [entry.key for entry in entries]
+    if len(set(keys)) < len(keys):
+        raise _MalformedError("a key stands twice in its header")
+    alignment = next((e.number for e in entries if e.key == _ALIGNMENT), _DEFAULT_ALIGNMENT)
+    if not alignment or alignment & (alignment - 1):
+        raise _MalformedError(f"its alignment of {alignment} is no power of two")
+    stated = [_stated(reader) for _ in _counted(tensor_count, source)]
+    start = _aligned(reader.at, alignment)
+    tensors, end = [], 0
+    for tensor in stated:
+        if tensor.offset != end:
+            raise _MalformedError(
+                f"{tensor.label} is at {tensor.offset} of the data, not at {end} behind the others"
+            )
+        if start + end + tensor.size > source.size:
+            raise _MalformedError(
+                f"{tensor.label} ends at byte {start + end + tensor.size}, but the file has {source.size}"
+            )
+        tensors.append(replace(tensor, offset=start + end))
+        end = _aligned(end + tensor.size, alignment)
+    return entries, tensors
+
+
+def _counted(count: int, source: Source) -> range:
+    if count > source.size:  # each takes a byte at least
+        raise _MalformedError(f"its header states {count} entries, but the file has {source.size} bytes")
+    return range(count)
+
+
+def _entry(reader: _Reader, source: Source) -> _Entry:
+    begin = reader.at
+    key, kind = reader.text(), reader.number("I")
+    value = reader.at
+    reader.value(kind)
+    width = _WIDTHS.get(kind)
+    number = int.from_bytes(source.read(value, width), "little") if width and kind not in (6, 12) else None
+    return _Entry(key, source.read(begin, reader.at - begin), number)
+
+
+def _stated(reader: _Reader) -> StoredTensor:
+    name, rank = reader.text(), reader.number("I")
+    if rank > _MAX_RANK:
+        raise _MalformedError(f"tensor {shown(name)} has rank {rank}; the format has at most {_MAX_RANK}")
+    shape = tuple(reader.number("Q") for _ in range(rank))[::-1]
+    number, offset = reader.number("I"), reader.number("Q")
+    if number not in _BLOCKS:
+        raise _MalformedError(f"tensor {shown(name)} is of the unknown type {number}")
+    code, unit = _BLOCKS[number]
+    count = math.prod(shape)
+    if count >= 1 << 63:
+        raise _MalformedError(f"shape {shown(shape)} of tensor {shown(name)} is more than 64 bits can count")
+    if (shape[-1] if shape else 1) % unit.elements:
+        raise _MalformedError(
+            f"tensor {shown(name)} of shape {shown(shape)} has rows that are no blocks of {unit.elements}"
+        )
+    element_type = _ELEMENTS.get(code)
+    dtype = element_type.numpy if element_type is not None else None
+    size = count // unit.elements * unit.bytes
+    return StoredTensor(name, shape, code, unit, offset, size, element_type, dtype)
+
+
+def _other_pieces(source: Source, count: int, number: Any) -> list[Source]:
+    found = _PIECE.fullmatch(source.path.name)
+    if number != 0 or found is None or int(found[3]) != count or int(found[2]) != 1:
+        raise FileError(
+            f"{source.name} is one of {count} pieces: open the first, named ...-00001-of-{count:05}.gguf"
+        )
+    names = [f"{found[1]}-{piece:05}-of-{count:05}.gguf" for piece in range(2, count + 1)]
+    return [LocalFile(source.path.with_name(name)) for name in names]

@@ -1,0 +1,136 @@
+"""ONNX models with external data: the initializers whose bytes are in files beside the model.
+
+A part is a model, too: with all tensors it has the graph of the original; with some of them, which no graph
+could do without the others, a graph that holds nothing but them. The bytes go to one file beside it, where
+tensors of more than 1 MiB begin at multiples of 64 KiB, as onnx-ir aligns them.
+
+Source: ``TensorProto.external_data`` in ``onnx.proto``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from splitops.elements.types import from_onnx
+from splitops.errors import FileError, SplitError, Where
+from splitops.files.formats import Contents, Layout, Place, TargetFile
+from splitops.files.sources import LocalFile, Source
+from splitops.files.tensors import StoredTensor, unit_of
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, TensorProto
+
+__all__ = ["FORMAT"]
+
+_ALIGNED: Final = 1 << 20
+_ALIGNMENT: Final = 1 << 16
+
+
+class _Onnx:
+    name = "onnx"
+    suffixes = (".onnx",)
+
+    def read(self, source: Source) -> Contents:
+        from splitops.models.formats.onnx.storage import parse
+        from splitops.models.formats.onnx.tensors import external_extent, is_external
+        from splitops.models.formats.reading import DataFolder
+
+        sources: list[Source] = [source]
+        files: dict[Any, int] = {}
+        tensors = []
+        folder, where = DataFolder(source.path.parent), Where(model=str(source.path))
+        try:
+            model = parse(source.path)
+            for proto in filter(is_external, model.graph.initializer):
+                path, offset, size = external_extent(proto, where, folder)
+                if path not in files:
+                    files[path] = len(sources)
+                    sources.append(LocalFile(path))
+                tensors.append(_stored(proto, files[path], offset, size))
+        except SplitError as error:
+            raise error if isinstance(error, FileError) else FileError(str(error)) from error
+        _refuse_overlaps(tensors, source)
+        return Contents(self, tuple(tensors), tuple(sources), {"model": model})
+
+    def taken(self, tensor: StoredTensor) -> StoredTensor:
+        element_type = tensor.element_type
+        swapped = tensor.dtype is not None and not tensor.dtype.isnative
+        order = tensor.fortran and not tensor.both_orders
+        if element_type is None or element_type.onnx is None or swapped or order:
+            raise FileError(f"{tensor.label} is of type {tensor.code} or in an order that ONNX has not")
+        return replace(tensor, code=element_type.onnx, fortran=False)
+
+    def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
+        location = f"{name}.data"
+        offsets, end = [], 0
+        for tensor in tensors:
+            if tensor.size > _ALIGNED:
+                end = -(-end // _ALIGNMENT) * _ALIGNMENT
+            offsets.append(end)
+            end += tensor.size
+        model = _model(tensors, like, name)
+        protos = {proto.name: proto for proto in model.graph.initializer}
+        for tensor, offset in zip(tensors, offsets, strict=True):
+            _state(protos[tensor.name], tensor, location, offset)
+        content = model.SerializeToString(deterministic=True)
+        files = TargetFile(location, end), TargetFile(name, len(content), ((0, content),))
+        return Layout(files, tuple(Place(0, offset) for offset in offsets))
+
+
+FORMAT: Final = _Onnx()
+
+
+def _stored(proto: TensorProto, file: int, offset: int, size: int) -> StoredTensor:
+    element_type = from_onnx(proto.data_type)
+    assert element_type is not None  # parsing has proved it
+    assert element_type.onnx is not None
+    dtype = None if element_type.packed else element_type.numpy
+    unit = unit_of(element_type)
+    shape = tuple(proto.dims)
+    return StoredTensor(proto.name, shape, element_type.onnx, unit, offset, size, element_type, dtype, file)
+
+
+def _refuse_overlaps(tensors: Sequence[StoredTensor], source: Source) -> None:
+    """Refuse tensors of which one begins inside of another; the very same bytes may be two tensors'."""
+    ordered = sorted((t for t in tensors if t.size), key=lambda t: (t.file, t.offset, t.size))
+    for before, tensor in pairwise(ordered):
+        same = (before.offset, before.size) == (tensor.offset, tensor.size)
+        if tensor.file == before.file and tensor.offset < before.offset + before.size and not same:
+            raise FileError(f"{source.name}: the data of {tensor.label} overlap those of {before.label}")
+
+
+def _model(tensors: Sequence[StoredTensor], like: Contents, name: str) -> ModelProto:
+    """Return the model to be written, with initializers of these names."""
+    from onnx import ModelProto
+
+    model = ModelProto()
+    if like.format is FORMAT:
+        whole: ModelProto = like.metadata["model"]
+        if {tensor.name for tensor in tensors} >= {tensor.name for tensor in like.tensors}:
+            model.CopyFrom(whole)
+            return model
+        model.ir_version = whole.ir_version
+        model.opset_import.extend(whole.opset_import)
+    else:
+        from onnx import IR_VERSION, helper
+
+        model.ir_version = IR_VERSION
+        model.opset_import.append(helper.make_opsetid("", 18))
+    model.graph.name = name
+    for tensor in tensors:
+        model.graph.initializer.add(name=tensor.name)
+    return model
+
+
+def _state(proto: TensorProto, tensor: StoredTensor, location: str, offset: int) -> None:
+    assert tensor.element_type is not None
+    proto.data_type = tensor.element_type.onnx_number or 0
+    del proto.dims[:]
+    proto.dims.extend(tensor.shape)
+    proto.data_location = proto.EXTERNAL
+    del proto.external_data[:]
+    for key, value in (("location", location), ("offset", offset), ("length", tensor.size)):
+        proto.external_data.add(key=key, value=str(value))

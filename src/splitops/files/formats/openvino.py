@@ -1,0 +1,65 @@
+"""OpenVINO IR: the constants of a model, by the names of their layers. Read, never written.
+
+A constant of a subgraph has the path of that before its name; of layers with one name, the second and later
+ones have ``#2`` and so on behind it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from splitops.errors import FileError, SplitError, shown
+from splitops.files.formats import Contents, Layout
+from splitops.files.sources import LocalFile, Source
+from splitops.files.tensors import BYTE, StoredTensor, unit_of
+
+__all__ = ["FORMAT"]
+
+
+class _OpenVINO:
+    name = "openvino"
+    suffixes = (".xml",)
+
+    def read(self, source: Source) -> Contents:
+        from splitops.models.formats.openvino import read
+
+        tensors: list[StoredTensor] = []
+        seen: Counter[str] = Counter()
+        try:
+            model = read(source.path)
+        except SplitError as error:
+            raise FileError(str(error)) from error
+        for path, graph in model.graphs():
+            for layer in graph.layers_of_type("Const"):
+                constant = layer.constant
+                if constant is None:
+                    continue
+                name = layer.name if path is None else f"{path}/{layer.name}"
+                seen[name] += 1
+                if seen[name] > 1:
+                    name = f"{name}#{seen[name]}"
+                kind = constant.element_type
+                unit = unit_of(kind) if kind.bits else BYTE
+                dtype = None if kind.packed or not kind.bits else kind.numpy
+                place = (constant.offset, constant.size)
+                tensors.append(StoredTensor(name, constant.shape, str(kind), unit, *place, kind, dtype, 1))
+        weights = source.path.with_suffix(".bin")
+        sources: tuple[Source, ...] = (
+            source,
+            LocalFile(weights) if any(tensor.size for tensor in tensors) else source,
+        )
+        return Contents(self, tuple(tensors), sources)
+
+    def taken(self, tensor: StoredTensor) -> StoredTensor:
+        raise FileError(f"{tensor.label}: an OpenVINO IR is not written")
+
+    def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
+        raise FileError(
+            f"{shown(name)}: an OpenVINO IR is not written; state the format of the parts, such as npy, "
+            "safetensors or raw"
+        )
+
+
+FORMAT: Final = _OpenVINO()

@@ -1,0 +1,108 @@
+"""zarr 3, by zarr-python: arrays in chunks, sharded or not, read and written a chunk (or shard) at a time.
+
+A part has the chunks, shards, codecs and attributes of the array that it comes from. The array of a group is
+named by its path; a part of one is an array by itself.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from splitops.elements.types import ElementType, element_type_of
+from splitops.errors import FileError, shown
+from splitops.files.boxes import BoxedArray, boxes
+from splitops.files.formats import Contents, Layout, Place, TargetFile
+from splitops.files.lazy import LazyTensor
+from splitops.files.sources import LocalFile, Source
+from splitops.files.tensors import StoredTensor, Unit
+
+__all__ = ["FORMAT"]
+
+
+class _Zarr:
+    name = "zarr"
+    suffixes = (".zarr",)
+
+    def read(self, source: Source) -> Contents:
+        zarr = _zarr()
+        try:
+            root = zarr.open(source.path, mode="r")
+            found = {"": root} if isinstance(root, zarr.Array) else dict(_arrays(root, zarr))
+        except Exception as error:  # zarr-python states no closed set
+            raise FileError(f"{source.name}: {shown(str(error), 200)}") from error
+        sources: list[Source] = [source]
+        tensors = []
+        for name, array in found.items():
+            dtype = array.dtype
+            if dtype.hasobject or dtype.itemsize == 0:
+                continue
+            chunk = tuple(array.shards or array.chunks)
+            boxed = BoxedArray(
+                source, name or "the array", tuple(array.shape), dtype, chunk, array.__getitem__
+            )
+            kind = element_type_of(dtype) or ElementType(str(dtype), bits=0)
+            unit = Unit(1, dtype.itemsize)
+            tensors.append(
+                StoredTensor(name, boxed.shape, dtype.str, unit, 0, boxed.size, kind, dtype, len(sources))
+            )
+            sources.append(boxed)
+        return Contents(self, tuple(tensors), tuple(sources), {"arrays": found})
+
+    def taken(self, tensor: StoredTensor) -> StoredTensor:
+        dtype = tensor.dtype
+        if dtype is None or dtype.kind not in "biufc" or (tensor.fortran and not tensor.both_orders):
+            raise FileError(f"{tensor.label} is of type {tensor.code} or in an order that zarr has not")
+        return replace(tensor, name="", code=dtype.str, fortran=False)
+
+    def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
+        if len(tensors) != 1:
+            raise FileError(f"{shown(name)} would have {len(tensors)} tensors; a zarr array is one")
+        [tensor] = tensors
+        before = like.metadata["arrays"][tensor.name] if like.format is self else None
+        files = TargetFile(name, 0, folder=True), TargetFile(f".{name}.raw", tensor.size, scratch=True)
+        return Layout(files, (Place(1, 0),), partial(_finish, tensor=tensor, before=before))
+
+
+FORMAT: Final = _Zarr()
+
+
+def _zarr() -> Any:
+    try:
+        import zarr
+    except ImportError as error:
+        raise FileError("zarr arrays need zarr-python: install splitops[zarr]") from error
+    return zarr
+
+
+def _arrays(group: Any, zarr: Any) -> Any:
+    for name, item in sorted(group.members(max_depth=None)):
+        if isinstance(item, zarr.Array):
+            yield name, item
+
+
+def _finish(paths: Sequence[Path], tensor: StoredTensor, before: Any) -> None:
+    """Encode a part from its plain bytes."""
+    folder, scratch = paths
+    shutil.rmtree(folder, ignore_errors=True)
+    options: dict[str, Any] = {}
+    if before is not None:
+        options = {
+            "chunks": before.chunks,
+            "shards": before.shards,
+            "filters": before.filters,
+            "compressors": before.compressors,
+            "fill_value": before.fill_value,
+            "attributes": dict(before.attrs),
+            "dimension_names": before.metadata.dimension_names,
+        }
+    made = _zarr().create_array(folder, shape=tensor.shape, dtype=tensor.dtype, **options)
+    data = LazyTensor(LocalFile(scratch), replace(tensor, offset=0, file=0))
+    for box in boxes(tensor.shape, made.shards or made.chunks):
+        made[box] = np.asarray(data[box])

@@ -1,0 +1,196 @@
+"""HDF5 and zarr: against h5py and zarr-python, in both directions."""
+
+from __future__ import annotations
+
+import itertools
+
+import h5py
+import numpy as np
+import pytest
+import zarr
+
+import splitops
+from splitops.errors import FileError
+
+ARRAY = np.random.default_rng(0).standard_normal((60, 50, 4)).astype(np.float32)
+
+
+def hdf5_file(path, **options):
+    with h5py.File(path, "w") as file:
+        file.attrs["origin"] = "a test"
+        item = file.create_dataset("group/x", data=ARRAY, **options)
+        item.attrs["unit"] = "m"
+        file["codes"] = np.arange(7, dtype=np.int8)
+        file["texts"] = ["a", "b"]
+        file["again"] = h5py.SoftLink("/group/x")
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"chunks": (7, 11, 3)}, {"chunks": (20, 50, 4), "compression": "gzip"}]
+)
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("keep", [False, True])
+def test_hdf5(tmp_path, options, axis, keep):
+    hdf5_file(tmp_path / "x.h5", **options)
+    found = splitops.files.open(tmp_path / "x.h5")
+    assert sorted(found) == ["codes", "group/x"]
+    np.testing.assert_array_equal(np.asarray(found["group/x"][3:40:7, 2]), ARRAY[3:40:7, 2])
+    made = splitops.files.split(
+        tmp_path / "x.h5", tmp_path, tensor="group/x", axis=axis, num_outputs=2, keep_others=keep, verify=True
+    )
+    paths = [path for path, _ in made.files]
+    for path, want in zip(paths, np.split(ARRAY, 2, axis), strict=True):
+        with h5py.File(path) as file:
+            np.testing.assert_array_equal(file["group/x"][()], want)
+            assert file.attrs["origin"] == "a test"
+            assert file["group/x"].attrs["unit"] == "m"
+            assert ("codes" in file) == keep
+    splitops.files.merge(paths, tmp_path / "y.h5", axis=axis, tensor="group/x", verify=True)
+    with h5py.File(tmp_path / "y.h5") as file:
+        np.testing.assert_array_equal(file["group/x"][()], ARRAY)
+
+
+def test_contiguous_datasets_are_read_where_they_lie(tmp_path):
+    with h5py.File(tmp_path / "x.h5", "w", userblock_size=512) as file:
+        file["x"] = ARRAY
+    stored = splitops.files.open(tmp_path / "x.h5")["x"].stored
+    content = (tmp_path / "x.h5").read_bytes()
+    assert content[stored.offset : stored.offset + stored.size] == ARRAY.tobytes()
+
+
+def test_hdf5_files_that_read_others_are_refused(tmp_path):
+    hdf5_file(tmp_path / "other.h5")
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["link"] = h5py.ExternalLink("other.h5", "/codes")
+    with pytest.raises(FileError, match="'link' is a link to another file"):
+        splitops.files.open(tmp_path / "x.h5")
+    layout = h5py.VirtualLayout((7,), np.int8)
+    layout[:] = h5py.VirtualSource(str(tmp_path / "other.h5"), "codes", (7,))
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_virtual_dataset("virtual", layout)
+    with pytest.raises(FileError, match="'virtual' has its data in other files"):
+        splitops.files.open(tmp_path / "x.h5")
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("outside", (4,), np.int8, external=[("raw.bin", 0, 4)])
+    with pytest.raises(FileError, match="'outside' has its data in other files"):
+        splitops.files.open(tmp_path / "x.h5")
+    (tmp_path / "x.h5").write_bytes(b"no HDF5")
+    with pytest.raises(FileError, match=r"x\.h5"):
+        splitops.files.open(tmp_path / "x.h5")
+
+
+def test_damaged_chunks_are_one_error(tmp_path):
+    hdf5_file(tmp_path / "x.h5", chunks=(20, 50, 4), compression="gzip", fletcher32=True)
+    with h5py.File(tmp_path / "x.h5") as file:
+        chunk = file["group/x"].id.get_chunk_info(1)
+    content = bytearray((tmp_path / "x.h5").read_bytes())
+    content[chunk.byte_offset + 100] ^= 255
+    (tmp_path / "x.h5").write_bytes(content)
+    with pytest.raises(FileError, match="cannot read"):
+        splitops.files.split(tmp_path / "x.h5", tmp_path / "out", tensor="group/x", num_outputs=2)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("chunks", "shards"), [((60, 50, 4), None), ((7, 11, 3), None), ((5, 5, 2), (20, 10, 4))]
+)
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_zarr(tmp_path, chunks, shards, axis):
+    made = zarr.create_array(
+        tmp_path / "x.zarr",
+        shape=ARRAY.shape,
+        dtype=ARRAY.dtype,
+        chunks=chunks,
+        shards=shards,
+        attributes={"unit": "m"},
+        dimension_names=["a", "b", "c"],
+    )
+    made[...] = ARRAY
+    tensor = splitops.files.open(tmp_path / "x.zarr")[""]
+    np.testing.assert_array_equal(np.asarray(tensor[3:40:7, 2]), ARRAY[3:40:7, 2])
+    report = splitops.files.split(tmp_path / "x.zarr", tmp_path / "out", axis=axis, num_outputs=2)
+    paths = [path for path, _ in report.files]
+    assert [path.name for path in paths] == ["x.0.zarr", "x.1.zarr"]
+    for path, want in zip(paths, np.split(ARRAY, 2, axis), strict=True):
+        part = zarr.open(path, mode="r")
+        np.testing.assert_array_equal(part[...], want)
+        assert part.attrs["unit"] == "m"
+        assert part.metadata.dimension_names == ("a", "b", "c")
+        assert (part.chunks, part.shards) == (chunks, shards)
+    splitops.files.merge(paths, tmp_path / "y.zarr", axis=axis)
+    np.testing.assert_array_equal(zarr.open(tmp_path / "y.zarr", mode="r")[...], ARRAY)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "x.zarr", "y.zarr"]
+
+
+def test_arrays_of_a_zarr_group(tmp_path):
+    group = zarr.open_group(tmp_path / "g.zarr", mode="w")
+    group.create_array("a/b", data=np.arange(12).reshape(3, 4))
+    group.create_array("c", data=np.arange(3.0))
+    assert {name: t.shape for name, t in splitops.files.open(tmp_path / "g.zarr").items()} == {
+        "a/b": (3, 4),
+        "c": (3,),
+    }
+    to = splitops.files.format_named("npy")
+    report = splitops.files.split(tmp_path / "g.zarr", tmp_path, tensor="a/b", axis=1, num_outputs=2, to=to)
+    found = [np.load(path).tolist() for path, _ in report.files]
+    assert found == [[[0, 1], [4, 5], [8, 9]], [[2, 3], [6, 7], [10, 11]]]
+
+
+def test_a_zarr_whose_chunk_is_damaged_is_one_error(tmp_path):
+    from zarr.codecs import BytesCodec, Crc32cCodec
+
+    made = zarr.create_array(
+        tmp_path / "x.zarr",
+        shape=(8,),
+        dtype="i4",
+        chunks=(4,),
+        serializer=BytesCodec(),
+        compressors=[Crc32cCodec()],
+    )
+    made[...] = np.arange(8)
+    chunk = tmp_path / "x.zarr" / "c" / "1"
+    content = bytearray(chunk.read_bytes())
+    content[0] ^= 1
+    chunk.write_bytes(content)
+    with pytest.raises(FileError, match="cannot read"):
+        splitops.files.split(tmp_path / "x.zarr", tmp_path / "out", num_outputs=2)
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "x.zarr" / "zarr.json").write_text("{")
+    with pytest.raises(FileError, match=r"x\.zarr"):
+        splitops.files.open(tmp_path / "x.zarr")
+
+
+def test_chunked_formats_take_plain_arrays(tmp_path):
+    np.save(tmp_path / "x.npy", ARRAY)
+    for name in ("hdf5", "zarr"):
+        to = splitops.files.format_named(name)
+        report = splitops.files.split(tmp_path / "x.npy", tmp_path / name, axis=1, num_outputs=2, to=to)
+        for (path, _), want in zip(report.files, np.split(ARRAY, 2, 1), strict=True):
+            [tensor] = splitops.files.open(path).values()
+            np.testing.assert_array_equal(np.asarray(tensor), want)
+
+
+def test_an_error_while_a_part_is_encoded_leaves_nothing(tmp_path):
+    np.save(tmp_path / "x.npy", ARRAY)
+    to = splitops.files.format_named("zarr")
+    plan = splitops.files.plan_split(tmp_path / "x.npy", tmp_path, axis=1, num_outputs=2, to=to)
+    (positions, finish), *others = plan.finishes
+
+    def stopped(paths):
+        finish(paths)
+        raise ZeroDivisionError
+
+    object.__setattr__(plan, "finishes", ((positions, stopped), *others))
+    with pytest.raises(ZeroDivisionError):
+        plan.run()
+    assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]
+
+
+def test_boxes_cover_any_shape():
+    from splitops.files.boxes import boxes
+
+    for shape, chunk in itertools.product([(), (5,), (5, 0), (3, 4, 5)], [1, 2, 7]):
+        hit = np.zeros(shape, int)
+        for box in boxes(shape, (chunk,) * len(shape)):
+            hit[box] += 1
+        assert (hit == 1).all()

@@ -1,0 +1,323 @@
+"""GGUF, ONNX with external data, OpenVINO IR: against their own libraries."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import gguf
+import ml_dtypes
+import numpy as np
+import onnx
+import onnx_ir
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import splitops
+from splitops.errors import FileError
+from splitops.files.formats import gguf as our_gguf
+
+RNG = np.random.default_rng(0)
+
+
+# GGUF
+
+
+def gguf_file(path: Path, **options: int) -> dict[str, np.ndarray]:
+    """Write a file with the reference library; return its tensors as it reads them."""
+    writer = gguf.GGUFWriter(path, "llama", **options)
+    writer.add_block_count(3)
+    writer.add_array("tokenizer.tokens", ["a", "bb", "ä"])
+    writer.add_array("sizes", [1, 2, 3])
+    writer.add_bool("flag", True)
+    writer.add_tensor("f32", RNG.standard_normal((6, 8)).astype(np.float32))
+    writer.add_tensor("f16", RNG.standard_normal((5, 4, 3)).astype(np.float16))
+    writer.add_tensor("i8", RNG.integers(-9, 9, (7,), np.int8))
+    for kind in (gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.Q4_0):
+        data = gguf.quants.quantize(RNG.standard_normal((6, 128)).astype(np.float32), kind)
+        writer.add_tensor(kind.name, data, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return {} if options else read_gguf(path)
+
+
+def read_gguf(path: Path) -> dict[str, np.ndarray]:
+    return {tensor.name: np.array(tensor.data) for tensor in gguf.GGUFReader(path).tensors}
+
+
+@pytest.mark.parametrize(
+    ("name", "axis", "split", "scale"),
+    [
+        ("f32", 0, [1, 5], 1),
+        ("f32", 1, [3, 5], 1),
+        ("f16", 2, [1, 2], 1),
+        ("Q8_0", 1, [32, 96], 34 / 32),
+        ("Q4_0", 1, [64, 64], 18 / 32),
+        ("Q4_0", 0, [2, 4], 1),
+    ],
+)
+@pytest.mark.parametrize("keep", [False, True])
+def test_gguf(tmp_path, name, axis, split, scale, keep):
+    tensors = gguf_file(tmp_path / "x.gguf")
+    made = splitops.files.split(
+        tmp_path / "x.gguf", tmp_path, tensor=name, axis=axis, split=split, keep_others=keep, verify=True
+    )
+    paths = [path for path, _ in made.files]
+    cut = round(split[0] * scale) if axis == tensors[name].ndim - 1 else split[0]
+    for path, want in zip(paths, np.split(tensors[name], [cut], axis), strict=True):
+        found = read_gguf(path)
+        assert sorted(found) == (sorted(tensors) if keep else [name])
+        for other, data in found.items():
+            np.testing.assert_array_equal(data, want if other == name else tensors[other])
+        fields = gguf.GGUFReader(path).fields
+        assert fields["tokenizer.tokens"].contents() == ["a", "bb", "ä"]
+    splitops.files.merge(paths, tmp_path / "y.gguf", axis=axis, tensor=name, verify=True)
+    if keep:
+        assert (tmp_path / "y.gguf").read_bytes() == (tmp_path / "x.gguf").read_bytes()
+
+
+def test_a_cut_inside_of_a_block_is_refused(tmp_path):
+    gguf_file(tmp_path / "x.gguf")
+    with pytest.raises(FileError, match=r"'Q4_0': a cut at 30 .* cut at multiples of 32"):
+        splitops.files.split(tmp_path / "x.gguf", tmp_path, tensor="Q4_0", axis=1, split=[30, 98])
+    with pytest.raises(FileError, match="no array holds"):
+        np.asarray(splitops.files.open(tmp_path / "x.gguf")["Q4_0"])
+
+
+def test_gguf_in_pieces(tmp_path):
+    gguf_file(tmp_path / "m.gguf", split_max_tensors=2)
+    first, *others = sorted(tmp_path.glob("m-*.gguf"))
+    assert len(others) == 2
+    pieces = {name: data for path in (first, *others) for name, data in read_gguf(path).items()}
+    assert list(splitops.files.open(first)) == ["f32", "f16", "i8", "Q8_0", "Q4_0"]
+    made = splitops.files.split(first, tmp_path, tensor="Q4_0", prefix="y", num_outputs=2, keep_others=True)
+    for (path, _), want in zip(made.files, np.split(pieces["Q4_0"], 2), strict=True):
+        found = read_gguf(path)
+        assert found.keys() == pieces.keys()
+        np.testing.assert_array_equal(found["Q4_0"], want)
+        assert not [key for key in gguf.GGUFReader(path).fields if key.startswith("split.")]
+    with pytest.raises(FileError, match="open the first"):
+        splitops.files.open(others[0])
+    others[1].unlink()
+    with pytest.raises(FileError, match="cannot open"):
+        splitops.files.open(first)
+
+
+def test_the_tables_are_those_of_the_library():
+    for kind, (elements, size) in gguf.GGML_QUANT_SIZES.items():
+        if kind.value in our_gguf._BLOCKS:
+            name, unit = our_gguf._BLOCKS[kind.value]
+            assert (name, unit.elements, unit.bytes) == (kind.name, elements, size)
+    assert len(our_gguf._BLOCKS) >= 32
+
+
+def gguf_bytes(
+    tensors: int = 1, keys: int = 0, body: bytes = b"", magic: bytes = b"GGUF", version: int = 3
+) -> bytes:
+    return magic + struct.pack("<IQQ", version, tensors, keys) + body
+
+
+def info(name: bytes = b"t", shape: tuple[int, ...] = (4,), kind: int = 0, offset: int = 0) -> bytes:
+    dims = struct.pack(f"<I{len(shape)}Q", len(shape), *shape)
+    return struct.pack("<Q", len(name)) + name + dims + struct.pack("<IQ", kind, offset)
+
+
+def key(name: bytes, kind: int, value: bytes) -> bytes:
+    return struct.pack("<Q", len(name)) + name + struct.pack("<I", kind) + value
+
+
+def padded(head: bytes, size: int) -> bytes:
+    return head + bytes(-len(head) % 32) + bytes(size)
+
+
+GOOD = padded(gguf_bytes(body=info()), 16)
+MALFORMED = {
+    "empty": b"",
+    "another format": b"PK" * 20,
+    "version 1": padded(gguf_bytes(body=info(), version=1), 16),
+    "big-endian": padded(gguf_bytes(body=info(), version=3 << 24), 16),
+    "more tensors than bytes": gguf_bytes(tensors=1 << 60, body=info()),
+    "more keys than bytes": gguf_bytes(keys=1 << 60, body=info()),
+    "a name beyond the file": gguf_bytes(body=struct.pack("<Q", 1 << 62)),
+    "an array beyond the file": gguf_bytes(0, 1, key(b"a", 9, struct.pack("<IQ", 4, 1 << 60))),
+    "arrays in arrays without end": gguf_bytes(0, 1, key(b"a", 9, struct.pack("<IQ", 9, 1) * 100)),
+    "an unknown type of value": padded(gguf_bytes(0, 1, key(b"a", 77, bytes(8))), 0),
+    "a key twice": gguf_bytes(0, 2, key(b"a", 4, bytes(4)) * 2),
+    "an alignment of 0": padded(gguf_bytes(1, 1, key(b"general.alignment", 4, bytes(4)) + info()), 16),
+    "an alignment of 3": padded(gguf_bytes(1, 1, key(b"general.alignment", 4, b"\3\0\0\0") + info()), 16),
+    "a rank of 5": padded(gguf_bytes(body=info(shape=(1,) * 5)), 16),
+    "a shape that overflows": padded(gguf_bytes(body=info(shape=(1 << 40, 1 << 40))), 16),
+    "an unknown type": padded(gguf_bytes(body=info(kind=999)), 16),
+    "no whole blocks": padded(gguf_bytes(body=info(shape=(4,), kind=2)), 18),
+    "a hole": padded(gguf_bytes(body=info(offset=32)), 64),
+    "an overlap": padded(gguf_bytes(2, 0, info(b"a", (16,)) + info(b"b", (16,), 0, 32)), 128),
+    "truncated data": GOOD[:-1],
+    "a sparse lie": padded(gguf_bytes(body=info(shape=(1 << 28,))), 16),
+    "a name twice": padded(gguf_bytes(2, 0, info() + info(offset=32)), 64),
+    "no text": padded(gguf_bytes(body=info(b"\xff")), 16),
+}
+
+
+def test_what_the_malformed_are_made_of_is_read(tmp_path):
+    (tmp_path / "x.gguf").write_bytes(GOOD)
+    assert splitops.files.open(tmp_path / "x.gguf")["t"].shape == (4,)
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_gguf_is_one_error(tmp_path, name):
+    (tmp_path / "x.gguf").write_bytes(MALFORMED[name])
+    with pytest.raises(FileError, match=r"x\.gguf"):
+        splitops.files.open(tmp_path / "x.gguf")
+
+
+# ONNX
+
+
+def onnx_file(path: Path) -> dict[str, np.ndarray]:
+    arrays = {
+        "w": RNG.standard_normal((64, 32)).astype(np.float32),
+        "b": np.arange(32).astype(ml_dtypes.bfloat16),
+        "large": RNG.integers(0, 9, (300, 1024), np.int64),
+        "small": np.arange(3, dtype=np.int64),
+    }
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 32])],
+        [numpy_helper.from_array(array, name) for name, array in arrays.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    onnx.save(model, path, save_as_external_data=True, location=f"{path.name}.data", size_threshold=40)
+    return arrays
+
+
+def read_onnx(path: Path) -> dict[str, np.ndarray]:
+    model = onnx.load(path)
+    return {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+
+
+@pytest.mark.parametrize(("name", "axis"), [("w", 0), ("w", 1), ("large", 1), ("b", 0)])
+@pytest.mark.parametrize("keep", [False, True])
+def test_onnx_models_with_external_data(tmp_path, name, axis, keep):
+    arrays = onnx_file(tmp_path / "x.onnx")
+    made = splitops.files.split(
+        tmp_path / "x.onnx", tmp_path, tensor=name, axis=axis, num_outputs=2, keep_others=keep, verify=True
+    )
+    paths = [path for path, _ in made.files if path.suffix == ".onnx"]
+    assert len(made.files) == 4
+    for path, want in zip(paths, np.split(arrays[name], 2, axis), strict=True):
+        found = read_onnx(path)
+        assert sorted(found) == (sorted(arrays) if keep else [name])
+        for other, array in found.items():
+            np.testing.assert_array_equal(array, want if other == name else arrays[other])
+        for tensor in onnx_ir.load(path).graph.initializers.values():
+            external = tensor.const_value
+            if isinstance(external, onnx_ir.ExternalTensor) and external.nbytes > 1 << 20:
+                assert external.offset % 65536 == 0
+    splitops.files.merge(paths, tmp_path / "y.onnx", axis=axis, tensor=name, verify=True)
+    found = read_onnx(tmp_path / "y.onnx")
+    for other, array in found.items():
+        np.testing.assert_array_equal(array, arrays[other])
+    if keep:
+        onnx.checker.check_model(tmp_path / "y.onnx")
+
+
+def stated(path: Path, name: str, **entries: str) -> None:
+    """Let a tensor of a model state other external data."""
+    model = onnx.load(path, load_external_data=False)
+    tensor = next(tensor for tensor in model.graph.initializer if tensor.name == name)
+    for entry in tensor.external_data:
+        entry.value = entries.get(entry.key, entry.value)
+    path.write_bytes(model.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("entries", "problem"),
+    [
+        ({"location": "../x.onnx.data"}, "leads out"),
+        ({"location": "/etc/passwd"}, "leads out"),
+        ({"length": "100"}, "takes 8192"),
+        ({"length": "-1"}, "length"),
+        ({"offset": "99999999999"}, "of a file of"),
+        ({"offset": "1"}, "overlap"),
+        ({"location": "gone"}, "cannot open"),
+    ],
+)
+def test_onnx_models_that_lie_are_refused(tmp_path, entries, problem):
+    onnx_file(tmp_path / "x.onnx")
+    name = "b" if "offset" in entries and entries["offset"] == "1" else "w"
+    stated(tmp_path / "x.onnx", name, **entries)
+    with pytest.raises(FileError, match=problem):
+        splitops.files.open(tmp_path / "x.onnx")
+
+
+def test_a_link_out_of_the_folder_is_refused(tmp_path):
+    (tmp_path / "model").mkdir()
+    onnx_file(tmp_path / "model" / "x.onnx")
+    data = tmp_path / "model" / "x.onnx.data"
+    data.rename(tmp_path / "elsewhere")
+    data.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FileError, match="symbolic link"):
+        splitops.files.open(tmp_path / "model" / "x.onnx")
+
+
+# OpenVINO IR
+
+
+def test_constants_of_an_ir(tmp_path):
+    ov = pytest.importorskip("openvino")
+    weights = RNG.standard_normal((6, 10)).astype(np.float32)
+    codes = RNG.integers(0, 200, (4, 5), np.uint8)
+    x = ov.opset13.parameter([1, 6], np.float32, name="x")
+    w = ov.opset13.constant(weights, name="weights")
+    c = ov.opset13.constant(codes, name="codes")
+    model = ov.Model(
+        [
+            ov.opset13.result(node, name=f"r{i}")
+            for i, node in enumerate((ov.opset13.matmul(x, w, False, False), c))
+        ],
+        [x],
+    )
+    ov.save_model(model, tmp_path / "m.xml", compress_to_fp16=False)
+    found = splitops.files.open(tmp_path / "m.xml")
+    np.testing.assert_array_equal(np.asarray(found["weights"]), weights)
+    np.testing.assert_array_equal(np.asarray(found["codes"]), codes)
+    with pytest.raises(FileError, match="is not written"):
+        splitops.files.split(tmp_path / "m.xml", tmp_path, tensor="weights", axis=1, split=[4, 6])
+    for name in ("npy", "safetensors", "raw"):
+        to = splitops.files.format_named(name)
+        made = splitops.files.split(
+            tmp_path / "m.xml", tmp_path, tensor="weights", axis=1, split=[4, 6], to=to
+        )
+        for (path, _), want in zip(made.files, np.split(weights, [4], 1), strict=True):
+            if name == "raw":
+                assert path.read_bytes() == want.tobytes()
+            else:
+                [array] = [np.asarray(tensor) for tensor in splitops.files.open(path).values()]
+                np.testing.assert_array_equal(array, want)
+
+
+# From one format to another
+
+
+def test_formats_take_what_they_can_say(tmp_path):
+    array = np.arange(24, dtype=np.float32).reshape(4, 6)
+    np.save(tmp_path / "x.npy", array)
+    for name in ("npz", "safetensors", "gguf", "onnx", "raw"):
+        to = splitops.files.format_named(name)
+        made = splitops.files.split(tmp_path / "x.npy", tmp_path / name, num_outputs=2, to=to)
+        path = next(path for path, _ in made.files if path.suffix in to.suffixes)
+        if name != "raw":
+            [(named, tensor)] = splitops.files.open(path).items()
+            assert named == "data"
+            np.testing.assert_array_equal(np.asarray(tensor), array[:2])
+    for refused in (array.astype(">f4"), np.asfortranarray(array)):
+        np.save(tmp_path / "y.npy", refused)
+        for name in ("safetensors", "gguf", "onnx"):
+            with pytest.raises(FileError, match="is of type"):
+                splitops.files.split(
+                    tmp_path / "y.npy", tmp_path, num_outputs=2, to=splitops.files.format_named(name)
+                )
