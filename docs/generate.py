@@ -258,13 +258,17 @@ def backends() -> str:
     text += (
         "\n- **views**: `copy=None` gives parts that share memory with the data.\n"
         "- **copies**: `copy=True` gives independent parts.\n"
-        "- **out**: `out=` fills the caller's buffers.\n"
+        "- **out**: `out=` fills the caller's buffers. PyTorch follows no derivative through buffers (its "
+        "own `split_with_sizes_copy(out=...)` gives gradients of zero under `torch.func.grad`), so that it "
+        "is refused where one is recorded: use `copy=True`, or `torch.no_grad()` where none is wanted. "
+        "Inside `torch.vmap` buffers must have the batch, too.\n"
         "- **lazy**: nothing is computed before it is asked for.\n"
         "- **read only**: read-only data give read-only views.\n"
         "- **gradients**: derivatives flow through the parts.\n"
         "- **compiled**: the tracers and compilers that a split works inside. `torch.compile` makes one "
         "graph of a split whose axis and lengths are integers, and breaks it at an array of lengths; plans "
-        "are made outside of it. `jax.export` needs sizes that JAX can decide: `num_outputs=3` of a "
+        "are made outside of it; compiled copies are the compiler's own. `jax.export` needs sizes that JAX "
+        "can decide: `num_outputs=3` of a "
         "symbolic axis `3*n`, not of `n`, and a remainder where constraints show that it is not negative.\n"
     )
     text += (

@@ -201,7 +201,7 @@ class TestDerivatives:
 def test_the_operators_keep_torchs_rules() -> None:
     data = torch.randn(6, 12)
     for tensor in (data, data.clone().requires_grad_()):
-        torch.library.opcheck(torch.ops.splitops.split_copy.default, (tensor, [2, 10], 1))
+        torch.library.opcheck(torch.ops.splitops.split_copy.default, (tensor, [2, 10], 1, False))
     out = [torch.empty(6, 2), torch.empty(6, 10)]
     torch.library.opcheck(torch.ops.splitops.split_into.default, (data, [0, 2], [2, 10], 1, out))
 
@@ -452,6 +452,24 @@ class TestOut:
             assert not any(buffer.any() for buffer in buffers)
             onnx.split(data, [2, 4], axis=1, out=buffers)
         assert torch.equal(torch.cat(buffers, 1), data)
+
+    def test_buffers_inside_vmap_have_the_batch(self) -> None:
+        def function(x: Any, first: Any) -> Any:
+            return onnx.split(x, [2, 4], axis=1, out=[first, torch.zeros_like(x[:, 2:])])
+
+        data, buffer = torch.randn(3, 4, 6), torch.zeros(4, 2)
+        buffers = torch.zeros(4, 2, 3)
+        parts = torch.vmap(function, in_dims=(0, -1))(data, buffers)
+        assert torch.equal(torch.cat(parts, 2), data)
+        assert torch.equal(buffers.movedim(-1, 0), data[..., :2])
+        with pytest.raises(ArrayError, match="must have the batch too"):
+            torch.vmap(lambda x: function(x, buffer))(data)
+        assert not buffer.any()
+        slab = torch.zeros(3, 4, 6)
+        with pytest.raises(ArrayError, match="overlap"):
+            torch.vmap(lambda x, y: onnx.split(x, [2, 4], axis=1, out=[y[:, :2], y[:, 1:5]]))(data, slab)
+        same = torch.vmap(lambda x: onnx.split(data[0], [2, 4], axis=1, out=[x[:, :2], x[:, 2:]])[1])(slab)
+        assert torch.equal(same, data[0, :, 2:].expand(3, 4, 4))
 
     def test_out_compiles(self) -> None:
         def function(x: Any) -> Any:

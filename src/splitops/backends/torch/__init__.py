@@ -81,8 +81,7 @@ class _Torch:
         end = plan.offsets[-1] + sizes[-1]
         if end != plan.shape[axis]:
             array = array.narrow(axis, 0, end)
-        parts = copying.split_copy(array, sizes, axis)
-        return tuple(part.squeeze(axis) for part in parts) if plan.squeeze else parts
+        return copying.split_copy(array, sizes, axis, plan.squeeze)
 
     def fill(self, plan: SplitPlan, array: torch.Tensor, out: Sequence[torch.Tensor]) -> None:
         _check_splittable(plan, array)
@@ -98,7 +97,10 @@ class _Torch:
             if buffer.layout is not torch.strided:
                 raise ArrayError(f"out[{index}] has layout {buffer.layout}, but it must be strided")
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (array, *out)):
-            raise ArrayError("out= takes no part in automatic differentiation: use it under torch.no_grad()")
+            raise ArrayError(
+                "out= takes no part in automatic differentiation: its gradients would be lost; "
+                "use copy=True, or torch.no_grad() where none are wanted"
+            )
         if forward_ad._current_level >= 0 and any(
             forward_ad.unpack_dual(tensor).tangent is not None for tensor in (array, *out)
         ):

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from splitops import native
 from splitops.backends.memory import check_disjoint, memory_at
 from splitops.backends.torch.bridge import from_numpy, memory_of, to_numpy
+from splitops.errors import ArrayError
 
 __all__ = ["split_copy", "split_into"]
 
@@ -31,7 +32,8 @@ _SHORT_RUN: Final = 8
 
 _LIBRARY: Final = torch.library.Library("splitops", "DEF")
 _LIBRARY.define(
-    "split_copy(Tensor data, SymInt[] sizes, int axis) -> Tensor[]", tags=(torch.Tag.pt2_compliant_tag,)
+    "split_copy(Tensor data, SymInt[] sizes, int axis, bool squeeze) -> Tensor[]",
+    tags=(torch.Tag.pt2_compliant_tag,),
 )
 _LIBRARY.define(
     "split_into(Tensor data, SymInt[] offsets, SymInt[] sizes, int axis, Tensor(a!)[] out) -> ()",
@@ -39,30 +41,34 @@ _LIBRARY.define(
 )
 
 
-def split_copy(data: torch.Tensor, sizes: Sequence[int], axis: int) -> tuple[torch.Tensor, ...]:
+def split_copy(
+    data: torch.Tensor, sizes: Sequence[int], axis: int, squeeze: bool
+) -> tuple[torch.Tensor, ...]:
     """Return the parts of a tensor as contiguous tensors of their own.
 
     Args:
         data: strided tensor.
         sizes: the sizes of the parts; their sum is the size of the axis.
         axis: the axis, in [0, rank).
+        squeeze: whether the parts, all of size 1, are without the axis.
     """
-    if torch.compiler.is_exporting():  # an exported program should need nothing but torch
-        return tuple(torch.split_with_sizes_copy(data, sizes, axis))
+    if (
+        torch.compiler.is_compiling()
+    ):  # what compilers know they fuse and differentiate; exports need torch alone
+        parts = torch.split_with_sizes_copy(data, sizes, axis)
+        return tuple(part.squeeze(axis) for part in parts) if squeeze else tuple(parts)
     if is_traceable_wrapper_subclass(data):  # its operators know aten's, and perhaps not ours
-        parts = torch.split_with_sizes(data, sizes, axis)
-        return tuple(part.clone(memory_format=torch.contiguous_format) for part in parts)
-    if torch.compiler.is_compiling():
-        return tuple(torch.ops.splitops.split_copy.default(data, sizes, axis))
+        views = data.unbind(axis) if squeeze else torch.split_with_sizes(data, sizes, axis)
+        return tuple(view.clone(memory_format=torch.contiguous_format) for view in views)
     if (
         (data.is_cpu and _is_small(data, sizes, axis))
         or torch._C._are_functorch_transforms_active()  # torch.func takes no registered autograd formula
         or torch.autograd.forward_ad._current_level >= 0  # and a registered one knows no tangents
     ):
-        return tuple(torch.split_with_sizes_copy(data, sizes, axis))
+        return tuple(_copy_anywhere(data, sizes, axis, squeeze))
     if type(data) is torch.Tensor and _seen_by_cpu_alone(data):
-        return tuple(_copy_on_cpu(data, sizes, axis))
-    return tuple(torch.ops.splitops.split_copy.default(data, sizes, axis))
+        return tuple(_copy_on_cpu(data, sizes, axis, squeeze))
+    return tuple(torch.ops.splitops.split_copy.default(data, sizes, axis, squeeze))
 
 
 def split_into(
@@ -73,12 +79,18 @@ def split_into(
     Raises:
         ArrayError: a buffer overlaps the data, itself or another one; nothing is written then.
     """
-    if torch.compiler.is_exporting() or is_traceable_wrapper_subclass(data):
+    wrapped, compiling = is_traceable_wrapper_subclass(data), torch.compiler.is_compiling()
+    if compiling and not wrapped and not torch.compiler.is_exporting():
+        torch.ops.splitops.split_into.default(data, offsets, sizes, axis, list(out))
+        return
+    if (
+        compiling
+        or wrapped
+        or torch.jit.is_tracing()  # torch.jit.trace follows no writes of our operator,
+        or torch._is_functional_tensor(data)  # nor does torch.func.functionalize
+    ):
         for buffer, offset, size in zip(out, offsets, sizes, strict=True):
             buffer.copy_(data.narrow(axis, offset, size))
-        return
-    if torch.compiler.is_compiling():
-        torch.ops.splitops.split_into.default(data, offsets, sizes, axis, list(out))
         return
     if (
         type(data) is torch.Tensor
@@ -96,9 +108,13 @@ def split_into(
 
 def _is_small(data: torch.Tensor, sizes: Sequence[int], axis: int) -> bool:
     """Return whether aten copies the parts of a tensor on the CPU at least as fast as the native core."""
-    if data.nbytes > _SMALL:
+    elements = data.numel()
+    if not isinstance(elements, int):  # of sizes that are traced: nothing should depend on them
+        return True
+    count = elements * data.itemsize
+    if count > _SMALL:
         return False
-    if data.nbytes <= _SMALL_RUNS:
+    if count <= _SMALL_RUNS:
         return True
     return bool(max(sizes) * prod(data.shape[axis + 1 :]) * data.itemsize > _SHORT_RUN)
 
@@ -144,8 +160,8 @@ def _offsets(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(accumulate(sizes, initial=0))[:-1]
 
 
-def _copy_on_cpu(data: torch.Tensor, sizes: Sequence[int], axis: int) -> list[torch.Tensor]:
-    parts = native.Plan(tuple(data.shape), axis, _offsets(sizes), sizes).copies(to_numpy(data))
+def _copy_on_cpu(data: torch.Tensor, sizes: Sequence[int], axis: int, squeeze: bool) -> list[torch.Tensor]:
+    parts = native.Plan(tuple(data.shape), axis, _offsets(sizes), sizes, squeeze).copies(to_numpy(data))
     return [from_numpy(part, data.dtype) for part in parts]
 
 
@@ -160,8 +176,8 @@ def _fill_on_cpu(
     _mark_written(out)
 
 
-def _copy_anywhere(data: torch.Tensor, sizes: list[int], axis: int) -> list[torch.Tensor]:
-    return list(torch.split_with_sizes_copy(data, sizes, axis))
+def _copy_anywhere(data: torch.Tensor, sizes: Sequence[int], axis: int, squeeze: bool) -> list[torch.Tensor]:
+    return list(torch.unbind_copy(data, axis) if squeeze else torch.split_with_sizes_copy(data, sizes, axis))
 
 
 def _fill_anywhere(
@@ -172,14 +188,13 @@ def _fill_anywhere(
         buffer.copy_(data.narrow(axis, offset, size))
 
 
-def _copy_on_cuda(data: torch.Tensor, sizes: list[int], axis: int) -> list[torch.Tensor]:
+def _copy_on_cuda(data: torch.Tensor, sizes: list[int], axis: int, squeeze: bool) -> list[torch.Tensor]:
     # A storage each, though one for all would be quicker to allocate: operators must not return tensors that
     # alias one another, and one part would keep all alive, save all, and grow into its neighbour by resize_.
     # The caching allocator mostly places equal parts evenly, which is what one launch needs.
-    parts = [data.new_empty(_part_shape(data, size, axis)) for size in sizes]
-    if not _launch(data, sizes, axis, parts):
-        return _copy_anywhere(data, sizes, axis)
-    return parts
+    parts = _new_parts(data, sizes, axis, squeeze)
+    with_axis = [part.unsqueeze(axis) for part in parts] if squeeze else parts
+    return parts if _launch(data, sizes, axis, with_axis) else _copy_anywhere(data, sizes, axis, squeeze)
 
 
 def _fill_on_cuda(
@@ -217,8 +232,9 @@ def _mark_written(out: Tensors) -> None:
     torch.autograd.graph.increment_version([buffer for buffer in out if not buffer.is_inference()])
 
 
-def _fake_copy(data: torch.Tensor, sizes: Sequence[int], axis: int) -> list[torch.Tensor]:
-    return [data.new_empty(_part_shape(data, size, axis)) for size in sizes]
+def _new_parts(data: torch.Tensor, sizes: Sequence[int], axis: int, squeeze: bool) -> list[torch.Tensor]:
+    shapes = [_part_shape(data, size, axis) for size in sizes]
+    return [data.new_empty(shape[:axis] + shape[axis + 1 :] if squeeze else shape) for shape in shapes]
 
 
 def _fake_fill(*arguments: Any) -> None:
@@ -226,29 +242,52 @@ def _fake_fill(*arguments: Any) -> None:
 
 
 def _remember_axis(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    _, ctx.sizes, ctx.axis = inputs
+    _, ctx.sizes, ctx.axis, ctx.squeeze = inputs
     ctx.set_materialize_grads(False)
 
 
-def _join_gradients(ctx: Any, gradients: list[torch.Tensor | None]) -> tuple[torch.Tensor | None, None, None]:
+def _join_gradients(
+    ctx: Any, gradients: list[torch.Tensor | None]
+) -> tuple[torch.Tensor | None, None, None, None]:
     """The backward of a split is a concatenation; a part without gradient counts as zeros."""
     given = next((gradient for gradient in gradients if gradient is not None), None)
     if given is None:
-        return None, None, None
+        return None, None, None, None
+    if ctx.squeeze:
+        whole = [torch.zeros_like(given) if gradient is None else gradient for gradient in gradients]
+        return torch.stack(whole, ctx.axis), None, None, None
     whole = [
         given.new_zeros(_part_shape(given, size, ctx.axis)) if gradient is None else gradient
         for gradient, size in zip(gradients, ctx.sizes, strict=True)
     ]
-    return torch.cat(whole, ctx.axis), None, None
+    return torch.cat(whole, ctx.axis), None, None, None
 
 
 def _copy_batch(
-    info: Any, in_dims: tuple[int | None, ...], data: torch.Tensor, sizes: list[int], axis: int
+    info: Any, in_dims: tuple[int | None, ...], data: torch.Tensor, sizes: list[int], axis: int, squeeze: bool
 ) -> tuple[list[torch.Tensor], list[int]]:
     batch = in_dims[0]
     assert batch is not None
-    parts = torch.ops.splitops.split_copy.default(data.movedim(batch, 0), sizes, axis + 1)
+    parts = torch.ops.splitops.split_copy.default(data.movedim(batch, 0), sizes, axis + 1, squeeze)
     return parts, [0] * len(sizes)
+
+
+def _fill_batch(
+    info: Any,
+    in_dims: tuple[Any, ...],
+    data: torch.Tensor,
+    offsets: list[int],
+    sizes: list[int],
+    axis: int,
+    out: list[torch.Tensor],
+) -> tuple[None, None]:
+    batch, _, _, _, batches = in_dims
+    if any(dim is None for dim in batches):
+        raise ArrayError("out= of torch.vmap must have the batch too: make the buffers of the data inside")
+    rows = data.expand(info.batch_size, *data.shape) if batch is None else data.movedim(batch, 0)
+    buffers = [buffer.movedim(dim, 0) for buffer, dim in zip(out, batches, strict=True)]
+    torch.ops.splitops.split_into.default(rows, offsets, sizes, axis + 1, buffers)
+    return None, None
 
 
 _LIBRARY.impl("split_copy", _copy_on_cpu, "CPU")
@@ -257,9 +296,10 @@ _LIBRARY.impl("split_copy", _copy_anywhere, "CompositeExplicitAutograd")
 _LIBRARY.impl("split_into", _fill_on_cpu, "CPU")
 _LIBRARY.impl("split_into", _fill_on_cuda, "CUDA")
 _LIBRARY.impl("split_into", _fill_anywhere, "CompositeExplicitAutograd")
-torch.library.register_fake("splitops::split_copy", _fake_copy, lib=_LIBRARY)
+torch.library.register_fake("splitops::split_copy", _new_parts, lib=_LIBRARY)
 torch.library.register_fake("splitops::split_into", _fake_fill, lib=_LIBRARY)
 torch.library.register_autograd(
     "splitops::split_copy", _join_gradients, setup_context=_remember_axis, lib=_LIBRARY
 )
 torch.library.register_vmap("splitops::split_copy", _copy_batch, lib=_LIBRARY)
+torch.library.register_vmap("splitops::split_into", _fill_batch, lib=_LIBRARY)
