@@ -148,11 +148,11 @@ def test_a_batch_normalization_of_inference_is_the_same_in_every_version() -> No
 
 def test_onnx_is_asked_once_for_each_kind_of_node(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    convert = onnx.version_converter.convert_version
+    ask = onnx.version_converter.convert_version
 
     def counted(*arguments: Any) -> ModelProto:
         asked.append(arguments)
-        return convert(*arguments)
+        return ask(*arguments)
 
     nodes = "".join(f"r{i} = ReduceMean<axes = [1]>(x) t{i} = Relu(r{i})" for i in range(9))
     model = parsed(f"g (float[2,6] x) => (float[2,1] t8) {{ {nodes} }}", 13)
