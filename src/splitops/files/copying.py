@@ -134,7 +134,7 @@ class FilePlan:
     parts: tuple[Part, ...]
     finishes: tuple[Finish, ...] = ()
 
-    @property
+    @cached_property
     def paths(self) -> tuple[Path, ...]:
         """The files that are published."""
         return tuple(self.folder / target.name for target in self.targets if not target.scratch)
@@ -250,9 +250,10 @@ class _Run:
 
     def _refuse(self, overwrite: bool) -> None:
         """Refuse to replace a file, or ever to replace a source."""
-        sources = {source.path.resolve() for source in self.plan.sources}
+        sources = {str(source.path.resolve()) for source in self.plan.sources}
+        folder = self.plan.folder.resolve()  # once: there may be many thousand files in it
         for path in self.plan.paths:
-            if path.resolve() in sources:
+            if os.path.join(folder, path.name) in sources:
                 raise FileError(f"{shown_path(path)} would replace what it is made from")
             if not overwrite and os.path.lexists(path):
                 raise FileError(f"{shown_path(path)} exists already")
