@@ -13,6 +13,7 @@ import click
 from splitops import __version__
 from splitops import cli as package
 from splitops.cli._console import one_line
+from splitops.cli._progress import showing_progress
 from splitops.errors import SplitError
 
 __all__ = ["INTERRUPTED", "INVALID", "cli"]
@@ -39,7 +40,8 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with showing_progress():
+                return super().invoke(ctx)
         except SplitError as error:
             _fail(ctx, str(error), INVALID)
         except BrokenPipeError:  # the reader, such as `head`, has seen enough

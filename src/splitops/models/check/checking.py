@@ -15,6 +15,7 @@ from splitops.models.check.findings import Finding, Severity, finding_of
 from splitops.models.check.profiles import LIMITS, known_targets
 from splitops.models.infer import InferredValue, Tensor, Visit, load_well_formed, walk
 from splitops.operators import OperatorSchema
+from splitops.progress import counted
 
 if TYPE_CHECKING:
     from splitops.models import AnyModel
@@ -68,7 +69,7 @@ def check(model: AnyModel, targets: str | Iterable[str] = (), *, allow_links: bo
         return [finding_of(error)]
     surroundings = Surroundings.of(loaded)
     found: list[Finding] = []
-    for visit in visits:
+    for visit in counted(visits, "check"):
         found += _rule_findings(visit)
         found += _limit_findings(visit, surroundings, targets)
     return [*_form(loaded, where), *_without_repeats(found), *_stated(values, visits)]

@@ -34,6 +34,7 @@ from splitops.models.graph.onnx import (
 from splitops.models.infer import walk
 from splitops.models.infer.onnx_walk import Upstream
 from splitops.operators import FAMILY, schema
+from splitops.progress import counted
 
 __all__ = [
     "Rewriting",
@@ -239,10 +240,10 @@ class Rewriting:
             lowered = self.lower(owner, path, old, Rule.OPERATOR_VERSION)
         nodes = [(node, self.place(inner, node)) for inner, graph in graphs_of(owner, path) for node in graph]
         splits = [(node, where) for node, where in nodes if is_split(node)]
-        for node, where in splits:
+        for node, where in counted(splits, "convert splits"):
             self.restate(node, old, new, target, form, where, lowered.get(node))
         if old != new:
-            for node, where in nodes:
+            for node, where in counted(nodes, "convert"):
                 # A constant that only a split read is gone by now.
                 if node.domain in ("", "ai.onnx") and not is_split(node) and node.graph is not None:
                     self.move_other(node, old, new, where)

@@ -42,6 +42,7 @@ from splitops.models.formats.onnx import check_model
 from splitops.models.formats.openvino import OpenVINOModel, from_bytes
 from splitops.models.graph.onnx import Tape, graphs_of, replace_node, type_of
 from splitops.operators import SCHEMAS, OperatorSchema
+from splitops.progress import counted
 
 __all__ = ["convert"]
 
@@ -76,7 +77,7 @@ def _state_splits(rewriting: Rewriting, opset: int, target: Target, form: Form) 
     lowered = rewriting.lower(owner, None, opset, Rule.OPERATOR_UNKNOWN)
     made: set[ir.Node] = set()
     for path, graph in list(graphs_of(owner)):
-        for node in [node for node in graph if is_split(node)]:
+        for node in counted([node for node in graph if is_split(node)], "convert splits"):
             where = rewriting.place(path, node)
             before = lowered.get(node, str(node.op_type))
             try:

@@ -54,6 +54,7 @@ from splitops.models.graph.onnx import (
 from splitops.models.infer.openvino_walk import walk_openvino
 from splitops.models.running.openvino.layers import is_own
 from splitops.operators import FAMILY
+from splitops.progress import counted
 
 __all__ = ["convert_ir"]
 
@@ -139,7 +140,7 @@ class _Writer:
         for name in dict.fromkeys([*inputs.values(), *outputs.values()]):
             self.names.fresh(name)
         results: dict[int, ir.Value] = {}
-        for layer in graph.order:
+        for layer in counted(graph.order, "convert"):
             where = replace(self.where, node=layer.name)
             try:
                 if layer.type == "Parameter":

@@ -25,6 +25,7 @@ from splitops.models.known import Tensor, meet
 from splitops.models.simplify.decisions import Cut, cut_of, shortest
 from splitops.models.simplify.report import Applied
 from splitops.operators import FAMILY, OperatorSchema, schema, versions
+from splitops.progress import counted
 from splitops.sizes.arithmetic import Division
 from splitops.sizes.dims import Dim, Shape
 
@@ -136,14 +137,19 @@ class Editor(ABC):
         for rewrite in rewrites:
             for root in rewrite.roots:
                 by_root.setdefault(root, []).append(rewrite)
-        while self._queue:
-            node = next(iter(self._queue))
-            del self._queue[node]
+        for node in counted(self._drained(), "simplify"):
             for rewrite in by_root.get(self.role(node), ()):
                 if node.graph is None:
                     break  # the rewrite before this one has removed it
                 self.looks += 1
                 rewrite.rewrite(node, self)
+
+    def _drained(self) -> Iterator[ir.Node]:
+        """Yield the nodes to look at, also those that are added meanwhile."""
+        while self._queue:
+            node = next(iter(self._queue))
+            del self._queue[node]
+            yield node
 
     # What the format says
 

@@ -38,6 +38,7 @@ from splitops.models.infer.splitting import OnVisit, Visit, sizes_of_names, tigh
 from splitops.models.known import MAX_ELEMENTS, Known, SequenceOf, Tensor, join, meet
 from splitops.onnx.reference import node_attributes, node_label
 from splitops.operators import FAMILY, schema
+from splitops.progress import counted
 from splitops.sizes.dims import UNKNOWN, Dim, Range, dimension
 
 __all__ = ["Found", "Upstream", "Walk"]
@@ -138,7 +139,7 @@ class Walk:
         return [scope.get(value.name) for value in graph.output]
 
     def _nodes(self, scope: _Scope, nodes: Sequence[NodeProto]) -> None:
-        for node in nodes:
+        for node in counted(nodes, "infer"):
             self.budget -= 1
             outputs = self._node(scope, node)
             for name, known in zip(node.output, outputs, strict=True):

@@ -15,6 +15,7 @@ from splitops.models.infer.openvino_layers import infer_layer
 from splitops.models.infer.splitting import OnVisit, Visit, tightened, visit_site
 from splitops.models.known import MAX_ELEMENTS, Tensor
 from splitops.operators import FAMILY
+from splitops.progress import counted
 from splitops.sizes.dims import UNKNOWN, Dim, Range, dimension
 
 __all__ = ["OpenVINOFound", "walk_openvino"]
@@ -48,7 +49,7 @@ def walk_openvino(
     for path, graph in model.graphs():
         place = replace(where, graph=path)
         constants: set[Endpoint] = set()
-        for layer in graph.order:
+        for layer in counted(graph.order, "infer"):
             ends = [Endpoint(layer.id, port.id) for port in layer.outputs]
             sources = graph.sources(layer)
             inputs = [found.values.get((path, source), Tensor()) for source in sources]

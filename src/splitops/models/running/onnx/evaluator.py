@@ -30,6 +30,7 @@ from splitops.models.formats.reading import DataFolder
 from splitops.models.running.onnx.control_flow import CONTROL_FLOW, FunctionCall
 from splitops.models.running.onnx.older import flattening, with_defaults
 from splitops.onnx.reference import node_label, reference_ops
+from splitops.progress import counted
 
 __all__ = ["Evaluator", "Scope", "model_evaluator", "node_evaluator"]
 
@@ -205,7 +206,7 @@ class Evaluator(ReferenceEvaluator):
         inputs = frozenset(self.input_names_)
         own = {name: value for name, value in self.rt_inits_.items() if name not in inputs}
         results: dict[str, Any] = {**self.rt_inits_, **feed_inputs, **own, "": None}  # "" is an absent input
-        for operator in self.rt_nodes_:
+        for operator in counted(self.rt_nodes_, "run"):
             arguments = [results[name] for name in operator.input]
             linked = {"linked_attributes": attributes} if operator.has_linked_attribute and attributes else {}
             context = {"context": results} if operator.need_context() else {}

@@ -23,6 +23,7 @@ from splitops.models.formats.openvino.sites import input_names, output_names
 from splitops.models.running.bodies import MAX_BODY_RUNS, BodyRuns
 from splitops.models.running.openvino import bodies, foreign
 from splitops.models.running.openvino.layers import KERNELS, Value, is_own
+from splitops.progress import counted
 
 __all__ = ["run"]
 
@@ -290,7 +291,7 @@ class _Execution:
             if runner is not None:
                 self._evaluate_region(layers, runner)
                 continue
-            for layer in layers:
+            for layer in counted(layers, "run"):
                 if layer.type not in {"Parameter", "Result"}:
                     self._run.where = replace(self._place, node=layer.name)
                     self._evaluate(layer)

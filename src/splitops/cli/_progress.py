@@ -1,0 +1,76 @@
+"""A bar for work that takes longer than a second, on a terminal alone."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from splitops.progress import Progress, progressing
+
+if TYPE_CHECKING:
+    from rich import progress as rich_progress
+
+__all__ = ["showing_progress"]
+
+DELAY: Final = 1.0
+"""Seconds of work before a bar is shown."""
+_INTERVAL: Final = 0.1
+
+
+@contextmanager
+def showing_progress() -> Iterator[None]:
+    """Show the progress of the block on stderr, where that is a terminal; in pipes, do nothing."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with progressing(_Bar().tell):
+        yield
+
+
+class _Bar:
+    """One bar, which is gone once its work has ended: what the command prints stands alone."""
+
+    def __init__(self) -> None:
+        self._due = time.monotonic() + DELAY
+        self._shown: tuple[rich_progress.Progress, rich_progress.TaskID] | None = None
+
+    def tell(self, progress: Progress | None) -> None:
+        """Show the progress, if it is time to."""
+        if progress is None:
+            self._hide()
+            return
+        now = time.monotonic()
+        if now < self._due:
+            return
+        self._due = now + _INTERVAL
+        if self._shown is None:
+            self._shown = self._show(progress)
+        bar, task = self._shown
+        bar.update(task, completed=progress.done)
+
+    def _show(self, progress: Progress) -> tuple[rich_progress.Progress, rich_progress.TaskID]:
+        from rich import progress as rich_progress
+
+        from splitops.cli._console import console
+
+        # What the command prints to stdout may go to a file: rich would take it for the terminal.
+        bar = rich_progress.Progress(
+            rich_progress.TextColumn("{task.description}", markup=False),
+            rich_progress.BarColumn(),
+            rich_progress.MofNCompleteColumn(),
+            rich_progress.TimeElapsedColumn(),
+            console=console(stderr=True),
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        bar.start()
+        return bar, bar.add_task(progress.what, total=progress.total)
+
+    def _hide(self) -> None:
+        if self._shown is not None:
+            self._shown[0].stop()
+            self._shown = None

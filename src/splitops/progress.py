@@ -1,0 +1,94 @@
+"""Progress of work that may take long: told to whoever listens, at no cost where nobody does.
+
+with progressing(lambda progress: print(progress)):
+splitops.convert("large.onnx", to=13)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+__all__ = ["Listener", "Progress", "counted", "progressing"]
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far some work is.
+
+    Attributes:
+        what: the work, such as ``"infer"``.
+        done: how many of its steps are done.
+        total: how many there are; None where that is not known.
+    """
+
+    what: str
+    done: int
+    total: int | None
+
+
+Listener = Callable[[Progress | None], None]
+"""Called with the progress before each step, and with None where the work has ended."""
+
+
+@dataclass(slots=True)
+class _Listening:
+    """A listener, and whether it hears of some work already: what is part of that is not told again."""
+
+    listener: Listener
+    busy: bool = False
+
+
+_LISTENING: Final[ContextVar[_Listening | None]] = ContextVar("listening", default=None)
+
+
+@contextmanager
+def progressing(listener: Listener) -> Iterator[None]:
+    """Tell a function of the progress of all work in the block, and in its context alone.
+
+    Args:
+        listener: called with a :class:`Progress` before each step, and with None at the end of each work.
+            What it raises ends the work.
+
+    Examples:
+        >>> heard = []
+        >>> with progressing(heard.append):
+        ...     total = sum(counted([1, 2], "add"))
+        >>> heard
+        [Progress(what='add', done=0, total=2), Progress(what='add', done=1, total=2), None]
+    """
+    token = _LISTENING.set(_Listening(listener))
+    try:
+        yield
+    finally:
+        _LISTENING.reset(token)
+
+
+def counted(items: Iterable[_Item], what: str) -> Iterable[_Item]:
+    """Return the items of a loop, told of one by one; where nobody listens, the iterable itself.
+
+    Args:
+        items: what the loop is over.
+        what: the work of the loop.
+    """
+    listening = _LISTENING.get()
+    if listening is None or listening.busy:
+        return items
+    return _told(items, what, listening)
+
+
+def _told(items: Iterable[_Item], what: str, listening: _Listening) -> Iterator[_Item]:
+    total = len(items) if isinstance(items, Sized) else None
+    listening.busy = True
+    try:
+        for done, item in enumerate(items):
+            listening.listener(Progress(what, done, total))
+            yield item
+    finally:
+        listening.busy = False
+        listening.listener(None)
