@@ -177,6 +177,17 @@ def test_tensors_are_named(tmp_path):
         splitops.files.split(tmp_path / "x.safetensors", tmp_path, tensor="b", axis=1, num_outputs=2)
 
 
+def test_other_tensors_that_differ_are_refused(tmp_path):
+    for index, other in enumerate((np.zeros(3), np.zeros(4))):
+        save_file({"w": np.zeros((2, 2)), "b": other}, tmp_path / f"{index}.safetensors")
+    paths = [tmp_path / "0.safetensors", tmp_path / "1.safetensors"]
+    with pytest.raises(FileError, match=r"'b' in .*1\.safetensors' is F64 of shape"):
+        splitops.files.merge(paths, tmp_path / "y.safetensors", tensor="w")
+    save_file({"w": np.ones((2, 2))}, paths[1])
+    splitops.files.merge(paths, tmp_path / "y.safetensors", tensor="w")
+    assert sorted(load_file(tmp_path / "y.safetensors")) == ["b", "w"]
+
+
 @pytest.mark.parametrize("code", ["F4", "F6_E2M3", "F6_E3M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"])
 def test_narrow_types_are_read_and_merged(tmp_path, code):
     bits = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}.get(code, 8)

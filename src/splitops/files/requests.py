@@ -178,6 +178,7 @@ def merge_plan(
     stored = [contents.tensor(tensor) for contents in files]
     whole, plan = _merged(files, stored, axis)
     like = files[0]
+    _refuse_other_others(files, stored)
     tensors = [whole if each is stored[0] else each for each in like.tensors]
     to = to or like.format
     layout = to.lay_out(_taken(tensors, like, to), like, path.name)
@@ -242,6 +243,19 @@ def _merged(
         fortran=orders.pop() if orders else all(part.fortran for part in stored),
     )
     return whole, Plan(shape, axis, tuple(accumulate(sizes, initial=0))[:-1], sizes)
+
+
+def _refuse_other_others(files: Sequence[Contents], stored: Sequence[StoredTensor]) -> None:
+    """Refuse files whose other tensors are not alike: those of the first stand for all."""
+    first = {each.name: (each.shape, each.code) for each in files[0].tensors if each is not stored[0]}
+    for contents, part in zip(files[1:], stored[1:], strict=True):
+        for each in contents.tensors:
+            if each is not part and first.get(each.name) != (each.shape, each.code):
+                kind = f"{each.code} of shape {shown(each.shape)}"
+                raise FileError(
+                    f"{each.label} in {contents.sources[0].name} is {kind}, which the first file has not: "
+                    "merge the files without their other tensors"
+                )
 
 
 def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
