@@ -49,6 +49,7 @@ class _Staged:
     draft: Path
     target: Path
     before: Path
+    folder: bool = False
 
 
 class StagedFiles:
@@ -116,23 +117,23 @@ class StagedFiles:
         except OSError as error:
             raise _cannot_write(path, error) from error
 
-    def place(self, path: Path) -> Path:
-        """Add a file to the set that the caller writes and makes durable; return where.
+    def place(self, path: Path, *, folder: bool = False) -> Path:
+        """Add a file, or a folder as one, to the set that the caller writes and makes durable; return where.
 
         Raises:
             ModelError: the folder beside its place cannot be made.
         """
         try:
-            staged = self._stage(path)
+            staged = self._stage(path, folder=folder)
         except OSError as error:
             raise _cannot_write(path, error) from error
         self._files.append(staged)
         return staged.draft
 
-    def _stage(self, path: Path) -> _Staged:
-        _refuse_folder(path)
+    def _stage(self, path: Path, *, folder: bool = False) -> _Staged:
+        _refuse_other_kind(path, folder=folder)
         staging = self._staging_beside(path)
-        return _Staged(staging / path.name, path, staging / "before" / path.name)
+        return _Staged(staging / path.name, path, staging / "before" / path.name, folder)
 
     def _staging_beside(self, path: Path) -> Path:
         folder = path.parent
@@ -159,9 +160,11 @@ class StagedFiles:
             os.sync()
         for index, staged in enumerate(self._files):
             try:
-                _refuse_folder(staged.target)
-                # If the last move fails, its target is as it was: alone, a file needs nothing kept.
-                if index + 1 < len(self._files) and os.path.lexists(staged.target):
+                _refuse_other_kind(staged.target, folder=staged.folder)
+                # If the last move fails, its target is as it was: alone, a file needs nothing kept. A folder
+                # is never replaced in one step.
+                last = index + 1 == len(self._files) and not staged.folder
+                if not last and os.path.lexists(staged.target):
                     _keep(staged)
                 os.replace(staged.draft, staged.target)
             except BaseException as error:
@@ -190,20 +193,25 @@ def _keep(staged: _Staged) -> None:
 def _put_back(staged: _Staged) -> Path | None:
     """Undo the move of a file; return where the file before it still waits, if it cannot be put back."""
     try:
+        if staged.folder and not os.path.lexists(staged.draft):
+            os.replace(staged.target, staged.draft)
         if os.path.lexists(staged.before):
             os.replace(staged.before, staged.target)
             # Of two links to one file, a replacement leaves both.
             staged.before.unlink(missing_ok=True)
         elif not os.path.lexists(staged.draft):
-            os.replace(staged.target, staged.draft)  # which may be a folder
+            staged.target.unlink()
     except OSError:
         return staged.before if os.path.lexists(staged.before) else None
     return None
 
 
-def _refuse_folder(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
+def _refuse_other_kind(path: Path, *, folder: bool) -> None:
+    is_folder = path.is_dir() and not path.is_symlink()
+    if is_folder and not folder:
         raise IsADirectoryError(errno.EISDIR, "a folder of this name is in the way")
+    if folder and not is_folder and os.path.lexists(path):
+        raise NotADirectoryError(errno.ENOTDIR, "a file of this name is in the way")
 
 
 def _cannot_write(path: Path, error: OSError, kept: Sequence[Path] = ()) -> ModelError:

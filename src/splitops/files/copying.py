@@ -28,7 +28,7 @@ from splitops.files.tensors import StoredTensor
 from splitops.native.files import sync_files
 from splitops.writing import StagedFiles, staging_folder
 
-__all__ = ["MEMORY", "DryRun", "FilePlan", "Finish", "Part", "Progress", "Report"]
+__all__ = ["MEMORY", "DryRun", "FilePlan", "Finish", "Part", "Progress", "Report", "Run"]
 
 MEMORY: Final = 64 << 20
 """Bytes that the buffers of a run take, without another word."""
@@ -187,12 +187,23 @@ class FilePlan:
                 not read back as it was written. Nothing is left then, but for what a run was to go on with
                 whose sources have changed.
         """
-        return _Run(self, sync=sync, memory=memory, progress=progress).done(
+        return self.start(sync=sync, memory=memory, progress=progress).done(
             overwrite=overwrite, resume=resume, verify=verify, sha256=sha256
         )
 
+    def start(self, *, sync: bool, memory: int, progress: Progress | None) -> Run:
+        """Return a run of the plan that has done nothing yet."""
+        return Run(self, sync=sync, memory=memory, progress=progress)
 
-class _Run:
+    def digest(self, memory: int) -> str:
+        """Return what tells the plans apart whose tasks are not the same."""
+        digest = hashlib.sha256(np.array(self.extents, np.int64).tobytes())
+        digest.update(repr([(target.name, target.size, target.literals) for target in self.targets]).encode())
+        digest.update(repr(memory).encode())
+        return digest.hexdigest()
+
+
+class Run:
     """One run of a plan."""
 
     def __init__(self, plan: FilePlan, *, sync: bool, memory: int, progress: Progress | None) -> None:
@@ -202,7 +213,7 @@ class _Run:
         self.tasks = plan.tasks(memory)
         self.staging = staging_folder(plan.folder, plan.name)
         self.identity = {
-            "plan": _digest(plan, memory),
+            "plan": plan.digest(memory),
             "sources": [source.identity() for source in plan.sources],
         }
         self.finished = 0
@@ -228,7 +239,7 @@ class _Run:
                     resumed = plan.bytes
                     if not journal.whole:
                         self._prepare(drafts, journal)
-                        resumed = sum(_bytes(self.tasks[task]) for task in journal.done)
+                        resumed = sum(self._task_bytes(task) for task in journal.done)
                         self._write(drafts, journal, verify=verify)
                         self._refuse(overwrite)
                         journal.finish()
@@ -273,12 +284,12 @@ class _Run:
         for target in self.plan.targets:
             draft = self.staging / target.name
             if not target.scratch and not (moved and not draft.exists()):
-                draft = staged.place(self.plan.folder / target.name)
+                draft = staged.place(self.plan.folder / target.name, folder=target.folder)
             drafts.append(draft)
         return drafts
 
     def _write(self, drafts: Sequence[Path], journal: Journal, *, verify: bool) -> None:
-        self._copy(drafts, self._local_sources(), journal)
+        self._copy(drafts, journal)
         for source, before in zip(self.plan.sources, self.identity["sources"], strict=True):
             if source.identity() != before:
                 raise FileError(f"{source.name} has changed while it was read")
@@ -324,8 +335,9 @@ class _Run:
             found[index] = local
         return found
 
-    def _copy(self, drafts: Sequence[Path], sources: Mapping[int, LocalFile], journal: Journal) -> None:
+    def _copy(self, drafts: Sequence[Path], journal: Journal) -> None:
         """Do the tasks that are not done; one is made durable while the next one is copied."""
+        sources = self._local_sources()
         descriptors = {index: source.descriptor for index, source in sources.items()}
         pending: Future[None] | None = None
         with ThreadPoolExecutor(1) as other:
@@ -344,7 +356,7 @@ class _Run:
                             raise self._failure(error) from error
                         raise
                     pending = other.submit(self._note, journal, number, checksums, files)
-                self._advance(_bytes(task))
+                self._advance(self._task_bytes(number))
             if pending is not None:
                 pending.result()
 
@@ -381,7 +393,7 @@ class _Run:
                         f"{shown_path(self.plan.targets[extent.target].name)} does not read back as it was "
                         f"written, from byte {extent.target_offset} on: CRC-32 {read:08x}, not {written:08x}"
                     )
-            self._advance(_bytes(task))
+            self._advance(self._task_bytes(number))
 
     def _open(self, task: Sequence[Pass], drafts: Sequence[Path]) -> dict[int, int]:
         files: dict[int, int] = {}
@@ -401,6 +413,9 @@ class _Run:
                 with path.open("rb") as file:
                     digests.append(hashlib.file_digest(file, "sha256").hexdigest())
         return tuple(digests)
+
+    def _task_bytes(self, number: int) -> int:
+        return sum(each.row_bytes * each.count for each in self.tasks[number])
 
     def _advance(self, size: int) -> None:
         self.finished += size
@@ -434,23 +449,11 @@ class _Run:
         return FileError(f"cannot write {shown_path(self.plan.folder / target.name)}: {reason}")
 
 
-def _digest(plan: FilePlan, memory: int) -> str:
-    """Return what tells the plans apart whose tasks are not the same."""
-    digest = hashlib.sha256(np.array(plan.extents, np.int64).tobytes())
-    digest.update(repr([(target.name, target.size, target.literals) for target in plan.targets]).encode())
-    digest.update(repr(memory).encode())
-    return digest.hexdigest()
-
-
 def _size(path: Path) -> int:
     """Return the bytes of a file, or of the files in a folder."""
     return sum(
         file.stat().st_size for file in ((path,) if path.is_file() else path.rglob("*")) if file.is_file()
     )
-
-
-def _bytes(task: Sequence[Pass]) -> int:
-    return sum(each.row_bytes * each.count for each in task)
 
 
 def _used(task: Sequence[Pass], descriptors: Mapping[int, int]) -> dict[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from typing import Final
 
 from splitops.elements.types import ElementType
 from splitops.errors import FileError, shown
+from splitops.files.chunks import ChunkedFormat, ChunkPlan, Flow, Piece
 from splitops.files.copying import FilePlan, Finish, Part
 from splitops.files.extents import Extent, contiguous, inverse
 from splitops.files.formats import Contents, Format, Layout, TargetFile, format_of
@@ -97,15 +99,18 @@ def split_plan(
     to = to or contents.format
     suffix = _suffix(contents) if to is contents.format else to.suffixes[0]
     digits = len(str(max(0, count - 1)))
-    extents = {extent.target: extent for extent in part_extents(stored, plan, [(i, 0) for i in range(count)])}
+    names = [f"{prefix}.{index:0{digits}}{suffix}" for index in range(count)]
     others = [other for other in contents.tensors if other is not stored] if keep_others else []
+    if to is contents.format and _in_chunks([stored, *others]):
+        return _split_by_chunks(contents, stored, others, plan, folder, prefix[:100], names)
+    extents = {extent.target: extent for extent in part_extents(stored, plan, [(i, 0) for i in range(count)])}
     targets = _Targets([], [], [])
     parts = []
     for index, shape in enumerate(plan.shapes):
         extent = extents.get(index)
         part = replace(stored, shape=shape, size=extent.bytes if extent else 0)
         tensors = [part if each is stored else each for each in contents.tensors] if others else [part]
-        name = f"{prefix}.{index:0{digits}}{suffix}"
+        name = names[index]
         layout = to.lay_out(_taken(tensors, contents, to), contents, name)
         first = targets.add(layout)
         for each, place in zip(tensors, layout.places, strict=True):
@@ -125,6 +130,75 @@ def split_plan(
         tuple(parts),
         tuple(targets.finishes),
     )
+
+
+def _split_by_chunks(
+    contents: Contents,
+    stored: StoredTensor,
+    others: Sequence[StoredTensor],
+    plan: Plan,
+    folder: Path,
+    name: str,
+    names: Sequence[str],
+) -> ChunkPlan:
+    axis, parts, flows = plan.axis, [], []
+    format_ = _chunked(contents)
+    for index, (offset, size, shape) in enumerate(zip(plan.offsets, plan.sizes, plan.shapes, strict=True)):
+        part = _of_shape(stored, shape)
+        flows.append(Flow(index, part, axis, (Piece(0, offset, 0, size),)))
+        flows += [_whole_flow(other, index) for other in others]
+        parts.append(Part(folder / names[index], stored.name, offset, size, shape))
+    return ChunkPlan(
+        name,
+        folder,
+        contents.sources[:1],
+        (),
+        tuple(TargetFile(each, 0, folder=format_.folders) for each in names),
+        (),
+        tuple(parts),
+        like=contents,
+        formats=(format_,),
+        flows=tuple(flows),
+    )
+
+
+def _merge_by_chunks(
+    files: Sequence[Contents], path: Path, stored: StoredTensor, whole: StoredTensor, plan: SplitPlan
+) -> ChunkPlan:
+    formats = tuple(_chunked(contents) for contents in files)
+    pieces = zip(range(len(files)), plan.offsets, plan.sizes, strict=True)
+    flow = Flow(0, whole, plan.axis, tuple(Piece(i, 0, offset, size) for i, offset, size in pieces))
+    like = files[0]
+    return ChunkPlan(
+        path.name[:100],
+        path.parent,
+        tuple(contents.sources[0] for contents in files),
+        (),
+        (TargetFile(path.name, 0, folder=formats[0].folders),),
+        (),
+        (Part(path, whole.name, 0, whole.shape[plan.axis], whole.shape),),
+        like=like,
+        formats=formats,
+        flows=(flow, *(_whole_flow(other, 0) for other in like.tensors if other is not stored)),
+    )
+
+
+def _in_chunks(tensors: Sequence[StoredTensor]) -> bool:
+    return all(tensor.chunks is not None for tensor in tensors)
+
+
+def _chunked(contents: Contents) -> ChunkedFormat:
+    """Return the format of contents with chunks."""
+    assert isinstance(contents.format, ChunkedFormat)
+    return contents.format
+
+
+def _of_shape(tensor: StoredTensor, shape: tuple[int, ...]) -> StoredTensor:
+    return replace(tensor, shape=shape, size=math.prod(shape) * tensor.unit.bytes)
+
+
+def _whole_flow(tensor: StoredTensor, target: int) -> Flow:
+    return Flow(target, tensor, 0, (Piece(0, 0, 0, tensor.shape[0] if tensor.shape else 1),))
 
 
 def _stated(tensor: StoredTensor, stated: ElementType | None, contents: Contents) -> ElementType | None:
@@ -181,6 +255,8 @@ def merge_plan(
     _refuse_other_others(files, stored)
     tensors = [whole if each is stored[0] else each for each in like.tensors]
     to = to or like.format
+    if all(contents.format is to for contents in files) and _in_chunks([*stored, *like.tensors]):
+        return _merge_by_chunks(files, path, stored[0], whole, plan)
     layout = to.lay_out(_taken(tensors, like, to), like, path.name)
     targets = _Targets([], [], [])
     targets.add(layout)

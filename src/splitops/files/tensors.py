@@ -58,6 +58,7 @@ class StoredTensor:
         dtype: of arrays that its elements are read into; None where no array holds them.
         file: which of the contents' sources holds them.
         fortran: whether the first index varies fastest.
+        chunks: the shape of the chunks that a format keeps it in and can copy as they are; None for others.
     """
 
     name: str
@@ -70,6 +71,7 @@ class StoredTensor:
     dtype: np.dtype[Any] | None = None
     file: int = 0
     fortran: bool = False
+    chunks: tuple[int, ...] | None = None
 
     @property
     def label(self) -> str:

@@ -1,13 +1,16 @@
 """zarr 3, by zarr-python: arrays in chunks, sharded or not, read and written a chunk (or shard) at a time.
 
 A part has the chunks, shards, codecs and attributes of the array that it comes from. The array of a group is
-named by its path; a part of one is an array by itself.
+named by its path, and a part of it has this name in a group. From zarr 3 to zarr 3, chunks are copied one by
+one; from and to other formats, arrays go through the staging folder as plain bytes, and a part is an array by
+itself.
 """
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +22,7 @@ from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import FileError, shown
 from splitops.files.boxes import BoxedArray, boxes
 from splitops.files.formats import Contents, Layout, Place, TargetFile
+from splitops.files.formats.zarr_chunks import ZarrArray, chunks_of, create
 from splitops.files.lazy import LazyTensor
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor, Unit
@@ -29,6 +33,7 @@ __all__ = ["FORMAT"]
 class _Zarr:
     name = "zarr"
     suffixes = (".zarr",)
+    folders = True
 
     def read(self, source: Source) -> Contents:
         zarr = _zarr()
@@ -49,9 +54,10 @@ class _Zarr:
             )
             kind = element_type_of(dtype) or ElementType(str(dtype), bits=0)
             unit = Unit(1, dtype.itemsize)
-            tensors.append(
-                StoredTensor(name, boxed.shape, dtype.str, unit, 0, boxed.size, kind, dtype, len(sources))
+            stored = StoredTensor(
+                name, boxed.shape, dtype.str, unit, 0, boxed.size, kind, dtype, len(sources)
             )
+            tensors.append(replace(stored, chunks=chunks_of(array)))
             sources.append(boxed)
         return Contents(self, tuple(tensors), tuple(sources), {"arrays": found})
 
@@ -59,7 +65,15 @@ class _Zarr:
         dtype = tensor.dtype
         if dtype is None or dtype.kind not in "biufc" or (tensor.fortran and not tensor.both_orders):
             raise FileError(f"{tensor.label} is of type {tensor.code} or in an order that zarr has not")
-        return replace(tensor, name="", code=dtype.str, fortran=False)
+        return replace(tensor, name="", code=dtype.str, fortran=False, chunks=None)
+
+    @contextlib.contextmanager
+    def open_array(self, path: Path, name: str, *, writing: bool = False) -> Iterator[ZarrArray]:
+        mode = "r+" if writing else "r"
+        yield ZarrArray(path / name, _zarr().open_array(store=str(path), path=name, mode=mode))
+
+    def create(self, path: Path, tensors: Sequence[StoredTensor], like: Contents) -> None:
+        create(path, tensors, like.sources[0].path)
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
         if len(tensors) != 1:

@@ -1,0 +1,339 @@
+"""The chunks of zarr 3, against zarr-python: those that are copied as they are, and those that are not."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from click.testing import CliRunner
+from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec, ZstdCodec
+
+import splitops
+from splitops.cli import cli
+from splitops.errors import FileError
+from splitops.files import chunks as by_chunks
+
+ARRAY = np.random.default_rng(0).integers(0, 1000, (12, 21, 5)).astype(np.int32)
+CODINGS = {
+    "plain": {"chunks": (5, 4, 5), "compressors": None},
+    "compressed": {"chunks": (5, 4, 3)},
+    "checked": {"chunks": (4, 4, 5), "compressors": [ZstdCodec(), Crc32cCodec()]},
+    "sharded": {"shards": (4, 8, 6), "chunks": (2, 4, 3), "compressors": [Crc32cCodec()]},
+    "big-endian": {"chunks": (12, 4, 5), "serializer": BytesCodec(endian="big")},
+    "v2 keys": {"chunks": (12, 4, 5), "chunk_key_encoding": {"name": "v2", "separator": "."}},
+    "one chunk": {"chunks": (12, 21, 5)},
+}
+
+
+def saved(path, array=ARRAY, **options):
+    made = zarr.create_array(
+        path, shape=array.shape, dtype=array.dtype, attributes={"unit": "K"}, fill_value=7, **options
+    )
+    made[...] = array
+    return path
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("sizes", [(8, 8, 5), (3, 11, 7), (0, 21, 0)])
+@pytest.mark.parametrize("coding", CODINGS)
+def test_split_and_merge(tmp_path, coding, sizes):
+    source = saved(tmp_path / "x.zarr", **CODINGS[coding])
+    made = splitops.files.split(source, tmp_path / "parts", axis=1, split=list(sizes), verify=True)
+    parts = [path for path, _ in made.files]
+    assert [path.name for path in parts] == ["x.0.zarr", "x.1.zarr", "x.2.zarr"]
+    for path, want in zip(parts, np.split(ARRAY, np.cumsum(sizes)[:-1], 1), strict=True):
+        found = zarr.open_array(path, mode="r")
+        np.testing.assert_array_equal(found[...], want)
+        whole = zarr.open_array(source, mode="r")
+        assert (found.chunks, found.shards, found.fill_value, dict(found.attrs)) == (
+            whole.chunks,
+            whole.shards,
+            7,
+            {"unit": "K"},
+        )
+    splitops.files.merge(parts, tmp_path / "y.zarr", axis=1, verify=True)
+    merged, original = files_in(tmp_path / "y.zarr"), files_in(source)
+    assert json.loads(merged.pop("zarr.json")) == json.loads(original.pop("zarr.json"))
+    if coding != "sharded":  # zarr-python may write the chunks of a shard in another order
+        assert merged == original
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / "y.zarr", mode="r")[...], ARRAY)
+
+
+@pytest.mark.parametrize("coding", [name for name in CODINGS if name != "one chunk"])
+def test_aligned_parts_are_copied_as_chunks(tmp_path, coding, monkeypatch):
+    source = saved(tmp_path / "x.zarr", **CODINGS[coding])
+    array = zarr.open_array(source, mode="r")
+    monkeypatch.setattr(by_chunks._Sources, "elements", lambda *_: pytest.fail("a chunk was decoded"))
+    step = (array.shards or array.chunks)[1]
+    made = splitops.files.split(source, tmp_path, "SplitToSequence", axis=1, split=step, verify=True)
+    parts = [path for path, _ in made.files]
+    splitops.files.merge(parts, tmp_path / "y.zarr", axis=1, verify=True)
+    assert {n: b for n, b in files_in(source).items() if n != "zarr.json"} == {
+        n: b for n, b in files_in(tmp_path / "y.zarr").items() if n != "zarr.json"
+    }
+
+
+def test_other_chunks_are_coded_anew(tmp_path, monkeypatch):
+    """The test above can fail: the same watch sees the chunks of parts that are not aligned."""
+    source = saved(tmp_path / "x.zarr", **CODINGS["plain"])
+    monkeypatch.setattr(by_chunks._Sources, "elements", lambda *_: pytest.fail("a chunk was decoded"))
+    with pytest.raises(pytest.fail.Exception, match="was decoded"):
+        splitops.files.split(source, tmp_path, axis=1, split=[3, 18])
+
+
+def test_chunks_of_other_codings_are_merged(tmp_path):
+    a = saved(tmp_path / "a.zarr", ARRAY[:8], **CODINGS["checked"])
+    b = saved(tmp_path / "b.zarr", ARRAY[8:], **CODINGS["sharded"])
+    splitops.files.merge([a, b], tmp_path / "y.zarr", verify=True)
+    found = zarr.open_array(tmp_path / "y.zarr", mode="r")
+    np.testing.assert_array_equal(found[...], ARRAY)
+    assert found.chunks == (4, 4, 5)
+
+
+def test_chunks_that_are_not_stored_are_fill_values(tmp_path):
+    source = tmp_path / "x.zarr"
+    made = zarr.create_array(source, shape=(8, 8), chunks=(2, 2), dtype="f4", fill_value=3)
+    made[2:4, 2:4] = 5
+    parts = [path for path, _ in splitops.files.split(source, tmp_path, split=[4, 4], verify=True).files]
+    assert sorted(files_in(parts[0])) == ["c/1/1", "zarr.json"]
+    assert sorted(files_in(parts[1])) == ["zarr.json"]
+    np.testing.assert_array_equal(zarr.open_array(parts[1], mode="r")[...], np.full((4, 8), 3))
+    other = zarr.create_array(tmp_path / "o.zarr", shape=(2, 8), chunks=(2, 2), dtype="f4", fill_value=0)
+    assert other.fill_value == 0
+    splitops.files.merge([tmp_path / "o.zarr", parts[0]], tmp_path / "y.zarr")
+    want = np.concatenate([np.zeros((2, 8)), made[:4]])
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / "y.zarr", mode="r")[...], want)
+
+
+def test_groups(tmp_path):
+    group = zarr.create_group(tmp_path / "g.zarr", attributes={"who": "us"})
+    group.create_array("layer/w", shape=ARRAY.shape, dtype="i4", chunks=(4, 4, 5))[...] = ARRAY
+    group.create_array("b", shape=(3,), dtype="f8", chunks=(2,))[...] = np.arange(3)
+    group.create_array("s", shape=(), dtype="f8", chunks=())[...] = 4
+    zarr.consolidate_metadata(tmp_path / "g.zarr")
+    found = splitops.files.open(tmp_path / "g.zarr")
+    assert {name: tensor.shape for name, tensor in found.items()} == {
+        "layer/w": ARRAY.shape,
+        "b": (3,),
+        "s": (),
+    }
+    for keep in (False, True):
+        made = splitops.files.split(
+            tmp_path / "g.zarr", tmp_path / str(keep), tensor="layer/w", num_outputs=2, keep_others=keep
+        )
+        paths = [path for path, _ in made.files]
+        for path, want in zip(paths, np.split(ARRAY, 2), strict=True):
+            part = zarr.open_group(path, mode="r")
+            np.testing.assert_array_equal(part["layer/w"][...], want)
+            assert dict(part.attrs) == {"who": "us"}
+            assert ("b" in part, "s" in part) == (keep, keep)
+            if keep:
+                np.testing.assert_array_equal(part["b"][...], np.arange(3))
+                assert part["s"][...] == 4
+        splitops.files.merge(paths, tmp_path / f"{keep}.zarr", tensor="layer/w")
+        np.testing.assert_array_equal(
+            zarr.open_group(tmp_path / f"{keep}.zarr", mode="r")["layer/w"][...], ARRAY
+        )
+
+
+def test_reading_lazily_is_slicing(tmp_path):
+    tensor = splitops.files.open(saved(tmp_path / "x.zarr", **CODINGS["sharded"]))[""]
+    for key in (..., 3, (slice(2, 9, 3), 4), (..., slice(1, 3)), (1, 2, 3), (slice(4, 4),)):
+        np.testing.assert_array_equal(np.asarray(tensor[key]), ARRAY[key])
+    for part, want in zip(
+        splitops.onnx.split(tensor, [10, 11], axis=1), np.split(ARRAY, [10], 1), strict=True
+    ):
+        np.testing.assert_array_equal(np.asarray(part), want)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "float16", "complex64", ">i4"])
+def test_types(tmp_path, dtype):
+    array = np.arange(24).astype(dtype).reshape(4, 6)
+    saved(tmp_path / "x.zarr", array, chunks=(4, 4))
+    made = splitops.files.split(tmp_path / "x.zarr", tmp_path, axis=1, split=[3, 3], verify=True)
+    found = [zarr.open_array(path, mode="r")[...] for path, _ in made.files]
+    np.testing.assert_array_equal(np.concatenate(found, 1), array)
+
+
+def test_types_that_no_operator_takes_are_merged(tmp_path):
+    array = np.arange(24).astype("i8").astype("M8[s]").reshape(4, 6)
+    paths = [saved(tmp_path / f"{i}.zarr", array[i::2], chunks=(4, 4)) for i in range(2)]
+    with pytest.raises(splitops.RuleError, match=r"type\.unsupported"):
+        splitops.files.split(paths[0], tmp_path / "out", axis=1, split=[3, 3])
+    splitops.files.merge(paths, tmp_path / "y.zarr", verify=True)
+    want = np.concatenate([array[::2], array[1::2]])
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / "y.zarr", mode="r")[...], want)
+
+
+@pytest.mark.parametrize("coding", ["checked", "sharded"])
+@pytest.mark.parametrize("aligned", [True, False])
+def test_a_damaged_chunk_is_refused(tmp_path, coding, aligned):
+    source = saved(tmp_path / "x.zarr", **CODINGS[coding])
+    chunk = source / "c/1/0/0"
+    good = chunk.read_bytes()
+    for at in (0, len(good) // 2, len(good) - 1):
+        chunk.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+        with pytest.raises(FileError, match=r"c/1/0/0|x\.zarr"):
+            splitops.files.split(source, tmp_path / "out", split=[8, 4] if aligned else [7, 5])
+        assert not (tmp_path / "out").exists()
+    chunk.write_bytes(good[:-7])
+    with pytest.raises(FileError):
+        splitops.files.split(source, tmp_path / "out", split=[8, 4] if aligned else [7, 5])
+
+
+def test_shards_in_shards_are_proved(tmp_path):
+    inner = ShardingCodec(chunk_shape=(2, 2), codecs=[BytesCodec(), Crc32cCodec()])
+    for location in ("start", "end"):
+        source = tmp_path / f"{location}.zarr"
+        outer = ShardingCodec(chunk_shape=(4, 4), codecs=[inner], index_location=location)
+        made = zarr.create_array(
+            source, shape=(8, 16), chunks=(8, 8), dtype="i4", serializer=outer, compressors=None
+        )
+        made[...] = np.arange(128).reshape(8, 16)
+        files = splitops.files.split(source, tmp_path, axis=1, num_outputs=2).files
+        assert (files[1][0] / "c/0/0").read_bytes() == (source / "c/0/1").read_bytes()
+        shard = bytearray((source / "c/0/1").read_bytes())
+        shard[300] ^= 1
+        (source / "c/0/1").write_bytes(shard)
+        with pytest.raises(FileError, match="CRC-32C"):
+            splitops.files.split(source, tmp_path / "out", axis=1, num_outputs=2)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"zarr_format": 3, "node_type": "array", "shape": "x"}'])
+def test_malformed_descriptions_are_one_error(tmp_path, content):
+    (tmp_path / "x.zarr").mkdir()
+    (tmp_path / "x.zarr/zarr.json").write_text(content)
+    with pytest.raises(FileError, match=r"x\.zarr"):
+        splitops.files.open(tmp_path / "x.zarr")
+
+
+def test_arrays_of_zarr_2_become_arrays_of_zarr_3(tmp_path):
+    made = zarr.create_array(
+        tmp_path / "x.zarr", shape=ARRAY.shape, dtype="i4", chunks=(4, 4, 5), zarr_format=2
+    )
+    made[...] = ARRAY
+    plan = splitops.files.plan_split(tmp_path / "x.zarr", tmp_path, num_outputs=2)
+    assert not isinstance(plan, by_chunks.ChunkPlan)
+
+
+def test_chunks_must_fit_into_the_memory(tmp_path):
+    zarr.create_array(tmp_path / "x.zarr", shape=(1 << 12, 1 << 12), chunks=(1 << 12, 1 << 11), dtype="f4")
+    with pytest.raises(FileError, match="at least 134217728 are needed"):
+        splitops.files.split(tmp_path / "x.zarr", tmp_path, axis=1, num_outputs=2)
+    splitops.files.split(tmp_path / "x.zarr", tmp_path, axis=1, num_outputs=2, memory=128 << 20)
+
+
+def test_a_lie_about_the_size_is_refused(tmp_path):
+    zarr.create_array(tmp_path / "x.zarr", shape=(1 << 50,), chunks=(1,), dtype="f4")
+    with pytest.raises(FileError, match="chunks; at most"):
+        splitops.files.split(tmp_path / "x.zarr", tmp_path / "out", num_outputs=2)
+    assert not (tmp_path / "out").exists()
+
+
+def test_targets_that_exist(tmp_path):
+    source = saved(tmp_path / "x.zarr", **CODINGS["plain"])
+    splitops.files.split(source, tmp_path, axis=1, num_outputs=2)
+    (tmp_path / "x.0.zarr/more").write_text("x")
+    with pytest.raises(FileError, match="exists already"):
+        splitops.files.split(source, tmp_path, axis=1, num_outputs=2)
+    splitops.files.split(source, tmp_path, axis=0, num_outputs=2, overwrite=True)
+    assert not (tmp_path / "x.0.zarr/more").exists()
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / "x.1.zarr", mode="r")[...], ARRAY[6:])
+    before = files_in(tmp_path)
+    (tmp_path / "z.0.zarr").write_text("a file")
+    with pytest.raises(FileError, match="a file of this name is in the way"):
+        splitops.files.split(source, tmp_path, num_outputs=2, prefix="z", overwrite=True)
+    assert {n: b for n, b in files_in(tmp_path).items() if n != "z.0.zarr"} == before
+
+
+def test_a_run_that_was_stopped_is_gone_on_with(tmp_path, monkeypatch):
+    source = saved(tmp_path / "x.zarr", **CODINGS["checked"])
+    monkeypatch.setattr(by_chunks, "TASK_BYTES", 700)
+    reached = []
+
+    class Killed(BaseException):
+        pass
+
+    real = by_chunks._ChunkRun._copied
+
+    def stop(self, task, drafts):
+        reached.append(task)
+        if len(reached) == 5:
+            raise Killed
+        return real(self, task, drafts)
+
+    monkeypatch.setattr(by_chunks._ChunkRun, "_copied", stop)
+    with monkeypatch.context() as kept:
+        kept.setattr("splitops.writing.StagedFiles._clean", lambda _: None)  # as a kill leaves it
+        with pytest.raises(Killed):
+            splitops.files.split(source, tmp_path / "out", axis=1, split=[3, 18])
+    reached[:] = reached * 10
+    report = splitops.files.split(source, tmp_path / "out", axis=1, split=[3, 18], resume=True, verify=True)
+    assert report.resumed > 0
+    assert len(reached) > 50
+    for (path, _), want in zip(report.files, np.split(ARRAY, [3], 1), strict=True):
+        np.testing.assert_array_equal(zarr.open_array(path, mode="r")[...], want)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["x.0.zarr", "x.1.zarr"]
+
+
+def test_a_source_that_changes_meanwhile_is_refused(tmp_path):
+    source = saved(tmp_path / "x.zarr", **CODINGS["plain"])
+
+    def change(done: int, total: int) -> None:
+        (source / "c/0/0/0").write_bytes(bytes(401))
+
+    with pytest.raises(FileError, match=r"has changed|cannot read"):
+        splitops.files.split(source, tmp_path / "out", split=[5, 7], progress=change)
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_does_not_read_back_is_refused(tmp_path, monkeypatch):
+    source = saved(tmp_path / "x.zarr", **CODINGS["plain"])
+    real = by_chunks._ChunkRun._verify
+
+    def damage(self, drafts, journal):
+        chunk = drafts[1] / "c/0/0/0"
+        chunk.write_bytes(bytes(len(chunk.read_bytes())))
+        real(self, drafts, journal)
+
+    monkeypatch.setattr(by_chunks._ChunkRun, "_verify", damage)
+    for split in ([8, 13], [7, 14]):
+        with pytest.raises(FileError, match="does not read back"):
+            splitops.files.split(source, tmp_path / "out", axis=1, split=split, verify=True)
+
+
+def test_command_line(tmp_path):
+    source = saved(tmp_path / "x.zarr", **CODINGS["plain"])
+    out = tmp_path / "parts.zarr"
+    for arguments in (
+        ["split", source, "--axis", "1", "--chunk", "8", "--out", out, "--verify"],
+        [
+            "merge",
+            *(out / f"x.{index}.zarr" for index in range(3)),
+            "--axis",
+            "1",
+            "--out",
+            tmp_path / "y.zarr",
+        ],
+    ):
+        result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
+        assert result.exit_code == 0, result.output
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / "y.zarr", mode="r")[...], ARRAY)
+
+
+def test_dry_run_and_progress(tmp_path):
+    source = saved(tmp_path / "x.zarr", **CODINGS["plain"])
+    plan = splitops.files.plan_split(source, tmp_path, axis=1, split=[8, 13])
+    dry = plan.dry_run()
+    assert (dry.bytes, dry.extents, dry.tasks) == (ARRAY.nbytes, 3 * 2 + 3 * 4, 2)
+    seen = []
+    plan.run(progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (ARRAY.nbytes, ARRAY.nbytes)
+    assert all(before <= after for (before, _), (after, _) in pairwise(seen))
