@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx.parser
 import pytest
 from conversion_cases import CELLS
 from conversion_results import equal, outputs
 from onnx import ModelProto
 
+import splitops
 import splitops.models
 from splitops.models.convert import convert
 
@@ -138,3 +140,27 @@ def _run(runtime: str, jobs: list[Any], folder: Path) -> dict[int, Any]:
         if len(results) < len(jobs):
             results[jobs[len(results)][0]] = "crashed"
     return results
+
+
+def test_an_input_that_is_an_output_too_keeps_its_name_through_openvino(tmp_path: Path) -> None:
+    """OpenVINO's frontend converts the Relu: the names of what it gives are those of the source."""
+    source = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 13]>
+        g (float[2,4] x) => (float[2,4] x, float[2,2] a, float[2,2] c) {
+            a, b = Split<axis = 1>(x)
+            c = Relu(b) }""")
+    made = convert(source, to="openvino")
+    splitops.save(made, tmp_path / "m.xml")
+    feeds = {"x": np.arange(8, dtype=np.float32).reshape(2, 4) - 4}
+    expected = splitops.run(source, feeds)
+    for model in (made, tmp_path / "m.xml"):
+        found = splitops.run(model, feeds)
+        assert list(found) == list(expected) == ["x", "a", "c"]
+        for name, value in expected.items():
+            np.testing.assert_array_equal(found[name], value)
+    program = (
+        "import openvino, sys; model = openvino.Core().read_model(sys.argv[1]);"
+        "print([sorted(port.get_names()) for port in (*model.inputs, *model.outputs)])"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "m.xml")]
+    seen = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert seen.stdout.strip() == "[['x'], ['x'], ['a'], ['c']]"
