@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -191,3 +194,42 @@ def test_a_result_is_held_against_the_whole_of_what_onnx_checks() -> None:
     with pytest.raises(ModelError, match="would not be valid"):
         prove(model, Where())
     prove(model, Where(), model)  # it was not better before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        """g (float[5] x) => (float[n] y) {
+            a, b, c, d = Split<num_outputs = 4>(x)
+            zero = Constant<value_ints = [0]>() one = Constant<value_ints = [1]>()
+            y = Slice(d, zero, one) }""",
+        """g (float[1,1,3,3] x) => (float[n,m,k,l] y) {
+            p = MaxPool<kernel_shape = [9, 9]>(x)
+            zero = Constant<value_ints = [0]>() one = Constant<value_ints = [1]>()
+            y = Slice(p, zero, one) }""",
+        """g (float[6] x) => (float[n] y, float[m] z) { y, z = Split<num_outputs = 100000000>(x) }""",
+    ],
+    ids=["ceil", "pool", "count"],
+)
+def test_what_ends_onnx_s_checker_does_not_end_the_process(text: str, tmp_path: Path) -> None:
+    onnx.save(parsed(text, 18), tmp_path / "model.onnx")
+    script = (
+        "import resource, sys, splitops; resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))\n"
+        "report = splitops.convert(sys.argv[1], 'onnx:19', report=True)\n"
+        "print(report.refusals or report.model.opset_import[0].version)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, tmp_path / "model.onnx"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "19\n"), done.stderr
+
+
+def test_types_are_held_against_onnx_also_where_sizes_are_not() -> None:
+    model = parsed(
+        """g (float[6] x) => (float[n] y) {
+            k = Constant<value = int64[1] {1}>() z = Constant<value = int64[1] {0}>()
+            s = Slice(x, z, k) y = Add(s, k) }""",
+        13,
+    )
+    with pytest.raises(ModelError, match="would not be valid"):
+        prove(model, Where())
