@@ -272,12 +272,13 @@ so that equal ones have equal names, and the parts of a symbol that are joined a
   split can never end the process in onnx's own code, and a node that onnx cannot infer leaves its
   outputs unknown. Nodes that differ in names alone are inferred once.
 - Numbers that are computed from shapes are followed, also partly known ones: Shape, Size, Split, Concat,
-  Gather, Slice, Squeeze, Unsqueeze, Reshape, Cast, Add, Sub, Mul, Div, Equal, Where. In every opset they
-  are sizes to ConstantOfShape, Expand, OneHot, Pad, Range, Reshape, Resize, Slice, Tile and TopK. A symbol
-  that a Reshape gets so is taken as that size, also where a 0 would mean another one.
+  Gather, Slice, Squeeze, Unsqueeze, Transpose, Reshape, Cast, Add, Sub, Mul, Div, Min, Max, Equal, Where. In
+  every opset they are sizes to ConstantOfShape, Expand, OneHot, Pad, Range, Reshape, Resize, Slice, Tile and
+  TopK. A symbol that a Reshape gets so is taken as that size, also where a 0 would mean another one.
 - A sequence that was cut from a tensor has that tensor's size when it is put together again.
 - OpenVINO IR: the intervals of Parameters go through splits, Concat, Convert, Gather, Reshape, ShapeOf,
-  Squeeze, Transpose, Unsqueeze and elementwise layers. Of other layers the file's statements are taken.
+  Slice, Squeeze, Transpose, Unsqueeze and elementwise layers. Of other layers the file's statements are
+  taken.
 - A split proves something of its input too: known lengths prove the size of the axis, and of every other
   dimension that has its symbol. Inside a branch or loop it proves nothing of what is outside.
 - Names that subgraphs and functions declare are not believed: in a loop one name may be another size in

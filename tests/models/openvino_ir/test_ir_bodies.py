@@ -18,7 +18,7 @@ import splitops
 from splitops.elements.types import element_type_of
 from splitops.errors import ModelError, RuleError
 from splitops.models.formats import openvino as ir
-from splitops.models.running.openvino import layers
+from splitops.models.movers import evaluated
 from splitops.models.running.openvino import run as run_ir
 
 Ports = Mapping[str, str]
@@ -343,7 +343,7 @@ def test_a_loop_without_end_is_an_error(trips: int) -> None:
 
 
 def test_what_is_joined_is_held_against_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "_MEMORY", 1 << 20)
+    monkeypatch.setattr(evaluated, "_MEMORY", 1 << 20)
     builder = ir.Builder()
     inputs = [builder.const(np.array(-1)), builder.const(np.array(True)), builder.parameter("x", "f32", "?")]
     builder.result(builder.layer("Loop", inputs, version="opset5", name="loop", element_type="f32")[0], "y")

@@ -28,8 +28,8 @@ from ir_helpers import (
 
 from splitops.elements.types import ELEMENT_TYPES, ElementType, from_openvino
 from splitops.models.formats import openvino as ir
+from splitops.models.movers.conversion import is_convertible
 from splitops.models.running.openvino import run as run_ir
-from splitops.models.running.openvino.conversion import is_convertible
 
 pytestmark = [
     needs_openvino,

@@ -273,7 +273,7 @@ def test_observer_sees_every_own_layer() -> None:
 @pytest.mark.parametrize(
     ("operation", "others", "data", "message"),
     [
-        ("Concat", [], {"axis": "2"}, "axis = 2 is not an axis of rank 2"),
+        ("Concat", [], {"axis": "2"}, "axis 2 is not an axis of rank 2"),
         ("Concat", [], {}, "has no axis"),
         ("Concat", [np.zeros((5, 5), np.float32)], {"axis": "0"}, r"float32 \[5, 5\] do not fit together"),
         ("Concat", [np.zeros((6, 4), np.float64)], {"axis": "0"}, r"float64 \[6, 4\] do not fit together"),

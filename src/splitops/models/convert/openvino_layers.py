@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import onnx_ir as ir
 
-from splitops.elements.types import ELEMENT_TYPES, ElementType, from_onnx
+from splitops.elements.types import ElementType
 from splitops.errors import ModelError, Where
-from splitops.models.convert.elements import same_conversion
+from splitops.models.convert.reading import ValueReader
 from splitops.models.formats.openvino import Builder, OpenVINOModel, Output
-from splitops.models.graph.onnx import constant_array, label, shape_of, type_of
+from splitops.models.graph.onnx import constant_array, label
+from splitops.models.movers import BY_OPERATOR
 
 __all__ = ["unwritable", "written_model"]
 
-_ARITHMETIC: Final[Mapping[str, str]] = {
-    "Add": "Add",
-    "Sub": "Subtract",
-    "Mul": "Multiply",
-    "Div": "Divide",
-    "Min": "Minimum",
-    "Max": "Maximum",
-    "Equal": "Equal",
-}
-"""Of sizes only: on other numbers the dialects differ in overflow and rounding."""
+_SAME: Final = frozenset({"Constant", "Identity"})
+"""What needs no layer: its output is its input, or a constant where it is read."""
 
 
 def unwritable(model: ir.Model, own: set[ir.Node]) -> list[str]:
@@ -37,20 +30,16 @@ def unwritable(model: ir.Model, own: set[ir.Node]) -> list[str]:
     """
     found: dict[str, None] = {}
     for node in model.graph:
-        if node in own:
-            continue
-        if node.domain not in ("", "ai.onnx") or node.op_type not in _WRITERS or not _is_plain(node):
+        if node not in own and not _is_writable(node):
             found[node.op_type] = None
     return list(found)
 
 
-def _is_plain(node: ir.Node) -> bool:
-    if node.op_type == "Cast":
-        source, target = _cast_types(node)
-        return source is not None and target is not None and same_conversion(source, target)
-    if node.op_type in ("Shape", "Gather", "Concat"):
-        return not {"start", "end"} & node.attributes.keys()
-    return True
+def _is_writable(node: ir.Node) -> bool:
+    if node.domain not in ("", "ai.onnx"):
+        return False
+    mover = BY_OPERATOR.get(node.op_type)
+    return node.op_type in _SAME if mover is None else mover.takes_node(node, ValueReader())
 
 
 def written_model(model: ir.Model, opset: int, where: Where) -> OpenVINOModel:
@@ -62,7 +51,7 @@ def written_model(model: ir.Model, opset: int, where: Where) -> OpenVINOModel:
     return _Writing(model, opset, where).model()
 
 
-class _Writing:
+class _Writing(ValueReader):
     def __init__(self, model: ir.Model, opset: int, where: Where) -> None:
         self.source = model
         self.opset = opset
@@ -75,10 +64,10 @@ class _Writing:
         for value in graph.inputs:
             if value.is_initializer():
                 continue  # OpenVINO's models have no defaults: the default is the value
-            kind = type_of(value)
+            kind = self.type_of(value)
             if kind is None or kind.openvino is None:
                 raise ModelError(f"input {value.name!r} is of {kind}, which OpenVINO lacks", self.where)
-            self.values[value] = self.builder.parameter(value.name or "", kind, shape_of(value))
+            self.values[value] = self.builder.parameter(value.name or "", kind, self.shape_of(value))
         for node in graph:
             self._node(node)
         for value in graph.outputs:
@@ -93,7 +82,7 @@ class _Writing:
             array = _initial(value)
             if array is None:
                 raise ModelError(f"value {value.name!r} is not known", self.where)
-            self.values[value] = self._const(array, type_of(value), value.name)
+            self.values[value] = self._const(array, self.type_of(value), value.name)
         return self.values[value]
 
     def _const(self, array: Any, kind: ElementType | None, name: str | None = None) -> Output:
@@ -101,25 +90,22 @@ class _Writing:
             raise ModelError(f"constant {name!r} has element type {kind}, which OpenVINO lacks", self.where)
         return self.builder.const(array, kind, name=name)
 
-    def integers(self, values: Sequence[int]) -> Output:
-        return self.builder.const(np.array(values, np.int64))
+    def integers(self, values: int | Sequence[int], kind: ElementType | None = None) -> Output:
+        """Add a constant, of int64 or another type."""
+        return self.builder.const(np.array(values, np.int64 if kind is None else kind.numpy))
 
     def _node(self, node: ir.Node) -> None:
         if node.op_type == "Constant":
             return  # written where it is read
         if node.domain == "openvino":
             data = {name: attribute.value for name, attribute in node.attributes.items()}
-            made: Sequence[Output] = self.layer(
-                node, node.op_type, list(node.inputs), data or None, version=f"opset{node.version}"
-            )
-        elif node.op_type in _ARITHMETIC:
-            auto: dict[str, object] = {"auto_broadcast": "numpy"}
-            if node.op_type == "Div":
-                auto["m_pythondiv"] = False  # towards zero, as ONNX divides integers
-            kind = ELEMENT_TYPES["bool"] if node.op_type == "Equal" else None
-            made = self.layer(node, _ARITHMETIC[node.op_type], list(node.inputs), auto, kind=kind)
+            made = self.layers(node, node.op_type, node.inputs, data or None, version=f"opset{node.version}")
+        elif node.op_type in _SAME:
+            made = (self.value(node.inputs[0]),)
+        elif node.op_type == "ReduceSum":  # of lengths: conversion makes it, and no model's is written here
+            made = (self.layer(node, "ReduceSum", [node.inputs[0], self.integers([0])], {"keep_dims": True}),)
         else:
-            made = [_OWN_WRITERS[node.op_type](self, node)]
+            made = (BY_OPERATOR[node.op_type].to_openvino(self, node),)
         for value, output in zip(node.outputs, made, strict=True):
             self.values[value] = output
 
@@ -132,6 +118,19 @@ class _Writing:
         *,
         version: str = "opset1",
         kind: ElementType | None = None,
+    ) -> Output:
+        """Add a layer of one output, which has the name of the node's."""
+        return self.layers(node, type_, inputs, data, version=version, kind=kind)[0]
+
+    def layers(
+        self,
+        node: ir.Node,
+        type_: str,
+        inputs: Sequence[ir.Value | Output | None],
+        data: Mapping[str, object] | None = None,
+        *,
+        version: str,
+        kind: ElementType | None = None,
     ) -> tuple[Output, ...]:
         """Add a layer whose outputs have the names of the node's."""
         taken = [value if isinstance(value, Output) else self.value(value) for value in inputs]
@@ -143,7 +142,7 @@ class _Writing:
             name=label(node),
             version=version,
             element_type=kind,
-            shapes=[shape_of(value) for value in node.outputs],
+            shapes=[self.shape_of(value) for value in node.outputs],
         )
 
 
@@ -152,83 +151,3 @@ def _initial(value: ir.Value) -> Any:
         tensor = value.const_value
         return None if tensor is None else tensor.numpy()
     return constant_array(value, limit=1 << 62)
-
-
-def _identity(writing: _Writing, node: ir.Node) -> Output:
-    return writing.value(node.inputs[0])
-
-
-def _concat(writing: _Writing, node: ir.Node) -> Output:
-    axis = node.attributes.get("axis")
-    data = {"axis": 1 if axis is None else axis.value}  # 1 is the default of Concat-1, which alone has one
-    return writing.layer(node, "Concat", list(node.inputs), data)[0]
-
-
-def _reshape(writing: _Writing, node: ir.Node) -> Output:
-    allow = node.attributes.get("allowzero")
-    attribute = node.attributes.get("shape")
-    shape: Any = node.inputs[1] if attribute is None else writing.integers(attribute.value)
-    data = {"special_zero": not (allow is not None and allow.value)}
-    return writing.layer(node, "Reshape", [node.inputs[0], shape], data)[0]
-
-
-def _axes(writing: _Writing, node: ir.Node) -> Output:
-    attribute = node.attributes.get("axes")
-    inputs: list[Any] = [value for value in node.inputs if value is not None]
-    if attribute is not None:
-        inputs.append(writing.integers(attribute.value))
-    return writing.layer(node, node.op_type, inputs)[0]
-
-
-def _transpose(writing: _Writing, node: ir.Node) -> Output:
-    perm = node.attributes.get("perm")
-    order = writing.integers(() if perm is None else perm.value)
-    return writing.layer(node, "Transpose", [node.inputs[0], order])[0]
-
-
-def _shape(writing: _Writing, node: ir.Node) -> Output:
-    data = {"output_type": "i64"}
-    return writing.layer(
-        node, "ShapeOf", list(node.inputs), data, version="opset3", kind=ELEMENT_TYPES["int64"]
-    )[0]
-
-
-def _gather(writing: _Writing, node: ir.Node) -> Output:
-    attribute = node.attributes.get("axis")
-    axis = writing.builder.const(np.array(0 if attribute is None else attribute.value, np.int64))
-    data = {"batch_dims": 0}
-    return writing.layer(node, "Gather", [*node.inputs[:2], axis], data, version="opset8")[0]
-
-
-def _cast_types(node: ir.Node) -> tuple[ElementType | None, ElementType | None]:
-    to = node.attributes["to"].value
-    number = ir.DataType[to].value if isinstance(to, str) else to
-    source = node.inputs[0]
-    return (None if source is None else type_of(source)), from_onnx(number)
-
-
-def _cast(writing: _Writing, node: ir.Node) -> Output:
-    _, target = _cast_types(node)
-    assert target is not None
-    data = {"destination_type": target.openvino}
-    return writing.layer(node, "Convert", list(node.inputs), data, kind=target)[0]
-
-
-def _reduce_sum(writing: _Writing, node: ir.Node) -> Output:
-    inputs = [node.inputs[0], writing.integers([0])]
-    return writing.layer(node, "ReduceSum", inputs, {"keep_dims": True})[0]
-
-
-_WRITERS: Final[Mapping[str, Callable[[_Writing, ir.Node], Output]]] = {
-    "Constant": _identity,
-    "Identity": _identity,
-    "Concat": _concat,
-    "Reshape": _reshape,
-    "Squeeze": _axes,
-    "Unsqueeze": _axes,
-    "Transpose": _transpose,
-    "Shape": _shape,
-    "Gather": _gather,
-    "Cast": _cast,
-}
-_OWN_WRITERS: Final = {**_WRITERS, "ReduceSum": _reduce_sum}

@@ -6,18 +6,16 @@ one opset, and move to the target as the operators of any ONNX model do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 from onnx import ModelProto
 
-from splitops.elements.types import ELEMENT_TYPES, ElementType, from_openvino
+from splitops.elements.types import ElementType
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
 from splitops.models.check.merging import SiteKey, merged_sites, site_key
-from splitops.models.convert.elements import same_conversion
 from splitops.models.convert.forms import Form, Site, Target
 from splitops.models.convert.onnx_operators import Mover
 from splitops.models.convert.onnx_splits import write_site
@@ -28,6 +26,7 @@ from splitops.models.convert.onnx_to_onnx import (
     prove,
     status_of,
 )
+from splitops.models.convert.reading import ValueReader
 from splitops.models.convert.report import Change, Conversion, Status
 from splitops.models.convert.restating import restate
 from splitops.models.formats.onnx.types import to_type
@@ -39,27 +38,21 @@ from splitops.models.formats.openvino import (
     input_names,
     output_names,
 )
-from splitops.models.formats.openvino.shapes import parse_integer
 from splitops.models.formats.openvino.splits import split_attributes, split_schema
 from splitops.models.graph.onnx import (
     Names,
     Tape,
-    constant_array,
     known,
     note,
     remove_if_unused,
-    type_of,
     value_fact,
 )
 from splitops.models.infer.openvino_walk import walk_openvino
-from splitops.models.running.openvino.layers import is_own
+from splitops.models.movers import ONNX_OPSET, mover_of
 from splitops.operators import FAMILY
 from splitops.progress import counted
 
 __all__ = ["convert_ir"]
-
-_WRITTEN: Final = 14
-"""The opset that the other layers are written in: the first one whose Reshape can state OpenVINO's."""
 
 
 def convert_ir(model: OpenVINOModel, target: Target, form: Form, where: Where) -> Conversion:
@@ -272,12 +265,16 @@ class _Writer:
     # The other layers
 
     def _other(self, layer: Layer, where: Where) -> None:
-        write = _LAYERS.get(layer.type)
-        if write is None or layer.bodies or not (is_own(layer) or layer.type in _ARITHMETIC):
+        mover = mover_of(layer)
+        if mover is None or layer.bodies:
             raise ModelError(f"{layer} of {layer.version} has no ONNX form here", where)
-        tape = Tape(_WRITTEN, self.names, layer.name)
+        tape = _Tape(ONNX_OPSET, self.names, layer.name)
         end = Endpoint(layer.id, layer.outputs[0].id)
-        made = write(tape, layer, self._sources(layer), where)
+        try:
+            made = mover.to_onnx(tape, layer, self._sources(layer))
+        except ModelError as error:
+            error.where = where
+            raise
         note(made, self.known.get((None, end)))
         made.name = self.names.fresh(endpoint_name(self.source.graph, end))
         output = tape.op("Identity", [made])
@@ -285,125 +282,12 @@ class _Writer:
         for node in tape.nodes:
             self.graph.append(node)
         for node in list(tape.nodes[:-1]):
-            self.mover.move(node, _WRITTEN, self.opset, where)
+            self.mover.move(node, ONNX_OPSET, self.opset, where)
         # A node that moved has other outputs: what reads them now is what reads the layer.
         identity = tape.nodes[-1]
         self.values[end] = identity.inputs[0] or output
         self.graph.remove(identity, safe=True)
 
 
-def _concat(tape: Tape, layer: Layer, sources: Sequence[ir.Value], where: Where) -> ir.Value:
-    return tape.op("Concat", sources, {"axis": _integer(layer, "axis", where)})
-
-
-def _convert(tape: Tape, layer: Layer, sources: Sequence[ir.Value], where: Where) -> ir.Value:
-    source = type_of(sources[0])
-    target = from_openvino(layer.attribute("destination_type") or "")
-    if source is None or target is None or target.onnx_number is None or not same_conversion(source, target):
-        raise ModelError(f"Convert from {source} to {target} is not the same in ONNX", where)
-    return tape.cast(sources[0], target)
-
-
-def _reshape(tape: Tape, layer: Layer, sources: Sequence[ir.Value], where: Where) -> ir.Value:
-    special = (layer.attribute("special_zero") or "false").lower() in {"true", "1"}
-    shape = constant_array(sources[1])
-    # Without a 0 in it, both ways to read one are the same, and only the older one is in every opset.
-    keeps = special or (shape is not None and 0 not in shape)
-    attributes = {} if keeps else {"allowzero": 1}
-    return tape.op("Reshape", [sources[0], _int64(tape, sources[1])], attributes)
-
-
-def _axes_layer(tape: Tape, layer: Layer, sources: Sequence[ir.Value], where: Where) -> ir.Value:
-    inputs = [sources[0]]
-    if len(sources) > 1:
-        axes = constant_array(sources[1])
-        if axes is None:
-            raise ModelError(f"the axes of {layer} are computed when the model runs", where)
-        inputs.append(tape.integers([int(axis) for axis in axes.reshape(-1)]))
-    return tape.op(layer.type, inputs)
-
-
-def _transpose(tape: Tape, layer: Layer, sources: Sequence[ir.Value], where: Where) -> ir.Value:
-    order = constant_array(sources[1])
-    if order is None:
-        raise ModelError(f"the order of {layer} is computed when the model runs", where)
-    attributes = {"perm": [int(axis) for axis in order]} if order.size else {}
-    return tape.op("Transpose", [sources[0]], attributes)
-
-
-def _shape_of(tape: Tape, layer: Layer, sources: Sequence[ir.Value], where: Where) -> ir.Value:
-    made = tape.op("Shape", [sources[0]])
-    old = layer.version in {"opset1", "opset2"}
-    kind = from_openvino("i64" if old else layer.attribute("output_type") or "i64")
-    if kind is None or kind.name not in ("int32", "int64"):
-        raise ModelError(f"{layer} gives {layer.attribute('output_type')!r}", where)
-    if kind.name == "int32":
-        made = tape.cast(made, kind)
-    return made
-
-
-def _gather(tape: Tape, layer: Layer, sources: Sequence[ir.Value], where: Where) -> ir.Value:
-    axis, indices = constant_array(sources[2]), sources[1]
-    if axis is None or axis.size != 1:
-        raise ModelError(f"the axis of {layer} is computed when the model runs", where)
-    # Indices that ONNX rejects, OpenVINO reads as zeros: only constant ones are known to be the same.
-    if type_of(indices) not in (ELEMENT_TYPES["int32"], ELEMENT_TYPES["int64"]):
-        indices = tape.cast(indices, ELEMENT_TYPES["int64"])
-    attributes = {"axis": int(axis.reshape(-1)[0])}
-    return tape.op("Gather", [sources[0], indices], attributes)
-
-
-def _slice(tape: Tape, layer: Layer, sources: Sequence[ir.Value], where: Where) -> ir.Value:
-    start, stop, step, *axes = (_int64(tape, value) for value in sources[1:])
-    if not axes:
-        bounds = constant_array(sources[1])
-        if bounds is None:
-            raise ModelError(f"the bounds of {layer} are computed when the model runs", where)
-        axes = [tape.integers(range(bounds.size))]
-    return tape.op("Slice", [sources[0], start, stop, axes[0], step])
-
-
-def _arithmetic(tape: Tape, layer: Layer, sources: Sequence[ir.Value], where: Where) -> ir.Value:
-    kinds = {type_of(source) for source in sources}
-    if not kinds <= {ELEMENT_TYPES["int32"], ELEMENT_TYPES["int64"]}:
-        raise ModelError(f"{layer} is not of sizes, and may round otherwise in ONNX", where)
-    if layer.attribute("auto_broadcast") not in (None, "numpy"):
-        raise ModelError(f"{layer} has auto_broadcast = {layer.attribute('auto_broadcast')!r}", where)
-    if layer.type == "Divide" and layer.attribute("m_pythondiv") != "false":
-        raise ModelError(f"{layer} rounds down, where ONNX rounds towards zero", where)
-    return tape.op(_ARITHMETIC[layer.type], sources)
-
-
-_ARITHMETIC: Final[Mapping[str, str]] = {
-    "Add": "Add",
-    "Subtract": "Sub",
-    "Multiply": "Mul",
-    "Divide": "Div",
-    "Minimum": "Min",
-    "Maximum": "Max",
-}
-"""Of integers: the arithmetic of sizes around splits."""
-
-_LAYERS: Final[Mapping[str, Callable[[Tape, Layer, Sequence[ir.Value], Where], ir.Value]]] = {
-    "Concat": _concat,
-    "Convert": _convert,
-    "Reshape": _reshape,
-    "Squeeze": _axes_layer,
-    "Unsqueeze": _axes_layer,
-    "Transpose": _transpose,
-    "ShapeOf": _shape_of,
-    "Gather": _gather,
-    "Slice": _slice,
-    **dict.fromkeys(_ARITHMETIC, _arithmetic),
-}
-
-
-def _int64(tape: Tape, value: ir.Value) -> ir.Value:
-    return value if type_of(value) is ELEMENT_TYPES["int64"] else tape.cast(value, ELEMENT_TYPES["int64"])
-
-
-def _integer(layer: Layer, name: str, where: Where) -> int:
-    text = layer.attribute(name)
-    if text is None:
-        raise ModelError(f"{layer} has no {name}", where)
-    return parse_integer(text, name, where)
+class _Tape(Tape, ValueReader):
+    """Nodes in the order in which movers make them."""

@@ -21,7 +21,7 @@ from splitops.models.graph.editor import Editor, Role, Scope, Span, family_roles
 from splitops.models.graph.onnx import known, note, value_fact
 from splitops.models.graph.openvino import DOMAIN, graphs_inside, layer_of, make_node, port_of, restate
 from splitops.models.known import Tensor
-from splitops.models.running.openvino.layers import is_own
+from splitops.models.movers import mover_of
 from splitops.models.simplify.decisions import lying, pieces
 from splitops.sizes.dims import Dim, Shape
 
@@ -60,7 +60,7 @@ class OpenVINOEditor(Editor):
     def role(self, node: ir.Node) -> Role | None:
         """Return what a layer is to the rewrites; None is nothing."""
         role = _ROLES.get(node.op_type)
-        return role if role is Role.SPLIT or is_own(layer_of(node)) else None
+        return role if role is Role.SPLIT or mover_of(layer_of(node)) else None
 
     def site(self, node: ir.Node) -> Site:
         """Read a split."""

@@ -12,7 +12,7 @@ from splitops.models.known import Entry
 from splitops.sizes import names as symbols
 from splitops.sizes.dims import Range, dimension
 
-__all__ = ["ARITHMETIC", "apply"]
+__all__ = ["ARITHMETIC", "apply", "equal"]
 
 
 def apply(operation: Callable[[Entry, Entry], Entry], left: Any, right: Any) -> npt.NDArray[Any]:
@@ -102,6 +102,20 @@ def _least(left: Entry, right: Entry) -> Entry:
 
 def _greatest(left: Entry, right: Entry) -> Entry:
     return max(left, right) if isinstance(left, int) and isinstance(right, int) else None
+
+
+def equal(left: Entry, right: Entry) -> Entry:
+    """Compare two numbers; a size that is not known is at least no number outside its range."""
+    if left is None or right is None:
+        return None
+    if isinstance(left, Range) and isinstance(right, Range):
+        return True if left.name is not None and left.name == right.name else None
+    if isinstance(right, Range):
+        left, right = right, left
+    if isinstance(left, Range):
+        assert not isinstance(right, Range | None)
+        return False if right < left.lo or (left.hi is not None and right > left.hi) else None
+    return left == right
 
 
 def _range(entry: Entry) -> Range | None:

@@ -4,28 +4,86 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from itertools import chain
+from typing import Final, TypeVar
 
+from splitops.errors import ModelError
 from splitops.models.known import Entry, SequenceOf, meet_shapes
 from splitops.models.movers.numbers import ARITHMETIC
 from splitops.sizes import names as symbols
 from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
 
-__all__ = ["broadcast", "concatenated", "counted", "joined", "reshaped", "size_of", "sliced"]
+__all__ = [
+    "axis_within",
+    "broadcast",
+    "concatenated",
+    "counted",
+    "gathered",
+    "joined",
+    "reshaped",
+    "size_of",
+    "sliced",
+    "unsqueezed",
+]
+
+
+D = TypeVar("D", int, Dim)
+
+
+def axis_within(axis: int, rank: int) -> int:
+    """Return an axis counted from the first.
+
+    Raises:
+        ModelError: there is no such axis.
+
+    Examples:
+        >>> axis_within(-1, 3)
+        2
+    """
+    if not -rank <= axis < rank:
+        raise ModelError(f"axis {axis} is not an axis of rank {rank}")
+    return axis % rank
+
+
+def unsqueezed(shape: Sequence[D], axes: Sequence[int]) -> tuple[D | int, ...]:
+    """Return a shape with axes of size 1 put in, counted in the result.
+
+    Raises:
+        ModelError: one of them is outside, or there twice.
+
+    Examples:
+        >>> unsqueezed((4, 5), [0, -1])
+        (1, 4, 5, 1)
+    """
+    rank = len(shape) + len(axes)
+    added = {axis_within(axis, rank) for axis in axes}
+    if len(added) < len(axes):
+        raise ModelError(f"axes = {list(axes)} repeat one another")
+    sizes = iter(shape)
+    return tuple(1 if axis in added else next(sizes) for axis in range(rank))
+
+
+def gathered(shape: Sequence[D], axis: int, positions: Sequence[D]) -> tuple[D, ...]:
+    """Return the shape of what is gathered from an axis, counted from the first, by positions of a shape.
+
+    Examples:
+        >>> gathered((4, 5, 6), 1, (2, 3))
+        (4, 2, 3, 6)
+    """
+    return tuple(chain(shape[:axis], positions, shape[axis + 1 :]))
 
 
 def concatenated(shapes: Sequence[Shape], axis: int) -> Shape:
     """Return the shape of a concatenation; symbols that splits have taken apart come together again.
 
     Raises:
-        ValueError: the ranks differ.
-        IndexError: there is no such axis.
+        ValueError: the ranks differ, or there is no such axis.
 
     Examples:
         >>> concatenated([(Range(name="N - 2"), 4), (2, Range())], 0)
         (Range(lo=2, hi=None, name='N'), 4)
     """
-    axis = range(len(shapes[0]))[axis]
+    axis = axis_within(axis, len(shapes[0]))
     dims: list[Dim] = []
     for index, column in enumerate(zip(*shapes, strict=True)):
         if index == axis:
@@ -44,8 +102,7 @@ def joined(sequence: SequenceOf, axis: int, *, stacked: bool) -> Shape:
     """Return the shape of the tensors of a sequence put together, on an axis that they have or on a new one.
 
     Raises:
-        ValueError: nothing is known of the elements.
-        IndexError: there is no such axis.
+        ValueError: nothing is known of the elements, or there is no such axis.
 
     Examples:
         >>> from splitops.models.known import Tensor
@@ -56,7 +113,7 @@ def joined(sequence: SequenceOf, axis: int, *, stacked: bool) -> Shape:
     shape = sequence.element.shape
     if shape is None:
         raise ValueError("the elements are unknown")
-    axis = range(len(shape) + stacked)[axis]
+    axis = axis_within(axis, len(shape) + stacked)
     if stacked:
         return (*shape[:axis], sequence.length, *shape[axis:])
     size = sequence.total if axis == sequence.axis else size_of(_TIMES(sequence.length, shape[axis]))
@@ -166,17 +223,21 @@ def broadcast(left: Shape, right: Shape) -> Shape:
 
 
 def _together(left: Dim, right: Dim) -> Dim:
-    if left == 1 or (left == right and isinstance(left, Range) and left.name is not None):
+    if left == 1 or (left == right and (isinstance(left, int) or left.name is not None)):
         return right
     if right == 1:
         return left
-    if isinstance(left, int) and isinstance(right, int):
-        if left != right:
+    if isinstance(left, int) or isinstance(right, int):
+        if isinstance(left, int) and isinstance(right, int):
             raise ValueError("the sizes exclude one another")
-        return left
-    if isinstance(left, Range) and isinstance(right, Range):
-        return UNKNOWN
-    return left if isinstance(left, int) else right  # the other one is this size or 1
+        return left if isinstance(left, int) else right  # the other one is this size or 1
+    if left.lo > 1 and right.lo > 1:  # neither is 1, so they are the same
+        return (meet_shapes((left,), (right,)) or (UNKNOWN,))[0]
+    if left.lo > 1 or right.lo > 1:
+        size = left if left.lo > 1 else right
+        return dimension(size.lo, size.hi)
+    hi = None if left.hi is None or right.hi is None else max(left.hi, right.hi)
+    return dimension(min(left.lo, right.lo), hi)
 
 
 def counted(start: Entry, limit: Entry, step: int) -> Dim:
@@ -195,17 +256,23 @@ def counted(start: Entry, limit: Entry, step: int) -> Dim:
     return dimension(-(-size.lo // step), None if size.hi is None else -(-size.hi // step))
 
 
-def sliced(size: Dim, start: Entry, end: Entry) -> Dim:
-    """Return the size of a slice with step 1.
+def sliced(size: Dim, start: Entry, end: Entry, step: int = 1) -> Dim:
+    """Return the size of a slice.
 
     Examples:
         >>> sliced(Range(name="N"), 0, (1 << 63) - 1), sliced(Range(2, 9, "N"), 1, -1)
         (Range(lo=0, hi=None, name='N'), Range(lo=0, hi=7, name='N - 2'))
         >>> sliced(512, 0, Range(name="N"))
         Range(lo=0, hi=512, name=None)
+        >>> sliced(5, -1, -99, -2), sliced(Range(2, 9), 0, 9, 2)
+        (3, Range(lo=0, hi=9, name=None))
     """
     if isinstance(start, bool | float) or isinstance(end, bool | float):
         return UNKNOWN
+    if step != 1:
+        if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
+            return len(range(*slice(start, end, step).indices(size)))
+        return _at_most(UNKNOWN, size)
     distance = _MINUS(_position(size, end), _position(size, start))
     if isinstance(distance, int):
         return max(0, distance)

@@ -20,9 +20,10 @@ from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.model import Endpoint, Graph, Layer, OpenVINOModel
 from splitops.models.formats.openvino.shapes import format_shape, matches
 from splitops.models.formats.openvino.sites import input_names, output_names
+from splitops.models.movers.evaluated import Value
 from splitops.models.running.bodies import MAX_BODY_RUNS, BodyRuns
 from splitops.models.running.openvino import bodies, foreign
-from splitops.models.running.openvino.layers import KERNELS, Value, is_own
+from splitops.models.running.openvino.layers import evaluated, is_own
 from splitops.progress import counted
 
 __all__ = ["run"]
@@ -40,11 +41,12 @@ def run(
 ) -> dict[str, npt.NDArray[Any]]:
     """Run a model.
 
-    Only layers that an output needs are evaluated. Split, VariadicSplit, Concat, Convert, Reshape, Squeeze,
-    Unsqueeze, Transpose, ShapeOf and Gather (without batch dimensions) are evaluated by splitops, with all
-    bits of 64-bit types; connected regions of other layers by OpenVINO's CPU plugin, with its precision,
-    where the ``openvino`` package is installed. The bodies of If, Loop and TensorIterator are evaluated in
-    the same way, once for each iteration; a split is never left to OpenVINO, whatever layer it stands in.
+    Only layers that an output needs are evaluated. Split, VariadicSplit, Concat, Convert, Reshape, Slice,
+    Squeeze, Unsqueeze, Transpose, ShapeOf and Gather (without batch dimensions) are evaluated by splitops,
+    with all bits of 64-bit types; connected regions of other layers by OpenVINO's CPU plugin, with its
+    precision, where the ``openvino`` package is installed. The bodies of If, Loop and TensorIterator are
+    evaluated in the same way, once for each iteration; a split is never left to OpenVINO, whatever layer it
+    stands in.
 
     A loop can ask for any number of iterations: what they give is held against the memory before it is
     joined.
@@ -308,8 +310,8 @@ class _Execution:
         sources = self._graph.sources(layer)
         inputs = [self._values[source] for source in sources]
         results: Sequence[Value]
-        if layer.type in KERNELS:
-            results = KERNELS[layer.type](layer, inputs, where)
+        if is_own(layer):
+            results = evaluated(layer, inputs, where)
             constant = all(value.constant for value in inputs)
         else:
             results = bodies.evaluate(layer, inputs, partial(self._run.body, layer, where), where)

@@ -20,7 +20,7 @@ from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.model import Edge, Endpoint, Graph, Layer, OpenVINOModel, Port
 from splitops.models.formats.openvino.shapes import format_shape
 from splitops.models.formats.openvino.writer import to_bytes
-from splitops.models.running.openvino.layers import Value
+from splitops.models.movers.evaluated import Value
 
 __all__ = ["Region", "Runner", "stages"]
 

@@ -19,7 +19,7 @@ from xml.etree.ElementTree import Element
 from splitops.errors import ModelError, Where
 from splitops.models.formats.openvino.model import Graph, Layer
 from splitops.models.formats.openvino.shapes import parse_number
-from splitops.models.running.openvino.layers import Value
+from splitops.models.movers.evaluated import Value
 
 __all__ = ["Entry", "PortMap", "Slicing", "axis_of", "read_if", "read_loop"]
 

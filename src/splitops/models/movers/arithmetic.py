@@ -1,0 +1,106 @@
+"""Arithmetic on sizes, and their comparison.
+
+Of integers alone: on other numbers the dialects differ in overflow and rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Final
+
+from splitops.elements.types import ELEMENT_TYPES, ElementType
+from splitops.errors import ModelError
+from splitops.models.known import Tensor
+from splitops.models.known import Value as Numbers
+from splitops.models.movers.followed import moved, numbers, shape_of
+from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Reader
+from splitops.models.movers.numbers import ARITHMETIC, apply, equal
+from splitops.models.movers.shapes import broadcast
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from splitops.models.formats.openvino import Layer, Output
+
+__all__ = ["ARITHMETIC_OF_SIZES"]
+
+_INT32, _INT64, _BOOL = (ELEMENT_TYPES[name] for name in ("int32", "int64", "bool"))
+_NAMES: Final[Mapping[str, str]] = {
+    "Add": "Add",
+    "Sub": "Subtract",
+    "Mul": "Multiply",
+    "Div": "Divide",
+    "Min": "Minimum",
+    "Max": "Maximum",
+    "Equal": "Equal",
+}
+"""The layer types by ONNX operator."""
+
+
+def _inferred(operator: str, tensors: Sequence[Tensor]) -> Tensor:
+    def computed() -> Numbers:
+        if operator == "Equal":
+            return apply(equal, numbers(tensors[0]), numbers(tensors[1]))
+        if any(tensor.type is not _INT64 for tensor in tensors):
+            raise ValueError("only 64-bit integers are followed")
+        return reduce(partial(apply, ARITHMETIC[operator]), map(numbers, tensors))
+
+    return moved(_kind(operator) or tensors[0].type, reduce(broadcast, map(shape_of, tensors)), computed)
+
+
+def _kind(operator: str) -> ElementType | None:
+    """Return the type of the result; None is that of the inputs."""
+    return _BOOL if operator == "Equal" else None
+
+
+def _infer_layer(operator: str, layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
+    if not _broadcasts_as_onnx(layer):
+        raise ValueError("broadcasts in another way")
+    return _inferred(operator, inputs)
+
+
+def _infer_node(operator: str, node: OnnxNode) -> Tensor:
+    if "broadcast" in node.attributes or "axis" in node.attributes:
+        raise ValueError("broadcasts as it did before opset 7")
+    return _inferred(operator, node.tensors())
+
+
+def _to_onnx(operator: str, tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    if not {tape.type_of(source) for source in sources} <= {_INT32, _INT64}:
+        raise ModelError(f"{layer} is not of sizes, and may round otherwise in ONNX")
+    if not _broadcasts_as_onnx(layer):
+        raise ModelError(f"{layer} has auto_broadcast = {layer.attribute('auto_broadcast')!r}")
+    if operator == "Div" and layer.attribute("m_pythondiv") != "false":
+        raise ModelError(f"{layer} rounds down, where ONNX rounds towards zero")
+    return tape.op(operator, sources)
+
+
+def _to_openvino(operator: str, layers: LayerWriter, node: ir.Node) -> Output:
+    data: dict[str, object] = {"auto_broadcast": "numpy"}
+    if operator == "Div":
+        data["m_pythondiv"] = False  # towards zero, as ONNX divides integers
+    return layers.layer(node, _NAMES[operator], node.inputs, data, kind=_kind(operator))
+
+
+def _broadcasts_as_onnx(layer: Layer) -> bool:
+    return layer.attribute("auto_broadcast") in (None, "numpy")
+
+
+def _takes_node(node: ir.Node, graph: Reader) -> bool:
+    return False  # those that conversion makes itself are of sizes; what others are of, it does not ask
+
+
+ARITHMETIC_OF_SIZES: Final = tuple(
+    Mover(
+        onnx=onnx,
+        openvino=openvino,
+        takes_node=_takes_node,
+        evaluate=None,
+        infer_layer=partial(_infer_layer, onnx),
+        infer_node=partial(_infer_node, onnx),
+        to_onnx=partial(_to_onnx, onnx),
+        to_openvino=partial(_to_openvino, onnx),
+    )
+    for onnx, openvino in _NAMES.items()
+)

@@ -1,0 +1,95 @@
+"""Concat: tensors one behind the other on an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from splitops.errors import ModelError
+from splitops.models.known import MAX_ELEMENTS, Tensor, partial_value
+from splitops.models.known import Value as Numbers
+from splitops.models.movers.evaluated import Value, integer, prove_size
+from splitops.models.movers.followed import entries, moved, shape_of
+from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode
+from splitops.models.movers.shapes import axis_within, concatenated
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from splitops.models.formats.openvino import Layer, Output
+
+__all__ = ["CONCAT"]
+
+
+def _evaluate(layer: Layer, inputs: Sequence[Value]) -> Value:
+    axis = integer(layer, "axis")
+    if not inputs:
+        raise ModelError(f"{layer} has no inputs")
+    first = inputs[0]
+    rank = first.array.ndim
+    at = axis_within(axis, rank)
+    for value in inputs:
+        same_type = value.element_type is first.element_type
+        others = [_without(v.array.shape, at) for v in (first, value) if v.array.ndim == rank]
+        if not same_type or len(others) < 2 or others[0] != others[1]:
+            raise ModelError(f"{first} and {value} do not fit together on axis {axis}")
+    size = sum(value.array.shape[at] for value in inputs)
+    prove_size((size, *_without(first.array.shape, at)), first.element_type)
+    return first.like(np.concatenate([value.array for value in inputs], axis=at))
+
+
+def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return shape[:axis] + shape[axis + 1 :]
+
+
+def _inferred(tensors: Sequence[Tensor], axis: int) -> Tensor:
+    def joined() -> Numbers:
+        arrays = [_numbers(tensor) for tensor in tensors]
+        if sum(array.size for array in arrays) > MAX_ELEMENTS:
+            raise ValueError("too many to follow")
+        return np.concatenate([array.astype(object) for array in arrays], axis=axis)
+
+    return moved(tensors[0].type, concatenated([shape_of(tensor) for tensor in tensors], axis), joined)
+
+
+def _numbers(tensor: Tensor) -> Numbers:
+    """Return the numbers of a tensor; of a short one that is not followed, unknown ones."""
+    return partial_value(entries(tensor)) if tensor.value is None else tensor.value
+
+
+def _infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
+    return _inferred(inputs, integer(layer, "axis"))
+
+
+def _axis(node: OnnxNode) -> int:
+    axis: int = node.attributes.get("axis", _DEFAULT)
+    return axis
+
+
+def _infer_node(node: OnnxNode) -> Tensor:
+    return _inferred(node.tensors(), _axis(node))
+
+
+def _to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    return tape.op("Concat", sources, {"axis": integer(layer, "axis")})
+
+
+def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:
+    axis = node.attributes.get("axis")
+    return layers.layer(node, "Concat", node.inputs, {"axis": _DEFAULT if axis is None else axis.value})
+
+
+_DEFAULT: Final = 1
+"""The axis of a Concat-1 that states none; later versions state it."""
+
+CONCAT: Final = Mover(
+    onnx="Concat",
+    openvino="Concat",
+    evaluate=_evaluate,
+    infer_layer=_infer_layer,
+    infer_node=_infer_node,
+    to_onnx=_to_onnx,
+    to_openvino=_to_openvino,
+)

@@ -1,0 +1,105 @@
+"""Tensors between the layers of a model that runs, and what movers read of layers and of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy.typing as npt
+
+from splitops.elements.types import ElementType
+from splitops.errors import ModelError, Where
+from splitops.models.formats.openvino.shapes import MAX_RANK, parse_integer
+from splitops.native.resources import memory_bytes
+
+if TYPE_CHECKING:
+    from splitops.models.formats.openvino import Layer
+
+__all__ = ["Value", "boolean", "integer", "integers", "prove_size", "taken"]
+
+_INT64_MAX: Final = (1 << 63) - 1
+_MEMORY: Final = memory_bytes()
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tensor between layers.
+
+    Attributes:
+        array: its elements, of dtype ``element_type.numpy``.
+        element_type: their type, which uint8 codes of nf4, u1, u3 and u6 do not tell.
+        constant: whether it follows from constants alone.
+    """
+
+    array: npt.NDArray[Any]
+    element_type: ElementType
+    constant: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.element_type} {list(self.array.shape)}"
+
+    def like(self, array: npt.NDArray[Any]) -> Value:
+        """Return another tensor of the same type."""
+        return replace(self, array=array)
+
+
+def taken(layer: Layer, inputs: Sequence[Value], count: int) -> Sequence[Value]:
+    """Return the inputs of a layer that takes a number of them.
+
+    Raises:
+        ModelError: there are more, or fewer.
+    """
+    if len(inputs) != count:
+        raise ModelError(f"{layer} has {len(inputs)} inputs, but it takes {count}")
+    return inputs
+
+
+def integer(layer: Layer, name: str) -> int:
+    """Return an attribute.
+
+    Raises:
+        ModelError: it is absent or no integer.
+    """
+    text = layer.attribute(name)
+    if text is None:
+        raise ModelError(f"{layer} has no {name}")
+    return parse_integer(text, name, layer.where)
+
+
+def boolean(layer: Layer, name: str) -> bool:
+    """Return an attribute.
+
+    Raises:
+        ModelError: it is neither true nor false.
+    """
+    text = (layer.attribute(name) or "").strip().lower()
+    if text not in {"true", "1", "false", "0"}:
+        raise ModelError(f"{name} = {text[:80]!r} is neither true nor false")
+    return text in {"true", "1"}
+
+
+def integers(value: Value, name: str, *, ranks: tuple[int, ...]) -> list[int]:
+    """Return the numbers of a small tensor.
+
+    Raises:
+        ModelError: they are no integers, of another rank, or more than a tensor can have axes.
+    """
+    array = value.array
+    if not value.element_type.integer or array.ndim not in ranks:
+        raise ModelError(f"{name} is {value}, not integers of rank {ranks[-1]}")
+    if array.size > MAX_RANK:
+        raise ModelError(f"{name} has {array.size} entries, more than {MAX_RANK}")
+    return [int(number) for number in array.reshape(-1)]
+
+
+def prove_size(shape: Sequence[int], element_type: ElementType, where: Where | None = None) -> None:
+    """Prove that a result fits into memory before it is made.
+
+    Raises:
+        ModelError: it does not.
+    """
+    size = math.prod(dim or 1 for dim in shape) * element_type.numpy.itemsize
+    if (size > _MEMORY and 0 not in shape) or size > _INT64_MAX or len(shape) > MAX_RANK:
+        raise ModelError(f"the result of shape {list(shape)} is larger than the memory", where)

@@ -1,0 +1,75 @@
+"""What movers read of partly known tensors, and say of what they make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from splitops.elements.types import ElementType
+from splitops.models.known import MAX_ELEMENTS, Entry, Tensor, Value
+from splitops.sizes.dims import Shape
+
+__all__ = ["entries", "integers", "moved", "numbers", "shape_of"]
+
+_MAX_RANK: Final = 64
+
+
+def shape_of(tensor: Tensor) -> Shape:
+    """Return the shape of a tensor.
+
+    Raises:
+        ValueError: its rank is unknown.
+    """
+    if tensor.shape is None:
+        raise ValueError("the rank is unknown")
+    return tensor.shape
+
+
+def numbers(tensor: Tensor) -> Value:
+    """Return the numbers of a tensor, some of which may be unknown.
+
+    Raises:
+        ValueError: they are not followed.
+    """
+    if tensor.value is None:
+        raise ValueError("the numbers are not followed")
+    return tensor.value
+
+
+def entries(tensor: Tensor) -> list[Entry]:
+    """Return the numbers of a tensor of rank 0 or 1; where they are not followed, only how many there are.
+
+    Raises:
+        ValueError: even that is unknown.
+    """
+    if tensor.value is not None and tensor.value.ndim <= 1:
+        found: list[Entry] = tensor.value.reshape(-1).tolist()
+        return found
+    (count,) = shape_of(tensor)
+    if not isinstance(count, int) or count > _MAX_RANK:
+        raise ValueError("the number of entries is unknown")
+    return [None] * count
+
+
+def integers(tensor: Tensor) -> list[int]:
+    """Return the integers of a tensor of rank 0 or 1.
+
+    Raises:
+        ValueError: they are not all known.
+    """
+    found = entries(tensor)
+    known = [int(entry) for entry in found if isinstance(entry, int)]
+    if len(known) < len(found):
+        raise ValueError("a number is unknown")
+    return known
+
+
+def moved(element_type: ElementType | None, shape: Shape | None, compute: Callable[[], Value]) -> Tensor:
+    """Return what is known of a result: its type, its shape, and its numbers where they can be computed."""
+    try:
+        value = compute()
+    except (ValueError, IndexError, TypeError):
+        return Tensor(element_type, shape)
+    if value.size > MAX_ELEMENTS:
+        return Tensor(element_type, shape)
+    return Tensor(element_type, tuple(value.shape), value)

@@ -1,0 +1,119 @@
+"""Gather: elements of an axis by their positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from splitops.elements.types import ELEMENT_TYPES
+from splitops.errors import ModelError
+from splitops.models.formats.openvino.shapes import MAX_RANK
+from splitops.models.known import Tensor
+from splitops.models.known import Value as Numbers
+from splitops.models.movers.evaluated import Value, integers, prove_size, taken
+from splitops.models.movers.followed import integers as known_integers
+from splitops.models.movers.followed import moved, numbers, shape_of
+from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode
+from splitops.models.movers.shapes import axis_within, gathered
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from splitops.models.formats.openvino import Layer, Output
+
+__all__ = ["GATHER"]
+
+
+def _counts_back(layer: Layer) -> bool:
+    """Return whether negative positions count from the end; before Gather-8 they are outside."""
+    return layer.version not in {"opset1", "opset7"}
+
+
+def _evaluate(layer: Layer, inputs: Sequence[Value]) -> Value:
+    data, indices, given = taken(layer, inputs, 3)
+    if not indices.element_type.integer or indices.element_type.packed:
+        raise ModelError(f"indices are {indices.element_type}, not integers")
+    stated = integers(given, "axis", ranks=(0, 1))
+    if len(stated) != 1:
+        raise ModelError(f"axis = {stated[:8]} is not one axis")
+    shape = data.array.shape
+    axis = axis_within(stated[0], len(shape))
+    result = gathered(shape, axis, indices.array.shape)
+    if len(result) > MAX_RANK:
+        raise ModelError(f"the result has more than {MAX_RANK} dimensions")
+    prove_size(result, data.element_type)
+    positions = indices.array
+    inside = positions < shape[axis]
+    if positions.dtype.kind == "i":
+        inside &= positions >= (-shape[axis] if _counts_back(layer) else 0)
+    if inside.all():
+        return data.like(np.take(data.array, positions, axis=axis))
+    # Indices outside the axis give zeros, as in OpenVINO.
+    made = np.zeros(result, data.array.dtype)
+    if data.array.dtype == object:
+        made[...] = ""
+    where_inside = (slice(None),) * axis + (inside,)
+    made[where_inside] = np.take(data.array, positions[inside], axis=axis)
+    return data.like(made)
+
+
+def _inferred(data: Tensor, indices: Tensor, axis: int, *, counts_back: bool) -> Tensor:
+    shape = shape_of(data)
+    at = axis_within(axis, len(shape))
+
+    def take() -> Numbers:
+        source, positions = numbers(data), numbers(indices)
+        if not indices.is_whole:
+            raise ValueError("a position is unknown")
+        positions = positions.astype(np.int64)
+        size = source.shape[at]
+        if ((positions < (-size if counts_back else 0)) | (positions >= size)).any():
+            raise ValueError("outside: zeros, or an error")
+        return np.asarray(np.take(source, positions, axis=at))
+
+    return moved(data.type, gathered(shape, at, shape_of(indices)), take)
+
+
+def _infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
+    data, indices, axis = inputs
+    return _inferred(data, indices, known_integers(axis)[0], counts_back=_counts_back(layer))
+
+
+def _infer_node(node: OnnxNode) -> Tensor:
+    return _inferred(node.tensor(0), node.tensor(1), node.attributes.get("axis", 0), counts_back=True)
+
+
+def _to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, indices, given = sources
+    axis = tape.numbers(given)
+    if axis is None or axis.size != 1:
+        raise ModelError(f"the axis of {layer} is computed when the model runs")
+    # Indices that ONNX rejects, OpenVINO reads as zeros: only constant ones are known to be the same.
+    if tape.type_of(indices) not in (ELEMENT_TYPES["int32"], ELEMENT_TYPES["int64"]):
+        indices = tape.cast(indices, ELEMENT_TYPES["int64"])
+    return tape.op("Gather", [data, indices], {"axis": int(axis.reshape(-1)[0])})
+
+
+def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:
+    attribute = node.attributes.get("axis")
+    axis = layers.integers(0 if attribute is None else attribute.value)
+    return layers.layer(node, "Gather", [*node.inputs[:2], axis], {"batch_dims": 0}, version="opset8")
+
+
+def _takes_layer(layer: Layer) -> bool:
+    return layer.attribute("batch_dims") in {None, "0"}
+
+
+GATHER: Final = Mover(
+    onnx="Gather",
+    openvino="Gather",
+    versions=frozenset({"opset1", "opset7", "opset8"}),
+    takes_layer=_takes_layer,
+    evaluate=_evaluate,
+    infer_layer=_infer_layer,
+    infer_node=_infer_node,
+    to_onnx=_to_onnx,
+    to_openvino=_to_openvino,
+)

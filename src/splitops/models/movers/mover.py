@@ -1,0 +1,194 @@
+"""One row of the table of movers, and what its functions read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy.typing as npt
+
+from splitops.models.known import Entry, Known, Tensor
+from splitops.models.movers.followed import entries, integers, shape_of
+from splitops.sizes.dims import Shape
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from splitops.elements.types import ElementType
+    from splitops.models.formats.openvino import Layer, Output
+    from splitops.models.movers.evaluated import Value
+
+__all__ = ["EVERY_OPSET", "LayerWriter", "Mover", "NodeWriter", "OnnxNode", "Reader"]
+
+EVERY_OPSET: Final = frozenset(f"opset{number}" for number in range(1, 100))
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxNode:
+    """A node of the ONNX domain, as inference sees it.
+
+    Attributes:
+        operator: its operator.
+        opset: the opset that it is of.
+        attributes: its attributes, as Python's numbers and texts.
+        inputs: what is known of its inputs; None where one is absent or nothing is known.
+    """
+
+    operator: str
+    opset: int
+    attributes: Mapping[str, Any]
+    inputs: Sequence[Known]
+
+    def has(self, index: int) -> bool:
+        """Return whether anything is known of an input."""
+        return index < len(self.inputs) and self.inputs[index] is not None
+
+    def tensor(self, index: int = 0) -> Tensor:
+        """Return what is known of an input.
+
+        Raises:
+            ValueError: not even that it is a tensor.
+        """
+        known = self.inputs[index] if index < len(self.inputs) else None
+        if not isinstance(known, Tensor):
+            raise ValueError("nothing is known")
+        return known
+
+    def tensors(self) -> list[Tensor]:
+        """Return what is known of all inputs.
+
+        Raises:
+            ValueError: of one, not even that it is a tensor.
+        """
+        return [self.tensor(index) for index in range(len(self.inputs))]
+
+    def shape(self, index: int = 0) -> Shape:
+        """Return the shape of an input.
+
+        Raises:
+            ValueError: its rank is unknown.
+        """
+        return shape_of(self.tensor(index))
+
+    def entries(self, index: int) -> list[Entry]:
+        """Return the numbers of an input, see :func:`~splitops.models.movers.followed.entries`."""
+        return entries(self.tensor(index))
+
+    def integers(self, index: int) -> list[int]:
+        """Return the numbers of an input.
+
+        Raises:
+            ValueError: they are not all known.
+        """
+        return integers(self.tensor(index))
+
+    def entry(self, index: int) -> Entry:
+        """Return the number of an input of one element."""
+        known = self.inputs[index] if index < len(self.inputs) else None
+        if isinstance(known, Tensor) and known.value is not None and known.value.size == 1:
+            found: Entry = known.value.reshape(()).item()
+            return found
+        return None
+
+    def stated(self, name: str, index: int) -> list[int] | None:
+        """Return integers that an attribute states, or in later versions an input; None where neither does.
+
+        Raises:
+            ValueError: the numbers of the input are not all known.
+        """
+        if name in self.attributes:
+            return list(self.attributes[name])
+        return self.integers(index) if len(self.inputs) > index and self.inputs[index] is not None else None
+
+
+class Reader(Protocol):
+    """What is known of the values of an ONNX graph."""
+
+    def numbers(self, value: ir.Value) -> npt.NDArray[Any] | None:
+        """Return the value of a constant; None where it is computed when the model runs."""
+
+    def type_of(self, value: ir.Value) -> ElementType | None:
+        """Return the element type."""
+
+    def shape_of(self, value: ir.Value) -> Shape | None:
+        """Return the shape."""
+
+
+class NodeWriter(Reader, Protocol):
+    """Writes ONNX nodes."""
+
+    def op(
+        self, operator: str, inputs: Sequence[ir.Value | None], attributes: dict[str, Any] | None = None
+    ) -> ir.Value:
+        """Add a node of one output."""
+
+    def cast(self, value: ir.Value, element_type: ElementType) -> ir.Value:
+        """Add a Cast."""
+
+    def integers(self, values: Sequence[int], /) -> ir.Value:
+        """Add a 1-D constant of int64."""
+
+
+class LayerWriter(Reader, Protocol):
+    """Writes OpenVINO layers."""
+
+    def layer(
+        self,
+        node: ir.Node,
+        type_: str,
+        inputs: Sequence[ir.Value | Output | None],
+        data: Mapping[str, object] | None = None,
+        *,
+        version: str = "opset1",
+        kind: ElementType | None = None,
+    ) -> Output:
+        """Add a layer of one output that stands for a node's; of the type of the first input, or ``kind``."""
+
+    def integers(self, values: int | Sequence[int], kind: ElementType | None = None) -> Output:
+        """Add a constant, of int64 or ``kind``."""
+
+
+def _any_layer(layer: Layer) -> bool:
+    return True
+
+
+def _any_node(node: ir.Node, graph: Reader) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mover:
+    """An operator that moves data or computes sizes, and means the same in ONNX and OpenVINO.
+
+    Its functions raise :class:`~splitops.errors.ModelError` without a place, which who calls adds; those that
+    infer raise any ValueError, IndexError, TypeError, KeyError or OverflowError where too little is known, or
+    where the inputs do not fit one another: the model fails there when it runs.
+
+    Attributes:
+        onnx: its name in ONNX, in every version.
+        openvino: its layer type.
+        versions: the operation sets of the layers that the functions cover.
+        takes_layer: whether they cover what a layer of these versions states.
+        takes_node: whether a node of a model can be written as a layer.
+        evaluate: run a layer; None leaves it to OpenVINO.
+        infer_layer: what is known of the output of a layer, its numbers included.
+        infer_node: what is known of the output of a node, its numbers included.
+        to_onnx: write a layer as nodes, of :data:`~splitops.models.movers.ONNX_OPSET`.
+        to_openvino: write a node of any opset as a layer.
+    """
+
+    onnx: str
+    openvino: str
+    versions: frozenset[str] = EVERY_OPSET
+    takes_layer: Callable[[Layer], bool] = _any_layer
+    takes_node: Callable[[ir.Node, Reader], bool] = _any_node
+    evaluate: Callable[[Layer, Sequence[Value]], Value] | None
+    infer_layer: Callable[[Layer, Sequence[Tensor]], Tensor]
+    infer_node: Callable[[OnnxNode], Tensor]
+    to_onnx: Callable[[NodeWriter, Layer, Sequence[ir.Value]], ir.Value]
+    to_openvino: Callable[[LayerWriter, ir.Node], Output]
+
+    def covers(self, layer: Layer) -> bool:
+        """Return whether a layer of this type is one that the functions cover."""
+        return layer.version in self.versions and self.takes_layer(layer)

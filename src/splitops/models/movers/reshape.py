@@ -1,0 +1,119 @@
+"""Reshape: the same elements in another shape."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from splitops.elements.types import ELEMENT_TYPES
+from splitops.errors import ModelError
+from splitops.models.known import Entry, Tensor
+from splitops.models.movers.evaluated import Value, boolean, integers, prove_size, taken
+from splitops.models.movers.followed import entries, moved, numbers
+from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode
+from splitops.models.movers.shapes import reshaped
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from splitops.models.formats.openvino import Layer, Output
+
+__all__ = ["RESHAPE"]
+
+_INT64_MAX: Final = (1 << 63) - 1
+
+
+def _evaluate(layer: Layer, inputs: Sequence[Value]) -> Value:
+    data, pattern = taken(layer, inputs, 2)
+    sizes = integers(pattern, "pattern", ranks=(1,))
+    shape = _resolved(data.array.shape, sizes, copies_zero=boolean(layer, "special_zero"))
+    prove_size(shape, data.element_type)
+    return data.like(data.array.reshape(shape))
+
+
+def _resolved(shape: tuple[int, ...], pattern: Sequence[int], *, copies_zero: bool) -> list[int]:
+    """Return the shape that OpenVINO gives data of an exact shape.
+
+    Unlike :func:`~splitops.models.movers.shapes.reshaped` it says what a pattern lacks, and what -1 is among
+    no elements.
+    """
+    result: list[int] = []
+    known, rest = 1, list(shape)
+    for index, size in enumerate(pattern):
+        if size == 0 and copies_zero:
+            if index >= len(rest):
+                raise ModelError(
+                    f"pattern {pattern} copies dimension {index} of a tensor of rank {len(rest)}"
+                )
+            result.append(shape[index])
+            rest[index] = 1
+        elif size < -1:
+            raise ModelError(f"pattern {pattern} has the negative size {size}")
+        else:
+            result.append(size)
+            known *= size if size >= 0 else 1
+    misfit = ModelError(f"pattern {pattern} does not fit shape {list(shape)}")
+    if pattern.count(-1) > 1:
+        raise ModelError(f"pattern {pattern} has two -1")
+    if -1 in pattern:
+        left = math.prod(rest)
+        # Nothing can be divided among no elements: OpenVINO takes 1.
+        if known == 0 and left == 0:
+            result[pattern.index(-1)] = 1
+        elif known == 0 or left % known:
+            raise misfit
+        else:
+            result[pattern.index(-1)] = left // known
+    if math.prod(result) != math.prod(shape) or max(result, default=0) > _INT64_MAX:
+        raise misfit
+    return result
+
+
+def _inferred(data: Tensor, target: Sequence[Entry], *, copies_zero: bool) -> Tensor:
+    shape = reshaped(data.shape, target, copies_zero=copies_zero)
+    exact = [size if isinstance(size, int) else -1 for size in shape]
+    return moved(data.type, shape, lambda: numbers(data).reshape(exact))
+
+
+def _infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
+    data, pattern = inputs
+    copies_zero = (layer.attribute("special_zero") or "").lower() in ("true", "1")
+    return _inferred(data, entries(pattern), copies_zero=copies_zero)
+
+
+def _infer_node(node: OnnxNode) -> Tensor:
+    target = node.entries(1) if node.has(1) else list(node.attributes["shape"])
+    data = node.inputs[0]
+    data = data if isinstance(data, Tensor) else Tensor()
+    return _inferred(data, target, copies_zero=not node.attributes.get("allowzero", 0))
+
+
+def _to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, pattern = sources
+    special = (layer.attribute("special_zero") or "false").lower() in {"true", "1"}
+    shape = tape.numbers(pattern)
+    # Without a 0 in it, both ways to read one are the same, and only the older one is in every opset.
+    keeps = special or (shape is not None and 0 not in shape)
+    attributes = {} if keeps else {"allowzero": 1}
+    int64 = ELEMENT_TYPES["int64"]
+    wide = pattern if tape.type_of(pattern) is int64 else tape.cast(pattern, int64)
+    return tape.op("Reshape", [data, wide], attributes)
+
+
+def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:
+    allow, attribute = node.attributes.get("allowzero"), node.attributes.get("shape")
+    shape: Any = node.inputs[1] if attribute is None else layers.integers(attribute.value)
+    data = {"special_zero": not (allow is not None and allow.value)}
+    return layers.layer(node, "Reshape", [node.inputs[0], shape], data)
+
+
+RESHAPE: Final = Mover(
+    onnx="Reshape",
+    openvino="Reshape",
+    evaluate=_evaluate,
+    infer_layer=_infer_layer,
+    infer_node=_infer_node,
+    to_onnx=_to_onnx,
+    to_openvino=_to_openvino,
+)

@@ -1,0 +1,84 @@
+"""ShapeOf, in ONNX Shape: the sizes of a tensor, as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from splitops.elements.types import ELEMENT_TYPES, ElementType
+from splitops.errors import ModelError
+from splitops.models.known import Tensor, value_of_shape
+from splitops.models.movers.evaluated import Value, taken
+from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Reader
+from splitops.sizes.dims import UNKNOWN
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from splitops.models.formats.openvino import Layer, Output
+
+__all__ = ["SHAPE"]
+
+_INT32, _INT64 = ELEMENT_TYPES["int32"], ELEMENT_TYPES["int64"]
+
+
+def _kind(layer: Layer) -> ElementType:
+    """Return the element type of the sizes, which the first version did not let choose."""
+    text = "i64" if layer.version in {"opset1", "opset2"} else layer.attribute("output_type") or "i64"
+    if text not in {"i32", "i64"}:
+        raise ModelError(f"output_type = {text!r} is neither i32 nor i64")
+    return _INT32 if text == "i32" else _INT64
+
+
+def _evaluate(layer: Layer, inputs: Sequence[Value]) -> Value:
+    value = taken(layer, inputs, 1)[0]
+    kind, shape = _kind(layer), value.array.shape
+    if kind is _INT32 and max(shape, default=0) > np.iinfo(np.int32).max:
+        raise ModelError(f"shape {list(shape)} does not fit i32")
+    return replace(value, array=np.array(shape, kind.numpy), element_type=kind)
+
+
+def _inferred(data: Tensor, kind: ElementType, start: int = 0, end: int | None = None) -> Tensor:
+    sizes = value_of_shape(data.shape)
+    if sizes is None:
+        return Tensor(kind, (UNKNOWN,))
+    sizes = sizes[start:end]
+    if all(isinstance(entry, int) for entry in sizes.tolist()):
+        sizes = sizes.astype(kind.numpy)
+    return Tensor(kind, tuple(sizes.shape), sizes)
+
+
+def _infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
+    return _inferred(inputs[0], _kind(layer))
+
+
+def _infer_node(node: OnnxNode) -> Tensor:
+    return _inferred(node.tensor(), _INT64, node.attributes.get("start", 0), node.attributes.get("end"))
+
+
+def _to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    kind, made = _kind(layer), tape.op("Shape", [sources[0]])
+    return made if kind is _INT64 else tape.cast(made, kind)
+
+
+def _takes_node(node: ir.Node, graph: Reader) -> bool:
+    return not {"start", "end"} & node.attributes.keys()
+
+
+def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:
+    return layers.layer(node, "ShapeOf", node.inputs, {"output_type": "i64"}, version="opset3", kind=_INT64)
+
+
+SHAPE: Final = Mover(
+    onnx="Shape",
+    openvino="ShapeOf",
+    takes_node=_takes_node,
+    evaluate=_evaluate,
+    infer_layer=_infer_layer,
+    infer_node=_infer_node,
+    to_onnx=_to_onnx,
+    to_openvino=_to_openvino,
+)

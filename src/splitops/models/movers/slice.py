@@ -1,0 +1,165 @@
+"""Slice: a part of each of some axes, in steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from splitops.elements.types import ELEMENT_TYPES, ElementType
+from splitops.errors import ModelError
+from splitops.models.known import Entry, Tensor
+from splitops.models.known import Value as Numbers
+from splitops.models.movers.evaluated import Value, integers
+from splitops.models.movers.followed import entries, moved, numbers, shape_of
+from splitops.models.movers.followed import integers as known_integers
+from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Reader
+from splitops.models.movers.shapes import axis_within, sliced
+from splitops.sizes.dims import Dim
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from splitops.models.formats.openvino import Layer, Output
+
+__all__ = ["SLICE"]
+
+_INT64: Final = ELEMENT_TYPES["int64"]
+_FIRST: Final = 8
+"""The first operation set with Slice."""
+
+
+def _evaluate(layer: Layer, inputs: Sequence[Value]) -> Value:
+    if len(inputs) not in (4, 5):
+        raise ModelError(f"{layer} has {len(inputs)} inputs, but it takes 4")
+    data, *given = inputs
+    names = ("start", "stop", "step", "axes")
+    starts, stops, steps, *rest = (
+        integers(value, name, ranks=(1,)) for value, name in zip(given, names, strict=False)
+    )
+    rank = data.array.ndim
+    axes = [axis_within(axis, rank) for axis in rest[0]] if rest else list(range(len(starts)))
+    if not len(starts) == len(stops) == len(steps) == len(axes) == len(set(axes)) or len(axes) > rank:
+        lengths = f"{len(starts)}, {len(stops)}, {len(steps)} and {len(set(axes))}"
+        raise ModelError(f"start, stop, step and axes have {lengths} entries for rank {rank}")
+    if 0 in steps:
+        raise ModelError("step has a 0")
+    index = [slice(None)] * rank
+    for axis, start, stop, step in zip(axes, starts, stops, steps, strict=True):
+        index[axis] = slice(start, stop, step)
+    return data.like(data.array[tuple(index)])
+
+
+def _inferred(
+    data: Tensor,
+    starts: Sequence[Entry],
+    ends: Sequence[Entry],
+    axes: Sequence[int] | None,
+    steps: Sequence[int] | None,
+) -> Tensor:
+    """Return what is known of a slice; axes and steps that are not stated are the first ones, and 1."""
+    sizes: list[Dim] = list(shape_of(data))
+    axes = range(len(starts)) if axes is None else [axis_within(axis, len(sizes)) for axis in axes]
+    bounds = list(zip(axes, starts, ends, [1] * len(starts) if steps is None else steps, strict=True))
+    for axis, start, end, step in bounds:
+        sizes[axis] = sliced(sizes[axis], start, end, step)
+
+    def cut() -> Numbers:
+        index = [slice(None)] * len(sizes)
+        for axis, start, end, step in bounds:
+            if not isinstance(start, int) or not isinstance(end, int):
+                raise ValueError("a bound is unknown")
+            index[axis] = slice(start, end, step)
+        return numbers(data)[tuple(index)]
+
+    return moved(data.type, tuple(sizes), cut)
+
+
+def _infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
+    data, starts, ends, steps, *axes = inputs
+    return _inferred(
+        data,
+        entries(starts),
+        entries(ends),
+        known_integers(axes[0]) if axes else None,
+        known_integers(steps),
+    )
+
+
+def _infer_node(node: OnnxNode) -> Tensor:
+    if "starts" in node.attributes:  # before opset 10
+        starts, ends, steps = node.attributes["starts"], node.attributes["ends"], None
+    else:
+        starts, ends, steps = node.entries(1), node.entries(2), node.stated("steps", 4)
+    return _inferred(node.tensor(), starts, ends, node.stated("axes", 3), steps)
+
+
+def _to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, *given = sources
+    start, stop, step, *axes = (
+        value if tape.type_of(value) is _INT64 else tape.cast(value, _INT64) for value in given
+    )
+    if not axes:
+        bounds = tape.numbers(given[0])
+        if bounds is None:
+            raise ModelError(f"the bounds of {layer} are computed when the model runs")
+        axes = [tape.integers(range(bounds.size))]
+    return tape.op("Slice", [data, start, stop, axes[0], step])
+
+
+def _takes_node(node: ir.Node, graph: Reader) -> bool:
+    """Return whether a layer can say what a node does: OpenVINO slices neither strings nor parts of bytes.
+
+    Steps that a node leaves out must be stated: for that, their number and type must be known.
+    """
+    data = node.inputs[0]
+    kind = None if data is None else graph.type_of(data)
+    if kind is None or kind.bits < 8:
+        return False
+    return "starts" in node.attributes or _stated(node, 4) is not None or _steps(node, graph) is not None
+
+
+def _stated(node: ir.Node, index: int) -> ir.Value | None:
+    return node.inputs[index] if index < len(node.inputs) else None
+
+
+def _steps(node: ir.Node, graph: Reader) -> tuple[int, ElementType] | None:
+    """Return how many steps a node leaves out, and the type of its bounds."""
+    kinds = [None if value is None else graph.type_of(value) for value in node.inputs[1:3]]
+    shapes = [graph.shape_of(value) for value in node.inputs[1:4] if value is not None]
+    counts = [shape[0] for shape in shapes if shape is not None and len(shape) == 1]
+    count = next((count for count in counts if isinstance(count, int)), None)
+    return None if count is None or kinds[0] is None else (count, kinds[0])
+
+
+def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:
+    data = node.inputs[0]
+    inputs: list[ir.Value | Output | None]
+    if "starts" in node.attributes:  # before opset 10
+        starts, ends = node.attributes["starts"].value, node.attributes["ends"].value
+        inputs = [data, layers.integers(starts), layers.integers(ends), layers.integers([1] * len(starts))]
+        if "axes" in node.attributes:
+            inputs.append(layers.integers(node.attributes["axes"].value))
+    else:
+        steps: ir.Value | Output | None = _stated(node, 4)
+        if steps is None:
+            left_out = _steps(node, layers)
+            assert left_out is not None
+            count, kind = left_out
+            steps = layers.integers([1] * count, kind)
+        inputs = [*node.inputs[:3], steps]
+        if (axes := _stated(node, 3)) is not None:
+            inputs.append(axes)
+    return layers.layer(node, "Slice", inputs, version=f"opset{_FIRST}")
+
+
+SLICE: Final = Mover(
+    onnx="Slice",
+    openvino="Slice",
+    versions=frozenset(f"opset{number}" for number in range(_FIRST, 100)),
+    takes_node=_takes_node,
+    evaluate=_evaluate,
+    infer_layer=_infer_layer,
+    infer_node=_infer_node,
+    to_onnx=_to_onnx,
+    to_openvino=_to_openvino,
+)

@@ -1,0 +1,136 @@
+"""Squeeze and Unsqueeze: axes of size 1 left out, and put in."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from splitops.errors import ModelError
+from splitops.models.formats.openvino.shapes import MAX_RANK
+from splitops.models.known import Tensor
+from splitops.models.movers.evaluated import Value, integers, taken
+from splitops.models.movers.followed import integers as known_integers
+from splitops.models.movers.followed import moved, numbers, shape_of
+from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode
+from splitops.models.movers.shapes import axis_within, unsqueezed
+from splitops.sizes.dims import Range, Shape
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from splitops.models.formats.openvino import Layer, Output
+
+__all__ = ["SQUEEZE", "UNSQUEEZE"]
+
+
+# Squeeze
+
+
+def _evaluate_squeeze(layer: Layer, inputs: Sequence[Value]) -> Value:
+    data, *given = taken(layer, inputs, min(max(len(inputs), 1), 2))
+    shape = data.array.shape
+    stated = [axis for value in given for axis in integers(value, "axes", ranks=(0, 1))]
+    return data.like(data.array.reshape([shape[axis] for axis in _kept(shape, _dropped(stated, len(shape)))]))
+
+
+def _dropped(stated: Sequence[int], rank: int) -> set[int]:
+    """Return the axes that a layer drops if they are of size 1: all, where it states none."""
+    return {axis_within(axis, rank) for axis in stated} or set(range(rank))
+
+
+def _kept(shape: Shape, axes: Collection[int]) -> list[int]:
+    """Return the axes that stay: in every version also those of another size than 1."""
+    return [axis for axis, size in enumerate(shape) if axis not in axes or size != 1]
+
+
+def _squeezed(data: Tensor, axes: Collection[int]) -> Tensor:
+    shape = shape_of(data)
+    # Whether an axis of unknown size stays depends on what the version says of sizes other than 1.
+    if any(isinstance(shape[axis], Range) for axis in axes):
+        return Tensor(data.type)
+    result = tuple(shape[axis] for axis in _kept(shape, axes))
+    exact = [size for size in result if isinstance(size, int)]
+    return moved(data.type, result, lambda: numbers(data).reshape(exact))
+
+
+def _infer_squeeze_layer(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
+    data, *given = inputs
+    stated = [axis for tensor in given for axis in known_integers(tensor)]
+    return _squeezed(data, _dropped(stated, len(shape_of(data))))
+
+
+def _infer_squeeze_node(node: OnnxNode) -> Tensor:
+    rank, stated = len(node.shape()), node.stated("axes", 1)
+    axes = range(rank) if stated is None else [axis_within(axis, rank) for axis in stated]
+    return _squeezed(node.tensor(), axes)
+
+
+# Unsqueeze
+
+
+def _evaluate_unsqueeze(layer: Layer, inputs: Sequence[Value]) -> Value:
+    data, given = taken(layer, inputs, 2)
+    stated = list(dict.fromkeys(integers(given, "axes", ranks=(0, 1))))
+    if not stated or data.array.ndim + len(stated) > MAX_RANK:
+        raise ModelError(f"axes = {stated[:8]} of a tensor of rank {data.array.ndim}")
+    return data.like(data.array.reshape(unsqueezed(data.array.shape, stated)))
+
+
+def _unsqueezed(data: Tensor, axes: Sequence[int]) -> Tensor:
+    shape = unsqueezed(shape_of(data), axes)
+    exact = [size for size in shape if isinstance(size, int)]
+    return moved(data.type, shape, lambda: numbers(data).reshape(exact))
+
+
+def _infer_unsqueeze_layer(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
+    return _unsqueezed(inputs[0], list(dict.fromkeys(known_integers(inputs[1]))))
+
+
+def _infer_unsqueeze_node(node: OnnxNode) -> Tensor:
+    axes = node.stated("axes", 1)
+    if axes is None or len(axes) > MAX_RANK:
+        raise ValueError("no axes")
+    return _unsqueezed(node.tensor(), axes)
+
+
+# Both
+
+
+def _to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, *given = sources
+    inputs = [data]
+    for value in given:
+        axes = tape.numbers(value)
+        if axes is None:
+            raise ModelError(f"the axes of {layer} are computed when the model runs")
+        inputs.append(tape.integers([int(axis) for axis in axes.reshape(-1)]))
+    return tape.op(layer.type, inputs)
+
+
+def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:
+    attribute = node.attributes.get("axes")
+    inputs: list[Any] = [value for value in node.inputs if value is not None]
+    if attribute is not None:
+        inputs.append(layers.integers(attribute.value))
+    return layers.layer(node, node.op_type, inputs)
+
+
+SQUEEZE: Final = Mover(
+    onnx="Squeeze",
+    openvino="Squeeze",
+    evaluate=_evaluate_squeeze,
+    infer_layer=_infer_squeeze_layer,
+    infer_node=_infer_squeeze_node,
+    to_onnx=_to_onnx,
+    to_openvino=_to_openvino,
+)
+
+UNSQUEEZE: Final = Mover(
+    onnx="Unsqueeze",
+    openvino="Unsqueeze",
+    evaluate=_evaluate_unsqueeze,
+    infer_layer=_infer_unsqueeze_layer,
+    infer_node=_infer_unsqueeze_node,
+    to_onnx=_to_onnx,
+    to_openvino=_to_openvino,
+)

@@ -1,0 +1,77 @@
+"""Transpose: the axes of a tensor in another order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from splitops.errors import ModelError
+from splitops.models.known import Tensor
+from splitops.models.movers.evaluated import Value, integers, taken
+from splitops.models.movers.followed import integers as known_integers
+from splitops.models.movers.followed import moved, numbers, shape_of
+from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode
+from splitops.sizes.dims import UNKNOWN
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from splitops.models.formats.openvino import Layer, Output
+
+__all__ = ["TRANSPOSE"]
+
+
+def _order(stated: Sequence[int], rank: int) -> list[int]:
+    """Return the order of the axes; one that states nothing turns them round."""
+    order = list(stated) or list(reversed(range(rank)))
+    if sorted(order) != list(range(rank)):
+        raise ModelError(f"order = {order[:8]} is not an order of {rank} axes")
+    return order
+
+
+def _evaluate(layer: Layer, inputs: Sequence[Value]) -> Value:
+    data, given = taken(layer, inputs, 2)
+    order = integers(given, "order", ranks=(1,))
+    return data.like(data.array.transpose(_order(order, data.array.ndim)))
+
+
+def _inferred(data: Tensor, stated: Sequence[int]) -> Tensor:
+    shape = shape_of(data)
+    order = _order(stated, len(shape))
+    return moved(data.type, tuple(shape[axis] for axis in order), lambda: numbers(data).transpose(order))
+
+
+def _infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
+    data, order = inputs
+    if not order.is_whole:
+        return Tensor(data.type, (UNKNOWN,) * len(shape_of(data)))
+    return _inferred(data, known_integers(order))
+
+
+def _infer_node(node: OnnxNode) -> Tensor:
+    return _inferred(node.tensor(), node.attributes.get("perm", ()))
+
+
+def _to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    order = tape.numbers(sources[1])
+    if order is None:
+        raise ModelError(f"the order of {layer} is computed when the model runs")
+    attributes = {"perm": [int(axis) for axis in order]} if order.size else {}
+    return tape.op("Transpose", [sources[0]], attributes)
+
+
+def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:
+    perm = node.attributes.get("perm")
+    order = layers.integers(() if perm is None else perm.value)
+    return layers.layer(node, "Transpose", [node.inputs[0], order])
+
+
+TRANSPOSE: Final = Mover(
+    onnx="Transpose",
+    openvino="Transpose",
+    evaluate=_evaluate,
+    infer_layer=_infer_layer,
+    infer_node=_infer_node,
+    to_onnx=_to_onnx,
+    to_openvino=_to_openvino,
+)
