@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.errors import FileError, shown
-from splitops.files.sources import LocalFile, Source
+from splitops.files.sources import LocalFile, Source, Stretch
 
 __all__ = ["Box", "BoxedArray", "boxes"]
 
@@ -88,8 +88,8 @@ class BoxedArray:
         """Return None: its bytes are in no file yet."""
         return None
 
-    def copy_to(self, file: Any) -> None:
-        """Write the array in row-major order, a chunk at a time."""
+    def copy_to(self, file: Any, stretches: Sequence[Stretch]) -> None:
+        """Write all of the array in row-major order, a chunk at a time."""
         file.truncate(self.size)
         strides = [math.prod(self.shape[axis + 1 :]) * self.dtype.itemsize for axis in range(len(self.shape))]
         for box in boxes(self.shape, self.chunk):

@@ -20,7 +20,7 @@ import numpy as np
 from splitops.errors import FileError, ModelError, shown_path
 from splitops.files import engine
 from splitops.files.engine import CopyError, Pass
-from splitops.files.extents import Extent, total_bytes
+from splitops.files.extents import Extent, stretches, total_bytes
 from splitops.files.formats import TargetFile
 from splitops.files.journal import Journal
 from splitops.files.sources import LocalFile, Source
@@ -330,7 +330,8 @@ class Run:
             if local is None:
                 spool = self.staging / f".source-{index}"
                 with spool.open("wb") as file:
-                    source.copy_to(file)
+                    extents = [extent for extent in self.plan.extents if extent.source == index]
+                    source.copy_to(file, stretches(extents))
                 local = LocalFile(spool)
             found[index] = local
         return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["Extent", "compose", "contiguous", "inverse", "joined", "rows", "total_bytes"]
+__all__ = ["Extent", "compose", "contiguous", "inverse", "joined", "rows", "stretches", "total_bytes"]
 
 
 class Extent(NamedTuple):
@@ -53,6 +53,41 @@ def contiguous(source: int, offset: int, target: int, target_offset: int, size: 
 def total_bytes(extents: Iterable[Extent]) -> int:
     """Return how many bytes a list copies."""
     return sum(extent.run * extent.runs for extent in extents)
+
+
+def stretches(extents: Iterable[Extent]) -> list[tuple[int, int]]:
+    """Return where the bytes that extents read begin and end, in as few stretches as twice the bytes allow.
+
+    Examples:
+        >>> stretches([Extent(0, 0, 8, 0, 0, 4, run=4, runs=3), Extent(0, 100, 64, 1, 0, 8, run=8, runs=2)])
+        [(0, 20), (100, 108), (164, 172)]
+    """
+
+    def end(extent: Extent) -> int:
+        return extent.offset + (extent.runs - 1) * extent.stride + extent.run
+
+    groups: list[list[Extent]] = []
+    reached = -1
+    # Targets may share bytes of a source: the same place counts once.
+    places = {extent._replace(target=0, target_offset=0, target_stride=0) for extent in extents}
+    for extent in sorted(places, key=lambda extent: extent.offset):
+        if extent.offset > reached:
+            groups.append([])
+        groups[-1].append(extent)
+        reached = max(reached, end(extent))
+    found: list[tuple[int, int]] = []
+    for group in groups:
+        whole = group[0].offset, max(end(extent) for extent in group)
+        if whole[1] - whole[0] <= 2 * total_bytes(group):
+            found.append(whole)
+            continue
+        runs = (rows(extent, row, row + 1) for extent in group for row in range(extent.runs))
+        for begin, size in sorted((run.offset, run.run) for run in runs):
+            if found and begin <= found[-1][1]:
+                found[-1] = found[-1][0], max(found[-1][1], begin + size)
+            else:
+                found.append((begin, begin + size))
+    return found
 
 
 def inverse(extent: Extent) -> Extent:

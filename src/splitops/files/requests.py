@@ -12,6 +12,7 @@ from typing import Final
 
 from splitops.elements.types import ElementType
 from splitops.errors import FileError, shown
+from splitops.files.addresses import RemoteFile, is_address
 from splitops.files.chunks import ChunkedFormat, ChunkPlan, Flow, Piece
 from splitops.files.copying import FilePlan, Finish, Part
 from splitops.files.extents import Extent, contiguous, inverse
@@ -25,6 +26,8 @@ __all__ = ["Bind", "merge_plan", "read", "split_plan"]
 Bind = Callable[[tuple[int, ...], ElementType | None], Plan]
 """Binds a request to a shape and an element type, with the errors of its operator."""
 
+_BY_RANGES: Final = ("npy", "npz", "safetensors", "raw")
+"""Formats of one file that need nothing but ranges of its bytes."""
 _NAMELESS: Final = "data"
 _MAX_FILES: Final = 100_000
 
@@ -35,7 +38,7 @@ def read(path: AnyPath, like: Format | None = None) -> Contents:
     """Read what a file holds, without its tensors' bytes.
 
     Args:
-        path: the file.
+        path: the file, or an address such as ``s3://bucket/x.npy``.
         like: its format; None goes by its name.
 
     Raises:
@@ -43,6 +46,10 @@ def read(path: AnyPath, like: Format | None = None) -> Contents:
     """
     given = Path(path)
     form = like or format_of(given)
+    if is_address(path):
+        if form.name not in _BY_RANGES:
+            raise FileError(f"{given.name}: of addresses {', '.join(_BY_RANGES)} are read, not {form.name}")
+        return form.read(RemoteFile(path))
     source = LocalFolder(given) if given.is_dir() and form.name == "zarr" else LocalFile(given)
     return form.read(source)
 

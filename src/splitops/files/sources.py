@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from splitops.errors import FileError, SplitError, shown_path
 from splitops.models.formats.reading import open_regular
 
-__all__ = ["LocalFile", "LocalFolder", "Source"]
+__all__ = ["LocalFile", "LocalFolder", "Source", "Stretch", "copy_stretches"]
+
+
+Stretch = tuple[int, int]
+"""Where neighbouring bytes begin and end."""
 
 
 class Source(Protocol):
@@ -49,9 +53,17 @@ class Source(Protocol):
         """Return it as a file that has a descriptor; None where its bytes must be brought here first."""
         ...
 
-    def copy_to(self, file: Any) -> None:
-        """Write all its bytes to an open file."""
+    def copy_to(self, file: Any, stretches: Sequence[Stretch]) -> None:
+        """Write at least some stretches of its bytes to an open file, where they are in it."""
         ...
+
+
+def copy_stretches(source: Source, file: Any, stretches: Sequence[Stretch], block: int) -> None:
+    """Write stretches of a source to an open file, a block at a time."""
+    for begin, end in stretches:
+        file.seek(begin)
+        for offset in range(begin, end, block):
+            file.write(source.read(offset, min(block, end - offset)))
 
 
 class LocalFile:
@@ -103,10 +115,9 @@ class LocalFile:
         """Return itself."""
         return self
 
-    def copy_to(self, file: Any) -> None:
+    def copy_to(self, file: Any, stretches: Sequence[Stretch]) -> None:
         """See :class:`Source`."""
-        for offset in range(0, self.size, 1 << 20):
-            file.write(self.read(offset, min(1 << 20, self.size - offset)))
+        copy_stretches(self, file, stretches, 1 << 20)
 
 
 class LocalFolder:
@@ -138,7 +149,7 @@ class LocalFolder:
         """Return None: nothing is read of it as of a file."""
         return None
 
-    def copy_to(self, file: Any) -> None:
+    def copy_to(self, file: Any, stretches: Sequence[Stretch]) -> None:
         """Write nothing."""
 
     def _files(self) -> Iterator[tuple[str, int, int]]:

@@ -23,7 +23,7 @@ import numpy as np
 from splitops.errors import FileError, one_line, shown
 from splitops.files.formats import Contents, Layout, Place, TargetFile
 from splitops.files.formats.npy import header_of, read_header, stored, taken
-from splitops.files.sources import LocalFile, Source
+from splitops.files.sources import LocalFile, Source, Stretch
 from splitops.files.tensors import StoredTensor
 from splitops.native.files import crc32
 
@@ -188,7 +188,7 @@ class _Inflated:
     def local(self) -> LocalFile | None:
         return None
 
-    def copy_to(self, file: Any) -> None:
+    def copy_to(self, file: Any, stretches: Sequence[Stretch]) -> None:
         checksum = 0
         for block in self._blocks():
             checksum = zlib.crc32(block, checksum)
