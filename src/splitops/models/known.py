@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from splitops.binding import Fact
 from splitops.elements.types import ElementType
 from splitops.inference import join_shapes
+from splitops.sizes import names as symbols
 from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
 from splitops.sizes.ranges import hull
 
@@ -29,6 +30,7 @@ __all__ = [
     "meet_shapes",
     "partial_value",
     "value_of_shape",
+    "with_sizes",
 ]
 
 MAX_ELEMENTS: Final = 4096
@@ -214,3 +216,30 @@ def _meet_dims(found: Dim, stated: Dim) -> Dim:
     if hi is not None and hi < lo:
         return found
     return dimension(lo, hi, found.name or stated.name)
+
+
+def with_sizes(known: Known, sizes: Mapping[str, int]) -> Known:
+    """Return what is known once some symbols have turned out to have a size.
+
+    Examples:
+        >>> str(with_sizes(Tensor(None, (Range(name="N/2"), Range(name="M"))), {"N": 6}))
+        '?[3, M]'
+    """
+    if not sizes:
+        return known
+    if isinstance(known, SequenceOf):
+        element = with_sizes(known.element, sizes)
+        assert isinstance(element, Tensor)
+        length, total = _with_sizes((known.length, known.total), sizes)
+        return replace(known, element=element, length=length, total=total)
+    if isinstance(known, Tensor) and known.shape is not None:
+        return replace(known, shape=_with_sizes(known.shape, sizes))
+    return known
+
+
+def _with_sizes(shape: Shape, sizes: Mapping[str, int]) -> Shape:
+    found = []
+    for size in shape:
+        value = symbols.evaluate(size.name, sizes) if isinstance(size, Range) and size.name else None
+        found.append(size if value is None or value < 0 else value)
+    return tuple(found)

@@ -13,7 +13,7 @@ from splitops.models import is_openvino
 from splitops.models.check.conditions import Surely, Surroundings
 from splitops.models.check.findings import Finding, Severity, finding_of
 from splitops.models.check.profiles import LIMITS, known_targets
-from splitops.models.infer import InferredValue, Tensor, Visit, load_well_formed, walk
+from splitops.models.infer import InferredValue, Tensor, Visit, graph_of, load_well_formed, walk
 from splitops.operators import OperatorSchema
 from splitops.progress import counted
 
@@ -64,10 +64,11 @@ def check(model: AnyModel, targets: str | Iterable[str] = (), *, allow_links: bo
             return list(check_fragment(*fragment))
         loaded, where = load_well_formed(model, weights=False, allow_links=allow_links)
         visits: list[Visit] = []
-        values, _ = walk(loaded, where, visits.append, write=False)
+        graph = graph_of(loaded, where)
+        values, _ = walk(loaded, where, visits.append, write=False, graph=graph)
     except SplitError as error:
         return [finding_of(error)]
-    surroundings = Surroundings.of(loaded)
+    surroundings = Surroundings.of(graph or loaded)
     found: list[Finding] = []
     for visit in counted(visits, "check"):
         found += _rule_findings(visit)

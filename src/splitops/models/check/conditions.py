@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from onnx import ModelProto
+import onnx_ir as ir
 
 from splitops.binding import Fact
 from splitops.errors import Rule, RuleError
 from splitops.models.check.merging import SiteKey, merged_sites, site_key
-from splitops.models.formats.onnx.structure import canonical, located_nodes
+from splitops.models.formats.onnx.structure import canonical
 from splitops.models.formats.openvino import OpenVINOModel, endpoint_name
+from splitops.models.graph.onnx import all_graphs
 from splitops.models.infer.splitting import Visit
 from splitops.models.site import may_be_unbind
 from splitops.sizes.dims import Dim, Shape
@@ -88,21 +89,22 @@ class Surroundings:
     transposes: Orders = field(default_factory=dict)
 
     @classmethod
-    def of(cls, model: ModelProto | OpenVINOModel) -> Surroundings:
+    def of(cls, model: ir.Model | OpenVINOModel) -> Surroundings:
         """Return what is to be known of a well-formed model."""
-        if not isinstance(model, ModelProto):
+        if isinstance(model, OpenVINOModel):
             return cls(transposes=_transposes_of_ir(model))
-        outputs = frozenset(value.name for value in model.graph.output)
+        outputs = frozenset(value.name or "" for value in model.graph.outputs)
         return cls(outputs, merged_sites(model), _transposes(model))
 
 
-def _transposes(model: ModelProto) -> Orders:
+def _transposes(model: ir.Model) -> Orders:
     found: dict[tuple[str | None, str], list[tuple[int, ...]]] = {}
-    for located in located_nodes(model):
-        node = located.node
-        if node.op_type == "Transpose" and canonical(node.domain) == "":
-            order = next((tuple(item.ints) for item in node.attribute if item.name == "perm"), ())
-            found.setdefault((located.where.graph, node.input[0]), []).append(order)
+    for path, graph in all_graphs(model):
+        for node in graph:
+            if node.op_type == "Transpose" and canonical(node.domain) == "" and node.inputs[0] is not None:
+                order = node.attributes.get("perm")
+                stated = () if order is None or order.is_ref() else tuple(order.value)
+                found.setdefault((path, node.inputs[0].name or ""), []).append(stated)
     return found
 
 

@@ -8,35 +8,25 @@ outputs, what reads one reads the parts of the other. One that states its length
 
 from __future__ import annotations
 
-import math
 from collections import ChainMap
-from collections.abc import Hashable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 import numpy as np
-from onnx import (
-    AttributeProto,
-    FunctionProto,
-    GraphProto,
-    ModelProto,
-    NodeProto,
-    TensorProto,
-    numpy_helper,
-)
+import onnx_ir as ir
 
-from splitops.models.formats.onnx.structure import (
-    FunctionKey,
-    canonical,
-    extend,
+from splitops.models.formats.onnx.structure import FunctionKey, canonical, extend
+from splitops.models.graph.onnx import (
+    ATTRIBUTES,
+    PLAIN,
+    all_nodes,
     function_key,
     function_path,
     functions_of,
-    located_nodes,
     opset_imports,
     subgraphs,
 )
-from splitops.models.formats.onnx.tensors import is_external
 from splitops.operators import schema
 from splitops.operators.schema import Given
 
@@ -45,8 +35,8 @@ __all__ = ["SiteKey", "merged_sites", "site_key"]
 SiteKey: TypeAlias = tuple[str | None, str]
 """A node by the path of its graph and its first output that has a name."""
 
-_Values: TypeAlias = MutableMapping[str, Hashable]
-"""What the names of one graph stand for: the same for values that are computed in the same way."""
+_Values: TypeAlias = MutableMapping[ir.Value, Hashable]
+"""What the values of one graph stand for: the same for values that are computed in the same way."""
 
 _RANDOM: Final = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
@@ -57,12 +47,12 @@ _MOST_CALLS: Final = 1 << 16
 """Nodes of functions that are looked at, once for every call."""
 
 
-def site_key(path: str | None, outputs: Sequence[str]) -> SiteKey:
+def site_key(path: str | None, outputs: Sequence[str | None]) -> SiteKey:
     """Return what a node with some outputs, in the graph of a path, is found by."""
     return path, next(filter(None, outputs), "")
 
 
-def merged_sites(model: ModelProto, *, with_lengths: bool = False) -> frozenset[SiteKey]:
+def merged_sites(model: ir.Model, *, with_lengths: bool = False) -> frozenset[SiteKey]:
     """Return the splits of a model that onnxruntime takes for others that declare other numbers of outputs.
 
     Args:
@@ -70,8 +60,7 @@ def merged_sites(model: ModelProto, *, with_lengths: bool = False) -> frozenset[
         with_lengths: also splits that would be taken for others without the equal lengths that they state.
 
     Examples:
-        >>> import onnx.parser
-        >>> model = onnx.parser.parse_model('''
+        >>> model = ir.from_onnx_text('''
         ...     <ir_version: 8, opset_import: ["": 13]>
         ...     g (float[N] x) => (float[K] p, float[L] q) {
         ...         a, b = Split(x)
@@ -81,12 +70,12 @@ def merged_sites(model: ModelProto, *, with_lengths: bool = False) -> frozenset[
         >>> sorted(merged_sites(model))
         [(None, 'a'), (None, 'c')]
     """
-    if sum(found.node.op_type == "Split" for found in located_nodes(model)) < 2:
+    if sum(node.op_type == "Split" for node in all_nodes(model)) < 2:
         return frozenset()
     search = _Search(functions_of(model), with_lengths)
     values: _Values = {}
     search.initializers(model.graph, values)
-    search.nodes(model.graph.node, values, _Place(None, opset_imports(model), _outputs(model.graph)))
+    search.nodes(model.graph, values, _Place(None, opset_imports(model.graph, model), _outputs(model.graph)))
     return frozenset(search.merged())
 
 
@@ -95,8 +84,8 @@ class _Member:
     """One split of those that are the same but for their outputs."""
 
     key: SiteKey
-    outputs: tuple[str, ...]
-    graph_outputs: frozenset[str]
+    outputs: tuple[ir.Value, ...]
+    graph_outputs: frozenset[ir.Value]
 
     def differs(self, other: _Member) -> bool:
         """Return whether a part of one may be read in the place of the other's; graph outputs never are."""
@@ -118,13 +107,13 @@ class _Place:
 
     path: str | None
     opsets: Mapping[str, int]
-    graph_outputs: frozenset[str]
+    graph_outputs: frozenset[ir.Value]
     graph: object = field(default_factory=object)
 
 
 @dataclass
 class _Search:
-    functions: Mapping[FunctionKey, FunctionProto]
+    functions: Mapping[FunctionKey, ir.Function]
     with_lengths: bool
     groups: dict[Hashable, list[_Member]] = field(default_factory=dict)
     known: dict[Hashable, int] = field(default_factory=dict)
@@ -137,24 +126,23 @@ class _Search:
             if len({len(member.outputs) for member in group}) > 1:
                 yield from (one.key for one in group if any(map(one.differs, group)))
 
-    def initializers(self, graph: GraphProto, values: _Values) -> None:
+    def initializers(self, graph: ir.Graph, values: _Values) -> None:
         """Give equal small initializers that no caller replaces equal values."""
-        replaceable = {value.name for value in graph.input}
-        for tensor in graph.initializer:
-            values[tensor.name] = object() if tensor.name in replaceable else _constant(tensor)
+        for value in graph.initializers.values():
+            values[value] = object() if value.is_graph_input() else _constant(value.const_value)
 
-    def nodes(self, nodes: Sequence[NodeProto], values: _Values, place: _Place) -> None:
+    def nodes(self, nodes: Iterable[ir.Node], values: _Values, place: _Place) -> None:
         """Give the outputs of nodes that compute the same the same values, and collect the splits."""
         for node in nodes:
-            inputs = tuple(values.get(name, name) if name else None for name in node.input)
+            inputs = tuple(None if value is None else values.get(value, value) for value in node.inputs)
             function = self.functions.get(function_key(node))
             plain = canonical(node.domain) == ""
             if function is not None and self.budget > 0:
                 results = self._call(function, inputs, place)
-                values.update(zip(node.output, results, strict=False))
+                values.update(zip(node.outputs, results, strict=False))
                 continue
             if plain and node.op_type == "Identity":
-                values[node.output[0]] = inputs[0]
+                values[node.outputs[0]] = inputs[0]
                 continue
             for step, graph in subgraphs(node):
                 self._body(graph, values, extend(place.path, step), place.opsets)
@@ -162,85 +150,67 @@ class _Search:
             if plain and node.op_type == "Split":
                 self._split(node, inputs, operator, place)
             if isinstance(operator, _Constant):
-                values[node.output[0]] = operator
+                values[node.outputs[0]] = operator
                 continue
             number = self.known.setdefault((operator, inputs), len(self.known))
-            values.update({name: (number, index) for index, name in enumerate(node.output) if name})
+            values.update({value: (number, index) for index, value in enumerate(node.outputs)})
 
-    def _call(self, function: FunctionProto, inputs: Sequence[Hashable], place: _Place) -> Iterator[Hashable]:
+    def _call(self, function: ir.Function, inputs: Sequence[Hashable], place: _Place) -> Iterator[Hashable]:
         """Look at a function's body as at nodes in the place of its call, where it is put first."""
-        self.budget -= len(function.node)
-        values: _Values = {name: object() for name in function.input}
-        values.update(zip(function.input, inputs, strict=False))
+        self.budget -= len(function)
+        values: _Values = {value: object() for value in function.inputs}
+        values.update(zip(function.inputs, inputs, strict=False))
         inner = replace(
             place,
             path=function_path(function),
             opsets=opset_imports(function),
             graph_outputs=frozenset(),
         )
-        self.nodes(function.node, values, inner)
-        return (values.get(name, object()) for name in function.output)
+        self.nodes(function, values, inner)
+        return (values.get(value, object()) for value in function.outputs)
 
-    def _body(self, graph: GraphProto, outer: _Values, path: str, opsets: Mapping[str, int]) -> None:
-        values: _Values = ChainMap({value.name: object() for value in graph.input}, outer)
+    def _body(self, graph: ir.Graph, outer: _Values, path: str, opsets: Mapping[str, int]) -> None:
+        values: _Values = ChainMap({value: object() for value in graph.inputs}, outer)
         self.initializers(graph, values)
-        self.nodes(graph.node, values, _Place(path, opsets, _outputs(graph)))
+        self.nodes(graph, values, _Place(path, opsets, _outputs(graph)))
 
-    def _split(
-        self, node: NodeProto, inputs: tuple[Hashable, ...], operator: Hashable, place: _Place
-    ) -> None:
+    def _split(self, node: ir.Node, inputs: tuple[Hashable, ...], operator: Hashable, place: _Place) -> None:
         row = schema("Split", place.opsets.get("", 1), "")
         if row.count is None or row.count.given is not Given.OUTPUTS:
             return
-        attribute = next((tuple(item.ints) for item in node.attribute if item.name == "split"), None)
-        lengths = inputs[1] if len(inputs) > 1 and attribute is None else attribute
+        attribute = node.attributes.get("split")
+        lengths = inputs[1] if attribute is None and len(inputs) > 1 else attribute and attribute.value
         if lengths is not None:
             if not (self.with_lengths and _are_equal(lengths)):
                 return
             operator = self._operator(node, plain=True, without="split")
-        member = _Member(site_key(place.path, node.output), tuple(node.output), place.graph_outputs)
+        key = site_key(place.path, [value.name for value in node.outputs])
+        member = _Member(key, tuple(node.outputs), place.graph_outputs)
         self.groups.setdefault((place.graph, operator, inputs[0]), []).append(member)
 
-    def _operator(self, node: NodeProto, *, plain: bool, without: str = "") -> Hashable:
+    def _operator(self, node: ir.Node, *, plain: bool, without: str = "") -> Hashable:
         """Return what must be equal of nodes that compute the same; of some, nothing is equal to it."""
         if plain and node.op_type == "Constant":
-            tensors = [item.t for item in node.attribute if item.name == "value"]
-            return _constant(tensors[0]) if tensors else object()
-        stated = [item for item in node.attribute if item.name != without]
-        if any(item.type in _INCOMPARABLE or item.ref_attr_name for item in stated):
+            tensor = node.attributes.get("value")
+            return object() if tensor is None or tensor.is_ref() else _constant(tensor.value)
+        stated = [item for item in node.attributes.values() if item.name != without]
+        if ATTRIBUTES in node.meta or any(item.type not in PLAIN or item.is_ref() for item in stated):
             return object()
         if plain and node.op_type in _RANDOM:
             return object()
-        texts = sorted((item.name, item.SerializeToString(deterministic=True)) for item in stated)
-        return canonical(node.domain), node.op_type, tuple(texts)
+        return canonical(node.domain), node.op_type, frozenset((i.name, i.type, i.value) for i in stated)
 
 
-_INCOMPARABLE: Final = frozenset(
-    {
-        AttributeProto.TENSOR,
-        AttributeProto.TENSORS,
-        AttributeProto.SPARSE_TENSOR,
-        AttributeProto.SPARSE_TENSORS,
-        AttributeProto.GRAPH,
-        AttributeProto.GRAPHS,
-        AttributeProto.TYPE_PROTO,
-        AttributeProto.TYPE_PROTOS,
-    }
-)
+def _outputs(graph: ir.Graph) -> frozenset[ir.Value]:
+    return frozenset(graph.outputs)
 
 
-def _outputs(graph: GraphProto) -> frozenset[str]:
-    return frozenset(value.name for value in graph.output)
-
-
-def _constant(tensor: TensorProto) -> Hashable:
+def _constant(tensor: ir.TensorProtocol | None) -> Hashable:
     """Return what is compared of a constant; nothing is equal to a large one, or one in another file."""
-    if is_external(tensor) or tensor.data_type == TensorProto.STRING:
+    if tensor is None or isinstance(tensor, ir.ExternalTensor) or tensor.dtype == ir.DataType.STRING:
         return object()
-    if math.prod(tensor.dims) > _MOST_CONSTANT:
-        return object()
-    array = numpy_helper.to_array(tensor)
-    return _Constant(tensor.data_type, array.shape, array.tobytes())
+    array = tensor.numpy() if tensor.size <= _MOST_CONSTANT else None
+    return object() if array is None else _Constant(tensor.dtype.value, array.shape, array.tobytes())
 
 
 def _are_equal(lengths: Hashable) -> bool:

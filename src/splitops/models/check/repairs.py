@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import numpy as np
 import onnx_ir as ir
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, numpy_helper
+from onnx import ModelProto
 
 from splitops.errors import ModelError, Rule, RuleError, Where
 from splitops.models import is_openvino
@@ -17,9 +17,12 @@ from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import Surroundings
 from splitops.models.check.profiles import LIMITS, known_targets
 from splitops.models.convert.graph_arithmetic import lengths_of_size
-from splitops.models.formats.onnx.structure import extend, subgraphs
+from splitops.models.convert.onnx_to_onnx import finished
 from splitops.models.graph.onnx import Tape
-from splitops.models.infer import Visit, load_well_formed, walk
+from splitops.models.graph.onnx_editor import OnnxEditor
+from splitops.models.graph.onnx_model import copy_of, editable_copy, name_parts
+from splitops.models.infer import Visit, load_well_formed
+from splitops.models.infer.onnx_walk import Walk
 from splitops.operators.schema import Given
 from splitops.sizes.arithmetic import Division, part_sizes
 from splitops.sizes.rules import SizeRule
@@ -108,23 +111,26 @@ def repair(
     loaded, where = load_well_formed(model, allow_links=allow_links)
     if is_openvino(loaded):
         raise ModelError("repairs are made to ONNX models; this is OpenVINO IR", where)
-    made = ModelProto()
-    made.CopyFrom(loaded)
+    original = cast(ModelProto, loaded)
+    edited = editable_copy(original, where, name_unread=False)
     repairs: list[Repair] = []
     # One repair can be what another one needs: all outputs declared before their lengths are stated.
     for _ in range(_PASSES):
-        found = _one_pass(made, where, targets, meaning)
+        found = _one_pass(edited, where, targets, meaning)
         repairs += found
         if not found:
             break
-    return Repaired(made, tuple(repairs))
+    if not repairs:
+        return Repaired(copy_of(original), ())
+    name_parts(edited)
+    return Repaired(finished(edited, original), tuple(repairs))
 
 
-def _one_pass(model: ModelProto, where: Where, targets: Sequence[str], unbind: Unbind | None) -> list[Repair]:
+def _one_pass(model: ir.Model, where: Where, targets: Sequence[str], unbind: Unbind | None) -> list[Repair]:
     visits: list[Visit] = []
-    walk(model, where, visits.append, write=False)
+    Walk(model, where, visits.append).run()
     surroundings = Surroundings.of(model)
-    mender = _Mender(model, unbind)
+    mender = _Mender(OnnxEditor(model, where), unbind)
     repairs: list[Repair] = []
     done: set[Where] = set()
     for visit in visits:
@@ -147,49 +153,22 @@ def _wanted(visit: Visit, model: Surroundings, targets: Sequence[str]) -> Iterat
 
 
 class _Mender:
-    """The model under repair: finds graphs by their path, and names that are free."""
+    """The model under repair, and what its user has decided."""
 
-    def __init__(self, model: ModelProto, unbind: Unbind | None) -> None:
+    def __init__(self, editor: OnnxEditor, unbind: Unbind | None) -> None:
+        self.editor = editor
         self.unbind = unbind
-        self.graphs: dict[str | None, GraphProto] = {}
-        self.names: set[str] = set()
-        self._collect(None, model.graph)
-        for function in model.functions:
-            self.names.update(function.input, *(node.output for node in function.node))
 
-    def _collect(self, path: str | None, graph: GraphProto) -> None:
-        self.graphs[path] = graph
-        self.names.update(value.name for value in (*graph.input, *graph.initializer))
-        for node in graph.node:
-            self.names.update(node.output)
-            for step, inner in subgraphs(node):
-                self._collect(extend(path, step), inner)
-
-    def fresh(self, wish: str) -> str:
-        """Return the wished name, or one like it that is free."""
-        if wish in self.names:
-            return self.free_name(wish)
-        self.names.add(wish)
-        return wish
-
-    def free_name(self, stem: str) -> str:
-        """Return a name that no value of the model has."""
-        number = 0
-        while (name := f"{stem}_{number}") in self.names:
-            number += 1
-        self.names.add(name)
-        return name
+    def name_outputs(self, node: ir.Node) -> None:
+        """Give the outputs of a node names that have none."""
+        stem = f"{_stem(node)}_unused"
+        for value in node.outputs:
+            if not value.name:
+                value.name = self.editor.names.fresh(stem)
 
 
-def _stem(node: NodeProto) -> str:
-    return node.name or next(filter(None, node.output), "split")
-
-
-def _remove_attribute(node: NodeProto, name: str) -> None:
-    kept = [attribute for attribute in node.attribute if attribute.name != name]
-    copies = [AttributeProto.FromString(attribute.SerializeToString()) for attribute in kept]
-    del node.attribute[:]
-    node.attribute.extend(copies)
+def _stem(node: ir.Node) -> str:
+    return node.name or next((value.name for value in node.outputs if value.name), "split")
 
 
 def _state_number(mender: _Mender, visit: Visit) -> str | None:
@@ -197,7 +176,7 @@ def _state_number(mender: _Mender, visit: Visit) -> str | None:
     if name is None or not visit.outputs:
         return None
     number = len(visit.outputs)
-    visit.node.attribute.add(name=name, type=AttributeProto.INT, i=number)
+    visit.node.attributes[name] = ir.AttrInt64(name, number)
     return f"added {name} = {number}"
 
 
@@ -206,15 +185,12 @@ def _count_attribute(visit: Visit) -> str | None:
 
 
 def _drop_empty_name(mender: _Mender, visit: Visit) -> str | None:
-    del visit.node.input[1:]
+    mender.editor.set_inputs(visit.node, visit.node.inputs[:1])
     return "left out the input that is named ''"
 
 
 def _name_outputs(mender: _Mender, visit: Visit) -> str | None:
-    node = visit.node
-    for index, name in enumerate(node.output):
-        if not name:
-            node.output[index] = mender.free_name(f"{_stem(node)}_unused")
+    mender.name_outputs(visit.node)
     return "named the outputs that were named ''"
 
 
@@ -222,9 +198,9 @@ def _declare_outputs(mender: _Mender, visit: Visit) -> str | None:
     number = visit.attributes.get(_count_attribute(visit) or "")
     if not isinstance(number, int) or number > _MAX_LENGTHS:
         return None
-    node = visit.node
-    missing = number - len(node.output)
-    node.output.extend(mender.free_name(f"{_stem(node)}_unused") for _ in range(missing))
+    missing = number - len(visit.outputs)
+    visit.node.resize_outputs(number)
+    mender.name_outputs(visit.node)
     return f"declared {missing} more outputs, {number} in all"
 
 
@@ -232,24 +208,25 @@ def _drop_keepdims(mender: _Mender, visit: Visit) -> str | None:
     row = visit.schema
     if row is None or row.keepdims is None:
         return None
-    _remove_attribute(visit.node, row.keepdims.name)
+    visit.node.attributes.pop(row.keepdims.name, None)
     return f"left out {row.keepdims.name}, which has no meaning beside {row.lengths[0].name!r}"
 
 
 def _state_unbind(mender: _Mender, visit: Visit) -> str | None:
-    node = visit.node
     if mender.unbind is Unbind.AS_WRITTEN:
         return _drop_keepdims(mender, visit)
     if mender.unbind is Unbind.AS_PYTORCH:
-        del node.input[1:]
+        mender.editor.set_inputs(visit.node, visit.node.inputs[:1])
         return "left out the input 'split', so that the parts lose the axis"
     return None
 
 
 def _explicit_lengths(mender: _Mender, visit: Visit) -> str | None:
-    binding, graph, row = visit.binding, mender.graphs.get(visit.where.graph), visit.schema
-    if binding is None or binding.division is None or binding.axis is None or row is None or graph is None:
-        return None  # in a function, where each call may have another size
+    binding, row, node = visit.binding, visit.schema, visit.node
+    if binding is None or binding.division is None or binding.axis is None or row is None:
+        return None
+    if mender.editor.in_function(node):
+        return None  # each call may have another size
     number = binding.division.count
     if number != len(visit.outputs) or number > _MAX_LENGTHS:
         return None
@@ -257,43 +234,37 @@ def _explicit_lengths(mender: _Mender, visit: Visit) -> str | None:
     stated = f"{name} = {number}" if name in visit.attributes else f"{number} equal parts"
     size = None if binding.data.shape is None else binding.data.shape[binding.axis]
     if not isinstance(size, int):
-        return _computed_lengths(mender, visit, graph, binding.division, binding.axis)
+        return _computed_lengths(mender, visit, binding.division, binding.axis)
     lengths = part_sizes(binding.division, size, number)
-    _remove_attribute(visit.node, name)
+    node.attributes.pop(name, None)
     if row.lengths[0].given is Given.ATTRIBUTE:
-        visit.node.attribute.add(name=row.lengths[0].name, type=AttributeProto.INTS, ints=lengths)
+        node.attributes[row.lengths[0].name] = ir.AttrInt64s(row.lengths[0].name, lengths)
     else:
-        made = mender.free_name(f"{_stem(visit.node)}_lengths")
-        graph.initializer.append(numpy_helper.from_array(np.array(lengths, np.int64), made))
-        visit.node.input[1:] = [made]
+        made = mender.editor.constant(np.array(lengths, np.int64), node)
+        mender.editor.set_inputs(node, [node.inputs[0], made])
     shown = ", ".join(map(str, lengths[:8])) + (", ..." if number > 8 else "")
     return f"{stated} became the lengths [{shown}]"
 
 
-def _computed_lengths(
-    mender: _Mender, visit: Visit, graph: GraphProto, division: Division, axis: int
-) -> str | None:
+def _computed_lengths(mender: _Mender, visit: Visit, division: Division, axis: int) -> str | None:
     """State lengths computed from the size of the axis, where the version takes them as an input."""
-    row = visit.schema
+    row, node = visit.schema, visit.node
     if division.rule is not SizeRule.EVEN or row is None or row.lengths[0].given is not Given.INPUT:
         return None
-    tape = Tape(row.since_version, mender, _stem(visit.node))
-    data = ir.Value(name=visit.inputs[0])
-    lengths = lengths_of_size(division, tape.size(data, tape.integers([axis])), tape)
-    at = next(index for index, node in enumerate(graph.node) if node == visit.node)
-    for made in reversed(tape.nodes):
-        graph.node.insert(at, ir.serde.serialize_node(made))
-    graph.node[at + len(tape.nodes)].input[1:] = [lengths.name or ""]
+    tape = Tape(row.since_version, mender.editor.names, _stem(node))
+    lengths = lengths_of_size(division, tape.size(node.inputs[0], tape.integers([axis])), tape)
+    for made in tape.nodes:
+        mender.editor.insert(node, made)
+    mender.editor.set_inputs(node, [node.inputs[0], lengths])
     return f"{division.count} equal parts became lengths computed from the size of the axis"
 
 
 def _attribute_lengths(mender: _Mender, visit: Visit) -> str | None:
     division = visit.binding.division if visit.binding is not None else None
-    if division is None or not visit.constants[1]:
+    if division is None or division.lengths is None or not visit.constants[1]:
         return None
-    node: Any = visit.node
-    del node.input[1:]
-    node.attribute.add(name="split", type=AttributeProto.INTS, ints=division.lengths)
+    mender.editor.set_inputs(visit.node, visit.node.inputs[:1])
+    visit.node.attributes["split"] = ir.AttrInt64s("split", division.lengths)
     return "the lengths became the attribute 'split'"
 
 

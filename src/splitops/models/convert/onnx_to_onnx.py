@@ -13,7 +13,6 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorShapeProto
 from splitops.errors import ModelError, Rule, SplitError, Where
 from splitops.models.check.merging import SiteKey, merged_sites, site_key
 from splitops.models.convert.forms import Form, Method, Restatement, Site, Target
-from splitops.models.convert.onnx_editable import editable_copy, written
 from splitops.models.convert.onnx_operators import CONSTANTS_OF_EVERY_TYPE, Mover
 from splitops.models.convert.onnx_sequences import lower_sequence
 from splitops.models.convert.onnx_splits import read_site, write_site
@@ -29,10 +28,10 @@ from splitops.models.graph.onnx import (
     graphs_of,
     label,
     make_initializer,
-    note_all,
+    owners_of,
 )
-from splitops.models.infer import walk
-from splitops.models.infer.onnx_walk import Upstream
+from splitops.models.graph.onnx_model import editable_copy, written
+from splitops.models.infer.onnx_walk import Upstream, Walk
 from splitops.operators import FAMILY, schema
 from splitops.progress import counted
 
@@ -75,13 +74,14 @@ def convert_opset(
         return (), None, ModelError("training information cannot be converted to another opset", where)
     apart: frozenset[SiteKey] = frozenset()
     while True:
-        changes, converted = _converted(model, imported, opset, form, where, apart)
-        merged = frozenset() if converted is None else merged_sites(converted) - apart
+        changes, moved = _moved(model, imported, opset, form, where, apart)
+        merged = frozenset() if moved is None else merged_sites(moved) - apart
         if not merged:
             break
         apart |= merged
-    if converted is None:
+    if moved is None:
         return changes, None, None
+    converted = finished(moved, model)
     try:
         prove(converted, where, model)
     except SplitError as error:
@@ -89,16 +89,16 @@ def convert_opset(
     return changes, converted, None
 
 
-def _converted(
+def _moved(
     model: ModelProto,
     imported: int | None,
     opset: int | None,
     form: Form,
     where: Where,
     apart: frozenset[SiteKey],
-) -> tuple[tuple[Change, ...], ModelProto | None]:
+) -> tuple[tuple[Change, ...], ir.Model | None]:
     rewriting = Rewriting(editable(model, where, form), where, apart)
-    for owner, path in rewriting.owners():
+    for path, owner in owners_of(rewriting.model):
         old = owner.opset_imports.get("", imported)
         if old is None:
             continue
@@ -108,7 +108,7 @@ def _converted(
     changes = tuple(rewriting.changes)
     if any(change.status is Status.REFUSED for change in changes):
         return changes, None
-    return changes, finished(rewriting.model, model)
+    return changes, rewriting.model
 
 
 def prove(model: ModelProto, where: Where, source: ModelProto | None = None) -> None:
@@ -202,20 +202,18 @@ def editable(model: ModelProto, where: Where, form: Form) -> ir.Model:
     it would prove that the lengths are not needed.
     """
     edited = editable_copy(model, where)
+    for _, owner in owners_of(edited):
+        if "ai.onnx" in owner.opset_imports:
+            owner.opset_imports[""] = owner.opset_imports.pop("ai.onnx")
     if form is Form.COUNT:
-        note_all(edited, Upstream(model, where, lambda visit: None).run().values)
+        Upstream(edited, where, lambda visit: None).run().note()
     else:
-        rows, _ = walk(model, where, lambda visit: None, write=False)
-        note_all(edited, {(row.graph, row.name): row.after for row in rows})
+        Walk(edited, where, lambda visit: None).run().settled().note()
     return edited
 
 
 def finished(model: ir.Model, original: ModelProto) -> ModelProto:
     """Return a rewritten model as a proto."""
-    owners: list[Any] = [model.graph, *model.functions.values()]
-    for owner in owners:
-        if "ai.onnx" in owner.opset_imports:
-            del owner.opset_imports["ai.onnx"]
     proto = written(model)
     stated = {info.name for graph in _graphs(original) for info in graph.value_info}
     for graph in _graphs(proto):
@@ -264,12 +262,6 @@ class Rewriting:
     def __post_init__(self) -> None:
         self.names = Names(self.model)
         self._mover = Mover(self.names)
-
-    def owners(self) -> Iterator[tuple[Any, str | None]]:
-        """Yield the main graph and the functions, each with its path."""
-        yield self.model.graph, None
-        for function in self.model.functions.values():
-            yield function, f"function {function.domain}.{function.name}"
 
     def move(self, owner: Any, path: str | None, old: int, new: int, form: Form) -> None:
         """Move a graph or function, with all graphs inside it, to an opset."""

@@ -64,11 +64,11 @@ def convert_ir(model: OpenVINOModel, target: Target, form: Form, where: Where) -
         changes = tuple(writer.changes)
         if not writer.complete:
             return Conversion(str(target), changes, None)
-        proto = writer.proto()
-        merged = writer.layers_of(merged_sites(proto)) - apart
+        merged = writer.layers_of(merged_sites(writer.model)) - apart
         if not merged:
             break
         apart |= merged
+    proto = writer.proto()
     try:
         prove(proto, where)
     except SplitError as error:

@@ -278,6 +278,10 @@ class Editor(ABC):
         """Return the opset of the graph that a node stands in."""
         return self._scopes[node.graph].opset
 
+    def in_function(self, node: ir.Node) -> bool:
+        """Return whether a node stands in a model-local function."""
+        return self._scopes[node.graph].in_function
+
     def where(self, node: ir.Node) -> Where:
         """Return the place of a node."""
         return Where(self._where.model, self._scopes[node.graph].path, self._labels.get(node) or label(node))

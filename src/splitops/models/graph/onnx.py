@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -12,51 +12,129 @@ import onnx_ir as ir
 from splitops.binding import Fact
 from splitops.elements.types import ElementType, element_type_of, from_onnx
 from splitops.errors import NOWHERE
+from splitops.models.formats.onnx.structure import FunctionKey, canonical, extend
 from splitops.models.formats.onnx.tensors import is_marked, tensor_array
 from splitops.models.formats.onnx.types import from_type
-from splitops.models.known import Known, Tensor, fact
-from splitops.sizes.dims import Shape
+from splitops.models.known import Known, SequenceOf, Tensor, fact
+from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape
 
 __all__ = [
+    "ATTRIBUTES",
+    "PLAIN",
+    "TYPE",
     "Names",
     "Tape",
+    "all_graphs",
+    "all_nodes",
     "constant_array",
+    "function_key",
+    "function_path",
+    "functions_of",
     "graphs_of",
     "is_overridable",
     "known",
     "label",
     "make_initializer",
     "note",
-    "note_all",
+    "opset_imports",
+    "owners_of",
     "remove_if_unused",
     "replace_node",
     "shape_of",
+    "stated",
+    "subgraphs",
     "type_of",
     "value_fact",
 ]
 
+TYPE: Final = "splitops.type"
+"""Where values keep a type that onnx-ir does not read, in protobuf."""
+ATTRIBUTES: Final = "splitops.attributes"
+"""Where nodes keep attributes that onnx-ir does not read, in protobuf."""
+PLAIN: Final = frozenset(
+    {
+        ir.AttributeType.INT,
+        ir.AttributeType.INTS,
+        ir.AttributeType.FLOAT,
+        ir.AttributeType.FLOATS,
+        ir.AttributeType.STRING,
+        ir.AttributeType.STRINGS,
+    }
+)
+"""Types of attributes whose values can be compared."""
 _KNOWN: Final = "splitops.known"
 _MOST_CONSTANT: Final = 1 << 20
 """Larger constants are no lengths, and are not read."""
+
+
+def subgraphs(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
+    """Yield the graphs of a node's attributes, each with the last step of its path."""
+    for attribute in node.attributes.data.values():
+        if attribute.is_ref():
+            continue
+        if attribute.type == ir.AttributeType.GRAPH:
+            yield f"{label(node)}.{attribute.name}", attribute.as_graph()
+        elif attribute.type == ir.AttributeType.GRAPHS:
+            for index, graph in enumerate(attribute.as_graphs()):
+                yield f"{label(node)}.{attribute.name}[{index}]", graph
+
+
+def owners_of(model: ir.Model) -> Iterator[tuple[str | None, Any]]:
+    """Yield the main graph and the functions of a model, each with its path."""
+    yield None, model.graph
+    for function in model.functions.values():
+        yield function_path(function), function
+
+
+def function_path(function: ir.Function) -> str:
+    """Return the graph path of a model-local function."""
+    return f"function {function.domain}.{function.name}"
+
+
+def function_key(item: ir.Node | ir.Function) -> FunctionKey:
+    """Return what a function is called by: the same for a function and for a node that calls it."""
+    name = item.op_type if isinstance(item, ir.Node) else item.name
+    return canonical(item.domain), name, item.overload
+
+
+def functions_of(model: ir.Model) -> dict[FunctionKey, ir.Function]:
+    """Return the model-local functions by key."""
+    return {function_key(function): function for function in model.functions.values()}
+
+
+def opset_imports(owner: ir.Graph | ir.Function, model: ir.Model | None = None) -> dict[str, int]:
+    """Return the opset of each domain that a function, or the main graph of a model, imports."""
+    found = {canonical(domain): version for domain, version in owner.opset_imports.items()}
+    if not found and model is not None and (model.ir_version or 0) < 3:
+        found[""] = 1  # opset_import came with IR version 3
+    return found
 
 
 def graphs_of(owner: Any, path: str | None = None) -> Iterator[tuple[str | None, Any]]:
     """Yield a graph and the graphs inside it, each with its path as the sites of models name it."""
     yield path, owner
     for node in owner:
-        for attribute in node.attributes.values():
-            if attribute.is_ref():
-                continue
-            if attribute.type == ir.AttributeType.GRAPH:
-                yield from graphs_of(attribute.as_graph(), _inside(path, node, attribute.name))
-            elif attribute.type == ir.AttributeType.GRAPHS:
-                for index, graph in enumerate(attribute.as_graphs()):
-                    yield from graphs_of(graph, _inside(path, node, f"{attribute.name}[{index}]"))
+        for step, graph in subgraphs(node):
+            yield from graphs_of(graph, extend(path, step))
 
 
-def _inside(path: str | None, node: ir.Node, step: str) -> str:
-    inner = f"{label(node)}.{step}"
-    return f"{path}/{inner}" if path else inner
+def all_graphs(model: ir.Model) -> Iterator[tuple[str | None, Any]]:
+    """Yield every graph and function of a model with its path."""
+    for path, owner in owners_of(model):
+        yield from graphs_of(owner, path)
+
+
+def all_nodes(model: ir.Model) -> Iterator[ir.Node]:
+    """Yield every node, those of subgraphs behind the node that they belong to."""
+
+    def inside(nodes: Iterable[ir.Node]) -> Iterator[ir.Node]:
+        for node in nodes:
+            yield node
+            for _, graph in subgraphs(node):
+                yield from inside(graph)
+
+    for _, owner in owners_of(model):
+        yield from inside(owner)
 
 
 def label(node: ir.Node) -> str:
@@ -77,14 +155,13 @@ class Names:
 
     def __init__(self, model: ir.Model) -> None:
         self._taken: set[str] = {""}
-        for owner in (model.graph, *model.functions.values()):
-            for _, graph in graphs_of(owner):
-                self._take(graph.inputs)
-                if isinstance(graph, ir.Graph):
-                    self._take(graph.initializers.values())
-                for node in graph:
-                    self._taken.add(node.name or "")
-                    self._take(node.outputs)
+        for _, graph in all_graphs(model):
+            self._take(graph.inputs)
+            if isinstance(graph, ir.Graph):
+                self._take(graph.initializers.values())
+            for node in graph:
+                self._taken.add(node.name or "")
+                self._take(node.outputs)
 
     def _take(self, values: Iterable[ir.Value]) -> None:
         self._taken.update(value.name or "" for value in values)
@@ -209,34 +286,32 @@ class Tape:
 
 def known(value: ir.Value) -> Known:
     """Return what is known of a value: by inference, else what it states itself."""
-    if _KNOWN in value.meta:
-        return value.meta[_KNOWN]  # type: ignore[no-any-return]
-    stated = ir.serde.serialize_value(value)
-    return from_type(stated.type) if stated.HasField("type") else None
+    return value.meta[_KNOWN] if _KNOWN in value.meta else stated(value)
+
+
+def stated(value: ir.Value) -> Known:
+    """Return what a model states of a value."""
+    kind, shape = value.type, value.shape
+    if kind is None and shape is None:
+        return from_type(value.meta[TYPE]) if TYPE in value.meta else None
+    sizes = None if shape is None else tuple(map(_size, shape.dims))
+    if kind is None or isinstance(kind, ir.TensorType):
+        return Tensor(None if kind is None else from_onnx(kind.dtype.value), sizes)
+    if isinstance(kind, ir.SequenceType) and isinstance(kind.elem_type, ir.TensorType):
+        return SequenceOf(Tensor(from_onnx(kind.elem_type.dtype.value), sizes))
+    return from_type(ir.serde.serialize_value(value).type)
+
+
+def _size(size: int | ir.SymbolicDim) -> Dim:
+    if isinstance(size, int):
+        return size if size >= 0 else UNKNOWN
+    name: object = size.value
+    return Range(name=name) if isinstance(name, str) and name else UNKNOWN
 
 
 def note(value: ir.Value, what: Known) -> None:
     """Note what is known of a value, which is not written with the model."""
     value.meta[_KNOWN] = what
-
-
-def note_all(model: ir.Model, found: Mapping[tuple[str | None, str], Known]) -> None:
-    """Note what is known of the values of a model, each found by the path of its graph and its name."""
-    functions = [(graph, f"function {graph.domain}.{graph.name}") for graph in model.functions.values()]
-    for owner, start in ((model.graph, None), *functions):
-        for path, graph in graphs_of(owner, start):
-            for value in _values(graph):
-                key = path, value.name or ""
-                if key in found:
-                    note(value, found[key])
-
-
-def _values(graph: ir.Graph | ir.Function) -> Iterator[ir.Value]:
-    yield from graph.inputs
-    if isinstance(graph, ir.Graph):
-        yield from graph.initializers.values()
-    for node in graph:
-        yield from node.outputs
 
 
 def type_of(value: ir.Value) -> ElementType | None:

@@ -9,7 +9,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
-from onnx import ModelProto
 
 from splitops.elements.types import ElementType, from_onnx
 from splitops.errors import NOWHERE, SplitError, Where
@@ -29,7 +28,7 @@ from splitops.models.graph.editor import (
     sole_span,
     take_over,
 )
-from splitops.models.graph.onnx import constant_array, graphs_of, known
+from splitops.models.graph.onnx import constant_array, graphs_of, known, owners_of
 from splitops.models.known import Tensor
 from splitops.models.simplify.decisions import lying, pieces
 from splitops.sizes.dims import Dim, Shape
@@ -59,21 +58,16 @@ class OnnxEditor(Editor):
 
     domain = ""
 
-    def __init__(self, model: ir.Model, where: Where = NOWHERE, proto: ModelProto | None = None) -> None:
+    def __init__(self, model: ir.Model, where: Where = NOWHERE) -> None:
         self._constants: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
-        self._proto = proto  # the same model, where somebody has it already
         self._merged: dict[bool, frozenset[SiteKey]] = {}
         super().__init__(model, where)
 
     def _graphs(self) -> Iterator[tuple[Scope, Any]]:
-        model = self.model
-        imported = model.opset_imports.get("", model.opset_imports.get("ai.onnx", 0))
-        for path, graph in graphs_of(model.graph):
-            yield Scope(path, imported), graph
-        for function in model.functions.values():
-            own = function.opset_imports.get("", function.opset_imports.get("ai.onnx", imported))
-            for path, graph in graphs_of(function, f"function {function.domain}.{function.name}"):
-                yield Scope(path, own, in_function=True), graph
+        imported = _opset(self.model.graph, 0)
+        for start, owner in owners_of(self.model):
+            for path, graph in graphs_of(owner, start):
+                yield Scope(path, _opset(owner, imported), in_function=start is not None), graph
 
     def role(self, node: ir.Node) -> Role | None:
         """Return what a node is to the rewrites; None is nothing."""
@@ -128,9 +122,8 @@ class OnnxEditor(Editor):
     def is_merged(self, node: ir.Node, *, without_lengths: bool = False) -> bool:
         """Return whether onnxruntime takes a Split for another one, see :func:`merged_sites`."""
         if without_lengths not in self._merged:
-            proto = self._proto or ir.serde.to_proto(self.model)
-            self._merged[without_lengths] = merged_sites(proto, with_lengths=without_lengths)
-        key = site_key(self._scopes[node.graph].path, [value.name or "" for value in node.outputs])
+            self._merged[without_lengths] = merged_sites(self.model, with_lengths=without_lengths)
+        key = site_key(self._scopes[node.graph].path, [value.name for value in node.outputs])
         return key in self._merged[without_lengths]
 
     def state_lengths(self, node: ir.Node) -> str | None:
@@ -323,6 +316,10 @@ class OnnxEditor(Editor):
         name = self.unnamed(old)
         super().replace(old, new)
         new.name = name
+
+
+def _opset(owner: Any, imported: int) -> int:
+    return int(owner.opset_imports.get("", owner.opset_imports.get("ai.onnx", imported)))
 
 
 def _integers(value: ir.Value) -> list[int] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,10 +10,9 @@ from splitops.errors import Where
 from splitops.models import is_openvino
 from splitops.models.infer.splitting import OnVisit, Visit
 from splitops.models.known import Known, SequenceOf, Tensor
-from splitops.sizes import names as symbols
-from splitops.sizes.dims import Range, Shape
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from onnx import ModelProto
 
     from splitops.models import AnyModel
@@ -26,6 +24,7 @@ __all__ = [
     "SequenceOf",
     "Tensor",
     "Visit",
+    "graph_of",
     "infer",
     "load_well_formed",
     "walk",
@@ -158,6 +157,19 @@ def load_well_formed(
     return proto, where
 
 
+def graph_of(model: ModelProto | OpenVINOModel, where: Where) -> ir.Model | None:
+    """Return a well-formed ONNX model as a graph for reading; None of OpenVINO IR, which is one.
+
+    Raises:
+        ModelError: onnx-ir cannot read it.
+    """
+    if is_openvino(model):
+        return None
+    from splitops.models.graph.onnx_model import as_graph
+
+    return as_graph(cast("ModelProto", model), where)
+
+
 def walk(
     model: ModelProto | OpenVINOModel,
     where: Where,
@@ -165,6 +177,7 @@ def walk(
     *,
     as_openvino: bool = False,
     write: bool = True,
+    graph: ir.Model | None = None,
 ) -> tuple[tuple[InferredValue, ...], Any]:
     """Walk a well-formed model, and return its values and the model that states what was found.
 
@@ -174,21 +187,22 @@ def walk(
         on_visit: called with every visit of a split site; what it raises ends the walk.
         as_openvino: as in :func:`infer`.
         write: whether to make the model; None stands in its place otherwise.
+        graph: what :func:`graph_of` gives, where somebody has it already.
     """
     if is_openvino(model):
         return _walk_openvino(cast("OpenVINOModel", model), where, on_visit, as_openvino, write)
-    return _walk_onnx(cast("ModelProto", model), where, on_visit, write)
+    graph = graph or graph_of(model, where)
+    return _walk_onnx(cast("ModelProto", model), cast("ir.Model", graph), where, on_visit, write)
 
 
 def _walk_onnx(
-    model: ModelProto, where: Where, on_visit: OnVisit, write: bool
+    model: ModelProto, graph: ir.Model, where: Where, on_visit: OnVisit, write: bool
 ) -> tuple[tuple[InferredValue, ...], ModelProto | None]:
     from splitops.models.formats.onnx.types import declared_types
     from splitops.models.infer.onnx_walk import Walk
     from splitops.models.infer.onnx_write import with_shapes
 
-    found = Walk(model, where, on_visit).run()
-    values = {key: with_sizes(known, found.sizes) for key, known in found.values.items()}
+    values = Walk(graph, where, on_visit).run().settled().by_name()
     stated = declared_types(model)
     rows = (InferredValue(*key, stated.get(key), known) for key, known in values.items())
     return tuple(rows), with_shapes(model, values) if write else None
@@ -216,30 +230,3 @@ def _walk_openvino(
             port, source = layer.inputs[0], model.graph.sources(layer)[0]
             rows.append(InferredValue(None, name, stated(port), found.values[None, source]))
     return tuple(rows), with_shapes(model, found.values) if write else None
-
-
-def with_sizes(known: Known, sizes: Mapping[str, int]) -> Known:
-    """Return what is known once some symbols have turned out to have a size.
-
-    Examples:
-        >>> str(with_sizes(Tensor(None, (Range(name="N/2"), Range(name="M"))), {"N": 6}))
-        '?[3, M]'
-    """
-    if not sizes:
-        return known
-    if isinstance(known, SequenceOf):
-        element = with_sizes(known.element, sizes)
-        assert isinstance(element, Tensor)
-        length, total = _with_sizes((known.length, known.total), sizes)
-        return replace(known, element=element, length=length, total=total)
-    if isinstance(known, Tensor) and known.shape is not None:
-        return replace(known, shape=_with_sizes(known.shape, sizes))
-    return known
-
-
-def _with_sizes(shape: Shape, sizes: Mapping[str, int]) -> Shape:
-    found = []
-    for size in shape:
-        value = symbols.evaluate(size.name, sizes) if isinstance(size, Range) and size.name else None
-        found.append(size if value is None or value < 0 else value)
-    return tuple(found)

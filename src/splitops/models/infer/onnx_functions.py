@@ -3,58 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 
-from onnx import FunctionProto, NodeProto
+import onnx_ir as ir
 
 from splitops.binding import Fact
-from splitops.errors import SplitError
-from splitops.onnx.reference import node_attributes
 
-__all__ = ["call_attributes", "unknown_attributes", "with_attributes"]
+__all__ = ["Attributes", "call_attributes", "number_of", "resolved", "unknown_attributes"]
+
+Attributes: TypeAlias = Mapping[str, ir.Attr]
+"""Attributes by name. One that refers to an attribute of its function is not known."""
 
 
-def with_attributes(node: NodeProto, linked: Mapping[str, Any] | None) -> NodeProto:
-    """Return a node of a function with the attributes that its caller gives."""
-    if linked is None or not any(attribute.ref_attr_name for attribute in node.attribute):
-        return node
-    whole = NodeProto()
-    whole.CopyFrom(node)
-    del whole.attribute[:]
-    for attribute in node.attribute:
-        given = linked.get(f"\0{attribute.ref_attr_name}") if attribute.ref_attr_name else attribute
+def resolved(node: ir.Node, linked: Attributes | None) -> Attributes:
+    """Return the attributes of a node of a function as its caller gives them."""
+    stated: Attributes = node.attributes.data
+    if linked is None or not any(attribute.is_ref() for attribute in stated.values()):
+        return stated
+    found: dict[str, ir.Attr] = {}
+    for name, attribute in stated.items():
+        given = linked.get(attribute.ref_attr_name or "") if attribute.is_ref() else attribute
         if given is not None:
-            added = whole.attribute.add()
-            added.CopyFrom(given)
-            added.name = attribute.name
-        elif attribute.ref_attr_name in linked:
-            whole.attribute.add().CopyFrom(attribute)  # not known: onnx is not asked
-    return whole
-
-
-def call_attributes(
-    node: NodeProto, function: FunctionProto, linked: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    """Return a function's attributes as one call gives them: numbers by name, protos by ``\\0`` and name."""
-    whole = with_attributes(node, linked)
-    given = {attribute.name: attribute for attribute in (*function.attribute_proto, *whole.attribute)}
-    names = [*function.attribute, *(attribute.name for attribute in function.attribute_proto)]
-    found: dict[str, Any] = {}
-    for name in names:
-        if name not in given:
-            continue
-        if given[name].ref_attr_name:
-            found[name] = Fact()
-            continue
-        found[f"\0{name}"] = given[name]
-        holder = NodeProto(op_type=node.op_type, attribute=[given[name]])
-        with suppress(SplitError):  # what is not a number no split refers to
-            found[name] = node_attributes(holder)[name]
+            found[name] = attribute if given.is_ref() else ir.Attr(name, given.type, given.value)
     return found
 
 
-def unknown_attributes(function: FunctionProto) -> dict[str, Any]:
+def call_attributes(node: ir.Node, function: ir.Function, linked: Attributes | None) -> Attributes:
+    """Return a function's attributes as one call gives them; what a call leaves out is absent."""
+    given = resolved(node, linked)
+    found = {name: given.get(name, default) for name, default in function.attributes.items()}
+    return {name: one for name, one in found.items() if one.is_ref() or one.value is not None}
+
+
+def unknown_attributes(function: ir.Function) -> Attributes:
     """Return the attributes of a function of which no caller is known."""
-    names = [*function.attribute, *(attribute.name for attribute in function.attribute_proto)]
-    return {name: Fact() for name in names}
+    return {name: ir.RefAttr(name, name, default.type) for name, default in function.attributes.items()}
+
+
+def number_of(attribute: ir.Attr) -> Any:
+    """Return the number or numbers of an attribute; a :class:`Fact` of one that is not known.
+
+    Raises:
+        TypeError: it holds no numbers.
+    """
+    if attribute.is_ref():
+        return Fact()
+    match attribute.type:
+        case ir.AttributeType.INT | ir.AttributeType.FLOAT:
+            return attribute.value
+        case ir.AttributeType.INTS | ir.AttributeType.FLOATS:
+            return list(attribute.value)
+    raise TypeError(f"attribute {attribute.name!r} holds no numbers")

@@ -21,7 +21,7 @@ def scalar(known: Known) -> int | None:
 
 def integers(attributes: Mapping[str, Any], name: str, count: int) -> list[int]:
     """Return an attribute of integers, zeros where it is absent."""
-    return list(attributes[name].ints) if name in attributes else [0] * max(0, count)
+    return list(attributes[name].value) if name in attributes else [0] * max(0, count)
 
 
 def without_value(known: Known) -> Known:

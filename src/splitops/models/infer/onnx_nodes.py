@@ -8,13 +8,16 @@ from functools import cache
 from typing import Any, Final
 
 import onnx
+import onnx_ir as ir
 from onnx import AttributeProto, NodeProto, TensorProto, TypeProto, defs, helper, shape_inference
 
 from splitops.models.formats.onnx.types import Names, from_type, to_type
+from splitops.models.graph.onnx import ATTRIBUTES, PLAIN
+from splitops.models.infer.onnx_functions import Attributes
 from splitops.models.infer.onnx_shapes import refined
 from splitops.models.known import Known, Tensor
 
-__all__ = ["NodeInference"]
+__all__ = ["NodeInference", "node_proto"]
 
 _MAX_FED: Final = 64
 """Inputs with more numbers are no sizes, axes or scales: what they hold does not matter to shapes."""
@@ -30,26 +33,74 @@ class NodeInference:
     def __init__(self) -> None:
         self._found: dict[Hashable, tuple[Known, ...]] = {}
 
-    def outputs(self, node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[Known]) -> list[Known]:
+    def outputs(
+        self, node: ir.Node, attributes: Attributes, opsets: Mapping[str, int], inputs: Sequence[Known]
+    ) -> list[Known]:
         """Return what is known of a node's outputs: nothing where neither onnx nor we can tell.
 
         Args:
             node: the node, without graphs in its attributes.
+            attributes: its attributes.
             opsets: the opset of each domain.
             inputs: what is known of its inputs.
         """
-        key = (
-            node.domain,
-            node.op_type,
-            opsets.get(node.domain),
-            tuple(attribute.SerializeToString() for attribute in node.attribute),
-            tuple(_key(known) if name else "" for name, known in zip(node.input, inputs, strict=True)),
-            tuple(map(bool, node.output)),
-        )
-        found = self._found.get(key)
+        try:
+            key = (
+                node.domain,
+                node.op_type,
+                opsets.get(node.domain),
+                tuple(map(_attribute_key, attributes.values())),
+                tuple(attribute.SerializeToString() for attribute in node.meta.get(ATTRIBUTES, ())),
+                tuple(
+                    "" if value is None else _key(known)
+                    for value, known in zip(node.inputs, inputs, strict=True)
+                ),
+                tuple(value.name != "" for value in node.outputs),
+            )
+            found = self._found.get(key)
+            asked = node_proto(node, attributes) if found is None else None
+        except (UnicodeDecodeError, ir.serde.SerdeError):
+            return [None] * len(
+                node.outputs
+            )  # protobuf reads names that are no text, and does not write them
         if found is None:
-            found = self._found[key] = tuple(_infer(node, opsets, inputs))
+            assert asked is not None
+            outputs: Sequence[Known] = _infer_by_onnx(asked, opsets, inputs)
+            if not node.domain:
+                outputs = refined(node, attributes, opsets.get("", 0), inputs, outputs)
+            found = self._found[key] = tuple(outputs)
         return list(found)
+
+
+def node_proto(node: ir.Node, attributes: Attributes) -> NodeProto:
+    """Return a node as onnx reads it, its values named by their positions.
+
+    Raises:
+        UnicodeDecodeError: a name is no text.
+        SerdeError: an attribute is none that onnx-ir writes.
+    """
+    return NodeProto(
+        op_type=node.op_type,
+        domain=node.domain,
+        input=["" if value is None else f"i{index}" for index, value in enumerate(node.inputs)],
+        output=["" if value.name == "" else f"o{index}" for index, value in enumerate(node.outputs)],
+        attribute=[*map(_attribute_proto, attributes.values()), *node.meta.get(ATTRIBUTES, ())],
+    )
+
+
+def _attribute_proto(attribute: ir.Attr) -> AttributeProto:
+    if attribute.is_ref():
+        return ir.serde.serialize_reference_attribute(attribute)
+    if attribute.type == ir.AttributeType.UNDEFINED:
+        return AttributeProto(name=attribute.name)
+    return ir.serde.serialize_attribute(attribute)
+
+
+def _attribute_key(attribute: ir.Attr) -> Hashable:
+    if attribute.type in PLAIN or attribute.is_ref():
+        return attribute.name, attribute.type, attribute.value, attribute.ref_attr_name
+    content: bytes = _attribute_proto(attribute).SerializeToString()
+    return content
 
 
 def _key(known: Known) -> Hashable:
@@ -65,11 +116,6 @@ def _key(known: Known) -> Hashable:
 
 def _is_fed(known: Tensor) -> bool:
     return known.value is not None and known.value.ndim <= 1 and known.value.size <= _MAX_FED
-
-
-def _infer(node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[Known]) -> Sequence[Known]:
-    outputs = _infer_by_onnx(node, opsets, inputs)
-    return refined(node, opsets.get("", 0), inputs, outputs) if not node.domain else outputs
 
 
 def _infer_by_onnx(node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[Known]) -> list[Known]:

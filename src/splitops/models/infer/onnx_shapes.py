@@ -9,9 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from onnx import NodeProto, TensorProto, helper
+import onnx_ir as ir
+from onnx import TensorProto
 
 from splitops.elements.types import from_onnx
+from splitops.models.infer.onnx_functions import Attributes
 from splitops.models.known import Known, SequenceOf, Tensor, meet_shapes
 from splitops.models.movers import BY_OPERATOR
 from splitops.models.movers.mover import OnnxNode
@@ -27,19 +29,20 @@ from splitops.sizes.dims import UNKNOWN, Dim, Shape
 __all__ = ["read_node", "refined"]
 
 
-def read_node(node: NodeProto, opset: int, inputs: Sequence[Known]) -> OnnxNode:
+def read_node(node: ir.Node, attributes: Attributes, opset: int, inputs: Sequence[Known]) -> OnnxNode:
     """Return a node of the ONNX domain, of an opset, as the rules read it."""
-    stated = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    stated = {name: attribute.value for name, attribute in attributes.items()}
     return OnnxNode(node.op_type, opset, stated, inputs)
 
 
 def refined(
-    node: NodeProto, opset: int, inputs: Sequence[Known], outputs: Sequence[Known]
+    node: ir.Node, attributes: Attributes, opset: int, inputs: Sequence[Known], outputs: Sequence[Known]
 ) -> Sequence[Known]:
     """Return what is known of a node's outputs, by onnx and by the rules here together.
 
     Args:
         node: a node of the ONNX domain.
+        attributes: its attributes.
         opset: the opset that it is of.
         inputs: what is known of its inputs.
         outputs: what onnx has inferred.
@@ -49,7 +52,7 @@ def refined(
     if rule is None:
         return outputs
     try:
-        shape = rule(read_node(node, opset, inputs))
+        shape = rule(read_node(node, attributes, opset, inputs))
     except (ValueError, IndexError, TypeError, KeyError):
         return outputs  # too little is known, or the numbers do not fit one another: the node fails then
     kind = _BOOL if node.op_type in _COMPARISONS else None
@@ -119,7 +122,7 @@ def _top_k(node: OnnxNode) -> Shape:
 def _resize(node: OnnxNode) -> Shape:
     """Resize by stated sizes, or by whole factors."""
     shape = node.shape()
-    if "axes" in node.attributes or node.attributes.get("keep_aspect_ratio_policy", b"stretch") != b"stretch":
+    if "axes" in node.attributes or node.attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         raise ValueError("not followed")
     if node.has(3) and len(sizes := node.entries(3)) == len(shape):
         return tuple(map(size_of, sizes))

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-from onnx import AttributeProto, NodeProto, helper
+import onnx_ir as ir
+from onnx import helper
 
-from splitops.errors import SplitError, Where
-from splitops.models.formats.onnx.tensors import tensor_array
+from splitops.models.infer.onnx_functions import Attributes
+from splitops.models.infer.onnx_nodes import node_proto
 from splitops.models.infer.onnx_shapes import read_node
 from splitops.models.known import (
     MAX_ELEMENTS,
@@ -30,11 +31,14 @@ from splitops.models.movers.numbers import ARITHMETIC, apply
 __all__ = ["computed_value", "constant_value"]
 
 
-def computed_value(node: NodeProto, opset: int, inputs: Sequence[Known], output: Known) -> Value | None:
+def computed_value(
+    node: ir.Node, attributes: Attributes, opset: int, inputs: Sequence[Known], output: Known
+) -> Value | None:
     """Return the numbers of a node's first output, as far as they can be followed.
 
     Args:
         node: a node of the ONNX domain.
+        attributes: its attributes.
         opset: the opset that it is of.
         inputs: what is known of its inputs.
         output: what is known of its first output.
@@ -46,11 +50,11 @@ def computed_value(node: NodeProto, opset: int, inputs: Sequence[Known], output:
         return None
     try:
         if mover is not None:
-            value = mover.infer_node(read_node(node, opset, inputs)).value
+            value = mover.infer_node(read_node(node, attributes, opset, inputs)).value
         elif kernel is not None:
-            value = kernel(read_node(node, opset, inputs))
+            value = kernel(read_node(node, attributes, opset, inputs))
         else:
-            value = _folded(node, opset, inputs, output)
+            value = _folded(node, attributes, opset, inputs, output)
     except (ValueError, IndexError, TypeError, KeyError, AttributeError, OverflowError, ZeroDivisionError):
         return None  # numbers that do not fit one another: the node fails when it runs
     if value is None or value.size > MAX_ELEMENTS:
@@ -58,23 +62,18 @@ def computed_value(node: NodeProto, opset: int, inputs: Sequence[Known], output:
     return _compact(value, output)
 
 
-def constant_value(node: NodeProto, where: Where) -> Value | None:
+def constant_value(attributes: Attributes) -> Value | None:
     """Return the value of a Constant node that is a tensor or numbers, None of any other."""
-    for attribute in node.attribute:
+    for attribute in attributes.values():
         match attribute.type:
-            case AttributeProto.TENSOR if math.prod(attribute.t.dims) <= MAX_ELEMENTS:
-                try:
-                    return tensor_array(attribute.t, where)
-                except SplitError:
-                    return None
-            case AttributeProto.INT:
-                return np.array(attribute.i, np.int64)
-            case AttributeProto.FLOAT:
-                return np.array(attribute.f, np.float32)
-            case AttributeProto.INTS:
-                return np.array(attribute.ints, np.int64)
-            case AttributeProto.FLOATS:
-                return np.array(attribute.floats, np.float32)
+            case _ if attribute.is_ref():
+                continue
+            case ir.AttributeType.TENSOR if math.prod(attribute.value.shape) <= MAX_ELEMENTS:
+                return None if isinstance(attribute.value, ir.ExternalTensor) else attribute.value.numpy()
+            case ir.AttributeType.INT | ir.AttributeType.INTS:
+                return np.array(attribute.value, np.int64)
+            case ir.AttributeType.FLOAT | ir.AttributeType.FLOATS:
+                return np.array(attribute.value, np.float32)
     return None
 
 
@@ -170,14 +169,17 @@ _FOLDED: Final = frozenset(
 """Operators that onnx's reference evaluator computes when all their inputs are known: cheap ones."""
 
 
-def _folded(node: NodeProto, opset: int, inputs: Sequence[Known], output: Tensor) -> Value | None:
+def _folded(
+    node: ir.Node, attributes: Attributes, opset: int, inputs: Sequence[Known], output: Tensor
+) -> Value | None:
     """Run a node of which every input is known, where its output is known to be small."""
-    if output.shape is None or len(node.output) != 1:
+    if output.shape is None:
         return None
     if not all(isinstance(size, int) for size in output.shape):
         return None
     arrays: dict[str, Any] = {}
-    for name, known in zip(node.input, inputs, strict=True):
+    asked = node_proto(node, attributes)
+    for name, known in zip(asked.input, inputs, strict=True):
         if not name:
             continue
         if not isinstance(known, Tensor) or not known.is_whole or known.type is None:
@@ -186,7 +188,7 @@ def _folded(node: NodeProto, opset: int, inputs: Sequence[Known], output: Tensor
     from onnx.reference import ReferenceEvaluator
 
     empty = helper.make_empty_tensor_value_info
-    graph = helper.make_graph([node], "g", [empty(name) for name in arrays], [empty(node.output[0])])
+    graph = helper.make_graph([asked], "g", [empty(name) for name in arrays], [empty(asked.output[0])])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     try:
         with np.errstate(all="ignore"):

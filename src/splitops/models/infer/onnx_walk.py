@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+import onnx_ir as ir
 
-from splitops.elements.types import from_onnx
-from splitops.errors import SplitError, Where
-from splitops.models.formats.onnx.structure import (
-    canonical,
-    extend,
+from splitops.elements.types import ElementType, from_onnx
+from splitops.errors import ModelError, SplitError, Where
+from splitops.models.formats.onnx.structure import canonical, extend
+from splitops.models.graph.onnx import (
+    all_nodes,
     function_key,
     function_path,
     functions_of,
+    label,
+    note,
     opset_imports,
+    stated,
     subgraphs,
 )
-from splitops.models.formats.onnx.tensors import is_external, tensor_array
-from splitops.models.formats.onnx.types import from_type
-from splitops.models.infer.onnx_functions import call_attributes, unknown_attributes, with_attributes
+from splitops.models.infer.onnx_functions import (
+    Attributes,
+    call_attributes,
+    number_of,
+    resolved,
+    unknown_attributes,
+)
 from splitops.models.infer.onnx_loops import (
     integers,
     scalar,
@@ -35,8 +42,7 @@ from splitops.models.infer.onnx_loops import (
 from splitops.models.infer.onnx_nodes import NodeInference
 from splitops.models.infer.onnx_values import computed_value, constant_value
 from splitops.models.infer.splitting import OnVisit, Visit, sizes_of_names, tightened, visit_site
-from splitops.models.known import MAX_ELEMENTS, Known, SequenceOf, Tensor, join, meet
-from splitops.onnx.reference import node_attributes, node_label
+from splitops.models.known import MAX_ELEMENTS, Known, SequenceOf, Tensor, join, meet, with_sizes
 from splitops.operators import FAMILY, schema
 from splitops.progress import counted
 from splitops.sizes.dims import UNKNOWN, Dim, Range, dimension
@@ -54,13 +60,28 @@ class Found:
     """Everything that a walk has found out.
 
     Attributes:
-        values: what is known of each value, by the path of its graph (None is the main graph) and its name;
-            of a function's, what holds for every call.
+        values: what is known of each value; of a function's, what holds for every call.
+        paths: the path of the graph of each value; None is the main graph.
         sizes: symbols of the model whose sizes the splits that always run prove.
     """
 
-    values: dict[tuple[str | None, str], Known] = field(default_factory=dict)
+    values: dict[ir.Value, Known] = field(default_factory=dict)
+    paths: dict[ir.Value, str | None] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
+
+    def settled(self) -> Found:
+        """Return the same, with the sizes of symbols in the place of the symbols."""
+        return replace(self, values={value: with_sizes(k, self.sizes) for value, k in self.values.items()})
+
+    def by_name(self) -> dict[tuple[str | None, str], Known]:
+        """Return what is known by the path of the graph and the name of each value."""
+        return {(self.paths[value], value.name or ""): known for value, known in self.values.items()}
+
+    def note(self) -> None:
+        """Note at every value of which something is known what that is."""
+        for value, known in self.values.items():
+            if known is not None:
+                note(value, known)
 
 
 @dataclass(slots=True)
@@ -70,38 +91,47 @@ class _Scope:
     where: Where
     opsets: Mapping[str, int]
     parent: _Scope | None = None
-    attributes: Mapping[str, Any] | None = None
+    attributes: Attributes | None = None
     conditional: bool = False
     function: bool = False
-    values: dict[str, Known] = field(default_factory=dict)
-    constants: set[str] = field(default_factory=set)
-    declared: dict[str, Known] = field(default_factory=dict)
+    values: dict[ir.Value, Known] = field(default_factory=dict)
+    constants: set[ir.Value] = field(default_factory=set)
 
-    def get(self, name: str) -> Known:
+    def get(self, value: ir.Value | None) -> Known:
         scope: _Scope | None = self
-        while scope is not None:
-            if name in scope.values:
-                return scope.values[name]
+        while scope is not None and value is not None:
+            if value in scope.values:
+                return scope.values[value]
             scope = scope.parent
         return None
 
-    def is_constant(self, name: str) -> bool:
+    def is_constant(self, value: ir.Value | None) -> bool:
         scope: _Scope | None = self
-        while scope is not None:
-            if name in scope.values:
-                return name in scope.constants
+        while scope is not None and value is not None:
+            if value in scope.values:
+                return value in scope.constants
             scope = scope.parent
         return False
+
+    def output(self, value: ir.Value) -> Known:
+        """Return what is known of an output; onnx-ir does not find one that was made outside its graph."""
+        scope: _Scope | None = self
+        while scope is not None:
+            found = next((seen for seen in scope.values if seen.name == value.name), None)
+            if found is not None:
+                return scope.values[found]
+            scope = scope.parent
+        return None
 
 
 class Walk:
     """One walk through one model."""
 
-    def __init__(self, model: ModelProto, where: Where, on_visit: OnVisit) -> None:
+    def __init__(self, model: ir.Model, where: Where, on_visit: OnVisit) -> None:
         self.model = model
         self.where = where
         self.on_visit = on_visit
-        self.functions = functions_of(model, where)
+        self.functions = functions_of(model)
         self.found = Found()
         self.inference = NodeInference()
         self.recording = True
@@ -109,97 +139,95 @@ class Walk:
         self.depth = 0
         # Functions that call functions twice, and loops in loops, could otherwise take for ever. Once it is
         # used up, a graph is walked only where it has not been walked at all.
-        self.budget = 20_000 + 16 * sum(1 for _ in _all_nodes(model))
+        self.budget = 20_000 + 16 * sum(1 for _ in all_nodes(model))
+        self._declared: dict[ir.Value, Known] = {}
 
     def run(self) -> Found:
         """Walk the main graph, then every function that it has not reached."""
-        scope = _Scope(self.where, opset_imports(self.model, self.where))
-        self._declare(scope, self.model.graph)
-        for value in self.model.graph.input:
-            self._set(scope, value.name, _declared(value, scope))
+        scope = _Scope(self.where, opset_imports(self.model.graph, self.model))
+        for value in self.model.graph.inputs:
+            self._set(scope, value, None)
         self._graph(scope, self.model.graph)
         for function in self.functions.values():
             if function_path(function) not in self.walked:
                 self._function(
-                    function, [None] * len(function.input), unknown_attributes(function), scope, True
+                    function, [None] * len(function.inputs), unknown_attributes(function), scope, True
                 )
         return self.found
 
     # Graphs
 
-    def _graph(self, scope: _Scope, graph: GraphProto) -> list[Known]:
+    def _graph(self, scope: _Scope, graph: ir.Graph) -> list[Known]:
         """Walk a graph whose inputs are known, and return its outputs."""
         # The caller may replace the default of an input. Before IR version 4 every initializer had to be one.
-        inputs = {value.name for value in graph.input} if self.model.ir_version >= 4 else set()
-        for tensor in graph.initializer:
-            if tensor.name not in inputs:
-                self._set(scope, tensor.name, _initializer(tensor, scope.where))
-                scope.constants.add(tensor.name)
-        self._nodes(scope, graph.node)
-        return [scope.get(value.name) for value in graph.output]
+        replaceable = self.model.ir_version is None or self.model.ir_version >= 4
+        for value in graph.initializers.values():
+            if not (replaceable and value.is_graph_input()):
+                assert value.const_value is not None
+                self._set(scope, value, _initializer(value.const_value))
+                scope.constants.add(value)
+        self._nodes(scope, graph)
+        return [scope.get(value) if value in scope.values else scope.output(value) for value in graph.outputs]
 
-    def _nodes(self, scope: _Scope, nodes: Sequence[NodeProto]) -> None:
+    def _nodes(self, scope: _Scope, nodes: Iterable[ir.Node]) -> None:
         for node in counted(nodes, "infer"):
             self.budget -= 1
             outputs = self._node(scope, node)
-            for name, known in zip(node.output, outputs, strict=True):
-                if name:
-                    self._set(scope, name, known)
+            for value, known in zip(node.outputs, outputs, strict=True):
+                if value.name != "":
+                    self._set(scope, value, known)
 
-    def _declare(self, scope: _Scope, graph: GraphProto) -> None:
-        for value in (*graph.value_info, *graph.output):
-            scope.declared[value.name] = _declared(value, scope)
-
-    def _set(self, scope: _Scope, name: str, known: Known) -> None:
-        stated = scope.declared.get(name)
-        if stated is not None:
-            known = meet(known, stated)
-        scope.values[name] = known
+    def _set(self, scope: _Scope, value: ir.Value, known: Known) -> None:
+        if value not in self._declared:
+            self._declared[value] = _declared(value, scope)
+        declared = self._declared[value]
+        if declared is not None:
+            known = meet(known, declared)
+        scope.values[value] = known
         if self.recording:
-            key = scope.where.graph, name
             # A function's values hold for all of its calls together.
-            known = (
-                join(self.found.values[key], known) if scope.function and key in self.found.values else known
-            )
-            self.found.values[key] = known
+            if scope.function and value in self.found.values:
+                known = join(self.found.values[value], known)
+            self.found.values[value] = known
+            self.found.paths[value] = scope.where.graph
 
     # Nodes
 
-    def _node(self, scope: _Scope, node: NodeProto) -> list[Known]:
+    def _node(self, scope: _Scope, node: ir.Node) -> list[Known]:
         domain = canonical(node.domain)
-        inputs = [scope.get(name) if name else None for name in node.input]
+        inputs = [scope.get(value) for value in node.inputs]
+        count = len(node.outputs)
         function = self.functions.get(function_key(node))
         if function is not None:
-            outputs = self._call(scope, node, function, inputs)
-            return [*outputs, *[None] * len(node.output)][: len(node.output)]
+            return _filled(self._call(scope, node, function, inputs), count)
         if domain == "" and node.op_type in FAMILY[""]:
             return self._split(scope, node, inputs)
         if domain == "":
             control = {"If": self._if, "Loop": self._loop, "Scan": self._scan}.get(node.op_type)
             if control is not None:
-                outputs = control(scope, node, inputs)
-                return [*outputs, *[None] * len(node.output)][: len(node.output)]
+                return _filled(control(scope, node, inputs), count)
             if node.op_type == "Constant":
                 return self._constant(scope, node)
-        if any(subgraphs(node)):
-            for step, graph in subgraphs(node):
-                self._body(scope, step, graph, [None] * len(graph.input))
-            return [None] * len(node.output)
-        whole = with_attributes(node, scope.attributes)
-        outputs = self.inference.outputs(whole, scope.opsets, inputs)
+        inner = list(subgraphs(node))
+        for step, graph in inner:
+            self._body(scope, step, graph, [None] * len(graph.inputs))
+        if inner:
+            return [None] * count
+        attributes = resolved(node, scope.attributes)
+        outputs = self.inference.outputs(node, attributes, scope.opsets, inputs)
         if domain == "" and len(outputs) == 1:
-            value = computed_value(whole, scope.opsets.get("", 0), inputs, outputs[0])
+            value = computed_value(node, attributes, scope.opsets.get("", 0), inputs, outputs[0])
             if value is not None and isinstance(outputs[0], Tensor):
                 outputs[0] = replace(outputs[0], value=value, shape=tuple(value.shape))
         return outputs
 
-    def _split(self, scope: _Scope, node: NodeProto, inputs: list[Known]) -> list[Known]:
-        where = replace(scope.where, node=node_label(node))
+    def _split(self, scope: _Scope, node: ir.Node, inputs: list[Known]) -> list[Known]:
+        where = replace(scope.where, node=label(node))
         attributes: dict[str, Any] = {}
         row, error = None, None
         try:
             row = schema(node.op_type, scope.opsets.get("", 1), "")
-            attributes = node_attributes(node, scope.attributes)
+            attributes = _numbers(node, scope.attributes)
         except SplitError as found:
             found.where = where
             error = found
@@ -208,11 +236,11 @@ class Walk:
             operator=str(row) if row is not None else node.op_type,
             attributes=attributes,
             facts=(),
-            inputs=tuple(node.input),
-            outputs=tuple(node.output),
+            inputs=tuple("" if value is None else value.name or "" for value in node.inputs),
+            outputs=tuple(value.name or "" for value in node.outputs),
             where=where,
             conditional=scope.conditional,
-            constants=tuple(scope.is_constant(name) for name in node.input),
+            constants=tuple(scope.is_constant(value) for value in node.inputs),
             error=error,
             node=node,
         )
@@ -223,26 +251,26 @@ class Walk:
             data = tightened(visit, inputs[0])
             if not scope.conditional and not scope.function:
                 self.found.sizes.update(sizes_of_names(inputs[0], data))
-            if data != inputs[0]:
-                self._tighten(scope, node.input[0], data)
+            if data != inputs[0] and node.inputs[0] is not None:
+                self._tighten(scope, node.inputs[0], data)
         return outputs
 
-    def _tighten(self, scope: _Scope, name: str, data: Known) -> None:
+    def _tighten(self, scope: _Scope, value: ir.Value, data: Known) -> None:
         """Keep what a split proves of its input: of a value from outside the graph, inside it alone."""
-        if name in scope.values:
-            self._set(scope, name, data)
+        if value in scope.values:
+            self._set(scope, value, data)
         else:
-            scope.values[name] = data
+            scope.values[value] = data
 
-    def _constant(self, scope: _Scope, node: NodeProto) -> list[Known]:
-        whole = with_attributes(node, scope.attributes)
-        value = constant_value(whole, scope.where)
-        scope.constants.update(node.output)
-        stated = whole.attribute[0] if len(whole.attribute) == 1 else None
-        if stated is not None and stated.type == AttributeProto.TENSOR:
+    def _constant(self, scope: _Scope, node: ir.Node) -> list[Known]:
+        attributes = resolved(node, scope.attributes)
+        value = constant_value(attributes)
+        scope.constants.update(node.outputs)
+        sole = next(iter(attributes.values())) if len(attributes) == 1 else None
+        if sole is not None and sole.type == ir.AttributeType.TENSOR and not sole.is_ref():
             # its data, which may be large, is not for onnx to read
-            return [Tensor(from_onnx(stated.t.data_type), tuple(stated.t.dims), value)] * len(node.output)
-        found = self.inference.outputs(whole, scope.opsets, [])
+            return [Tensor(*_type_and_shape(sole.as_tensor()), value)] * len(node.outputs)
+        found = self.inference.outputs(node, attributes, scope.opsets, [])
         return [replace(known, value=value) if isinstance(known, Tensor) else known for known in found]
 
     # Subgraphs
@@ -251,7 +279,7 @@ class Walk:
         self,
         scope: _Scope,
         step: str,
-        graph: GraphProto,
+        graph: ir.Graph,
         inputs: Sequence[Known],
         *,
         conditional: bool = True,
@@ -259,7 +287,7 @@ class Walk:
         """Walk a subgraph with what is known of its inputs, and return what is known of its outputs."""
         path = extend(scope.where.graph, step)
         if not self._may_enter(path):
-            return [None] * len(graph.output)
+            return [None] * len(graph.outputs)
         inner = _Scope(
             replace(scope.where, graph=path),
             scope.opsets,
@@ -268,9 +296,8 @@ class Walk:
             conditional or scope.conditional,
             scope.function,
         )
-        self._declare(inner, graph)
-        for value, known in zip(graph.input, [*inputs, *[None] * len(graph.input)], strict=False):
-            self._set(inner, value.name, meet(known, _declared(value, inner)))
+        for value, known in zip(graph.inputs, _filled(inputs, len(graph.inputs)), strict=True):
+            self._set(inner, value, known)
         with self._deeper():
             return self._graph(inner, graph)
 
@@ -291,13 +318,13 @@ class Walk:
         finally:
             self.depth -= 1
 
-    def _if(self, scope: _Scope, node: NodeProto, inputs: list[Known]) -> list[Known]:
+    def _if(self, scope: _Scope, node: ir.Node, inputs: list[Known]) -> list[Known]:
         branches = [self._body(scope, step, graph, []) for step, graph in subgraphs(node)]
         if len(branches) != 2 or len(branches[0]) != len(branches[1]):
             return []
         return [join(left, right) for left, right in zip(*branches, strict=True)]
 
-    def _loop(self, scope: _Scope, node: NodeProto, inputs: list[Known]) -> list[Known]:
+    def _loop(self, scope: _Scope, node: ir.Node, inputs: list[Known]) -> list[Known]:
         graphs = list(subgraphs(node))
         if len(graphs) != 1 or len(inputs) < 2:
             return []
@@ -315,26 +342,26 @@ class Walk:
             carried = list(outputs[1 : 1 + len(start)])
         return [*carried, *(stacked(known, rounds, 0) for known in outputs[1 + len(start) :])]
 
-    def _rounds(self, node: NodeProto, inputs: list[Known], outputs: list[Known]) -> Dim:
+    def _rounds(self, node: ir.Node, inputs: list[Known], outputs: list[Known]) -> Dim:
         """Return the number of rounds of a loop."""
-        most = scalar(inputs[0]) if node.input[0] else None
+        most = scalar(inputs[0])
         if most is None:
             return UNKNOWN
         most = max(0, most)
-        starts = not node.input[1] or scalar(inputs[1]) == 1
+        starts = node.inputs[1] is None or scalar(inputs[1]) == 1
         goes_on = bool(outputs) and scalar(outputs[0]) == 1
         return most if starts and goes_on else dimension(0, most)
 
-    def _scan(self, scope: _Scope, node: NodeProto, inputs: list[Known]) -> list[Known]:
+    def _scan(self, scope: _Scope, node: ir.Node, inputs: list[Known]) -> list[Known]:
         graphs = list(subgraphs(node))
-        attributes = {attribute.name: attribute for attribute in node.attribute}
+        attributes = node.attributes
         if len(graphs) != 1 or "num_scan_inputs" not in attributes:
             return []
         step, graph = graphs[0]
-        scanned = attributes["num_scan_inputs"].i
+        scanned = attributes["num_scan_inputs"].as_int()
         states = len(inputs) - scanned
         if scope.opsets.get("", 0) < 9 or not 0 <= states <= len(inputs):
-            self._body(scope, step, graph, [None] * len(graph.input))  # Scan-8 has a batch axis and lengths
+            self._body(scope, step, graph, [None] * len(graph.inputs))  # Scan-8 has a batch axis and lengths
             return []
         axes = integers(attributes, "scan_input_axes", scanned)
         slices = [without_axis(known, axis) for known, axis in zip(inputs[states:], axes, strict=False)]
@@ -380,35 +407,28 @@ class Walk:
 
     # Functions
 
-    def _call(
-        self, scope: _Scope, node: NodeProto, function: FunctionProto, inputs: list[Known]
-    ) -> list[Known]:
-        try:
-            attributes = call_attributes(node, function, scope.attributes)
-        except SplitError:
-            attributes = unknown_attributes(function)
+    def _call(self, scope: _Scope, node: ir.Node, function: ir.Function, inputs: list[Known]) -> list[Known]:
+        attributes = call_attributes(node, function, scope.attributes)
         return self._function(function, inputs, attributes, scope, scope.conditional)
 
     def _function(
         self,
-        function: FunctionProto,
+        function: ir.Function,
         inputs: Sequence[Known],
-        attributes: Mapping[str, Any],
+        attributes: Attributes,
         caller: _Scope,
         conditional: bool,
     ) -> list[Known]:
         path = function_path(function)
         if not self._may_enter(path):
-            return [None] * len(function.output)
+            return [None] * len(function.outputs)
         where = replace(self.where, graph=path)
-        scope = _Scope(where, opset_imports(function, where), None, attributes, conditional, function=True)
-        for value in getattr(function, "value_info", ()):
-            scope.declared[value.name] = _declared(value, scope)
-        for name, known in zip(function.input, [*inputs, *[None] * len(function.input)], strict=False):
-            self._set(scope, name, known)
+        scope = _Scope(where, opset_imports(function), None, attributes, conditional, function=True)
+        for value, known in zip(function.inputs, _filled(inputs, len(function.inputs)), strict=True):
+            self._set(scope, value, known)
         with self._deeper():
-            self._nodes(scope, function.node)
-        return [scope.get(name) for name in function.output]
+            self._nodes(scope, function)
+        return [scope.get(value) for value in function.outputs]
 
 
 class Upstream(Walk):
@@ -421,21 +441,36 @@ class Upstream(Walk):
         pass
 
 
-def _all_nodes(model: ModelProto) -> Iterator[NodeProto]:
-    pending: list[Sequence[NodeProto]] = [model.graph.node, *(function.node for function in model.functions)]
-    while pending:
-        for node in pending.pop():
-            yield node
-            pending.extend(graph.node for _, graph in subgraphs(node))
+def _filled(found: Sequence[Known], count: int) -> list[Known]:
+    """Return as many as there are to be: nothing is known of those that are missing."""
+    return [*found, *[None] * count][:count]
 
 
-def _declared(value: ValueInfoProto, scope: _Scope) -> Known:
+def _numbers(node: ir.Node, linked: Attributes | None) -> dict[str, Any]:
+    """Return the attributes of a split.
+
+    Raises:
+        ModelError: the node states one that holds no numbers.
+    """
+    found: dict[str, Any] = {}
+    for name, attribute in resolved(node, linked).items():
+        try:
+            found[name] = number_of(attribute)
+        except TypeError:
+            if node.attributes[name].is_ref():
+                continue  # what is not a number no split refers to
+            where = Where(node=label(node), attribute=name)
+            raise ModelError(f"attribute {name!r} of {node.op_type} holds no numbers", where) from None
+    return found
+
+
+def _declared(value: ir.Value, scope: _Scope) -> Known:
     """Return what a graph declares of a value.
 
     Names count in the main graph alone, and not in sequences: one may be another size in every round of a
     loop, call of a function and element of a sequence.
     """
-    known = from_type(value.type)
+    known = stated(value)
     return known if scope.where.graph is None and isinstance(known, Tensor) else _without_names(known)
 
 
@@ -450,17 +485,15 @@ def _without_names(known: Known) -> Known:
     return known
 
 
-def _initializer(tensor: TensorProto, where: Where) -> Known:
-    shape = tuple(tensor.dims)
-    value = None
-    if (
-        math.prod(shape) <= MAX_ELEMENTS
-        and not is_external(tensor)
-        and tensor.data_type != TensorProto.STRING
-    ):
-        value = tensor_array(tensor, where)
-    return Tensor(from_onnx(tensor.data_type), shape, value)
+def _type_and_shape(tensor: ir.TensorProtocol) -> tuple[ElementType | None, tuple[int, ...]]:
+    return from_onnx(tensor.dtype.value), tuple(map(int, tensor.shape.numpy()))
 
 
-_INT64: Final = from_onnx(TensorProto.INT64)
-_BOOL: Final = from_onnx(TensorProto.BOOL)
+def _initializer(tensor: ir.TensorProtocol) -> Known:
+    kind, shape = _type_and_shape(tensor)
+    here = not isinstance(tensor, ir.ExternalTensor) and tensor.dtype != ir.DataType.STRING
+    return Tensor(kind, shape, tensor.numpy() if here and math.prod(shape) <= MAX_ELEMENTS else None)
+
+
+_INT64: Final = from_onnx(ir.DataType.INT64.value)
+_BOOL: Final = from_onnx(ir.DataType.BOOL.value)

@@ -38,7 +38,7 @@ class Visit:
         binding: what is proved; None where ``error`` is set.
         inference: what follows; None where ``error`` is set.
         error: the broken rule.
-        node: the node in the format's own form.
+        node: the node: an ``onnx_ir.Node`` or a :class:`~splitops.models.formats.openvino.Layer`.
     """
 
     schema: OperatorSchema | None

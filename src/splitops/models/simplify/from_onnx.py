@@ -10,11 +10,11 @@ import onnx_ir as ir
 from onnx import ModelProto
 
 from splitops.errors import Where
-from splitops.models.convert.onnx_editable import editable_copy, written
 from splitops.models.formats.onnx import check_model
 from splitops.models.formats.onnx.storage import as_proto, opened
 from splitops.models.formats.onnx.tensors import folder_of
 from splitops.models.graph.onnx_editor import OnnxEditor
+from splitops.models.graph.onnx_model import copy_of, editable_copy, written
 from splitops.models.simplify.knowledge import note_known
 from splitops.models.simplify.registry import Rewriting
 from splitops.models.simplify.report import Simplification
@@ -33,22 +33,20 @@ def simplify_onnx(
         proto = as_proto(model)
         check_model(proto, where)
     edited = editable_copy(proto, where)
-    before, current = _count(edited), proto
-    note_known(edited, current, where)
+    before = _count(edited)
+    note_known(edited, where)
 
     def edit(again: bool) -> OnnxEditor:
-        nonlocal current
         if again:
-            current = written(edited)
-            note_known(edited, current, where)
-        return OnnxEditor(edited, where, current)
+            note_known(edited, where)
+        return OnnxEditor(edited, where)
 
     changes = apply_rewrites(rewrites, limit, edit)
     result: ModelProto | ir.Model = edited
     if isinstance(model, ir.Model):
         _unmark(edited)
     else:
-        result = current if changes else _copy(proto)
+        result = written(edited) if changes else copy_of(proto)
         check_model(result, where)
     return Simplification(result, changes, before, _count(edited))
 
@@ -69,12 +67,6 @@ def _unmark(model: ir.Model) -> None:
                     name=tensor.name,
                     base_dir=folder.path if folder else tensor.base_dir,
                 )
-
-
-def _copy(proto: ModelProto) -> ModelProto:
-    made = ModelProto()
-    made.CopyFrom(proto)
-    return made
 
 
 def _count(model: ir.Model) -> int:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import onnx_ir as ir
-from onnx import ModelProto
 
 from splitops.errors import NOWHERE, Where
 from splitops.models.formats.openvino import Endpoint, OpenVINOModel
-from splitops.models.graph.onnx import note, note_all
+from splitops.models.graph.onnx import note
 from splitops.models.graph.openvino import graphs_inside, layer_of, port_of
 from splitops.models.infer.onnx_walk import Upstream
 from splitops.models.infer.openvino_walk import walk_openvino
@@ -15,16 +14,14 @@ from splitops.models.infer.openvino_walk import walk_openvino
 __all__ = ["NoteKnownPass", "note_known", "note_known_openvino"]
 
 
-def note_known(model: ir.Model, proto: ModelProto, where: Where = NOWHERE) -> None:
-    """Note at every value of a model what is known of it.
+def note_known(model: ir.Model, where: Where = NOWHERE) -> None:
+    """Note at every value of a well-formed model what is known of it.
 
     Args:
         model: the model.
-        proto: the same model, well formed.
         where: its place.
     """
-    found = Upstream(proto, where, lambda visit: None).run().values
-    note_all(model, {place: known for place, known in found.items() if known is not None})
+    Upstream(model, where, lambda visit: None).run().note()
 
 
 def note_known_openvino(nodes: ir.Model, model: OpenVINOModel, where: Where) -> None:
@@ -48,10 +45,10 @@ class NoteKnownPass(ir.passes.InPlacePass):
     Without it, a pass knows what the model states: types, shapes and constants. Nothing of what is noted is
     written with the model.
 
-    Precondition: the model can be serialized. Postcondition: the model is as it was.
+    Precondition: the model is well formed. Postcondition: the model is as it was.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Note what is known."""
-        note_known(model, ir.serde.to_proto(model))
+        note_known(model)
         return ir.passes.PassResult(model, modified=False)

@@ -1,0 +1,212 @@
+"""ONNX models as onnx-ir graphs, and back: what onnx-ir cannot hold is kept aside meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import onnx_ir as ir
+from onnx import AttributeProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
+
+from splitops.errors import ModelError, Where
+from splitops.models.formats.onnx.structure import function_path, located_graphs, located_nodes
+from splitops.models.graph.onnx import (
+    ATTRIBUTES,
+    TYPE,
+    Names,
+    all_graphs,
+    all_nodes,
+    graphs_of,
+    owners_of,
+    subgraphs,
+)
+
+__all__ = ["as_graph", "copy_of", "editable_copy", "name_parts", "written"]
+
+_ELEMENT_TYPES: Final = frozenset(kind.value for kind in ir.DataType)
+_GRAPHS: Final = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
+
+
+def as_graph(model: ModelProto, where: Where) -> ir.Model:
+    """Return a well-formed model for reading. It shares the tensors of the protobuf.
+
+    Raises:
+        ModelError: onnx-ir cannot read it.
+    """
+    try:
+        return _read(model, where)
+    except ModelError:
+        own = copy_of(model)
+        aside = [_take_unread(located.node) for located in located_nodes(own)]
+        if not any(aside):
+            raise
+    made = _read(own, where)
+    for node, attributes in zip(all_nodes(made), aside, strict=True):
+        if attributes:
+            node.meta[ATTRIBUTES] = tuple(attributes)
+    return made
+
+
+def editable_copy(model: ModelProto, where: Where, *, name_unread: bool = True) -> ir.Model:
+    """Return a copy of a well-formed model for rewriting, each name of which stands for one value.
+
+    Args:
+        model: the model.
+        where: its place.
+        name_unread: whether to name outputs of a Split that have no names. onnx-ir does not write those at
+            the end of a node, but the lengths of a Split count them.
+
+    Raises:
+        ModelError: onnx-ir cannot read it.
+    """
+    edited = _read(copy_of(model), where)  # onnx-ir renames tensors in the protobuf that it was made from
+    if name_unread:
+        name_parts(edited)
+    _rename_hidden(edited, Names(edited))
+    return edited
+
+
+def written(model: ir.Model) -> ModelProto:
+    """Return a rewritten model as a proto, with what was kept aside."""
+    proto = ir.serde.to_proto(model)
+    protos = dict(located_graphs(proto))
+    for path, graph in graphs_of(model.graph):
+        stated: dict[str, ValueInfoProto] = {}
+        for info in (*protos[path].input, *protos[path].output):
+            stated[info.name] = info
+        for value in (*graph.inputs, *(value for node in graph for value in node.outputs)):
+            if TYPE in value.meta and value.name:
+                info = stated.get(value.name) or protos[path].value_info.add(name=value.name)
+                info.type.CopyFrom(value.meta[TYPE])
+    return proto
+
+
+def copy_of(model: ModelProto) -> ModelProto:
+    """Return a copy of a model."""
+    made = ModelProto()
+    made.CopyFrom(model)
+    return made
+
+
+def _read(model: ModelProto, where: Where) -> ir.Model:
+    types: dict[tuple[str | None, str], TypeProto] = {}
+    if any(not _is_read(info.type) for _, infos in _stated(model) for info in infos):
+        model = copy_of(model)
+        types = dict(_set_aside(model))
+    try:
+        made = ir.serde.from_proto(model)
+    except Exception as error:  # SerdeError, and what its readers of attributes raise
+        reason = str(error.__cause__ or error).strip().splitlines() or [type(error).__name__]
+        raise ModelError(f"onnx-ir cannot read the model: {reason[0][:200]}", where) from error
+    inputs = {(path, info.name): info for path, infos in _lost_inputs(model) for info in infos}
+    for path, graph in all_graphs(made) if types or inputs else ():
+        for value in (*graph.inputs, *(value for node in graph for value in node.outputs)):
+            key = path, value.name
+            if key in types:
+                value.meta[TYPE] = types[key]
+            elif key in inputs and value.is_graph_input():
+                ir.serde.deserialize_value_info_proto(inputs[key], value)
+    return made
+
+
+def _stated(model: ModelProto) -> Iterator[tuple[str | None, Iterable[ValueInfoProto]]]:
+    """Yield what each graph and function states of its values."""
+    for path, graph in located_graphs(model):
+        yield path, (*graph.input, *graph.output, *graph.value_info)
+    for function in model.functions:
+        yield function_path(function), function.value_info
+
+
+def _set_aside(model: ModelProto) -> Iterator[tuple[tuple[str | None, str], TypeProto]]:
+    """Take the types that onnx-ir does not read out of a model: maps, and whatever it does not know."""
+    for path, infos in _stated(model):
+        for info in infos:
+            if not _is_read(info.type):
+                kept = TypeProto()
+                kept.CopyFrom(info.type)
+                yield (path, info.name), kept
+                info.ClearField("type")
+
+
+def _is_read(proto: TypeProto) -> bool:
+    kind = proto.WhichOneof("value")
+    if kind == "tensor_type":
+        return proto.tensor_type.elem_type in _ELEMENT_TYPES
+    try:
+        found = ir.serde.deserialize_type_proto_for_type(proto)
+    except Exception:  # each kind of type fails in its own way
+        return False
+    return found is not None or kind in (None, "sparse_tensor_type")
+
+
+def _lost_inputs(model: ModelProto) -> Iterator[tuple[str | None, Iterable[ValueInfoProto]]]:
+    """Yield what onnx-ir loses of inputs: of those that are outputs, and of those of functions."""
+    for path, graph in located_graphs(model):
+        outputs = {info.name for info in graph.output}
+        yield path, [info for info in graph.input if info.name in outputs and info.HasField("type")]
+    for function in model.functions:
+        inputs = set(function.input)
+        yield function_path(function), [info for info in function.value_info if info.name in inputs]
+
+
+def _take_unread(node: NodeProto) -> list[AttributeProto]:
+    """Take the attributes that onnx-ir does not read out of a node."""
+    stated = list(node.attribute)
+    read = [attribute.type in _GRAPHS or _is_attribute_read(attribute) for attribute in stated]
+    if all(read):
+        return []
+    kept = [_attribute_copy(attribute) for attribute in stated]
+    del node.attribute[:]
+    node.attribute.extend(one for one, is_read in zip(kept, read, strict=True) if is_read)
+    return [one for one, is_read in zip(kept, read, strict=True) if not is_read]
+
+
+def _attribute_copy(attribute: AttributeProto) -> AttributeProto:
+    made = AttributeProto()
+    made.CopyFrom(attribute)
+    return made
+
+
+def _is_attribute_read(attribute: AttributeProto) -> bool:
+    try:
+        ir.serde.deserialize_attribute(attribute)
+    except Exception:  # each kind of attribute fails in its own way
+        return False
+    return True
+
+
+def name_parts(model: ir.Model) -> None:
+    """Name the outputs at the end of a Split that have no names: onnx-ir does not write such outputs."""
+    names = Names(model)
+    for node in all_nodes(model):
+        if node.op_type != "Split":
+            continue
+        for value in reversed(node.outputs):
+            if value.name:
+                break
+            value.name = names.fresh(f"{node.name or node.op_type}_unused")
+
+
+def _rename_hidden(model: ir.Model, names: Names) -> None:
+    """Rename what hides a value outside its subgraph: a rewrite may need to read that in it."""
+
+    def visit(graph: Any, outside: frozenset[str]) -> None:
+        own = list(graph.inputs)
+        if isinstance(graph, ir.Graph):
+            own += [value for value in graph.initializers.values() if not value.is_graph_input()]
+        for value in own:
+            if value.name in outside:
+                held = value.is_initializer()
+                if held:
+                    del graph.initializers[value.name]
+                value.name = names.fresh(value.name)
+                if held:
+                    graph.register_initializer(value)
+        inside = {value.name for value in own} | {value.name for node in graph for value in node.outputs}
+        visible = outside | {name for name in inside if name}
+        for node in graph:
+            for _, inner in subgraphs(node):
+                visit(inner, visible)
+
+    for _, owner in owners_of(model):
+        visit(owner, frozenset())
