@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from splitops.elements.types import ElementType, from_onnx, from_onnx_name, from_openvino
+from splitops.elements.types import ELEMENT_TYPES, ElementType, from_onnx, from_openvino
 from splitops.errors import ModelError
 from splitops.models.known import Tensor
 from splitops.models.known import Value as Numbers
@@ -95,7 +95,10 @@ def _to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.
 
 def _node_types(node: ir.Node, graph: Reader) -> tuple[ElementType | None, ElementType | None]:
     to, source = node.attributes["to"].value, node.inputs[0]
-    target = from_onnx_name(to) if isinstance(to, str) else from_onnx(to)  # a name before opset 6
+    if isinstance(to, str):  # before opset 6
+        target = next((kind for kind in ELEMENT_TYPES.values() if kind.onnx == to), None)
+    else:
+        target = from_onnx(to)
     return (None if source is None else graph.type_of(source)), target
 
 
