@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import splitops
+from splitops.cli import cli
 from splitops.errors import FileError
 
 fsspec = pytest.importorskip("fsspec")
@@ -42,3 +44,16 @@ def test_a_file_on_s3_is_split(tmp_path, files, axis):
         np.testing.assert_array_equal(np.load(path), want)
     with pytest.raises(FileError, match=r"cannot read s3://bucket/y\.npy"):
         splitops.files.open("s3://bucket/y.npy")
+
+
+def test_the_command_line_takes_addresses(tmp_path, files):
+    array = np.arange(24).reshape(4, 6)
+    np.save(tmp_path / "x.npy", array)
+    files.put_file(str(tmp_path / "x.npy"), "bucket/folder/x.npy")
+    source = "s3://bucket/folder/x.npy"
+    result = CliRunner().invoke(cli, ["split", source, "--axis", "1", "--parts", "2", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    np.testing.assert_array_equal(np.load(tmp_path / "x.1.npy"), array[:, 3:])
+    result = CliRunner().invoke(cli, ["inspect", "s3://bucket/none.npy"])
+    assert result.exit_code == 1
+    assert "cannot read s3://bucket/none.npy" in result.output

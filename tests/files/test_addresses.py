@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import fsspec
 import numpy as np
 import pytest
@@ -99,6 +101,12 @@ def test_a_source_that_changes_meanwhile_is_refused(tmp_path, remote):
     with pytest.raises(FileError, match="has changed"):
         plan.run(progress=lambda done, total: put(files, "x.npy", content[::-1]))
     assert not (tmp_path / "out").exists()
+
+
+def test_addresses_may_be_paths(tmp_path):
+    np.save(tmp_path / "x.npy", ARRAY)
+    for address in (f"file://{tmp_path}/x.npy", Path(f"file://{tmp_path}/x.npy")):
+        np.testing.assert_array_equal(np.asarray(splitops.files.open(address)[""]), ARRAY)
 
 
 @given(

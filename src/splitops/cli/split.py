@@ -67,6 +67,7 @@ def command(
       splitops split data.npy --axis 1 --sizes 2,4
       splitops split data.npy --axis -1 --chunk 4096 --memory 256M --verify
       splitops split model.safetensors --tensor embed.weight --parts 4 --out parts
+      splitops split s3://bucket/data.npy --axis 1 --parts 4 --out parts
       splitops split data.bin --raw 1024,-1:float16 --axis 1 --parts 2
       splitops split data.npy --sizes -1,2
       splitops split data.npy --parts 3 --op openvino:Split-1

@@ -42,7 +42,8 @@ class RemoteFile:
                 not installed.
         """
         protocol, _, rest = os.fspath(address).partition(":/")
-        self.name = f"{protocol}://{rest.removeprefix('/')}"  # a Path has one slash of the two
+        # A Path has one slash of them all; an address of this machine has three.
+        self.name = f"{protocol}://{'/' * (protocol == 'file')}{rest.lstrip('/')}"
         self.path = Path(self.name)
         try:
             import fsspec
