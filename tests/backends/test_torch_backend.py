@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -105,6 +107,16 @@ def test_a_plan_compiles_whole(mode: str) -> None:
     data = torch.randn(6, 12)
     compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(list(compiled(data)), list(data.split([2, 10], 1)))
+
+
+def test_the_first_call_of_a_process_may_be_that_of_a_plan_in_a_whole_graph() -> None:
+    script = (
+        "import torch, splitops; plan = splitops.plan('Split', shape=(6, 4), split=[2, 4])\n"
+        "whole = torch.compile(lambda x: plan(x), fullgraph=True, backend='eager')\n"
+        "print([tuple(part.shape) for part in whole(torch.zeros(6, 4))])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout == "[(2, 4), (4, 4)]\n", done.stderr
 
 
 @pytest.mark.parametrize("layout", [torch.strided, torch.jagged], ids=str)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,6 +30,12 @@ def call_plan(
     Raises:
         ArrayError: another shape than the plan's, or ``out`` that does not fit or overlaps.
     """
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.compiler.is_compiling() and isinstance(data, torch.Tensor):
+        # An import statement: it runs while torch.compile traces, whatever was loaded before.
+        from splitops.backends.torch import BACKEND
+
+        return _checked(plan, BACKEND, data, copy, out)
     return execute(plan, data, copy=copy, out=out)
 
 
@@ -41,7 +48,12 @@ def execute(
         ArrayError: the array has another shape than the plan, no backend knows it, or as :func:`run`.
     """
     data = as_array(data)
-    backend = backend_of(data)
+    return _checked(plan, backend_of(data), data, copy, out)
+
+
+def _checked(
+    plan: SplitPlan, backend: Backend, data: Any, copy: bool | None, out: Sequence[Any] | None
+) -> Parts:
     shape = backend.shape(data)
     if shape != plan.shape:
         raise ArrayError(f"data has shape {shape}, but the plan is for shape {plan.shape}")
