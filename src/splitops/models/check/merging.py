@@ -24,6 +24,7 @@ from splitops.models.graph.onnx import (
     function_key,
     function_path,
     functions_of,
+    is_external,
     opset_imports,
     subgraphs,
 )
@@ -207,7 +208,7 @@ def _outputs(graph: ir.Graph) -> frozenset[ir.Value]:
 
 def _constant(tensor: ir.TensorProtocol | None) -> Hashable:
     """Return what is compared of a constant; nothing is equal to a large one, or one in another file."""
-    if tensor is None or isinstance(tensor, ir.ExternalTensor) or tensor.dtype == ir.DataType.STRING:
+    if tensor is None or is_external(tensor) or tensor.dtype == ir.DataType.STRING:
         return object()
     array = tensor.numpy() if tensor.size <= _MOST_CONSTANT else None
     return object() if array is None else _Constant(tensor.dtype.value, array.shape, array.tobytes())

@@ -31,6 +31,7 @@ __all__ = [
     "function_path",
     "functions_of",
     "graphs_of",
+    "is_external",
     "is_overridable",
     "known",
     "label",
@@ -324,6 +325,11 @@ def shape_of(value: ir.Value) -> Shape | None:
     """Return what is known of the shape of a tensor; None is an unknown rank."""
     found = known(value)
     return found.shape if isinstance(found, Tensor) else None
+
+
+def is_external(tensor: ir.TensorProtocol | None) -> bool:
+    """Return whether the data of a tensor is in another file."""
+    return type(tensor) is ir.ExternalTensor  # isinstance() asks its protocol, which is slow
 
 
 def is_overridable(value: ir.Value) -> bool:

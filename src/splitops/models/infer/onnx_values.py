@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx import helper
 
+from splitops.models.graph.onnx import is_external
 from splitops.models.infer.onnx_functions import Attributes
 from splitops.models.infer.onnx_nodes import node_proto
 from splitops.models.infer.onnx_shapes import read_node
@@ -69,7 +70,7 @@ def constant_value(attributes: Attributes) -> Value | None:
             case _ if attribute.is_ref():
                 continue
             case ir.AttributeType.TENSOR if math.prod(attribute.value.shape) <= MAX_ELEMENTS:
-                return None if isinstance(attribute.value, ir.ExternalTensor) else attribute.value.numpy()
+                return None if is_external(attribute.value) else attribute.value.numpy()
             case ir.AttributeType.INT | ir.AttributeType.INTS:
                 return np.array(attribute.value, np.int64)
             case ir.AttributeType.FLOAT | ir.AttributeType.FLOATS:

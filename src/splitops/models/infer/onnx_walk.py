@@ -18,6 +18,7 @@ from splitops.models.graph.onnx import (
     function_key,
     function_path,
     functions_of,
+    is_external,
     label,
     note,
     opset_imports,
@@ -491,7 +492,7 @@ def _type_and_shape(tensor: ir.TensorProtocol) -> tuple[ElementType | None, tupl
 
 def _initializer(tensor: ir.TensorProtocol) -> Known:
     kind, shape = _type_and_shape(tensor)
-    here = not isinstance(tensor, ir.ExternalTensor) and tensor.dtype != ir.DataType.STRING
+    here = not is_external(tensor) and tensor.dtype != ir.DataType.STRING
     return Tensor(kind, shape, tensor.numpy() if here and math.prod(shape) <= MAX_ELEMENTS else None)
 
 
