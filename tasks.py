@@ -80,7 +80,7 @@ def oldest(*arguments: str) -> None:
     Conversion, simplification and the checker's profiles are tested with current releases alone: they are
     held against what onnx, onnxruntime and OpenVINO do today.
     """
-    kinds = ("core", "native", "models", "conformance", "cli", "test_packing.py")
+    kinds = ("core", "native", "models", "conformance", "cli", "files", "test_packing.py")
     tools = python(OLDEST, "test", "tests/oldest.txt")
     run(tools, "-m", "pytest", "-q", "-n", "2", *(f"tests/{kind}" for kind in kinds), *arguments)
 
