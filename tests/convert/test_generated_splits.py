@@ -257,8 +257,7 @@ def test_a_converted_model_gives_the_same(case: Case, target: str, form: Form) -
     note(str(report))
     event("complete" if report.complete else "refused")
     if not report.complete:
-        if not report.refusals:  # as a whole: onnx sees of the result what fails whenever the source runs
-            assert "would not be valid" in str(report.problem)
+        if not report.refusals:  # as a whole: onnx or OpenVINO sees of the result that it never runs
             assert all(ours(case.model, feeds) is None for feeds in case.feeds())
         return
     if isinstance(report.model, ModelProto):
