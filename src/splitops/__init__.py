@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from splitops import errors, onnx, openvino
-from splitops.calls.plan import plan
+from splitops.calls.functions import plan
 from splitops.errors import ArrayError, ModelError, Rule, RuleError, SplitError, Where
 from splitops.native import get_num_threads, pool_limit, pool_statistics, release_pool, set_num_threads
 from splitops.operators import Difference, OperatorSchema, difference, history, schema

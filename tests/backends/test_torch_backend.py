@@ -109,6 +109,22 @@ def test_a_plan_compiles_whole(mode: str) -> None:
     torch.testing.assert_close(list(compiled(data)), list(data.split([2, 10], 1)))
 
 
+@pytest.mark.parametrize("mode", ["views", "copies", "out"])
+def test_a_plan_is_made_inside_a_whole_graph(mode: str) -> None:
+    def function(x: Any) -> Any:
+        plan = splitops.plan("VariadicSplit", shape=(6, 12), axis=1, split_lengths=[2, -1])
+        if mode == "out":
+            return plan(x, out=[x.new_zeros(6, size) for size in plan.sizes])
+        return plan(x, copy=mode == "copies")
+
+    torch._dynamo.reset()
+    data = torch.randn(6, 12)
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(list(compiled(data)), list(data.split([2, 10], 1)))
+    with pytest.raises(Exception, match="data has shape"):
+        compiled(torch.randn(6, 13))
+
+
 def test_the_first_call_of_a_process_may_be_that_of_a_plan_in_a_whole_graph() -> None:
     script = (
         "import torch, splitops; plan = splitops.plan('Split', shape=(6, 4), split=[2, 4])\n"

@@ -6,17 +6,56 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, cast
 
 import torch
 
 from splitops.backends import backend_of
 from splitops.calls.memo import find_plan
-from splitops.calls.running import run
+from splitops.calls.plan import plan_arguments
+from splitops.calls.running import Parts, call_plan, run
 from splitops.operators import schema
 from splitops.operators.schema import OperatorSchema
+from splitops.planning import SplitPlan
 
-__all__ = ["call_apart", "call_whole"]
+__all__ = ["TracedPlan", "call_apart", "call_whole", "plan_whole"]
+
+
+@dataclass(frozen=True)
+class TracedPlan:
+    """A plan that is made while torch.compile traces, which cannot make objects of the core."""
+
+    shape: tuple[int, ...]
+    axis: int
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+    squeeze: bool
+    sequence: bool
+    shapes: tuple[tuple[int, ...], ...]
+
+    def __call__(self, data: Any, *, copy: bool | None = None, out: Sequence[Any] | None = None) -> Parts:
+        """Split a tensor, as a plan does."""
+        return call_plan(cast("SplitPlan", self), data, copy=copy, out=out)
+
+
+def plan_whole(*asked: Any) -> TracedPlan:
+    """Plan what :func:`splitops.plan` is asked while torch.compile traces."""
+    return TracedPlan(*_planned(*asked))
+
+
+@torch.compiler.assume_constant_result
+def _planned(
+    name: str,
+    shape: tuple[int, ...],
+    dtype: Any,
+    opset: int | None,
+    domain: str | None,
+    arguments: dict[str, Any],
+) -> tuple[Any, ...]:
+    """Plan for real; the numbers are constants of the graph."""
+    plan = plan_arguments(name, shape, dtype, opset, domain, arguments)
+    return tuple(getattr(plan, field.name) for field in fields(TracedPlan))
 
 
 @torch.compiler.allow_in_graph

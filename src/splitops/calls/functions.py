@@ -13,13 +13,13 @@ from splitops import native
 from splitops.backends import backend_of
 from splitops.calls.arguments import as_array
 from splitops.calls.memo import find_plan
-from splitops.calls.plan import plan_array
+from splitops.calls.plan import plan_arguments, plan_array
 from splitops.calls.running import Parts, call_plan, run
 from splitops.operators import schema as find_schema
 from splitops.operators.schema import OperatorSchema
 from splitops.planning import Plan
 
-__all__ = ["call", "function"]
+__all__ = ["call", "function", "plan"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -87,6 +87,45 @@ def call(
     data = as_array(data)
     backend = backend_of(data)
     return run(find_plan(schema, backend, data, arguments), backend, data, copy, out)
+
+
+def plan(
+    name: str,
+    /,
+    *,
+    shape: Sequence[int],
+    dtype: Any = None,
+    opset: int | None = None,
+    domain: str | None = None,
+    **arguments: Any,
+) -> Plan:
+    """Bind the arguments of a split once, for arrays of one shape.
+
+    Args:
+        name: the operator: ``"Split"``, ``"SplitToSequence"`` or ``"VariadicSplit"``.
+        shape: shape of the data.
+        dtype: NumPy dtype of the data, checked against the types that the version takes; None leaves
+            it open.
+        opset: the opset that selects the version; None is the newest.
+        domain: ``""`` for ONNX, ``"openvino"``; None is the first of them that has the operator.
+        **arguments: those of the operator's function, for example ``axis``, ``split``, ``num_outputs``.
+
+    Returns:
+        The plan: ``axis``, ``sizes``, ``offsets`` and ``shapes``; call it to split an array.
+
+    Raises:
+        RuleError: a rule is broken, as in the operator's function.
+
+    Examples:
+        >>> plan("VariadicSplit", shape=(6, 4), axis=0, split_lengths=[1, -1]).sizes
+        (1, 5)
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.compiler.is_compiling():
+        from splitops.calls.compiled import plan_whole
+
+        return cast("Plan", plan_whole(name, tuple(shape), dtype, opset, domain, arguments))
+    return plan_arguments(name, shape, dtype, opset, domain, arguments)
 
 
 def _call_function(self: Any, /, *args: Any, **kwargs: Any) -> Parts:

@@ -17,40 +17,18 @@ from splitops.operators.schema import OperatorSchema
 from splitops.planning import Plan, SplitPlan, plan_request
 from splitops.sizes.dims import exact_integer
 
-__all__ = ["plan", "plan_array", "plan_data"]
+__all__ = ["plan_arguments", "plan_array", "plan_data"]
 
 
-def plan(
+def plan_arguments(
     name: str,
-    /,
-    *,
     shape: Sequence[int],
-    dtype: Any = None,
-    opset: int | None = None,
-    domain: str | None = None,
-    **arguments: Any,
+    dtype: Any,
+    opset: int | None,
+    domain: str | None,
+    arguments: Mapping[str, Any],
 ) -> Plan:
-    """Bind the arguments of a split once, for arrays of one shape.
-
-    Args:
-        name: the operator: ``"Split"``, ``"SplitToSequence"`` or ``"VariadicSplit"``.
-        shape: shape of the data.
-        dtype: NumPy dtype of the data, checked against the types that the version takes; None leaves
-            it open.
-        opset: the opset that selects the version; None is the newest.
-        domain: ``""`` for ONNX, ``"openvino"``; None is the first of them that has the operator.
-        **arguments: those of the operator's function, for example ``axis``, ``split``, ``num_outputs``.
-
-    Returns:
-        The plan: ``axis``, ``sizes``, ``offsets`` and ``shapes``; call it to split an array.
-
-    Raises:
-        RuleError: a rule is broken, as in the operator's function.
-
-    Examples:
-        >>> plan("VariadicSplit", shape=(6, 4), axis=0, split_lengths=[1, -1]).sizes
-        (1, 5)
-    """
+    """Plan what :func:`splitops.plan` is asked."""
     schema = find_schema(name, opset, domain)
     element_type = None
     if dtype is not None:
