@@ -267,8 +267,8 @@ def backends() -> str:
         "- **gradients**: derivatives flow through the parts.\n"
         "- **compiled**: the tracers and compilers that a split works inside. `torch.compile` makes one "
         "graph of a split whose axis and lengths are integers, and breaks it at an array of lengths; plans "
-        "may be made in it, for a shape of integers; compiled copies are the compiler's own. `jax.export` needs sizes that JAX "
-        "can decide: `num_outputs=3` of a "
+        "may be made in it, for a shape of integers; compiled copies are the compiler's own. `jax.export` "
+        "needs sizes that JAX can decide: `num_outputs=3` of a "
         "symbolic axis `3*n`, not of `n`, and a remainder where constraints show that it is not negative.\n"
     )
     text += (
