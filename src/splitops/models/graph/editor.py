@@ -38,6 +38,7 @@ __all__ = [
     "family_roles",
     "is_read",
     "note_like",
+    "shape_like",
     "sole_span",
     "take_over",
 ]
@@ -481,13 +482,17 @@ def is_read(value: ir.Value) -> bool:
 def note_like(value: ir.Value, data: ir.Value, sizes: Mapping[int, Dim | None]) -> None:
     """Note that a value is like another one but for the sizes of some axes; None drops the axis."""
     found = known(data)
-    if not isinstance(found, Tensor):
-        return
-    shape: Shape | None = None
-    if found.shape is not None:
-        dims = [sizes.get(axis, dim) for axis, dim in enumerate(found.shape)]
-        shape = tuple(dim for dim in dims if dim is not None)
-    note(value, Tensor(found.type, shape))
+    if isinstance(found, Tensor):
+        note(value, Tensor(found.type, shape_like(data, sizes)))
+
+
+def shape_like(data: ir.Value, sizes: Mapping[int, Dim | None]) -> Shape | None:
+    """Return the shape of a value but for the sizes of some axes; None drops the axis."""
+    found = known(data)
+    if not isinstance(found, Tensor) or found.shape is None:
+        return None
+    dims = (sizes.get(axis, dim) for axis, dim in enumerate(found.shape))
+    return tuple(dim for dim in dims if dim is not None)
 
 
 def sole_span(

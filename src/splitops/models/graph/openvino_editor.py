@@ -17,7 +17,7 @@ from splitops.models.convert.statement import stated
 from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.model import Layer, Port
 from splitops.models.formats.openvino.splits import operation_set, split_attributes, split_schema
-from splitops.models.graph.editor import Editor, Role, Scope, Span, family_roles, sole_span
+from splitops.models.graph.editor import Editor, Role, Scope, Span, family_roles, shape_like, sole_span
 from splitops.models.graph.onnx import known, note, value_fact
 from splitops.models.graph.openvino import DOMAIN, graphs_inside, layer_of, make_node, port_of, restate
 from splitops.models.known import Tensor
@@ -215,7 +215,7 @@ class OpenVINOEditor(Editor):
             if fact is not None:
                 value = np.array(fact.value, np.int64)
                 inputs.append(self._constant(value, _INT64, f"{before.name}/{parameter.name}", before))
-        shapes = [_shape(data, {axis: part}) for part in sizes]
+        shapes = [shape_like(data, {axis: part}) for part in sizes]
         return self.add(
             before, row.name, inputs, attributes, version=f"opset{row.since_version}", shapes=shapes
         )
@@ -232,7 +232,7 @@ class OpenVINOEditor(Editor):
             self._constant(np.array([number], np.int64), _INT64, f"{before.name}/{name}", before)
             for name, number in (("start", begin), ("stop", end), ("step", 1), ("axes", axis))
         ]
-        return self.add(before, "Slice", [data, *bounds], shapes=[_shape(data, {axis: end - begin})])[0]
+        return self.add(before, "Slice", [data, *bounds], shapes=[shape_like(data, {axis: end - begin})])[0]
 
     def concat(self, before: ir.Node, values: Sequence[ir.Value], axis: int) -> ir.Value:
         """Add a Concat in front of another layer."""
@@ -241,7 +241,7 @@ class OpenVINOEditor(Editor):
     def squeeze(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:
         """Add a Squeeze of one axis in front of another layer."""
         axes = self._constant(np.array([axis], np.int64), _INT64, f"{before.name}/axes", before)
-        return self.add(before, "Squeeze", [value, axes], shapes=[_shape(value, {axis: None})])[0]
+        return self.add(before, "Squeeze", [value, axes], shapes=[shape_like(value, {axis: None})])[0]
 
     def fold(
         self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node
@@ -296,15 +296,6 @@ def _value(value: ir.Value | None) -> npt.NDArray[Any] | None:
 def _numbers(value: ir.Value | None) -> list[int] | None:
     array = _value(value)
     return None if array is None or array.ndim != 1 else [int(number) for number in array.tolist()]
-
-
-def _shape(data: ir.Value, sizes: Mapping[int, Dim | None]) -> Shape | None:
-    """Return the shape of a tensor with some axes of other sizes; None drops the axis."""
-    found = known(data)
-    if not isinstance(found, Tensor) or found.shape is None:
-        return None
-    dims = (sizes.get(axis, dim) for axis, dim in enumerate(found.shape))
-    return tuple(dim for dim in dims if dim is not None)
 
 
 def _dims(shape: Shape | None) -> tuple[int, ...]:
