@@ -106,7 +106,9 @@ def command(
 
 def _stem(file: Path, prefix: str | None) -> str:
     """Return what the names of the parts begin with: what is stated is taken as it is, or refused."""
-    [stem] = safe_names([file.stem if prefix is None else prefix], [""])
+    from splitops.files.streams import plain_path
+
+    [stem] = safe_names([plain_path(file).stem if prefix is None else prefix], [""])
     if prefix not in (None, stem):
         raise click.BadParameter(
             f"{one_line(repr(prefix))} cannot begin a file name: it takes letters, digits and ._-+, "

@@ -17,6 +17,7 @@ from splitops.files.copying import MEMORY, DryRun, FilePlan, Part, Progress, Rep
 from splitops.files.formats import Contents, Format, format_named
 from splitops.files.lazy import LazyTensor, TensorFile, open
 from splitops.files.requests import AnyPath, merge_plan, read, split_plan
+from splitops.files.streams import plain_path
 from splitops.files.tensors import StoredTensor
 from splitops.operators import schema
 from splitops.planning import Plan, plan_request
@@ -99,7 +100,7 @@ data (4, 6) has size 6
         Path(out),
         bind,
         tensor=tensor,
-        prefix=Path(source).stem if prefix is None else prefix,
+        prefix=plain_path(source).stem if prefix is None else prefix,
         keep_others=keep_others,
         to=to,
     )

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from splitops.errors import FileError, one_line
-from splitops.files.sources import LocalFile, Stretch, copy_stretches
+from splitops.errors import FileError
+from splitops.files.sources import LocalFile, Stretch, copy_stretches, reading
 
 __all__ = ["RemoteFile", "is_address"]
 
@@ -51,11 +51,9 @@ class RemoteFile:
             raise FileError(
                 f"{self.name} is an address, which needs fsspec: install splitops[fsspec]"
             ) from error
-        try:
+        with reading(self.name):
             self._files, self._path = fsspec.core.url_to_fs(self.name)
             self._info = self._files.info(self._path)
-        except Exception as error:  # of any library behind fsspec
-            raise _failure(self.name, error) from error
         if self._info.get("type") != "file" or self._info.get("size") is None:
             raise FileError(f"{self.name} is no file of a known size")
         self.size = int(self._info["size"])
@@ -64,10 +62,8 @@ class RemoteFile:
         """See :class:`splitops.files.sources.Source`."""
         if not size:
             return b""
-        try:
+        with reading(self.name):
             found = bytes(self._files.cat_file(self._path, start=offset, end=offset + size))
-        except Exception as error:
-            raise _failure(self.name, error) from error
         if len(found) != size:
             raise FileError(f"{self.name} ends at byte {offset + len(found)}, inside of what it states")
         return found
@@ -75,10 +71,8 @@ class RemoteFile:
     def identity(self) -> list[Any]:
         """Return what the server says of the file: its size, its time of change, its tag."""
         self._files.invalidate_cache()
-        try:
+        with reading(self.name):
             found = self._files.info(self._path)
-        except Exception as error:
-            raise _failure(self.name, error) from error
         keys = ("size", "LastModified", "last_modified", "mtime", "created", "ETag", "etag", "VersionId")
         return [self.name, *(str(found.get(key)) for key in keys)]
 
@@ -89,7 +83,3 @@ class RemoteFile:
     def copy_to(self, file: Any, stretches: Sequence[Stretch]) -> None:
         """See :class:`splitops.files.sources.Source`."""
         copy_stretches(self, file, stretches, _BLOCK)
-
-
-def _failure(name: str, error: Exception) -> FileError:
-    return FileError(f"cannot read {name}: {one_line(str(error) or repr(error), 200)}")

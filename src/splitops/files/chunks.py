@@ -23,15 +23,16 @@ from typing import Any, Final, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from splitops.errors import FileError, one_line, shown_path
+from splitops.errors import FileError, shown_path
 from splitops.files.copying import MEMORY, DryRun, FilePlan, Progress, Run
 from splitops.files.engine import TASK_BYTES
 from splitops.files.formats import Contents, Format
 from splitops.files.journal import Journal
+from splitops.files.sources import reading, reason
 from splitops.files.tensors import StoredTensor
 from splitops.native.files import crc32, sync_files
 
-__all__ = ["Box", "ChunkPlan", "ChunkedArray", "ChunkedFormat", "Flow", "Piece", "reading"]
+__all__ = ["Box", "ChunkPlan", "ChunkedArray", "ChunkedFormat", "Flow", "Piece"]
 
 Box = tuple[slice, ...]
 
@@ -318,23 +319,8 @@ class _ChunkRun(Run):
         except Exception as error:  # libraries raise errors of any kind
             raise FileError(
                 f"cannot write {shown_path(self.plan.folder / self.plan.targets[target].name)}: "
-                f"{_reason(error)}"
+                f"{reason(error)}"
             ) from error
-
-
-@contextlib.contextmanager
-def reading(name: str) -> Iterator[None]:
-    """Make one kind of error of the many that a library has for files that it cannot read."""
-    try:
-        yield
-    except FileError:
-        raise
-    except Exception as error:
-        raise FileError(f"cannot read {name}: {_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    return one_line((isinstance(error, OSError) and error.strerror) or str(error) or repr(error), 300).lower()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from splitops.files.copying import FilePlan, Finish, Part
 from splitops.files.extents import Extent, contiguous, inverse
 from splitops.files.formats import Contents, Format, Layout, TargetFile, format_of
 from splitops.files.sources import LocalFile, LocalFolder, Source
+from splitops.files.streams import Stream, is_compressed, plain_path
 from splitops.files.tensors import StoredTensor, part_extents
 from splitops.planning import Plan, SplitPlan
 
@@ -28,6 +29,8 @@ Bind = Callable[[tuple[int, ...], ElementType | None], Plan]
 
 _BY_RANGES: Final = ("npy", "npz", "safetensors", "raw")
 """Formats of one file that need nothing but ranges of its bytes."""
+_FORWARDS: Final = ("npy", "safetensors", "raw")
+"""Formats whose header stands first."""
 _NAMELESS: Final = "data"
 _MAX_FILES: Final = 100_000
 
@@ -38,20 +41,26 @@ def read(path: AnyPath, like: Format | None = None) -> Contents:
     """Read what a file holds, without its tensors' bytes.
 
     Args:
-        path: the file, or an address such as ``s3://bucket/x.npy``.
+        path: the file, or an address such as ``s3://bucket/x.npy``; one such as ``x.npy.gz`` is decompressed.
         like: its format; None goes by its name.
 
     Raises:
         FileError: it is missing or malformed, or no format has such names.
     """
     given = Path(path)
-    form = like or format_of(given)
+    form = like or format_of(plain_path(given))
+    if is_address(path) and form.name not in _BY_RANGES:
+        raise FileError(f"{given.name}: of addresses {', '.join(_BY_RANGES)} are read, not {form.name}")
+    if is_compressed(path) and form.name not in _FORWARDS:
+        raise FileError(f"{given.name}: of compressed files {', '.join(_FORWARDS)} are read, not {form.name}")
+    source: Source
     if is_address(path):
-        if form.name not in _BY_RANGES:
-            raise FileError(f"{given.name}: of addresses {', '.join(_BY_RANGES)} are read, not {form.name}")
-        return form.read(RemoteFile(path))
-    source = LocalFolder(given) if given.is_dir() and form.name == "zarr" else LocalFile(given)
-    return form.read(source)
+        source = RemoteFile(path)
+    elif given.is_dir() and form.name == "zarr":
+        source = LocalFolder(given)
+    else:
+        source = LocalFile(given)
+    return form.read(Stream(source) if is_compressed(path) else source)
 
 
 @dataclass
@@ -229,7 +238,7 @@ def _taken(tensors: Sequence[StoredTensor], contents: Contents, to: Format) -> l
 
 
 def _suffix(contents: Contents) -> str:
-    name = contents.sources[0].path.name
+    name = plain_path(contents.sources[0].path).name
     known = next((s for s in contents.format.suffixes if name.lower().endswith(s)), None)
     return Path(name).suffix or contents.format.suffixes[0] if known is None else name[-len(known) :]
 
@@ -256,6 +265,8 @@ def merge_plan(
     """
     if not files:
         raise FileError("nothing to merge: no files are given")
+    if is_compressed(path):
+        raise FileError(f"{shown(path.name)}: compressed files are read, and not written")
     stored = [contents.tensor(tensor) for contents in files]
     whole, plan = _merged(files, stored, axis)
     like = files[0]

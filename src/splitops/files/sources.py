@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import os
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from splitops.errors import FileError, SplitError, shown_path
+from splitops.errors import FileError, SplitError, one_line, shown_path
 from splitops.models.formats.reading import open_regular
 
-__all__ = ["LocalFile", "LocalFolder", "Source", "Stretch", "copy_stretches"]
+__all__ = [
+    "LocalFile",
+    "LocalFolder",
+    "Source",
+    "SourceFile",
+    "Stretch",
+    "copy_stretches",
+    "reading",
+    "reason",
+]
 
 
 Stretch = tuple[int, int]
@@ -64,6 +75,54 @@ def copy_stretches(source: Source, file: Any, stretches: Sequence[Stretch], bloc
         file.seek(begin)
         for offset in range(begin, end, block):
             file.write(source.read(offset, min(block, end - offset)))
+
+
+@contextlib.contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Make one kind of error of the many that a library has for files that it cannot read."""
+    try:
+        yield
+    except FileError:
+        raise
+    except Exception as error:
+        raise FileError(f"cannot read {name}: {reason(error)}") from error
+
+
+def reason(error: Exception) -> str:
+    """Return what an error of any library says, in one line."""
+    return one_line((isinstance(error, OSError) and error.strerror) or str(error) or repr(error), 300).lower()
+
+
+class SourceFile(io.RawIOBase):
+    """A source as the file object that libraries read."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__()
+        self._source, self._at = source, 0
+
+    def readable(self) -> bool:
+        """See :class:`io.RawIOBase`."""
+        return True
+
+    def seekable(self) -> bool:
+        """See :class:`io.RawIOBase`."""
+        return True
+
+    def tell(self) -> int:
+        """See :class:`io.RawIOBase`."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """See :class:`io.RawIOBase`."""
+        self._at = max(0, offset + (0, self._at, self._source.size)[whence])
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """See :class:`io.RawIOBase`."""
+        size = min(len(buffer), max(0, self._source.size - self._at))
+        buffer[:size] = self._source.read(self._at, size)
+        self._at += size
+        return size
 
 
 class LocalFile:

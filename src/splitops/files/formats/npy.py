@@ -23,6 +23,7 @@ from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import FileError, one_line, shown, shown_path
 from splitops.files.formats import Contents, Layout, Place, TargetFile
 from splitops.files.sources import LocalFile, Source
+from splitops.files.streams import beginning, size_of
 from splitops.files.tensors import StoredTensor, Unit
 
 __all__ = ["FORMAT", "Header", "MappedArray", "header_bytes", "mapped", "read_array", "read_header", "stored"]
@@ -54,6 +55,11 @@ class Header:
         """The exact size of the data."""
         return math.prod(self.shape) * self.dtype.itemsize
 
+    @property
+    def end(self) -> int:
+        """Where the data ends, and the file with it."""
+        return self.start + self.data_bytes
+
 
 def read_header(file: IO[bytes], name: str, size: int) -> Header:
     """Read a header and prove it against the size of the file.
@@ -67,6 +73,10 @@ def read_header(file: IO[bytes], name: str, size: int) -> Header:
         FileError: this is no .npy file, it holds Python objects (pickled), or it has fewer or more bytes
             than its header says.
     """
+    return _proved(_parsed(file, name), name, size)
+
+
+def _parsed(file: IO[bytes], name: str) -> Header:
     if file.read(len(_MAGIC)) != _MAGIC:
         raise _error(name, "this is no .npy file")
     version = tuple(file.read(2))
@@ -93,13 +103,16 @@ def read_header(file: IO[bytes], name: str, size: int) -> Header:
     # NumPy multiplies the sizes other than 0, also for an empty array.
     if math.prod(dim for dim in shape if dim) * max(1, dtype.itemsize) >= 1 << 63:
         raise _error(name, f"shape {shown(shape)} in the header is more than any memory holds")
-    expected = header.start + header.data_bytes
-    if size != expected:
-        what = "is truncated" if size < expected else "goes on after its data"
+    return header
+
+
+def _proved(header: Header, name: str, size: int) -> Header:
+    if size != header.end:
+        what = "is truncated" if size < header.end else "goes on after its data"
         raise _error(
             name,
-            f"it {what}: {dtype} of shape {shown(shape)} takes {expected} bytes with the header, "
-            f"but the file has {size}",
+            f"it {what}: {header.dtype} of shape {shown(header.shape)} takes {header.end} bytes with the "
+            f"header, but the file has {size}",
         )
     return header
 
@@ -256,5 +269,6 @@ def header_of(tensor: StoredTensor) -> bytes:
 
 
 def _header_of(source: Source) -> Header:
-    start = source.read(0, min(source.size, _MAX_HEADER + 12))
-    return read_header(io.BytesIO(start), str(source.path), source.size)
+    start = beginning(source, _MAX_HEADER + 12)
+    header = _parsed(io.BytesIO(start), str(source.path))
+    return _proved(header, str(source.path), size_of(source, header.end))

@@ -23,7 +23,7 @@ import numpy as np
 from splitops.errors import FileError, one_line, shown
 from splitops.files.formats import Contents, Layout, Place, TargetFile
 from splitops.files.formats.npy import header_of, read_header, stored, taken
-from splitops.files.sources import LocalFile, Source, Stretch
+from splitops.files.sources import LocalFile, Source, SourceFile, Stretch
 from splitops.files.tensors import StoredTensor
 from splitops.native.files import crc32
 
@@ -56,7 +56,7 @@ class _Npz:
 
     def read(self, source: Source) -> Contents:
         try:
-            with zipfile.ZipFile(_Stream(source)) as archive:
+            with zipfile.ZipFile(SourceFile(source)) as archive:
                 members = archive.infolist()
                 tensors, sources = _tensors(members, source)
         except _BROKEN as error:
@@ -88,30 +88,6 @@ class _Npz:
 
 
 FORMAT: Final = _Npz()
-
-
-class _Stream:
-    """A source as the file object that zipfile reads."""
-
-    def __init__(self, source: Source) -> None:
-        self._source, self._at = source, 0
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = max(0, offset + (0, self._at, self._source.size)[whence])
-        return self._at
-
-    def read(self, size: int | None = -1) -> bytes:
-        left = max(0, self._source.size - self._at)
-        wanted = left if size is None or size < 0 else min(size, left)
-        data = self._source.read(self._at, wanted)
-        self._at += wanted
-        return data
 
 
 def _tensors(members: Sequence[zipfile.ZipInfo], source: Source) -> tuple[list[StoredTensor], list[Source]]:

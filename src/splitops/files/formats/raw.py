@@ -12,6 +12,7 @@ from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import ArrayError, FileError, shown
 from splitops.files.formats import Contents, Layout, Place, TargetFile
 from splitops.files.sources import Source
+from splitops.files.streams import Stream, size_of
 from splitops.files.tensors import StoredTensor, unit_of
 
 __all__ = ["FORMAT", "RawFormat"]
@@ -36,12 +37,14 @@ class RawFormat:
 
     def read(self, source: Source) -> Contents:
         """See :class:`splitops.files.formats.Format`."""
+        if -1 in self.shape and isinstance(source, Stream):
+            raise FileError(f"{source.name}: how much a compressed file holds is not known: state all sizes")
         shape = self._shape_in(source)
         try:
             size = packed_size(self.element_type, math.prod(shape))
         except ArrayError as error:
             raise FileError(f"{source.name}: {error.message}") from error
-        if self.offset < 0 or self.offset + size > source.size:
+        if self.offset < 0 or self.offset + size > size_of(source, self.offset + size, exact=False):
             raise FileError(
                 f"{source.name} has {source.size} bytes, but {self.element_type} of shape {shape} at offset "
                 f"{self.offset} ends at {self.offset + size}"

@@ -19,6 +19,7 @@ from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import FileError, shown
 from splitops.files.formats import Contents, Layout, Place, TargetFile
 from splitops.files.sources import Source
+from splitops.files.streams import size_of
 from splitops.files.tensors import StoredTensor, unit_of
 
 __all__ = ["FORMAT"]
@@ -72,9 +73,9 @@ class _Safetensors:
         try:
             start, header = _header(source)
             metadata = _metadata(header.pop(_METADATA, None))
-            tensors = [_tensor(name, entry, start, source.size) for name, entry in header.items()]
+            tensors = [_tensor(name, entry, start) for name, entry in header.items()]
             tensors.sort(key=lambda tensor: (tensor.offset, tensor.size))
-            _refuse_gaps(tensors, start, source.size)
+            _refuse_gaps(tensors, start, source)
         except _MalformedError as error:
             raise FileError(f"{source.name}: {error}") from error
         return Contents(self, tuple(tensors), (source,), metadata)
@@ -159,7 +160,7 @@ def _metadata(found: Any) -> Mapping[str, str]:
     return found
 
 
-def _tensor(name: str, entry: Any, start: int, size: int) -> StoredTensor:
+def _tensor(name: str, entry: Any, start: int) -> StoredTensor:
     if not isinstance(entry, dict) or not {"dtype", "shape", "data_offsets"} <= entry.keys():
         raise _MalformedError(f"the entry of tensor {shown(name)} lacks dtype, shape or data_offsets")
     try:
@@ -201,13 +202,14 @@ def _are_sizes(value: Any) -> bool:
     return isinstance(value, list) and all(type(size) is int and 0 <= size < _UINT64 for size in value)
 
 
-def _refuse_gaps(tensors: Sequence[StoredTensor], start: int, size: int) -> None:
+def _refuse_gaps(tensors: Sequence[StoredTensor], start: int, source: Source) -> None:
     end = start
     for tensor in tensors:
         if tensor.offset != end:
             what = "a hole before" if tensor.offset > end else "an overlap with"
             raise _MalformedError(f"its data have {what} tensor {shown(tensor.name)}, at byte {end}")
         end += tensor.size
+    size = size_of(source, end)
     if end != size:
         what = "is truncated" if size < end else "goes on after its data"
         raise _MalformedError(f"it {what}: its header describes {end} bytes, but the file has {size}")
