@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from simplify_helpers import operators, parse, simplified
 
+from splitops.models.simplify import simplify
+
 OPSETS = (3, 4, 8, 11, 13, 18)
 
 
@@ -212,3 +214,58 @@ def test_a_concat_that_is_an_output_stays() -> None:
     text = """g (float[3] x, float[3] w) => (float[6] c, float[3] y, float[3] z) {
         c = Concat<axis = 0>(x, w) a, b = Split<axis = 0>(c) y = Relu(a) z = Relu(b) }"""
     assert operators(simplified(parse(text, 13)).model) == ["Concat", "Relu", "Relu"]
+
+
+# Concats of Concats, and of one value
+
+
+@pytest.mark.parametrize("opset", [4, 11, 18])
+def test_a_concat_of_one_value_is_the_value(opset: int) -> None:
+    text = "g (float[N, 6] x) => (float[N, 6] y) { p = Concat<axis = 1>(x) y = Neg(p) }"
+    found = simplified(parse(text, opset))
+    assert operators(found.model) == ["Neg"]
+    assert found.counts == {"sole-concat": 1}
+
+
+def test_a_concat_of_one_value_on_an_axis_that_is_not_there_stays() -> None:
+    model = parse("g (float[6] x) => (y) { y = Concat<axis = 1>(x) }")
+    assert not simplify(model, report=True).changes
+
+
+@pytest.mark.parametrize("outer", [1, -1])
+def test_a_concat_of_concats_is_one(outer: int) -> None:
+    text = f"""g (float[4, 1] a, float[4, 2] b, float[N, 3] c) => (float[4, 9] y) {{
+        p = Concat<axis = 1>(a, b) q = Concat<axis = -1>(b, c) r = Neg(a)
+        y = Concat<axis = {outer}>(p, r, q) }}"""
+    found = simplified(parse(text), bad=[{"N": 3}])
+    assert operators(found.model) == ["Neg", "Concat"]
+    assert list(found.model.graph.node[1].input) == ["a", "b", "r", "b", "c"]
+
+
+def test_concats_in_a_row_are_one() -> None:
+    depth = 40
+    rows = " ".join(f"p{index + 1} = Concat<axis = 0>(p{index}, x)" for index in range(depth))
+    text = f"g (float[1, 2] x) => (float[M, 2] y) {{ p0 = Neg(x) {rows} y = Relu(p{depth}) }}"
+    found = simplified(parse(text))
+    assert operators(found.model) == ["Neg", "Concat", "Relu"]
+    assert found.counts == {"nested-concats": 1}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "outputs"),
+    [
+        ("p = Concat<axis = 0>(a, a) y = Concat<axis = 1>(p, p)", "float[8, 4] y"),
+        ("p = Concat<axis = 1>(a, a) y = Concat<axis = 1>(p, p)", "float[4, 8] y"),
+        ("p = Concat<axis = 1>(a, a) y = Concat<axis = 1>(p, a) z = Neg(p)", "float[4, 6] y, float[4, 4] z"),
+        ("p = Concat<axis = 1>(a, a) y = Concat<axis = 1>(p, a)", "float[4, 6] y, float[4, 4] p"),
+    ],
+)
+def test_other_concats_of_concats_stay(nodes: str, outputs: str) -> None:
+    assert not simplified(parse(f"g (float[4, 2] a) => ({outputs}) {{ {nodes} }}")).changes
+
+
+def test_a_concat_that_a_subgraph_concatenates_stays() -> None:
+    text = """g (float[4, 2] a, bool c) => (float[4, 6] y) { p = Concat<axis = 1>(a, a)
+        y = If(c) <then_branch = t () => (float[4, 6] q) { q = Concat<axis = 1>(p, a) },
+                   else_branch = e () => (float[4, 6] r) { r = Concat<axis = 1>(a, a, a) }> }"""
+    assert not simplified(parse(text)).changes

@@ -20,6 +20,8 @@ from splitops.errors import SplitError
 from splitops.models.formats import openvino as ov
 from splitops.models.simplify import Simplification, simplify
 
+END = 9223372036854775807
+
 WORKER = """
 import json, sys
 import numpy as np
@@ -61,6 +63,16 @@ class Make:
     def sliced(self, data: ov.Output, axis: int, begin: int, end: int) -> ov.Output:
         bounds = [self.builder.const(np.array([number])) for number in (begin, end, 1, axis)]
         return self.builder.layer("Slice", [data, *bounds], version="opset8")[0]
+
+    def cut(self, data: ov.Output, bounds: dict[int, slice]) -> ov.Output:
+        numbers = [
+            [taken.start for taken in bounds.values()],
+            [taken.stop for taken in bounds.values()],
+            [taken.step for taken in bounds.values()],
+            list(bounds),
+        ]
+        given = [self.builder.const(np.array(listed)) for listed in numbers]
+        return self.builder.layer("Slice", [data, *given], version="opset8")[0]
 
     def gathered(self, data: ov.Output, axis: int, positions: list[int]) -> ov.Output:
         inputs = [data, self.builder.const(np.array(positions)), self.builder.const(np.array(axis))]
@@ -278,6 +290,51 @@ def test_slices_that_are_a_whole_axis_are_a_split() -> None:
     assert layers(found.model).count("VariadicSplit") == 1
 
 
+def test_a_slice_of_a_whole_axis_is_its_data() -> None:
+    make = Make()
+    found = simplified(
+        make.outputs(make.moved(make.cut(make.input("4,?"), {0: slice(0, 9, 1), 1: slice(0, END, 1)})))
+    )
+    assert layers(found.model) == ["Transpose"]
+
+
+def test_a_slice_of_a_whole_axis_that_is_an_output_keeps_its_name() -> None:
+    make = Make()
+    assert not simplified(make.outputs(make.cut(make.input("4,6"), {0: slice(0, 9, 1)}))).changes
+
+
+def test_a_slice_of_a_slice_is_one() -> None:
+    make = Make()
+    inner = make.cut(make.input("4,?"), {1: slice(1, -1, 2)})
+    found = simplified(make.outputs(make.cut(inner, {0: slice(3, 0, -1)})))
+    assert layers(found.model) == ["Slice"]
+    assert found.counts == {"merged-slices": 1}
+
+
+def test_slices_in_steps_are_a_split() -> None:
+    make = Make()
+    data = make.input("?,6")
+    parts = [make.cut(data, {1: slice(start, END, 3)}) for start in (1, 0, 2)]
+    found = simplified(make.outputs(*map(make.moved, parts)))
+    assert found.counts == {"strided-slices": 1}
+    assert sorted(set(layers(found.model))) == ["Reshape", "Split", "Squeeze", "Transpose"]
+
+
+def test_a_concat_of_concats_is_one() -> None:
+    make = Make()
+    data = make.input("4,2")
+    found = simplified(make.outputs(make.concat(1, make.concat(-1, data, data), data, make.concat(1, data))))
+    assert layers(found.model) == ["Concat"]
+    assert found.counts == {"nested-concats": 1}
+
+
+def test_a_concat_of_one_value_is_the_value() -> None:
+    make = Make()
+    assert layers(simplified(make.outputs(make.moved(make.concat(1, make.input("4,2"))))).model) == [
+        "Transpose"
+    ]
+
+
 def test_gathers_that_are_a_whole_axis_are_a_split() -> None:
     make = Make()
     data = make.input("4,6")
@@ -408,6 +465,15 @@ def test_openvino_gives_the_same(tmp_path: Path) -> None:
     whole = make.builder.const(np.arange(24, dtype=np.float32).reshape(6, 4))
     data = make.input("2,4")
     built.append(make.outputs(*(make.concat(0, data, part) for part in make.variadic(whole, 0, [2, 4]))))
+    make = Make()
+    data = make.input("4,6")
+    cuts = [make.cut(data, {1: slice(start, END, 2)}) for start in (0, 1)]
+    inner = make.cut(data, {1: slice(1, END, 1)})
+    parts = [make.moved(cut) for cut in cuts] + [make.cut(inner, {0: slice(3, 0, -2)})]
+    built.append(make.outputs(*parts, make.moved(make.cut(data, {0: slice(0, END, 1)}))))
+    make = Make()
+    data = make.input("4,2")
+    built.append(make.outputs(make.concat(1, make.concat(-1, data, data), data, make.concat(1, data))))
     jobs, pairs = [], []
     for index, model in enumerate(built):
         found = simplify(model, report=True)

@@ -98,6 +98,23 @@ class GraphMaker:
                 self.node("Slice", [name, *bounds], output)
             begin = end
 
+    def cut(self) -> None:
+        """Draw a Slice of some axes in any steps, or one for each start of a step."""
+        name, shape = self.pick()
+        axis = self.draw(st.integers(0, len(shape) - 1))
+        bounds = {axis: slice(0, 99, 1)}
+        if self.opset < 10:
+            return
+        step = self.draw(st.sampled_from([1, 2, 3, -1]))
+        every = step > 1 and self.draw(st.booleans())
+        for start in range(step) if every else [self.draw(st.integers(-3, 3))]:
+            bounds[axis] = slice(start, -99 if step < 0 else 99, step)
+            if not every and self.draw(st.booleans()):
+                bounds[self.draw(st.integers(0, len(shape) - 1))] = slice(0, self.draw(st.integers(-1, 9)), 1)
+            sizes = (len(range(size)[bounds.get(at, slice(None))]) for at, size in enumerate(shape))
+            numbers = zip(*((b.start, b.stop, at, b.step) for at, b in bounds.items()), strict=True)
+            self.node("Slice", [name, *map(self.constant, numbers)], self.outputs([tuple(sizes)]))
+
     def identity(self) -> None:
         name, shape = self.pick()
         self.node(self.draw(st.sampled_from(["Identity", "Neg"])), [name], self.outputs([shape]))
@@ -151,7 +168,7 @@ def models(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
         inputs.append(helper.make_tensor_value_info(f"x{index}", TensorProto.FLOAT, stated))
         count = int(np.prod(shape))
         feeds[f"x{index}"] = (np.arange(count, dtype=np.float32) + 100 * index + 1).reshape(shape)
-    steps = [maker.split, maker.concat, maker.slice, maker.identity, maker.sequence]
+    steps = [maker.split, maker.concat, maker.slice, maker.cut, maker.identity, maker.sequence]
     for _ in range(draw(st.integers(1, 8))):
         draw(st.sampled_from([*steps, maker.split, maker.concat, maker.concat]))()
     made = maker.values[len(inputs) :]

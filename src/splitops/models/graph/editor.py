@@ -27,7 +27,7 @@ from splitops.models.simplify.report import Applied
 from splitops.operators import FAMILY, OperatorSchema, schema, versions
 from splitops.progress import counted
 from splitops.sizes.arithmetic import Division
-from splitops.sizes.dims import Dim, Shape
+from splitops.sizes.dims import UNKNOWN, Dim, Shape
 
 __all__ = [
     "Editor",
@@ -35,11 +35,13 @@ __all__ = [
     "Role",
     "Scope",
     "Span",
+    "bounds_of",
     "family_roles",
     "is_read",
     "note_like",
+    "reshaped_like",
     "shape_like",
-    "sole_span",
+    "sliced_sizes",
     "take_over",
 ]
 
@@ -184,8 +186,8 @@ class Editor(ABC):
         """Return the axis that a Concat states; None where it states none."""
 
     @abstractmethod
-    def sliced(self, node: ir.Node, shape: Shape) -> tuple[int, Span] | None:
-        """Return axis and span of a Slice in steps of 1 of one axis; None of another one."""
+    def bounds(self, node: ir.Node, rank: int) -> dict[int, slice] | None:
+        """Return what a Slice takes of each axis that it states; None where it is unknown or not valid."""
 
     @abstractmethod
     def gathered(self, node: ir.Node) -> tuple[int, npt.NDArray[Any]] | None:
@@ -256,12 +258,19 @@ class Editor(ABC):
         """Return whether :meth:`slice` has a form for a tensor."""
 
     @abstractmethod
-    def slice(self, before: ir.Node, data: ir.Value, axis: int, begin: int, end: int) -> ir.Value:
-        """Add a Slice in front of another node; ``end`` lies inside the axis."""
+    def slice(self, before: ir.Node, data: ir.Value, bounds: Mapping[int, slice]) -> ir.Value:
+        """Add a Slice of some axes in front of another node."""
 
     @abstractmethod
     def concat(self, before: ir.Node, values: Sequence[ir.Value], axis: int) -> ir.Value:
         """Add a Concat in front of another node."""
+
+    @abstractmethod
+    def reshape(self, before: ir.Node, value: ir.Value, axis: int, sizes: Sequence[int]) -> ir.Value:
+        """Add a Reshape in front of another node: the axes before one stay, the others become some sizes.
+
+        None of the sizes is 0.
+        """
 
     @abstractmethod
     def squeeze(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:
@@ -495,18 +504,35 @@ def shape_like(data: ir.Value, sizes: Mapping[int, Dim | None]) -> Shape | None:
     return tuple(dim for dim in dims if dim is not None)
 
 
-def sole_span(
-    starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int], shape: Shape
-) -> tuple[int, Span] | None:
-    """Return axis and span of what a Slice states, of one axis of known size in steps of 1; else None."""
-    if not len(starts) == len(ends) == len(axes) == len(steps) == 1 or steps[0] != 1:
+def reshaped_like(data: ir.Value, axis: int, sizes: Sequence[int]) -> Shape | None:
+    """Return the shape of a value whose axes from one on are others."""
+    found = known(data)
+    return (*found.shape[:axis], *sizes) if isinstance(found, Tensor) and found.shape is not None else None
+
+
+def sliced_sizes(data: ir.Value, bounds: Mapping[int, slice]) -> dict[int, Dim | None]:
+    """Return the sizes that are left of the axes of a value behind a Slice."""
+    found = known(data)
+    shape = found.shape if isinstance(found, Tensor) else None
+    sizes = {axis: UNKNOWN if shape is None else shape[axis] for axis in bounds}
+    return {
+        axis: len(range(size)[bounds[axis]]) if isinstance(size, int) else UNKNOWN
+        for axis, size in sizes.items()
+    }
+
+
+def bounds_of(
+    starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int], rank: int
+) -> dict[int, slice] | None:
+    """Return what the inputs of a Slice say of each axis; None where no tensor of the rank can be cut so."""
+    if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
         return None
-    axis = axes[0] + len(shape) if axes[0] < 0 else axes[0]
-    size = shape[axis] if 0 <= axis < len(shape) else None
-    if not isinstance(size, int):
-        return None
-    begin, end, _ = slice(starts[0], ends[0]).indices(size)
-    return axis, (begin, max(begin, end))
+    found = {
+        axis % rank: slice(start, end, step)
+        for axis, start, end, step in zip(axes, starts, ends, steps, strict=True)
+        if -rank <= axis < rank
+    }
+    return found if len(found) == len(axes) else None
 
 
 def take_over(new: ir.Value, old: ir.Value) -> None:

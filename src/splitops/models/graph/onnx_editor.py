@@ -22,16 +22,17 @@ from splitops.models.graph.editor import (
     Editor,
     Role,
     Scope,
-    Span,
+    bounds_of,
     family_roles,
     note_like,
-    sole_span,
+    reshaped_like,
+    sliced_sizes,
     take_over,
 )
-from splitops.models.graph.onnx import constant_array, graphs_of, known, owners_of
+from splitops.models.graph.onnx import constant_array, graphs_of, known, note, owners_of, type_of
 from splitops.models.known import Tensor
 from splitops.models.simplify.decisions import lying, pieces
-from splitops.sizes.dims import Dim, Shape
+from splitops.sizes.dims import Dim
 
 __all__ = ["OnnxEditor", "is_operator"]
 
@@ -82,8 +83,8 @@ class OnnxEditor(Editor):
         attribute = node.attributes.get("axis")
         return None if attribute is None or attribute.is_ref() else int(attribute.value)
 
-    def sliced(self, node: ir.Node, shape: Shape) -> tuple[int, Span] | None:
-        """Read a Slice of one axis in steps of 1."""
+    def bounds(self, node: ir.Node, rank: int) -> dict[int, slice] | None:
+        """Read a Slice of known bounds."""
         if self.opset(node) < 10:
             named = {name: a for name, a in node.attributes.items() if not a.is_ref()}
             if len(named) != len(node.attributes) or not {"starts", "ends"} <= set(named):
@@ -99,7 +100,7 @@ class OnnxEditor(Editor):
             starts, ends, *rest = [numbers or [] for numbers in read]
             axes = rest[0] if rest and given[2] else list(range(len(starts)))
             steps = rest[1] if len(rest) > 1 and given[3] else [1] * len(starts)
-        return sole_span(starts, ends, axes, steps, shape)
+        return bounds_of(starts, ends, axes, steps, rank)
 
     def gathered(self, node: ir.Node) -> tuple[int, npt.NDArray[Any]] | None:
         """Read a Gather by constant positions."""
@@ -230,19 +231,32 @@ class OnnxEditor(Editor):
         """Slice takes all that Split takes."""
         return True
 
-    def slice(self, before: ir.Node, data: ir.Value, axis: int, begin: int, end: int) -> ir.Value:
-        """Add a Slice in front of another node; ``end`` lies inside the axis."""
+    def slice(self, before: ir.Node, data: ir.Value, bounds: Mapping[int, slice]) -> ir.Value:
+        """Add a Slice of some axes in front of another node; before opset 10, all steps are 1."""
+        stated = {"starts": [b.start for b in bounds.values()], "ends": [b.stop for b in bounds.values()]}
+        stated["axes"], steps = list(bounds), [b.step for b in bounds.values()]
         if self.opset(before) < 10:
-            found = self.add(before, "Slice", [data], {"axes": [axis], "starts": [begin], "ends": [end]})[0]
+            found = self.add(before, "Slice", [data], stated)[0]
         else:
-            bounds = [self.constant(np.array([number], np.int64), before) for number in (begin, end, axis)]
-            found = self.add(before, "Slice", [data, *bounds])[0]
-        note_like(found, data, {axis: end - begin})
+            numbers = [*stated.values(), *([steps] if any(step != 1 for step in steps) else [])]
+            inputs = [self.constant(np.array(listed, np.int64), before) for listed in numbers]
+            found = self.add(before, "Slice", [data, *inputs])[0]
+        note_like(found, data, sliced_sizes(data, bounds))
         return found
 
     def concat(self, before: ir.Node, values: Sequence[ir.Value], axis: int) -> ir.Value:
         """Add a Concat in front of another node."""
         return self.add(before, "Concat", values, {"axis": axis})[0]
+
+    def reshape(self, before: ir.Node, value: ir.Value, axis: int, sizes: Sequence[int]) -> ir.Value:
+        """Add a Reshape in front of another node; 0 keeps an axis."""
+        shape = [0] * axis + list(sizes)
+        if self.opset(before) < 5:
+            made = self.add(before, "Reshape", [value], {"shape": shape})[0]
+        else:
+            made = self.add(before, "Reshape", [value, self.constant(np.array(shape, np.int64), before)])[0]
+        note(made, Tensor(type_of(value), reshaped_like(value, axis, sizes)))
+        return made
 
     def squeeze(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:
         """Add a Squeeze of one axis in front of another node."""

@@ -17,7 +17,16 @@ from splitops.models.convert.statement import stated
 from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.model import Layer, Port
 from splitops.models.formats.openvino.splits import operation_set, split_attributes, split_schema
-from splitops.models.graph.editor import Editor, Role, Scope, Span, family_roles, shape_like, sole_span
+from splitops.models.graph.editor import (
+    Editor,
+    Role,
+    Scope,
+    bounds_of,
+    family_roles,
+    reshaped_like,
+    shape_like,
+    sliced_sizes,
+)
 from splitops.models.graph.onnx import known, note, value_fact
 from splitops.models.graph.openvino import DOMAIN, graphs_inside, layer_of, make_node, port_of, restate
 from splitops.models.known import Tensor
@@ -33,7 +42,13 @@ _ROLES: Final = {
     "Slice": Role.SLICE,
     "Gather": Role.GATHER,
 }
-_VERSIONS: Final = {"Concat": "opset1", "Const": "opset1", "Squeeze": "opset1", "Slice": "opset8"}
+_VERSIONS: Final = {
+    "Concat": "opset1",
+    "Const": "opset1",
+    "Reshape": "opset1",
+    "Squeeze": "opset1",
+    "Slice": "opset8",
+}
 _INT64: Final = ELEMENT_TYPES["int64"]
 _WITH_SLICE: Final = 11
 """The IR version that came with Slice; older readers may lack it."""
@@ -79,13 +94,13 @@ class OpenVINOEditor(Editor):
         digits = text.removeprefix("-")
         return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 19 else None
 
-    def sliced(self, node: ir.Node, shape: Shape) -> tuple[int, Span] | None:
-        """Read a Slice of one axis in steps of 1."""
+    def bounds(self, node: ir.Node, rank: int) -> dict[int, slice] | None:
+        """Read a Slice of known bounds."""
         read = [_numbers(value) for value in node.inputs[1:]]
         if any(numbers is None for numbers in read) or len(read) not in (3, 4):
             return None
         starts, ends, steps, *rest = [numbers or [] for numbers in read]
-        return sole_span(starts, ends, rest[0] if rest else list(range(len(starts))), steps, shape)
+        return bounds_of(starts, ends, rest[0] if rest else list(range(len(starts))), steps, rank)
 
     def gathered(self, node: ir.Node) -> tuple[int, npt.NDArray[Any]] | None:
         """Read a Gather by constant positions; before Gather-8, negative ones are outside."""
@@ -226,17 +241,31 @@ class OpenVINOEditor(Editor):
         kind = found.type if isinstance(found, Tensor) else None
         return kind is not None and kind.bits >= 8 and (self.model.ir_version or 0) >= _WITH_SLICE
 
-    def slice(self, before: ir.Node, data: ir.Value, axis: int, begin: int, end: int) -> ir.Value:
-        """Add a Slice in front of another layer; ``end`` lies inside the axis."""
-        bounds = [
-            self._constant(np.array([number], np.int64), _INT64, f"{before.name}/{name}", before)
-            for name, number in (("start", begin), ("stop", end), ("step", 1), ("axes", axis))
+    def slice(self, before: ir.Node, data: ir.Value, bounds: Mapping[int, slice]) -> ir.Value:
+        """Add a Slice of some axes in front of another layer."""
+        numbers = {
+            "start": [taken.start for taken in bounds.values()],
+            "stop": [taken.stop for taken in bounds.values()],
+            "step": [taken.step for taken in bounds.values()],
+            "axes": list(bounds),
+        }
+        inputs = [
+            self._constant(np.array(listed, np.int64), _INT64, f"{before.name}/{name}", before)
+            for name, listed in numbers.items()
         ]
-        return self.add(before, "Slice", [data, *bounds], shapes=[shape_like(data, {axis: end - begin})])[0]
+        shape = shape_like(data, sliced_sizes(data, bounds))
+        return self.add(before, "Slice", [data, *inputs], shapes=[shape])[0]
 
     def concat(self, before: ir.Node, values: Sequence[ir.Value], axis: int) -> ir.Value:
         """Add a Concat in front of another layer."""
         return self.add(before, "Concat", values, {"axis": axis}, shapes=[None])[0]
+
+    def reshape(self, before: ir.Node, value: ir.Value, axis: int, sizes: Sequence[int]) -> ir.Value:
+        """Add a Reshape in front of another layer; 0 keeps an axis."""
+        pattern = np.array([0] * axis + list(sizes), np.int64)
+        inputs = [value, self._constant(pattern, _INT64, f"{before.name}/shape", before)]
+        shapes = [reshaped_like(value, axis, sizes)]
+        return self.add(before, "Reshape", inputs, {"special_zero": "true"}, shapes=shapes)[0]
 
     def squeeze(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:
         """Add a Squeeze of one axis in front of another layer."""

@@ -1,4 +1,4 @@
-"""Rewrites of Split and Concat that undo each other."""
+"""Rewrites of Split and Concat that undo each other, and of Concats in one another."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from splitops.models.graph.editor import Editor, Role, is_read, note_like
-from splitops.models.graph.onnx import known
+from splitops.models.graph.onnx import known, shape_of
 from splitops.models.known import Tensor
 from splitops.models.simplify.decisions import Cut, grouped, joined, runs, same_size, whole
 from splitops.models.simplify.passes import SplitPass
 from splitops.sizes.dims import Dim
 
-__all__ = ["ConcatSplitPass", "SplitConcatPass"]
+__all__ = ["ConcatSplitPass", "NestedConcatsPass", "SoleConcatPass", "SplitConcatPass"]
+
+_CONCAT = frozenset({Role.CONCAT})
 
 
 class SplitConcatPass(SplitPass):
@@ -23,7 +25,7 @@ class SplitConcatPass(SplitPass):
     """
 
     name = "split-concat"
-    roots = frozenset({Role.CONCAT})
+    roots = _CONCAT
 
     def rewrite(self, node: ir.Node, editor: Editor) -> None:
         """Join what a Concat, the root, reads."""
@@ -241,6 +243,94 @@ class ConcatSplitPass(SplitPass):
         if len(exact) != len(found) or cut.sizes is None or not cut.removable:
             return None
         return grouped(exact, cut.sizes)
+
+
+class SoleConcatPass(SplitPass):
+    """A Concat of one value is the value."""
+
+    name = "sole-concat"
+    roots = _CONCAT
+
+    def rewrite(self, node: ir.Node, editor: Editor) -> None:
+        """Let the readers of a Concat, the root, read its only input."""
+        data, whole = node.inputs[0], node.outputs[0]
+        rank = None if data is None else shape_of(data)
+        if len(node.inputs) != 1 or data is None or rank is None or editor.keeps(whole):
+            return
+        if editor.concat_axis(node, len(rank)) is None:
+            return
+        before, where = editor.describe(node), editor.where(node)
+        editor.replace(whole, data)
+        editor.remove(node)
+        editor.applied(self, where, before, data.name or "its input", "it concatenates one value")
+
+
+class NestedConcatsPass(SplitPass):
+    """A Concat that only another one on the same axis reads becomes part of it.
+
+    All that are nested in one another are joined at once: the work grows with their number.
+    """
+
+    name = "nested-concats"
+    roots = _CONCAT
+
+    def rewrite(self, node: ir.Node, editor: Editor) -> None:
+        """Join the whole tree of Concats that the root of this rewrite belongs to."""
+        outer = node
+        while (above := self._outer(outer, editor)) is not None:
+            outer = above
+        inner, leaves = self._tree(outer, editor)
+        axis = editor.axis(outer)
+        if not inner or axis is None:
+            return
+        before, where = f"{len(inner) + 1} x {editor.describe(outer)}", editor.where(outer)
+        joint = editor.concat(outer, leaves, axis)
+        editor.substitute(outer, [joint])
+        for concat in inner:
+            if concat.graph is not None:  # one of known numbers has gone with its reader
+                editor.remove(concat)
+        after = f"Concat of {len(leaves)} inputs"
+        editor.applied(
+            self, where, before, after, "they concatenate on the same axis, and nothing else reads them"
+        )
+
+    def _outer(self, node: ir.Node, editor: Editor) -> ir.Node | None:
+        """Return the Concat that a Concat can become part of."""
+        reader = editor.alone(node.outputs[0])
+        if reader is None or editor.role(reader) is not Role.CONCAT or reader.graph is not node.graph:
+            return None
+        axes, shape = (editor.axis(node), editor.axis(reader)), shape_of(node.outputs[0])
+        if None in axes or None in (*node.inputs, *reader.inputs):
+            return None
+        if axes[0] == axes[1]:
+            return reader
+        ranked = (
+            shape is not None and len({editor.concat_axis(one, len(shape)) for one in (node, reader)}) == 1
+        )
+        return reader if ranked else None
+
+    def _tree(self, outer: ir.Node, editor: Editor) -> tuple[list[ir.Node], list[ir.Value]]:
+        """Return the Concats inside one, each behind the one that reads it, and what they all concatenate."""
+        inner: list[ir.Node] = []
+        leaves: list[ir.Value] = []
+        pending = [(outer, iter(outer.inputs))]
+        while pending:
+            reader, values = pending[-1]
+            value = next(values, None)
+            if value is None:
+                pending.pop()
+                continue
+            concat = editor.source(value).producer()
+            if (
+                concat is not None
+                and editor.role(concat) is Role.CONCAT
+                and self._outer(concat, editor) is reader
+            ):
+                inner.append(concat)
+                pending.append((concat, iter(concat.inputs)))
+            else:
+                leaves.append(value)
+        return inner, leaves
 
 
 def _size(tensor: Tensor | None, axis: int, rank: int) -> Dim | None:

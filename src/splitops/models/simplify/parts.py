@@ -77,7 +77,7 @@ class UnusedPartsPass(SplitPass):
             return  # that is whole-part
         if sum(read) == 1 and cut.removable and editor.can_slice(data) and not editor.keeps_parts(node):
             begin = sum(sizes[:at])
-            part = editor.slice(node, data, cut.axis, begin, begin + sizes[at])
+            part = editor.slice(node, data, {cut.axis: slice(begin, begin + sizes[at], 1)})
             after = f"Slice(axis={cut.axis}, {begin}:{begin + sizes[at]})"
             editor.substitute(node, [part if index == at else None for index in range(len(sizes))])
             editor.applied(self, where, before, after, "one part is read")

@@ -85,6 +85,24 @@ REWRITES: Final[Mapping[str, Rewriting]] = MappingProxyType(
                 openvino=False,
             ),
             Rewriting(
+                "whole-slice",
+                "a Slice that takes whole axes is its data",
+                "slices",
+                "WholeSlicePass",
+            ),
+            Rewriting(
+                "merged-slices",
+                "a Slice that only Slices read becomes part of each of them",
+                "slices",
+                "MergedSlicesPass",
+            ),
+            Rewriting(
+                "strided-slices",
+                "Slices in n steps, from each of the first n positions, are a Reshape, a Split and Squeezes",
+                "slices",
+                "StridedSlicesPass",
+            ),
+            Rewriting(
                 "slices",
                 "Slices that together are a whole axis are one Split",
                 "slices",
@@ -102,6 +120,18 @@ REWRITES: Final[Mapping[str, Rewriting]] = MappingProxyType(
                 "slices",
                 "ScalarGathersPass",
                 default=False,
+            ),
+            Rewriting(
+                "sole-concat",
+                "a Concat of one value is the value",
+                "concat",
+                "SoleConcatPass",
+            ),
+            Rewriting(
+                "nested-concats",
+                "a Concat that only another one on the same axis reads becomes part of it",
+                "concat",
+                "NestedConcatsPass",
             ),
             Rewriting(
                 "concat-split",
