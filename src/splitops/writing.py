@@ -18,7 +18,7 @@ from typing import BinaryIO, Final, Self
 
 from splitops.errors import ModelError, shown_path
 
-__all__ = ["StagedFiles", "staging_folder", "write_whole"]
+__all__ = ["StagedFiles", "staging_folder", "uninterrupted", "write_whole"]
 
 _SYNCED_ALONE: Final = 64 if hasattr(os, "sync") else sys.maxsize
 """So many files are brought to the disk one by one, milliseconds each; the rest in one step.
@@ -92,7 +92,7 @@ class StagedFiles:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with _uninterrupted():
+        with uninterrupted():
             try:
                 if kind is None:
                     self._publish()
@@ -138,7 +138,7 @@ class StagedFiles:
     def _staging_beside(self, path: Path) -> Path:
         folder = path.parent
         if folder not in self._staging:
-            with _uninterrupted():
+            with uninterrupted():
                 if self._make_folders:
                     self._make(folder)
                 # A folder and not a name of its own for each file: any name that the target may have fits.
@@ -225,7 +225,7 @@ def _cannot_write(path: Path, error: OSError, kept: Sequence[Path] = ()) -> Mode
 
 
 @contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
+def uninterrupted() -> Iterator[None]:
     """Hold back Ctrl-C and termination until the block is done."""
     if threading.current_thread() is not threading.main_thread():
         yield

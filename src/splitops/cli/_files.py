@@ -178,6 +178,7 @@ def show(
 ) -> None:
     """Print what was written, or would be."""
     from splitops.files import DryRun
+    from splitops.files.addresses import written
 
     sizes = dict(result.files)
     digests = dict(zip(sizes, getattr(result, "sha256", ()), strict=False))
@@ -185,7 +186,7 @@ def show(
         parts: list[dict[str, Any]] = []
         for part in plan.parts:
             found = {
-                "file": str(part.path),
+                "file": written(part.path),
                 "offset": part.offset,
                 "size": part.size,
                 "shape": list(part.shape),
@@ -200,7 +201,7 @@ def show(
             summary |= {
                 "dry_run": True,
                 "tasks": result.tasks,
-                "exists": [str(path) for path in result.exists],
+                "exists": [written(path) for path in result.exists],
             }
         elif result.resumed:
             summary["resumed"] = result.resumed
@@ -212,7 +213,7 @@ def show(
     for part in plan.parts[:_MAX_ROWS]:
         size = sizes.get(part.path)
         rows.add_row(
-            one_line(str(part.path)),
+            one_line(written(part.path)),
             str(part.offset),
             str(part.size),
             str(part.shape),
@@ -221,14 +222,14 @@ def show(
     out.print(rows)
     if len(plan.parts) > _MAX_ROWS:
         more = len(plan.parts) - _MAX_ROWS
-        out.print(f"... and {more} more, to {one_line(str(plan.parts[-1].path))}", soft_wrap=True)
+        out.print(f"... and {more} more, to {one_line(written(plan.parts[-1].path))}", soft_wrap=True)
     for path, digest in list(digests.items())[:_MAX_ROWS]:
-        out.print(f"sha256 {digest}  {one_line(str(path))}", soft_wrap=True)
+        out.print(f"sha256 {digest}  {one_line(written(path))}", soft_wrap=True)
     if isinstance(result, DryRun):
         out.print(
             f"{result.bytes} bytes in {result.extents} extents and {result.tasks} tasks; nothing is written"
         )
         for path in result.exists[:_MAX_ROWS]:
-            out.print(f"{one_line(str(path))} exists already", soft_wrap=True)
+            out.print(f"{one_line(written(path))} exists already", soft_wrap=True)
     elif result.resumed:
         out.print(f"{result.resumed} of {result.bytes} bytes were copied before")

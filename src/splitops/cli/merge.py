@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 @click.option("--tensor", metavar="NAME", help="The tensor; needed where the files have more than one.")
 @raw_option
 @format_option
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The file to write.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, help="The file to write, or its address."
+)
 @run_options
 @json_option
 def command(
@@ -44,11 +46,12 @@ def command(
       splitops merge parts/model.*.safetensors --tensor embed.weight --out model.safetensors
       splitops merge a.bin b.bin --raw 1024,-1:float16 --axis 1 --out data.bin
     """
+    from splitops.files.addresses import written
     from splitops.files.requests import merge_plan, read
 
     plan = merge_plan([read(file, raw) for file in files], out, axis=axis, tensor=tensor, to=to)
     result = how.run(plan)
     [part] = plan.parts
-    heading = f"{one_line(str(out))} {part.shape} from {len(files)} files along axis {axis}"
-    facts = {"files": [str(file) for file in files], "axis": axis}
+    heading = f"{one_line(written(out))} {part.shape} from {len(files)} files along axis {axis}"
+    facts = {"files": [written(file) for file in files], "axis": axis}
     show(plan, result, heading, facts, as_json=as_json)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path(),
-    help="Folder for the parts, made if it is not there.  [default: the current folder]",
+    help="Folder for the parts, made if it is not there, or an address.  [default: the current folder]",
 )
 @click.option(
     "--prefix",
@@ -58,9 +58,10 @@ def command(
     """Split a tensor in FILE and write PREFIX.0.npy, PREFIX.1.npy and so on, or as FILE's name ends.
 
     FILE is a .npy, .npz, .safetensors, .gguf, .onnx (external data) or .xml (OpenVINO IR) file, or raw
-    bytes. Only bounded buffers of it are in memory. The indices have leading zeros, so that the files sort in
-    order. The parts keep its element type, byte order and memory order bit for bit, and the tensor's name.
-    They appear all together or not at all; files of the same names are an error without --overwrite.
+    bytes; some may be compressed (.npy.gz) or at an address (s3://...). Only bounded buffers of it are in
+    memory. The indices have leading zeros, so that the files sort in order. The parts keep its element type,
+    byte order and memory order bit for bit, and the tensor's name. They appear all together or not at all;
+    files of the same names are an error without --overwrite.
 
     \b
     Examples:
@@ -68,10 +69,12 @@ def command(
       splitops split data.npy --axis -1 --chunk 4096 --memory 256M --verify
       splitops split model.safetensors --tensor embed.weight --parts 4 --out parts
       splitops split s3://bucket/data.npy --axis 1 --parts 4 --out parts
+      splitops split data.npy.gz --axis 1 --parts 4 --out s3://bucket/parts
       splitops split data.bin --raw 1024,-1:float16 --axis 1 --parts 2
       splitops split data.npy --sizes -1,2
       splitops split data.npy --parts 3 --op openvino:Split-1
     """
+    from splitops.files.addresses import written
     from splitops.files.requests import read, split_plan
 
     row = options.resolve()
@@ -90,10 +93,10 @@ def command(
     result = how.run(plan)
     axis = (options.axis or 0) % len(stored.shape)
     kind = str(stored.dtype or stored.code)
-    name = f"{one_line(str(file))} {one_line(stored.name)}".rstrip()
+    name = f"{one_line(written(file))} {one_line(stored.name)}".rstrip()
     heading = f"{display_name(row)}: {name} {stored.shape} {kind} along axis {axis}"
     facts = {
-        "file": str(file),
+        "file": written(file),
         **({"tensor": stored.name} if stored.name else {}),
         "operator": str(row),
         "domain": row.domain,

@@ -59,8 +59,8 @@ def plan_split(
     """Plan the split of a tensor in a file into a file a part; nothing is written.
 
     Args:
-        source: the file.
-        out: the folder of the parts, made if it is not there.
+        source: the file, or its address; one such as ``x.npy.gz`` is decompressed.
+        out: the folder of the parts, made if it is not there, or its address, such as ``s3://bucket/parts``.
         operator: ``"Split"``, ``"SplitToSequence"`` or ``"VariadicSplit"``.
         tensor: the name of the tensor; None where the file has one only.
         prefix: what the names of the parts begin with; None is the name of the file.
@@ -122,8 +122,8 @@ def split(
     """Split a tensor in a file into a file a part: all of them appear whole, or none.
 
     Args:
-        source: the file.
-        out: the folder of the parts, made if it is not there.
+        source: as in :func:`plan_split`.
+        out: as in :func:`plan_split`.
         operator: as in :func:`plan_split`.
         overwrite: as in :meth:`FilePlan.run`.
         resume: as in :meth:`FilePlan.run`.
@@ -166,7 +166,7 @@ def plan_merge(
 
     Args:
         sources: the files, in the order of the parts.
-        out: the file to write.
+        out: the file to write, or its address.
         axis: the axis along which the parts lie.
         tensor: the name of the tensor; None where the files have one only. Other tensors of the files are
             taken from the first.

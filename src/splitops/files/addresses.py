@@ -14,11 +14,13 @@ from typing import Any, Final
 from splitops.errors import FileError
 from splitops.files.sources import LocalFile, Stretch, copy_stretches, reading
 
-__all__ = ["RemoteFile", "is_address"]
+__all__ = ["RemoteFile", "address_of", "file_system", "is_address", "target_path", "written"]
 
 _BLOCK: Final = 8 << 20
 """Bytes of a request."""
-_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_HERE: Final = ("file", "local")
+"""What addresses of this machine begin with."""
+_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(/|$)")
 
 
 def is_address(path: str | os.PathLike[str]) -> bool:
@@ -31,6 +33,57 @@ def is_address(path: str | os.PathLike[str]) -> bool:
     return _ADDRESS.match(os.fspath(path)) is not None
 
 
+def address_of(path: str | os.PathLike[str]) -> str:
+    """Return an address as it is written: a Path has one slash of them all, an address of this machine three.
+
+    Examples:
+        >>> address_of(Path("s3://bucket/x.npy")), address_of("file:///x.npy")
+        ('s3://bucket/x.npy', 'file:///x.npy')
+    """
+    protocol, _, rest = os.fspath(path).partition(":")
+    return f"{protocol}://{'/' * (protocol in _HERE)}{rest.lstrip('/')}"
+
+
+def written(path: str | os.PathLike[str]) -> str:
+    """Return a path, or an address as it is written.
+
+    Examples:
+        >>> written(Path("s3://bucket/x.npy")), written(Path("x.npy"))
+        ('s3://bucket/x.npy', 'x.npy')
+    """
+    return address_of(path) if is_address(path) else os.fspath(path)
+
+
+def target_path(path: str | os.PathLike[str]) -> Path:
+    """Return where a target goes: an address of this machine is the path of a file like any other.
+
+    Examples:
+        >>> str(target_path("file:///parts/x.npy")), str(target_path("parts/x.npy"))
+        ('/parts/x.npy', 'parts/x.npy')
+    """
+    protocol, _, rest = os.fspath(path).partition(":/")
+    return Path("/" + rest.lstrip("/")) if is_address(path) and protocol in _HERE else Path(path)
+
+
+def file_system(address: str, *, alone: bool = False) -> tuple[Any, str]:
+    """Return fsspec's file system for an address, and the path in it.
+
+    Args:
+        address: as :func:`address_of` gives it.
+        alone: whether nobody else gets the same object.
+
+    Raises:
+        FileError: fsspec or the library for the kind of address is not installed, or it cannot be reached.
+    """
+    try:
+        import fsspec
+    except ImportError as error:
+        raise FileError(f"{address} is an address, which needs fsspec: install splitops[fsspec]") from error
+    with reading(address):
+        files, path = fsspec.core.url_to_fs(address, skip_instance_cache=alone)
+    return files, str(path)
+
+
 class RemoteFile:
     """A file at an address."""
 
@@ -41,18 +94,11 @@ class RemoteFile:
             FileError: it is not there, cannot be reached, or fsspec or the library for its kind of address is
                 not installed.
         """
-        protocol, _, rest = os.fspath(address).partition(":/")
-        # A Path has one slash of them all; an address of this machine has three.
-        self.name = f"{protocol}://{'/' * (protocol == 'file')}{rest.lstrip('/')}"
+        self.name = address_of(address)
         self.path = Path(self.name)
-        try:
-            import fsspec
-        except ImportError as error:
-            raise FileError(
-                f"{self.name} is an address, which needs fsspec: install splitops[fsspec]"
-            ) from error
+        self._files, self._path = file_system(self.name)
         with reading(self.name):
-            self._files, self._path = fsspec.core.url_to_fs(self.name)
+            self._files.invalidate_cache()
             self._info = self._files.info(self._path)
         if self._info.get("type") != "file" or self._info.get("size") is None:
             raise FileError(f"{self.name} is no file of a known size")

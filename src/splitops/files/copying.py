@@ -28,7 +28,7 @@ from splitops.files.tensors import StoredTensor
 from splitops.native.files import sync_files
 from splitops.writing import StagedFiles, staging_folder
 
-__all__ = ["MEMORY", "DryRun", "FilePlan", "Finish", "Part", "Progress", "Report", "Run"]
+__all__ = ["MEMORY", "DryRun", "FilePlan", "Finish", "Part", "Progress", "Report", "Run", "raise_file_limit"]
 
 MEMORY: Final = 64 << 20
 """Bytes that the buffers of a run take, without another word."""
@@ -223,7 +223,7 @@ class Run:
         """Carry it out."""
         plan = self.plan
         self.total *= 1 + verify
-        _raise_file_limit(len(plan.targets) + len(plan.sources))
+        raise_file_limit(len(plan.targets) + len(plan.sources))
         with contextlib.ExitStack() as stack:
             journal = replaced = None
             if resume:
@@ -290,9 +290,7 @@ class Run:
 
     def _write(self, drafts: Sequence[Path], journal: Journal, *, verify: bool) -> None:
         self._copy(drafts, journal)
-        for source, before in zip(self.plan.sources, self.identity["sources"], strict=True):
-            if source.identity() != before:
-                raise FileError(f"{source.name} has changed while it was read")
+        self.refuse_changed_sources()
         if verify:
             self._verify(drafts, journal)
         for positions, finish in self.plan.finishes:
@@ -301,6 +299,12 @@ class Run:
             if self.sync:
                 with _opened([file for path in paths for file in (path, *path.rglob("*"))]) as files:
                     _durable(list(files.values()))
+
+    def refuse_changed_sources(self) -> None:
+        """Refuse what was read of sources that are not as they were when the run began."""
+        for source, before in zip(self.plan.sources, self.identity["sources"], strict=True):
+            if source.identity() != before:
+                raise FileError(f"{source.name} has changed while it was read")
 
     def _prepare(self, drafts: Sequence[Path], journal: Journal) -> None:
         """Make the targets in their full size, with what is not a tensor's bytes in its place."""
@@ -512,7 +516,7 @@ def _write_all(descriptor: int, data: bytes, offset: int) -> None:
         view, offset = view[put:], offset + put
 
 
-def _raise_file_limit(files: int) -> None:
+def raise_file_limit(files: int) -> None:
     """Let this process open so many files, as far as the system lets it."""
     wanted = files + 64
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -12,7 +12,7 @@ from typing import Final
 
 from splitops.elements.types import ElementType
 from splitops.errors import FileError, shown
-from splitops.files.addresses import RemoteFile, is_address
+from splitops.files.addresses import RemoteFile, is_address, target_path
 from splitops.files.chunks import ChunkedFormat, ChunkPlan, Flow, Piece
 from splitops.files.copying import FilePlan, Finish, Part
 from splitops.files.extents import Extent, contiguous, inverse
@@ -20,6 +20,7 @@ from splitops.files.formats import Contents, Format, Layout, TargetFile, format_
 from splitops.files.sources import LocalFile, LocalFolder, Source
 from splitops.files.streams import Stream, is_compressed, plain_path
 from splitops.files.tensors import StoredTensor, part_extents
+from splitops.files.uploads import at_address
 from splitops.planning import Plan, SplitPlan
 
 __all__ = ["Bind", "merge_plan", "read", "split_plan"]
@@ -107,6 +108,7 @@ def split_plan(
         FileError: there is no such tensor, the format cannot hold a part, or there are too many.
         RuleError: a rule of the operator is broken.
     """
+    folder = target_path(folder)
     stored = contents.tensor(tensor)
     plan = bind(stored.shape, _stated(stored, element_type, contents) or stored.element_type)
     count = len(plan.sizes)
@@ -118,7 +120,7 @@ def split_plan(
     names = [f"{prefix}.{index:0{digits}}{suffix}" for index in range(count)]
     others = [other for other in contents.tensors if other is not stored] if keep_others else []
     if to is contents.format and _in_chunks([stored, *others]):
-        return _split_by_chunks(contents, stored, others, plan, folder, prefix[:100], names)
+        return at_address(_split_by_chunks(contents, stored, others, plan, folder, prefix[:100], names))
     extents = {extent.target: extent for extent in part_extents(stored, plan, [(i, 0) for i in range(count)])}
     targets = _Targets([], [], [])
     parts = []
@@ -136,7 +138,7 @@ def split_plan(
             elif extent is not None:
                 targets.extents.append(extent._replace(target=target, target_offset=at))
         parts.append(Part(folder / name, stored.name, plan.offsets[index], plan.sizes[index], shape))
-    return FilePlan(
+    made = FilePlan(
         prefix[:100],
         folder,
         contents.sources,
@@ -146,6 +148,7 @@ def split_plan(
         tuple(parts),
         tuple(targets.finishes),
     )
+    return at_address(made)
 
 
 def _split_by_chunks(
@@ -267,6 +270,7 @@ def merge_plan(
         raise FileError("nothing to merge: no files are given")
     if is_compressed(path):
         raise FileError(f"{shown(path.name)}: compressed files are read, and not written")
+    path = target_path(path)
     stored = [contents.tensor(tensor) for contents in files]
     whole, plan = _merged(files, stored, axis)
     like = files[0]
@@ -274,7 +278,7 @@ def merge_plan(
     tensors = [whole if each is stored[0] else each for each in like.tensors]
     to = to or like.format
     if all(contents.format is to for contents in files) and _in_chunks([*stored, *like.tensors]):
-        return _merge_by_chunks(files, path, stored[0], whole, plan)
+        return at_address(_merge_by_chunks(files, path, stored[0], whole, plan))
     layout = to.lay_out(_taken(tensors, like, to), like, path.name)
     targets = _Targets([], [], [])
     targets.add(layout)
@@ -292,7 +296,7 @@ def merge_plan(
             targets.extents += [inverse(extent) for extent in part_extents(merged, plan, places)]
         else:
             targets.extents += _whole(each, place.file, place.offset)
-    return FilePlan(
+    made = FilePlan(
         path.name[:100],
         path.parent,
         tuple(sources),
@@ -302,6 +306,7 @@ def merge_plan(
         (Part(path, whole.name, 0, whole.shape[plan.axis], whole.shape),),
         tuple(targets.finishes),
     )
+    return at_address(made)
 
 
 def _merged(

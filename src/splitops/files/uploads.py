@@ -1,0 +1,410 @@
+"""Targets at addresses such as ``s3://bucket/parts``: uploaded in parts, and seen when all of them are whole.
+
+A file system of fsspec that can hold back what is written until it is told (a multipart upload on S3) takes
+the targets as they are made, window by window in the order of each file. Nothing of them waits here, so
+there is nothing to go on with after a kill.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from splitops.errors import FileError
+from splitops.files import engine
+from splitops.files.addresses import RemoteFile, address_of, file_system, is_address
+from splitops.files.copying import MEMORY, DryRun, FilePlan, Progress, Report, Run, raise_file_limit
+from splitops.files.engine import CopyError
+from splitops.files.extents import Extent, compose, contiguous
+from splitops.files.formats import TargetFile
+from splitops.files.sources import reason
+from splitops.native.files import crc32
+from splitops.writing import uninterrupted
+
+__all__ = ["UploadPlan", "at_address"]
+
+_PART: Final = 5 << 20
+"""The least that S3 takes as a part of an upload, but for the last one."""
+_PARTS: Final = 10_000
+"""The most parts that S3 takes."""
+_HELD: Final = 3
+"""So many times a part is held while it is sent: as it was read, in fsspec's buffer, in the request."""
+_THREADS: Final = 4
+_BLOCK: Final = 8 << 20
+
+
+def at_address(plan: FilePlan) -> FilePlan:
+    """Return a plan that uploads its targets, where they go to an address; any other as it is.
+
+    Raises:
+        FileError: its targets cannot be written from their beginning to their end.
+    """
+    if not is_address(plan.folder):
+        return plan
+    if type(plan) is not FilePlan or plan.finishes or any(t.scratch or t.folder for t in plan.targets):
+        name = plan.targets[0].name if plan.targets else plan.name
+        raise FileError(
+            f"{address_of(plan.folder)}/{name}: a file of this format is not made from its beginning to its "
+            "end, as one at an address is: write it to a folder, or another format"
+        )
+    return UploadPlan(**{field.name: getattr(plan, field.name) for field in fields(plan)})
+
+
+@dataclass(frozen=True)
+class UploadPlan(FilePlan):
+    """A split or merge of files whose targets are at an address; see :class:`FilePlan`."""
+
+    def uploads(self) -> Uploads:
+        """Return the targets as files that hold back what is written to them."""
+        return Uploads(address_of(self.folder), {target.name: target.size for target in self.targets})
+
+    def extents_of(self, index: int) -> list[Extent]:
+        """Return what is copied into a target."""
+        return self._by_target.get(index, [])
+
+    @cached_property
+    def _by_target(self) -> dict[int, list[Extent]]:
+        found: dict[int, list[Extent]] = {}
+        for extent in self.extents:
+            found.setdefault(extent.target, []).append(extent)
+        return found
+
+    def dry_run(self, *, memory: int = MEMORY) -> DryRun:
+        """Return what a run would do; nothing is written. The tasks are the parts of all uploads."""
+        self.tasks(memory)  # an error where that is too little
+        there = self.uploads().existing()
+        return DryRun(
+            tuple(zip(self.paths, (target.size for target in self.targets), strict=True)),
+            self.bytes,
+            len(self.extents),
+            sum(len(windows_of(target.size)) for target in self.targets),
+            tuple(Path(name) for name in there),
+        )
+
+    def start(self, *, sync: bool, memory: int, progress: Progress | None) -> Run:
+        """Return a run of the plan that has done nothing yet."""
+        return _UploadRun(self, sync=sync, memory=memory, progress=progress)
+
+
+def windows_of(size: int) -> list[range]:
+    """Return the parts of an upload: at least 5 MiB each but the last, and at most 10,000 of them.
+
+    Examples:
+        >>> [len(window) >> 20 for window in windows_of(12 << 20)]
+        [5, 5, 2]
+        >>> len(windows_of(1 << 40))
+        10000
+    """
+    step = part_bytes(size)
+    return [range(begin, min(begin + step, size)) for begin in range(0, size, step)]
+
+
+def part_bytes(size: int) -> int:
+    """Return the bytes of a part of an upload."""
+    return max(_PART, -(-size // _PARTS))
+
+
+class _UploadRun(Run):
+    """One run of a plan whose targets are at an address."""
+
+    def __init__(self, plan: UploadPlan, *, sync: bool, memory: int, progress: Progress | None) -> None:
+        super().__init__(plan, sync=sync, memory=memory, progress=progress)
+        self._uploads = plan.uploads()
+        self._memory = memory
+        self._made = [_Made(target, plan.extents_of(index)) for index, target in enumerate(plan.targets)]
+
+    def done(self, *, overwrite: bool, resume: bool, verify: bool, sha256: bool) -> Report:
+        """Carry it out."""
+        if resume:
+            raise FileError("what goes to an address cannot be gone on with: run again without going on")
+        plan, sizes = self.plan, [target.size for target in self.plan.targets]
+        self.total = sum(sizes) * (1 + verify)
+        raise_file_limit(len(plan.sources))
+        with tempfile.TemporaryDirectory(prefix="splitops-") as folder, self._uploads as files:
+            self.staging = Path(folder)
+            self._refuse_targets(files, overwrite)
+            files.open()
+            self._send(files, sha256=sha256)
+            self.refuse_changed_sources()
+            self._refuse_targets(files, overwrite)
+            files.publish()
+            if verify:
+                self._read_back()
+        digests = tuple(made.digest.hexdigest() for made in self._made) if sha256 else ()
+        return Report(tuple(zip(plan.paths, sizes, strict=True)), plan.bytes, sha256=digests)
+
+    def _refuse_targets(self, files: Uploads, overwrite: bool) -> None:
+        """Refuse to replace a file, or ever to replace a source."""
+        sources = {source.name for source in self.plan.sources}
+        for address in files.addresses:
+            if address in sources:
+                raise FileError(f"{address} would replace what it is made from")
+        for address in () if overwrite else files.existing():
+            raise FileError(f"{address} exists already")
+
+    def _send(self, files: Uploads, *, sha256: bool) -> None:
+        """Make the targets window by window, as many at a time as the memory takes, and send them."""
+        largest = max((part_bytes(made.target.size) for made in self._made), default=_PART)
+        threads = min(_THREADS, self._memory // (largest * _HELD))
+        if not threads:
+            raise FileError(
+                f"{self._memory} bytes of memory are too few for parts of {largest} bytes: at least "
+                f"{largest * _HELD} are needed"
+            )
+        local = self._local_sources()
+        sources = {index: source.descriptor for index, source in local.items()}
+        with tempfile.TemporaryFile(dir=self.staging) as scratch, _pool(threads) as pool:
+            for group in _groups([made.target.size for made in self._made], self._memory):
+                self._gather(group, sources, scratch.fileno())
+                sent = [
+                    pool.submit(self._send_windows, files, index, windows, scratch.fileno(), sha256)
+                    for index, windows in group.items()
+                ]
+                for each in sent:
+                    self._advance(each.result())
+
+    def _gather(self, group: _Group, sources: Mapping[int, int], scratch: int) -> None:
+        """Put the bytes of windows into the scratch file, one behind the other."""
+        extents: list[Extent] = []
+        try:
+            os.ftruncate(scratch, 0)
+            for index, windows in group.items():
+                for window, place in windows:
+                    os.ftruncate(scratch, place + len(window))
+                    for offset, data in self._made[index].literals(window):
+                        os.pwrite(scratch, data, place + offset)
+                    extents += self._made[index].extents(window, place)
+            task = engine.passes(extents, self._memory // 2)
+            used = {extent.source for extent in extents}
+            engine.copy(
+                task, {index: sources[index] for index in used}, {0: scratch}, tick=lambda _: self._tick(0)
+            )
+        except CopyError as error:
+            if error.writing:
+                raise FileError(f"cannot write to {self.staging}: {str(error).lower()}") from error
+            raise self._failure(error) from error
+        except OSError as error:
+            raise FileError(f"cannot write to {self.staging}: {reason(error)}") from error
+
+    def _send_windows(self, files: Uploads, index: int, windows: _Windows, scratch: int, sha256: bool) -> int:
+        sent = 0
+        for window, place in windows:
+            data = os.pread(scratch, len(window), place)
+            self._made[index].note(data, sha256=sha256)
+            files.write(index, data)
+            sent += len(data)
+        if windows[-1][0].stop == self._made[index].target.size:
+            files.close(index)
+        return sent
+
+    def _read_back(self) -> None:
+        for address, made in zip(self._uploads.addresses, self._made, strict=True):
+            file, checksum = RemoteFile(address), 0
+            for begin in range(0, made.target.size, _BLOCK):
+                data = file.read(begin, min(_BLOCK, made.target.size - begin))
+                checksum = crc32(np.frombuffer(data, np.uint8), checksum)
+                self._advance(len(data))
+            if (file.size, checksum) != (made.target.size, made.checksum):
+                raise FileError(
+                    f"{address} does not read back as it was written: CRC-32 {checksum:08x}, not "
+                    f"{made.checksum:08x}"
+                )
+
+
+_Windows = list[tuple[range, int]]
+"""Windows of a file, and where each begins in the scratch file."""
+_Group = dict[int, _Windows]
+"""By the position of the target."""
+
+
+def _groups(sizes: Sequence[int], memory: int) -> Iterator[_Group]:
+    """Yield the windows of files in the order of each file, as many together as the memory takes.
+
+    The windows of different files that lie at the same rows of a source come together.
+    """
+    waiting = [(index, iter(windows_of(size))) for index, size in enumerate(sizes)]
+    group: _Group = {}
+    filled = 0
+    while waiting:
+        left = []
+        for index, windows in waiting:
+            window = next(windows, None)
+            if window is None:
+                continue
+            left.append((index, windows))
+            if filled and filled + len(window) > memory:
+                yield group
+                group, filled = {}, 0
+            group.setdefault(index, []).append((window, filled))
+            filled += len(window)
+        waiting = left
+    if group:
+        yield group
+
+
+@contextlib.contextmanager
+def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
+    """Run a pool; after an error what has not begun never does."""
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+class _Made:
+    """What a target is made of, found by windows, and what was sent of it so far."""
+
+    def __init__(self, target: TargetFile, extents: Sequence[Extent]) -> None:
+        self.target = target
+        self.checksum = 0
+        self.digest = hashlib.sha256()
+        self._extents = sorted(extents, key=lambda extent: extent.target_offset)
+        self._literals = sorted(target.literals)
+        self._extent_spans = _Spans(
+            [
+                (e.target_offset, e.target_offset + (e.runs - 1) * e.target_stride + e.run)
+                for e in self._extents
+            ]
+        )
+        self._literal_spans = _Spans([(offset, offset + len(data)) for offset, data in self._literals])
+
+    def extents(self, window: range, place: int) -> list[Extent]:
+        """Return what brings the bytes of a window to a place of the scratch file."""
+        found = self._extents[self._extent_spans.meeting(window)]
+        target = found[0].target if found else 0
+        return compose(found, [contiguous(target, window.start, 0, place, len(window))])
+
+    def literals(self, window: range) -> Iterator[tuple[int, bytes]]:
+        """Yield the literals of a window, by their offsets in it."""
+        for offset, data in self._literals[self._literal_spans.meeting(window)]:
+            begin = max(offset, window.start)
+            found = data[begin - offset : window.stop - offset]
+            if found:
+                yield begin - window.start, found
+
+    def note(self, data: bytes, *, sha256: bool) -> None:
+        """Take the checksums of the next bytes."""
+        self.checksum = crc32(np.frombuffer(data, np.uint8), self.checksum)
+        if sha256:
+            self.digest.update(data)
+
+
+class _Spans:
+    """Stretches in the order of their beginnings, some of which meet a window."""
+
+    def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
+        self._begins = [begin for begin, _ in spans]
+        self._reached = list(accumulate((end for _, end in spans), max))
+
+    def meeting(self, window: range) -> slice:
+        """Return where all that meet a window stand; others may stand between them."""
+        return slice(bisect_right(self._reached, window.start), bisect_left(self._begins, window.stop))
+
+
+class Uploads:
+    """New files of one file system, which hold back what is written until all are published.
+
+    As a context: after an error nothing of them is left, not even of those that were published.
+
+    Attributes:
+        addresses: of the files.
+    """
+
+    def __init__(self, folder: str, sizes: Mapping[str, int]) -> None:
+        """Begin with files in a folder, by their names; nothing is sent yet.
+
+        Raises:
+            FileError: the file system cannot be reached.
+        """
+        # An instance of its own: a transaction is a state of the instance.
+        self._system, path = file_system(folder, alone=True)
+        self._paths = [f"{path.rstrip('/')}/{name}" for name in sizes]
+        self._sizes = list(sizes.values())
+        self.addresses = tuple(f"{folder.rstrip('/')}/{name}" for name in sizes)
+        self._files: list[Any] = []
+        self._published: list[int] = []
+
+    def __enter__(self) -> Uploads:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            with uninterrupted():
+                self._discard()
+
+    def existing(self) -> Iterator[str]:
+        """Yield the addresses where a file is already."""
+        self._system.invalidate_cache()
+        for address, path in zip(self.addresses, self._paths, strict=True):
+            with _writing(address):
+                found = self._system.exists(path)
+            if found:
+                yield address
+
+    def open(self) -> None:
+        """Open all files; the file system holds back what is written to them."""
+        transaction = self._system.start_transaction()
+        for address, path, size in zip(self.addresses, self._paths, self._sizes, strict=True):
+            with _writing(address):
+                file = self._system.open(path, "wb", block_size=part_bytes(size))
+            self._files.append(file)
+            if not _holds_back(file):
+                raise FileError(f"{address}: what is written there would be seen before it is whole")
+        transaction.files.clear()  # they are published and discarded here
+
+    def write(self, index: int, data: bytes) -> None:
+        """Send the next part of a file."""
+        with _writing(self.addresses[index]):
+            self._files[index].write(data)
+
+    def close(self, index: int) -> None:
+        """Send what is left of a file: until then fsspec holds what is less than a part."""
+        with _writing(self.addresses[index]):
+            self._files[index].close()
+
+    def publish(self) -> None:
+        """Let all files be seen; none where one of them cannot be."""
+        with uninterrupted():
+            for index, file in enumerate(self._files):
+                with _writing(self.addresses[index]):
+                    file.commit()
+                self._published.append(index)
+
+    def _discard(self) -> None:
+        for index, file in enumerate(self._files):
+            with contextlib.suppress(Exception):  # the first error is the one to tell
+                if index in self._published:
+                    self._system.rm_file(self._paths[index])
+                else:
+                    file.discard()
+                    file.closed = True  # or fsspec sends what is left of it when it is collected
+
+
+def _holds_back(file: Any) -> bool:
+    """Return whether what is written to a file is seen only once it is told to be."""
+    from fsspec.spec import AbstractBufferedFile
+
+    commit = getattr(file, "commit", None)
+    return commit is not None and getattr(commit, "__func__", commit) is not AbstractBufferedFile.commit
+
+
+@contextlib.contextmanager
+def _writing(address: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # of any library behind fsspec
+        raise FileError(f"cannot write {address}: {reason(error)}") from error
