@@ -23,7 +23,9 @@ def page() -> str:
 def row(limit: Limit) -> str:
     """Write one limit as a row of the table."""
     seen = limit.proved or f"[documented]({limit.source})"
-    fix = (limit.fix or "") + (" (`--fix`)" if limit.repair else "")
+    fix = (limit.fix or "") + (
+        f" ({' or '.join(f'`{form}`' for form in limit.legal)})" if limit.legal else ""
+    )
     return f"| `{limit.code}` | {limit.outcome} | {limit.message} | {fix} | {seen} |"
 
 
@@ -68,17 +70,16 @@ that a release that behaves otherwise is noticed.
 
 {limits}
 
+The words in brackets behind a fix are the forms in which [`splitops legalize`](legalize.md) states such a
+site so that the runtime gives the decided result.
+
 ## Repairs
 
-`splitops check MODEL --fix -o OUT` applies the safe repairs and says each one. Outputs of the model stay
-what they are; the tests run every repaired model on the runtime that refused it, and compare. A Split-18
-without lengths gets `num_outputs`, the number of outputs that it declares.
-
-One site has two readings: SplitToSequence with chunks of 1 and `keepdims` = 0, as PyTorch exports a scripted
-`unbind`. The text ignores `keepdims` beside chunks, and so does splitops; PyTorch and onnxruntime drop the
-axis. `--fix` leaves it until `--unbind` says which is meant: `as-written` leaves `keepdims` out and the axis
-stays, `as-pytorch` leaves the input `split` out and every runtime drops it, which is the one repair that
-changes what splitops gives.
+`splitops check MODEL --fix -o OUT` legalises the model for each `--target` in turn, as far as it can, says
+what was restated, and checks the result. Without a target it does so for all, and a split stays one split:
+Slices, sequences of parts and the like are for who names a runtime. A Split-18 without lengths gets
+`num_outputs`, the number of outputs that it declares. `--unbind` says what a scripted `unbind` means, see
+[legal models](legalize.md).
 """
 
 

@@ -2,8 +2,8 @@
 
 ``splitops.onnx`` and ``splitops.openvino`` hold the operators as functions on arrays, :func:`plan` binds one
 for repeated use, :func:`schema`, :func:`history` and :func:`difference` give the specification as data, and
-:func:`load`, :func:`save`, :func:`run`, :func:`infer`, :func:`check`, :func:`convert` and :func:`simplify`
-take whole models. ``splitops.files`` splits and merges tensor files of any size.
+:func:`load`, :func:`save`, :func:`run`, :func:`infer`, :func:`check`, :func:`convert`, :func:`legalize` and
+:func:`simplify` take whole models. ``splitops.files`` splits and merges tensor files of any size.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from splitops.models.check import check
     from splitops.models.convert import conversion, convert
     from splitops.models.infer import infer
+    from splitops.models.legalize import legalize
     from splitops.models.simplify import simplification, simplify
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "get_num_threads",
     "history",
     "infer",
+    "legalize",
     "load",
     "onnx",
     "openvino",
@@ -69,6 +71,7 @@ _ON_DEMAND = {
     "conversion": "splitops.models.convert",
     "convert": "splitops.models.convert",
     "infer": "splitops.models.infer",
+    "legalize": "splitops.models.legalize",
     "load": "splitops.models",
     "run": "splitops.models",
     "save": "splitops.models",

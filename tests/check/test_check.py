@@ -16,7 +16,6 @@ from proofs import PROOFS, ir_split, text
 import splitops
 from splitops.errors import Rule
 from splitops.models.check import Finding, Severity, check, to_json, to_sarif
-from splitops.models.check.repairs import repair
 from splitops.models.formats.openvino import Builder, OpenVINOModel
 
 
@@ -261,8 +260,7 @@ def test_empty_parts_that_are_transposed_in_onnx_models_too() -> None:
 def test_a_single_string_is_one_target() -> None:
     model = PROOFS["onnxruntime.ceil-empty-part"].model()
     assert check(model, "onnxruntime") == check(model, ["onnxruntime"])
-    assert repair(model, "onnxruntime").repairs == repair(model, ["onnxruntime"]).repairs != ()
-    for ask in (check, repair):
+    for ask in (check, splitops.legalize):
         with pytest.raises(splitops.SplitError, match="'o' has no profile"):
             ask(model, "o")
 
@@ -375,42 +373,7 @@ def test_a_lone_layer_in_a_file(tmp_path: Any) -> None:
     assert (finding.code, finding.where.model) == ("outputs.count", str(path))
 
 
-# Repairs and reports
-
-
-def test_a_missing_number_of_outputs_is_added() -> None:
-    model = text("(float[6] x) => (float[A] a, float[B] b) { a, b = Split(x) }")()
-    repaired = repair(model)
-    assert [done.text for done in repaired.repairs] == ["added num_outputs = 2"]
-    assert check(repaired.model) == []
-    outputs = splitops.run(repaired.model, {"x": np.arange(6, dtype=np.float32)})
-    assert [array.tolist() for array in outputs.values()] == [[0, 1, 2], [3, 4, 5]]
-    assert check(model) != [], "the given model is not changed"
-
-
-def test_repairs_in_a_branch_and_one_after_the_other() -> None:
-    model = onnx.parser.parse_model("""
-        <ir_version: 8, opset_import: ["": 18]>
-        g (float[5] x, bool c) => (float[A] y) {
-            y = If(c) <
-                then_branch = t () => (float[A] p) { p, q = Split<num_outputs = 4>(x) },
-                else_branch = f () => (float[A] r) { r = Identity(x) }>
-        }""")
-    repaired = repair(model, ["onnxruntime"])
-    assert [done.code for done in repaired.repairs] == [
-        "onnxruntime.fewer-outputs",
-        "onnxruntime.ceil-empty-part",
-    ]
-    onnx.checker.check_model(repaired.model)
-    for choice in (True, False):
-        inputs = {"x": np.arange(5, dtype=np.float32), "c": np.array(choice)}
-        before, after = splitops.run(model, inputs), splitops.run(repaired.model, inputs)
-        np.testing.assert_array_equal(before["y"], after["y"])
-
-
-def test_openvino_models_are_not_repaired() -> None:
-    with pytest.raises(splitops.ModelError, match="OpenVINO IR"):
-        repair(even(0, 2, 2)())
+# Reports
 
 
 def test_reports() -> None:

@@ -17,7 +17,6 @@ from proofs import PROOFS, Model
 
 import splitops
 from splitops.models.check import LIMITS, TARGETS, Limit, Outcome, check
-from splitops.models.check.repairs import repair
 from splitops.models.infer import Tensor, infer
 
 DRIVE = Path(__file__).with_name("drive.py")
@@ -82,22 +81,6 @@ def test_the_runtime_does_what_the_profile_says(limit: Limit, tmp_path: Path) ->
             assert said is None, said
     for driver in proof.drivers:
         assert drive(driver, model, proof.inputs, tmp_path) is None
-
-
-@pytest.mark.parametrize(
-    "limit", [limit for limit in PROVABLE if limit.repair is not None], ids=lambda limit: limit.code
-)
-def test_a_repaired_model_works_and_gives_the_same(limit: Limit, tmp_path: Path) -> None:
-    pytest.importorskip(limit.runtime)
-    proof = PROOFS[limit.code]
-    model = proof.model()
-    repaired = repair(model, [limit.runtime], unbind=proof.unbind)  # type: ignore[arg-type]
-    assert limit.code in {done.code for done in repaired.repairs}
-    assert limit.code not in {finding.code for finding in check(repaired.model, [limit.runtime])}
-    onnx.checker.check_model(repaired.model)
-    said = drive(limit.runtime, repaired.model, proof.inputs, tmp_path)
-    assert said is not None
-    assert said.get("outputs") == ours(limit, model, proof.inputs), said
 
 
 def test_the_driver_can_tell_a_good_model(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from onnx.helper import printable_node
 import splitops
 from splitops.errors import RuleError
 from splitops.models.check import check
-from splitops.models.check.repairs import repair
 from splitops.models.convert import convert
 from splitops.models.formats.openvino import Builder, OpenVINOModel
+from splitops.models.legalize import legalize
 from splitops.models.simplify import simplify
 
 SIZES = (0, 4, 8, 12)
@@ -126,10 +126,10 @@ def test_branches_are_optimised_apart() -> None:
 
 
 @pytest.mark.parametrize(("size", "opset"), [("8", 11), ("8", 13), ("N", 13)])
-def test_check_fix_states_them(size: str, opset: int) -> None:
+def test_legalize_states_them(size: str, opset: int) -> None:
     model = pair("(x)", "(x)", opset, size)
     assert "onnxruntime.merged" in codes(model)
-    repaired = repair(model, ["onnxruntime"]).model
+    repaired = legalize(model, "onnxruntime")
     onnx.checker.check_model(repaired)
     assert "onnxruntime.merged" not in codes(repaired)
     assert outputs(repaired, 8) == outputs(model, 8)
@@ -188,13 +188,13 @@ def test_an_unbind_is_never_rewritten_unasked(body: str) -> None:
     assert finding.code == "onnxruntime.unbind"
     assert "as-written" in str(finding.fix)
     assert "as-pytorch" in str(finding.fix)
-    assert repair(model).model == model
+    assert legalize(model, "onnxruntime", on_illegal="keep") == model
 
 
 @pytest.mark.parametrize(("meaning", "shape"), [("as-written", (2, 1)), ("as-pytorch", (2,))])
 def test_an_unbind_is_repaired_as_it_is_meant(meaning: str, shape: tuple[int, ...]) -> None:
-    repaired = repair(parsed(UNBIND, 13), unbind=meaning)
-    assert [done.code for done in repaired.repairs] == ["onnxruntime.unbind"]
+    repaired = legalize(parsed(UNBIND, 13), "onnxruntime", unbind=meaning, report=True)
+    assert [site.code for site in repaired.restated] == ["onnxruntime.unbind"]
     (parts,) = splitops.run(repaired.model, {"x": np.zeros((2, 3), np.float32)}).values()
     assert [part.shape for part in parts] == [shape] * 3
     assert not codes(repaired.model)
@@ -203,7 +203,7 @@ def test_an_unbind_is_repaired_as_it_is_meant(meaning: str, shape: tuple[int, ..
 def test_chunks_of_more_lose_the_keepdims_that_they_do_not_obey() -> None:
     model = parsed(UNBIND.replace("{1}", "{2}"), 13)
     assert codes(model) == {"onnxruntime.scalar-keepdims"}
-    assert not codes(repair(model).model)
+    assert not codes(legalize(model, "onnxruntime"))
 
 
 def test_a_length_takes_no_more_nodes_where_the_sequence_stays() -> None:

@@ -17,7 +17,6 @@ from onnx import ModelProto, TensorProto
 import splitops
 from splitops.cli import cli
 from splitops.errors import ModelError, SplitError
-from splitops.models.check.repairs import repair
 from splitops.models.formats import openvino as openvino_ir
 
 COUNT = 3 * 4096
@@ -80,7 +79,7 @@ READERS: dict[str, Callable[..., Any]] = {
     "run": lambda path, **options: splitops.run(path, {}, **options),
     "infer": splitops.infer,
     "check": checked,
-    "repair": repair,
+    "legalize": lambda path, **options: splitops.legalize(path, "openvino", **options),
     "convert": converted,
     "simplify": splitops.simplify,
 }
@@ -93,11 +92,7 @@ def test_links_out_of_the_folder_are_followed_where_the_caller_allows_them(tmp_p
     path = in_a_hub_cache(tmp_path, kind)
     with pytest.raises(ModelError, match=r"through a symbolic link; .* allow_links=True .* --allow-links"):
         READERS[name](path)
-    if (kind, name) == ("xml", "repair"):
-        with pytest.raises(ModelError, match="repairs are made to ONNX models"):
-            repair(path, allow_links=True)
-    else:
-        READERS[name](path, allow_links=True)
+    READERS[name](path, allow_links=True)
 
 
 @pytest.mark.parametrize("kind", ["onnx", "xml"])
@@ -111,7 +106,7 @@ def test_links_inside_the_folder_are_followed(tmp_path, kind):
     path = write_model(tmp_path / "folder", kind)
     path.with_name("m.bin").rename(path.with_name("other"))
     path.with_name("m.bin").symlink_to("other")
-    for name in READERS.keys() - {"repair"}:
+    for name in READERS:
         READERS[name](path)
 
 

@@ -13,7 +13,7 @@ from splitops.cli._models import MODEL_FILE, hold, links_option
 
 if TYPE_CHECKING:
     from splitops.models.check import Finding
-    from splitops.models.check.repairs import Repair
+    from splitops.models.legalize import SiteReport
 
 _RUNTIMES: Final = ("onnx", "onnxruntime", "openvino", "tensorrt")
 _MEANINGS: Final = ("as-written", "as-pytorch")
@@ -74,7 +74,7 @@ def command(
         raise click.UsageError("--fix and --out belong together")
     if unbind is not None and not fix:
         raise click.UsageError("--unbind belongs to --fix")
-    repairs: tuple[Repair, ...] = ()
+    repairs: tuple[SiteReport, ...] = ()
     if out is not None:
         hold(out, openvino=is_openvino(model))
         findings, repairs = _fixed(model, targets, unbind, out, allow_links)
@@ -83,10 +83,7 @@ def command(
     if sarif is not None:
         _write_sarif(findings, sarif)
     if as_json:
-        done = [
-            {"code": r.code, "node": r.where.node, "graph": r.where.graph, "text": r.text} for r in repairs
-        ]
-        print_json({"findings": to_json(findings), "repairs": done})
+        print_json({"findings": to_json(findings), "repairs": [site.as_dict() for site in repairs]})
     else:
         _print(findings, repairs, out)
     if any(finding.severity is Severity.ERROR for finding in findings):
@@ -95,14 +92,14 @@ def command(
 
 def _fixed(
     model: Path, targets: Sequence[str], unbind: str | None, out: Path, allow_links: bool
-) -> tuple[list[Finding], tuple[Repair, ...]]:
+) -> tuple[list[Finding], tuple[SiteReport, ...]]:
     from splitops.models import save
     from splitops.models.check import check
-    from splitops.models.check.repairs import repair
+    from splitops.models.legalize.legalizing import repaired
 
-    repaired = repair(model, targets, unbind=unbind, allow_links=allow_links)
-    save(repaired.model, out)
-    return check(repaired.model, targets), repaired.repairs
+    made, sites = repaired(model, targets, unbind=unbind, allow_links=allow_links)
+    save(made, out)
+    return check(made, targets), sites
 
 
 def _write_sarif(findings: Sequence[Finding], path: Path) -> None:
@@ -115,7 +112,7 @@ def _write_sarif(findings: Sequence[Finding], path: Path) -> None:
     write_whole(path, json.dumps(to_sarif(findings, __version__), indent=2).encode() + b"\n")
 
 
-def _print(findings: Sequence[Finding], repairs: Sequence[Repair], out: Path | None) -> None:
+def _print(findings: Sequence[Finding], repairs: Sequence[SiteReport], out: Path | None) -> None:
     screen = console()
     for repair in repairs:
         screen.print(one_line(f"repaired: {repair}"), style="green")

@@ -266,8 +266,11 @@ def complex(visit: Visit, model: Surroundings) -> Surely:
 
 
 def large(visit: Visit, model: Surroundings) -> Surely:
-    """The axis has 2^31 elements or more."""
-    return _at_least(_axis_size(visit), _INT32_MAX + 1) if _is_onnx(visit) else Surely.NO
+    """The axis has 2^31 elements or more, also where its lengths alone say so."""
+    binding, inference = visit.binding, visit.inference
+    if not _is_onnx(visit) or binding is None or binding.axis is None or inference is None:
+        return Surely.NO
+    return Surely.NO if inference.data is None else _at_least(inference.data[binding.axis], _INT32_MAX + 1)
 
 
 def large_even(visit: Visit, model: Surroundings) -> Surely:

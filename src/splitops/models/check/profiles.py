@@ -16,7 +16,7 @@ from splitops.models.check import conditions
 from splitops.models.check.conditions import Condition
 from splitops.models.site import UNBIND_REPAIRS
 
-__all__ = ["LIMITS", "TARGETS", "Limit", "Outcome", "known_targets"]
+__all__ = ["LIMITS", "TARGETS", "LegalForm", "Limit", "Outcome", "known_targets"]
 
 
 class Outcome(StrEnum):
@@ -28,6 +28,32 @@ class Outcome(StrEnum):
     """It runs, and gives something else than the operator's definition says."""
     CRASH = "crash"
     """The process ends, or memory outside the data is read."""
+
+
+class LegalForm(StrEnum):
+    """How a site is restated so that a runtime gives the decided result; what changes least comes first."""
+
+    IN_FULL = "in full"
+    """All outputs declared and named, no absent input that is named '', no keepdims beside 'split'."""
+    NUMBER = "number"
+    """The number of parts that the declared outputs say."""
+    MEANING = "meaning"
+    """The one of two readings that the user means."""
+    LENGTHS = "lengths"
+    """The length of each part: constants, or computed by the graph where only a run knows the size."""
+    PARTS = "parts"
+    """A Split, whose parts are read in the place of a sequence."""
+    SEQUENCE = "sequence"
+    """A Split, of whose parts SequenceConstruct makes the sequence; SequenceEmpty where there are none."""
+    SLICES = "slices"
+    """A Slice for each part."""
+    GATHERS = "gathers"
+    """A Gather for each part."""
+
+    @property
+    def keeps_split(self) -> bool:
+        """Whether the site stays one split."""
+        return self in (LegalForm.IN_FULL, LegalForm.NUMBER, LegalForm.MEANING, LegalForm.LENGTHS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +69,8 @@ class Limit:
         condition: where it is met.
         source: where it is documented or visible.
         fix: what to do about it.
-        repair: the name of the automatic repair, see :mod:`splitops.models.check.repairs`.
+        legal: the forms in which the runtime gives the decided result, tried in this order; without one the
+            site cannot be legalised, see :mod:`splitops.models.legalize`.
     """
 
     code: str
@@ -54,7 +81,7 @@ class Limit:
     condition: Condition
     source: str
     fix: str | None = None
-    repair: str | None = None
+    legal: tuple[LegalForm, ...] = ()
 
 
 _ORT: Final = "onnxruntime"
@@ -95,6 +122,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.split_1,
         source=_ORT_KERNELS,
         fix="convert the model to opset 2 or later",
+        legal=(LegalForm.SLICES,),
     ),
     Limit(
         code="onnxruntime.ceil-empty-part",
@@ -105,7 +133,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.empty_ceil_part,
         source=_ORT_SPLIT,
         fix=_USE_LENGTHS,
-        repair="explicit-lengths",
+        legal=(LegalForm.LENGTHS,),
     ),
     Limit(
         code="onnxruntime.open-axis",
@@ -116,6 +144,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.empty_open_part,
         source=_ORT_SPLIT,
         fix="state the lengths in the input 'split', computed from the size of the axis",
+        legal=(LegalForm.LENGTHS, LegalForm.SLICES),
     ),
     Limit(
         code="onnxruntime.merged",
@@ -127,7 +156,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.merged,
         source=_ORT_MERGING,
         fix="state the lengths",
-        repair="explicit-lengths",
+        legal=(LegalForm.LENGTHS, LegalForm.SLICES),
     ),
     Limit(
         code="onnxruntime.empty-name",
@@ -138,7 +167,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.empty_name,
         source=_ORT_SPLIT,
         fix="leave the input out",
-        repair="drop-empty-name",
+        legal=(LegalForm.IN_FULL,),
     ),
     Limit(
         code="onnxruntime.omitted-output",
@@ -149,7 +178,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.omitted_output,
         source=_ORT_SPLIT,
         fix="name the output, even if nobody reads it",
-        repair="name-outputs",
+        legal=(LegalForm.IN_FULL,),
     ),
     Limit(
         code="onnxruntime.fewer-outputs",
@@ -160,7 +189,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.fewer_outputs,
         source=_ORT_SPLIT,
         fix="declare num_outputs outputs, even if nobody reads them",
-        repair="declare-outputs",
+        legal=(LegalForm.IN_FULL, LegalForm.LENGTHS, LegalForm.SLICES),
     ),
     Limit(
         code="onnxruntime.sequence-type",
@@ -171,6 +200,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.sequence_type,
         source=_ORT_KERNELS,
         fix="cast to int32 or float before, and back after",
+        legal=(LegalForm.PARTS, LegalForm.SEQUENCE),
     ),
     Limit(
         code="onnxruntime.complex",
@@ -189,6 +219,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         message="sizes of 2^31 and more are refused",
         condition=conditions.large,
         source=_ORT_SPLIT,
+        legal=(LegalForm.SLICES, LegalForm.PARTS, LegalForm.SEQUENCE),
     ),
     Limit(
         code="onnxruntime.unbind",
@@ -199,7 +230,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.unbind,
         source=_ORT_SEQUENCE,
         fix=f"say which is meant; {UNBIND_REPAIRS}",
-        repair="state-unbind",
+        legal=(LegalForm.MEANING,),
     ),
     Limit(
         code="onnxruntime.scalar-keepdims",
@@ -210,7 +241,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.scalar_keepdims,
         source=_ORT_SEQUENCE,
         fix="leave keepdims out: it has no meaning beside 'split'",
-        repair="drop-keepdims",
+        legal=(LegalForm.IN_FULL,),
     ),
     Limit(
         code="onnxruntime.empty-lengths",
@@ -220,6 +251,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         message="constant lengths without entries are refused",
         condition=conditions.empty_lengths,
         source="https://github.com/onnx/onnx/blob/main/onnx/defs/sequence/defs.cc",
+        legal=(LegalForm.PARTS, LegalForm.SEQUENCE),
     ),
     Limit(
         code="onnx.more-outputs",
@@ -239,6 +271,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         message="shape inference divides sizes of 2^31 and more in 32 bits",
         condition=conditions.large_even,
         source=_ONNX_SPLIT,
+        legal=(LegalForm.LENGTHS,),
     ),
     Limit(
         code="onnx.ceil-negative-part",
@@ -249,7 +282,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.overshoots,
         source=_ONNX_SPLIT,
         fix=_USE_LENGTHS,
-        repair="explicit-lengths",
+        legal=(LegalForm.LENGTHS,),
     ),
     Limit(
         code="openvino.negative-remainder",
@@ -277,6 +310,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         message="every part of a string tensor gets the first strings",
         condition=conditions.strings,
         source=_OPENVINO_CPU,
+        legal=(LegalForm.GATHERS,),
     ),
     Limit(
         code="openvino.packed-constant",
@@ -296,6 +330,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         message="num_outputs on an axis of unknown size must divide it when it runs",
         condition=conditions.uneven_open_axis,
         source=_OPENVINO_FRONTEND,
+        legal=(LegalForm.LENGTHS,),
     ),
     Limit(
         code="openvino.uneven-negative-axis",
@@ -306,7 +341,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.uneven_negative_axis,
         source=_OPENVINO_FRONTEND,
         fix=_USE_LENGTHS,
-        repair="explicit-lengths",
+        legal=(LegalForm.LENGTHS,),
     ),
     Limit(
         code="openvino.ceil-empty-part",
@@ -317,7 +352,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.empty_ceil_part,
         source=_OPENVINO_FRONTEND,
         fix=_USE_LENGTHS,
-        repair="explicit-lengths",
+        legal=(LegalForm.LENGTHS,),
     ),
     Limit(
         code="openvino.split-1-lengths",
@@ -328,7 +363,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.split_1_lengths,
         source=_OPENVINO_FRONTEND,
         fix="state the lengths in the attribute 'split'",
-        repair="attribute-lengths",
+        legal=(LegalForm.LENGTHS,),
     ),
     Limit(
         code="openvino.complex",
@@ -368,6 +403,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.open_chunks,
         source=_OPENVINO_FRONTEND_SEQUENCE,
         fix="give the axis its size, or use Split where the number of parts is known",
+        legal=(LegalForm.PARTS,),
     ),
     Limit(
         code="openvino.sequence-runtime-lengths",
@@ -388,6 +424,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.any_sequence,
         source="https://github.com/onnx/onnx-tensorrt/blob/main/docs/operators.md",
         fix="use Split",
+        legal=(LegalForm.PARTS,),
     ),
 )
 """Every known limit of a runtime."""

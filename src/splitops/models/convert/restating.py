@@ -31,7 +31,7 @@ from splitops.sizes.arithmetic import (
 )
 from splitops.sizes.rules import SizeRule
 
-__all__ = ["restate", "unbind_error"]
+__all__ = ["restate", "restatements", "unbind_error"]
 
 _INT64: Final = ELEMENT_TYPES["int64"]
 
@@ -81,6 +81,29 @@ def restate(site: Site, target: Target, form: Form = Form.SAME) -> Restatement:
         return kept
     same = found.method is Method.STATED and found.division == kept.division
     return kept if same else found
+
+
+def restatements(site: Site, target: Target, form: Form = Form.SAME) -> Iterator[Restatement]:
+    """Yield every way to state a site anew for a target that gives the same parts, the plainest first.
+
+    Args:
+        site: the site.
+        target: as in :func:`restate`.
+        form: as in :func:`restate`.
+
+    Raises:
+        RuleError: the site is invalid, or an attribute that must be known is its function's caller's.
+
+    Examples:
+        >>> from splitops.operators import schema
+        >>> site = Site(schema("Split", 18), {"num_outputs": 2}, (Fact(shape=(5,)),), 2)
+        >>> [str(way.method) for way in restatements(site, Target("", 18), Form.LENGTHS)]
+        ['stated', 'stated', 'slices']
+    """
+    binding, rows = site.bind(), target.rows(site.schema)
+    if not target.domain:
+        _refuse_references(site, rows[0])
+    yield from _Search(site, binding, rows, target, form).restatements()
 
 
 def unbind_error(site: Site, rule: Rule) -> RuleError:

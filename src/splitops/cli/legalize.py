@@ -1,0 +1,115 @@
+"""``splitops legalize``: a model whose splits a runtime runs as they are decided."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from splitops.cli._console import alike, console, json_option, one_line, place, places, print_json, table
+from splitops.cli._models import MODEL_FILE, hold, links_option
+from splitops.models import is_openvino
+
+if TYPE_CHECKING:
+    from splitops.models.legalize import Legalization, SiteReport
+
+_MAX_ROWS: Final = 200
+
+
+@click.command(short_help="State the splits of a model so that a runtime runs them right.")
+@click.argument("model", type=MODEL_FILE)
+@click.option(
+    "--for",
+    "target",
+    required=True,
+    type=click.Choice(["onnxruntime", "openvino", "onnx", "tensorrt"]),
+    help="The runtime.",
+)
+@click.option("-o", "--output", type=MODEL_FILE, help="Where to write the model. Without it, only report.")
+@click.option(
+    "--unbind",
+    type=click.Choice(["as-written", "as-pytorch"]),
+    help="What SplitToSequence with chunks of 1 and keepdims = 0 means. PyTorch exports a scripted unbind "
+    "so, and drops the axis; as written, it stays.",
+)
+@click.option("--keep-illegal", is_flag=True, help="Leave a site without a legal form as it is.")
+@links_option
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    model: Path,
+    target: str,
+    output: Path | None,
+    unbind: str | None,
+    keep_illegal: bool,
+    allow_links: bool,
+    as_json: bool,
+) -> None:
+    """Restate the splits of MODEL (.onnx or .xml) for a runtime, and report every site.
+
+    A site that meets no limit of the runtime (see splitops check) stays as it is; one that does is stated in
+    a form in which the runtime gives the same parts. Where there is none, it is named with the code of the
+    limit, nothing is written, and the exit code is 1; with --keep-illegal it stays as it is.
+
+    \b
+    Examples:
+      splitops legalize model.onnx --for onnxruntime -o legal.onnx
+      splitops legalize model.onnx --for onnxruntime --unbind as-pytorch -o legal.onnx
+      splitops legalize model.xml --for openvino --json
+    """
+    from splitops.models.legalize import legalize
+
+    hold(output, openvino=is_openvino(model))
+    report = legalize(model, target, unbind=unbind, on_illegal="keep", allow_links=allow_links, report=True)
+    refused = bool(report.illegal) and not keep_illegal
+    written = output if not refused else None
+    if written is not None:
+        report.save(written)
+    if as_json:
+        print_json(_json(report, model, written))
+    else:
+        _print(report, written)
+    if refused:
+        ctx.exit(1)
+
+
+def _json(report: Legalization, model: Path, output: Path | None) -> dict[str, Any]:
+    return {
+        "model": str(model),
+        "target": report.target,
+        "output": None if output is None else str(output),
+        "sites": [site.as_dict() for site in report.sites],
+    }
+
+
+def _print(report: Legalization, output: Path | None) -> None:
+    out = console()
+    if not report.sites:
+        out.print("The model has no split.")
+    else:
+        rows = table("where", "before", "fate", "after", "why", "cost")
+        groups = alike(sorted(report.sites, key=_order), _what)
+        for group in groups[:_MAX_ROWS]:
+            first, where = group[0], places([place(site.where) for site in group])
+            after = one_line(first.after, 200) if first.after != first.before else ""
+            why = one_line("; ".join(map(str, first.reasons)), 400)
+            rows.add_row(where, one_line(first.before, 200), first.fate.value, after, why, first.cost)
+        out.print(rows)
+        if len(groups) > _MAX_ROWS:
+            out.print(f"... and {len(groups) - _MAX_ROWS} more; --json lists all")
+        restated, illegal = len(report.restated), len(report.illegal)
+        legal = len(report.sites) - restated - illegal
+        out.print(f"{legal} legal, {restated} restated, {illegal} illegal for {report.target}.")
+    if output is not None:
+        out.print(f"Written to {one_line(str(output))}", soft_wrap=True)
+
+
+def _order(site: SiteReport) -> int:
+    """Illegal sites first, then what changed."""
+    return ("illegal", "restated", "legal").index(site.fate.value)
+
+
+def _what(site: SiteReport) -> tuple[str, ...]:
+    return site.before, site.fate.value, site.after, *map(str, site.reasons)

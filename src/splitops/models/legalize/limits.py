@@ -1,0 +1,93 @@
+"""Which limits of a runtime a site meets, and in which forms it would meet none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from splitops.errors import ModelError, Rule, RuleError, shown
+from splitops.models.check.checking import find_limits
+from splitops.models.check.conditions import Surely, Surroundings
+from splitops.models.check.profiles import LIMITS, LegalForm
+from splitops.models.infer import Visit
+from splitops.models.legalize.report import Reason, Unbind
+from splitops.models.site import may_be_unbind
+
+__all__ = ["Obstacle", "meaning_of", "obstacles"]
+
+_STRENGTH: Final = {form: strength for strength, form in enumerate(LegalForm)}
+
+
+class Obstacle(NamedTuple):
+    """What stands against a site, and the forms in which it does not.
+
+    Attributes:
+        reason: the limit or the broken rule.
+        forms: the forms, in the order in which they are tried.
+    """
+
+    reason: Reason
+    forms: tuple[LegalForm, ...]
+
+    @property
+    def strength(self) -> int:
+        """How much the form changes that is tried first: one that changes more may answer more."""
+        return _STRENGTH[self.forms[0]] if self.forms else -1
+
+
+def obstacles(
+    visits: Iterable[Visit], model: Surroundings, target: str, unbind: Unbind | None
+) -> list[Obstacle]:
+    """Return what stands against one site, in all of its calls: first what has no form, then the greatest.
+
+    Args:
+        visits: the visits of the site.
+        model: the model around it.
+        target: the runtime.
+        unbind: what the user says of sites that are read in two ways, and so wants stated.
+    """
+    found: dict[str, Obstacle] = {}
+    for visit in visits:
+        for obstacle in _of_visit(visit, model, target, unbind):
+            found.setdefault(obstacle.reason.code, obstacle)
+    return sorted(found.values(), key=lambda obstacle: (bool(obstacle.forms), -obstacle.strength))
+
+
+def _of_visit(visit: Visit, model: Surroundings, target: str, unbind: Unbind | None) -> Iterator[Obstacle]:
+    error = visit.error
+    if error is not None:
+        code = str(error.rule) if isinstance(error, RuleError) else "model.invalid"
+        missing = isinstance(error, RuleError) and error.rule is Rule.LENGTHS_MISSING
+        forms = (LegalForm.NUMBER,) if missing and visit.schema and visit.schema.count_attribute else ()
+        yield Obstacle(Reason(code, _words(error)), forms)
+        return
+    stated = False
+    for index, surely in find_limits(visit, model):
+        limit = LIMITS[index]
+        if limit.runtime == target:
+            stated = stated or LegalForm.MEANING in limit.legal
+            text = limit.message if surely is Surely.YES else f"{limit.message} (depends on the input)"
+            yield Obstacle(Reason(limit.code, text), limit.legal)
+    row = visit.schema
+    if unbind and not stated and row is not None and may_be_unbind(row, visit.attributes, visit.facts):
+        text = "keepdims = 0 beside chunks of 1 is read in two ways"
+        yield Obstacle(Reason("unbind", text), (LegalForm.MEANING,))
+
+
+def _words(error: Exception) -> str:
+    return f"{error.got}, but {error.expected}" if isinstance(error, RuleError) else str(error)
+
+
+def meaning_of(unbind: str | Unbind | None) -> Unbind | None:
+    """Read what a user says of sites that are read in two ways.
+
+    Raises:
+        ModelError: it is another word.
+    """
+    if unbind is None:
+        return None
+    try:
+        return Unbind(unbind)
+    except ValueError:
+        words = " or ".join(map(repr, map(str, Unbind)))
+        raise ModelError(f"unbind is {shown(unbind)}, not {words}") from None

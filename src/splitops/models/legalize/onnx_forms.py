@@ -1,0 +1,316 @@
+"""The legal forms of splits in ONNX graphs, each written in the place of a site."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from typing import Final, NamedTuple
+
+import numpy as np
+import onnx_ir as ir
+
+from splitops.elements.types import ElementType, from_onnx_name
+from splitops.errors import RuleError
+from splitops.models.check.profiles import LegalForm
+from splitops.models.convert.forms import Form, Method, Restatement, Site, Target
+from splitops.models.convert.onnx_splits import write_site
+from splitops.models.convert.onnx_to_onnx import describe_before, describe_restated
+from splitops.models.convert.restating import restatements
+from splitops.models.graph.onnx import Tape, constant_array, replace_node, shape_of, type_of
+from splitops.models.graph.onnx_editor import OnnxEditor
+from splitops.models.infer import Visit
+from splitops.models.legalize.report import Unbind
+from splitops.models.simplify.decisions import Cut
+from splitops.models.simplify.sequences import SequenceReadsPass
+from splitops.models.site import UNBIND_REPAIRS
+from splitops.sizes.dims import Dim
+from splitops.sizes.rules import SizeRule
+
+__all__ = ["NoFormError", "OnnxForms", "Written"]
+
+_MOST_OUTPUTS: Final = 1 << 12
+"""The most outputs that are declared for a form, and parts that a sequence is made of."""
+_MOST_POSITIONS: Final = 1 << 12
+"""Longer parts are gathered at positions that the graph computes."""
+_BOUNDS_AS_INPUTS: Final = 10
+"""The opset from which on Slice takes its bounds as inputs."""
+_INT32_MAX: Final = (1 << 31) - 1
+_INT64_MAX: Final = (1 << 63) - 1
+
+
+class NoFormError(Exception):
+    """A form does not apply to a site; the text says why."""
+
+
+class Written(NamedTuple):
+    """What stands in the place of a site now.
+
+    Attributes:
+        text: the statement in words.
+        cost: what it costs when the model runs; empty where it costs nothing.
+    """
+
+    text: str
+    cost: str = ""
+
+
+class OnnxForms:
+    """Writes legal forms into a model.
+
+    Args:
+        editor: the model; what is known of its values is noted there.
+        unbind: what the user says of sites that are read in two ways.
+    """
+
+    def __init__(self, editor: OnnxEditor, unbind: Unbind | None) -> None:
+        self.editor = editor
+        self.unbind = unbind
+        self._writers: Final[dict[LegalForm, Callable[[ir.Node, Visit], Written]]] = {
+            LegalForm.IN_FULL: self._in_full,
+            LegalForm.NUMBER: self._number,
+            LegalForm.MEANING: self._meaning,
+            LegalForm.LENGTHS: self._lengths,
+            LegalForm.PARTS: self._parts,
+            LegalForm.SEQUENCE: self._sequence,
+            LegalForm.SLICES: self._slices,
+            LegalForm.GATHERS: self._gathers,
+        }
+
+    def write(self, form: LegalForm, node: ir.Node, visit: Visit) -> Written:
+        """State a site in a form.
+
+        Raises:
+            NoFormError: the form does not apply; nothing has changed.
+        """
+        try:
+            return self._writers[form](node, visit)
+        except RuleError as error:
+            raise NoFormError(error.message) from error
+
+    def describe(self, node: ir.Node) -> str:
+        """Write what a site states in one line."""
+        return describe_before(self.editor.site(node))
+
+    # One split
+
+    def _in_full(self, node: ir.Node, visit: Visit) -> Written:
+        row, done = visit.schema, []
+        assert row is not None
+        count = self._stated_count(node, visit)
+        if count is not None and len(node.inputs) > 1 and node.inputs[1] is None:
+            self.editor.set_inputs(node, node.inputs[:1])
+            done.append("without the input that is named ''")
+        if count is not None and count > len(node.outputs):
+            if count > _MOST_OUTPUTS:
+                raise NoFormError(f"nobody reads {count - len(node.outputs)} of its parts")
+            node.resize_outputs(count)
+            done.append("all outputs declared")
+        if self._name_outputs(node):
+            done.append("all outputs named")
+        if row.keepdims is not None and len(node.inputs) > 1 and row.keepdims.name in node.attributes:
+            del node.attributes[row.keepdims.name]
+            done.append(f"without {row.keepdims.name}, which has no meaning beside {row.lengths[0].name!r}")
+        if not done:
+            raise NoFormError("it is stated in full")
+        return Written(f"{self.describe(node)}, {', '.join(done)}")
+
+    def _stated_count(self, node: ir.Node, visit: Visit) -> int | None:
+        """Return the number of parts that an attribute states; None where none does."""
+        name = visit.schema.count_attribute if visit.schema is not None else None
+        attribute = None if name is None else node.attributes.get(name)
+        if attribute is None:
+            return None
+        if attribute.is_ref():
+            raise NoFormError(f"{name} is what each caller of the function states")
+        return int(attribute.value)
+
+    def _name_outputs(self, node: ir.Node) -> bool:
+        unnamed = [value for value in node.outputs if not value.name]
+        for value in unnamed:
+            value.name = self.editor.names.fresh(f"{_stem(node)}_unused")
+        return bool(unnamed)
+
+    def _number(self, node: ir.Node, visit: Visit) -> Written:
+        name = visit.schema.count_attribute if visit.schema is not None else None
+        if name is None or not node.outputs:
+            raise NoFormError("the operator takes no number of parts")
+        node.attributes[name] = ir.AttrInt64(name, len(node.outputs))
+        return Written(self.describe(node))
+
+    def _meaning(self, node: ir.Node, visit: Visit) -> Written:
+        row, chunk = visit.schema, visit.facts[1]
+        if self.unbind is None:
+            raise NoFormError(f"the model must say which is meant; {UNBIND_REPAIRS}")
+        assert row is not None
+        assert row.keepdims is not None
+        if self.unbind is Unbind.AS_WRITTEN:
+            node.attributes.pop(row.keepdims.name)
+            return Written(f"{self.describe(node)}, as written")
+        if chunk is None or chunk.shape != () or chunk.value != 1:
+            raise NoFormError("only the run knows whether the chunks are of 1, as PyTorch's unbind has them")
+        self.editor.set_inputs(node, node.inputs[:1])
+        return Written(f"{self.describe(node)}, as PyTorch means it")
+
+    def _lengths(self, node: ir.Node, visit: Visit) -> Written:
+        for site, restated in self._restatements(node):
+            computed = restated.method is Method.COMPUTED
+            if computed or (restated.method is Method.STATED and _is_explicit(restated)):
+                write_site(node, site, restated, self.editor.opset(node), self.editor.names)
+                self._name_outputs(node)
+                cost = "a few nodes that compute the lengths from the size of the axis" if computed else ""
+                return Written(describe_restated(restated), cost)
+        raise NoFormError(f"{visit.operator} cannot state these lengths")
+
+    def _restatements(self, node: ir.Node) -> Iterator[tuple[Site, Restatement]]:
+        opset = self.editor.opset(node)
+        site = replace(self.editor.site(node), apart=True)
+        if site.may_be_unbind:
+            raise NoFormError("what its parts are is read in two ways")
+        for restated in restatements(site, Target("", opset), Form.LENGTHS):
+            yield site, restated
+
+    # Slices and Gathers
+
+    def _slices(self, node: ir.Node, visit: Visit) -> Written:
+        size, opset = _axis_size(visit), self.editor.opset(node)
+        if isinstance(size, int) and size > _INT32_MAX and opset >= _BOUNDS_AS_INPUTS:
+            restated = self._slices_of_two_axes(node, opset)
+        else:
+            restated, _ = self._sliced(node)
+        return Written(describe_restated(restated), _bounds_cost(restated))
+
+    def _slices_of_two_axes(self, node: ir.Node, opset: int) -> Restatement:
+        """Write Slices that name a second axis, all of it.
+
+        onnxruntime makes one Split of Slices of one axis that are the whole of it, in 32 bits
+        (GatherSliceToSplitFusion).
+        """
+        found = (way for _, way in self._restatements(node) if way.method is Method.SLICED)
+        restated, data = next(found, None), node.inputs[0]
+        shape = None if data is None else shape_of(data)
+        if restated is None or restated.axis is None or data is None or shape is None:
+            raise NoFormError("its bounds cannot be stated, or Slice does not take the data")
+        tape, flat = Tape(opset, self.editor.names, _stem(node)), len(shape) == 1
+        if flat:
+            data = _of_axis(tape, "Unsqueeze", data, 1)
+        other = 0 if restated.axis % len(shape) else 1
+        axes = tape.integers([restated.axis, other])
+        parts: list[ir.Value | None] = []
+        for output, (begin, end) in zip(node.outputs, restated.bounds, strict=True):
+            stops = tape.integers([_INT64_MAX if end is None else end, _INT64_MAX])
+            part = tape.op("Slice", [data, tape.integers([begin or 0, 0]), stops, axes], hint="part")
+            parts.append((_of_axis(tape, "Squeeze", part, 1) if flat else part) if output.name else None)
+        replace_node(node, tape.nodes, parts)
+        return restated
+
+    def _sliced(self, node: ir.Node) -> tuple[Restatement, list[ir.Node]]:
+        """Write a Slice for each part that is read, and return them."""
+        for site, restated in self._restatements(node):
+            if restated.method in (Method.SLICED, Method.SLICED_COMPUTED):
+                parts = write_site(node, site, restated, self.editor.opset(node), self.editor.names)
+                made = [None if part is None else part.producer() for part in parts]
+                return restated, [found for found in made if found is not None]
+        raise NoFormError("its bounds cannot be stated, or Slice does not take the data")
+
+    def _gathers(self, node: ir.Node, visit: Visit) -> Written:
+        opset = self.editor.opset(node)
+        if opset < 12:
+            raise NoFormError("positions are computed from opset 12 on")
+        restated, slices = self._sliced(node)
+        for part in slices:
+            _gather_instead(part, restated, Tape(opset, self.editor.names, _stem(part)))
+        cost = _bounds_cost(restated) or "positions of each part, 8 bytes an entry of the axis"
+        return Written(describe_restated(restated).replace("Slice", "Gather"), cost)
+
+    # Sequences
+
+    def _parts(self, node: ir.Node, visit: Visit) -> Written:
+        SequenceReadsPass().rewrite(node, self.editor)
+        if node.graph is not None:
+            raise NoFormError("more reads its sequence than constant positions, lengths and joins")
+        return Written(self.editor.changes[-1].after)
+
+    def _sequence(self, node: ir.Node, visit: Visit) -> Written:
+        editor, cut, data = self.editor, self.editor.cut(node), node.inputs[0]
+        sizes = None if cut is None else _sizes(cut)
+        if cut is None or sizes is None or data is None:
+            raise NoFormError("the number of its parts is known only when the model runs")
+        kind = type_of(data)
+        if kind not in _element_types("SequenceConstruct", editor.opset(node)):
+            raise NoFormError(f"SequenceConstruct does not take {kind}")
+        if len(sizes) > _MOST_OUTPUTS:
+            raise NoFormError(f"it has {len(sizes)} parts")
+        assert kind is not None
+        if not sizes:
+            editor.substitute(node, editor.add(node, "SequenceEmpty", [], {"dtype": kind.onnx_number}))
+            return Written("SequenceEmpty")
+        parts = editor.split(node, data, cut.axis, cut.size, sizes)
+        made = parts[0].producer()
+        assert made is not None
+        split = editor.describe(made)
+        if cut.squeeze:
+            parts = [editor.squeeze(node, part, cut.axis) for part in parts]
+        editor.substitute(node, editor.add(node, "SequenceConstruct", parts))
+        return Written(f"{split}, SequenceConstruct", "a copy of the parts into the sequence")
+
+
+def _stem(node: ir.Node) -> str:
+    return node.name or next((value.name for value in node.outputs if value.name), "split")
+
+
+def _axis_size(visit: Visit) -> Dim | None:
+    """Return what is known of the size of the axis, of which given lengths tell too."""
+    binding, shape = visit.binding, None if visit.inference is None else visit.inference.data
+    return None if binding is None or binding.axis is None or shape is None else shape[binding.axis]
+
+
+def _of_axis(tape: Tape, operator: str, data: ir.Value, axis: int) -> ir.Value:
+    """Add a Squeeze or Unsqueeze of one axis."""
+    if tape.opset < 13:
+        return tape.op(operator, [data], {"axes": [axis]})
+    return tape.op(operator, [data, tape.integers([axis])])
+
+
+def _is_explicit(restated: Restatement) -> bool:
+    return restated.division is not None and restated.division.rule is SizeRule.EXPLICIT
+
+
+def _bounds_cost(restated: Restatement) -> str:
+    computed = restated.method is Method.SLICED_COMPUTED
+    return "a few nodes that compute the bounds from the size of the axis" if computed else ""
+
+
+def _gather_instead(part: ir.Node, restated: Restatement, tape: Tape) -> None:
+    """Let a Gather at the positions of a slice stand in its place."""
+    data, begin, end, axes = part.inputs
+    assert data is not None
+    assert begin is not None
+    assert end is not None
+    assert axes is not None
+    bounds = constant_array(begin), constant_array(end)
+    if bounds[0] is not None and bounds[1] is not None and bounds[1] - bounds[0] <= _MOST_POSITIONS:
+        positions = tape.integers(range(int(bounds[0][0]), int(bounds[1][0])))
+    else:
+        if restated.method is Method.SLICED_COMPUTED:
+            end = tape.minimum(end, tape.size(data, axes))  # the last bounds may lie behind the end
+        first, last = (tape.op("Squeeze", [bound]) for bound in (begin, end))
+        positions = tape.op("Range", [first, last, tape.constant(np.array(1, np.int64))], hint="positions")
+    gathered = tape.op("Gather", [data, positions], {"axis": restated.axis}, hint="part")
+    replace_node(part, tape.nodes, [gathered])
+
+
+def _sizes(cut: Cut) -> tuple[int, ...] | None:
+    """Return the sizes of the elements of a sequence; None where their number is not known."""
+    none = cut.size == 0 or cut.division.rule is SizeRule.EXPLICIT
+    return cut.sizes if cut.parts or none else None
+
+
+@cache
+def _element_types(operator: str, opset: int) -> frozenset[ElementType]:
+    """Return the element types that an operator of sequences takes."""
+    from onnx.defs import get_schema
+
+    constraints = get_schema(operator, opset, "").type_constraints
+    names = next(c.allowed_type_strs for c in constraints if c.type_param_str == "T")
+    return frozenset(filter(None, map(from_onnx_name, names)))

@@ -1,0 +1,91 @@
+"""Runs models on one runtime, in a process of its own: what a runtime does with a bad model may end it.
+
+``python -m splitops.models.legalize.worker RUNTIME`` reads pickled (path of a model, inputs) from its
+standard input, and answers each with ``("outputs", outputs by name)`` or ``("error", text)``, until the input
+ends.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+
+__all__ = ["RUNNERS", "receive", "send"]
+
+
+def send(pipe: BinaryIO, value: Any) -> None:
+    """Write one value to a pipe."""
+    content = pickle.dumps(value)
+    pipe.write(struct.pack("<Q", len(content)) + content)
+    pipe.flush()
+
+
+def receive(pipe: BinaryIO) -> Any:
+    """Read one value that the process at the other end has written.
+
+    Raises:
+        EOFError: it writes no more.
+    """
+    header = pipe.read(8)
+    if len(header) < 8:
+        raise EOFError
+    # Both ends are this module's: nobody else writes to the pipe.
+    return pickle.loads(pipe.read(struct.unpack("<Q", header)[0]))  # noqa: S301
+
+
+def _onnxruntime(path: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    onnxruntime: Any = import_module("onnxruntime")
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(None, dict(inputs)), strict=True))
+
+
+def _openvino(path: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    openvino: Any = import_module("openvino")
+    compiled = openvino.Core().compile_model(path, "CPU")
+    feeds = {name: _fed(openvino, array) for name, array in inputs.items()}
+    results = compiled(feeds)
+    return {
+        min(port.names, default=str(index)): np.array(results[port])
+        for index, port in enumerate(compiled.outputs)
+    }
+
+
+def _fed(openvino: Any, array: np.ndarray[Any, Any]) -> Any:
+    """OpenVINO takes strings as its own tensors alone."""
+    return openvino.Tensor(array.astype(str)) if array.dtype.kind in "OUS" else array
+
+
+RUNNERS: Final[dict[str, Callable[[str, Mapping[str, Any]], dict[str, Any]]]] = {
+    "onnxruntime": _onnxruntime,
+    "openvino": _openvino,
+}
+"""What runs a model, by the name of its runtime."""
+
+
+def _serve(runtime: str) -> None:
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a runtime prints is no answer
+    while True:
+        try:
+            path, inputs = receive(sys.stdin.buffer)
+        except EOFError:
+            return
+        try:
+            answer: tuple[str, Any] = "outputs", RUNNERS[runtime](path, inputs)
+        except Exception as error:  # each runtime has its own
+            answer = "error", f"{type(error).__name__}: {' '.join(str(error).split())[:400]}"
+        send(answers, answer)
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1])

@@ -1,0 +1,56 @@
+"""For each limit of each runtime: a model that fails or is wrong there before, and is right after."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import splitops
+from splitops.models.check import LIMITS, Limit, check
+from splitops.models.legalize import legalize
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "check"))
+from legal_helpers import parse, proved
+from proofs import PROOFS
+
+OTHERS = {
+    "openvino.sequence-open-axis": (
+        parse(
+            "(float[N, 2] x) => (float[A, B] y) <int64 i = {1}> "
+            "{ s = SplitToSequence<keepdims = 1>(x)  y = SequenceAt(s, i) }"
+        ),
+        {"x": np.arange(6, dtype=np.float32).reshape(3, 2)},
+    ),
+}
+"""Models that meet a limit where the one that proves it has no legal form."""
+RUN = [limit for limit in LIMITS if limit.runtime in ("onnxruntime", "openvino") and limit.proved]
+
+
+@pytest.mark.parametrize("limit", [limit for limit in RUN if limit.legal], ids=lambda limit: limit.code)
+def test_a_limit_with_a_legal_form(limit: Limit) -> None:
+    pytest.importorskip(limit.runtime)
+    proof = PROOFS[limit.code]
+    model, inputs = OTHERS.get(limit.code) or (proof.model(), proof.inputs)
+    report = proved(limit.runtime, model, inputs, unbind=proof.unbind)
+    assert limit.code in {reason.code for site in report.restated for reason in site.reasons}
+    assert limit.code not in {finding.code for finding in check(report.model, limit.runtime)}
+    if isinstance(report.model, onnx.ModelProto):
+        onnx.checker.check_model(report.model)
+
+
+@pytest.mark.parametrize("limit", [limit for limit in RUN if not limit.legal], ids=lambda limit: limit.code)
+def test_a_limit_without_one_is_refused_with_its_code_and_place(limit: Limit) -> None:
+    model: Any = PROOFS[limit.code].model()
+    with pytest.raises(splitops.ModelError, match=rf"\[({limit.code}|remainder.negative)\]") as caught:
+        legalize(model, limit.runtime)
+    assert caught.value.where.node
+    kept = legalize(model, limit.runtime, on_illegal="keep", report=True)
+    (site,) = kept.illegal
+    assert site.where == caught.value.where
+    assert site.before == site.after
+    assert kept.model == model
