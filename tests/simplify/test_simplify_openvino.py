@@ -335,6 +335,42 @@ def test_a_concat_of_one_value_is_the_value() -> None:
     ]
 
 
+def packed(make: Make) -> ov.OpenVINOModel:
+    """Make a model of a packed projection of attention, divided into three."""
+    builder = make.builder
+    shaped = builder.layer(
+        "Reshape", [make.input("4,12"), builder.const(np.array([0, 3, 4]))], special_zero()
+    )[0]
+    turned = builder.layer("Transpose", [shaped, builder.const(np.array([1, 0, 2]))])[0]
+    axis = builder.const(np.array(0))
+    parts = [
+        builder.layer(
+            "Gather", [turned, builder.const(np.array(at)), axis], {"batch_dims": 0}, version="opset8"
+        )
+        for at in (2, 0, 1)
+    ]
+    return make.outputs(*(make.moved(part) for (part,) in parts))
+
+
+def special_zero() -> dict[str, object]:
+    return {"special_zero": "true"}
+
+
+def test_a_packed_projection_is_one_split() -> None:
+    found = simplified(packed(Make()))
+    assert found.counts["moved-splits"] == 1
+    assert sorted(layers(found.model)) == ["Split", "Transpose", "Transpose", "Transpose"]
+
+
+def test_moves_in_a_row_are_fewer() -> None:
+    make = Make()
+    turned = make.moved(make.input("4,6"))
+    flat = make.builder.layer("Reshape", [turned, make.builder.const(np.array([-1]))], special_zero())[0]
+    shaped = make.builder.layer("Reshape", [flat, make.builder.const(np.array([6, 4]))], special_zero())[0]
+    found = simplified(make.outputs(make.concat(0, make.moved(shaped), make.input("4,6", "w"))))
+    assert layers(found.model) == ["Concat"]
+
+
 def test_gathers_that_are_a_whole_axis_are_a_split() -> None:
     make = Make()
     data = make.input("4,6")
@@ -474,6 +510,7 @@ def test_openvino_gives_the_same(tmp_path: Path) -> None:
     make = Make()
     data = make.input("4,2")
     built.append(make.outputs(make.concat(1, make.concat(-1, data, data), data, make.concat(1, data))))
+    built.append(packed(Make()))
     jobs, pairs = [], []
     for index, model in enumerate(built):
         found = simplify(model, report=True)

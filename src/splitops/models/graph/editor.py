@@ -20,14 +20,14 @@ from splitops.elements.types import ElementType
 from splitops.errors import NOWHERE, SplitError, Where
 from splitops.models.convert.forms import Site
 from splitops.models.convert.statement import describe_site
-from splitops.models.graph.onnx import Names, known, label, note
+from splitops.models.graph.onnx import Names, constant_array, known, label, note
 from splitops.models.known import Tensor, meet
 from splitops.models.simplify.decisions import Cut, cut_of, shortest
 from splitops.models.simplify.report import Applied
 from splitops.operators import FAMILY, OperatorSchema, schema, versions
 from splitops.progress import counted
 from splitops.sizes.arithmetic import Division
-from splitops.sizes.dims import UNKNOWN, Dim, Shape
+from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape
 
 __all__ = [
     "Editor",
@@ -39,7 +39,7 @@ __all__ = [
     "family_roles",
     "is_read",
     "note_like",
-    "reshaped_like",
+    "permuted",
     "shape_like",
     "sliced_sizes",
     "take_over",
@@ -59,6 +59,9 @@ class Role(Enum):
     SLICE = auto()
     GATHER = auto()
     IDENTITY = auto()
+    RESHAPE = auto()
+    """The same elements in the same order, in another shape: Squeeze, Unsqueeze and Flatten too."""
+    TRANSPOSE = auto()
 
 
 def family_roles(domain: str) -> dict[str, Role]:
@@ -190,6 +193,10 @@ class Editor(ABC):
         """Return what a Slice takes of each axis that it states; None where it is unknown or not valid."""
 
     @abstractmethod
+    def permutation(self, node: ir.Node, rank: int) -> list[int] | None:
+        """Return which axis of its data each axis of a Transpose is; None where that is not known."""
+
+    @abstractmethod
     def gathered(self, node: ir.Node) -> tuple[int, npt.NDArray[Any]] | None:
         """Return axis and positions of a Gather by constant positions; None of another one."""
 
@@ -266,11 +273,21 @@ class Editor(ABC):
         """Add a Concat in front of another node."""
 
     @abstractmethod
-    def reshape(self, before: ir.Node, value: ir.Value, axis: int, sizes: Sequence[int]) -> ir.Value:
-        """Add a Reshape in front of another node: the axes before one stay, the others become some sizes.
+    def reshape(
+        self, before: ir.Node, value: ir.Value, pattern: Sequence[int], shape: Shape | None
+    ) -> ir.Value:
+        """Add a Reshape in front of another node.
 
-        None of the sizes is 0.
+        Args:
+            before: the node.
+            value: the data.
+            pattern: its new shape; 0 keeps the axis at the same position, -1 is what is left.
+            shape: what is known of it.
         """
+
+    @abstractmethod
+    def transpose(self, before: ir.Node, value: ir.Value, order: Sequence[int]) -> ir.Value:
+        """Add a Transpose in front of another node."""
 
     @abstractmethod
     def squeeze(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:
@@ -283,6 +300,10 @@ class Editor(ABC):
         """Return a new constant for the place of a value, with its name where both stand in one graph."""
 
     # What stands in the model
+
+    def is_fixed(self, node: ir.Node) -> bool:
+        """Return whether all that a node reads beside its data is known, if only as sizes of a name."""
+        return all(value is None or _is_fixed(value) for value in node.inputs[1:])
 
     def opset(self, node: ir.Node) -> int:
         """Return the opset of the graph that a node stands in."""
@@ -483,6 +504,14 @@ class Editor(ABC):
                 graph.initializers.pop(value.name, None)
 
 
+def _is_fixed(value: ir.Value) -> bool:
+    found = known(value)
+    numbers = found.value if isinstance(found, Tensor) else None
+    if numbers is None:
+        return constant_array(value) is not None
+    return all(entry.name if isinstance(entry, Range) else entry is not None for entry in numbers.flat)
+
+
 def is_read(value: ir.Value) -> bool:
     """Return whether anything reads a value."""
     return bool(value.uses()) or value.is_graph_output()
@@ -504,10 +533,9 @@ def shape_like(data: ir.Value, sizes: Mapping[int, Dim | None]) -> Shape | None:
     return tuple(dim for dim in dims if dim is not None)
 
 
-def reshaped_like(data: ir.Value, axis: int, sizes: Sequence[int]) -> Shape | None:
-    """Return the shape of a value whose axes from one on are others."""
-    found = known(data)
-    return (*found.shape[:axis], *sizes) if isinstance(found, Tensor) and found.shape is not None else None
+def permuted(shape: Shape | None, order: Sequence[int]) -> Shape | None:
+    """Return the shape of a value whose axes stand in another order."""
+    return None if shape is None else tuple(shape[axis] for axis in order)
 
 
 def sliced_sizes(data: ir.Value, bounds: Mapping[int, slice]) -> dict[int, Dim | None]:

@@ -25,14 +25,14 @@ from splitops.models.graph.editor import (
     bounds_of,
     family_roles,
     note_like,
-    reshaped_like,
+    permuted,
     sliced_sizes,
     take_over,
 )
-from splitops.models.graph.onnx import constant_array, graphs_of, known, note, owners_of, type_of
+from splitops.models.graph.onnx import constant_array, graphs_of, known, note, owners_of, shape_of, type_of
 from splitops.models.known import Tensor
 from splitops.models.simplify.decisions import lying, pieces
-from splitops.sizes.dims import Dim
+from splitops.sizes.dims import Dim, Shape
 
 __all__ = ["OnnxEditor", "is_operator"]
 
@@ -43,6 +43,11 @@ _ROLES: Final = {
     "Slice": Role.SLICE,
     "Gather": Role.GATHER,
     "Identity": Role.IDENTITY,
+    "Reshape": Role.RESHAPE,
+    "Flatten": Role.RESHAPE,
+    "Squeeze": Role.RESHAPE,
+    "Unsqueeze": Role.RESHAPE,
+    "Transpose": Role.TRANSPOSE,
 }
 _NEVER_FAIL: Final = frozenset({"Constant", "Identity", "Shape", "Size"})
 _INITIALIZERS_OF_THEIR_OWN: Final = 4
@@ -101,6 +106,13 @@ class OnnxEditor(Editor):
             axes = rest[0] if rest and given[2] else list(range(len(starts)))
             steps = rest[1] if len(rest) > 1 and given[3] else [1] * len(starts)
         return bounds_of(starts, ends, axes, steps, rank)
+
+    def permutation(self, node: ir.Node, rank: int) -> list[int] | None:
+        """Return the order that a Transpose states; the axes turned round where it states none."""
+        attribute = node.attributes.get("perm")
+        if attribute is None:
+            return list(reversed(range(rank)))
+        return None if attribute.is_ref() else [int(axis) for axis in attribute.value]
 
     def gathered(self, node: ir.Node) -> tuple[int, npt.NDArray[Any]] | None:
         """Read a Gather by constant positions."""
@@ -248,14 +260,21 @@ class OnnxEditor(Editor):
         """Add a Concat in front of another node."""
         return self.add(before, "Concat", values, {"axis": axis})[0]
 
-    def reshape(self, before: ir.Node, value: ir.Value, axis: int, sizes: Sequence[int]) -> ir.Value:
-        """Add a Reshape in front of another node; 0 keeps an axis."""
-        shape = [0] * axis + list(sizes)
+    def reshape(
+        self, before: ir.Node, value: ir.Value, pattern: Sequence[int], shape: Shape | None
+    ) -> ir.Value:
+        """Add a Reshape in front of another node."""
         if self.opset(before) < 5:
-            made = self.add(before, "Reshape", [value], {"shape": shape})[0]
+            made = self.add(before, "Reshape", [value], {"shape": list(pattern)})[0]
         else:
-            made = self.add(before, "Reshape", [value, self.constant(np.array(shape, np.int64), before)])[0]
-        note(made, Tensor(type_of(value), reshaped_like(value, axis, sizes)))
+            made = self.add(before, "Reshape", [value, self.constant(np.array(pattern, np.int64), before)])[0]
+        note(made, Tensor(type_of(value), shape))
+        return made
+
+    def transpose(self, before: ir.Node, value: ir.Value, order: Sequence[int]) -> ir.Value:
+        """Add a Transpose in front of another node."""
+        made = self.add(before, "Transpose", [value], {"perm": list(order)})[0]
+        note(made, Tensor(type_of(value), permuted(shape_of(value), order)))
         return made
 
     def squeeze(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:

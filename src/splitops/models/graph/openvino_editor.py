@@ -23,11 +23,11 @@ from splitops.models.graph.editor import (
     Scope,
     bounds_of,
     family_roles,
-    reshaped_like,
+    permuted,
     shape_like,
     sliced_sizes,
 )
-from splitops.models.graph.onnx import known, note, value_fact
+from splitops.models.graph.onnx import known, note, shape_of, value_fact
 from splitops.models.graph.openvino import DOMAIN, graphs_inside, layer_of, make_node, port_of, restate
 from splitops.models.known import Tensor
 from splitops.models.movers import mover_of
@@ -41,6 +41,10 @@ _ROLES: Final = {
     "Concat": Role.CONCAT,
     "Slice": Role.SLICE,
     "Gather": Role.GATHER,
+    "Reshape": Role.RESHAPE,
+    "Squeeze": Role.RESHAPE,
+    "Unsqueeze": Role.RESHAPE,
+    "Transpose": Role.TRANSPOSE,
 }
 _VERSIONS: Final = {
     "Concat": "opset1",
@@ -101,6 +105,11 @@ class OpenVINOEditor(Editor):
             return None
         starts, ends, steps, *rest = [numbers or [] for numbers in read]
         return bounds_of(starts, ends, rest[0] if rest else list(range(len(starts))), steps, rank)
+
+    def permutation(self, node: ir.Node, rank: int) -> list[int] | None:
+        """Return the order that a Transpose reads; the axes turned round where it reads none."""
+        order = _numbers(node.inputs[1]) if len(node.inputs) > 1 else None
+        return list(reversed(range(rank))) if order == [] else order
 
     def gathered(self, node: ir.Node) -> tuple[int, npt.NDArray[Any]] | None:
         """Read a Gather by constant positions; before Gather-8, negative ones are outside."""
@@ -260,12 +269,17 @@ class OpenVINOEditor(Editor):
         """Add a Concat in front of another layer."""
         return self.add(before, "Concat", values, {"axis": axis}, shapes=[None])[0]
 
-    def reshape(self, before: ir.Node, value: ir.Value, axis: int, sizes: Sequence[int]) -> ir.Value:
-        """Add a Reshape in front of another layer; 0 keeps an axis."""
-        pattern = np.array([0] * axis + list(sizes), np.int64)
-        inputs = [value, self._constant(pattern, _INT64, f"{before.name}/shape", before)]
-        shapes = [reshaped_like(value, axis, sizes)]
-        return self.add(before, "Reshape", inputs, {"special_zero": "true"}, shapes=shapes)[0]
+    def reshape(
+        self, before: ir.Node, value: ir.Value, pattern: Sequence[int], shape: Shape | None
+    ) -> ir.Value:
+        """Add a Reshape in front of another layer."""
+        inputs = [value, self._constant(np.array(pattern, np.int64), _INT64, f"{before.name}/shape", before)]
+        return self.add(before, "Reshape", inputs, {"special_zero": "true"}, shapes=[shape])[0]
+
+    def transpose(self, before: ir.Node, value: ir.Value, order: Sequence[int]) -> ir.Value:
+        """Add a Transpose in front of another layer."""
+        inputs = [value, self._constant(np.array(order, np.int64), _INT64, f"{before.name}/order", before)]
+        return self.add(before, "Transpose", inputs, shapes=[permuted(shape_of(value), order)])[0]
 
     def squeeze(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:
         """Add a Squeeze of one axis in front of another layer."""

@@ -152,6 +152,18 @@ REWRITES: Final[Mapping[str, Rewriting]] = MappingProxyType(
                 "NestedSplitsPass",
             ),
             Rewriting(
+                "moved-splits",
+                "a split behind Reshapes and Transposes stands in front of them, where that is fewer nodes",
+                "moves",
+                "MovedSplitsPass",
+            ),
+            Rewriting(
+                "merged-moves",
+                "Reshapes and Transposes in a row are as few as move the same",
+                "moves",
+                "MergedMovesPass",
+            ),
+            Rewriting(
                 "unused-parts",
                 "parts that nobody reads are not made; a single part that is read is a Slice",
                 "parts",

@@ -21,6 +21,7 @@ __all__ = [
     "SlicesPass",
     "StridedSlicesPass",
     "WholeSlicePass",
+    "all_gathered",
 ]
 
 _SLICE = frozenset({Role.SLICE})
@@ -214,8 +215,9 @@ class StridedSlicesPass(_CoverPass):
         shape = shape_of(data)
         behind = None if shape is None else _behind(shape, axis)
         assert behind is not None
-        count = len(cover)
-        divided = editor.reshape(before, data, axis, [len(cover[0]), count, *behind])
+        assert shape is not None
+        count, inner = len(cover), [len(cover[0]), len(cover), *behind]
+        divided = editor.reshape(before, data, [0] * axis + inner, (*shape[:axis], *inner))
         return editor.split(before, divided, axis + 1, count, [1] * count)
 
     def place(self, node: ir.Node, part: ir.Value, axis: int, editor: Editor) -> ir.Value:
@@ -268,6 +270,30 @@ class ScalarGathersPass(_CoverPass):
 def _can_split(found: Tensor, editor: Editor, node: ir.Node) -> bool:
     rows = editor.split_rows(node)
     return found.type is not None and any(found.type in row.types_of(row.inputs[0]) for row in rows)
+
+
+def all_gathered(
+    node: ir.Node, data: ir.Value, shape: Shape, editor: Editor
+) -> tuple[int, list[ir.Node]] | None:
+    """Return the axis of which Gathers, with a given one, take every position once, in its order.
+
+    None where they do not, where others read the data, and where a Split does not take its type.
+    """
+    found, first = known(data), _gathered(node, shape, editor, rank=0)
+    if first is None or not isinstance(found, Tensor) or not _can_split(found, editor, node):
+        return None
+    size, readers = shape[first[0]], list(data.consumers())
+    if not isinstance(size, int) or len(readers) != size:
+        return None
+    by_position: dict[int, ir.Node] = {}
+    for reader in readers:
+        if editor.role(reader) is not Role.GATHER or reader.graph is not node.graph:
+            return None
+        taken = None if editor.position(reader) is None else _gathered(reader, shape, editor, rank=0)
+        if taken is None or taken[0] != first[0] or reader.inputs[0] is not data:
+            return None
+        by_position[taken[1].start] = reader
+    return (first[0], [by_position[at] for at in range(size)]) if len(by_position) == size else None
 
 
 def _gathered(node: ir.Node, shape: Shape, editor: Editor, rank: int) -> tuple[int, range] | None:

@@ -1,0 +1,249 @@
+"""Rewrites of Reshapes and Transposes: fewer in a row, and a split in front of those that keep its axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import onnx_ir as ir
+
+from splitops.models.graph.editor import Editor, Role, is_read
+from splitops.models.graph.onnx import shape_of
+from splitops.models.simplify.layouts import Layout, Move, Permute, moves
+from splitops.models.simplify.passes import SplitPass
+from splitops.models.simplify.slices import all_gathered
+from splitops.sizes.dims import Shape
+
+__all__ = ["MergedMovesPass", "MovedSplitsPass"]
+
+_MOVERS: Final = frozenset({Role.RESHAPE, Role.TRANSPOSE})
+_LONGEST: Final = 16
+"""No more nodes in a row are looked at together, so that the work grows with their number."""
+
+
+class MergedMovesPass(SplitPass):
+    """Reshapes and Transposes in a row, which nothing else reads, are as few as move the same.
+
+    Squeeze, Unsqueeze and Flatten are Reshapes here. A Reshape by a shape that the model computes is left,
+    unless its sizes are known by name.
+    """
+
+    name = "merged-moves"
+    roots = _MOVERS
+
+    def rewrite(self, node: ir.Node, editor: Editor) -> None:
+        """State anew what stands in a row from the root on."""
+        data = node.inputs[0]
+        shape = None if data is None else shape_of(data)
+        if data is None or shape is None:
+            return
+        layout = Layout(shape)
+        if not _goes_through(layout, node, editor):
+            return
+        row = [node, *_behind(node.outputs[0], layout, editor)]
+        end = row[-1].outputs[0]
+        fewer = moves(layout.source, layout.axes)
+        if fewer is None or len(fewer) >= len(row) or editor.keeps(end):
+            return
+        before, where = _words(one.op_type for one in row), editor.where(row[-1])
+        editor.replace(end, _stated(fewer, row[-1], data, editor))
+        _remove(row, editor)
+        after = _words("Transpose" if isinstance(move, Permute) else "Reshape" for move in fewer)
+        editor.applied(self, where, before, after or data.name or "its input", "together they move the same")
+
+
+@dataclass(frozen=True, slots=True)
+class _Cover:
+    """Nodes that divide an axis of a value into parts.
+
+    Attributes:
+        nodes: the nodes, the first one of them first.
+        axis: the axis.
+        sizes: the sizes of the parts.
+        parts: their values.
+        squeezed: whether they lose the axis.
+    """
+
+    nodes: Sequence[ir.Node]
+    axis: int
+    sizes: Sequence[int]
+    parts: Sequence[ir.Value]
+    squeezed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of what stands in front, and how it becomes what was read.
+
+    Attributes:
+        size: its size on the axis that is divided in front.
+        end: the value that it becomes.
+        behind: the nodes that led to it.
+        moves: the ones that do now.
+    """
+
+    size: int
+    end: ir.Value
+    behind: Sequence[ir.Node]
+    moves: Sequence[Move]
+
+
+class MovedSplitsPass(SplitPass):
+    """A split behind Reshapes and Transposes that keep its axis stands in front of them, with fewer nodes.
+
+    Gathers of every single position of an axis are such a split too. What has moved the whole, and what moved
+    each part behind it, becomes one for each part: PyTorch's packed projection of attention, divided by
+    Reshape, Unsqueeze, Transpose, Squeeze and three Gathers, is one Split.
+    """
+
+    name = "moved-splits"
+    roots = frozenset({Role.SPLIT, Role.GATHER})
+
+    def rewrite(self, node: ir.Node, editor: Editor) -> None:
+        """Split what the first one of the Reshapes and Transposes in front of the root reads."""
+        data = node.inputs[0]
+        if data is None or node.graph is None or data.is_graph_output():
+            return
+        above = _above(data, node, editor)
+        if not above or not editor.first_look(self.name, data, node.graph):
+            return
+        cover = _cover(node, data, editor)
+        if cover is None or len(data.uses()) != len(cover.nodes):
+            return
+        while above:
+            if self._move(above, cover, editor):
+                return
+            del above[0]
+
+    def _move(self, above: list[ir.Node], cover: _Cover, editor: Editor) -> bool:
+        """Move a split in front of nodes; return whether it could be, with fewer nodes."""
+        source = above[0].inputs[0]
+        shape = None if source is None else shape_of(source)
+        if source is None or shape is None:
+            return False
+        layout = Layout(shape)
+        if not all(_goes_through(layout, node, editor) for node in above):
+            return False
+        found = _in_front(layout, shape, cover, editor)
+        if found is None:
+            return False
+        axis, parts = found
+        old = len(above) + len(cover.nodes) + sum(len(part.behind) for part in parts)
+        if 1 + sum(len(part.moves) for part in parts) >= old:
+            return False
+        first = cover.nodes[0]
+        where, before = editor.where(first), f"{_words(one.op_type for one in above)}, {first.op_type}"
+        sizes = [part.size for part in parts]
+        made = editor.split(first, source, axis, sum(sizes), sizes)
+        for part, value in zip(parts, made, strict=True):
+            if is_read(part.end):
+                editor.replace(part.end, _stated(part.moves, first, value, editor))
+            _remove(part.behind, editor)
+        _remove([*above, *cover.nodes], editor)
+        split = made[0].producer()
+        assert split is not None
+        reason = "what moves the whole keeps the axis"
+        editor.applied(self, where, before, editor.describe(split), reason)
+        return True
+
+
+def _cover(node: ir.Node, data: ir.Value, editor: Editor) -> _Cover | None:
+    cut = editor.cut(node)
+    if cut is not None:
+        sizes = cut.sizes
+        if sizes is None or not cut.removable or sum(sizes) != cut.size or 0 in sizes:
+            return None
+        return _Cover([node], cut.axis, sizes, list(node.outputs), squeezed=False)
+    shape = shape_of(data)
+    found = None if shape is None else all_gathered(node, data, shape, editor)
+    if found is None:
+        return None
+    axis, gathers = found
+    first = sorted(gathers, key=lambda gather: editor.position(gather) or 0)
+    return _Cover(first, axis, [1] * len(gathers), [gather.outputs[0] for gather in gathers], squeezed=True)
+
+
+def _in_front(layout: Layout, shape: Shape, cover: _Cover, editor: Editor) -> tuple[int, list[_Part]] | None:
+    """Return the axis in front of a layout that a split behind it divides, and the parts; None: none."""
+    unit = math.gcd(*cover.sizes)
+    factor = layout.leading(cover.axis, sum(cover.sizes) // unit)
+    if factor is None:
+        return None
+    axis = next(index for index, factors in enumerate(layout.source) if factors[:1] == [factor])
+    size = shape[axis]
+    if not isinstance(size, int):
+        return None
+    parts = []
+    for length, value in zip(cover.sizes, cover.parts, strict=True):
+        part = layout.part(factor, length // unit, cover.axis if cover.squeezed else None)
+        behind = _behind(value, part, editor)
+        end = behind[-1].outputs[0] if behind else value
+        found = moves(part.source, part.axes) if is_read(end) else []
+        if found is None or editor.keeps(end):
+            return None
+        parts.append(_Part(length * size // sum(cover.sizes), end, behind, found))
+    return axis, parts
+
+
+def _above(value: ir.Value, node: ir.Node, editor: Editor) -> list[ir.Node]:
+    """Return the Reshapes and Transposes in front of a node, each only read by the next, the first first."""
+    row: list[ir.Node] = []
+    while len(row) < _LONGEST:
+        mover = value.producer()
+        if mover is None or editor.role(mover) not in _MOVERS or mover.graph is not node.graph:
+            break
+        behind = mover.inputs[0]
+        if behind is None or (row and (len(value.uses()) != 1 or value.is_graph_output())):
+            break
+        row.append(mover)
+        value = behind
+    return row[::-1]
+
+
+def _behind(value: ir.Value, layout: Layout, editor: Editor) -> list[ir.Node]:
+    """Go with a layout through the Reshapes and Transposes behind a value that nothing else reads."""
+    row: list[ir.Node] = []
+    producer = value.producer()
+    while len(row) < _LONGEST and not value.is_graph_output() and len(value.uses()) == 1:
+        mover = next(iter(value.uses())).node
+        same = producer is not None and mover.graph is producer.graph
+        if not same or mover.inputs[0] is not value or any(map(editor.keeps, mover.outputs)):
+            break
+        if not _goes_through(layout, mover, editor):
+            break
+        row.append(mover)
+        value = mover.outputs[0]
+    return row
+
+
+def _goes_through(layout: Layout, node: ir.Node, editor: Editor) -> bool:
+    """Take a layout through a node; return whether it is a Reshape or Transpose that is known well enough."""
+    role = editor.role(node)
+    if role is Role.TRANSPOSE:
+        order = editor.permutation(node, len(layout.axes))
+        return order is not None and layout.permute(order)
+    shape = shape_of(node.outputs[0]) if role is Role.RESHAPE and editor.is_fixed(node) else None
+    return shape is not None and layout.regroup(shape)
+
+
+def _stated(found: Sequence[Move], before: ir.Node, value: ir.Value, editor: Editor) -> ir.Value:
+    """Add Reshapes and Transposes in front of a node."""
+    for move in found:
+        if isinstance(move, Permute):
+            value = editor.transpose(before, value, move.order)
+        else:
+            value = editor.reshape(before, value, move.pattern, move.shape)
+    return value
+
+
+def _remove(row: Sequence[ir.Node], editor: Editor) -> None:
+    """Remove nodes that nothing reads but one another, the last one first."""
+    for node in reversed(row):
+        if node.graph is not None:  # one of known numbers goes with what reads it
+            editor.remove(node)
+
+
+def _words(operators: Iterable[str]) -> str:
+    return ", ".join(operators)
