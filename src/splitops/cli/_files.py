@@ -102,6 +102,7 @@ class RunOptions:
     sync: bool
     sha256: bool
     memory: int
+    cluster: str | None
 
     def run(self, plan: FilePlan) -> Report | DryRun:
         """Carry out a plan, with a progress bar where stderr is a terminal."""
@@ -116,6 +117,7 @@ class RunOptions:
                 sha256=self.sha256,
                 memory=self.memory,
                 progress=progress,
+                cluster=self.cluster,
             )
         if report.replaced is not None:
             left = one_line(str(report.replaced))
@@ -136,9 +138,10 @@ def run_options(function: _Function) -> _Function:
         sync: bool,
         sha256: bool,
         memory: int,
+        cluster: str | None,
         **kwargs: Any,
     ) -> Any:
-        how = RunOptions(dry_run, overwrite, resume, verify, sync, sha256, memory)
+        how = RunOptions(dry_run, overwrite, resume, verify, sync, sha256, memory, cluster)
         return function(*args, how=how, **kwargs)
 
     options = (
@@ -151,6 +154,11 @@ def run_options(function: _Function) -> _Function:
         ),
         click.option("--sha256", is_flag=True, help="Print the SHA-256 of each file."),
         click.option("--memory", type=_Bytes(), default="64M", show_default=True, help="For the buffers."),
+        click.option(
+            "--cluster",
+            metavar="ADDRESS",
+            help="Let the workers of a Dask cluster copy, such as tcp://10.0.0.1:8786.",
+        ),
     )
     decorated: Any = command
     for option in reversed(options):

@@ -117,6 +117,7 @@ def split(
     sync: bool = True,
     memory: int = MEMORY,
     progress: Progress | None = None,
+    cluster: Any = None,
     **arguments: Any,
 ) -> Report:
     """Split a tensor in a file into a file a part: all of them appear whole, or none.
@@ -131,6 +132,7 @@ def split(
         sync: as in :meth:`FilePlan.run`.
         memory: as in :meth:`FilePlan.run`.
         progress: as in :meth:`FilePlan.run`.
+        cluster: as in :meth:`FilePlan.run`.
         **arguments: what else :func:`plan_split` takes.
 
     Returns:
@@ -149,7 +151,13 @@ def split(
         ['x.0.npy', 'x.1.npy', 'x.2.npy']
     """
     return plan_split(source, out, operator, **arguments).run(
-        overwrite=overwrite, resume=resume, verify=verify, sync=sync, memory=memory, progress=progress
+        overwrite=overwrite,
+        resume=resume,
+        verify=verify,
+        sync=sync,
+        memory=memory,
+        progress=progress,
+        cluster=cluster,
     )
 
 
@@ -192,6 +200,7 @@ def merge(
     sync: bool = True,
     memory: int = MEMORY,
     progress: Progress | None = None,
+    cluster: Any = None,
     **arguments: Any,
 ) -> Report:
     """Merge a tensor in several files into one file, which appears whole or not at all.
@@ -205,6 +214,7 @@ def merge(
         sync: as in :meth:`FilePlan.run`.
         memory: as in :meth:`FilePlan.run`.
         progress: as in :meth:`FilePlan.run`.
+        cluster: as in :meth:`FilePlan.run`.
         **arguments: what else :func:`plan_merge` takes.
 
     Returns:
@@ -224,5 +234,11 @@ def merge(
         True
     """
     return plan_merge(sources, out, **arguments).run(
-        overwrite=overwrite, resume=resume, verify=verify, sync=sync, memory=memory, progress=progress
+        overwrite=overwrite,
+        resume=resume,
+        verify=verify,
+        sync=sync,
+        memory=memory,
+        progress=progress,
+        cluster=cluster,
     )

@@ -209,8 +209,10 @@ class ChunkPlan(FilePlan):
             made += [_Task(number, first, min(first + step, count)) for first in range(0, count, step)]
         return made
 
-    def start(self, *, sync: bool, memory: int, progress: Progress | None) -> Run:
-        """Return a run of the plan that has done nothing yet."""
+    def start(self, *, sync: bool, memory: int, progress: Progress | None, cluster: Any = None) -> Run:
+        """Return a run of the plan that has done nothing yet; it has no tasks for a cluster."""
+        if cluster is not None:
+            raise FileError("what is copied by chunks is not copied by a cluster: run it here")
         return _ChunkRun(self, sync=sync, memory=memory, progress=progress)
 
     def digest(self, memory: int) -> str:

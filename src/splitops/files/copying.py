@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -28,7 +28,20 @@ from splitops.files.tensors import StoredTensor
 from splitops.native.files import sync_files
 from splitops.writing import StagedFiles, staging_folder
 
-__all__ = ["MEMORY", "DryRun", "FilePlan", "Finish", "Part", "Progress", "Report", "Run", "raise_file_limit"]
+__all__ = [
+    "MEMORY",
+    "DryRun",
+    "FilePlan",
+    "Finish",
+    "Part",
+    "Progress",
+    "Report",
+    "Run",
+    "close",
+    "make_durable",
+    "raise_file_limit",
+    "read_back",
+]
 
 MEMORY: Final = 64 << 20
 """Bytes that the buffers of a run take, without another word."""
@@ -170,6 +183,7 @@ class FilePlan:
         sha256: bool = False,
         memory: int = MEMORY,
         progress: Progress | None = None,
+        cluster: Any = None,
     ) -> Report:
         """Write the targets: all of them whole, or none.
 
@@ -181,19 +195,29 @@ class FilePlan:
             sha256: take the SHA-256 of each file for the report.
             memory: bytes that the buffers may take, at least 4 MiB.
             progress: called about every 50 ms; what it raises ends the run.
+            cluster: the address of a Dask scheduler, or a ``distributed.Client``, whose workers do the tasks;
+                they must see the folders of the sources and targets by the same names.
 
         Raises:
             FileError: a target exists, a source cannot be read or has changed, the disk is full, a byte does
                 not read back as it was written. Nothing is left then, but for what a run was to go on with
                 whose sources have changed.
         """
-        return self.start(sync=sync, memory=memory, progress=progress).done(
+        return self.start(sync=sync, memory=memory, progress=progress, cluster=cluster).done(
             overwrite=overwrite, resume=resume, verify=verify, sha256=sha256
         )
 
-    def start(self, *, sync: bool, memory: int, progress: Progress | None) -> Run:
-        """Return a run of the plan that has done nothing yet."""
-        return Run(self, sync=sync, memory=memory, progress=progress)
+    def start(self, *, sync: bool, memory: int, progress: Progress | None, cluster: Any = None) -> Run:
+        """Return a run of the plan that has done nothing yet.
+
+        Raises:
+            FileError: the memory is too little, or the plan cannot be run on a cluster.
+        """
+        if cluster is None:
+            return Run(self, sync=sync, memory=memory, progress=progress)
+        from splitops.files.cluster import ClusterRun
+
+        return ClusterRun(self, cluster, sync=sync, memory=memory, progress=progress)
 
     def digest(self, memory: int) -> str:
         """Return what tells the plans apart whose tasks are not the same."""
@@ -298,7 +322,7 @@ class Run:
             finish(paths)
             if self.sync:
                 with _opened([file for path in paths for file in (path, *path.rglob("*"))]) as files:
-                    _durable(list(files.values()))
+                    make_durable(list(files.values()))
 
     def refuse_changed_sources(self) -> None:
         """Refuse what was read of sources that are not as they were when the run began."""
@@ -356,7 +380,7 @@ class Run:
                         if pending is not None:
                             pending.result()
                     except BaseException as error:
-                        _close(files)
+                        close(files)
                         if isinstance(error, CopyError):
                             raise self._failure(error) from error
                         raise
@@ -368,37 +392,35 @@ class Run:
     def _note(self, journal: Journal, task: int, checksums: list[int], files: dict[int, int]) -> None:
         try:
             if self.sync:
-                _durable(list(files.values()))
+                make_durable(list(files.values()))
             journal.add(task, checksums)
         except OSError as error:
             raise self._cannot_write(self.plan.targets[min(files)], error) from error
         finally:
-            _close(files)
+            close(files)
 
     def _verify(self, drafts: Sequence[Path], journal: Journal) -> None:
-        """Read every task back; from the disk, where the system lets go of what it still holds."""
+        """Read every task back."""
         for number, task in enumerate(self.tasks):
             files = self._open(task, drafts)
             try:
-                for file in files.values():
-                    if hasattr(os, "posix_fadvise"):
-                        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-                found = engine.checksums(task, files, threads=_THREADS, tick=self._tick)
+                found = read_back(task, files, self._tick)
             except CopyError as error:
-                target = self.plan.targets[error.file]
-                raise FileError(
-                    f"cannot read {shown_path(target.name)} back at byte {error.offset}: {error}"
-                ) from error
+                raise self._cannot_read_back(error) from error
             finally:
-                _close(files)
-            extents = [extent for each in task for extent in each.extents]
-            for extent, read, written in zip(extents, found, journal.done[number], strict=True):
-                if read != written:
-                    raise FileError(
-                        f"{shown_path(self.plan.targets[extent.target].name)} does not read back as it was "
-                        f"written, from byte {extent.target_offset} on: CRC-32 {read:08x}, not {written:08x}"
-                    )
-            self._advance(self._task_bytes(number))
+                close(files)
+            self._compare(number, found, journal)
+
+    def _compare(self, number: int, found: Sequence[int], journal: Journal) -> None:
+        """Prove that a task reads back as it was written."""
+        extents = [extent for each in self.tasks[number] for extent in each.extents]
+        for extent, read, written in zip(extents, found, journal.done[number], strict=True):
+            if read != written:
+                raise FileError(
+                    f"{shown_path(self.plan.targets[extent.target].name)} does not read back as it was "
+                    f"written, from byte {extent.target_offset} on: CRC-32 {read:08x}, not {written:08x}"
+                )
+        self._advance(self._task_bytes(number))
 
     def _open(self, task: Sequence[Pass], drafts: Sequence[Path]) -> dict[int, int]:
         files: dict[int, int] = {}
@@ -406,7 +428,7 @@ class Run:
             try:
                 files[index] = os.open(drafts[index], os.O_RDWR)
             except OSError as error:
-                _close(files)
+                close(files)
                 raise self._cannot_write(self.plan.targets[index], error) from error
         return files
 
@@ -449,6 +471,10 @@ class Run:
         inside = f" ({tensor.label})" if tensor is not None else ""
         return FileError(f"cannot read {source.name} at byte {error.offset}{inside}: {str(error).lower()}")
 
+    def _cannot_read_back(self, error: CopyError) -> FileError:
+        name = shown_path(self.plan.targets[error.file].name)
+        return FileError(f"cannot read {name} back at byte {error.offset}: {error}")
+
     def _cannot_write(self, target: TargetFile, error: OSError) -> FileError:
         reason = (error.strerror or str(error)).lower()
         return FileError(f"cannot write {shown_path(self.plan.folder / target.name)}: {reason}")
@@ -465,7 +491,18 @@ def _used(task: Sequence[Pass], descriptors: Mapping[int, int]) -> dict[int, int
     return {index: descriptors[index] for index in {e.source for each in task for e in each.extents}}
 
 
-def _close(files: Mapping[int, int]) -> None:
+def read_back(
+    task: Sequence[Pass], files: Mapping[int, int], tick: Callable[[int], object] = lambda _: None
+) -> list[int]:
+    """Return the checksums of what a task has written; of the disk, where the system lets go of its cache."""
+    for file in files.values():
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    return engine.checksums(task, files, threads=_THREADS, tick=tick)
+
+
+def close(files: Mapping[int, int]) -> None:
+    """Close descriptors."""
     for file in files.values():
         os.close(file)
 
@@ -479,10 +516,11 @@ def _opened(paths: Sequence[Path]) -> Iterator[dict[int, int]]:
                 files[index] = os.open(path, os.O_RDONLY)
         yield files
     finally:
-        _close(files)
+        close(files)
 
 
-def _durable(files: Sequence[int]) -> None:
+def make_durable(files: Sequence[int]) -> None:
+    """Bring what was written to descriptors to the disk."""
     error = sync_files(files)
     if error:
         raise OSError(error, os.strerror(error))

@@ -68,6 +68,9 @@ class CopyError(Exception):
         self.writing, self.file, self.offset, self.error = writing, file, offset, error
         super().__init__(os.strerror(error) if error else "it ended early")
 
+    def __reduce__(self) -> tuple[type[CopyError], tuple[bool, int, int, int]]:
+        return CopyError, (self.writing, self.file, self.offset, self.error)
+
 
 @dataclass(frozen=True, slots=True)
 class _Lane:

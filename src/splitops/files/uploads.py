@@ -93,8 +93,12 @@ class UploadPlan(FilePlan):
             tuple(Path(name) for name in there),
         )
 
-    def start(self, *, sync: bool, memory: int, progress: Progress | None) -> Run:
-        """Return a run of the plan that has done nothing yet."""
+    def start(self, *, sync: bool, memory: int, progress: Progress | None, cluster: Any = None) -> Run:
+        """Return a run of the plan that has done nothing yet; it has no tasks for a cluster."""
+        if cluster is not None:
+            raise FileError(
+                "what goes to an address is not sent by a cluster: run it here, or write to a folder"
+            )
         return _UploadRun(self, sync=sync, memory=memory, progress=progress)
 
 

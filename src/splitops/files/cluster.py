@@ -1,0 +1,255 @@
+"""Runs whose tasks are done by the workers of a Dask cluster, the extra ``cluster``.
+
+A task is a list of passes over files, known by their paths: workers read the sources and write the targets
+themselves, and send back nothing but checksums. Doing a task again does no harm, so the scheduler gives those
+of a worker that died to another one. What there must be one of stays here: making the targets in their full
+size, the journal, and the moves to their places.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import splitops
+from splitops.errors import FileError, shown, shown_path
+from splitops.files import engine
+from splitops.files.copying import FilePlan, Progress, Report, Run, close, make_durable, read_back
+from splitops.files.engine import CopyError, Pass
+from splitops.files.journal import Journal
+from splitops.files.sources import LocalFile, reason
+
+__all__ = ["ClusterRun"]
+
+_SIGN: Final = ".cluster"
+"""A file in the staging folder that workers find there, if they see the same folder."""
+_PATIENCE: Final = 60
+"""Seconds in which a first worker must answer."""
+_THREADS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What workers must see to do any task of a run.
+
+    Attributes:
+        token: a file of the run.
+        text: what is in it.
+        sources: by path, the size and the time of change.
+        version: of splitops.
+    """
+
+    token: str
+    text: str
+    sources: Mapping[str, tuple[int, int]]
+    version: str
+
+    def problem(self) -> str | None:
+        """Return what a worker does not see; None: it sees all."""
+        if splitops.__version__ != self.version:
+            return f"has splitops {splitops.__version__}, and not {self.version}"
+        try:
+            found = Path(self.token).read_text()
+        except OSError as error:
+            found = reason(error)
+        if found != self.text:
+            return f"does not see the folder {shown_path(Path(self.token).parent.parent)} ({shown(found)})"
+        for path, wanted in self.sources.items():
+            try:
+                stat = os.stat(path)
+            except OSError as error:
+                return f"does not see {shown_path(path)}: {reason(error)}"
+            if (stat.st_size, stat.st_mtime_ns) != wanted:
+                return f"sees another file as {shown_path(path)}"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A task as a worker gets it.
+
+    Attributes:
+        place: what the worker must see.
+        task: what is copied, or read back.
+        sources: the paths of the files that are read.
+        targets: the paths of the files that are written.
+        sync: whether what is written is to be durable.
+    """
+
+    place: Place
+    task: Sequence[Pass]
+    sources: Mapping[int, str]
+    targets: Mapping[int, str]
+    sync: bool
+
+    def copy(self) -> list[int]:
+        """Copy, and return the checksum of each extent."""
+        self._prove()
+        sources = {index: LocalFile(path) for index, path in self.sources.items()}
+        descriptors = {index: source.descriptor for index, source in sources.items()}
+        with self._open() as targets:
+            checksums = engine.copy(self.task, descriptors, targets, threads=_THREADS)
+            if self.sync:
+                make_durable(list(targets.values()))
+        return checksums
+
+    def read_back(self) -> list[int]:
+        """Return the checksum of each extent as it is on the disk."""
+        self._prove()
+        with self._open() as targets:
+            return read_back(self.task, targets)
+
+    def _prove(self) -> None:
+        problem = self.place.problem()
+        if problem is not None:
+            raise FileError(f"a worker of the cluster {problem}")
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[dict[int, int]]:
+        files: dict[int, int] = {}
+        at = 0
+        try:
+            for at, path in self.targets.items():
+                files[at] = os.open(path, os.O_RDWR)
+            yield files
+        except OSError as error:
+            raise CopyError(True, at, 0, error.errno or errno.EIO) from error
+        finally:
+            close(files)
+
+
+class ClusterRun(Run):
+    """One run of a plan by the workers of a cluster."""
+
+    def __init__(
+        self, plan: FilePlan, cluster: Any, *, sync: bool, memory: int, progress: Progress | None
+    ) -> None:
+        """Prepare to run on a cluster: a ``distributed.Client``, what makes one, or an address."""
+        super().__init__(plan, sync=sync, memory=memory, progress=progress)
+        self._cluster = cluster
+        self._client: Any = None
+        self._sources: dict[int, LocalFile] = {}
+        self._seen = Place("", "", {}, "")
+
+    def done(self, *, overwrite: bool, resume: bool, verify: bool, sha256: bool) -> Report:
+        """Carry it out."""
+        with _client_of(self._cluster) as self._client:
+            return super().done(overwrite=overwrite, resume=resume, verify=verify, sha256=sha256)
+
+    def _copy(self, drafts: Sequence[Path], journal: Journal) -> None:
+        sources = self._local_sources()
+        self._seen = self._place_of(sources)
+        self._ask_workers()
+        for number in journal.done:
+            self._advance(self._task_bytes(number))
+        todo = [number for number in range(len(self.tasks)) if number not in journal.done]
+        names = {index: str(source.path.absolute()) for index, source in sources.items()}
+        for number, checksums in self._results(Work.copy, self._failure, todo, names, drafts):
+            journal.add(number, checksums)
+            self._advance(self._task_bytes(number))
+
+    def _verify(self, drafts: Sequence[Path], journal: Journal) -> None:
+        every = range(len(self.tasks))
+        for number, found in self._results(Work.read_back, self._cannot_read_back, every, {}, drafts):
+            self._compare(number, found, journal)
+
+    def _place_of(self, sources: Mapping[int, LocalFile]) -> Place:
+        token = self.staging.absolute() / _SIGN
+        text = secrets.token_hex(16)
+        token.write_text(text)
+        found = {}
+        for source in sources.values():
+            stat = os.fstat(source.descriptor)
+            found[str(source.path.absolute())] = (stat.st_size, stat.st_mtime_ns)
+        return Place(str(token), text, found, splitops.__version__)
+
+    def _ask_workers(self) -> None:
+        """Refuse a cluster whose workers do not see what this process sees."""
+        with _cluster_errors():
+            # The first question brings up a worker where the cluster makes them as they are needed.
+            self._client.submit(Place.problem, self._seen, pure=False).result(timeout=_PATIENCE)
+            answers = self._client.run(Place.problem, self._seen, on_error="return")
+        for worker, answer in answers.items():
+            if answer is not None:
+                said = f"cannot begin: {reason(answer)}" if isinstance(answer, Exception) else answer
+                raise FileError(f"worker {worker} of the cluster {said}")
+
+    def _results(
+        self,
+        function: Callable[[Work], list[int]],
+        failure: Callable[[CopyError], FileError],
+        numbers: Iterable[int],
+        sources: Mapping[int, str],
+        drafts: Sequence[Path],
+    ) -> Iterator[tuple[int, list[int]]]:
+        """Yield tasks as workers have done them; the scheduler holds few of them at a time."""
+        from distributed import as_completed
+
+        def submit(number: int) -> Any:
+            future = self._client.submit(function, self._work(number, sources, drafts), pure=False)
+            running[future.key] = number
+            return future
+
+        running: dict[str, int] = {}
+        waiting = iter(numbers)
+        with _cluster_errors():
+            most = 2 * max(1, sum(self._client.nthreads().values()))
+            futures = as_completed([submit(number) for number in islice(waiting, most)])
+        try:
+            for future in futures:
+                number = running.pop(future.key)
+                try:
+                    with _cluster_errors(future):
+                        found: list[int] = future.result()
+                except CopyError as error:
+                    raise failure(error) from error
+                yield number, found
+                for following in islice(waiting, 1):
+                    futures.add(submit(following))
+        finally:
+            self._client.cancel(list(futures.futures))
+
+    def _work(self, number: int, sources: Mapping[int, str], drafts: Sequence[Path]) -> Work:
+        task = self.tasks[number]
+        extents = [extent for each in task for extent in each.extents]
+        read = {index: sources[index] for index in {e.source for e in extents}} if sources else {}
+        targets = {index: str(drafts[index].absolute()) for index in sorted({e.target for e in extents})}
+        return Work(self._seen, task, read, targets, self.sync)
+
+
+@contextlib.contextmanager
+def _client_of(cluster: Any) -> Iterator[Any]:
+    """Return a client of a cluster; one that the caller has is left open."""
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise FileError("a cluster needs Dask: install splitops[cluster]") from error
+    if isinstance(cluster, Client):
+        yield cluster
+        return
+    try:
+        client = Client(cluster, timeout=_PATIENCE)
+    except Exception as error:  # of the network, of an address
+        raise FileError(f"cannot reach the cluster at {shown(cluster)}: {reason(error)}") from error
+    with client:
+        yield client
+
+
+@contextlib.contextmanager
+def _cluster_errors(future: Any = None) -> Iterator[None]:
+    """Make one kind of error of what the cluster itself has; what a task has found passes."""
+    try:
+        yield
+    except (FileError, CopyError):
+        raise
+    except TimeoutError as error:
+        raise FileError(f"no worker of the cluster has answered for {_PATIENCE} seconds") from error
+    except Exception as error:
+        raise FileError(f"the cluster failed: {reason(error)}") from error

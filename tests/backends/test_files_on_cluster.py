@@ -1,0 +1,250 @@
+"""Runs by the workers of a cluster in processes of its own: the same files as by this process alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import splitops
+from splitops.cli import cli
+from splitops.errors import FileError
+from splitops.files import cluster as by_cluster
+from splitops.files import copying, engine
+
+distributed = pytest.importorskip("distributed")
+
+MEMORY = 4 << 20
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("workers")
+    with (
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            local_directory=str(folder),
+        ) as found,
+        distributed.Client(found) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "x.npy"
+    np.save(path, np.random.default_rng(0).integers(0, 256, (600, 2000), np.uint8))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _small_tasks(monkeypatch):
+    monkeypatch.setattr(engine.tasks, "__defaults__", (30_000,))
+    monkeypatch.setattr(engine, "_BLOCK", 10_000)
+
+
+def plan(source: Path, folder: Path) -> splitops.files.FilePlan:
+    return splitops.files.plan_split(source, folder, axis=1, split=[500, 700, 800])
+
+
+def found(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def expected(source, tmp_path):
+    plan(source, tmp_path / "here").run()
+    return found(tmp_path / "here")
+
+
+@pytest.fixture
+def submitted(cluster, monkeypatch):
+    """The tasks that are given to the cluster, and those that it gets its results of."""
+    tasks = []
+    real = type(cluster).submit
+
+    def submit(self, function, work, **options):
+        if isinstance(work, by_cluster.Work):
+            tasks.append(function.__name__)
+        return real(self, function, work, **options)
+
+    monkeypatch.setattr(type(cluster), "submit", submit)
+    return tasks
+
+
+def test_the_files_are_the_same(source, tmp_path, cluster, expected, submitted):
+    seen = []
+    report = plan(source, tmp_path / "out").run(
+        memory=MEMORY, verify=True, cluster=cluster, progress=lambda done, total: seen.append(done)
+    )
+    assert found(tmp_path / "out") == expected
+    count = len(plan(source, tmp_path / "out").tasks(MEMORY))
+    assert sorted(submitted) == ["copy"] * count + ["read_back"] * count
+    assert seen == sorted(seen)
+    assert seen[-1] == 2 * 1_200_000
+    made = [path for path, _ in report.files]
+    splitops.files.merge(made, tmp_path / "y.npy", axis=1, cluster=cluster.scheduler.address)
+    assert (tmp_path / "y.npy").read_bytes() == source.read_bytes()
+
+
+def test_no_byte_of_a_tensor_passes_the_scheduler(source, tmp_path, cluster, monkeypatch):
+    sent = []
+    real = type(cluster).submit
+
+    def submit(self, function, work, **options):
+        sent.append(len(distributed.protocol.pickle.dumps(work)))
+        return real(self, function, work, **options)
+
+    monkeypatch.setattr(type(cluster), "submit", submit)
+    plan(source, tmp_path / "out").run(memory=MEMORY, cluster=cluster)
+    assert max(sent) < 10_000
+
+
+def test_a_worker_that_dies_costs_its_tasks_alone(source, tmp_path, cluster, expected, submitted):
+    killed = []
+
+    def progress(done: int, total: int) -> None:
+        if done and not killed:
+            killed.append(next(iter(cluster.run(os.getpid).values())))
+            os.kill(killed[0], signal.SIGKILL)
+
+    plan(source, tmp_path / "out").run(memory=MEMORY, cluster=cluster, progress=progress)
+    assert killed
+    assert found(tmp_path / "out") == expected
+    assert len(submitted) == len(plan(source, tmp_path / "out").tasks(MEMORY)) > 10
+    deadline = time.monotonic() + 30
+    while killed[0] in (pids := cluster.run(os.getpid, on_error="ignore").values()) or len(pids) < 2:
+        assert time.monotonic() < deadline, "the cluster has no new worker"
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("resumed_by_cluster", [True, False])
+def test_a_run_that_was_killed_is_gone_on_with(
+    source, tmp_path, cluster, expected, submitted, resumed_by_cluster
+):
+    """What a cluster has begun this process ends, and the other way round."""
+    pid = os.fork()
+    if not pid:  # it has no threads of the client: it copies by itself, and dies
+        try:
+            real = copying.Journal.add
+
+            def add(self, task, checksums):
+                real(self, task, checksums)
+                if task == 5:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+            copying.Journal.add = add
+            plan(source, tmp_path / "out").run(memory=MEMORY)
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    options = {"cluster": cluster} if resumed_by_cluster else {}
+    report = plan(source, tmp_path / "out").run(memory=MEMORY, resume=True, verify=True, **options)
+    assert report.resumed >= 150_000
+    assert found(tmp_path / "out") == expected
+    assert submitted.count("copy") in (0, len(plan(source, tmp_path).tasks(MEMORY)) - 6)
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, ZeroDivisionError])
+def test_after_an_error_nothing_is_left(source, tmp_path, cluster, failure):
+    def progress(done: int, total: int) -> None:
+        if done > total / 2:
+            raise failure
+
+    with pytest.raises(failure):
+        plan(source, tmp_path / "out").run(memory=MEMORY, cluster=cluster, progress=progress)
+    assert sorted(os.listdir(tmp_path)) == ["x.npy"]
+
+
+def test_errors_of_workers_are_those_of_this_process(source, tmp_path, cluster):
+    def shrink(done: int, total: int) -> None:
+        os.truncate(source, 500_000)
+
+    with pytest.raises(FileError, match=r"sees another file as|it ended early"):
+        plan(source, tmp_path / "out").run(memory=MEMORY, cluster=cluster, progress=shrink)
+    assert sorted(os.listdir(tmp_path)) == ["x.npy"]
+
+
+def test_what_does_not_read_back_is_found_out(source, tmp_path, cluster, monkeypatch):
+    real = by_cluster.ClusterRun._verify
+
+    def damage(self, drafts, journal):
+        with drafts[1].open("r+b") as file:
+            file.seek(5000)
+            file.write(b"\x00\x01\x02\x03")
+        real(self, drafts, journal)
+
+    monkeypatch.setattr(by_cluster.ClusterRun, "_verify", damage)
+    with pytest.raises(FileError, match=r"'x\.1\.npy' does not read back"):
+        plan(source, tmp_path / "out").run(memory=MEMORY, cluster=cluster, verify=True)
+    assert sorted(os.listdir(tmp_path)) == ["x.npy"]
+
+
+def test_workers_that_see_other_folders_are_refused(source, tmp_path, cluster, monkeypatch):
+    """As if the workers had another file system: what this process says is there is not."""
+    real = by_cluster.ClusterRun._place_of
+
+    def elsewhere(self, sources):
+        place = real(self, sources)
+        return by_cluster.Place(place.token.replace("out", "none"), place.text, place.sources, place.version)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(by_cluster.ClusterRun, "_place_of", elsewhere)
+        with pytest.raises(FileError, match=r"worker tcp://.* does not see the folder .*none"):
+            plan(source, tmp_path / "out").run(memory=MEMORY, cluster=cluster)
+    for changed, problem in {
+        "token": "does not see the folder",
+        "sources": "does not see '/none/x.npy'",
+        "version": "has splitops",
+    }.items():
+        value = {"token": "/none/x/y", "sources": {"/none/x.npy": (1, 1)}, "version": "0.0.1"}[changed]
+
+        def wrong(self, sources, changed=changed, value=value):
+            place = real(self, sources)
+            fields = {name: getattr(place, name) for name in ("token", "text", "sources", "version")}
+            return by_cluster.Place(**fields | {changed: value})
+
+        with monkeypatch.context() as patch:
+            patch.setattr(by_cluster.ClusterRun, "_place_of", wrong)
+            with pytest.raises(FileError, match=problem):
+                plan(source, tmp_path / "out").run(memory=MEMORY, cluster=cluster)
+    assert sorted(os.listdir(tmp_path)) == ["x.npy"]
+
+
+def test_what_cannot_be_is_one_error(source, tmp_path, cluster, monkeypatch):
+    with pytest.raises(FileError, match="not sent by a cluster"):
+        splitops.files.split(source, "memory://x", num_outputs=2, cluster=cluster)
+    monkeypatch.setattr(by_cluster, "_PATIENCE", 1)
+    for address in ("tcp://127.0.0.1:9", "nonsense"):
+        with pytest.raises(FileError, match="cannot reach the cluster at"):
+            plan(source, tmp_path / "out").run(cluster=address)
+    with (
+        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None) as empty,
+        pytest.raises(FileError, match="no worker of the cluster has answered for 1 seconds"),
+    ):
+        plan(source, tmp_path / "out").run(cluster=empty)
+    assert sorted(os.listdir(tmp_path)) == ["x.npy"]
+
+
+def test_the_command_line(source, tmp_path, cluster, expected):
+    arguments = [
+        "split",
+        str(source),
+        "--axis",
+        "1",
+        "--sizes",
+        "500,700,800",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    result = CliRunner().invoke(cli, [*arguments, "--cluster", cluster.scheduler.address])
+    assert result.exit_code == 0, result.output
+    assert found(tmp_path / "out") == expected
