@@ -21,9 +21,9 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import splitops
 from splitops.errors import NOWHERE, SplitError
-from splitops.models.check.merging import merged_sites
 from splitops.models.convert import Conversion, Form, convert
 from splitops.models.formats.openvino import Builder, OpenVINOModel
+from splitops.models.graph.merging import merged_sites
 from splitops.models.graph.onnx_model import as_graph
 from splitops.models.simplify import simplify
 from splitops.operators import SCHEMAS, schema

@@ -367,7 +367,7 @@ def test_slice_takes_what_the_decision_says() -> None:
 
 def test_casts_exist_for_every_carrier() -> None:
     from splitops.elements.types import ELEMENT_TYPES
-    from splitops.models.convert.restating import _FLOAT_BITS, _VALUE_BITS
+    from splitops.models.sites.restating import _FLOAT_BITS, _VALUE_BITS
 
     for opset in (1, 6, 9, 13):
         cast = onnx.defs.get_schema("Cast", opset)

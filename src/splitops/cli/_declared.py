@@ -13,7 +13,7 @@ import numpy as np
 from splitops.elements.types import ElementType, element_type_of, from_onnx
 from splitops.errors import ModelError, Where, shown
 from splitops.models import is_openvino
-from splitops.models.site import SplitSite
+from splitops.models.sites import Site
 from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Runnable:
     """
 
     inputs: tuple[Declared, ...]
-    sites: Callable[[], Iterator[SplitSite]]
+    sites: Callable[[], Iterator[Site]]
     run: Callable[..., dict[str, Any]]
 
 
@@ -119,14 +119,19 @@ def open_model(path: Path, *, allow_links: bool = False) -> Runnable:
 
 
 def _open_onnx(path: Path, allow_links: bool) -> Runnable:
-    from splitops.models.formats import onnx as onnx_model
+    from splitops.models.graph.onnx_model import as_graph
+    from splitops.models.graph.onnx_sites import split_sites
     from splitops.models.running.onnx import load as load_onnx
 
     model = load_onnx(path, allow_links=allow_links)
     graph = model.proto.graph
     defaults = {tensor.name for tensor in graph.initializer}
     inputs = tuple(_of_type(value.name, value.type, value.name not in defaults) for value in graph.input)
-    return Runnable(inputs, partial(onnx_model.split_sites, model.proto, model.where), model.run)
+
+    def sites() -> Iterator[Site]:
+        return split_sites(as_graph(model.proto, model.where), model.where)
+
+    return Runnable(inputs, sites, model.run)
 
 
 def _of_type(name: str, declared: TypeProto, required: bool) -> Declared:

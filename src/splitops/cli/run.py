@@ -16,7 +16,7 @@ from splitops.cli._operators import display_name
 from splitops.cli._trace import Split, Trace
 from splitops.errors import Where, brief
 from splitops.models.running.bodies import MAX_BODY_RUNS
-from splitops.models.site import SplitSite
+from splitops.models.sites import Site
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -110,14 +110,14 @@ def command(
         terminal.print(f"Written to {one_line(str(out))}", soft_wrap=True)
 
 
-def _idle(trace: Trace, sites: tuple[SplitSite, ...]) -> list[SplitSite]:
+def _idle(trace: Trace, sites: tuple[Site, ...]) -> list[Site]:
     """Return the sites that did not run, such as those of a branch that was not taken."""
     ran = {(split.where.graph, split.where.node) for split in trace.counts}
     places = [(site.where.graph, site.where.node) for site in sites]
     return [] if trace.unlisted else [site for site, at in zip(sites, places, strict=True) if at not in ran]
 
 
-def _splits_json(trace: Trace, sites: tuple[SplitSite, ...]) -> list[dict[str, Any]]:
+def _splits_json(trace: Trace, sites: tuple[Site, ...]) -> list[dict[str, Any]]:
     ran = [
         {
             "operator": str(split.schema),
@@ -161,7 +161,7 @@ def _outputs_json(described: list[dict[str, Any]], outputs: dict[str, Any]) -> l
     return result
 
 
-def _print_splits(out: Console, trace: Trace, sites: tuple[SplitSite, ...]) -> None:
+def _print_splits(out: Console, trace: Trace, sites: tuple[Site, ...]) -> None:
     idle = _idle(trace, sites)
     if not trace.counts and not idle:
         out.print("The model has no split operator.\n")

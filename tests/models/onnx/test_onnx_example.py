@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from splitops.models.formats.onnx import read, split_sites
+from splitops.models.formats.onnx import read
+from splitops.models.graph.onnx_model import as_graph
+from splitops.models.graph.onnx_sites import split_sites
 from splitops.models.running.onnx import run
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -24,7 +26,9 @@ def test_script_makes_the_shipped_files(tmp_path: Path) -> None:
 
 
 def test_sites() -> None:
-    found = {site.where.node: (str(site.schema), site.where.graph) for site in split_sites(read(MODEL))}
+    found = {
+        site.where.node: (str(site.schema), site.where.graph) for site in split_sites(as_graph(read(MODEL)))
+    }
     assert found == {
         "split_qkv": ("Split-18", None),
         "cut_windows": ("SplitToSequence-11", None),

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from splitops.errors import SplitError
-from splitops.models.formats.onnx import read, split_sites
+from splitops.models.formats.onnx import read
+from splitops.models.graph.onnx_model import as_graph
+from splitops.models.graph.onnx_sites import split_sites
 from splitops.models.running.onnx import run
 
 OPSETS = (1, 2, 7, 11, 12, 13, 17, 18, 23, onnx.defs.onnx_opset_version())
@@ -113,7 +115,7 @@ def test_chains_of_splits_match_numpy(case: Chain) -> None:
     looped = model.graph.node[0].op_type == "Loop"
     for part, wanted in zip(outputs, expected, strict=True):
         np.testing.assert_array_equal(part[0] if looped else part, wanted, strict=True)
-    sites = list(split_sites(model))
+    sites = list(split_sites(as_graph(model)))
     assert {site.where.graph is None for site in sites} == {model.graph.name != "outer"}
 
 
@@ -211,7 +213,11 @@ def test_the_undamaged_file_runs(file: Path) -> None:
 @settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_damaged_files_raise_split_errors_alone(file: Path, content: bytes) -> None:
     file.write_bytes(content)
-    for use in (read, lambda path: list(split_sites(read(path))), lambda path: run(path, SEED_INPUTS)):
+    for use in (
+        read,
+        lambda path: list(split_sites(as_graph(read(path)))),
+        lambda path: run(path, SEED_INPUTS),
+    ):
         message = refusal(use, file)
         assert "\n" not in message
         assert len(message) < 2000

@@ -17,10 +17,13 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import splitops.onnx.reference
+from splitops.binding import Fact
 from splitops.calls.node import evaluate
-from splitops.errors import ModelError, Rule, RuleError, SplitError, Where
-from splitops.models.formats.onnx import split_sites
+from splitops.errors import NOWHERE, ModelError, Rule, RuleError, SplitError, Where
+from splitops.models.graph.onnx_model import as_graph
+from splitops.models.graph.onnx_sites import split_sites
 from splitops.models.running.onnx import load, run
+from splitops.models.sites import Site
 
 X = np.arange(24, dtype=np.float32).reshape(6, 4)
 
@@ -507,19 +510,23 @@ class TestReferenceOps:
         assert done.stdout.strip() == "False"
 
 
+def sites_of(model: onnx.ModelProto, where: Where = NOWHERE) -> list[Site]:
+    return list(split_sites(as_graph(model), where))
+
+
 class TestSites:
     def test_if_branches(self) -> None:
-        found = [(str(s.schema), s.attributes, s.inputs, s.outputs, s.where) for s in split_sites(parse(IF))]
+        found = [(str(s.schema), s.attributes, s.inputs, s.outputs, s.where) for s in sites_of(parse(IF))]
         assert found == [
             ("Split-18", {}, ("x", "sizes"), ("u", "v"), Where(None, "choose.then_branch", "cut")),
             ("Split-18", {"num_outputs": 2}, ("x",), ("w", "z"), Where(None, "choose.else_branch", "halve")),
         ]
 
     def test_functions_have_their_own_opset_and_references(self) -> None:
-        first, cut = split_sites(parse(FUNCTIONS), Where("m.onnx"))
+        first, cut = sites_of(parse(FUNCTIONS), Where("m.onnx"))
         assert str(first.schema) == "Split-11"
         assert first.references == {"axis": "axis"}
-        assert first.attributes == {}
+        assert first.attributes == {"axis": Fact()}
         assert str(cut.schema) == "Split-13"
         assert cut.where == Where("m.onnx", "function local.cut", "cut")
         assert cut.node.op_type == "Split"
@@ -527,12 +534,12 @@ class TestSites:
     def test_lists_are_tuples(self) -> None:
         model = split_model(11, ["a", "b"])
         model.graph.node[0].attribute.append(helper.make_attribute("split", [2, 4]))
-        (site,) = split_sites(model)
+        (site,) = sites_of(model)
         assert site.attributes == {"split": (2, 4)}
 
     def test_version_error_says_where(self) -> None:
         model = parse("""<ir_version: 8, opset_import: ["": 10]>
             g (float[6] x) => (seq(float[n]) s) { [early] s = SplitToSequence(x) }""")
         with pytest.raises(RuleError) as caught:
-            list(split_sites(model))
+            sites_of(model)
         assert caught.value.where.node == "early"

@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from splitops.errors import Rule, RuleError, SplitError, Where
-from splitops.models import is_openvino
 from splitops.models.check.conditions import Surely, Surroundings
 from splitops.models.check.findings import Finding, Severity, finding_of
 from splitops.models.check.profiles import LIMITS, known_targets
-from splitops.models.infer import InferredValue, Tensor, Visit, graph_of, load_well_formed, walk
+from splitops.models.formats.files import is_openvino
+from splitops.models.infer import InferredValue, Tensor, graph_of, load_well_formed, walk
+from splitops.models.sites import Site
 from splitops.operators import OperatorSchema
 from splitops.progress import counted
 
 if TYPE_CHECKING:
-    from splitops.models import AnyModel
+    from splitops.models.formats.files import AnyModel
 
 __all__ = ["check", "find_limits"]
 
@@ -63,17 +64,17 @@ def check(model: AnyModel, targets: str | Iterable[str] = (), *, allow_links: bo
 
             return list(check_fragment(*fragment))
         loaded, where = load_well_formed(model, weights=False, allow_links=allow_links)
-        visits: list[Visit] = []
+        sites: list[Site] = []
         graph = graph_of(loaded, where)
-        values, _ = walk(loaded, where, visits.append, write=False, graph=graph)
+        values, _ = walk(loaded, where, sites.append, write=False, graph=graph)
     except SplitError as error:
         return [finding_of(error)]
     surroundings = Surroundings.of(graph or loaded)
     found: list[Finding] = []
-    for visit in counted(visits, "check"):
-        found += _rule_findings(visit)
-        found += _limit_findings(visit, surroundings, targets)
-    return [*_form(loaded, where), *_without_repeats(found), *_stated(values, visits)]
+    for site in counted(sites, "check"):
+        found += _rule_findings(site)
+        found += _limit_findings(site, surroundings, targets)
+    return [*_form(loaded, where), *_without_repeats(found), *_stated(values, sites)]
 
 
 def _form(model: Any, where: Where) -> Iterator[Finding]:
@@ -98,67 +99,67 @@ def _fragment(model: Any) -> tuple[bytes, Where] | None:
     return None
 
 
-def _rule_findings(visit: Visit) -> Iterator[Finding]:
-    error = visit.error
+def _rule_findings(site: Site) -> Iterator[Finding]:
+    error = site.error
     if error is None:
-        yield from _undeclared_parts(visit)
+        yield from _undeclared_parts(site)
         return
     severity = Severity.ERROR
-    source = visit.schema.source if visit.schema is not None else ""
+    source = site.schema.source
     fix = None
     if isinstance(error, RuleError):
-        if visit.conditional and error.rule in _SIZE_RULES:
+        if site.conditional and error.rule in _SIZE_RULES:
             severity = Severity.WARNING
-        fix = _fix(visit.schema, error.rule)
+        fix = _fix(site.schema, error.rule)
     yield finding_of(error, severity=severity, fix=fix, source=source)
 
 
-def _fix(row: OperatorSchema | None, rule: Rule) -> str | None:
-    if rule is Rule.LENGTHS_MISSING and row is not None and row.count_attribute is not None:
+def _fix(row: OperatorSchema, rule: Rule) -> str | None:
+    if rule is Rule.LENGTHS_MISSING and row.count_attribute is not None:
         return f"add {row.count_attribute} = the number of declared outputs"
     return None
 
 
-def _undeclared_parts(visit: Visit) -> Iterator[Finding]:
+def _undeclared_parts(site: Site) -> Iterator[Finding]:
     """Find a layer of IR with fewer output ports than parts: it runs, but no writer of IR makes it."""
-    schema = visit.schema
-    name = None if schema is None else schema.count_attribute
-    if schema is None or name is None or schema.domain != "openvino":
+    schema = site.schema
+    name = schema.count_attribute
+    if name is None or schema.domain != "openvino":
         return
-    count = visit.attributes.get(name)
+    count = site.attributes.get(name)
     if not isinstance(count, int):
         return
-    if count > len(visit.outputs):
+    if count > len(site.outputs):
         yield Finding(
             code=Rule.OUTPUTS_COUNT.value,
             severity=Severity.WARNING,
-            operator=visit.operator,
-            where=visit.where,
-            message=f"{len(visit.outputs)} output ports are declared, but {name} = {count}",
-            values={"outputs": len(visit.outputs), name: count},
+            operator=site.operator,
+            where=site.where,
+            message=f"{len(site.outputs)} output ports are declared, but {name} = {count}",
+            values={"outputs": len(site.outputs), name: count},
             source=schema.source,
         )
 
 
-def find_limits(visit: Visit, model: Surroundings) -> Iterator[tuple[int, Surely]]:
+def find_limits(site: Site, model: Surroundings) -> Iterator[tuple[int, Surely]]:
     """Yield the limits that a site meets, as indices of :data:`LIMITS`, and how surely."""
-    for index, limit in enumerate(LIMITS):
-        surely = limit.condition(visit, model)
+    for index, limit in enumerate(LIMITS if site.unread is None else ()):
+        surely = limit.condition(site, model)
         if surely is not Surely.NO:
             yield index, surely
 
 
-def _limit_findings(visit: Visit, model: Surroundings, targets: Sequence[str]) -> Iterator[Finding]:
-    for index, surely in find_limits(visit, model):
+def _limit_findings(site: Site, model: Surroundings, targets: Sequence[str]) -> Iterator[Finding]:
+    for index, surely in find_limits(site, model):
         limit = LIMITS[index]
         if targets and limit.runtime not in targets:
             continue
-        certain = bool(targets) and surely is Surely.YES and not visit.conditional
+        certain = bool(targets) and surely is Surely.YES and not site.conditional
         yield Finding(
             code=limit.code,
             severity=Severity.ERROR if certain else Severity.WARNING,
-            operator=visit.operator,
-            where=visit.where,
+            operator=site.operator,
+            where=site.where,
             message=limit.message if surely is Surely.YES else f"{limit.message} (depends on the input)",
             target=limit.runtime,
             outcome=str(limit.outcome),
@@ -167,22 +168,22 @@ def _limit_findings(visit: Visit, model: Surroundings, targets: Sequence[str]) -
         )
 
 
-def _stated(values: Iterable[InferredValue], visits: Iterable[Visit]) -> Iterator[Finding]:
+def _stated(values: Iterable[InferredValue], sites: Iterable[Site]) -> Iterator[Finding]:
     """Find outputs of split sites of which the model states another type or shape than they have."""
-    sites = {(visit.where.graph, name): visit for visit in visits for name in visit.outputs if name}
+    found = {(site.where.graph, name): site for site in sites for name in site.outputs if name}
     for value in values:
-        visit = sites.get((value.graph, value.name))
+        site = found.get((value.graph, value.name))
         before, after = value.before, value.after
-        if visit is None or not isinstance(before, Tensor) or not isinstance(after, Tensor):
+        if site is None or not isinstance(before, Tensor) or not isinstance(after, Tensor):
             continue
-        if visit.error is not None:
+        if site.error is not None:
             continue
         if before.type is not None and after.type is not None and before.type != after.type:
             message = f"output {value.name!r} is stated to be {before.type}, but it is {after.type}"
-            yield _contradiction("stated.type", Severity.ERROR, visit, message)
+            yield _contradiction("stated.type", Severity.ERROR, site, message)
         elif not _agree(before, after):
             message = f"output {value.name!r} is stated to be {before}, but it is {after}"
-            yield _contradiction("stated.shape", Severity.WARNING, visit, message)
+            yield _contradiction("stated.shape", Severity.WARNING, site, message)
 
 
 def _agree(before: Tensor, after: Tensor) -> bool:
@@ -191,8 +192,8 @@ def _agree(before: Tensor, after: Tensor) -> bool:
     return before.shape is None or after.shape is None or may_be(before.shape, after.shape)
 
 
-def _contradiction(code: str, severity: Severity, visit: Visit, message: str) -> Finding:
-    return Finding(code=code, severity=severity, operator=visit.operator, where=visit.where, message=message)
+def _contradiction(code: str, severity: Severity, site: Site, message: str) -> Finding:
+    return Finding(code=code, severity=severity, operator=site.operator, where=site.where, message=message)
 
 
 def _without_repeats(found: Iterable[Finding]) -> list[Finding]:

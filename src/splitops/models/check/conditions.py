@@ -14,12 +14,11 @@ import onnx_ir as ir
 
 from splitops.binding import Fact
 from splitops.errors import Rule, RuleError
-from splitops.models.check.merging import SiteKey, merged_sites, site_key
 from splitops.models.formats.onnx.structure import canonical
 from splitops.models.formats.openvino import OpenVINOModel, endpoint_name
+from splitops.models.graph.merging import SiteKey, merged_sites, site_key
 from splitops.models.graph.onnx import all_graphs
-from splitops.models.infer.splitting import Visit
-from splitops.models.site import may_be_unbind
+from splitops.models.sites import Origin, Site
 from splitops.sizes.dims import Dim, Shape
 from splitops.sizes.ranges import part_range
 from splitops.sizes.rules import SizeRule
@@ -120,7 +119,7 @@ def _transposes_of_ir(model: OpenVINOModel) -> Orders:
     return found
 
 
-Condition = Callable[[Visit, Surroundings], Surely]
+Condition = Callable[[Site, Surroundings], Surely]
 """From a site and the model around it to whether a limit is met there."""
 
 
@@ -128,33 +127,29 @@ def _surely(met: bool) -> Surely:
     return Surely.YES if met else Surely.NO
 
 
-def _is_onnx(visit: Visit) -> bool:
-    return visit.schema is not None and visit.schema.domain == ""
+def _is_onnx(site: Site) -> bool:
+    return site.schema.domain == ""
 
 
-def _is_sequence(visit: Visit) -> bool:
-    return _is_onnx(visit) and visit.schema is not None and visit.schema.gives_sequence
+def _is_sequence(site: Site) -> bool:
+    return _is_onnx(site) and site.schema.gives_sequence
 
 
-def _is_ir(visit: Visit) -> bool:
-    return visit.schema is not None and visit.schema.domain == "openvino"
+def _is_ir(site: Site) -> bool:
+    return site.schema.domain == "openvino"
 
 
-def _data(visit: Visit) -> Fact:
-    return (visit.facts[0] if visit.facts else None) or Fact()
+def _data(site: Site) -> Fact:
+    return (site.facts[0] if site.facts else None) or Fact()
 
 
-def _lengths(visit: Visit) -> Fact | None:
-    return visit.facts[1] if len(visit.facts) > 1 else None
-
-
-def _type_in(visit: Visit, *names: str) -> bool:
-    kind = _data(visit).type
+def _type_in(site: Site, *names: str) -> bool:
+    kind = _data(site).type
     return kind is not None and kind.name in names
 
 
-def _axis_size(visit: Visit) -> Dim | None:
-    binding = visit.binding
+def _axis_size(site: Site) -> Dim | None:
+    binding = site.binding
     if binding is None or binding.axis is None or binding.data.shape is None:
         return None
     return binding.data.shape[binding.axis]
@@ -167,23 +162,23 @@ def _at_least(size: Dim | None, bound: int) -> Surely:
     return Surely.YES if size is not None and size.lo >= bound else Surely.NO
 
 
-def _is_ceil(visit: Visit) -> bool:
-    binding = visit.binding
+def _is_ceil(site: Site) -> bool:
+    binding = site.binding
     return binding is not None and binding.division is not None and binding.division.rule is SizeRule.CEIL
 
 
-def _ceil_parts(visit: Visit) -> list[Dim] | None:
+def _ceil_parts(site: Site) -> list[Dim] | None:
     """Return the sizes of all parts that num_outputs asks for, declared or not; None where they are many."""
-    binding, size = visit.binding, _axis_size(visit)
-    if not _is_ceil(visit) or binding is None or binding.division is None or size is None:
+    binding, size = site.binding, _axis_size(site)
+    if not _is_ceil(site) or binding is None or binding.division is None or size is None:
         return None
     count = binding.division.count
     return [part_range(binding.division, size, index) for index in range(max(0, count - 1), count)]
 
 
-def empty_ceil_part(visit: Visit, model: Surroundings) -> Surely:
+def empty_ceil_part(site: Site, model: Surroundings) -> Surely:
     """The last of num_outputs parts is empty."""
-    parts = _ceil_parts(visit)
+    parts = _ceil_parts(site)
     if parts is None:
         return Surely.NO
     last = parts[-1]
@@ -195,127 +190,127 @@ def empty_ceil_part(visit: Visit, model: Surroundings) -> Surely:
     return Surely.MAYBE if last.lo == 0 and last.hi is not None else Surely.NO
 
 
-def empty_open_part(visit: Visit, model: Surroundings) -> Surely:
+def empty_open_part(site: Site, model: Surroundings) -> Surely:
     """num_outputs divides an axis of which only a run knows that no part is empty."""
-    if not _is_onnx(visit) or not _is_ceil(visit) or _stated(visit) < 2:
+    if not _is_onnx(site) or not _is_ceil(site) or _stated(site) < 2:
         return Surely.NO
-    parts = _ceil_parts(visit)
+    parts = _ceil_parts(site)
     if parts is None:
         return Surely.MAYBE
     last = parts[-1]
     return Surely.MAYBE if not isinstance(last, int) and last.lo == 0 and last.hi is None else Surely.NO
 
 
-def merged(visit: Visit, model: Surroundings) -> Surely:
+def merged(site: Site, model: Surroundings) -> Surely:
     """Another Split of the same data declares another number of outputs, and neither states lengths."""
-    return _surely(site_key(visit.where.graph, visit.outputs) in model.merged)
+    return _surely(site_key(site.where.graph, site.outputs) in model.merged)
 
 
-def overshoots(visit: Visit, model: Surroundings) -> Surely:
+def overshoots(site: Site, model: Surroundings) -> Surely:
     """Parts of ceil(D / n) reach beyond the axis before the last part begins."""
-    size = _axis_size(visit)
-    binding = visit.binding
-    if not _is_ceil(visit) or binding is None or binding.division is None or not isinstance(size, int):
+    size = _axis_size(site)
+    binding = site.binding
+    if not _is_ceil(site) or binding is None or binding.division is None or not isinstance(size, int):
         return Surely.NO
     count = binding.division.count
     return _surely(-(-size // count) * (count - 1) > size)
 
 
-def split_1(visit: Visit, model: Surroundings) -> Surely:
+def split_1(site: Site, model: Surroundings) -> Surely:
     """The version is Split-1."""
-    return _surely(_is_onnx(visit) and str(visit.schema) == "Split-1")
+    return _surely(_is_onnx(site) and str(site.schema) == "Split-1")
 
 
-def empty_name(visit: Visit, model: Surroundings) -> Surely:
+def empty_name(site: Site, model: Surroundings) -> Surely:
     """num_outputs stands beside an input that is named ''."""
-    row = visit.schema
-    ceil = _is_onnx(visit) and row is not None and row.count_attribute in visit.attributes
-    return _surely(ceil and len(visit.inputs) > 1 and visit.inputs[1] == "")
+    row = site.schema
+    ceil = _is_onnx(site) and row.count_attribute in site.attributes
+    return _surely(ceil and len(site.inputs) > 1 and site.inputs[1] == "")
 
 
-def omitted_output(visit: Visit, model: Surroundings) -> Surely:
+def omitted_output(site: Site, model: Surroundings) -> Surely:
     """An output is named ''."""
-    return _surely(_is_onnx(visit) and "" in visit.outputs)
+    return _surely(_is_onnx(site) and "" in site.outputs)
 
 
-def fewer_outputs(visit: Visit, model: Surroundings) -> Surely:
+def fewer_outputs(site: Site, model: Surroundings) -> Surely:
     """Fewer outputs are declared than num_outputs says."""
-    return _surely(_is_onnx(visit) and _stated(visit) > len(visit.outputs))
+    return _surely(_is_onnx(site) and _stated(site) > len(site.outputs))
 
 
-def more_outputs(visit: Visit, model: Surroundings) -> Surely:
+def more_outputs(site: Site, model: Surroundings) -> Surely:
     """More outputs are declared than num_outputs says."""
-    return _surely(_is_onnx(visit) and 0 < _stated(visit) < len(visit.outputs))
+    return _surely(_is_onnx(site) and 0 < _stated(site) < len(site.outputs))
 
 
-def _stated(visit: Visit) -> int:
-    name = None if visit.schema is None else visit.schema.count_attribute
-    number = None if name is None else visit.attributes.get(name)
+def _stated(site: Site) -> int:
+    name = site.schema.count_attribute
+    number = None if name is None else site.attributes.get(name)
     return number if isinstance(number, int) else 0
 
 
-def sequence_type(visit: Visit, model: Surroundings) -> Surely:
+def sequence_type(site: Site, model: Surroundings) -> Surely:
     """SplitToSequence has an element type that onnxruntime has no kernel for."""
     kinds = ("int8", "int16", "uint8", "uint16", "uint32", "uint64", "bfloat16")
-    return _surely(_is_sequence(visit) and _type_in(visit, *kinds))
+    return _surely(_is_sequence(site) and _type_in(site, *kinds))
 
 
-def complex(visit: Visit, model: Surroundings) -> Surely:
+def complex(site: Site, model: Surroundings) -> Surely:
     """The data is complex."""
-    return _surely(_is_onnx(visit) and _type_in(visit, "complex64", "complex128"))
+    return _surely(_is_onnx(site) and _type_in(site, "complex64", "complex128"))
 
 
-def large(visit: Visit, model: Surroundings) -> Surely:
+def large(site: Site, model: Surroundings) -> Surely:
     """The axis has 2^31 elements or more, also where its lengths alone say so."""
-    binding, inference = visit.binding, visit.inference
-    if not _is_onnx(visit) or binding is None or binding.axis is None or inference is None:
+    binding, inference = site.binding, site.inference
+    if not _is_onnx(site) or binding is None or binding.axis is None or inference is None:
         return Surely.NO
     return Surely.NO if inference.data is None else _at_least(inference.data[binding.axis], _INT32_MAX + 1)
 
 
-def large_even(visit: Visit, model: Surroundings) -> Surely:
+def large_even(site: Site, model: Surroundings) -> Surely:
     """An axis of 2^31 elements or more is divided by a number."""
-    binding = visit.binding
+    binding = site.binding
     counted = binding is not None and binding.division is not None and binding.division.count > 0
-    return large(visit, model) if counted else Surely.NO
+    return large(site, model) if counted else Surely.NO
 
 
-def unbind(visit: Visit, model: Surroundings) -> Surely:
+def unbind(site: Site, model: Surroundings) -> Surely:
     """Keepdims = 0 stands beside chunks of 1, as PyTorch exports a scripted unbind."""
-    fact = _lengths(visit)
-    if visit.schema is None or not may_be_unbind(visit.schema, visit.attributes, visit.facts):
+    fact = site.lengths
+    if not site.may_be_unbind:
         return Surely.NO
     return Surely.YES if fact is not None and fact.shape == () and fact.value == 1 else Surely.MAYBE
 
 
-def scalar_keepdims(visit: Visit, model: Surroundings) -> Surely:
+def scalar_keepdims(site: Site, model: Surroundings) -> Surely:
     """Keepdims = 0 stands beside chunks of more than 1."""
-    fact, row = _lengths(visit), visit.schema
-    if not _is_sequence(visit) or fact is None or row is None or row.keepdims is None:
+    fact, row = site.lengths, site.schema
+    if not _is_sequence(site) or fact is None or row.keepdims is None:
         return Surely.NO
-    if visit.attributes.get(row.keepdims.name) != 0:
+    if site.attributes.get(row.keepdims.name) != 0:
         return Surely.NO
     return _surely(fact.shape == () and fact.value not in (None, 1))
 
 
-def empty_lengths(visit: Visit, model: Surroundings) -> Surely:
+def empty_lengths(site: Site, model: Surroundings) -> Surely:
     """The lengths are a constant without entries."""
-    fact = _lengths(visit)
-    constant = len(visit.constants) > 1 and visit.constants[1]
-    return _surely(_is_sequence(visit) and fact is not None and fact.shape == (0,) and constant)
+    fact = site.lengths
+    constant = site.origins[1:2] == (Origin.MODEL,)
+    return _surely(_is_sequence(site) and fact is not None and fact.shape == (0,) and constant)
 
 
-def negative_remainder(visit: Visit, model: Surroundings) -> Surely:
+def negative_remainder(site: Site, model: Surroundings) -> Surely:
     """The -1 of VariadicSplit is left with less than 0."""
-    error = visit.error
-    return _surely(_is_ir(visit) and isinstance(error, RuleError) and error.rule is Rule.REMAINDER_NEGATIVE)
+    error = site.error
+    return _surely(_is_ir(site) and isinstance(error, RuleError) and error.rule is Rule.REMAINDER_NEGATIVE)
 
 
-def narrowed_values(visit: Visit, model: Surroundings) -> Surely:
+def narrowed_values(site: Site, model: Surroundings) -> Surely:
     """The data has 64-bit numbers, which may not fit 32 bits."""
-    if _is_sequence(visit) or not _type_in(visit, "int64", "uint64", "float64"):
+    if _is_sequence(site) or not _type_in(site, "int64", "uint64", "float64"):
         return Surely.NO
-    value = _data(visit).value
+    value = _data(site).value
     if not isinstance(value, tuple):
         return Surely.MAYBE
     # Sizes that are computed from shapes stay far below 2^31.
@@ -323,38 +318,38 @@ def narrowed_values(visit: Visit, model: Surroundings) -> Surely:
     return _surely(any(abs(entry) > _INT32_MAX or entry != int(entry) for entry in integers))
 
 
-def strings(visit: Visit, model: Surroundings) -> Surely:
+def strings(site: Site, model: Surroundings) -> Surely:
     """The data is strings."""
-    return _surely(_type_in(visit, "string") and not _is_sequence(visit))
+    return _surely(_type_in(site, "string") and not _is_sequence(site))
 
 
-def packed_constant(visit: Visit, model: Surroundings) -> Surely:
+def packed_constant(site: Site, model: Surroundings) -> Surely:
     """The data is a constant whose elements are smaller than a byte."""
-    kind = _data(visit).type
-    packed = kind is not None and kind.packed and bool(visit.constants) and visit.constants[0]
-    return _surely(_is_ir(visit) and packed)
+    kind = _data(site).type
+    packed = kind is not None and kind.packed and site.origins[:1] == (Origin.MODEL,)
+    return _surely(_is_ir(site) and packed)
 
 
-def uneven_open_axis(visit: Visit, model: Surroundings) -> Surely:
+def uneven_open_axis(site: Site, model: Surroundings) -> Surely:
     """num_outputs divides an axis of unknown size."""
-    if not _is_onnx(visit) or not _is_ceil(visit) or _stated(visit) < 2:
+    if not _is_onnx(site) or not _is_ceil(site) or _stated(site) < 2:
         return Surely.NO
-    return Surely.NO if isinstance(_axis_size(visit), int) else Surely.MAYBE
+    return Surely.NO if isinstance(_axis_size(site), int) else Surely.MAYBE
 
 
-def uneven_negative_axis(visit: Visit, model: Surroundings) -> Surely:
+def uneven_negative_axis(site: Site, model: Surroundings) -> Surely:
     """num_outputs leaves a smaller part of a negative axis."""
-    size, axis = _axis_size(visit), visit.attributes.get("axis", 0)
-    if not _is_ceil(visit) or not isinstance(axis, int) or axis >= 0 or not isinstance(size, int):
+    size, axis = _axis_size(site), site.attributes.get("axis", 0)
+    if not _is_ceil(site) or not isinstance(axis, int) or axis >= 0 or not isinstance(size, int):
         return Surely.NO
-    return _surely(size % _stated(visit) != 0)
+    return _surely(size % _stated(site) != 0)
 
 
-def split_1_lengths(visit: Visit, model: Surroundings) -> Surely:
+def split_1_lengths(site: Site, model: Surroundings) -> Surely:
     """Split-1 takes lengths that are not equal as an input."""
-    if str(visit.schema) != "Split-1" or not _is_onnx(visit):
+    if str(site.schema) != "Split-1" or not _is_onnx(site):
         return Surely.NO
-    fact = _lengths(visit)
+    fact = site.lengths
     if fact is None:
         return Surely.NO
     if not isinstance(fact.value, tuple) or None in fact.value:
@@ -362,21 +357,21 @@ def split_1_lengths(visit: Visit, model: Surroundings) -> Surely:
     return _surely(len(set(fact.value)) > 1)
 
 
-def sequence_output(visit: Visit, model: Surroundings) -> Surely:
+def sequence_output(site: Site, model: Surroundings) -> Surely:
     """The sequence is an output of the model."""
-    return _surely(_is_sequence(visit) and any(name in model.outputs for name in visit.outputs))
+    return _surely(_is_sequence(site) and any(name in model.outputs for name in site.outputs))
 
 
-def empty_transposed(visit: Visit, model: Surroundings) -> Surely:
+def empty_transposed(site: Site, model: Surroundings) -> Surely:
     """A part of size 0 is read by a Transpose that moves it past nothing but axes of size 1."""
-    if _is_sequence(visit) or visit.inference is None:
+    if _is_sequence(site) or site.inference is None:
         return Surely.NO
-    parts = zip(visit.outputs, visit.inference.parts or (), strict=False)
+    parts = zip(site.outputs, site.inference.parts or (), strict=False)
     return _surely(
         any(
             part is not None and _moves_zero(part, order)
             for name, part in parts
-            for order in model.transposes.get((visit.where.graph, name), ())
+            for order in model.transposes.get((site.where.graph, name), ())
         )
     )
 
@@ -393,24 +388,24 @@ def _moves_zero(shape: Shape, order: tuple[int, ...]) -> bool:
     return kept == sorted(kept) and any(shape[axis] == 0 != shape[at] for at, axis in enumerate(order))
 
 
-def open_chunks(visit: Visit, model: Surroundings) -> Surely:
+def open_chunks(site: Site, model: Surroundings) -> Surely:
     """A sequence of chunks is made of an axis of unknown size."""
-    fact = _lengths(visit)
-    if not _is_sequence(visit) or (fact is not None and fact.shape != ()):
+    fact = site.lengths
+    if not _is_sequence(site) or (fact is not None and fact.shape != ()):
         return Surely.NO
-    return _surely(not isinstance(_axis_size(visit), int))
+    return _surely(not isinstance(_axis_size(site), int))
 
 
-def runtime_lengths(visit: Visit, model: Surroundings) -> Surely:
+def runtime_lengths(site: Site, model: Surroundings) -> Surely:
     """A sequence is made by a chunk, or by a number of lengths, that only a run knows."""
-    fact = _lengths(visit)
-    if not _is_sequence(visit) or fact is None:
+    fact = site.lengths
+    if not _is_sequence(site) or fact is None:
         return Surely.NO
     if fact.shape is None:
         return Surely.MAYBE
     return _surely(not isinstance(fact.shape[0], int) if fact.shape else fact.value is None)
 
 
-def any_sequence(visit: Visit, model: Surroundings) -> Surely:
+def any_sequence(site: Site, model: Surroundings) -> Surely:
     """The operator gives a sequence."""
-    return _surely(_is_sequence(visit))
+    return _surely(_is_sequence(site))

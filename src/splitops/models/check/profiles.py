@@ -14,7 +14,7 @@ from typing import Final
 from splitops.errors import ArrayError, shown
 from splitops.models.check import conditions
 from splitops.models.check.conditions import Condition
-from splitops.models.site import UNBIND_REPAIRS
+from splitops.models.sites.site import UNBIND_REPAIRS
 
 __all__ = ["LIMITS", "TARGETS", "LegalForm", "Limit", "Outcome", "known_targets"]
 

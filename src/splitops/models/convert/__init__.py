@@ -7,13 +7,13 @@ import warnings
 from typing import TYPE_CHECKING, Final, Literal, overload
 
 from splitops.errors import ModelError, Rule, rule_error, shown
-from splitops.models.convert.forms import Form, Target
 from splitops.models.convert.report import Change, Conversion, Status
+from splitops.models.sites.forms import Form, Target
 
 if TYPE_CHECKING:
     import onnx
 
-    from splitops.models import AnyModel
+    from splitops.models.formats.files import AnyModel
     from splitops.models.formats.openvino import OpenVINOModel
 
 __all__ = ["Change", "Conversion", "Form", "Status", "Target", "conversion", "convert", "parse_target"]
@@ -208,7 +208,7 @@ def _converted(
     if to is None and not only_split:
         raise ModelError("a conversion needs a target, such as 'onnx:18' or 'openvino'")
     target = None if to is None else parse_target(to)
-    from splitops.models import is_openvino
+    from splitops.models.formats.files import is_openvino
     from splitops.models.formats.reading import place_of
 
     where = place_of(model)

@@ -8,11 +8,11 @@ from typing import Any
 from onnx import ModelProto
 
 from splitops.errors import Where
-from splitops.models.convert.forms import Form, Target
 from splitops.models.convert.onnx_to_onnx import convert_opset, model_opset
 from splitops.models.convert.report import Conversion
 from splitops.models.formats.onnx import check_model
 from splitops.models.formats.onnx.storage import as_proto, opened
+from splitops.models.sites.forms import Form, Target
 
 __all__ = ["convert"]
 

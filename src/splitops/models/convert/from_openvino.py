@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from splitops.errors import ModelError, Where
-from splitops.models.convert.forms import Form, Target
 from splitops.models.convert.report import Conversion
 from splitops.models.formats.openvino import OpenVINOModel, read
+from splitops.models.sites.forms import Form, Target
 
 __all__ = ["convert"]
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from splitops.errors import ModelError, Rule, Where, rule_error
-from splitops.models.convert.forms import Site
-from splitops.models.convert.restating import unbind_error
+from splitops.errors import ModelError, Rule, rule_error
 from splitops.models.graph.onnx import (
     Names,
     Tape,
@@ -18,6 +16,8 @@ from splitops.models.graph.onnx import (
     replace_node,
 )
 from splitops.models.known import Tensor
+from splitops.models.sites import Site
+from splitops.models.sites.restating import unbind_error
 from splitops.sizes.arithmetic import Division, part_count, part_sizes
 
 __all__ = ["lower_sequence"]
@@ -26,7 +26,7 @@ _MOST_PARTS = 1 << 12
 """A Split with more outputs is no help to anybody."""
 
 
-def lower_sequence(node: ir.Node, site: Site, opset: int, names: Names, where: Where, rule: Rule) -> ir.Node:
+def lower_sequence(node: ir.Node, site: Site, opset: int, names: Names, rule: Rule) -> ir.Node:
     """Replace a SplitToSequence and its readers by a Split whose outputs they read.
 
     Readers that can do so are SequenceAt with a constant index, SequenceLength and ConcatFromSequence.
@@ -36,7 +36,6 @@ def lower_sequence(node: ir.Node, site: Site, opset: int, names: Names, where: W
         site: what is known of it.
         opset: the opset of its graph, which is also that of the nodes that are made.
         names: the names of the model.
-        where: its place.
         rule: what the target breaks where the sequence must stay one.
 
     Returns:
@@ -53,21 +52,21 @@ def lower_sequence(node: ir.Node, site: Site, opset: int, names: Names, where: W
     division, axis, shape = binding.division, binding.axis, binding.data.shape
     sizes = _sizes(division, axis, shape)
     if sizes is None or axis is None:
-        raise _unreadable(site, "the number of its parts is not known before the model runs", where, rule)
+        raise _unreadable(site, "the number of its parts is not known before the model runs", rule)
     if not 1 <= len(sizes) <= _MOST_PARTS:
         raise rule_error(
             str(site.schema),
             Rule.PARTS_COUNT,
             f"the sequence has {len(sizes)} parts",
             f"a Split gives 1 to {_MOST_PARTS}",
-            where=where,
+            where=site.where,
             count=len(sizes),
         )
     sequence = node.outputs[0]
     readers = dict.fromkeys(use.node for use in sequence.uses())
-    positions = {reader: _position(reader, site, len(sizes), where, rule) for reader in readers}
+    positions = {reader: _position(reader, site, len(sizes), rule) for reader in readers}
     if sequence.is_graph_output():
-        raise _unreadable(site, "the sequence is an output of its graph", where, rule)
+        raise _unreadable(site, "the sequence is an output of its graph", rule)
     rank = len(shape) if shape is not None else None
     return _Lowering(node, opset, names, axis, sizes, binding.squeeze, rank).write(positions)
 
@@ -82,29 +81,29 @@ def _sizes(division: Division | None, axis: int | None, shape: object) -> tuple[
     return division.lengths or None
 
 
-def _position(reader: ir.Node, site: Site, count: int, where: Where, rule: Rule) -> int | None:
+def _position(reader: ir.Node, site: Site, count: int, rule: Rule) -> int | None:
     """Return which part a SequenceAt reads; None for a reader of all parts."""
     if reader.domain == "" and reader.op_type in ("SequenceLength", "ConcatFromSequence"):
         return None
     if reader.domain != "" or reader.op_type != "SequenceAt":
-        raise _unreadable(site, f"{reader.op_type} reads the sequence", where, rule)
+        raise _unreadable(site, f"{reader.op_type} reads the sequence", rule)
     index = reader.inputs[1]
     array = None if index is None else constant_array(index)
     if array is None or array.size != 1:
-        raise _unreadable(site, "SequenceAt reads a position that is not constant", where, rule)
+        raise _unreadable(site, "SequenceAt reads a position that is not constant", rule)
     position = int(array.reshape(-1)[0])
     if not -count <= position < count:
-        raise ModelError(f"SequenceAt reads position {position} of a sequence of {count}", where)
+        raise ModelError(f"SequenceAt reads position {position} of a sequence of {count}", site.where)
     return position % count
 
 
-def _unreadable(site: Site, reason: str, where: Where, rule: Rule) -> Exception:
+def _unreadable(site: Site, reason: str, rule: Rule) -> Exception:
     return rule_error(
         str(site.schema),
         rule,
         reason,
         "the target has no sequences: only constant positions, the length and the concatenation can be read",
-        where=where,
+        where=site.where,
     )
 
 

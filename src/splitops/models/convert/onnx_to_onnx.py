@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import onnx
@@ -11,38 +11,38 @@ import onnx_ir as ir
 from onnx import GraphProto, ModelProto, NodeProto, TensorShapeProto
 
 from splitops.errors import ModelError, Rule, SplitError, Where
-from splitops.models.check.merging import SiteKey, merged_sites, site_key
-from splitops.models.convert.forms import Form, Method, Restatement, Site, Target
 from splitops.models.convert.onnx_operators import CONSTANTS_OF_EVERY_TYPE, Mover
 from splitops.models.convert.onnx_sequences import lower_sequence
-from splitops.models.convert.onnx_splits import read_site, write_site
 from splitops.models.convert.onnx_versions import since_version
 from splitops.models.convert.report import Change, Status
-from splitops.models.convert.restating import restate
-from splitops.models.convert.statement import describe_site
 from splitops.models.formats.onnx import check_model
 from splitops.models.formats.onnx.storage import without_weights
 from splitops.models.formats.onnx.structure import subgraphs
+from splitops.models.graph.merging import SiteKey, merged_sites, site_key
 from splitops.models.graph.onnx import (
+    INITIALIZERS_OF_THEIR_OWN,
     Names,
     graphs_of,
+    has_defaults,
     label,
     make_initializer,
     owners_of,
 )
 from splitops.models.graph.onnx_model import editable_copy, written
+from splitops.models.graph.onnx_sites import is_split, read_site
+from splitops.models.graph.onnx_splits import write_site
 from splitops.models.infer.onnx_walk import Upstream, Walk
-from splitops.operators import FAMILY, schema
+from splitops.models.sites import Site
+from splitops.models.sites.forms import Form, Method, Restatement, Target
+from splitops.models.sites.restating import restate
+from splitops.operators import schema
 from splitops.progress import counted
 
 __all__ = [
     "Rewriting",
     "convert_opset",
-    "describe_before",
-    "describe_restated",
     "editable",
     "finished",
-    "is_split",
     "least_ir_version",
     "model_opset",
     "prove",
@@ -188,8 +188,6 @@ def _forget_sizes(model: ModelProto) -> None:
 
 _FLOATING: Final = frozenset({ir.DataType.FLOAT16, ir.DataType.FLOAT, ir.DataType.DOUBLE})
 """The types of Constant-1."""
-_INITIALIZERS_OF_THEIR_OWN: Final = 4
-"""The first IR version in which an initializer need not be an input as well."""
 
 
 # onnx-ir models that know more than they state
@@ -206,9 +204,9 @@ def editable(model: ModelProto, where: Where, form: Form) -> ir.Model:
         if "ai.onnx" in owner.opset_imports:
             owner.opset_imports[""] = owner.opset_imports.pop("ai.onnx")
     if form is Form.COUNT:
-        Upstream(edited, where, lambda visit: None).run().note()
+        Upstream(edited, where, lambda site: None).run().note()
     else:
-        Walk(edited, where, lambda visit: None).run().settled().note()
+        Walk(edited, where, lambda site: None).run().settled().note()
     return edited
 
 
@@ -227,7 +225,7 @@ def finished(model: ir.Model, original: ModelProto) -> ModelProto:
     proto.ir_version = max(original.ir_version, least_ir_version(proto))
     inputs = {value.name for value in proto.graph.input}
     if any(tensor.name not in inputs for tensor in proto.graph.initializer):
-        proto.ir_version = max(proto.ir_version, _INITIALIZERS_OF_THEIR_OWN)
+        proto.ir_version = max(proto.ir_version, INITIALIZERS_OF_THEIR_OWN)
     return proto
 
 
@@ -299,6 +297,10 @@ class Rewriting:
         """Return the place of a node."""
         return Where(self.where.model, path, label(node))
 
+    def read(self, node: ir.Node, opset: int, where: Where) -> Site:
+        """Read a split node."""
+        return read_site(node, opset, where, defaults=has_defaults(self.model))
+
     def lower(self, owner: Any, path: str | None, opset: int, rule: Rule) -> dict[ir.Node, str]:
         """Make every SplitToSequence a Split, where its readers allow it; return what each one was.
 
@@ -311,14 +313,11 @@ class Rewriting:
         lowered: dict[ir.Node, str] = {}
         for inner, graph in list(graphs_of(owner, path)):
             for node in [node for node in graph if _gives_sequence(node)]:
-                where = self.place(inner, node)
-                before = str(node.op_type)
+                site = self.read(node, opset, self.place(inner, node))
                 try:
-                    site = read_site(node, opset, where)
-                    before = describe_before(site)
-                    lowered[lower_sequence(node, site, opset, self.names, where, rule)] = before
+                    lowered[lower_sequence(node, site, opset, self.names, rule)] = str(site)
                 except SplitError as error:
-                    lowered[node] = before
+                    lowered[node] = str(site)
                     self.refused[node] = error
         return lowered
 
@@ -333,14 +332,13 @@ class Rewriting:
         lowered: str | None = None,
     ) -> None:
         """State one split for the target and report it."""
-        before = lowered or node.op_type
+        site = self.read(node, old, where)
+        before = lowered or str(site)
         try:
             if node in self.refused:
                 raise self.refused[node]
-            site = read_site(node, old, where)
-            before = lowered or describe_before(site)
-            site = replace(site, apart=_key(where, node.outputs) in self.apart)
-            restated = restate(site, target, form)
+            apart = site_key(where.graph, site.outputs) in self.apart
+            restated = restate(site, target, form, apart=apart)
             write_site(node, site, restated, new, self.names)
         except SplitError as error:
             self.changes.append(Change(where, Status.REFUSED, before, error=error))
@@ -348,7 +346,7 @@ class Rewriting:
         status = status_of(restated)
         if lowered is not None:
             status = Status.REWRITTEN
-        self.changes.append(Change(where, status, before, describe_restated(restated)))
+        self.changes.append(Change(where, status, before, str(restated)))
 
     def move_other(self, node: ir.Node, old: int, new: int, where: Where) -> None:
         """Move one node of another operator and report it where it changed."""
@@ -364,17 +362,8 @@ class Rewriting:
             self.changes.append(Change(where, status, before, versions))
 
 
-def _key(where: Where, outputs: Iterable[ir.Value]) -> SiteKey:
-    return site_key(where.graph, [value.name or "" for value in outputs])
-
-
 def _gives_sequence(node: ir.Node) -> bool:
     return is_split(node) and schema(node.op_type, domain="").gives_sequence
-
-
-def is_split(node: ir.Node) -> bool:
-    """Return whether a node is of the split family."""
-    return node.domain in ("", "ai.onnx") and node.op_type in FAMILY[""]
 
 
 def status_of(restated: Restatement) -> Status:
@@ -382,27 +371,3 @@ def status_of(restated: Restatement) -> Status:
     if restated.method is Method.KEPT:
         return Status.KEPT
     return Status.REWRITTEN if restated.rewritten else Status.CONVERTED
-
-
-def describe_before(site: Site) -> str:
-    """Write what a site states in one line; of an invalid one, its version."""
-    try:
-        binding = site.bind()
-    except SplitError:
-        return str(site.schema)
-    return describe_site(site.schema, binding.axis, binding.division, site.outputs, squeeze=binding.squeeze)
-
-
-def describe_restated(restated: Restatement) -> str:
-    """Write what a restatement states in one line."""
-    axis = "?" if restated.axis is None else restated.axis
-    if restated.row is None:
-        marks = [["end" if mark is None else mark for mark in bounds] for bounds in restated.bounds[:8]]
-        bounds = ", ".join(f"{begin}:{end}" for begin, end in marks)
-        more = ", ..." if len(restated.bounds) > 8 else ""
-        return f"Slice x {restated.outputs}(axis={axis}, {bounds + more or 'bounds computed'})"
-    division = None if restated.method is Method.COMPUTED else restated.division
-    text = describe_site(restated.row, restated.axis, division, restated.outputs, squeeze=restated.squeeze)
-    if restated.method is Method.COMPUTED:
-        text = text.replace("at run time", "computed")
-    return f"{text} on {restated.carrier}" if restated.carrier is not None else text

@@ -21,26 +21,25 @@ import onnx_ir as ir
 from onnx import ModelProto
 
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
-from splitops.models.convert.forms import Form, Method, Restatement, Target
-from splitops.models.convert.graph_arithmetic import lengths_of_size
-from splitops.models.convert.onnx_splits import given_lengths, read_site
 from splitops.models.convert.onnx_to_onnx import (
     Rewriting,
-    describe_before,
-    describe_restated,
     editable,
     finished,
-    is_split,
     model_opset,
     status_of,
 )
 from splitops.models.convert.openvino_layers import unwritable, written_model
 from splitops.models.convert.report import Change, Conversion, Status
-from splitops.models.convert.restating import restate
-from splitops.models.convert.statement import stated
 from splitops.models.formats.onnx import check_model
 from splitops.models.formats.openvino import OpenVINOModel, from_bytes
+from splitops.models.graph.arithmetic import lengths_of_size
 from splitops.models.graph.onnx import Tape, graphs_of, replace_node, type_of
+from splitops.models.graph.onnx_sites import is_split
+from splitops.models.graph.onnx_splits import given_lengths
+from splitops.models.sites import Origin
+from splitops.models.sites.forms import Form, Method, Restatement, Target
+from splitops.models.sites.restating import restate
+from splitops.models.sites.statement import stated
 from splitops.operators import SCHEMAS, OperatorSchema
 from splitops.progress import counted
 
@@ -79,15 +78,15 @@ def _state_splits(rewriting: Rewriting, opset: int, target: Target, form: Form) 
     for path, graph in list(graphs_of(owner)):
         for node in counted([node for node in graph if is_split(node)], "convert splits"):
             where = rewriting.place(path, node)
-            before = lowered.get(node, str(node.op_type))
+            site = rewriting.read(node, opset, where)
+            before = lowered.get(node) or str(site)
             try:
                 if node in rewriting.refused:
                     raise rewriting.refused[node]
-                site = read_site(node, opset, where)
-                before = lowered.get(node) or describe_before(site)
                 restated = restate(site, target, form)
-                if site.overridable and restated.division is None:
-                    names = ", ".join(sorted(site.overridable))
+                inputs = zip(site.inputs[1:], site.origins[1:], strict=True)
+                names = ", ".join(sorted(name for name, origin in inputs if origin is Origin.DEFAULT))
+                if names and restated.division is None:
                     raise rule_error(
                         str(restated.row),
                         Rule.LENGTHS_MISSING,
@@ -102,7 +101,7 @@ def _state_splits(rewriting: Rewriting, opset: int, target: Target, form: Form) 
                 rewriting.changes.append(Change(where, Status.REFUSED, before, error=error))
                 continue
             status = Status.REWRITTEN if node in lowered else status_of(restated)
-            after = f"openvino {describe_restated(restated)}"
+            after = f"openvino {restated}"
             rewriting.changes.append(Change(where, status, before, after))
     return made
 

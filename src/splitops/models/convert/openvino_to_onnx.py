@@ -15,20 +15,14 @@ from onnx import ModelProto
 
 from splitops.elements.types import ElementType
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
-from splitops.models.check.merging import SiteKey, merged_sites, site_key
-from splitops.models.convert.forms import Form, Site, Target
 from splitops.models.convert.onnx_operators import Mover
-from splitops.models.convert.onnx_splits import write_site
 from splitops.models.convert.onnx_to_onnx import (
-    describe_before,
-    describe_restated,
     least_ir_version,
     prove,
     status_of,
 )
 from splitops.models.convert.reading import ValueReader
 from splitops.models.convert.report import Change, Conversion, Status
-from splitops.models.convert.restating import restate
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.formats.openvino import (
     Endpoint,
@@ -38,7 +32,8 @@ from splitops.models.formats.openvino import (
     input_names,
     output_names,
 )
-from splitops.models.formats.openvino.splits import split_attributes, split_schema
+from splitops.models.formats.openvino.sites import read_site
+from splitops.models.graph.merging import SiteKey, merged_sites, site_key
 from splitops.models.graph.onnx import (
     Names,
     Tape,
@@ -47,8 +42,11 @@ from splitops.models.graph.onnx import (
     remove_if_unused,
     value_fact,
 )
+from splitops.models.graph.onnx_splits import write_site
 from splitops.models.infer.openvino_walk import walk_openvino
 from splitops.models.movers import ONNX_OPSET, mover_of
+from splitops.models.sites.forms import Form, Target
+from splitops.models.sites.restating import restate
 from splitops.operators import FAMILY
 from splitops.progress import counted
 
@@ -94,7 +92,7 @@ class _Writer:
         self.form = form
         self.where = where
         self.apart = apart
-        self.known = walk_openvino(source, where, lambda visit: None).values
+        self.known = walk_openvino(source, where, lambda site: None).values
         self.changes: list[Change] = []
         self.graph = ir.Graph([], [], nodes=[], name=source.name or "model", opset_imports={"": self.opset})
         self.model = ir.Model(self.graph, ir_version=8, producer_name="splitops")
@@ -220,29 +218,22 @@ class _Writer:
     # Splits
 
     def _split(self, layer: Layer, where: Where) -> None:
-        row = split_schema(layer, where)
-        before = str(row)
+        sources = self._sources(layer)
+        facts = [value_fact(value, read=index > 0) for index, value in enumerate(sources)]
+        site = read_site(self.source.graph, layer, where, facts)
+        if site.unread is not None:
+            raise site.unread
+        before = f"openvino {site}"
         try:
-            sources = self._sources(layer)
-            site = Site(
-                row,
-                split_attributes(layer, where),
-                tuple(value_fact(value, read=index > 0) for index, value in enumerate(sources)),
-                len(layer.outputs),
-                where,
-                apart=layer.id in self.apart,
-            )
-            before = f"openvino {describe_before(site)}"
-            axis = sources[1]
-            if value_fact(axis, read=True).value is None:
+            if facts[1].value is None:
                 raise rule_error(
-                    str(row),
+                    str(site.schema),
                     Rule.AXIS_RANGE,
                     "the axis is computed when the model runs",
                     "ONNX needs it as an attribute",
                     where=replace(where, input="axis"),
                 )
-            restated = restate(site, self.target, self.form)
+            restated = restate(site, self.target, self.form, apart=layer.id in self.apart)
             outputs = [self._new_value(Endpoint(layer.id, port.id)) for port in layer.outputs]
             node = ir.Node("", "Split", sources, outputs=outputs, name=self.names.fresh(layer.name))
             self.graph.append(node)
@@ -255,7 +246,7 @@ class _Writer:
         for port, part in zip(layer.outputs, parts, strict=True):
             assert part is not None
             self.values[Endpoint(layer.id, port.id)] = part
-        self.changes.append(Change(where, status_of(restated), before, describe_restated(restated)))
+        self.changes.append(Change(where, status_of(restated), before, str(restated)))
 
     def _new_value(self, end: Endpoint) -> ir.Value:
         value = ir.Value(name=self.names.fresh(endpoint_name(self.source.graph, end)))

@@ -139,7 +139,7 @@ class Conversion:
         Raises:
             SplitError: as :attr:`model`, or the file cannot be written.
         """
-        from splitops.models import save
+        from splitops.models.formats.files import save
 
         save(self.model, path)
 

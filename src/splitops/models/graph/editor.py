@@ -18,12 +18,11 @@ import onnx_ir as ir
 
 from splitops.elements.types import ElementType
 from splitops.errors import NOWHERE, SplitError, Where
-from splitops.models.convert.forms import Site
-from splitops.models.convert.statement import describe_site
+from splitops.models.graph.applied import Applied
 from splitops.models.graph.onnx import Names, constant_array, known, label, note
 from splitops.models.known import Tensor, meet
-from splitops.models.simplify.decisions import Cut, cut_of, shortest
-from splitops.models.simplify.report import Applied
+from splitops.models.sites import Site
+from splitops.models.sites.decisions import Cut, cut_of, shortest
 from splitops.operators import FAMILY, OperatorSchema, schema, versions
 from splitops.progress import counted
 from splitops.sizes.arithmetic import Division
@@ -169,11 +168,7 @@ class Editor(ABC):
 
     @abstractmethod
     def site(self, node: ir.Node) -> Site:
-        """Read a split.
-
-        Raises:
-            SplitError: it is not stated as its operator has it.
-        """
+        """Read a split."""
 
     def split_rows(self, node: ir.Node) -> list[OperatorSchema]:
         """Return the versions at the opset of a node that give parts as outputs."""
@@ -337,10 +332,8 @@ class Editor(ABC):
 
     def describe(self, node: ir.Node) -> str:
         """Write what a node is in one line."""
-        cut = self.cut(node)
-        if cut is not None:
-            row, count = self.site(node).schema, len(node.outputs)
-            return describe_site(row, cut.axis, cut.division, count, squeeze=cut.squeeze)
+        if self.cut(node) is not None:
+            return str(self.site(node))
         axis = self.axis(node)
         return node.op_type if axis is None else f"{node.op_type}(axis={axis})"
 

@@ -20,6 +20,7 @@ from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape
 
 __all__ = [
     "ATTRIBUTES",
+    "INITIALIZERS_OF_THEIR_OWN",
     "PLAIN",
     "TYPE",
     "Names",
@@ -31,11 +32,12 @@ __all__ = [
     "function_path",
     "functions_of",
     "graphs_of",
+    "has_defaults",
     "is_external",
-    "is_overridable",
     "known",
     "label",
     "make_initializer",
+    "nodes_of",
     "note",
     "opset_imports",
     "owners_of",
@@ -63,6 +65,8 @@ PLAIN: Final = frozenset(
     }
 )
 """Types of attributes whose values can be compared."""
+INITIALIZERS_OF_THEIR_OWN: Final = 4
+"""The first IR version in which an initializer need not be an input as well."""
 _KNOWN: Final = "splitops.known"
 _MOST_CONSTANT: Final = 1 << 20
 """Larger constants are no lengths, and are not read."""
@@ -125,17 +129,19 @@ def all_graphs(model: ir.Model) -> Iterator[tuple[str | None, Any]]:
         yield from graphs_of(owner, path)
 
 
+def nodes_of(owner: Any, path: str | None = None) -> Iterator[tuple[str | None, ir.Node]]:
+    """Yield every node of a graph with the path of its graph, those inside a node behind it."""
+    for node in owner:
+        yield path, node
+        for step, graph in subgraphs(node):
+            yield from nodes_of(graph, extend(path, step))
+
+
 def all_nodes(model: ir.Model) -> Iterator[ir.Node]:
     """Yield every node, those of subgraphs behind the node that they belong to."""
-
-    def inside(nodes: Iterable[ir.Node]) -> Iterator[ir.Node]:
-        for node in nodes:
+    for path, owner in owners_of(model):
+        for _, node in nodes_of(owner, path):
             yield node
-            for _, graph in subgraphs(node):
-                yield from inside(graph)
-
-    for _, owner in owners_of(model):
-        yield from inside(owner)
 
 
 def label(node: ir.Node) -> str:
@@ -180,7 +186,7 @@ class Names:
 class Tape:
     """Nodes in the order in which they are made, for one opset of ONNX.
 
-    It is an :class:`~splitops.models.convert.graph_arithmetic.Arithmetic`.
+    It is an :class:`~splitops.models.graph.arithmetic.Arithmetic`.
     """
 
     def __init__(self, opset: int, names: NameSource, base: str) -> None:
@@ -332,9 +338,9 @@ def is_external(tensor: ir.TensorProtocol | None) -> bool:
     return type(tensor) is ir.ExternalTensor  # isinstance() asks its protocol, which is slow
 
 
-def is_overridable(value: ir.Value) -> bool:
-    """Return whether a value has a default that the model's caller can replace."""
-    return value.is_graph_input() and value.is_initializer()
+def has_defaults(model: ir.Model) -> bool:
+    """Return whether callers can replace initializers that are inputs: all had to be before IR version 4."""
+    return model.ir_version is None or model.ir_version >= INITIALIZERS_OF_THEIR_OWN
 
 
 def constant_array(value: ir.Value, *, limit: int = _MOST_CONSTANT) -> npt.NDArray[Any] | None:

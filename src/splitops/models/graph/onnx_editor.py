@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -12,12 +11,6 @@ import onnx_ir as ir
 
 from splitops.elements.types import ElementType, from_onnx
 from splitops.errors import NOWHERE, SplitError, Where
-from splitops.models.check.merging import SiteKey, merged_sites, site_key
-from splitops.models.convert.forms import Form, Method, Site, Target
-from splitops.models.convert.onnx_splits import read_site, write_site
-from splitops.models.convert.onnx_to_onnx import describe_restated
-from splitops.models.convert.restating import restate
-from splitops.models.convert.statement import stated
 from splitops.models.graph.editor import (
     Editor,
     Role,
@@ -29,9 +22,26 @@ from splitops.models.graph.editor import (
     sliced_sizes,
     take_over,
 )
-from splitops.models.graph.onnx import constant_array, graphs_of, known, note, owners_of, shape_of, type_of
+from splitops.models.graph.merging import SiteKey, merged_sites, site_key
+from splitops.models.graph.onnx import (
+    INITIALIZERS_OF_THEIR_OWN,
+    constant_array,
+    graphs_of,
+    has_defaults,
+    known,
+    note,
+    owners_of,
+    shape_of,
+    type_of,
+)
+from splitops.models.graph.onnx_sites import read_site
+from splitops.models.graph.onnx_splits import write_site
 from splitops.models.known import Tensor
-from splitops.models.simplify.decisions import lying, pieces
+from splitops.models.sites import Site
+from splitops.models.sites.decisions import lying, pieces
+from splitops.models.sites.forms import Form, Method, Target
+from splitops.models.sites.restating import restate
+from splitops.models.sites.statement import stated
 from splitops.sizes.dims import Dim, Shape
 
 __all__ = ["OnnxEditor", "is_operator"]
@@ -50,8 +60,6 @@ _ROLES: Final = {
     "Transpose": Role.TRANSPOSE,
 }
 _NEVER_FAIL: Final = frozenset({"Constant", "Identity", "Shape", "Size"})
-_INITIALIZERS_OF_THEIR_OWN: Final = 4
-"""The first IR version in which an initializer need not be an input as well."""
 
 
 def is_operator(node: ir.Node, *names: str) -> bool:
@@ -81,7 +89,7 @@ class OnnxEditor(Editor):
 
     def site(self, node: ir.Node) -> Site:
         """Read a split."""
-        return read_site(node, self.opset(node), self.where(node))
+        return read_site(node, self.opset(node), self.where(node), defaults=has_defaults(self.model))
 
     def axis(self, node: ir.Node) -> int | None:
         """Return the axis that a node states as an attribute."""
@@ -141,17 +149,16 @@ class OnnxEditor(Editor):
 
     def state_lengths(self, node: ir.Node) -> str | None:
         """State the lengths of a Split; where only a run knows them, the graph computes them."""
-        opset = self.opset(node)
+        site, opset = self.site(node), self.opset(node)
         try:
-            site = replace(self.site(node), apart=True)
-            restated = restate(site, Target("", opset), Form.LENGTHS)
+            restated = restate(site, Target("", opset), Form.LENGTHS, apart=True)
         except SplitError:
             return None
         if restated.method is Method.KEPT:
             return None
         write_site(node, site, restated, opset, self.names)
         self.look_again(node)
-        return describe_restated(restated)
+        return str(restated)
 
     def keeps(self, value: ir.Value) -> bool:
         """Any value can give way: an Identity keeps the name of an output."""
@@ -302,7 +309,7 @@ class OnnxEditor(Editor):
         tensor = ir.tensor(content) if isinstance(content, np.ndarray) else content
         array = content if isinstance(content, np.ndarray) and content.dtype != object else None
         own = not self._scopes[before.graph].in_function
-        if not own or (self.model.ir_version or 0) < _INITIALIZERS_OF_THEIR_OWN:
+        if not own or (self.model.ir_version or 0) < INITIALIZERS_OF_THEIR_OWN:
             made = self.constant_node(tensor, before)
             made.name = name or made.name
             return made

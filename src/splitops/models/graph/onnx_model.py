@@ -8,7 +8,7 @@ from typing import Any, Final
 import onnx_ir as ir
 from onnx import AttributeProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
 
-from splitops.errors import ModelError, Where
+from splitops.errors import NOWHERE, ModelError, Where
 from splitops.models.formats.onnx.structure import function_path, located_graphs, located_nodes
 from splitops.models.graph.onnx import (
     ATTRIBUTES,
@@ -27,7 +27,7 @@ _ELEMENT_TYPES: Final = frozenset(kind.value for kind in ir.DataType)
 _GRAPHS: Final = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 
 
-def as_graph(model: ModelProto, where: Where) -> ir.Model:
+def as_graph(model: ModelProto, where: Where = NOWHERE) -> ir.Model:
     """Return a well-formed model for reading. It shares the tensors of the protobuf.
 
     Raises:

@@ -12,11 +12,10 @@ import onnx_ir as ir
 
 from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import NOWHERE, SplitError, Where
-from splitops.models.convert.forms import Site
-from splitops.models.convert.statement import stated
 from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.model import Layer, Port
-from splitops.models.formats.openvino.splits import operation_set, split_attributes, split_schema
+from splitops.models.formats.openvino.sites import layer_site
+from splitops.models.formats.openvino.splits import operation_set
 from splitops.models.graph.editor import (
     Editor,
     Role,
@@ -31,7 +30,9 @@ from splitops.models.graph.onnx import known, note, shape_of, value_fact
 from splitops.models.graph.openvino import DOMAIN, graphs_inside, layer_of, make_node, port_of, restate
 from splitops.models.known import Tensor
 from splitops.models.movers import mover_of
-from splitops.models.simplify.decisions import lying, pieces
+from splitops.models.sites import Site
+from splitops.models.sites.decisions import lying, pieces
+from splitops.models.sites.statement import stated
 from splitops.sizes.dims import Dim, Shape
 
 __all__ = ["OpenVINOEditor"]
@@ -83,14 +84,12 @@ class OpenVINOEditor(Editor):
 
     def site(self, node: ir.Node) -> Site:
         """Read a split."""
-        where, layer = self.where(node), layer_of(node)
-        facts = tuple(
+        facts = [
             None if value is None else value_fact(value, read=index > 0)
             for index, value in enumerate(node.inputs)
-        )
-        return Site(
-            split_schema(layer, where), split_attributes(layer, where), facts, len(node.outputs), where
-        )
+        ]
+        outputs = [value.name or "" for value in node.outputs]
+        return layer_site(layer_of(node), self.where(node), facts, outputs)
 
     def axis(self, node: ir.Node) -> int | None:
         """Return the axis that a layer states as an attribute."""

@@ -7,23 +7,24 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from splitops.errors import Where
-from splitops.models import is_openvino
-from splitops.models.infer.splitting import OnVisit, Visit
+from splitops.models.formats.files import is_openvino
+from splitops.models.infer.splitting import OnSite
 from splitops.models.known import Known, SequenceOf, Tensor
+from splitops.models.sites import Site
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from onnx import ModelProto
 
-    from splitops.models import AnyModel
+    from splitops.models.formats.files import AnyModel
     from splitops.models.formats.openvino import OpenVINOModel
 
 __all__ = [
     "InferredModel",
     "InferredValue",
     "SequenceOf",
+    "Site",
     "Tensor",
-    "Visit",
     "graph_of",
     "infer",
     "load_well_formed",
@@ -67,12 +68,12 @@ class InferredModel:
     Attributes:
         model: the model that states them, of the kind that was given.
         values: every value, in the order in which it is computed.
-        sites: every visit of a split site.
+        sites: every split site; one in a function once for every call.
     """
 
     model: Any
     values: tuple[InferredValue, ...]
-    sites: tuple[Visit, ...]
+    sites: tuple[Site, ...]
 
     def __getitem__(self, name: str) -> Known:
         """Return what is known of a value of the main graph."""
@@ -114,16 +115,16 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
         >>> str(inferred["a"])
         'float32[N/2, 6]'
     """
-    visits: list[Visit] = []
+    sites: list[Site] = []
 
-    def on_visit(visit: Visit) -> None:
-        if visit.error is not None and not visit.conditional:
-            raise visit.error
-        visits.append(visit)
+    def on_site(site: Site) -> None:
+        if site.error is not None and not site.conditional:
+            raise site.error
+        sites.append(site)
 
     loaded, where = load_well_formed(model, allow_links=allow_links)
-    values, made = walk(loaded, where, on_visit, as_openvino=as_openvino)
-    return InferredModel(made, values, tuple(visits))
+    values, made = walk(loaded, where, on_site, as_openvino=as_openvino)
+    return InferredModel(made, values, tuple(sites))
 
 
 def load_well_formed(
@@ -147,7 +148,7 @@ def load_well_formed(
     if isinstance(model, str | os.PathLike):
         if not is_openvino(model):
             return opened(model, weights=weights, allow_links=allow_links), where
-        from splitops.models import load
+        from splitops.models.formats.files import load
 
         return load(model, allow_links=allow_links), where
     if is_openvino(model):
@@ -173,7 +174,7 @@ def graph_of(model: ModelProto | OpenVINOModel, where: Where) -> ir.Model | None
 def walk(
     model: ModelProto | OpenVINOModel,
     where: Where,
-    on_visit: OnVisit,
+    on_site: OnSite,
     *,
     as_openvino: bool = False,
     write: bool = True,
@@ -184,39 +185,39 @@ def walk(
     Args:
         model: the model.
         where: its place.
-        on_visit: called with every visit of a split site; what it raises ends the walk.
+        on_site: called with every split site; what it raises ends the walk.
         as_openvino: as in :func:`infer`.
         write: whether to make the model; None stands in its place otherwise.
         graph: what :func:`graph_of` gives, where somebody has it already.
     """
     if is_openvino(model):
-        return _walk_openvino(cast("OpenVINOModel", model), where, on_visit, as_openvino, write)
+        return _walk_openvino(cast("OpenVINOModel", model), where, on_site, as_openvino, write)
     graph = graph or graph_of(model, where)
-    return _walk_onnx(cast("ModelProto", model), cast("ir.Model", graph), where, on_visit, write)
+    return _walk_onnx(cast("ModelProto", model), cast("ir.Model", graph), where, on_site, write)
 
 
 def _walk_onnx(
-    model: ModelProto, graph: ir.Model, where: Where, on_visit: OnVisit, write: bool
+    model: ModelProto, graph: ir.Model, where: Where, on_site: OnSite, write: bool
 ) -> tuple[tuple[InferredValue, ...], ModelProto | None]:
     from splitops.models.formats.onnx.types import declared_types
     from splitops.models.infer.onnx_walk import Walk
     from splitops.models.infer.onnx_write import with_shapes
 
-    values = Walk(graph, where, on_visit).run().settled().by_name()
+    values = Walk(graph, where, on_site).run().settled().by_name()
     stated = declared_types(model)
     rows = (InferredValue(*key, stated.get(key), known) for key, known in values.items())
     return tuple(rows), with_shapes(model, values) if write else None
 
 
 def _walk_openvino(
-    model: OpenVINOModel, where: Where, on_visit: OnVisit, as_openvino: bool, write: bool
+    model: OpenVINOModel, where: Where, on_site: OnSite, as_openvino: bool, write: bool
 ) -> tuple[tuple[InferredValue, ...], OpenVINOModel | None]:
     from splitops.models.formats.openvino import endpoint_name, output_names
-    from splitops.models.infer.openvino_layers import stated
+    from splitops.models.formats.openvino.sites import stated
     from splitops.models.infer.openvino_walk import walk_openvino
     from splitops.models.infer.openvino_write import with_shapes
 
-    found = walk_openvino(model, where, on_visit, compatible=as_openvino)
+    found = walk_openvino(model, where, on_site, compatible=as_openvino)
     graphs = dict(model.graphs())
     rows = []
     for (path, end), known in found.values.items():

@@ -13,7 +13,7 @@ from onnx import AttributeProto, NodeProto, TensorProto, TypeProto, defs, helper
 
 from splitops.models.formats.onnx.types import Names, from_type, to_type
 from splitops.models.graph.onnx import ATTRIBUTES, PLAIN
-from splitops.models.infer.onnx_functions import Attributes
+from splitops.models.graph.onnx_functions import Attributes
 from splitops.models.infer.onnx_shapes import refined
 from splitops.models.known import Known, Tensor
 

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from onnx import TensorProto
 
 from splitops.elements.types import from_onnx
-from splitops.models.infer.onnx_functions import Attributes
+from splitops.models.graph.onnx_functions import Attributes
 from splitops.models.known import Known, SequenceOf, Tensor, meet_shapes
 from splitops.models.movers import BY_OPERATOR
 from splitops.models.movers.mover import OnnxNode

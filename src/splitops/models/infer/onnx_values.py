@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnx import helper
 
 from splitops.models.graph.onnx import is_external
-from splitops.models.infer.onnx_functions import Attributes
+from splitops.models.graph.onnx_functions import Attributes
 from splitops.models.infer.onnx_nodes import node_proto
 from splitops.models.infer.onnx_shapes import read_node
 from splitops.models.known import (

@@ -6,18 +6,20 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import onnx_ir as ir
 
+from splitops.binding import Fact
 from splitops.elements.types import ElementType, from_onnx
-from splitops.errors import ModelError, SplitError, Where
+from splitops.errors import Where
 from splitops.models.formats.onnx.structure import canonical, extend
 from splitops.models.graph.onnx import (
     all_nodes,
     function_key,
     function_path,
     functions_of,
+    has_defaults,
     is_external,
     label,
     note,
@@ -25,13 +27,13 @@ from splitops.models.graph.onnx import (
     stated,
     subgraphs,
 )
-from splitops.models.infer.onnx_functions import (
+from splitops.models.graph.onnx_functions import (
     Attributes,
     call_attributes,
-    number_of,
     resolved,
     unknown_attributes,
 )
+from splitops.models.graph.onnx_sites import is_split, read_site
 from splitops.models.infer.onnx_loops import (
     integers,
     scalar,
@@ -42,9 +44,8 @@ from splitops.models.infer.onnx_loops import (
 )
 from splitops.models.infer.onnx_nodes import NodeInference
 from splitops.models.infer.onnx_values import computed_value, constant_value
-from splitops.models.infer.splitting import OnVisit, Visit, sizes_of_names, tightened, visit_site
-from splitops.models.known import MAX_ELEMENTS, Known, SequenceOf, Tensor, join, meet, with_sizes
-from splitops.operators import FAMILY, schema
+from splitops.models.infer.splitting import OnSite, outputs_of, sizes_of_names, tightened
+from splitops.models.known import MAX_ELEMENTS, Known, SequenceOf, Tensor, fact, join, meet, with_sizes
 from splitops.progress import counted
 from splitops.sizes.dims import UNKNOWN, Dim, Range, dimension
 
@@ -96,7 +97,6 @@ class _Scope:
     conditional: bool = False
     function: bool = False
     values: dict[ir.Value, Known] = field(default_factory=dict)
-    constants: set[ir.Value] = field(default_factory=set)
 
     def get(self, value: ir.Value | None) -> Known:
         scope: _Scope | None = self
@@ -105,14 +105,6 @@ class _Scope:
                 return scope.values[value]
             scope = scope.parent
         return None
-
-    def is_constant(self, value: ir.Value | None) -> bool:
-        scope: _Scope | None = self
-        while scope is not None and value is not None:
-            if value in scope.values:
-                return value in scope.constants
-            scope = scope.parent
-        return False
 
     def output(self, value: ir.Value) -> Known:
         """Return what is known of an output; onnx-ir does not find one that was made outside its graph."""
@@ -128,11 +120,12 @@ class _Scope:
 class Walk:
     """One walk through one model."""
 
-    def __init__(self, model: ir.Model, where: Where, on_visit: OnVisit) -> None:
+    def __init__(self, model: ir.Model, where: Where, on_site: OnSite) -> None:
         self.model = model
         self.where = where
-        self.on_visit = on_visit
+        self.on_site = on_site
         self.functions = functions_of(model)
+        self.defaults = has_defaults(model)
         self.found = Found()
         self.inference = NodeInference()
         self.recording = True
@@ -160,13 +153,10 @@ class Walk:
 
     def _graph(self, scope: _Scope, graph: ir.Graph) -> list[Known]:
         """Walk a graph whose inputs are known, and return its outputs."""
-        # The caller may replace the default of an input. Before IR version 4 every initializer had to be one.
-        replaceable = self.model.ir_version is None or self.model.ir_version >= 4
         for value in graph.initializers.values():
-            if not (replaceable and value.is_graph_input()):
+            if not (self.defaults and value.is_graph_input()):
                 assert value.const_value is not None
                 self._set(scope, value, _initializer(value.const_value))
-                scope.constants.add(value)
         self._nodes(scope, graph)
         return [scope.get(value) if value in scope.values else scope.output(value) for value in graph.outputs]
 
@@ -201,7 +191,7 @@ class Walk:
         function = self.functions.get(function_key(node))
         if function is not None:
             return _filled(self._call(scope, node, function, inputs), count)
-        if domain == "" and node.op_type in FAMILY[""]:
+        if is_split(node):
             return self._split(scope, node, inputs)
         if domain == "":
             control = {"If": self._if, "Loop": self._loop, "Scan": self._scan}.get(node.op_type)
@@ -223,33 +213,23 @@ class Walk:
         return outputs
 
     def _split(self, scope: _Scope, node: ir.Node, inputs: list[Known]) -> list[Known]:
-        where = replace(scope.where, node=label(node))
-        attributes: dict[str, Any] = {}
-        row, error = None, None
-        try:
-            row = schema(node.op_type, scope.opsets.get("", 1), "")
-            attributes = _numbers(node, scope.attributes)
-        except SplitError as found:
-            found.where = where
-            error = found
-        visit = Visit(
-            schema=row,
-            operator=str(row) if row is not None else node.op_type,
-            attributes=attributes,
-            facts=(),
-            inputs=tuple("" if value is None else value.name or "" for value in node.inputs),
-            outputs=tuple(value.name or "" for value in node.outputs),
-            where=where,
+        site = read_site(
+            node,
+            scope.opsets.get("", 1),
+            replace(scope.where, node=label(node)),
+            facts=[
+                None if value is None or value.name == "" else _fact(known)
+                for value, known in zip(node.inputs, inputs, strict=True)
+            ],
+            linked=scope.attributes,
+            defaults=self.defaults,
             conditional=scope.conditional,
-            constants=tuple(scope.is_constant(value) for value in node.inputs),
-            error=error,
-            node=node,
         )
-        visit, outputs = visit_site(visit, inputs)
+        outputs = outputs_of(site, inputs)
         if self.recording:
-            self.on_visit(visit)
-        if visit.inference is not None:
-            data = tightened(visit, inputs[0])
+            self.on_site(site)
+        if site.inference is not None:
+            data = tightened(site, inputs[0])
             if not scope.conditional and not scope.function:
                 self.found.sizes.update(sizes_of_names(inputs[0], data))
             if data != inputs[0] and node.inputs[0] is not None:
@@ -266,7 +246,6 @@ class Walk:
     def _constant(self, scope: _Scope, node: ir.Node) -> list[Known]:
         attributes = resolved(node, scope.attributes)
         value = constant_value(attributes)
-        scope.constants.update(node.outputs)
         sole = next(iter(attributes.values())) if len(attributes) == 1 else None
         if sole is not None and sole.type == ir.AttributeType.TENSOR and not sole.is_ref():
             # its data, which may be large, is not for onnx to read
@@ -442,27 +421,13 @@ class Upstream(Walk):
         pass
 
 
+def _fact(known: Known) -> Fact:
+    return fact(known, value=True) if isinstance(known, Tensor) else Fact()
+
+
 def _filled(found: Sequence[Known], count: int) -> list[Known]:
     """Return as many as there are to be: nothing is known of those that are missing."""
     return [*found, *[None] * count][:count]
-
-
-def _numbers(node: ir.Node, linked: Attributes | None) -> dict[str, Any]:
-    """Return the attributes of a split.
-
-    Raises:
-        ModelError: the node states one that holds no numbers.
-    """
-    found: dict[str, Any] = {}
-    for name, attribute in resolved(node, linked).items():
-        try:
-            found[name] = number_of(attribute)
-        except TypeError:
-            if node.attributes[name].is_ref():
-                continue  # what is not a number no split refers to
-            where = Where(node=label(node), attribute=name)
-            raise ModelError(f"attribute {name!r} of {node.op_type} holds no numbers", where) from None
-    return found
 
 
 def _declared(value: ir.Value, scope: _Scope) -> Known:

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from splitops.elements.types import ELEMENT_TYPES
-from splitops.models.formats.openvino.model import Layer, Port
+from splitops.models.formats.openvino.model import Layer
+from splitops.models.formats.openvino.sites import stated
 from splitops.models.known import Tensor, meet_shapes
 from splitops.models.movers import mover_of
 from splitops.models.movers.followed import shape_of
 from splitops.models.movers.shapes import broadcast
-from splitops.sizes.dims import UNKNOWN
 
-__all__ = ["infer_layer", "stated"]
+__all__ = ["infer_layer"]
 
 Rule = Callable[[Layer, Sequence[Tensor]], Tensor]
 
@@ -33,12 +33,6 @@ def infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> list[Tensor]:
     except (ValueError, IndexError, TypeError, KeyError, OverflowError):
         return ports  # inputs that do not fit one another: the layer fails when it runs
     return [Tensor(found.type or ports[0].type, meet_shapes(found.shape, ports[0].shape), found.value)]
-
-
-def stated(port: Port) -> Tensor:
-    """Return what the file states of a port; of one without dimensions nothing, it may be of any rank."""
-    shape = tuple(size if size >= 0 else UNKNOWN for size in port.dims) if port.dims else None
-    return Tensor(port.element_type, shape)
 
 
 def _same_shape(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:

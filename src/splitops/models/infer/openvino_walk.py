@@ -9,11 +9,11 @@ from typing import Any
 
 from splitops.errors import Rule, RuleError, SplitError, Where
 from splitops.models.formats.openvino.model import Endpoint, Graph, Layer, OpenVINOModel
-from splitops.models.formats.openvino.sites import endpoint_name
-from splitops.models.formats.openvino.splits import split_attributes, split_schema
+from splitops.models.formats.openvino.sites import read_site
 from splitops.models.infer.openvino_layers import infer_layer
-from splitops.models.infer.splitting import OnVisit, Visit, tightened, visit_site
-from splitops.models.known import MAX_ELEMENTS, Tensor
+from splitops.models.infer.splitting import OnSite, outputs_of, tightened
+from splitops.models.known import MAX_ELEMENTS, Tensor, fact
+from splitops.models.sites import Site
 from splitops.operators import FAMILY
 from splitops.progress import counted
 from splitops.sizes.dims import UNKNOWN, Dim, Range, dimension
@@ -31,7 +31,7 @@ class OpenVINOFound:
 def walk_openvino(
     model: OpenVINOModel,
     where: Where,
-    on_visit: OnVisit,
+    on_site: OnSite,
     *,
     compatible: bool = False,
     tighten: bool = True,
@@ -41,14 +41,13 @@ def walk_openvino(
     Args:
         model: the model.
         where: its place; its ``model``.
-        on_visit: called with every split site.
+        on_site: called with every split site.
         compatible: infer splits as OpenVINO itself does.
         tighten: whether what a split proves of its own input is known of that input.
     """
     found = OpenVINOFound()
     for path, graph in model.graphs():
         place = replace(where, graph=path)
-        constants: set[Endpoint] = set()
         for layer in counted(graph.order, "infer"):
             ends = [Endpoint(layer.id, port.id) for port in layer.outputs]
             sources = graph.sources(layer)
@@ -57,11 +56,8 @@ def walk_openvino(
                 outputs = [_parameter(layer, place)]
             elif layer.type == "Const":
                 outputs = [_constant(layer, place)]
-                constants.update(ends)
             elif layer.type in FAMILY["openvino"]:
-                outputs, data = _split(
-                    graph, layer, place, inputs, constants, on_visit, compatible, path is not None
-                )
+                outputs, data = _split(graph, layer, place, inputs, on_site, compatible)
                 if data is not None and tighten:
                     found.values[path, sources[0]] = data
             else:
@@ -93,40 +89,18 @@ def _split(
     layer: Layer,
     place: Where,
     inputs: Sequence[Tensor],
-    constants: set[Endpoint],
-    on_visit: OnVisit,
+    on_site: OnSite,
     compatible: bool,
-    conditional: bool,
 ) -> tuple[list[Tensor], Tensor | None]:
+    facts = [fact(known, value=True) for known in inputs]
     where = replace(place, node=layer.name)
-    sources = graph.sources(layer)
-    row, attributes, error = None, {}, None
-    try:
-        row = split_schema(layer, where)
-        attributes = split_attributes(layer, where)
-    except SplitError as caught:
-        caught.where = where
-        error = caught
-    ends = [Endpoint(layer.id, port.id) for port in layer.outputs]
-    visit = Visit(
-        schema=row,
-        operator=str(row) if row is not None else layer.type,
-        attributes=attributes,
-        facts=(),
-        inputs=tuple(endpoint_name(graph, source) for source in sources),
-        outputs=tuple(endpoint_name(graph, end) if end in graph.consumers else "" for end in ends),
-        where=where,
-        conditional=conditional,
-        constants=tuple(source in constants for source in sources),
-        error=error,
-        node=layer,
-    )
-    visit, outputs = visit_site(visit, inputs)
-    if compatible and inputs and (visit.error is None or _openvino_accepts(visit.error)):
-        return _as_openvino(visit, inputs[0]), None
-    on_visit(visit)
+    site = read_site(graph, layer, where, facts, conditional=place.graph is not None)
+    outputs = outputs_of(site, inputs)
+    if compatible and inputs and (site.error is None or _openvino_accepts(site.error)):
+        return _as_openvino(site, inputs[0]), None
+    on_site(site)
     tensors = [known if isinstance(known, Tensor) else Tensor() for known in outputs]
-    data = tightened(visit, inputs[0]) if inputs else None
+    data = tightened(site, inputs[0]) if inputs else None
     return tensors, data if isinstance(data, Tensor) and data != inputs[0] else None
 
 
@@ -139,33 +113,33 @@ def _openvino_accepts(error: SplitError) -> bool:
     )
 
 
-def _as_openvino(visit: Visit, data: Tensor) -> list[Tensor]:
+def _as_openvino(site: Site, data: Tensor) -> list[Tensor]:
     """Return what OpenVINO's own inference says of a split.
 
     It keeps nothing but the rank where the axis is not known; it rounds both ends of a range down where a
     split is in equal parts; of an axis that is not exact it knows nothing of what -1 takes; and it gives -1
     nothing where the other lengths are too long.
     """
-    count, shape = len(visit.outputs), data.shape
-    axis = visit.facts[1].value if len(visit.facts) > 1 and visit.facts[1] is not None else None
+    count, shape = len(site.outputs), data.shape
+    axis = site.facts[1].value if len(site.facts) > 1 and site.facts[1] is not None else None
     axis = axis[0] if isinstance(axis, tuple) and axis else axis
     if shape is None:
         return [Tensor(data.type)] * count
     if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
         return [Tensor(data.type, (UNKNOWN,) * len(shape))] * count
     axis %= len(shape)
-    sizes = _openvino_sizes(visit, shape[axis], count)
+    sizes = _openvino_sizes(site, shape[axis], count)
     return [Tensor(data.type, (*shape[:axis], size, *shape[axis + 1 :])) for size in sizes]
 
 
-def _openvino_sizes(visit: Visit, size: Dim, count: int) -> list[Dim]:
-    name = None if visit.schema is None else visit.schema.count_attribute
-    number = None if name is None else visit.attributes.get(name)
+def _openvino_sizes(site: Site, size: Dim, count: int) -> list[Dim]:
+    name = site.schema.count_attribute
+    number = None if name is None else site.attributes.get(name)
     if isinstance(number, int) and number >= 1:
         if isinstance(size, int):
             return [size // number] * count
         return [dimension(size.lo // number, None if size.hi is None else size.hi // number)] * count
-    lengths = visit.facts[2].value if len(visit.facts) > 2 and visit.facts[2] is not None else None
+    lengths = site.facts[2].value if len(site.facts) > 2 and site.facts[2] is not None else None
     if not isinstance(lengths, tuple) or len(lengths) != count:
         return [UNKNOWN] * count
     known = sum(int(length) for length in lengths if length is not None and length >= 0)

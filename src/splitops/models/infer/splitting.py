@@ -1,96 +1,40 @@
-"""The visit of one split site: from what is known of its inputs to what is known of its outputs."""
+"""One split site: from what is known of its inputs to what is known of its outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from splitops.binding import Binding, Fact, bind
-from splitops.errors import SplitError, Where
-from splitops.inference import Inference, infer_binding
-from splitops.models.known import Known, SequenceOf, Tensor, fact
+from splitops.binding import Binding
+from splitops.inference import Inference
+from splitops.models.known import NOTHING, Known, SequenceOf, Tensor
+from splitops.models.sites import Site
 from splitops.operators import OperatorSchema
 from splitops.sizes.dims import UNKNOWN, Range
 
-__all__ = ["OnVisit", "Visit", "visit_site"]
+__all__ = ["OnSite", "outputs_of", "sizes_of_names", "tightened"]
+
+OnSite = Callable[[Site], None]
+"""Called with every site: inference raises its error, checking collects it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Visit:
-    """One split site with everything that is known where it is reached.
-
-    A site in a model-local function is visited once for every call, one in a loop with what holds in every
-    round.
-
-    Attributes:
-        schema: the operator version; None where there is none, see ``error``.
-        operator: its name and version for messages, for example ``"Split-18"``.
-        attributes: the node's attributes by name; a :class:`Fact` where a function's caller gives the value.
-        facts: what is known of each input; None is an absent one.
-        inputs: the names of the inputs; ``""`` is an absent one.
-        outputs: the names of the declared outputs; ``""`` is one that nobody reads.
-        where: the place.
-        conditional: whether the model may run without running this site.
-        constants: for each input, whether it is a constant of the model.
-        binding: what is proved; None where ``error`` is set.
-        inference: what follows; None where ``error`` is set.
-        error: the broken rule.
-        node: the node: an ``onnx_ir.Node`` or a :class:`~splitops.models.formats.openvino.Layer`.
-    """
-
-    schema: OperatorSchema | None
-    operator: str
-    attributes: Mapping[str, Any]
-    facts: tuple[Fact | None, ...]
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    where: Where
-    conditional: bool = False
-    constants: tuple[bool, ...] = ()
-    binding: Binding | None = None
-    inference: Inference | None = None
-    error: SplitError | None = None
-    node: Any = None
-
-
-OnVisit = Callable[[Visit], None]
-"""Called with every visit: inference raises the error, checking collects it."""
-
-
-def visit_site(visit: Visit, tensors: Sequence[Known]) -> tuple[Visit, list[Known]]:
-    """Infer one split site.
-
-    Args:
-        visit: the site, its facts not yet filled in.
-        tensors: what is known of each input.
-
-    Returns:
-        The visit with facts, binding and inference or error, and what is known of each output.
-    """
-    known = [value if isinstance(value, Tensor) else Tensor() for value in tensors]
-    facts = tuple(
-        fact(value, value=True) if name else None for name, value in zip(visit.inputs, known, strict=True)
-    )
-    visit = replace(visit, facts=facts)
-    count = len(visit.outputs)
-    if visit.schema is None or visit.error is not None:
-        return visit, [None] * count
-    schema = visit.schema
-    try:
-        binding = bind(schema, visit.attributes, facts, outputs=count, where=visit.where)
-        inference = infer_binding(binding)
-    except SplitError as error:
-        return replace(visit, error=error), _types_alone(schema, known, count)
-    visit = replace(visit, binding=binding, inference=inference)
-    data = known[0]
+def outputs_of(site: Site, inputs: Sequence[Known]) -> list[Known]:
+    """Return what is known of each output of a site, from what is known of its inputs."""
+    known = [value if isinstance(value, Tensor) else NOTHING for value in inputs]
+    schema, inference, count = site.schema, site.inference, len(site.outputs)
+    if site.unread is not None:
+        return [None] * count
+    if inference is None:
+        return _types_alone(schema, known, count)
+    data, binding = known[0], site.bind()
     if schema.gives_sequence:
-        return visit, [_sequence(binding, inference, data)]
+        return [_sequence(binding, inference, data)]
     shapes = inference.parts if inference.parts is not None else (None,) * count
     values = _values(binding, inference, data, count)
-    return visit, [Tensor(data.type, shape, value) for shape, value in zip(shapes, values, strict=True)]
+    return [Tensor(data.type, shape, value) for shape, value in zip(shapes, values, strict=True)]
 
 
 def _sequence(binding: Binding, inference: Inference, data: Tensor) -> SequenceOf:
@@ -128,11 +72,11 @@ def _values(
     return parts
 
 
-def tightened(visit: Visit, data: Known) -> Known:
+def tightened(site: Site, data: Known) -> Known:
     """Return what the input is known to be once the split has worked."""
-    if visit.inference is None or not isinstance(data, Tensor) or visit.inference.data is None:
+    if site.inference is None or not isinstance(data, Tensor) or site.inference.data is None:
         return data
-    return replace(data, shape=visit.inference.data)
+    return replace(data, shape=site.inference.data)
 
 
 def sizes_of_names(before: Known, after: Known) -> dict[str, int]:

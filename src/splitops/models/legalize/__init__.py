@@ -8,7 +8,7 @@ from splitops.errors import ModelError, shown
 from splitops.models.legalize.report import Fate, Legalization, Reason, SiteReport, Unbind
 
 if TYPE_CHECKING:
-    from splitops.models import AnyModel, ModelInMemory
+    from splitops.models.formats.files import AnyModel, ModelInMemory
 
 __all__ = ["Fate", "Legalization", "Reason", "SiteReport", "Unbind", "legalize"]
 

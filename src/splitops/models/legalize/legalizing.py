@@ -11,27 +11,27 @@ import onnx_ir as ir
 from onnx import ModelProto
 
 from splitops.errors import ModelError, Where
-from splitops.models import is_openvino
 from splitops.models.check.conditions import Surroundings
 from splitops.models.check.fragment import may_be
 from splitops.models.check.profiles import TARGETS, LegalForm, known_targets
 from splitops.models.convert.onnx_to_onnx import finished
+from splitops.models.formats.files import is_openvino
 from splitops.models.formats.onnx import check_model
 from splitops.models.formats.onnx.storage import as_proto, opened
 from splitops.models.formats.reading import place_of
 from splitops.models.graph.onnx import known, owners_of
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_model import copy_of, editable_copy, name_parts
-from splitops.models.infer import Visit
 from splitops.models.infer.onnx_walk import Found, Upstream
 from splitops.models.known import Known, SequenceOf, Tensor
 from splitops.models.legalize.limits import meaning_of, obstacles
 from splitops.models.legalize.onnx_forms import NoFormError, OnnxForms
 from splitops.models.legalize.openvino_layers import legalize_openvino
 from splitops.models.legalize.report import Fate, Legalization, Reason, SiteReport, Unbind
+from splitops.models.sites import Site
 
 if TYPE_CHECKING:
-    from splitops.models import AnyModel
+    from splitops.models.formats.files import AnyModel
 
 __all__ = ["legalized", "repaired"]
 
@@ -172,18 +172,18 @@ class _Legalizing:
         return tuple(record.report() for record in self.order)
 
     def _round(self) -> bool:
-        visits: dict[ir.Node, list[Visit]] = {}
+        sites: dict[ir.Node, list[Site]] = {}
 
-        def on_visit(visit: Visit) -> None:
-            visits.setdefault(visit.node, []).append(visit)
+        def on_site(site: Site) -> None:
+            sites.setdefault(site.node, []).append(site)
 
-        found = Upstream(self.model, self.where, on_visit).run()
+        found = Upstream(self.model, self.where, on_site).run()
         self._compare(found)
         found.note()
         surroundings = Surroundings.of(self.model)
         forms = OnnxForms(OnnxEditor(self.model, self.where), self.unbind)
         changed = False
-        for node, seen in visits.items():
+        for node, seen in sites.items():
             record = self._record(node, seen[0], forms)
             if not record.settled:
                 changed |= self._restate(node, seen, record, surroundings, forms)
@@ -201,31 +201,31 @@ class _Legalizing:
                 )
         self.promised.clear()
 
-    def _record(self, node: ir.Node, visit: Visit, forms: OnnxForms) -> _Record:
+    def _record(self, node: ir.Node, site: Site, forms: OnnxForms) -> _Record:
         if node in self.records:
             return self.records[node]
         data = node.inputs[0] if node.inputs else None
         record = self.by_data.get(data)
         if record is None:
-            record = _Record(visit.where, forms.describe(node) if visit.schema else visit.operator)
+            record = _Record(site.where, forms.describe(node))
             self.order.append(record)
         self.records[node] = record
         return record
 
     def _restate(
-        self, node: ir.Node, visits: Sequence[Visit], record: _Record, model: Surroundings, forms: OnnxForms
+        self, node: ir.Node, sites: Sequence[Site], record: _Record, model: Surroundings, forms: OnnxForms
     ) -> bool:
         """Restate a site in the first form that applies of what it meets; whether one did."""
-        found = obstacles(visits, model, self.target, self.unbind)
+        found = obstacles(sites, model, self.target, self.unbind)
         for obstacle in found:
             data = node.inputs[0] if node.inputs else None
             reasons = []
             for form in obstacle.forms:
                 if self.keep_splits and not form.keeps_split:
                     continue
-                promised = [(visits[0].where.graph, value.name or "", known(value)) for value in node.outputs]
+                promised = [(sites[0].where.graph, value.name or "", known(value)) for value in node.outputs]
                 try:
-                    written = forms.write(form, node, visits[0])
+                    written = forms.write(form, node, sites[0])
                 except NoFormError as error:
                     reasons.append(str(error))
                     continue

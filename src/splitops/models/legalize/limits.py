@@ -9,9 +9,8 @@ from splitops.errors import ModelError, Rule, RuleError, shown
 from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import Surely, Surroundings
 from splitops.models.check.profiles import LIMITS, LegalForm
-from splitops.models.infer import Visit
 from splitops.models.legalize.report import Reason, Unbind
-from splitops.models.site import may_be_unbind
+from splitops.models.sites import Site
 
 __all__ = ["Obstacle", "meaning_of", "obstacles"]
 
@@ -36,40 +35,39 @@ class Obstacle(NamedTuple):
 
 
 def obstacles(
-    visits: Iterable[Visit], model: Surroundings, target: str, unbind: Unbind | None
+    sites: Iterable[Site], model: Surroundings, target: str, unbind: Unbind | None
 ) -> list[Obstacle]:
     """Return what stands against one site, in all of its calls: first what has no form, then the greatest.
 
     Args:
-        visits: the visits of the site.
+        sites: the site, once for every call.
         model: the model around it.
         target: the runtime.
         unbind: what the user says of sites that are read in two ways, and so wants stated.
     """
     found: dict[str, Obstacle] = {}
-    for visit in visits:
-        for obstacle in _of_visit(visit, model, target, unbind):
+    for site in sites:
+        for obstacle in _of_site(site, model, target, unbind):
             found.setdefault(obstacle.reason.code, obstacle)
     return sorted(found.values(), key=lambda obstacle: (bool(obstacle.forms), -obstacle.strength))
 
 
-def _of_visit(visit: Visit, model: Surroundings, target: str, unbind: Unbind | None) -> Iterator[Obstacle]:
-    error = visit.error
+def _of_site(site: Site, model: Surroundings, target: str, unbind: Unbind | None) -> Iterator[Obstacle]:
+    error = site.error
     if error is not None:
         code = str(error.rule) if isinstance(error, RuleError) else "model.invalid"
         missing = isinstance(error, RuleError) and error.rule is Rule.LENGTHS_MISSING
-        forms = (LegalForm.NUMBER,) if missing and visit.schema and visit.schema.count_attribute else ()
+        forms = (LegalForm.NUMBER,) if missing and site.schema.count_attribute else ()
         yield Obstacle(Reason(code, _words(error)), forms)
         return
     stated = False
-    for index, surely in find_limits(visit, model):
+    for index, surely in find_limits(site, model):
         limit = LIMITS[index]
         if limit.runtime == target:
             stated = stated or LegalForm.MEANING in limit.legal
             text = limit.message if surely is Surely.YES else f"{limit.message} (depends on the input)"
             yield Obstacle(Reason(limit.code, text), limit.legal)
-    row = visit.schema
-    if unbind and not stated and row is not None and may_be_unbind(row, visit.attributes, visit.facts):
+    if unbind and not stated and site.may_be_unbind:
         text = "keepdims = 0 beside chunks of 1 is read in two ways"
         yield Obstacle(Reason("unbind", text), (LegalForm.MEANING,))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -13,17 +12,15 @@ import onnx_ir as ir
 from splitops.elements.types import ElementType, from_onnx_name
 from splitops.errors import RuleError
 from splitops.models.check.profiles import LegalForm
-from splitops.models.convert.forms import Form, Method, Restatement, Site, Target
-from splitops.models.convert.onnx_splits import write_site
-from splitops.models.convert.onnx_to_onnx import describe_before, describe_restated
-from splitops.models.convert.restating import restatements
 from splitops.models.graph.onnx import Tape, constant_array, replace_node, shape_of, type_of
 from splitops.models.graph.onnx_editor import OnnxEditor
-from splitops.models.infer import Visit
+from splitops.models.graph.onnx_splits import write_site
 from splitops.models.legalize.report import Unbind
-from splitops.models.simplify.decisions import Cut
 from splitops.models.simplify.sequences import SequenceReadsPass
-from splitops.models.site import UNBIND_REPAIRS
+from splitops.models.sites.decisions import Cut
+from splitops.models.sites.forms import Form, Method, Restatement, Target
+from splitops.models.sites.restating import restatements
+from splitops.models.sites.site import UNBIND_REPAIRS, Site
 from splitops.sizes.dims import Dim
 from splitops.sizes.rules import SizeRule
 
@@ -66,7 +63,7 @@ class OnnxForms:
     def __init__(self, editor: OnnxEditor, unbind: Unbind | None) -> None:
         self.editor = editor
         self.unbind = unbind
-        self._writers: Final[dict[LegalForm, Callable[[ir.Node, Visit], Written]]] = {
+        self._writers: Final[dict[LegalForm, Callable[[ir.Node, Site], Written]]] = {
             LegalForm.IN_FULL: self._in_full,
             LegalForm.NUMBER: self._number,
             LegalForm.MEANING: self._meaning,
@@ -77,27 +74,26 @@ class OnnxForms:
             LegalForm.GATHERS: self._gathers,
         }
 
-    def write(self, form: LegalForm, node: ir.Node, visit: Visit) -> Written:
+    def write(self, form: LegalForm, node: ir.Node, site: Site) -> Written:
         """State a site in a form.
 
         Raises:
             NoFormError: the form does not apply; nothing has changed.
         """
         try:
-            return self._writers[form](node, visit)
+            return self._writers[form](node, site)
         except RuleError as error:
             raise NoFormError(error.message) from error
 
     def describe(self, node: ir.Node) -> str:
         """Write what a site states in one line."""
-        return describe_before(self.editor.site(node))
+        return str(self.editor.site(node))
 
     # One split
 
-    def _in_full(self, node: ir.Node, visit: Visit) -> Written:
-        row, done = visit.schema, []
-        assert row is not None
-        count = self._stated_count(node, visit)
+    def _in_full(self, node: ir.Node, site: Site) -> Written:
+        row, done = site.schema, []
+        count = self._stated_count(node, site)
         if count is not None and len(node.inputs) > 1 and node.inputs[1] is None:
             self.editor.set_inputs(node, node.inputs[:1])
             done.append("without the input that is named ''")
@@ -115,9 +111,9 @@ class OnnxForms:
             raise NoFormError("it is stated in full")
         return Written(f"{self.describe(node)}, {', '.join(done)}")
 
-    def _stated_count(self, node: ir.Node, visit: Visit) -> int | None:
+    def _stated_count(self, node: ir.Node, site: Site) -> int | None:
         """Return the number of parts that an attribute states; None where none does."""
-        name = visit.schema.count_attribute if visit.schema is not None else None
+        name = site.schema.count_attribute
         attribute = None if name is None else node.attributes.get(name)
         if attribute is None:
             return None
@@ -131,18 +127,17 @@ class OnnxForms:
             value.name = self.editor.names.fresh(f"{_stem(node)}_unused")
         return bool(unnamed)
 
-    def _number(self, node: ir.Node, visit: Visit) -> Written:
-        name = visit.schema.count_attribute if visit.schema is not None else None
+    def _number(self, node: ir.Node, site: Site) -> Written:
+        name = site.schema.count_attribute
         if name is None or not node.outputs:
             raise NoFormError("the operator takes no number of parts")
         node.attributes[name] = ir.AttrInt64(name, len(node.outputs))
         return Written(self.describe(node))
 
-    def _meaning(self, node: ir.Node, visit: Visit) -> Written:
-        row, chunk = visit.schema, visit.facts[1]
+    def _meaning(self, node: ir.Node, site: Site) -> Written:
+        row, chunk = site.schema, site.facts[1]
         if self.unbind is None:
             raise NoFormError(f"the model must say which is meant; {UNBIND_REPAIRS}")
-        assert row is not None
         assert row.keepdims is not None
         if self.unbind is Unbind.AS_WRITTEN:
             node.attributes.pop(row.keepdims.name)
@@ -152,33 +147,33 @@ class OnnxForms:
         self.editor.set_inputs(node, node.inputs[:1])
         return Written(f"{self.describe(node)}, as PyTorch means it")
 
-    def _lengths(self, node: ir.Node, visit: Visit) -> Written:
-        for site, restated in self._restatements(node):
+    def _lengths(self, node: ir.Node, site: Site) -> Written:
+        for read, restated in self._restatements(node):
             computed = restated.method is Method.COMPUTED
             if computed or (restated.method is Method.STATED and _is_explicit(restated)):
-                write_site(node, site, restated, self.editor.opset(node), self.editor.names)
+                write_site(node, read, restated, self.editor.opset(node), self.editor.names)
                 self._name_outputs(node)
                 cost = "a few nodes that compute the lengths from the size of the axis" if computed else ""
-                return Written(describe_restated(restated), cost)
-        raise NoFormError(f"{visit.operator} cannot state these lengths")
+                return Written(str(restated), cost)
+        raise NoFormError(f"{site.operator} cannot state these lengths")
 
     def _restatements(self, node: ir.Node) -> Iterator[tuple[Site, Restatement]]:
         opset = self.editor.opset(node)
-        site = replace(self.editor.site(node), apart=True)
+        site = self.editor.site(node)
         if site.may_be_unbind:
             raise NoFormError("what its parts are is read in two ways")
-        for restated in restatements(site, Target("", opset), Form.LENGTHS):
+        for restated in restatements(site, Target("", opset), Form.LENGTHS, apart=True):
             yield site, restated
 
     # Slices and Gathers
 
-    def _slices(self, node: ir.Node, visit: Visit) -> Written:
-        size, opset = _axis_size(visit), self.editor.opset(node)
+    def _slices(self, node: ir.Node, site: Site) -> Written:
+        size, opset = _axis_size(site), self.editor.opset(node)
         if isinstance(size, int) and size > _INT32_MAX and opset >= _BOUNDS_AS_INPUTS:
             restated = self._slices_of_two_axes(node, opset)
         else:
             restated, _ = self._sliced(node)
-        return Written(describe_restated(restated), _bounds_cost(restated))
+        return Written(str(restated), _bounds_cost(restated))
 
     def _slices_of_two_axes(self, node: ir.Node, opset: int) -> Restatement:
         """Write Slices that name a second axis, all of it.
@@ -213,7 +208,7 @@ class OnnxForms:
                 return restated, [found for found in made if found is not None]
         raise NoFormError("its bounds cannot be stated, or Slice does not take the data")
 
-    def _gathers(self, node: ir.Node, visit: Visit) -> Written:
+    def _gathers(self, node: ir.Node, site: Site) -> Written:
         opset = self.editor.opset(node)
         if opset < 12:
             raise NoFormError("positions are computed from opset 12 on")
@@ -221,17 +216,17 @@ class OnnxForms:
         for part in slices:
             _gather_instead(part, restated, Tape(opset, self.editor.names, _stem(part)))
         cost = _bounds_cost(restated) or "positions of each part, 8 bytes an entry of the axis"
-        return Written(describe_restated(restated).replace("Slice", "Gather"), cost)
+        return Written(str(restated).replace("Slice", "Gather"), cost)
 
     # Sequences
 
-    def _parts(self, node: ir.Node, visit: Visit) -> Written:
+    def _parts(self, node: ir.Node, site: Site) -> Written:
         SequenceReadsPass().rewrite(node, self.editor)
         if node.graph is not None:
             raise NoFormError("more reads its sequence than constant positions, lengths and joins")
         return Written(self.editor.changes[-1].after)
 
-    def _sequence(self, node: ir.Node, visit: Visit) -> Written:
+    def _sequence(self, node: ir.Node, site: Site) -> Written:
         editor, cut, data = self.editor, self.editor.cut(node), node.inputs[0]
         sizes = None if cut is None else _sizes(cut)
         if cut is None or sizes is None or data is None:
@@ -259,9 +254,9 @@ def _stem(node: ir.Node) -> str:
     return node.name or next((value.name for value in node.outputs if value.name), "split")
 
 
-def _axis_size(visit: Visit) -> Dim | None:
+def _axis_size(site: Site) -> Dim | None:
     """Return what is known of the size of the axis, of which given lengths tell too."""
-    binding, shape = visit.binding, None if visit.inference is None else visit.inference.data
+    binding, shape = site.binding, None if site.inference is None else site.inference.data
     return None if binding is None or binding.axis is None or shape is None else shape[binding.axis]
 
 

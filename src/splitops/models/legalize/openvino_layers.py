@@ -9,12 +9,11 @@ from typing import Any
 
 from splitops.errors import ModelError, Where
 from splitops.models.check.conditions import Surroundings
-from splitops.models.convert.statement import describe_site
 from splitops.models.formats.openvino import OpenVINOModel, read
-from splitops.models.infer import Visit
 from splitops.models.infer.openvino_walk import walk_openvino
 from splitops.models.legalize.limits import obstacles
 from splitops.models.legalize.report import Fate, Legalization, SiteReport
+from splitops.models.sites import Site
 
 __all__ = ["legalize_openvino"]
 
@@ -32,15 +31,13 @@ def legalize_openvino(model: Any, target: str, where: Where, allow_links: bool) 
     if not isinstance(model, OpenVINOModel):
         raise ModelError(f"a {type(model).__name__} is no model", where)
     where = replace(where, model=where.model or model.file)
-    visits: list[Visit] = []
-    walk_openvino(model, where, visits.append)
+    sites: list[Site] = []
+    walk_openvino(model, where, sites.append)
     surroundings = Surroundings.of(model)
-    return Legalization(target, model, tuple(_report(visit, surroundings, target) for visit in visits))
+    return Legalization(target, model, tuple(_report(site, surroundings, target) for site in sites))
 
 
-def _report(visit: Visit, model: Surroundings, target: str) -> SiteReport:
-    reasons = tuple(obstacle.reason for obstacle in obstacles([visit], model, target, None))
-    before, binding = visit.operator, visit.binding
-    if binding is not None:
-        before = describe_site(binding.schema, binding.axis, binding.division, len(visit.outputs))
-    return SiteReport(visit.where, Fate.ILLEGAL if reasons else Fate.LEGAL, before, before, reasons)
+def _report(site: Site, model: Surroundings, target: str) -> SiteReport:
+    reasons = tuple(obstacle.reason for obstacle in obstacles([site], model, target, None))
+    fate = Fate.ILLEGAL if reasons else Fate.LEGAL
+    return SiteReport(site.where, fate, str(site), str(site), reasons)

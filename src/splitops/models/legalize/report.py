@@ -136,7 +136,7 @@ class Legalization:
         Raises:
             ModelError: the ending is of the other format, or the file cannot be written.
         """
-        from splitops.models import save
+        from splitops.models.formats.files import save
 
         save(self.model, path)
 

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, overload
 
 from splitops.errors import ModelError, shown
+from splitops.models.graph.applied import Applied
 from splitops.models.simplify.registry import REWRITES, Rewriting, chosen
-from splitops.models.simplify.report import Applied, Simplification
+from splitops.models.simplify.report import Simplification
 
 if TYPE_CHECKING:
-    from splitops.models import AnyModel, ModelInMemory
+    from splitops.models.formats.files import AnyModel, ModelInMemory
 
 __all__ = ["REWRITES", "Applied", "Rewriting", "Simplification", "simplification", "simplify"]
 
@@ -138,7 +139,7 @@ def simplification(
 def _simplified(
     model: AnyModel, rewrites: Iterable[str] | None, limit: int | None, allow_links: bool
 ) -> Simplification:
-    from splitops.models import is_openvino
+    from splitops.models.formats.files import is_openvino
     from splitops.models.formats.reading import place_of
 
     where = place_of(model)

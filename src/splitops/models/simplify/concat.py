@@ -9,8 +9,8 @@ import onnx_ir as ir
 from splitops.models.graph.editor import Editor, Role, is_read, note_like
 from splitops.models.graph.onnx import known, shape_of
 from splitops.models.known import Tensor
-from splitops.models.simplify.decisions import Cut, grouped, joined, runs, same_size, whole
 from splitops.models.simplify.passes import SplitPass
+from splitops.models.sites.decisions import Cut, grouped, joined, runs, same_size, whole
 from splitops.sizes.dims import Dim
 
 __all__ = ["ConcatSplitPass", "NestedConcatsPass", "SoleConcatPass", "SplitConcatPass"]

@@ -11,9 +11,9 @@ from splitops.elements.types import ElementType
 from splitops.models.graph.editor import Editor, Role, is_read, note_like
 from splitops.models.graph.onnx import known
 from splitops.models.known import Tensor
-from splitops.models.simplify.decisions import Cut, pieces
 from splitops.models.simplify.passes import SplitPass
 from splitops.models.simplify.registry import DEFAULT_LIMIT
+from splitops.models.sites.decisions import Cut, pieces
 
 __all__ = ["FoldConstantsPass", "SplitInitializersPass"]
 

@@ -21,7 +21,7 @@ def note_known(model: ir.Model, where: Where = NOWHERE) -> None:
         model: the model.
         where: its place.
     """
-    Upstream(model, where, lambda visit: None).run().note()
+    Upstream(model, where, lambda site: None).run().note()
 
 
 def note_known_openvino(nodes: ir.Model, model: OpenVINOModel, where: Where) -> None:
@@ -32,7 +32,7 @@ def note_known_openvino(nodes: ir.Model, model: OpenVINOModel, where: Where) -> 
         model: the same model.
         where: its place.
     """
-    found = walk_openvino(model, where, lambda visit: None, tighten=False).values
+    found = walk_openvino(model, where, lambda site: None, tighten=False).values
     for path, graph in graphs_inside(nodes.graph):
         for node in graph:
             for value in node.outputs:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from splitops.models.simplify.decisions import same_size
+from splitops.models.sites.decisions import same_size
 from splitops.sizes.dims import UNKNOWN, Dim, Shape
 
 __all__ = ["Factor", "Layout", "Move", "Permute", "Regroup", "moves"]

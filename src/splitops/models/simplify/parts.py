@@ -10,8 +10,8 @@ import onnx_ir as ir
 from splitops.models.graph.editor import Editor, Role, is_read
 from splitops.models.graph.onnx import known
 from splitops.models.known import Tensor
-from splitops.models.simplify.decisions import joined, sole_part, useful_groups
 from splitops.models.simplify.passes import SplitPass
+from splitops.models.sites.decisions import joined, sole_part, useful_groups
 from splitops.sizes.dims import Shape
 
 __all__ = [
@@ -233,7 +233,7 @@ class ShortestFormPass(SplitPass):
 class StatedLengthsPass(SplitPass):
     """Splits that onnxruntime takes for one another, as they state no lengths, state them.
 
-    See :mod:`splitops.models.check.merging`. Other rewrites may bring splits to the same data.
+    See :mod:`splitops.models.graph.merging`. Other rewrites may bring splits to the same data.
     """
 
     name = "stated-lengths"

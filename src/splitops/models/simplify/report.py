@@ -6,9 +6,9 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from splitops.errors import Where
+from splitops.models.graph.applied import Applied
 
 if TYPE_CHECKING:
     import onnx
@@ -16,40 +16,7 @@ if TYPE_CHECKING:
 
     from splitops.models.formats.openvino import OpenVINOModel
 
-__all__ = ["Applied", "Simplification"]
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """One rewrite at one place.
-
-    Attributes:
-        rewrite: the name of the rewrite, for example ``"split-concat"``.
-        where: the place of its node in the model that was given.
-        before: what stood there, for example ``"Split-13(axis=0, split=[2, 3])"``.
-        after: what stands there now.
-        reason: why it is the same.
-    """
-
-    rewrite: str
-    where: Where
-    before: str
-    after: str
-    reason: str
-
-    def __str__(self) -> str:
-        place = f"{self.where}: " if str(self.where) else ""
-        return f"{place}{self.before} -> {self.after} [{self.rewrite}]: {self.reason}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as values for JSON."""
-        return {
-            "rewrite": self.rewrite,
-            "before": self.before,
-            "after": self.after,
-            "reason": self.reason,
-            "where": self.where.as_dict(),
-        }
+__all__ = ["Simplification"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +47,7 @@ class Simplification:
         Raises:
             ModelError: the ending is of the other format, or the file cannot be written.
         """
-        from splitops.models import save
+        from splitops.models.formats.files import save
 
         save(self.model, path)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from splitops.models.graph.applied import Applied
 from splitops.models.graph.editor import Editor
 from splitops.models.simplify.passes import SplitPass
 from splitops.models.simplify.registry import Rewriting
-from splitops.models.simplify.report import Applied
 
 __all__ = ["apply_rewrites"]
 

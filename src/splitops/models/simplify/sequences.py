@@ -9,8 +9,8 @@ from splitops.models.graph.editor import Editor, Role, note_like
 from splitops.models.graph.onnx import constant_array, known
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.known import Tensor
-from splitops.models.simplify.decisions import Cut
 from splitops.models.simplify.passes import SplitPass
+from splitops.models.sites.decisions import Cut
 from splitops.sizes.rules import SizeRule
 
 __all__ = ["SequenceReadsPass"]

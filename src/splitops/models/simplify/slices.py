@@ -10,8 +10,8 @@ from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.onnx import known, shape_of
 from splitops.models.known import Tensor
 from splitops.models.simplify.bounds import composed, sole_axis, starts_of, strides, takes_all, without_whole
-from splitops.models.simplify.decisions import partition
 from splitops.models.simplify.passes import SplitPass
+from splitops.models.sites.decisions import partition
 from splitops.sizes.dims import UNKNOWN, Shape
 
 __all__ = [

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from splitops.errors import Where
-from splitops.models.formats.openvino.model import Endpoint, Graph, Layer, OpenVINOModel
+from splitops.binding import Fact
+from splitops.errors import SplitError, Where
+from splitops.models.formats.openvino.model import Endpoint, Graph, Layer, OpenVINOModel, Port
 from splitops.models.formats.openvino.splits import split_attributes, split_schema
-from splitops.models.site import SplitSite
-from splitops.operators import FAMILY
+from splitops.models.known import Tensor, fact
+from splitops.models.sites import Origin, Site
+from splitops.operators import FAMILY, history
+from splitops.sizes.dims import UNKNOWN
 
-__all__ = ["endpoint_name", "input_names", "output_names", "sites"]
+__all__ = ["endpoint_name", "input_names", "layer_site", "output_names", "read_site", "sites", "stated"]
 
 
-def sites(model: OpenVINOModel) -> Iterator[SplitSite]:
+def sites(model: OpenVINOModel) -> Iterator[Site]:
     """Yield every Split and VariadicSplit, in topological order, those in the bodies of layers included.
 
     Each has its :class:`~splitops.models.formats.openvino.model.Layer` as ``node``; values are named by
-    :func:`endpoint_name`.
+    :func:`endpoint_name`, and known as far as the ports state their types and shapes.
 
     Raises:
         ModelError: an attribute is not an integer, or a version is not an operation set.
@@ -25,20 +28,75 @@ def sites(model: OpenVINOModel) -> Iterator[SplitSite]:
     for path, graph in model.graphs():
         for layer in graph.order:
             if layer.type in FAMILY["openvino"]:
-                yield _site(model, path, graph, layer)
+                facts = [fact(stated(port), value=False) for port in layer.inputs]
+                site = read_site(graph, layer, Where(model.file, path, layer.name), facts)
+                if site.unread is not None:
+                    raise site.unread
+                yield site
 
 
-def _site(model: OpenVINOModel, path: str | None, graph: Graph, layer: Layer) -> SplitSite:
-    where = Where(model.file, path, layer.name)
-    outputs = (Endpoint(layer.id, port.id) for port in layer.outputs)
-    return SplitSite(
-        schema=split_schema(layer, where),
-        attributes=split_attributes(layer, where),
-        inputs=tuple(endpoint_name(graph, end) for end in graph.sources(layer)),
-        outputs=tuple(endpoint_name(graph, end) if end in graph.consumers else "" for end in outputs),
+def read_site(
+    graph: Graph, layer: Layer, where: Where, facts: Sequence[Fact | None], *, conditional: bool = False
+) -> Site:
+    """Read a split layer.
+
+    Args:
+        graph: its graph.
+        layer: the layer.
+        where: its place.
+        facts: what is known of its inputs.
+        conditional: whether the model may run without running it.
+    """
+    sources = graph.sources(layer)
+    ends = [Endpoint(layer.id, port.id) for port in layer.outputs]
+    constants = (graph.by_id[source.layer].type == "Const" for source in sources)
+    return layer_site(
+        layer,
+        where,
+        facts,
+        [endpoint_name(graph, end) if end in graph.consumers else "" for end in ends],
+        inputs=[endpoint_name(graph, source) for source in sources],
+        origins=[Origin.MODEL if constant else Origin.RUN for constant in constants],
+        conditional=conditional,
+    )
+
+
+def layer_site(
+    layer: Layer,
+    where: Where,
+    facts: Sequence[Fact | None],
+    outputs: Sequence[str],
+    *,
+    inputs: Sequence[str] = (),
+    origins: Sequence[Origin] = (),
+    conditional: bool = False,
+) -> Site:
+    """Read a split layer of which somebody else knows the values, with their names."""
+    row, attributes, unread = history(layer.type, "openvino")[0], {}, None
+    try:
+        row = split_schema(layer, where)
+        attributes = split_attributes(layer, where)
+    except SplitError as error:
+        error.where = where
+        unread = error
+    return Site(
+        schema=row,
+        attributes=attributes,
+        facts=tuple(facts),
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
         where=where,
+        origins=tuple(origins),
+        conditional=conditional,
+        unread=unread,
         node=layer,
     )
+
+
+def stated(port: Port) -> Tensor:
+    """Return what the file states of a port; of one without dimensions nothing, it may be of any rank."""
+    shape = tuple(size if size >= 0 else UNKNOWN for size in port.dims) if port.dims else None
+    return Tensor(port.element_type, shape)
 
 
 def endpoint_name(graph: Graph, end: Endpoint) -> str:

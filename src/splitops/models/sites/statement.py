@@ -12,7 +12,7 @@ from splitops.operators.schema import Given, Option
 from splitops.sizes.arithmetic import Division
 from splitops.sizes.rules import SizeRule
 
-__all__ = ["describe_site", "stated"]
+__all__ = ["describe", "stated"]
 
 _INT64: Final = ELEMENT_TYPES["int64"]
 
@@ -66,7 +66,7 @@ def stated(
     return attributes, inputs
 
 
-def describe_site(
+def describe(
     row: OperatorSchema,
     axis: int | None,
     division: Division | None,
@@ -78,7 +78,7 @@ def describe_site(
 
     Examples:
         >>> from splitops.operators import schema
-        >>> describe_site(schema("Split", 13), 1, Division(SizeRule.EXPLICIT, lengths=(2, 3)), 2)
+        >>> describe(schema("Split", 13), 1, Division(SizeRule.EXPLICIT, lengths=(2, 3)), 2)
         'Split-13(axis=1, split=[2, 3])'
     """
     words = [f"axis={'?' if axis is None else axis}"]

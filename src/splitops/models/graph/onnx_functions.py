@@ -52,5 +52,5 @@ def number_of(attribute: ir.Attr) -> Any:
         case ir.AttributeType.INT | ir.AttributeType.FLOAT:
             return attribute.value
         case ir.AttributeType.INTS | ir.AttributeType.FLOATS:
-            return list(attribute.value)
+            return tuple(attribute.value)
     raise TypeError(f"attribute {attribute.name!r} holds no numbers")

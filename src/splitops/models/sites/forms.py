@@ -1,21 +1,16 @@
-"""What is converted, to what, and how: the data that conversion decides on."""
+"""To what a site is restated, and how."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
-from splitops.binding import Binding, Fact, bind
 from splitops.elements.types import ElementType
-from splitops.errors import NOWHERE, Where
-from splitops.models.site import may_be_unbind
+from splitops.models.sites.statement import describe
 from splitops.operators import OperatorSchema, schema, versions
-from splitops.operators.schema import Given
 from splitops.sizes.arithmetic import Division
 
-__all__ = ["Form", "Method", "Restatement", "Site", "Target"]
+__all__ = ["Form", "Method", "Restatement", "Target"]
 
 
 class Form(StrEnum):
@@ -79,59 +74,6 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """One split with what is known of it.
-
-    Attributes:
-        schema: its version.
-        attributes: the attributes that it states.
-        inputs: what is known of each input, in the operator's order; a constant one has its value.
-        outputs: number of declared outputs.
-        where: its place.
-        references: attributes that come from the call of a function: their values are not known.
-        overridable: names of inputs whose value is only a default.
-        apart: whether a runtime would take the node for another one if it stated no lengths, see
-            :mod:`splitops.models.check.merging`.
-    """
-
-    schema: OperatorSchema
-    attributes: Mapping[str, Any]
-    inputs: tuple[Fact | None, ...]
-    outputs: int
-    where: Where = NOWHERE
-    references: Mapping[str, str] = field(default_factory=dict)
-    overridable: frozenset[str] = frozenset()
-    apart: bool = False
-
-    @property
-    def may_be_unbind(self) -> bool:
-        """Whether the text and the runtimes may disagree on what the site gives."""
-        return may_be_unbind(self.schema, self.attributes, self.inputs)
-
-    def bind(self) -> Binding:
-        """Prove the site valid and reduce it to its meaning.
-
-        Raises:
-            RuleError: it breaks a rule of its own version.
-        """
-        inputs, attributes = list(self.inputs), dict(self.attributes)
-        row = self.schema
-        if row.axis.name in self.references and inputs[0] is not None:
-            # Any axis may come: nothing of the shape can be held against it.
-            inputs[0] = replace(inputs[0], shape=None)
-        for source in row.lengths:
-            if source.given is Given.ATTRIBUTE and source.name in self.references:
-                inputs.extend([None] * (len(row.inputs) - len(inputs)))
-                attributes.pop(source.name, None)
-        binding = bind(row, attributes, inputs, outputs=self.outputs, where=self.where)
-        if row.axis.name in self.references:
-            binding = replace(binding, axis=None)
-        if any(source.name in self.references for source in row.lengths):
-            binding = replace(binding, division=None)
-        return binding
-
-
-@dataclass(frozen=True, slots=True)
 class Restatement:
     """How a site is to be stated for a target.
 
@@ -163,3 +105,17 @@ class Restatement:
     def rewritten(self) -> bool:
         """Whether it takes more than one node."""
         return self.method not in (Method.KEPT, Method.STATED)
+
+    def __str__(self) -> str:
+        axis = "?" if self.axis is None else self.axis
+        if self.row is None:
+            marks = [["end" if mark is None else mark for mark in bounds] for bounds in self.bounds[:8]]
+            bounds = ", ".join(f"{begin}:{end}" for begin, end in marks)
+            more = ", ..." if len(self.bounds) > 8 else ""
+            return f"Slice x {self.outputs}(axis={axis}, {bounds + more or 'bounds computed'})"
+        computed = self.method is Method.COMPUTED
+        division = None if computed else self.division
+        text = describe(self.row, self.axis, division, self.outputs, squeeze=self.squeeze)
+        if computed:
+            text = text.replace("at run time", "computed")
+        return f"{text} on {self.carrier}" if self.carrier is not None else text

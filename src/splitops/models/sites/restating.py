@@ -16,9 +16,9 @@ from typing import Final
 from splitops.binding import Binding, Fact, bind
 from splitops.elements.types import ELEMENT_TYPES, ElementType, from_onnx_name
 from splitops.errors import Rule, RuleError, rule_error
-from splitops.models.convert.forms import Form, Method, Restatement, Site, Target
-from splitops.models.convert.statement import stated
-from splitops.models.site import UNBIND_REPAIRS
+from splitops.models.sites.forms import Form, Method, Restatement, Target
+from splitops.models.sites.site import UNBIND_REPAIRS, Origin, Site
+from splitops.models.sites.statement import stated
 from splitops.operators import OperatorSchema
 from splitops.operators.schema import Given
 from splitops.sizes.arithmetic import (
@@ -36,13 +36,15 @@ __all__ = ["restate", "restatements", "unbind_error"]
 _INT64: Final = ELEMENT_TYPES["int64"]
 
 
-def restate(site: Site, target: Target, form: Form = Form.SAME) -> Restatement:
+def restate(site: Site, target: Target, form: Form = Form.SAME, *, apart: bool = False) -> Restatement:
     """Find the first way to state a site for a target that gives the same parts on every valid input.
 
     Args:
         site: the site.
         target: what its model is converted to.
         form: which of equal statements is preferred.
+        apart: whether a runtime would take the node for another one if it stated no lengths, see
+            :mod:`splitops.models.graph.merging`.
 
     Raises:
         RuleError: the site is invalid, or nothing states it; the rule says what stands against the plainest
@@ -51,7 +53,8 @@ def restate(site: Site, target: Target, form: Form = Form.SAME) -> Restatement:
     Examples:
         >>> from splitops.operators import schema
         >>> data = Fact(ELEMENT_TYPES["float32"], (5,))
-        >>> site = Site(schema("Split", 18), {"num_outputs": 4}, (data,), 4)
+        >>> site = Site(schema=schema("Split", 18), attributes={"num_outputs": 4}, facts=(data,),
+        ...             outputs=("a", "b", "c", "d"))
         >>> restate(site, Target("", 11)).division.lengths
         (2, 2, 1, 0)
         >>> restate(site, Target("openvino")).row.name
@@ -60,17 +63,19 @@ def restate(site: Site, target: Target, form: Form = Form.SAME) -> Restatement:
     binding = site.bind()
     rows = target.rows(site.schema)
     kept = None
-    if _is_kept(site, binding, rows):
+    if _is_kept(site, binding, rows[0]):
+        outputs = len(site.outputs)
         kept = Restatement(
-            Method.KEPT, rows[0], binding.axis, binding.division, site.outputs, squeeze=binding.squeeze
+            Method.KEPT, rows[0], binding.axis, binding.division, outputs, squeeze=binding.squeeze
         )
-        if site.may_be_unbind or (form is Form.SAME and not _is_merged(site, rows[0], kept.division)):
+        taken = apart and _counts_outputs(rows[0], binding.division)
+        if site.may_be_unbind or (form is Form.SAME and not taken):
             return kept
     if site.may_be_unbind:
         raise unbind_error(site, Rule.OPERATOR_VERSION)
     if not target.domain:
         _refuse_references(site, rows[0])
-    search = _Search(site, binding, rows, target, form)
+    search = _Search(site, binding, rows, target, form, apart)
     found = next(search.restatements(), None)
     if kept is None:
         if found is None:
@@ -83,27 +88,31 @@ def restate(site: Site, target: Target, form: Form = Form.SAME) -> Restatement:
     return kept if same else found
 
 
-def restatements(site: Site, target: Target, form: Form = Form.SAME) -> Iterator[Restatement]:
+def restatements(
+    site: Site, target: Target, form: Form = Form.SAME, *, apart: bool = False
+) -> Iterator[Restatement]:
     """Yield every way to state a site anew for a target that gives the same parts, the plainest first.
 
     Args:
         site: the site.
         target: as in :func:`restate`.
         form: as in :func:`restate`.
+        apart: as in :func:`restate`.
 
     Raises:
         RuleError: the site is invalid, or an attribute that must be known is its function's caller's.
 
     Examples:
         >>> from splitops.operators import schema
-        >>> site = Site(schema("Split", 18), {"num_outputs": 2}, (Fact(shape=(5,)),), 2)
+        >>> site = Site(schema=schema("Split", 18), attributes={"num_outputs": 2}, facts=(Fact(shape=(5,)),),
+        ...             outputs=("a", "b"))
         >>> [str(way.method) for way in restatements(site, Target("", 18), Form.LENGTHS)]
         ['stated', 'stated', 'slices']
     """
     binding, rows = site.bind(), target.rows(site.schema)
     if not target.domain:
         _refuse_references(site, rows[0])
-    yield from _Search(site, binding, rows, target, form).restatements()
+    yield from _Search(site, binding, rows, target, form, apart).restatements()
 
 
 def unbind_error(site: Site, rule: Rule) -> RuleError:
@@ -117,25 +126,17 @@ def unbind_error(site: Site, rule: Rule) -> RuleError:
     )
 
 
-def _is_merged(site: Site, row: OperatorSchema, division: Division | None) -> bool:
-    """Return whether a runtime would take a node for another one because it states no lengths."""
+def _counts_outputs(row: OperatorSchema, division: Division | None) -> bool:
+    """Return whether a node of a version says by its outputs alone how many parts it makes."""
     counted = division is not None and division.rule is row.count_rule
-    return site.apart and counted and row.count is not None and row.count.given is Given.OUTPUTS
+    return counted and row.count is not None and row.count.given is Given.OUTPUTS
 
 
-def _is_kept(site: Site, binding: Binding, rows: Sequence[OperatorSchema]) -> bool:
-    row = rows[0]
+def _is_kept(site: Site, binding: Binding, row: OperatorSchema) -> bool:
     if row.domain != site.schema.domain or row.name != site.schema.name:
         return False
-    if site.references:
-        same = (row.lengths, row.count, row.axis) == (
-            site.schema.lengths,
-            site.schema.count,
-            site.schema.axis,
-        )
-        return same and binding.data.type in {None, *row.types_of(row.inputs[0])}
     try:
-        again = bind(row, site.attributes, site.inputs, outputs=site.outputs, where=site.where)
+        again = bind(row, site.attributes, site.facts, outputs=len(site.outputs), where=site.where)
     except RuleError:
         return False
     return replace(again, schema=binding.schema) == binding
@@ -159,9 +160,17 @@ class _Search:
     """The ways to state one binding for one target, the plainest first."""
 
     def __init__(
-        self, site: Site, binding: Binding, rows: Sequence[OperatorSchema], target: Target, form: Form
+        self,
+        site: Site,
+        binding: Binding,
+        rows: Sequence[OperatorSchema],
+        target: Target,
+        form: Form,
+        apart: bool,
     ) -> None:
         self.site = site
+        self.outputs = len(site.outputs)
+        self.apart = apart
         self.binding = binding
         self.rows = rows
         self.target = target
@@ -220,7 +229,7 @@ class _Search:
 
     def _wanted(self, division: Division, size: int) -> int:
         count = part_count(division, size)
-        return count if self.binding.schema.gives_sequence else min(count, self.site.outputs)
+        return count if self.binding.schema.gives_sequence else min(count, self.outputs)
 
     def _counts(self, division: Division) -> Iterator[Division]:
         """Yield the same parts as a number of parts, where it is known to be the same."""
@@ -253,7 +262,7 @@ class _Search:
                 f"{row} knows the rules {', '.join(rule.value for rule in row.size_rules)} alone",
             )
             return
-        if _is_merged(self.site, row, division):
+        if self.apart and _counts_outputs(row, division):
             self._mention(
                 row,
                 Rule.LENGTHS_MISSING,
@@ -263,7 +272,7 @@ class _Search:
             return
         binding = self.binding
         outputs = self._outputs(row, division)
-        if outputs > self.site.outputs + _MOST_COMPUTED:
+        if outputs > self.outputs + _MOST_COMPUTED:
             return  # nobody reads them, and nobody can hold them
         attributes, inputs = stated(row, binding.axis or 0, division, squeeze=binding.squeeze)
         shape = data.shape if binding.axis is not None else None
@@ -288,7 +297,7 @@ class _Search:
         if division.rule in (SizeRule.EXPLICIT, SizeRule.REMAINDER):
             return len(division.lengths)
         if row.count is not None and row.count.given is Given.ATTRIBUTE and not row.domain:
-            return min(self.site.outputs, division.count)
+            return min(self.outputs, division.count)
         return division.count
 
     def _agrees(self, division: Division) -> bool:
@@ -316,7 +325,8 @@ class _Search:
                 continue
             kinds = self._lengths_types(row)
             if not kinds:
-                name = "one that its caller can replace" if self.site.overridable else "known only then"
+                overridable = Origin.DEFAULT in self.site.origins[1:]
+                name = "one that its caller can replace" if overridable else "known only then"
                 self._object(
                     row,
                     Rule.LENGTHS_MISSING,
@@ -324,7 +334,7 @@ class _Search:
                     f"{row} needs them as constants",
                 )
                 continue
-            own = self._lengths_fact()
+            own = self.site.lengths
             given = own.type if own is not None else _INT64
             kind = given if given in kinds else _holding(kinds, self.size)
             if kind is None:
@@ -361,13 +371,6 @@ class _Search:
                 return row.types_of(parameter)
         return frozenset()
 
-    def _lengths_fact(self) -> Fact | None:
-        for source in self.site.schema.lengths:
-            if source.given is Given.INPUT:
-                index = self.site.schema.input_index(source.name)
-                return self.site.inputs[index] if index < len(self.site.inputs) else None
-        return None
-
     def _computed(self) -> Iterator[Restatement]:
         """Yield lengths computed from the size of the axis, which only the running model knows."""
         binding, division = self.binding, self.binding.division
@@ -375,7 +378,7 @@ class _Search:
         if self.size is not None or binding.schema.gives_sequence or division.rule is SizeRule.EXPLICIT:
             return
         count = part_count(division, 0)
-        if count > max(_MOST_COMPUTED, self.site.outputs):
+        if count > max(_MOST_COMPUTED, self.outputs):
             return
         for row in self.rows:
             if self._takes(row, binding.data.type) and _INT64 in self._lengths_types(row):
@@ -387,7 +390,7 @@ class _Search:
         axis = self._slice_axis()
         bounds = self._bounds()
         if axis is not None and bounds is not None:
-            yield Restatement(Method.SLICED, None, axis, None, self.site.outputs, bounds=bounds)
+            yield Restatement(Method.SLICED, None, axis, None, self.outputs, bounds=bounds)
 
     def _bounds(self) -> tuple[tuple[int | None, int | None], ...] | None:
         division = self.binding.division
@@ -415,17 +418,17 @@ class _Search:
         axis, division, opset = self._slice_axis(), self.binding.division, self.target.opset
         if axis is None or opset is None or opset < 10:
             return
-        if self.site.outputs > _MOST_COMPUTED:
+        if self.outputs > _MOST_COMPUTED:
             return
         if division is None:
             if self.binding.schema.lengths_rule is SizeRule.EXPLICIT:
-                yield Restatement(Method.SLICED_COMPUTED, None, axis, None, self.site.outputs)
+                yield Restatement(Method.SLICED_COMPUTED, None, axis, None, self.outputs)
         elif (
             self.size is None
             and division.rule in (SizeRule.EVEN, SizeRule.CEIL)
             and division.count <= _MOST_ADDED
         ):
-            yield Restatement(Method.SLICED_COMPUTED, None, axis, division, self.site.outputs)
+            yield Restatement(Method.SLICED_COMPUTED, None, axis, division, self.outputs)
 
     def _slice_axis(self) -> int | None:
         """Return the axis where Slice of the target takes the data and the axis."""

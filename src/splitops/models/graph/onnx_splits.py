@@ -1,67 +1,33 @@
-"""The split nodes of onnx-ir graphs: read as sites, written as restated."""
+"""The split nodes of ONNX graphs, written as they are restated."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import onnx_ir as ir
 
 from splitops.elements.types import ELEMENT_TYPES
-from splitops.errors import ModelError, Where
-from splitops.models.convert.forms import Method, Restatement, Site
-from splitops.models.convert.graph_arithmetic import lengths_of_size, resolved_lengths, uniform_bounds
-from splitops.models.convert.statement import stated
+from splitops.models.graph.arithmetic import lengths_of_size, resolved_lengths, uniform_bounds
 from splitops.models.graph.onnx import (
     Names,
     Tape,
-    is_overridable,
     note,
     remove_if_unused,
     replace_node,
     value_fact,
 )
 from splitops.models.known import Tensor
-from splitops.operators import OperatorSchema, schema
+from splitops.models.sites import Site
+from splitops.models.sites.forms import Method, Restatement
+from splitops.models.sites.statement import stated
+from splitops.operators import OperatorSchema
 from splitops.operators.schema import Given
 from splitops.sizes.rules import SizeRule
 
-__all__ = ["given_lengths", "read_site", "write_site"]
+__all__ = ["given_lengths", "write_site"]
 
 _INT64_MAX: Final = (1 << 63) - 1
-
-
-def read_site(node: ir.Node, opset: int, where: Where) -> Site:
-    """Read a split node.
-
-    Raises:
-        OperatorError: ``op.version``, the opset does not have the operator.
-        ModelError: an attribute holds no numbers.
-    """
-    row = schema(node.op_type, opset, "")
-    references: dict[str, str] = {}
-    attributes: dict[str, Any] = {}
-    for name, attribute in node.attributes.items():
-        if attribute.is_ref():
-            references[name] = attribute.ref_attr_name or ""
-        elif attribute.type in (
-            ir.AttributeType.INT,
-            ir.AttributeType.INTS,
-            ir.AttributeType.FLOAT,
-            ir.AttributeType.FLOATS,
-        ):
-            value = attribute.value
-            attributes[name] = list(value) if isinstance(value, tuple | list) else value
-        else:
-            raise ModelError(f"attribute {name!r} of {node.op_type} holds no numbers", where)
-    inputs = tuple(
-        None if value is None or value.name == "" else value_fact(value, read=index > 0)
-        for index, value in enumerate(node.inputs)
-    )
-    overridable = frozenset(
-        value.name or "" for value in node.inputs[1:] if value is not None and is_overridable(value)
-    )
-    return Site(row, attributes, inputs, len(node.outputs), where, references, overridable)
 
 
 def write_site(

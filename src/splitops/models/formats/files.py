@@ -1,0 +1,121 @@
+"""Model files of either format: which one it is, reading, writing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from splitops.errors import ModelError, shown_path
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir
+
+    from splitops.models.formats.openvino import OpenVINOModel
+
+    ModelInMemory = onnx.ModelProto | onnx_ir.Model | OpenVINOModel
+    AnyModel = str | os.PathLike[str] | ModelInMemory
+
+    class HasModel(Protocol):
+        """A report about a model that is made or changed."""
+
+        @property
+        def model(self) -> Any: ...
+
+
+__all__ = ["is_openvino", "load", "save"]
+
+
+def is_openvino(model: Any) -> bool:
+    """Return whether a path or model is OpenVINO IR; if not, it is ONNX.
+
+    Raises:
+        ModelError: a path with another ending than ``.onnx`` and ``.xml``.
+    """
+    if not isinstance(model, str | os.PathLike):
+        from splitops.models.formats.openvino import OpenVINOModel
+
+        return isinstance(model, OpenVINOModel)
+    suffix = Path(model).suffix.lower()
+    if suffix not in (".onnx", ".xml"):
+        raise ModelError(
+            f"{shown_path(model)} is no model file: ONNX models end in .onnx, OpenVINO IR in .xml"
+        )
+    return suffix == ".xml"
+
+
+def load(path: str | os.PathLike[str], *, allow_links: bool = False) -> onnx.ModelProto | OpenVINOModel:
+    """Read a model from a file.
+
+    Args:
+        path: a ``.onnx`` file, or the ``.xml`` file of an OpenVINO IR with its ``.bin`` beside it.
+        allow_links: whether links to the other files of the model may lead out of its folder, as they do in
+            the caches of model hubs. In a folder that you do not trust, allow none: they could name any file.
+
+    Returns:
+        An ``onnx.ModelProto`` with its external data in it, or an :class:`OpenVINOModel`, which keeps the
+        ``.bin`` open and reads a constant when it is needed.
+
+    Raises:
+        ModelError: the file is missing, truncated, malformed or unsafe, or has another ending.
+
+    Examples:
+        >>> import splitops
+        >>> splitops.load("no-such-file.onnx")
+        Traceback (most recent call last):
+        ...
+        splitops.errors.ModelError: cannot open 'no-such-file.onnx': no such file or directory \
+(model 'no-such-file.onnx')
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise ModelError(f"load reads a file, but is given a {type(path).__name__}, not a path")
+    if is_openvino(path):
+        from splitops.models.formats import openvino as openvino_ir
+
+        return openvino_ir.read(path, allow_links=allow_links)
+    from splitops.models.formats import onnx as onnx_model
+
+    return onnx_model.read(path, allow_links=allow_links)
+
+
+def save(model: ModelInMemory | HasModel, path: str | os.PathLike[str]) -> None:
+    """Write a model to a file, whole or not at all.
+
+    Args:
+        model: an ``onnx.ModelProto``, ``onnx_ir.Model`` or :class:`OpenVINOModel`, or a report that has one
+            as its ``model``: that of :func:`splitops.infer`, and those that :func:`splitops.convert` and
+            :func:`splitops.simplify` give with ``report=True``.
+        path: a ``.onnx`` file for the first two, else an ``.xml`` file whose ``.bin`` is written beside it.
+            Of an ONNX model of more than 2 GB, initializers go to a file beside it, named like it with
+            ``.data`` appended.
+
+    Raises:
+        ModelError: the ending is of the other format, or the file cannot be written.
+
+    Examples:
+        >>> import onnx.parser, pathlib, splitops, tempfile
+        >>> model = onnx.parser.parse_model('''
+        ...     <ir_version: 9, opset_import: ["": 18]>
+        ...     g (float[N] x) => (float[n] a, float[m] b) { a, b = Split<num_outputs = 2>(x) }''')
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "halves.onnx"
+        >>> splitops.save(model, path)
+        >>> splitops.load(path) == model
+        True
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise ModelError(f"save writes a file, but is given a {type(path).__name__}, not a path")
+    model = getattr(model, "model", model)
+    if is_openvino(path) is not is_openvino(model):
+        raise ModelError(
+            f"a {type(model).__name__} cannot be written to {shown_path(path)}: ONNX models end in .onnx, "
+            "OpenVINO IR in .xml"
+        )
+    if is_openvino(model):
+        from splitops.models.formats import openvino as openvino_ir
+
+        openvino_ir.write(cast("OpenVINOModel", model), path)
+        return
+    from splitops.models.formats import onnx as onnx_model
+
+    onnx_model.write(cast("onnx.ModelProto", model), path)

@@ -1,0 +1,137 @@
+"""The split nodes of ONNX graphs, as every model tool sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from splitops.binding import Fact
+from splitops.errors import NOWHERE, ModelError, OperatorError, SplitError, Where
+from splitops.models.formats.onnx.structure import canonical
+from splitops.models.graph.onnx import (
+    has_defaults,
+    label,
+    nodes_of,
+    opset_imports,
+    owners_of,
+    value_fact,
+)
+from splitops.models.graph.onnx_functions import Attributes, number_of, resolved
+from splitops.models.sites import Origin, Site
+from splitops.operators import FAMILY, history, schema
+
+__all__ = ["is_split", "read_site", "split_sites"]
+
+
+def is_split(node: ir.Node) -> bool:
+    """Return whether a node is of the split family."""
+    return node.op_type in FAMILY[""] and canonical(node.domain) == ""
+
+
+def split_sites(model: ir.Model, where: Where = NOWHERE) -> Iterator[Site]:
+    """Yield every Split and SplitToSequence: of the main graph, of subgraphs and of model-local functions.
+
+    Args:
+        model: a well-formed model.
+        where: the place of the model; its ``model``.
+
+    Yields:
+        The sites in the order of the model: main graph first, subgraphs after the node that they belong to,
+        then functions, each with what the model states of its inputs. ``site.where.graph`` is None for the
+        main graph, ``"choose.then_branch"`` for a branch of the node named choose, ``"function
+        my.domain.halve"`` for a function, and a path of these steps joined by ``/`` for what is nested.
+
+    Raises:
+        OperatorError: ``op.version`` where the imported opset does not have the operator yet.
+        ModelError: an attribute holds no numbers.
+
+    Examples:
+        >>> model = ir.from_onnx_text('''
+        ...     <ir_version: 9, opset_import: ["": 13]>
+        ...     g (float[6] x) => (float[3] a, float[3] b) { a, b = Split<axis = 0>(x) }''')
+        >>> [(str(site.schema), dict(site.attributes), site.outputs) for site in split_sites(model)]
+        [('Split-13', {'axis': 0}, ('a', 'b'))]
+    """
+    for start, owner in owners_of(model):
+        opset = opset_imports(owner, model if start is None else None).get("", 1)
+        for path, node in nodes_of(owner, start):
+            if is_split(node):
+                place = Where(where.model, path, label(node))
+                site = read_site(node, opset, place, defaults=has_defaults(model))
+                if site.unread is not None:
+                    raise site.unread
+                yield site
+
+
+def read_site(
+    node: ir.Node,
+    opset: int,
+    where: Where,
+    *,
+    facts: Sequence[Fact | None] | None = None,
+    linked: Attributes | None = None,
+    defaults: bool = True,
+    conditional: bool = False,
+) -> Site:
+    """Read a split node.
+
+    Args:
+        node: the node.
+        opset: the opset that its graph or function imports.
+        where: its place.
+        facts: what is known of its inputs; None is what their values carry.
+        linked: the attributes of its function, where a call gives them.
+        defaults: whether callers of the model can replace constants that are inputs too.
+        conditional: whether the model may run without running the node.
+    """
+    attributes: dict[str, Any] = {}
+    unread = None
+    try:
+        row = schema(node.op_type, opset, "")
+        attributes = _numbers(node, linked)
+    except SplitError as error:
+        error.where = where
+        unread = error
+        if isinstance(error, OperatorError):
+            row = history(node.op_type, "")[0]
+    if facts is None:
+        facts = [
+            None if value is None or value.name == "" else value_fact(value, read=index > 0)
+            for index, value in enumerate(node.inputs)
+        ]
+    return Site(
+        schema=row,
+        attributes=attributes,
+        facts=tuple(facts),
+        inputs=tuple("" if value is None else value.name or "" for value in node.inputs),
+        outputs=tuple(value.name or "" for value in node.outputs),
+        where=where,
+        references={name: one.ref_attr_name or "" for name, one in node.attributes.items() if one.is_ref()},
+        origins=tuple(_origin(value, defaults) for value in node.inputs),
+        conditional=conditional,
+        unread=unread,
+        node=node,
+    )
+
+
+def _numbers(node: ir.Node, linked: Attributes | None) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, attribute in resolved(node, linked).items():
+        try:
+            found[name] = number_of(attribute)
+        except TypeError:
+            if not node.attributes[name].is_ref():  # what is no number no split refers to
+                raise ModelError(f"attribute {name!r} of {node.op_type} holds no numbers") from None
+    return found
+
+
+def _origin(value: ir.Value | None, defaults: bool) -> Origin:
+    if value is None:
+        return Origin.RUN
+    if value.is_initializer():
+        return Origin.DEFAULT if defaults and value.is_graph_input() else Origin.MODEL
+    producer = value.producer()
+    constant = producer is not None and producer.op_type == "Constant" and canonical(producer.domain) == ""
+    return Origin.MODEL if constant else Origin.RUN

@@ -1,0 +1,169 @@
+"""What every model tool sees of one split operator in a model, whatever the file format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import cached_property
+from typing import Any, Final
+
+from splitops.binding import Binding, Fact, bind
+from splitops.errors import NOWHERE, SplitError, Where
+from splitops.inference import Inference, infer_binding
+from splitops.models.sites.statement import describe
+from splitops.operators import OperatorSchema
+from splitops.operators.schema import Given
+
+__all__ = ["UNBIND_REPAIRS", "Origin", "Site"]
+
+
+class Origin(Enum):
+    """Who says what the value of an input is."""
+
+    MODEL = auto()
+    """It is a constant."""
+    DEFAULT = auto()
+    """It is a constant that the model's caller can replace."""
+    RUN = auto()
+    """It is an input of the model, or computed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """One node of the split family where it stands, with what is known of it there.
+
+    A site in a model-local function is one for every call that inference follows, one in a loop is one with
+    what holds in every round.
+
+    Attributes:
+        schema: the operator's version, chosen by the opset that its graph or function imports; the first one
+            of an operator that the opset does not have yet, see ``unread``.
+        attributes: the attributes that the node states: integers, and tuples of them (a file can state other
+            numbers; binding says what is wrong with them). One that a function's caller gives, and that is
+            not known, is an empty :class:`Fact`.
+        facts: what is known of each input, in the operator's order; None is an absent one.
+        inputs: names of the inputs; ``""`` is an absent one.
+        outputs: names of the declared outputs; ``""`` is one that nobody reads.
+        where: model, graph path and node name.
+        references: attributes that a model-local function takes from its caller: the node's attribute name
+            to the function's.
+        origins: for each input, who says what its value is.
+        conditional: whether the model may run without running this site.
+        unread: why the node is not one of its operator: it has no such version, or an attribute is none.
+        node: the node in the format's own form (``onnx_ir.Node``, or a
+            :class:`~splitops.models.formats.openvino.Layer`), for tools that rewrite it.
+
+    Examples:
+        >>> from splitops.operators import schema
+        >>> data = Fact(shape=(2, 7))
+        >>> site = Site(schema=schema("Split", 18), attributes={"num_outputs": 2, "axis": 1}, facts=(data,),
+        ...             outputs=("a", "b"))
+        >>> site.inference.parts
+        ((2, 4), (2, 3))
+    """
+
+    schema: OperatorSchema
+    attributes: Mapping[str, Any]
+    facts: tuple[Fact | None, ...]
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...]
+    where: Where = NOWHERE
+    references: Mapping[str, str] = field(default_factory=dict)
+    origins: tuple[Origin, ...] = ()
+    conditional: bool = False
+    unread: SplitError | None = None
+    node: Any = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        if isinstance(self._bound, SplitError):
+            return self.operator
+        axis, division, squeeze = self._bound.axis, self._bound.division, self._bound.squeeze
+        return describe(self.schema, axis, division, len(self.outputs), squeeze=squeeze)
+
+    @property
+    def operator(self) -> str:
+        """Its operator for messages, with the version where the node is one of it."""
+        return str(self.schema) if self.unread is None else self.schema.name
+
+    @property
+    def binding(self) -> Binding | None:
+        """What is proved of it; None where ``error`` is set."""
+        return None if self.error is not None else self.bind()
+
+    @property
+    def inference(self) -> Inference | None:
+        """What follows for its outputs; None where ``error`` is set."""
+        return None if isinstance(self._inferred, SplitError) else self._inferred
+
+    @property
+    def error(self) -> SplitError | None:
+        """The rule that it breaks, or why it could not be read."""
+        return self._inferred if isinstance(self._inferred, SplitError) else None
+
+    def bind(self) -> Binding:
+        """Prove it valid and reduce it to its meaning.
+
+        Raises:
+            RuleError: it breaks a rule of its version.
+            ModelError: it could not be read.
+        """
+        if isinstance(self._bound, SplitError):
+            raise self._bound.with_traceback(None)
+        return self._bound
+
+    @cached_property
+    def _bound(self) -> Binding | SplitError:
+        if self.unread is not None:
+            return self.unread
+        try:
+            return bind(self.schema, self.attributes, self.facts, outputs=len(self.outputs), where=self.where)
+        except SplitError as error:
+            return error
+
+    @cached_property
+    def _inferred(self) -> Inference | SplitError:
+        if isinstance(self._bound, SplitError):
+            return self._bound
+        try:
+            return infer_binding(self._bound)
+        except SplitError as error:
+            return error
+
+    @property
+    def lengths(self) -> Fact | None:
+        """What is known of the lengths where they are an input; None where there is none."""
+        for source in self.schema.lengths:
+            if source.given is Given.INPUT:
+                index = self.schema.input_index(source.name)
+                return self.facts[index] if index < len(self.facts) else None
+        return None
+
+    @property
+    def may_be_unbind(self) -> bool:
+        """Whether the text and the runtimes may disagree on what it gives.
+
+        PyTorch exports a scripted ``unbind`` as a SplitToSequence of chunks of 1 with keepdims = 0. The text
+        ignores keepdims beside chunks; PyTorch and onnxruntime drop the axis. We run what is written, and no
+        tool rewrites such a site unasked.
+
+        Examples:
+            >>> from splitops.operators import schema
+            >>> row, data, given = schema("SplitToSequence", 13), Fact(shape=(2, 3)), {"keepdims": 0}
+            >>> one, two = Fact(shape=(), value=1), Fact(shape=(), value=2)
+            >>> sites = [Site(schema=row, attributes=given, facts=facts, outputs=("s",))
+            ...          for facts in ((data, one), (data, two), (data,))]
+            >>> [site.may_be_unbind for site in sites]
+            [True, False, False]
+        """
+        keepdims, chunk = self.schema.keepdims, self.lengths
+        if keepdims is None or self.attributes.get(keepdims.name) != 0 or chunk is None:
+            return False
+        return chunk.shape in (None, ()) and chunk.value in (None, 1)
+
+
+UNBIND_REPAIRS: Final = (
+    "as written: leave keepdims out (--unbind as-written); "
+    "as PyTorch means it: leave the input 'split' out (--unbind as-pytorch)"
+)
+"""The two ways to state a site that :attr:`Site.may_be_unbind` so that everybody reads it in the same way."""
