@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from onnx import ModelProto, numpy_helper
-from simplify_helpers import every_operator, operators, parse, simplified
+from simplify_helpers import assert_equal, every_operator, operators, parse, simplified
+
+from splitops.models.simplify import simplify
 
 OPSETS = (11, 13, 18, 24)
 
@@ -46,13 +49,18 @@ def test_the_length_is_a_constant(opset: int, lengths: str, count: int) -> None:
     assert numpy_helper.to_array(found.model.graph.node[0].attribute[0].t) == count
 
 
+@pytest.mark.parametrize("size", [0, 5])
+def test_the_length_of_a_dynamic_axis_is_its_size(size: int) -> None:
+    built = model("n = SequenceLength(s)", "int64 n", data="float[N, 2] x", state="axis = 0")
+    assert operators(simplified(built, N=size).model) == ["Shape", "Gather"]
+
+
 @pytest.mark.parametrize(
-    ("lengths", "size"), [("", 0), ("", 5), ("int64 split = {3}", 7), ("int32 split = {3}", 6)]
+    ("lengths", "size"), [("int64 split = {3}", 7), ("int32 split = {3}", 6), ("int64 split = {3}", 0)]
 )
-def test_the_length_of_a_dynamic_axis_follows_from_its_size(lengths: str, size: int) -> None:
+def test_the_length_of_a_dynamic_axis_in_chunks_stays(lengths: str, size: int) -> None:
     built = model("n = SequenceLength(s)", "int64 n", data="float[N, 2] x", state="axis = 0", lengths=lengths)
-    found = simplified(built, N=size)
-    assert "SplitToSequence" not in operators(found.model)
+    assert not simplified(built, N=size).changes  # to compute it takes four nodes instead of two
 
 
 def test_the_length_by_lengths_of_a_dynamic_axis_keeps_the_proof() -> None:
@@ -186,15 +194,62 @@ def test_a_position_that_does_not_exist_stays() -> None:
     assert not simplified(built, bad=[{}]).changes
 
 
-def test_a_position_that_is_computed_stays() -> None:
-    built = model("y = SequenceAt(s, i)", "float[4, 1] y", data="float[4, 6] x, int64 i")
-    assert not simplified(built, feeds=None, N=4).changes
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize(("size", "position"), [(6, 5), (6, -6), (3, 0)])
+@pytest.mark.parametrize("data", ["float[N, 2] x", "float[6, 2] x"])
+def test_computed_positions_of_single_elements(keepdims: int, size: int, position: int, data: str) -> None:
+    shape = "1, 2" if keepdims else "2"
+    built = model(
+        "y = SequenceAt(s, i)",
+        f"float[{shape}] y",
+        data=f"{data}, int64 i",
+        state=f"axis = 0, keepdims = {keepdims}",
+    )
+    rows = size if "N" in data else 6
+    array = np.arange(rows * 2, dtype=np.float32).reshape(rows, 2)
+    found = simplified(built, feeds={"x": array, "i": np.array(position)})
+    assert operators(found.model) == ["Reshape", "Gather"][1 - keepdims :]
+    for outside in (rows, -rows - 1):
+        assert_equal(built, found.model, {"x": array, "i": np.array(outside)})
 
 
-def test_an_overridable_position_stays() -> None:
+def test_several_computed_positions_stay_where_that_is_more_nodes() -> None:
+    readers = " ".join(f"y{index} = SequenceAt(s, i)" for index in range(2))
+    outputs = ", ".join(f"float[1, 2] y{index}" for index in range(2))
+    built = model(readers, outputs, data="float[6, 2] x, int64 i", state="axis = 0")
+    assert not simplified(built, feeds={"x": np.ones((6, 2), np.float32), "i": np.array(3)}).changes
+
+
+@pytest.mark.parametrize("data", ["float[4, 6] x, int64[1] i", "float[4, 6] x, int64[M] i"])
+def test_a_computed_position_that_may_be_no_scalar_stays(data: str) -> None:
+    built = model("y = SequenceAt(s, i)", "float[4, 1] y", data=data)
+    assert not simplify(built, report=True).changes
+
+
+def test_a_computed_position_of_longer_parts_stays() -> None:
+    built = model(
+        "y = SequenceAt(s, i)", "float[4, 2] y", data="float[4, 6] x, int64 i", lengths="int64 split = {2}"
+    )
+    feeds = {"x": np.ones((4, 6), np.float32), "i": np.array(2)}
+    assert not simplified(built, feeds=feeds).changes
+
+
+def test_an_overridable_position_is_read_when_the_model_runs() -> None:
     text = """g (float[4, 6] x, int64 i = {1}) => (float[4, 1] y) {
         s = SplitToSequence<axis = 1>(x) y = SequenceAt(s, i) }"""
-    assert not simplified(parse(text)).changes
+    found = simplified(parse(text))
+    assert operators(found.model) == ["Reshape", "Gather"]
+    data = np.arange(24, dtype=np.float32).reshape(4, 6)
+    assert_equal(parse(text), found.model, {"x": data, "i": np.array(-2)})
+
+
+def test_positions_that_a_loop_counts() -> None:
+    text = """g (float[N, 2] x) => (float[2] y) <int64 n = {3}, bool true = {1}, float[2] zero = {0, 0}> {
+        s = SplitToSequence<axis = 0, keepdims = 0>(x)
+        y = Loop(n, true, zero) <body = b (int64 i, bool c, float[2] sum) => (bool d, float[2] new) {
+            d = Identity(c) row = SequenceAt(s, i) new = Add(sum, row) }> }"""
+    found = simplified(parse(text), N=4, bad=[{"N": 2}])
+    assert sorted(every_operator(found.model)) == ["Add", "Gather", "Identity", "Loop"]
 
 
 def test_the_length_beside_readers_that_stay() -> None:

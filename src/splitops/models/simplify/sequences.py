@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.models.graph.editor import Editor, Role, note_like
-from splitops.models.graph.onnx import constant_array, known
+from splitops.models.graph.onnx import constant_array, known, shape_of
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.known import Tensor
 from splitops.models.simplify.passes import SplitPass
@@ -20,11 +20,11 @@ class SequenceReadsPass(SplitPass):
     """What reads the sequence of a SplitToSequence reads the data, or a Split of it.
 
     SequenceLength becomes a constant, or the size of the axis; ConcatFromSequence that undoes the split
-    becomes the data, another one a Concat; SequenceAt at constant positions, also negative ones, becomes
-    Gather where the parts have size 1, else a part of a Split. On an axis of unknown size, only what fails
-    where the sequence would have failed is written: Gather at positions, Split by lengths. Where other
-    readers keep the sequence, nothing is written that takes more nodes. A site that may be PyTorch's
-    ``unbind`` (:func:`splitops.models.site.may_be_unbind`) is left as it is.
+    becomes the data, another one a Concat; SequenceAt becomes Gather where the parts have size 1, also at
+    computed positions, else a part of a Split. On an axis of unknown size, only what fails where the sequence
+    would have failed is written: Gather at positions, Split by lengths. Nothing is written that takes more
+    nodes. A site that may be PyTorch's ``unbind`` (:func:`splitops.models.site.may_be_unbind`) is left as it
+    is.
     """
 
     name = "sequence-reads"
@@ -43,14 +43,16 @@ class SequenceReadsPass(SplitPass):
         done = [reader for reader in readers if cut.removable and work.needs_no_part(reader)]
         left = [reader for reader in readers if reader not in done]
         needless = not sequence.is_graph_output() and all(map(work.can_read_parts, left))
-        if not needless:
-            done = [reader for reader in done if not work.adds_nodes(reader)]
+        # Without the sequence, a Split may stand in its place.
+        if not needless or sum(map(work.written, readers)) + work.splits(left) > len(readers) + 1:
+            needless, left = False, []
+            done = [reader for reader in done if work.written(reader) <= 1]
         for reader in done:
             work.without_parts(reader)
         # The rest is worth a Split only if the sequence is not needed any more.
-        if left and needless:
+        if left:
             work.read_parts(left)
-            done, left = readers, []
+            done = readers
         if not done and not (not readers and needless and cut.removable):
             return
         if needless:
@@ -85,9 +87,21 @@ class _Work:
             return self.count is not None or self.cut.division.rule is SizeRule.CHUNK
         return is_operator(reader, "ConcatFromSequence") and self._undoes(reader)
 
-    def adds_nodes(self, reader: ir.Node) -> bool:
-        """Return whether a reader that needs no part becomes more than one node."""
-        return is_operator(reader, "SequenceLength") and self.count is None
+    def written(self, reader: ir.Node) -> int:
+        """Return how many nodes are written for a reader, but the Split that several may share."""
+        if is_operator(reader, "SequenceLength"):
+            return 1 if self.count is not None else 2 if self.cut.division.chunk == 1 else 4
+        if is_operator(reader, "SequenceAt"):
+            if not self._gathers(reader):
+                return 0
+            return 1 if self._position(reader) is not None or self.cut.squeeze else 2
+        return 0 if self.cut.removable and self._undoes(reader) else 1
+
+    def splits(self, readers: list[ir.Node]) -> bool:
+        """Return whether a Split is written for readers of which each :meth:`can_read_parts`."""
+        if readers and not self.cut.removable:
+            return True
+        return not all(self._gathers(reader) or is_operator(reader, "SequenceLength") for reader in readers)
 
     def without_parts(self, reader: ir.Node) -> None:
         """Rewrite a reader that :meth:`needs_no_part`."""
@@ -143,7 +157,9 @@ class _Work:
         if is_operator(reader, "SequenceAt"):
             position = self._position(reader)
             if position is None:
-                return False
+                # Gather takes what SequenceAt takes, and fails where it does.
+                index = reader.inputs[1]
+                return self._single and index is not None and shape_of(index) == ()
             if self._single:
                 # Gather fails where SequenceAt does; and of a known size, the position must be there.
                 return self.count is None or -self.count <= position < self.count
@@ -176,20 +192,30 @@ class _Work:
                 self.editor.substitute(reader, [whole])
                 self.made.append("Concat")
 
+    def _gathers(self, reader: ir.Node) -> bool:
+        """Return whether a SequenceAt becomes a Gather."""
+        if not is_operator(reader, "SequenceAt") or not self._single:
+            return False
+        return self.cut.squeeze or not self.cut.parts or self._position(reader) is None
+
     def _at(self, reader: ir.Node) -> None:
         editor, cut = self.editor, self.cut
         position = self._position(reader)
-        assert position is not None
-        if self._single and (cut.squeeze or not cut.parts):
-            shape = () if cut.squeeze else (1,)
-            index = editor.constant(np.full(shape, position, np.int64), reader)
-            part = editor.add(reader, "Gather", [self.data, index], {"axis": cut.axis})[0]
-            note_like(part, self.data, {cut.axis: None if cut.squeeze else 1})
-            editor.substitute(reader, [part])
-            self.made.append("Gather")
+        if not self._gathers(reader):
+            assert position is not None
+            editor.replace(reader.outputs[0], self._parts()[position])
+            editor.remove(reader)
             return
-        editor.replace(reader.outputs[0], self._parts()[position])
-        editor.remove(reader)
+        if position is not None:
+            index = editor.constant(np.full(() if cut.squeeze else (1,), position, np.int64), reader)
+        else:
+            scalar = reader.inputs[1]
+            assert scalar is not None
+            index = scalar if cut.squeeze else editor.reshape(reader, scalar, (1,), (1,))
+        part = editor.add(reader, "Gather", [self.data, index], {"axis": cut.axis})[0]
+        note_like(part, self.data, {cut.axis: None if cut.squeeze else 1})
+        editor.substitute(reader, [part])
+        self.made.append("Gather")
 
     def _parts(self) -> list[ir.Value]:
         if not self.parts:
