@@ -95,7 +95,7 @@ def _fixed(
 ) -> tuple[list[Finding], tuple[SiteReport, ...]]:
     from splitops.models import save
     from splitops.models.check import check
-    from splitops.models.legalize.legalizing import repaired
+    from splitops.models.legalize.onnx_models import repaired
 
     made, sites = repaired(model, targets, unbind=unbind, allow_links=allow_links)
     save(made, out)

@@ -49,6 +49,10 @@ class LegalForm(StrEnum):
     """A Slice for each part."""
     GATHERS = "gathers"
     """A Gather for each part."""
+    CONSTANTS = "constants"
+    """A constant for each part of a constant."""
+    EMPTY = "empty"
+    """What a Transpose gives of an empty part is made anew: there is nothing in it."""
 
     @property
     def keeps_split(self) -> bool:
@@ -321,6 +325,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.packed_constant,
         source=_OPENVINO_CPU,
         fix="convert the constant to i8 or u8 before the split",
+        legal=(LegalForm.CONSTANTS,),
     ),
     Limit(
         code="openvino.uneven-open-axis",
@@ -393,6 +398,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.empty_transposed,
         source=_OPENVINO_CPU,
         fix="leave the part out, which has no elements",
+        legal=(LegalForm.EMPTY,),
     ),
     Limit(
         code="openvino.sequence-open-axis",

@@ -195,9 +195,10 @@ class OpenVINOEditor(Editor):
         data: Mapping[str, object] | None = None,
         *,
         version: str | None = None,
+        element_type: ElementType | None = None,
         shapes: Sequence[Shape | None],
     ) -> list[ir.Value]:
-        """Add a layer in front of another one, whose outputs have the type of its first input.
+        """Add a layer in front of another one.
 
         Args:
             before: the other one.
@@ -205,9 +206,13 @@ class OpenVINOEditor(Editor):
             inputs: what feeds it.
             data: its attributes.
             version: its operation set; None is the one that every reader of the operator has.
+            element_type: that of its outputs; None is the one of its first input.
             shapes: what is known of the shape of each output.
         """
         kind, found = port_of(inputs[0]).precision, known(inputs[0])
+        own = found.type if isinstance(found, Tensor) else None
+        if element_type is not None:
+            kind, own = element_type.precision, element_type
         name = self.fresh(f"{before.name}/{operator}")
         fed = tuple(
             Port(index, port_of(value).precision, port_of(value).dims) for index, value in enumerate(inputs)
@@ -224,7 +229,7 @@ class OpenVINOEditor(Editor):
         )
         made = self.insert(before, make_node(layer, list(inputs), [f"{name}:{port.id}" for port in ports]))
         for value, shape in zip(made, shapes, strict=True):
-            note(value, Tensor(found.type if isinstance(found, Tensor) else None, shape))
+            note(value, Tensor(own, shape))
         return made
 
     def split(
@@ -237,7 +242,7 @@ class OpenVINOEditor(Editor):
         for parameter, fact in zip(row.inputs[1:], facts[1:], strict=False):
             if fact is not None:
                 value = np.array(fact.value, np.int64)
-                inputs.append(self._constant(value, _INT64, f"{before.name}/{parameter.name}", before))
+                inputs.append(self.constant(value, _INT64, f"{before.name}/{parameter.name}", before))
         shapes = [shape_like(data, {axis: part}) for part in sizes]
         return self.add(
             before, row.name, inputs, attributes, version=f"opset{row.since_version}", shapes=shapes
@@ -258,7 +263,7 @@ class OpenVINOEditor(Editor):
             "axes": list(bounds),
         }
         inputs = [
-            self._constant(np.array(listed, np.int64), _INT64, f"{before.name}/{name}", before)
+            self.constant(np.array(listed, np.int64), _INT64, f"{before.name}/{name}", before)
             for name, listed in numbers.items()
         ]
         shape = shape_like(data, sliced_sizes(data, bounds))
@@ -272,17 +277,17 @@ class OpenVINOEditor(Editor):
         self, before: ir.Node, value: ir.Value, pattern: Sequence[int], shape: Shape | None
     ) -> ir.Value:
         """Add a Reshape in front of another layer."""
-        inputs = [value, self._constant(np.array(pattern, np.int64), _INT64, f"{before.name}/shape", before)]
+        inputs = [value, self.constant(np.array(pattern, np.int64), _INT64, f"{before.name}/shape", before)]
         return self.add(before, "Reshape", inputs, {"special_zero": "true"}, shapes=[shape])[0]
 
     def transpose(self, before: ir.Node, value: ir.Value, order: Sequence[int]) -> ir.Value:
         """Add a Transpose in front of another layer."""
-        inputs = [value, self._constant(np.array(order, np.int64), _INT64, f"{before.name}/order", before)]
+        inputs = [value, self.constant(np.array(order, np.int64), _INT64, f"{before.name}/order", before)]
         return self.add(before, "Transpose", inputs, shapes=[permuted(shape_of(value), order)])[0]
 
     def squeeze(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:
         """Add a Squeeze of one axis in front of another layer."""
-        axes = self._constant(np.array([axis], np.int64), _INT64, f"{before.name}/axes", before)
+        axes = self.constant(np.array([axis], np.int64), _INT64, f"{before.name}/axes", before)
         return self.add(before, "Squeeze", [value, axes], shapes=[shape_like(value, {axis: None})])[0]
 
     def fold(
@@ -291,7 +296,7 @@ class OpenVINOEditor(Editor):
         """Return a new constant for the place of a value, with its tensor names."""
         index = old.index()
         name = before.name if len(before.outputs) == 1 else f"{before.name}.{index}"
-        return self._constant(array, element_type, name or "", before, port_of(old).names)
+        return self.constant(array, element_type, name or "", before, port_of(old).names)
 
     def name_like(self, made: ir.Node, node: ir.Node) -> None:
         """Let a layer in the place of another one have its name, runtime information and ports."""
@@ -314,7 +319,7 @@ class OpenVINOEditor(Editor):
         note(node.outputs[0], Tensor(constant.element_type, constant.shape))
         return node
 
-    def _constant(
+    def constant(
         self,
         array: npt.NDArray[Any],
         element_type: ElementType,
@@ -322,6 +327,15 @@ class OpenVINOEditor(Editor):
         before: ir.Node,
         names: tuple[str, ...] = (),
     ) -> ir.Value:
+        """Add a Const in front of another layer.
+
+        Args:
+            array: its value.
+            element_type: its element type.
+            name: the layer's name.
+            before: the other layer.
+            names: the tensor names.
+        """
         node = self._const(Constant.of(array, element_type), name, before.graph, names)
         value = self.insert(before, node)[0]
         if array.ndim <= 1 and element_type.integer:

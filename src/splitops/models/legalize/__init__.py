@@ -109,9 +109,24 @@ def legalize(
         raise ModelError(f"a model is legalised for one runtime, not for {shown(target)}")
     if on_illegal not in ("refuse", "keep"):
         raise ModelError(f"on_illegal is {shown(on_illegal)}, not 'refuse' or 'keep'")
-    from splitops.models.legalize.legalizing import legalized
-
-    found = legalized(model, target, unbind=unbind, allow_links=allow_links)
+    found = _legalized(model, target, unbind, allow_links)
     if on_illegal == "refuse" and found.illegal:
         raise found.illegal[0].error
     return found if report else found.model
+
+
+def _legalized(model: AnyModel, target: str, unbind: str | None, allow_links: bool) -> Legalization:
+    from splitops.models import is_openvino
+    from splitops.models.check.profiles import known_targets
+    from splitops.models.formats.reading import place_of
+    from splitops.models.legalize.limits import meaning_of
+
+    known_targets(target)
+    where, meaning = place_of(model), meaning_of(unbind)
+    if is_openvino(model):
+        from splitops.models.legalize.openvino_models import legalize_openvino
+
+        return legalize_openvino(model, target, where, allow_links)
+    from splitops.models.legalize.onnx_models import legalize_onnx
+
+    return legalize_onnx(model, target, meaning, where, allow_links)

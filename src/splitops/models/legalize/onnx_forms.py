@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import onnx_ir as ir
@@ -16,15 +16,16 @@ from splitops.models.graph.onnx import Tape, constant_array, replace_node, shape
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_splits import write_site
 from splitops.models.legalize.report import Unbind
+from splitops.models.legalize.rounds import NoFormError, Written
 from splitops.models.simplify.sequences import SequenceReadsPass
 from splitops.models.sites.decisions import Cut
 from splitops.models.sites.forms import Form, Method, Restatement, Target
 from splitops.models.sites.restating import restatements
 from splitops.models.sites.site import UNBIND_REPAIRS, Site
-from splitops.sizes.dims import Dim
+from splitops.sizes.dims import Dim, Shape
 from splitops.sizes.rules import SizeRule
 
-__all__ = ["NoFormError", "OnnxForms", "Written"]
+__all__ = ["OnnxForms"]
 
 _MOST_OUTPUTS: Final = 1 << 12
 """The most outputs that are declared for a form, and parts that a sequence is made of."""
@@ -34,22 +35,6 @@ _BOUNDS_AS_INPUTS: Final = 10
 """The opset from which on Slice takes its bounds as inputs."""
 _INT32_MAX: Final = (1 << 31) - 1
 _INT64_MAX: Final = (1 << 63) - 1
-
-
-class NoFormError(Exception):
-    """A form does not apply to a site; the text says why."""
-
-
-class Written(NamedTuple):
-    """What stands in the place of a site now.
-
-    Attributes:
-        text: the statement in words.
-        cost: what it costs when the model runs; empty where it costs nothing.
-    """
-
-    text: str
-    cost: str = ""
 
 
 class OnnxForms:
@@ -72,32 +57,32 @@ class OnnxForms:
             LegalForm.SEQUENCE: self._sequence,
             LegalForm.SLICES: self._slices,
             LegalForm.GATHERS: self._gathers,
+            LegalForm.EMPTY: self._empty,
         }
 
     def write(self, form: LegalForm, node: ir.Node, site: Site) -> Written:
-        """State a site in a form.
-
-        Raises:
-            NoFormError: the form does not apply; nothing has changed.
-        """
+        """State a site in a form, see :class:`~splitops.models.legalize.rounds.Forms`."""
         try:
-            return self._writers[form](node, site)
+            writer = self._writers.get(form)
+            if writer is None:
+                raise NoFormError(f"ONNX has no form {form}")
+            return writer(node, site)
         except RuleError as error:
             raise NoFormError(error.message) from error
 
-    def describe(self, node: ir.Node) -> str:
-        """Write what a site states in one line."""
+    def _describe(self, node: ir.Node) -> str:
         return str(self.editor.site(node))
 
     # One split
 
     def _in_full(self, node: ir.Node, site: Site) -> Written:
         row, done = site.schema, []
-        count = self._stated_count(node, site)
-        if count is not None and len(node.inputs) > 1 and node.inputs[1] is None:
+        stated = node.attributes.get(row.count_attribute or "")
+        count = 0 if stated is None or stated.is_ref() else int(stated.value)
+        if stated is not None and len(node.inputs) > 1 and node.inputs[1] is None:
             self.editor.set_inputs(node, node.inputs[:1])
             done.append("without the input that is named ''")
-        if count is not None and count > len(node.outputs):
+        if count > len(node.outputs):
             if count > _MOST_OUTPUTS:
                 raise NoFormError(f"nobody reads {count - len(node.outputs)} of its parts")
             node.resize_outputs(count)
@@ -108,18 +93,8 @@ class OnnxForms:
             del node.attributes[row.keepdims.name]
             done.append(f"without {row.keepdims.name}, which has no meaning beside {row.lengths[0].name!r}")
         if not done:
-            raise NoFormError("it is stated in full")
-        return Written(f"{self.describe(node)}, {', '.join(done)}")
-
-    def _stated_count(self, node: ir.Node, site: Site) -> int | None:
-        """Return the number of parts that an attribute states; None where none does."""
-        name = site.schema.count_attribute
-        attribute = None if name is None else node.attributes.get(name)
-        if attribute is None:
-            return None
-        if attribute.is_ref():
-            raise NoFormError(f"{name} is what each caller of the function states")
-        return int(attribute.value)
+            raise NoFormError("each call of the function may state another number")
+        return Written(f"{self._describe(node)}, {', '.join(done)}")
 
     def _name_outputs(self, node: ir.Node) -> bool:
         unnamed = [value for value in node.outputs if not value.name]
@@ -132,7 +107,7 @@ class OnnxForms:
         if name is None or not node.outputs:
             raise NoFormError("the operator takes no number of parts")
         node.attributes[name] = ir.AttrInt64(name, len(node.outputs))
-        return Written(self.describe(node))
+        return Written(self._describe(node))
 
     def _meaning(self, node: ir.Node, site: Site) -> Written:
         row, chunk = site.schema, site.facts[1]
@@ -141,11 +116,11 @@ class OnnxForms:
         assert row.keepdims is not None
         if self.unbind is Unbind.AS_WRITTEN:
             node.attributes.pop(row.keepdims.name)
-            return Written(f"{self.describe(node)}, as written")
+            return Written(f"{self._describe(node)}, as written")
         if chunk is None or chunk.shape != () or chunk.value != 1:
             raise NoFormError("only the run knows whether the chunks are of 1, as PyTorch's unbind has them")
         self.editor.set_inputs(node, node.inputs[:1])
-        return Written(f"{self.describe(node)}, as PyTorch means it")
+        return Written(f"{self._describe(node)}, as PyTorch means it")
 
     def _lengths(self, node: ir.Node, site: Site) -> Written:
         for read, restated in self._restatements(node):
@@ -217,6 +192,17 @@ class OnnxForms:
             _gather_instead(part, restated, Tape(opset, self.editor.names, _stem(part)))
         cost = _bounds_cost(restated) or "positions of each part, 8 bytes an entry of the axis"
         return Written(str(restated).replace("Slice", "Gather"), cost)
+
+    def _empty(self, node: ir.Node, site: Site) -> Written:
+        """Make what Transposes give of empty parts anew, as there is nothing in it."""
+        opset = self.editor.opset(node)
+        for part, shape in zip(node.outputs, _shapes(site), strict=False):
+            if shape is None or 0 not in shape:
+                continue
+            for use in list(part.uses()):
+                if use.node.op_type == "Transpose":
+                    _made_anew(use.node, part, Tape(opset, self.editor.names, _stem(use.node)))
+        return Written(f"{self._describe(node)}, without Transposes of what is empty")
 
     # Sequences
 
@@ -293,6 +279,24 @@ def _gather_instead(part: ir.Node, restated: Restatement, tape: Tape) -> None:
         positions = tape.op("Range", [first, last, tape.constant(np.array(1, np.int64))], hint="positions")
     gathered = tape.op("Gather", [data, positions], {"axis": restated.axis}, hint="part")
     replace_node(part, tape.nodes, [gathered])
+
+
+def _shapes(site: Site) -> Sequence[Shape | None]:
+    return () if site.inference is None else site.inference.parts or ()
+
+
+def _made_anew(transpose: ir.Node, part: ir.Value, tape: Tape) -> None:
+    """Put an empty tensor of its shape in the place of the Transpose of an empty part."""
+    kind, shape = type_of(part), shape_of(part)
+    if tape.opset < 9 or kind is None or not kind.bits or shape is None:
+        raise NoFormError("an empty tensor cannot be stated below opset 9, or of an unknown type")
+    order = transpose.attributes.get("perm")
+    if order is not None and order.is_ref():
+        raise NoFormError("the order of the Transpose is what each caller of the function states")
+    axes = range(len(shape))[::-1] if order is None else order.value
+    moved = tape.op("Gather", [tape.op("Shape", [part]), tape.integers(axes)], {"axis": 0}, hint="shape")
+    nothing = ir.tensor(np.zeros(1, kind.numpy))
+    replace_node(transpose, tape.nodes, [tape.op("ConstantOfShape", [moved], {"value": nothing})])
 
 
 def _sizes(cut: Cut) -> tuple[int, ...] | None:

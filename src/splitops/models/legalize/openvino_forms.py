@@ -1,0 +1,111 @@
+"""The legal forms of splits in OpenVINO IR, each written in the place of a layer."""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+from typing import Final
+
+import numpy as np
+import onnx_ir as ir
+
+from splitops.elements.types import ELEMENT_TYPES
+from splitops.models.check.profiles import LegalForm
+from splitops.models.graph.editor import is_read, shape_like
+from splitops.models.graph.onnx import shape_of, type_of
+from splitops.models.graph.openvino_editor import OpenVINOEditor
+from splitops.models.legalize.rounds import NoFormError, Written
+from splitops.models.simplify.constants import FoldConstantsPass
+from splitops.models.sites import Site
+
+__all__ = ["OpenVINOForms"]
+
+_INT64: Final = ELEMENT_TYPES["int64"]
+_ANY_SIZE: Final = 1 << 62
+
+
+class OpenVINOForms:
+    """Writes legal forms into a model.
+
+    Args:
+        editor: the model; what is known of its values is noted there.
+    """
+
+    def __init__(self, editor: OpenVINOEditor) -> None:
+        self.editor = editor
+
+    def write(self, form: LegalForm, node: ir.Node, site: Site) -> Written:
+        """State a site in a form, see :class:`~splitops.models.legalize.rounds.Forms`."""
+        match form:
+            case LegalForm.GATHERS:
+                return self._gathers(node)
+            case LegalForm.CONSTANTS:
+                return self._constants(node)
+            case LegalForm.EMPTY:
+                return self._empty(node, site)
+        raise NoFormError(f"OpenVINO IR has no form {form}")
+
+    def _gathers(self, node: ir.Node) -> Written:
+        """Write a Gather for each part that is read."""
+        editor, cut, data = self.editor, self.editor.cut(node), node.inputs[0]
+        sizes = None if cut is None else cut.sizes
+        if cut is None or sizes is None or data is None:
+            raise NoFormError("the sizes of its parts are known only when the model runs")
+        parts: list[ir.Value | None] = []
+        axis = editor.constant(np.array(cut.axis), _INT64, f"{node.name}/axis", node)
+        for output, (begin, end) in zip(node.outputs, pairwise([0, *accumulate(sizes)]), strict=True):
+            if not is_read(output):
+                parts.append(None)
+                continue
+            positions = editor.constant(np.arange(begin, end), _INT64, f"{node.name}/positions", node)
+            shape = shape_like(data, {cut.axis: end - begin})
+            made = editor.add(
+                node, "Gather", [data, positions, axis], {"batch_dims": 0}, version="opset8", shapes=[shape]
+            )
+            parts.append(made[0])
+        editor.substitute(node, parts)
+        text = f"Gather x {len(sizes)}(axis={cut.axis})"
+        return Written(text, "positions of each part, 8 bytes an entry of the axis")
+
+    def _constants(self, node: ir.Node) -> Written:
+        """Put a constant in the place of each part of a constant."""
+        FoldConstantsPass(_ANY_SIZE).rewrite(node, self.editor)
+        if any(map(is_read, node.outputs)):
+            raise NoFormError("the sizes of its parts are known only when the model runs")
+        self.editor.remove(node)
+        return Written(self.editor.changes[-1].after)
+
+    def _empty(self, node: ir.Node, site: Site) -> Written:
+        """Make what Transposes give of empty parts anew, as there is nothing in it."""
+        parts = zip(node.outputs, (site.inference and site.inference.parts) or (), strict=False)
+        empty = [part for part, shape in parts if shape is not None and 0 in shape]
+        transposes = [use.node for part in empty for use in part.uses() if use.node.op_type == "Transpose"]
+        for transpose in transposes:
+            self._made_anew(transpose)
+        return Written(f"{self.editor.site(node)}, without Transposes of what is empty")
+
+    def _made_anew(self, transpose: ir.Node) -> None:
+        editor, (part, order) = self.editor, transpose.inputs
+        assert part is not None
+        assert order is not None
+        kind, rank = type_of(part), shape_of(part)
+        if kind is None or not kind.bits or rank is None:
+            raise NoFormError("the element type of the empty part is not known")
+        name, sizes = transpose.name, (len(rank),)
+        shape = editor.add(
+            transpose,
+            "ShapeOf",
+            [part],
+            {"output_type": "i64"},
+            version="opset3",
+            element_type=_INT64,
+            shapes=[sizes],
+        )
+        axis = editor.constant(np.array(0), _INT64, f"{name}/axis", transpose)
+        moved = editor.add(
+            transpose, "Gather", [*shape, order, axis], {"batch_dims": 0}, version="opset8", shapes=[sizes]
+        )
+        nothing = editor.constant(np.zeros((), kind.numpy), kind, f"{name}/nothing", transpose)
+        made = editor.add(
+            transpose, "Broadcast", [nothing, *moved], {"mode": "numpy"}, version="opset3", shapes=[None]
+        )
+        editor.substitute(transpose, made)

@@ -1,0 +1,198 @@
+"""Rounds over a model: each site that meets a limit is restated, until none does, or none can be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+import onnx_ir as ir
+
+from splitops.errors import ModelError, Where
+from splitops.models.check.conditions import Surroundings
+from splitops.models.check.fragment import may_be
+from splitops.models.check.profiles import LegalForm
+from splitops.models.known import Known, SequenceOf, Tensor
+from splitops.models.legalize.limits import Obstacle, obstacles
+from splitops.models.legalize.report import Fate, Reason, SiteReport, Unbind
+from splitops.models.sites import Site
+
+__all__ = ["Forms", "NoFormError", "Survey", "Written", "legalize_sites"]
+
+_ROUNDS: Final = 8
+"""One restatement can be what another one needs: what a sequence was made of is a Split of its own."""
+
+_Name = tuple[str | None, str]
+"""A value by the path of its graph and its name."""
+
+
+class NoFormError(Exception):
+    """A form does not apply to a site; the text says why."""
+
+
+class Written(NamedTuple):
+    """What stands in the place of a site now.
+
+    Attributes:
+        text: the statement in words.
+        cost: what it costs when the model runs; empty where it costs nothing.
+    """
+
+    text: str
+    cost: str = ""
+
+
+class Forms(Protocol):
+    """Writes legal forms into a model of one format."""
+
+    def write(self, form: LegalForm, node: ir.Node, site: Site) -> Written:
+        """State a site in a form.
+
+        Raises:
+            NoFormError: the form does not apply; what the site gives has not changed.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A model as it is at the beginning of a round.
+
+    Attributes:
+        calls: each site by its node: one for every call of a function around it.
+        surroundings: what the conditions of limits ask of the model.
+        forms: the forms of its format.
+        gives: what is known of the values by which a site is held against what stands in its place later.
+        known: what is known of every value.
+    """
+
+    calls: Mapping[ir.Node, Sequence[Site]]
+    surroundings: Surroundings
+    forms: Forms
+    gives: Callable[[ir.Node, Site], Mapping[_Name, Known]]
+    known: Callable[[], Mapping[_Name, Known]]
+
+
+@dataclass
+class _Record:
+    """What is found out about one site of the model that was given."""
+
+    where: Where
+    before: str
+    after: str = ""
+    met: dict[str, Reason] = field(default_factory=dict)
+    left: tuple[Reason, ...] = ()
+    costs: list[str] = field(default_factory=list)
+
+    def report(self) -> SiteReport:
+        after = self.after or self.before
+        if self.left:
+            return SiteReport(self.where, Fate.ILLEGAL, self.before, after, self.left)
+        fate = Fate.RESTATED if self.after else Fate.LEGAL
+        cost = "; ".join(dict.fromkeys(self.costs))
+        return SiteReport(self.where, fate, self.before, after, tuple(self.met.values()), cost)
+
+
+def legalize_sites(
+    survey: Callable[[], Survey], target: str, unbind: Unbind | None, *, keep_splits: bool = False
+) -> tuple[SiteReport, ...]:
+    """Restate what a runtime minds, and return what became of every site.
+
+    Args:
+        survey: looks at the model as it is now.
+        target: the runtime.
+        unbind: what the user says of sites that are read in two ways.
+        keep_splits: whether only forms are used in which a site stays one split.
+
+    Raises:
+        ModelError: what stands in the place of a site is not what it was: this is no fault of the model.
+    """
+    rounds = _Rounds(target, unbind, keep_splits)
+    for _ in range(_ROUNDS):
+        if not rounds.one(survey()):
+            break
+    return tuple(record.report() for record in rounds.order)
+
+
+class _Rounds:
+    def __init__(self, target: str, unbind: Unbind | None, keep_splits: bool) -> None:
+        self.target = target
+        self.unbind = unbind
+        self.keep_splits = keep_splits
+        self.order: list[_Record] = []
+        self._records: dict[ir.Node, _Record] = {}
+        self._of_data: dict[ir.Value | None, _Record] = {}
+        """Of sites that became others: what they split, which the others split now."""
+        self._promised: dict[_Name, tuple[_Record, Known]] = {}
+        """What was known of the outputs of the sites that the last round has restated."""
+
+    def one(self, survey: Survey) -> bool:
+        """Restate what can be restated now; whether anything was."""
+        self._compare(survey)
+        changed = False
+        for node, calls in survey.calls.items():
+            record = self._record(node, calls[0])
+            if record.left:
+                continue
+            found = obstacles(calls, survey.surroundings, self.target, self.unbind)
+            if found:
+                changed |= self._restate(node, calls[0], record, found, survey)
+        return changed
+
+    def _compare(self, survey: Survey) -> None:
+        """Hold what is known of restated outputs against what was known of them before."""
+        now = survey.known() if self._promised else {}
+        for name, (record, before) in self._promised.items():
+            if name in now and not _agree(before, now[name]):
+                words = f"{record.before} gave {name[1]!r} as {before}, but {record.after} gives {now[name]}"
+                raise ModelError(words, record.where)
+        self._promised.clear()
+
+    def _record(self, node: ir.Node, site: Site) -> _Record:
+        if node not in self._records:
+            record = self._of_data.get(node.inputs[0] if node.inputs else None)
+            if record is None:
+                record = _Record(site.where, str(site))
+                self.order.append(record)
+            self._records[node] = record
+        return self._records[node]
+
+    def _restate(
+        self, node: ir.Node, site: Site, record: _Record, found: Sequence[Obstacle], survey: Survey
+    ) -> bool:
+        """State a site in the first form that applies, of what stands most against it."""
+        first, data = found[0], node.inputs[0] if node.inputs else None
+        before = survey.gives(node, site)
+        against: list[str] = []
+        for form in first.forms:
+            if self.keep_splits and not form.keeps_split:
+                continue
+            try:
+                written = survey.forms.write(form, node, site)
+            except NoFormError as error:
+                against.append(str(error))
+                continue
+            if form is not LegalForm.MEANING:  # which may be another one
+                self._promised |= {name: (record, known) for name, known in before.items()}
+            record.met |= {obstacle.reason.code: obstacle.reason for obstacle in found}
+            record.after = written.text
+            record.costs += [written.cost] if written.cost else []
+            if node.graph is None:
+                self._of_data[data] = record
+            return True
+        words = "; ".join(dict.fromkeys([first.reason.text, *against]))
+        others = [obstacle.reason for obstacle in found[1:] if not obstacle.forms]
+        record.left = (Reason(first.reason.code, words), *others)
+        return False
+
+
+def _agree(before: Known, now: Known) -> bool:
+    """Return whether what is known of a value at two times may both be true."""
+    if isinstance(before, SequenceOf) and isinstance(now, SequenceOf):
+        if before.length == 0:
+            return before.element.type is now.element.type
+        before, now = before.element, now.element
+    if not isinstance(before, Tensor) or not isinstance(now, Tensor):
+        return isinstance(before, SequenceOf) is isinstance(now, SequenceOf) or None in (before, now)
+    if None not in (before.type, now.type) and before.type is not now.type:
+        return False
+    return before.shape is None or now.shape is None or may_be(before.shape, now.shape)
