@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ def cluster(tmp_path_factory):
             n_workers=2,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address=":0",
             local_directory=str(folder),
         ) as found,
         distributed.Client(found) as client,
@@ -190,33 +191,22 @@ def test_what_does_not_read_back_is_found_out(source, tmp_path, cluster, monkeyp
 
 def test_workers_that_see_other_folders_are_refused(source, tmp_path, cluster, monkeypatch):
     """As if the workers had another file system: what this process says is there is not."""
-    real = by_cluster.ClusterRun._place_of
-
-    def elsewhere(self, sources):
-        place = real(self, sources)
-        return by_cluster.Place(place.token.replace("out", "none"), place.text, place.sources, place.version)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(by_cluster.ClusterRun, "_place_of", elsewhere)
-        with pytest.raises(FileError, match=r"worker tcp://.* does not see the folder .*none"):
+    real = by_cluster.place_in
+    for changed, value, problem in (
+        ("sign", str(tmp_path / "none" / "sign"), r"worker tcp://.* does not see the folder .*no such file"),
+        ("text", "another", r"worker tcp://.* does not see the folder"),
+        ("sources", {"/none/x.npy": (1, 1)}, "does not see '/none/x.npy'"),
+        ("sources", {str(source): (1, 1)}, r"sees another file as .*x\.npy"),
+        ("version", "0.0.1", "has splitops .* and not 0.0.1"),
+    ):
+        monkeypatch.setattr(
+            by_cluster,
+            "place_in",
+            lambda *args, **_: replace(real(*args), **{changed: value}),  # noqa: B023
+        )
+        with pytest.raises(FileError, match=problem):
             plan(source, tmp_path / "out").run(memory=MEMORY, cluster=cluster)
-    for changed, problem in {
-        "token": "does not see the folder",
-        "sources": "does not see '/none/x.npy'",
-        "version": "has splitops",
-    }.items():
-        value = {"token": "/none/x/y", "sources": {"/none/x.npy": (1, 1)}, "version": "0.0.1"}[changed]
-
-        def wrong(self, sources, changed=changed, value=value):
-            place = real(self, sources)
-            fields = {name: getattr(place, name) for name in ("token", "text", "sources", "version")}
-            return by_cluster.Place(**fields | {changed: value})
-
-        with monkeypatch.context() as patch:
-            patch.setattr(by_cluster.ClusterRun, "_place_of", wrong)
-            with pytest.raises(FileError, match=problem):
-                plan(source, tmp_path / "out").run(memory=MEMORY, cluster=cluster)
-    assert sorted(os.listdir(tmp_path)) == ["x.npy"]
+        assert sorted(os.listdir(tmp_path)) == ["x.npy"]
 
 
 def test_what_cannot_be_is_one_error(source, tmp_path, cluster, monkeypatch):
@@ -227,7 +217,7 @@ def test_what_cannot_be_is_one_error(source, tmp_path, cluster, monkeypatch):
         with pytest.raises(FileError, match="cannot reach the cluster at"):
             plan(source, tmp_path / "out").run(cluster=address)
     with (
-        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None) as empty,
+        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as empty,
         pytest.raises(FileError, match="no worker of the cluster has answered for 1 seconds"),
     ):
         plan(source, tmp_path / "out").run(cluster=empty)

@@ -13,6 +13,8 @@ from typing import Any
 from splitops.binding import Fact
 from splitops.calls.arguments import bind_call
 from splitops.elements.types import ElementType
+from splitops.errors import FileError
+from splitops.files.computed import DaskArray, array_plan, is_dask_array
 from splitops.files.copying import MEMORY, DryRun, FilePlan, Part, Progress, Report
 from splitops.files.formats import Contents, Format, format_named
 from splitops.files.lazy import LazyTensor, TensorFile, open
@@ -43,7 +45,7 @@ __all__ = [
 
 
 def plan_split(
-    source: AnyPath,
+    source: AnyPath | DaskArray,
     out: AnyPath,
     operator: str = "Split",
     *,
@@ -59,11 +61,12 @@ def plan_split(
     """Plan the split of a tensor in a file into a file a part; nothing is written.
 
     Args:
-        source: the file, or its address; one such as ``x.npy.gz`` is decompressed.
+        source: the file, or its address; one such as ``x.npy.gz`` is decompressed. Or a Dask array, whose
+            parts are computed a chunk at a time and written as zarr.
         out: the folder of the parts, made if it is not there, or its address, such as ``s3://bucket/parts``.
         operator: ``"Split"``, ``"SplitToSequence"`` or ``"VariadicSplit"``.
         tensor: the name of the tensor; None where the file has one only.
-        prefix: what the names of the parts begin with; None is the name of the file.
+        prefix: what the names of the parts begin with; None is the name of the file, ``part`` of an array.
         keep_others: whether every part gets the file's other tensors, too.
         like: the format of the file; None goes by its name.
         to: the format of the parts, as :func:`format_named` gives it; None is that of the file.
@@ -89,12 +92,16 @@ def plan_split(
         splitops.errors.LengthsError: Split-18 [lengths.sum]: split = [2, 5] sums to 7, but axis 1 of \
 data (4, 6) has size 6
     """
-    contents = read(source, like)
 
     def bind(shape: tuple[int, ...], element_type: ElementType | None) -> Plan:
         row = schema(operator, opset, domain)
         return plan_request(bind_call(row, Fact(element_type, shape), arguments).request())
 
+    if is_dask_array(source):
+        if tensor is not None or keep_others or like is not None:
+            raise FileError("a Dask array is one array: tensor=, keep_others= and like= are of files")
+        return array_plan(source, Path(out), bind, prefix=prefix, to=to)
+    contents = read(source, like)
     return split_plan(
         contents,
         Path(out),
@@ -107,7 +114,7 @@ data (4, 6) has size 6
 
 
 def split(
-    source: AnyPath,
+    source: AnyPath | DaskArray,
     out: AnyPath,
     operator: str = "Split",
     *,

@@ -28,11 +28,20 @@ from splitops.files.copying import MEMORY, DryRun, FilePlan, Progress, Run
 from splitops.files.engine import TASK_BYTES
 from splitops.files.formats import Contents, Format
 from splitops.files.journal import Journal
-from splitops.files.sources import reading, reason
+from splitops.files.sources import reading, writing
 from splitops.files.tensors import StoredTensor
 from splitops.native.files import crc32, sync_files
 
-__all__ = ["Box", "ChunkPlan", "ChunkedArray", "ChunkedFormat", "Flow", "Piece"]
+__all__ = [
+    "Box",
+    "ChunkPlan",
+    "ChunkedArray",
+    "ChunkedFormat",
+    "Flow",
+    "Piece",
+    "checksum_of",
+    "make_names_durable",
+]
 
 Box = tuple[slice, ...]
 
@@ -248,7 +257,7 @@ class _ChunkRun(Run):
                 self._format.create(draft, tensors, self._like)
                 if self.sync:
                     files = (Path(folder, name) for folder, _, names in os.walk(draft) for name in names)
-                    _make_durable(list(files) if self._format.folders else [draft])
+                    make_names_durable(list(files) if self._format.folders else [draft])
 
     def _copy(self, drafts: Sequence[Path], journal: Journal) -> None:
         for number, task in enumerate(self._tasks):
@@ -272,14 +281,14 @@ class _ChunkRun(Run):
                         target.write(chunk.box, elements)
                     elif data:
                         target.store(chunk.index, data)
-                found.append(_checksum(data if elements is None else elements))
+                found.append(checksum_of(data if elements is None else elements))
                 done += chunk.elements * flow.tensor.unit.bytes
                 self._tick(done)
             with self._writing(flow.target):
                 stack.close()
         if self.sync:
             with self._writing(flow.target):
-                _make_durable(target.written)
+                make_names_durable(target.written)
         return found
 
     def _verify(self, drafts: Sequence[Path], journal: Journal) -> None:
@@ -292,7 +301,9 @@ class _ChunkRun(Run):
                 sources = _Sources(self.plan, self._formats, flow, stack)
                 for chunk, written in zip(_chunks(flow, task), journal.done[number], strict=True):
                     whole = sources.source_of(chunk, target) is not None
-                    read = _checksum((target.stored(chunk.index) or b"") if whole else target.read(chunk.box))
+                    read = checksum_of(
+                        (target.stored(chunk.index) or b"") if whole else target.read(chunk.box)
+                    )
                     if read != written:
                         raise FileError(
                             f"{shown_path(name)} does not read back as it was written, in chunk "
@@ -312,17 +323,8 @@ class _ChunkRun(Run):
         count = math.prod(flow.grid)
         return flow.tensor.size * task.end // count - flow.tensor.size * task.first // count
 
-    @contextlib.contextmanager
-    def _writing(self, target: int) -> Iterator[None]:
-        try:
-            yield
-        except FileError:
-            raise
-        except Exception as error:  # libraries raise errors of any kind
-            raise FileError(
-                f"cannot write {shown_path(self.plan.folder / self.plan.targets[target].name)}: "
-                f"{reason(error)}"
-            ) from error
+    def _writing(self, target: int) -> AbstractContextManager[None]:
+        return writing(shown_path(self.plan.folder / self.plan.targets[target].name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,13 +419,14 @@ class _Sources:
         return self._plan.sources[source].name
 
 
-def _checksum(data: bytes | npt.NDArray[Any] | None) -> int:
+def checksum_of(data: bytes | npt.NDArray[Any] | None) -> int:
+    """Return the CRC-32 of bytes, or of elements in row-major order."""
     if not isinstance(data, np.ndarray):
         return crc32(np.frombuffer(data or b"", np.uint8), 0)
     return crc32(np.ascontiguousarray(data).reshape(-1).view(np.uint8), 0)
 
 
-def _make_durable(paths: Sequence[Path]) -> None:
+def make_names_durable(paths: Sequence[Path]) -> None:
     """Make files durable, and their names: a chunk that is not there would be one of fill values."""
     for path in (*paths, *{path.parent for path in paths}):
         file = os.open(path, os.O_RDONLY)

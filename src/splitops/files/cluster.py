@@ -26,7 +26,7 @@ from splitops.files.engine import CopyError, Pass
 from splitops.files.journal import Journal
 from splitops.files.sources import LocalFile, reason
 
-__all__ = ["ClusterRun"]
+__all__ = ["ClusterRun", "Place", "Work", "ask_workers", "client_of", "place_in"]
 
 _SIGN: Final = ".cluster"
 """A file in the staging folder that workers find there, if they see the same folder."""
@@ -40,13 +40,13 @@ class Place:
     """What workers must see to do any task of a run.
 
     Attributes:
-        token: a file of the run.
+        sign: a file of the run.
         text: what is in it.
         sources: by path, the size and the time of change.
         version: of splitops.
     """
 
-    token: str
+    sign: str
     text: str
     sources: Mapping[str, tuple[int, int]]
     version: str
@@ -56,11 +56,11 @@ class Place:
         if splitops.__version__ != self.version:
             return f"has splitops {splitops.__version__}, and not {self.version}"
         try:
-            found = Path(self.token).read_text()
+            found = Path(self.sign).read_text()
         except OSError as error:
             found = reason(error)
         if found != self.text:
-            return f"does not see the folder {shown_path(Path(self.token).parent.parent)} ({shown(found)})"
+            return f"does not see the folder {shown_path(Path(self.sign).parent.parent)} ({shown(found)})"
         for path, wanted in self.sources.items():
             try:
                 stat = os.stat(path)
@@ -140,13 +140,13 @@ class ClusterRun(Run):
 
     def done(self, *, overwrite: bool, resume: bool, verify: bool, sha256: bool) -> Report:
         """Carry it out."""
-        with _client_of(self._cluster) as self._client:
+        with client_of(self._cluster) as self._client:
             return super().done(overwrite=overwrite, resume=resume, verify=verify, sha256=sha256)
 
     def _copy(self, drafts: Sequence[Path], journal: Journal) -> None:
         sources = self._local_sources()
-        self._seen = self._place_of(sources)
-        self._ask_workers()
+        self._seen = place_in(self.staging, sources.values())
+        ask_workers(self._client, self._seen)
         for number in journal.done:
             self._advance(self._task_bytes(number))
         todo = [number for number in range(len(self.tasks)) if number not in journal.done]
@@ -159,27 +159,6 @@ class ClusterRun(Run):
         every = range(len(self.tasks))
         for number, found in self._results(Work.read_back, self._cannot_read_back, every, {}, drafts):
             self._compare(number, found, journal)
-
-    def _place_of(self, sources: Mapping[int, LocalFile]) -> Place:
-        token = self.staging.absolute() / _SIGN
-        text = secrets.token_hex(16)
-        token.write_text(text)
-        found = {}
-        for source in sources.values():
-            stat = os.fstat(source.descriptor)
-            found[str(source.path.absolute())] = (stat.st_size, stat.st_mtime_ns)
-        return Place(str(token), text, found, splitops.__version__)
-
-    def _ask_workers(self) -> None:
-        """Refuse a cluster whose workers do not see what this process sees."""
-        with _cluster_errors():
-            # The first question brings up a worker where the cluster makes them as they are needed.
-            self._client.submit(Place.problem, self._seen, pure=False).result(timeout=_PATIENCE)
-            answers = self._client.run(Place.problem, self._seen, on_error="return")
-        for worker, answer in answers.items():
-            if answer is not None:
-                said = f"cannot begin: {reason(answer)}" if isinstance(answer, Exception) else answer
-                raise FileError(f"worker {worker} of the cluster {said}")
 
     def _results(
         self,
@@ -206,7 +185,7 @@ class ClusterRun(Run):
             for future in futures:
                 number = running.pop(future.key)
                 try:
-                    with _cluster_errors(future):
+                    with _cluster_errors():
                         found: list[int] = future.result()
                 except CopyError as error:
                     raise failure(error) from error
@@ -224,9 +203,42 @@ class ClusterRun(Run):
         return Work(self._seen, task, read, targets, self.sync)
 
 
+def place_in(staging: Path, sources: Iterable[LocalFile]) -> Place:
+    """Return what workers must see, with a sign in the staging folder that they know it by."""
+    sign, text = staging.absolute() / _SIGN, secrets.token_hex(16)
+    sign.write_text(text)
+    found = {}
+    for source in sources:
+        stat = os.fstat(source.descriptor)
+        found[str(source.path.absolute())] = (stat.st_size, stat.st_mtime_ns)
+    return Place(str(sign), text, found, splitops.__version__)
+
+
+def ask_workers(client: Any, place: Place) -> None:
+    """Refuse a cluster whose workers do not see what this process sees.
+
+    Raises:
+        FileError: a worker does not see a folder or file, or has another splitops; no worker answers.
+    """
+    with _cluster_errors():
+        # The first question brings up a worker where the cluster makes them as they are needed.
+        client.submit(Place.problem, place, pure=False).result(timeout=_PATIENCE)
+        answers = client.run(Place.problem, place, on_error="return")
+    for worker, answer in answers.items():
+        if answer is not None:
+            said = f"cannot begin: {reason(answer)}" if isinstance(answer, Exception) else answer
+            raise FileError(f"worker {worker} of the cluster {said}")
+
+
 @contextlib.contextmanager
-def _client_of(cluster: Any) -> Iterator[Any]:
-    """Return a client of a cluster; one that the caller has is left open."""
+def client_of(cluster: Any) -> Iterator[Any]:
+    """Give a client of a cluster: a ``distributed.Client``, what makes one, or an address.
+
+    One that the caller has is left open.
+
+    Raises:
+        FileError: distributed is not installed, or the cluster cannot be reached.
+    """
     try:
         from distributed import Client
     except ImportError as error:
@@ -243,7 +255,7 @@ def _client_of(cluster: Any) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _cluster_errors(future: Any = None) -> Iterator[None]:
+def _cluster_errors() -> Iterator[None]:
     """Make one kind of error of what the cluster itself has; what a task has found passes."""
     try:
         yield

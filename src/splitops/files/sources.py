@@ -23,6 +23,7 @@ __all__ = [
     "copy_stretches",
     "reading",
     "reason",
+    "writing",
 ]
 
 
@@ -86,6 +87,17 @@ def reading(name: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise FileError(f"cannot read {name}: {reason(error)}") from error
+
+
+@contextlib.contextmanager
+def writing(name: str) -> Iterator[None]:
+    """Make one kind of error of the many that a library has for files that it cannot write."""
+    try:
+        yield
+    except FileError:
+        raise
+    except Exception as error:
+        raise FileError(f"cannot write {name}: {reason(error)}") from error
 
 
 def reason(error: Exception) -> str:

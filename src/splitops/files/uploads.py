@@ -29,7 +29,7 @@ from splitops.files.copying import MEMORY, DryRun, FilePlan, Progress, Report, R
 from splitops.files.engine import CopyError
 from splitops.files.extents import Extent, compose, contiguous
 from splitops.files.formats import TargetFile
-from splitops.files.sources import reason
+from splitops.files.sources import reason, writing
 from splitops.native.files import crc32
 from splitops.writing import uninterrupted
 
@@ -354,7 +354,7 @@ class Uploads:
         """Yield the addresses where a file is already."""
         self._system.invalidate_cache()
         for address, path in zip(self.addresses, self._paths, strict=True):
-            with _writing(address):
+            with writing(address):
                 found = self._system.exists(path)
             if found:
                 yield address
@@ -363,7 +363,7 @@ class Uploads:
         """Open all files; the file system holds back what is written to them."""
         transaction = self._system.start_transaction()
         for address, path, size in zip(self.addresses, self._paths, self._sizes, strict=True):
-            with _writing(address):
+            with writing(address):
                 file = self._system.open(path, "wb", block_size=part_bytes(size))
             self._files.append(file)
             if not _holds_back(file):
@@ -372,19 +372,19 @@ class Uploads:
 
     def write(self, index: int, data: bytes) -> None:
         """Send the next part of a file."""
-        with _writing(self.addresses[index]):
+        with writing(self.addresses[index]):
             self._files[index].write(data)
 
     def close(self, index: int) -> None:
         """Send what is left of a file: until then fsspec holds what is less than a part."""
-        with _writing(self.addresses[index]):
+        with writing(self.addresses[index]):
             self._files[index].close()
 
     def publish(self) -> None:
         """Let all files be seen; none where one of them cannot be."""
         with uninterrupted():
             for index, file in enumerate(self._files):
-                with _writing(self.addresses[index]):
+                with writing(self.addresses[index]):
                     file.commit()
                 self._published.append(index)
 
@@ -404,11 +404,3 @@ def _holds_back(file: Any) -> bool:
 
     commit = getattr(file, "commit", None)
     return commit is not None and getattr(commit, "__func__", commit) is not AbstractBufferedFile.commit
-
-
-@contextlib.contextmanager
-def _writing(address: str) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:  # of any library behind fsspec
-        raise FileError(f"cannot write {address}: {reason(error)}") from error
