@@ -309,6 +309,7 @@ def test_the_command_lists_the_rewrites() -> None:
 def test_wrong_usage_of_the_command(tmp_path: Path) -> None:
     assert CliRunner().invoke(command, []).exit_code == 2
     assert CliRunner().invoke(command, ["model.onnx", "--rewrite", "split-cat"]).exit_code == 2
+    assert CliRunner().invoke(command, ["model.onnx", "--allow", "speed"]).exit_code == 2
 
 
 def test_a_bad_model_leaves_no_file(tmp_path: Path) -> None:
@@ -366,3 +367,16 @@ def test_numbers_stay_as_they_are() -> None:
     found = simplify(model, report=True)
     assert found.counts["fold-constants"] == 1
     assert_equal(model, found.model, {})
+
+
+def test_the_command_takes_what_is_allowed(tmp_path: Path) -> None:
+    model = parse(
+        """g (float[5, 2] x) => (float[5, 1] a, float[5, 1] b) <float[2, 2] w = {1, 2, 3, 4}> {
+        m = MatMul(x, w) a, b = Split<axis = 1, num_outputs = 2>(m) }"""
+    )
+    onnx.save(model, tmp_path / "model.onnx")
+    for given, expected in (([], ["MatMul", "Split"]), (["--allow", "numerics"], ["MatMul", "MatMul"])):
+        out = tmp_path / "out.onnx"
+        result = CliRunner().invoke(command, [str(tmp_path / "model.onnx"), "-o", str(out), *given])
+        assert result.exit_code == 0
+        assert operators(onnx.load(out)) == expected

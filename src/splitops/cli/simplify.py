@@ -30,6 +30,12 @@ _MAX_ROWS = 40
 @click.option(
     "--limit", type=click.IntRange(min=0), metavar="BYTES", help="Fold no constant larger than this; 65536."
 )
+@click.option(
+    "--allow",
+    multiple=True,
+    type=click.Choice(["numerics"]),
+    help="What may change: numerics, the last bits of floats.",
+)
 @click.option("--list", "as_list", is_flag=True, help="List the rewrites, and do nothing else.")
 @links_option
 @json_option
@@ -37,6 +43,7 @@ def command(
     model: Path | None,
     out: Path | None,
     rewrites: tuple[str, ...],
+    allow: tuple[str, ...],
     limit: int | None,
     as_list: bool,
     allow_links: bool,
@@ -51,6 +58,7 @@ def command(
       splitops simplify model.onnx -o simple.onnx
       splitops simplify model.xml -o simple.xml
       splitops simplify model.onnx --rewrite split-concat --rewrite nested-splits --json
+      splitops simplify model.onnx --allow numerics -o simple.onnx
       splitops simplify --list
     """
     from splitops.models.simplify import REWRITES, simplify
@@ -64,7 +72,7 @@ def command(
         if name not in REWRITES:
             raise click.BadParameter(f"there is no {name!r}; --list names them", param_hint="--rewrite")
     hold(out, openvino=is_openvino(model))
-    found = simplify(model, rewrites or None, limit=limit, allow_links=allow_links, report=True)
+    found = simplify(model, rewrites or None, allow=allow, limit=limit, allow_links=allow_links, report=True)
     if out is not None:
         found.save(out)
     if as_json:

@@ -19,7 +19,7 @@ import onnx_ir as ir
 from splitops.elements.types import ElementType
 from splitops.errors import NOWHERE, SplitError, Where
 from splitops.models.graph.applied import Applied
-from splitops.models.graph.onnx import Names, constant_array, known, label, note
+from splitops.models.graph.onnx import Names, constant_array, known, label, note, shape_of
 from splitops.models.known import Tensor, meet
 from splitops.models.sites import Site
 from splitops.models.sites.decisions import Cut, cut_of, shortest
@@ -39,6 +39,7 @@ __all__ = [
     "is_read",
     "note_like",
     "permuted",
+    "product_axes",
     "shape_like",
     "sliced_sizes",
     "take_over",
@@ -61,6 +62,7 @@ class Role(Enum):
     RESHAPE = auto()
     """The same elements in the same order, in another shape: Squeeze, Unsqueeze and Flatten too."""
     TRANSPOSE = auto()
+    SUM = auto()
 
 
 def family_roles(domain: str) -> dict[str, Role]:
@@ -196,6 +198,14 @@ class Editor(ABC):
         """Return axis and positions of a Gather by constant positions; None of another one."""
 
     @abstractmethod
+    def weights(self, node: ir.Node, axis: int) -> dict[int, int] | None:
+        """Return which axes of which inputs make an axis of the output: dividing them divides it.
+
+        The other inputs are the same for every part. None where the node is no matrix product, convolution or
+        sum of which this is known, or where such an input is not a constant.
+        """
+
+    @abstractmethod
     def is_needed(self, node: ir.Node) -> bool:
         """Return whether a node is read, or could fail: one whose numbers are known without it could not."""
 
@@ -238,6 +248,10 @@ class Editor(ABC):
     def state_lengths(self, node: ir.Node) -> str | None:
         """State the lengths of a split that :meth:`is_merged`, and return what it states; None: it cannot."""
         return None
+
+    @abstractmethod
+    def place(self, part: ir.Value, whole: ir.Value, before: ir.Node) -> None:
+        """Put a constant of :meth:`divided` in front of a node, with a name of its own."""
 
     # What the format writes
 
@@ -285,6 +299,12 @@ class Editor(ABC):
         """Add a Transpose in front of another node."""
 
     @abstractmethod
+    def repeat(
+        self, before: ir.Node, node: ir.Node, inputs: Sequence[ir.Value | None], axis: int, size: int
+    ) -> ir.Value:
+        """Add a node like one of one output, with other inputs, that gives another size of an axis."""
+
+    @abstractmethod
     def squeeze(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:
         """Add a Squeeze of one axis in front of another node."""
 
@@ -295,6 +315,33 @@ class Editor(ABC):
         """Return a new constant for the place of a value, with its name where both stand in one graph."""
 
     # What stands in the model
+
+    def with_addend(
+        self, node: ir.Node, axes: dict[int, int] | None, addend: int | None, axis: int
+    ) -> dict[int, int] | None:
+        """Return axes of inputs that make an axis of an output, with that of an input that is added to all.
+
+        None where one of the inputs is no constant.
+        """
+        shape = shape_of(node.outputs[0])
+        if axes is None or shape is None:
+            return None
+        if addend is not None:
+            added = node.inputs[addend]
+            own = None if added is None else shape_of(added)
+            if own is None or not self.is_constant(added):
+                return None
+            at = axis - (len(shape) - len(own))
+            if at >= 0 and own[at] != 1:
+                axes = {**axes, addend: at}
+        return axes if all(self.is_constant(node.inputs[index]) for index in axes) else None
+
+    def is_constant(self, value: ir.Value | None) -> bool:
+        """Return whether a value is a constant that the model holds, of any size."""
+        if value is None or value.is_graph_input():
+            return False
+        producer = value.producer()
+        return value.is_initializer() if producer is None else producer.op_type in ("Const", "Constant")
 
     def is_fixed(self, node: ir.Node) -> bool:
         """Return whether all that a node reads beside its data is known, if only as sizes of a name."""
@@ -529,6 +576,20 @@ def shape_like(data: ir.Value, sizes: Mapping[int, Dim | None]) -> Shape | None:
 def permuted(shape: Shape | None, order: Sequence[int]) -> Shape | None:
     """Return the shape of a value whose axes stand in another order."""
     return None if shape is None else tuple(shape[axis] for axis in order)
+
+
+def product_axes(shapes: Sequence[Shape | None], axis: int, *, turned: bool = False) -> dict[int, int] | None:
+    """Return the axis of the second matrix of a product that makes the last axis of the product.
+
+    Args:
+        shapes: of the two matrices.
+        axis: the axis of the product; None is returned of any but the last one.
+        turned: whether the second one is turned first.
+    """
+    left, right = shapes
+    if left is None or right is None or len(left) < 2 or len(right) < 2:
+        return None
+    return {1: len(right) - (2 if turned else 1)} if axis == max(len(left), len(right)) - 1 else None
 
 
 def sliced_sizes(data: ir.Value, bounds: Mapping[int, slice]) -> dict[int, Dim | None]:

@@ -19,6 +19,7 @@ from splitops.models.graph.editor import (
     family_roles,
     note_like,
     permuted,
+    product_axes,
     sliced_sizes,
     take_over,
 )
@@ -58,6 +59,7 @@ _ROLES: Final = {
     "Squeeze": Role.RESHAPE,
     "Unsqueeze": Role.RESHAPE,
     "Transpose": Role.TRANSPOSE,
+    "Add": Role.SUM,
 }
 _NEVER_FAIL: Final = frozenset({"Constant", "Identity", "Shape", "Size"})
 
@@ -131,6 +133,27 @@ class OnnxEditor(Editor):
             return None
         return 0 if attribute is None else int(attribute.value), array
 
+    def weights(self, node: ir.Node, axis: int) -> dict[int, int] | None:
+        """Read a MatMul, Gemm, Conv of one group, or Add."""
+        shapes = [None if value is None else shape_of(value) for value in node.inputs]
+        named = {
+            name: attribute.value for name, attribute in node.attributes.items() if not attribute.is_ref()
+        }
+        found: dict[int, int] | None = None
+        addend = None
+        if is_operator(node, "MatMul"):
+            found = product_axes(shapes, axis)
+        elif is_operator(node, "Gemm") and axis == 1:
+            found = {1: 0 if named.get("transB", 0) else 1}
+            addend = 2 if len(node.inputs) > 2 and node.inputs[2] is not None else None
+        elif is_operator(node, "Conv") and axis == 1 and named.get("group", 1) == 1:
+            found = {index: 0 for index, value in enumerate(node.inputs) if index and value is not None}
+        elif is_operator(node, "Add"):
+            found, addend = {}, 1 if self.is_constant(node.inputs[1]) else 0
+        if len(named) != len(node.attributes) or found is None:
+            return None
+        return self.with_addend(node, found, addend, axis)
+
     def is_needed(self, node: ir.Node) -> bool:
         """Return whether a node is read, or could fail: one whose numbers are known without it could not."""
         if any(value.uses() or value.is_graph_output() for value in node.outputs) or node.domain not in _ONNX:
@@ -202,16 +225,20 @@ class OnnxEditor(Editor):
     def adopt(self, value: ir.Value, old: ir.Value, before: ir.Node) -> None:
         """Register a part of an initializer in the place of a value, beside the whole."""
         whole = before.inputs[0]
-        graph = None if whole is None else whole.graph
-        assert isinstance(graph, ir.Graph)
+        assert whole is not None
         name = old.name
         self.replace(old, value)
-        if graph is before.graph:
+        if whole.graph is before.graph:
             old.name = None
             value.name = name  # the readers, and tools that look for names, find what they found
-        assert value.const_value is not None
-        value.const_value.name = value.name
-        graph.register_initializer(value)
+        self.place(value, whole, before)
+
+    def place(self, part: ir.Value, whole: ir.Value, before: ir.Node) -> None:
+        """Register a part of an initializer beside the whole."""
+        assert isinstance(whole.graph, ir.Graph)
+        assert part.const_value is not None
+        part.const_value.name = part.name
+        whole.graph.register_initializer(part)
 
     # Changes
 
@@ -282,6 +309,15 @@ class OnnxEditor(Editor):
         """Add a Transpose in front of another node."""
         made = self.add(before, "Transpose", [value], {"perm": list(order)})[0]
         note(made, Tensor(type_of(value), permuted(shape_of(value), order)))
+        return made
+
+    def repeat(
+        self, before: ir.Node, node: ir.Node, inputs: Sequence[ir.Value | None], axis: int, size: int
+    ) -> ir.Value:
+        """Add a node like another one, with other inputs."""
+        named = {name: attribute.value for name, attribute in node.attributes.items()}
+        made = self.add(before, node.op_type, inputs, named)[0]
+        note_like(made, node.outputs[0], {axis: size})
         return made
 
     def squeeze(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:

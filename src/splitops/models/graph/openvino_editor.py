@@ -23,6 +23,7 @@ from splitops.models.graph.editor import (
     bounds_of,
     family_roles,
     permuted,
+    product_axes,
     shape_like,
     sliced_sizes,
 )
@@ -46,6 +47,7 @@ _ROLES: Final = {
     "Squeeze": Role.RESHAPE,
     "Unsqueeze": Role.RESHAPE,
     "Transpose": Role.TRANSPOSE,
+    "Add": Role.SUM,
 }
 _VERSIONS: Final = {
     "Concat": "opset1",
@@ -80,7 +82,7 @@ class OpenVINOEditor(Editor):
     def role(self, node: ir.Node) -> Role | None:
         """Return what a layer is to the rewrites; None is nothing."""
         role = _ROLES.get(node.op_type)
-        return role if role is Role.SPLIT or mover_of(layer_of(node)) else None
+        return role if role in (Role.SPLIT, Role.SUM) or mover_of(layer_of(node)) else None
 
     def site(self, node: ir.Node) -> Site:
         """Read a split."""
@@ -120,6 +122,18 @@ class OpenVINOEditor(Editor):
         if layer_of(node).version != "opset8" and (positions < 0).any():
             return None
         return int(axis.reshape(())), positions
+
+    def weights(self, node: ir.Node, axis: int) -> dict[int, int] | None:
+        """Read a MatMul, Convolution or Add by constants."""
+        layer, shapes = layer_of(node), [None if value is None else shape_of(value) for value in node.inputs]
+        if node.op_type == "MatMul":
+            turned = (layer.attribute("transpose_b") or "").lower() in ("true", "1")
+            return self.with_addend(node, product_axes(shapes, axis, turned=turned), None, axis)
+        if node.op_type == "Convolution" and axis == 1:
+            return self.with_addend(node, {1: 0}, None, axis)
+        if node.op_type == "Add" and layer.attribute("auto_broadcast") in (None, "numpy"):
+            return self.with_addend(node, {}, 1 if self.is_constant(node.inputs[1]) else 0, axis)
+        return None
 
     def is_needed(self, node: ir.Node) -> bool:
         """Return whether a layer is read, or may do something else than to be read."""
@@ -175,11 +189,18 @@ class OpenVINOEditor(Editor):
             for index, part in enumerate(made)
         ]
 
-    def adopt(self, value: ir.Value, old: ir.Value, before: ir.Node) -> None:
-        """Put a part of a Const in the place of a value, with its tensor names."""
-        producer = value.producer()
+    def place(self, part: ir.Value, whole: ir.Value, before: ir.Node) -> None:
+        """Put a part of a Const in front of a layer."""
+        producer = part.producer()
         assert producer is not None
         self.insert(before, producer)
+
+    def adopt(self, value: ir.Value, old: ir.Value, before: ir.Node) -> None:
+        """Put a part of a Const in the place of a value, with its tensor names."""
+        producer, whole = value.producer(), before.inputs[0]
+        assert producer is not None
+        assert whole is not None
+        self.place(value, whole, before)
         layer, port = layer_of(producer), port_of(value)
         restate(producer, replace(layer, outputs=(replace(port, names=port_of(old).names),)))
         value.name, old.name = old.name, None
@@ -284,6 +305,14 @@ class OpenVINOEditor(Editor):
         """Add a Transpose in front of another layer."""
         inputs = [value, self.constant(np.array(order, np.int64), _INT64, f"{before.name}/order", before)]
         return self.add(before, "Transpose", inputs, shapes=[permuted(shape_of(value), order)])[0]
+
+    def repeat(
+        self, before: ir.Node, node: ir.Node, inputs: Sequence[ir.Value | None], axis: int, size: int
+    ) -> ir.Value:
+        """Add a layer like another one, fed by others."""
+        layer, fed = layer_of(node), [value for value in inputs if value is not None]
+        shape = shape_like(node.outputs[0], {axis: size})
+        return self.add(before, layer.type, fed, layer.data, version=layer.version, shapes=[shape])[0]
 
     def squeeze(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:
         """Add a Squeeze of one axis in front of another layer."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from splitops.errors import ModelError, shown
 from splitops.models.graph.applied import Applied
-from splitops.models.simplify.registry import REWRITES, Rewriting, chosen
+from splitops.models.simplify.registry import ALLOWANCES, REWRITES, Rewriting, allowed, chosen
 from splitops.models.simplify.report import Simplification
 
 if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel, ModelInMemory
 
-__all__ = ["REWRITES", "Applied", "Rewriting", "Simplification", "simplification", "simplify"]
+__all__ = ["ALLOWANCES", "REWRITES", "Applied", "Rewriting", "Simplification", "simplification", "simplify"]
 
 
 @overload
@@ -22,6 +22,7 @@ def simplify(
     model: AnyModel,
     rewrites: Iterable[str] | None = None,
     *,
+    allow: Iterable[str] = (),
     limit: int | None = None,
     allow_links: bool = False,
     report: Literal[False] = False,
@@ -33,6 +34,7 @@ def simplify(
     model: AnyModel,
     rewrites: Iterable[str] | None = None,
     *,
+    allow: Iterable[str] = (),
     limit: int | None = None,
     allow_links: bool = False,
     report: Literal[True],
@@ -44,6 +46,7 @@ def simplify(
     model: AnyModel,
     rewrites: Iterable[str] | None = None,
     *,
+    allow: Iterable[str] = (),
     limit: int | None = None,
     allow_links: bool = False,
     report: bool,
@@ -54,11 +57,12 @@ def simplify(
     model: AnyModel,
     rewrites: Iterable[str] | None = None,
     *,
+    allow: Iterable[str] = (),
     limit: int | None = None,
     allow_links: bool = False,
     report: bool = False,
 ) -> ModelInMemory | Simplification:
-    """Simplify the splits of a model without changing a value, an element type or a shape.
+    """Simplify the splits of a model without changing a value, an element type or a shape, if not allowed to.
 
     On every input that fits the declared types and shapes, the simplified model gives what the model gives,
     and fails where the model fails: a split that could fail, such as one by fixed lengths of a dynamic axis,
@@ -70,6 +74,7 @@ def simplify(
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`. It is not changed.
         rewrites: names of rewrites, of :data:`REWRITES`; None is all that are on by default.
+        allow: what may change: ``"numerics"``, the last bits of floats, for which ``split-weights`` needs it.
         limit: the most bytes that a constant may have which ``fold-constants`` makes; None is 65536.
         allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
             :func:`splitops.load`.
@@ -80,7 +85,7 @@ def simplify(
         ``report``, what was rewritten, where and why; its ``model`` is the simplified model.
 
     Raises:
-        ModelError: the model is not well formed, or there is no rewrite of a name.
+        ModelError: the model is not well formed, or there is no rewrite or allowance of a name.
 
     Examples:
         >>> import onnx.parser
@@ -99,7 +104,7 @@ all parts of a split stand in their order
 
     Source: ONNX Split-1, -2, -11, -13, -18, SplitToSequence-11, -24; OpenVINO Split-1, VariadicSplit-1.
     """
-    found = _simplified(model, rewrites, limit, allow_links)
+    found = _simplified(model, rewrites, allow, limit, allow_links)
     return found if report else found.model
 
 
@@ -137,7 +142,11 @@ def simplification(
 
 
 def _simplified(
-    model: AnyModel, rewrites: Iterable[str] | None, limit: int | None, allow_links: bool
+    model: AnyModel,
+    rewrites: Iterable[str] | None,
+    allow: Iterable[str],
+    limit: int | None,
+    allow_links: bool,
 ) -> Simplification:
     from splitops.models.formats.files import is_openvino
     from splitops.models.formats.reading import place_of
@@ -146,10 +155,11 @@ def _simplified(
     wanted = chosen(rewrites)
     if limit is not None and not isinstance(limit, int):
         raise ModelError(f"limit = {shown(limit)} is no number of bytes")
+    options: dict[str, Any] = {"allow": allowed(allow)} | ({} if limit is None else {"limit": limit})
     if is_openvino(model):
         from splitops.models.simplify.from_openvino import simplify_openvino
 
-        return simplify_openvino(model, wanted, limit, where, allow_links)
+        return simplify_openvino(model, wanted, options, where, allow_links)
     from splitops.models.simplify.from_onnx import simplify_onnx
 
-    return simplify_onnx(model, wanted, limit, where, allow_links)
+    return simplify_onnx(model, wanted, options, where, allow_links)

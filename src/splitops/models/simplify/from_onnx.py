@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -24,7 +24,7 @@ __all__ = ["simplify_onnx"]
 
 
 def simplify_onnx(
-    model: Any, rewrites: Sequence[Rewriting], limit: int | None, where: Where, allow_links: bool
+    model: Any, rewrites: Sequence[Rewriting], options: Mapping[str, Any], where: Where, allow_links: bool
 ) -> Simplification:
     """Simplify a path, ``onnx.ModelProto`` or ``onnx_ir.Model``."""
     if isinstance(model, str | os.PathLike):
@@ -41,7 +41,7 @@ def simplify_onnx(
             note_known(edited, where)
         return OnnxEditor(edited, where)
 
-    changes = apply_rewrites(rewrites, limit, edit)
+    changes = apply_rewrites(rewrites, options, edit)
     result: ModelProto | ir.Model = edited
     if isinstance(model, ir.Model):
         _unmark(edited)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ __all__ = ["simplify_openvino"]
 
 
 def simplify_openvino(
-    model: Any, rewrites: Sequence[Rewriting], limit: int | None, where: Where, allow_links: bool
+    model: Any, rewrites: Sequence[Rewriting], options: Mapping[str, Any], where: Where, allow_links: bool
 ) -> Simplification:
     """Simplify a path or :class:`OpenVINOModel`."""
     if isinstance(model, str | os.PathLike):
@@ -39,7 +39,7 @@ def simplify_openvino(
             note_known_openvino(nodes, current, where)
         return OpenVINOEditor(nodes, where)
 
-    changes = apply_rewrites(rewrites, limit, edit)
+    changes = apply_rewrites(rewrites, options, edit)
     return Simplification(current, changes, _count(model), _count(current))
 
 

@@ -14,9 +14,18 @@ from splitops.models.graph.onnx import shape_of
 from splitops.models.simplify.layouts import Layout, Move, Permute, moves
 from splitops.models.simplify.passes import SplitPass
 from splitops.models.simplify.slices import all_gathered
-from splitops.sizes.dims import Shape
 
-__all__ = ["MergedMovesPass", "MovedSplitsPass"]
+__all__ = [
+    "Cover",
+    "MergedMovesPass",
+    "MovedSplitsPass",
+    "Part",
+    "cover_of",
+    "in_front",
+    "movers_above",
+    "remove",
+    "stated",
+]
 
 _MOVERS: Final = frozenset({Role.RESHAPE, Role.TRANSPOSE})
 _LONGEST: Final = 16
@@ -48,14 +57,14 @@ class MergedMovesPass(SplitPass):
         if fewer is None or len(fewer) >= len(row) or editor.keeps(end):
             return
         before, where = _words(one.op_type for one in row), editor.where(row[-1])
-        editor.replace(end, _stated(fewer, row[-1], data, editor))
-        _remove(row, editor)
+        editor.replace(end, stated(fewer, row[-1], data, editor))
+        remove(row, editor)
         after = _words("Transpose" if isinstance(move, Permute) else "Reshape" for move in fewer)
         editor.applied(self, where, before, after or data.name or "its input", "together they move the same")
 
 
 @dataclass(frozen=True, slots=True)
-class _Cover:
+class Cover:
     """Nodes that divide an axis of a value into parts.
 
     Attributes:
@@ -74,7 +83,7 @@ class _Cover:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class Part:
     """A part of what stands in front, and how it becomes what was read.
 
     Attributes:
@@ -106,10 +115,10 @@ class MovedSplitsPass(SplitPass):
         data = node.inputs[0]
         if data is None or node.graph is None or data.is_graph_output():
             return
-        above = _above(data, node, editor)
+        above = movers_above(data, node, editor)
         if not above or not editor.first_look(self.name, data, node.graph):
             return
-        cover = _cover(node, data, editor)
+        cover = cover_of(node, data, editor)
         if cover is None or len(data.uses()) != len(cover.nodes):
             return
         while above:
@@ -117,17 +126,10 @@ class MovedSplitsPass(SplitPass):
                 return
             del above[0]
 
-    def _move(self, above: list[ir.Node], cover: _Cover, editor: Editor) -> bool:
+    def _move(self, above: list[ir.Node], cover: Cover, editor: Editor) -> bool:
         """Move a split in front of nodes; return whether it could be, with fewer nodes."""
-        source = above[0].inputs[0]
-        shape = None if source is None else shape_of(source)
-        if source is None or shape is None:
-            return False
-        layout = Layout(shape)
-        if not all(_goes_through(layout, node, editor) for node in above):
-            return False
-        found = _in_front(layout, shape, cover, editor)
-        if found is None:
+        source, found = above[0].inputs[0], in_front(above, cover, editor)
+        if source is None or found is None:
             return False
         axis, parts = found
         old = len(above) + len(cover.nodes) + sum(len(part.behind) for part in parts)
@@ -139,9 +141,9 @@ class MovedSplitsPass(SplitPass):
         made = editor.split(first, source, axis, sum(sizes), sizes)
         for part, value in zip(parts, made, strict=True):
             if is_read(part.end):
-                editor.replace(part.end, _stated(part.moves, first, value, editor))
-            _remove(part.behind, editor)
-        _remove([*above, *cover.nodes], editor)
+                editor.replace(part.end, stated(part.moves, first, value, editor))
+            remove(part.behind, editor)
+        remove([*above, *cover.nodes], editor)
         split = made[0].producer()
         assert split is not None
         reason = "what moves the whole keeps the axis"
@@ -149,24 +151,32 @@ class MovedSplitsPass(SplitPass):
         return True
 
 
-def _cover(node: ir.Node, data: ir.Value, editor: Editor) -> _Cover | None:
+def cover_of(node: ir.Node, data: ir.Value, editor: Editor) -> Cover | None:
+    """Return how a split, or Gathers of every position, divide a value; None where that is not known."""
     cut = editor.cut(node)
     if cut is not None:
         sizes = cut.sizes
         if sizes is None or not cut.removable or sum(sizes) != cut.size or 0 in sizes:
             return None
-        return _Cover([node], cut.axis, sizes, list(node.outputs), squeezed=False)
+        return Cover([node], cut.axis, sizes, list(node.outputs), squeezed=False)
     shape = shape_of(data)
     found = None if shape is None else all_gathered(node, data, shape, editor)
     if found is None:
         return None
     axis, gathers = found
     first = sorted(gathers, key=lambda gather: editor.position(gather) or 0)
-    return _Cover(first, axis, [1] * len(gathers), [gather.outputs[0] for gather in gathers], squeezed=True)
+    return Cover(first, axis, [1] * len(gathers), [gather.outputs[0] for gather in gathers], squeezed=True)
 
 
-def _in_front(layout: Layout, shape: Shape, cover: _Cover, editor: Editor) -> tuple[int, list[_Part]] | None:
-    """Return the axis in front of a layout that a split behind it divides, and the parts; None: none."""
+def in_front(movers: Sequence[ir.Node], cover: Cover, editor: Editor) -> tuple[int, list[Part]] | None:
+    """Return which axis of what movers read a split behind them divides, and the parts; None: none."""
+    source = movers[0].inputs[0]
+    shape = None if source is None else shape_of(source)
+    if shape is None:
+        return None
+    layout = Layout(shape)
+    if not all(_goes_through(layout, node, editor) for node in movers):
+        return None
     unit = math.gcd(*cover.sizes)
     factor = layout.leading(cover.axis, sum(cover.sizes) // unit)
     if factor is None:
@@ -183,11 +193,11 @@ def _in_front(layout: Layout, shape: Shape, cover: _Cover, editor: Editor) -> tu
         found = moves(part.source, part.axes) if is_read(end) else []
         if found is None or editor.keeps(end):
             return None
-        parts.append(_Part(length * size // sum(cover.sizes), end, behind, found))
+        parts.append(Part(length * size // sum(cover.sizes), end, behind, found))
     return axis, parts
 
 
-def _above(value: ir.Value, node: ir.Node, editor: Editor) -> list[ir.Node]:
+def movers_above(value: ir.Value, node: ir.Node, editor: Editor) -> list[ir.Node]:
     """Return the Reshapes and Transposes in front of a node, each only read by the next, the first first."""
     row: list[ir.Node] = []
     while len(row) < _LONGEST:
@@ -228,7 +238,7 @@ def _goes_through(layout: Layout, node: ir.Node, editor: Editor) -> bool:
     return shape is not None and layout.regroup(shape)
 
 
-def _stated(found: Sequence[Move], before: ir.Node, value: ir.Value, editor: Editor) -> ir.Value:
+def stated(found: Sequence[Move], before: ir.Node, value: ir.Value, editor: Editor) -> ir.Value:
     """Add Reshapes and Transposes in front of a node."""
     for move in found:
         if isinstance(move, Permute):
@@ -238,7 +248,7 @@ def _stated(found: Sequence[Move], before: ir.Node, value: ir.Value, editor: Edi
     return value
 
 
-def _remove(row: Sequence[ir.Node], editor: Editor) -> None:
+def remove(row: Sequence[ir.Node], editor: Editor) -> None:
     """Remove nodes that nothing reads but one another, the last one first."""
     for node in reversed(row):
         if node.graph is not None:  # one of known numbers goes with what reads it

@@ -13,7 +13,12 @@ from splitops.errors import ModelError, shown
 if TYPE_CHECKING:
     from splitops.models.simplify.passes import SplitPass
 
-__all__ = ["DEFAULT_LIMIT", "REWRITES", "Rewriting", "chosen"]
+__all__ = ["ALLOWANCES", "DEFAULT_LIMIT", "NUMERICS", "REWRITES", "Rewriting", "allowed", "chosen"]
+
+NUMERICS: Final = "numerics"
+
+ALLOWANCES: Final[Mapping[str, str]] = MappingProxyType({NUMERICS: "the last bits of floats may change"})
+"""What a caller can allow beyond rewrites that keep every bit."""
 
 
 DEFAULT_LIMIT: Final = 1 << 16
@@ -32,6 +37,7 @@ class Rewriting:
         default: whether it is applied where no rewrites are named.
         openvino: whether OpenVINO models have it too.
         final: whether it looks only at what no other rewrite changes any more.
+        options: what its pass can be told.
     """
 
     name: str
@@ -41,6 +47,7 @@ class Rewriting:
     default: bool = True
     openvino: bool = True
     final: bool = False
+    options: tuple[str, ...] = ()
 
     def make_pass(self, **options: Any) -> SplitPass:
         """Return the onnx-ir pass; its class says which options it takes."""
@@ -64,6 +71,7 @@ REWRITES: Final[Mapping[str, Rewriting]] = MappingProxyType(
                 "parts of constants and of known shapes are constants",
                 "constants",
                 "FoldConstantsPass",
+                options=("limit",),
             ),
             Rewriting(
                 "split-initializers",
@@ -164,6 +172,13 @@ REWRITES: Final[Mapping[str, Rewriting]] = MappingProxyType(
                 "MergedMovesPass",
             ),
             Rewriting(
+                "split-weights",
+                "a split of a product with constant weights is products by their parts; of floats if allowed",
+                "weights",
+                "SplitWeightsPass",
+                options=("allow",),
+            ),
+            Rewriting(
                 "unused-parts",
                 "parts that nobody reads are not made; a single part that is read is a Slice",
                 "parts",
@@ -197,11 +212,25 @@ def chosen(names: Iterable[str] | None) -> tuple[Rewriting, ...]:
     """
     if names is None:
         return tuple(row for row in REWRITES.values() if row.default)
-    try:
-        wanted = {names} if isinstance(names, str) else set(names)
-    except TypeError as error:
-        raise ModelError(f"rewrites {shown(names)} are no names of rewrites") from error
-    for name in sorted(map(str, wanted)):
-        if name not in REWRITES:
-            raise ModelError(f"there is no rewrite {shown(name)}; the rewrites are {', '.join(REWRITES)}")
+    wanted = _known(names, REWRITES, "rewrite")
     return tuple(row for row in REWRITES.values() if row.name in wanted)
+
+
+def allowed(names: Iterable[str]) -> frozenset[str]:
+    """Return what some names, of :data:`ALLOWANCES`, allow.
+
+    Raises:
+        ModelError: there is no allowance of a name.
+    """
+    return _known(names, ALLOWANCES, "allowance")
+
+
+def _known(names: Iterable[str], rows: Mapping[str, object], what: str) -> frozenset[str]:
+    try:
+        wanted = frozenset([names] if isinstance(names, str) else names)
+    except TypeError as error:
+        raise ModelError(f"{shown(names)} are no names of {what}s") from error
+    for name in sorted(map(str, wanted)):
+        if name not in rows:
+            raise ModelError(f"there is no {what} {shown(name)}; the {what}s are {', '.join(rows)}")
+    return wanted

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from splitops.models.graph.applied import Applied
 from splitops.models.graph.editor import Editor
@@ -17,17 +17,17 @@ _MOST_ROUNDS: Final = 64
 
 
 def apply_rewrites(
-    rewrites: Sequence[Rewriting], limit: int | None, edit: Callable[[bool], Editor]
+    rewrites: Sequence[Rewriting], options: Mapping[str, Any], edit: Callable[[bool], Editor]
 ) -> tuple[Applied, ...]:
     """Apply rewrites until none applies, and return what was rewritten.
 
     Args:
         rewrites: the rewrites.
-        limit: the most bytes of a folded constant; None is the default.
+        options: what their passes can be told, by name.
         edit: gives an editor of the model as it is now, with what is known of it noted; it is told whether
             the model has changed since it was last asked.
     """
-    stages = [[_pass(row, limit) for row in rewrites if row.final is final] for final in (False, True)]
+    stages = [[_pass(row, options) for row in rewrites if row.final is final] for final in (False, True)]
     changes: list[Applied] = []
     stage, changed = 0, False
     for _ in range(_MOST_ROUNDS):
@@ -44,6 +44,5 @@ def apply_rewrites(
     return tuple(changes)
 
 
-def _pass(row: Rewriting, limit: int | None) -> SplitPass:
-    limited = row.name == "fold-constants" and limit is not None
-    return row.make_pass(limit=limit) if limited else row.make_pass()
+def _pass(row: Rewriting, options: Mapping[str, Any]) -> SplitPass:
+    return row.make_pass(**{name: options[name] for name in row.options if name in options})

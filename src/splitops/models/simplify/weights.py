@@ -1,0 +1,130 @@
+"""Splits of what is computed with constant weights: the weights are divided instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import onnx_ir as ir
+
+from splitops.models.graph.editor import Editor, Role, is_read
+from splitops.models.graph.onnx import shape_of, type_of
+from splitops.models.simplify.moves import Part, cover_of, in_front, movers_above, remove, stated
+from splitops.models.simplify.passes import SplitPass
+from splitops.models.simplify.registry import NUMERICS
+
+__all__ = ["SplitWeightsPass"]
+
+
+class SplitWeightsPass(SplitPass):
+    """A split of a matrix product or convolution with constant weights becomes one with parts of the weights.
+
+    Also behind a bias that is added, and Reshapes and Transposes. Of integers the values are the same. A
+    runtime may take a sum of products of floats in another order where the matrix has another size, so that
+    is done only where it is allowed.
+
+    Args:
+        allow: what may change: with ``"numerics"``, the last bits of floats.
+    """
+
+    name = "split-weights"
+    roots = frozenset({Role.SPLIT, Role.GATHER})
+
+    def __init__(self, allow: Iterable[str] = ()) -> None:
+        self.allow = frozenset(allow)
+
+    def rewrite(self, node: ir.Node, editor: Editor) -> None:
+        """Compute each part that the root gives by itself."""
+        data = node.inputs[0]
+        kind = None if data is None else type_of(data)
+        if data is None or kind is None or not (kind.integer or NUMERICS in self.allow):
+            return
+        movers = movers_above(data, node, editor)
+        top = movers[0].inputs[0] if movers else data
+        cover = None if top is None or top.producer() is None else cover_of(node, data, editor)
+        if top is None or cover is None or len(data.uses()) != len(cover.nodes):
+            return
+        if movers:
+            found = in_front(movers, cover, editor)
+        elif cover.squeezed or any(map(editor.keeps, cover.parts)):
+            found = None
+        else:
+            sizes = zip(cover.sizes, cover.parts, strict=True)
+            found = cover.axis, [Part(size, part, (), ()) for size, part in sizes]
+        if found is None or len(found[1]) < 2:
+            return
+        axis, parts = found
+        row = _computing(top, axis, editor)
+        divided = None if row is None else _divided(row, axis, [part.size for part in parts], editor)
+        if row is None or divided is None:
+            return
+        where, first = editor.where(cover.nodes[0]), cover.nodes[0]
+        before = ", ".join(one.op_type for one in (*row, *movers, first))
+        for index, part in enumerate(parts):
+            if is_read(part.end):
+                made = _part(row, divided, index, axis, part.size, first, editor)
+                editor.replace(part.end, stated(part.moves, first, made, editor))
+            remove(part.behind, editor)
+        remove([*row, *movers, *cover.nodes], editor)
+        after = f"{len(parts)} x {', '.join(one.op_type for one in row)}"
+        editor.applied(self, where, before, after, "its weights are constant")
+
+
+def _computing(value: ir.Value, axis: int, editor: Editor) -> list[ir.Node] | None:
+    """Return the product that makes a value, and the sum with a constant behind it where there is one."""
+    row: list[ir.Node] = []
+    while True:
+        node = value.producer()
+        alone = len(value.uses()) == 1 and not value.is_graph_output()
+        if node is None or not alone or editor.weights(node, axis) is None or len(node.outputs) != 1:
+            return None
+        row.insert(0, node)
+        if editor.role(node) is not Role.SUM:
+            return row
+        constant = 1 if editor.is_constant(node.inputs[1]) else 0
+        added = node.inputs[1 - constant]
+        if len(row) > 1 or added is None or shape_of(added) != shape_of(value):
+            return None
+        value = added
+
+
+Divided = Mapping[ir.Value, Sequence[ir.Value]]
+
+
+def _divided(row: Sequence[ir.Node], axis: int, sizes: Sequence[int], editor: Editor) -> Divided | None:
+    """Divide the constants of nodes that make an axis; None where one cannot be, and then none is."""
+    parts: dict[ir.Value, Sequence[ir.Value]] = {}
+    for node in row:
+        for index, own in (editor.weights(node, axis) or {}).items():
+            whole = node.inputs[index]
+            shape = None if whole is None else shape_of(whole)
+            if whole is None or shape is None or shape[own] != sum(sizes):
+                return None
+            found = editor.divided(whole, own, sizes)
+            if found is None:
+                return None
+            parts[whole] = found
+    return parts
+
+
+def _part(
+    row: Sequence[ir.Node],
+    divided: Divided,
+    index: int,
+    axis: int,
+    size: int,
+    before: ir.Node,
+    editor: Editor,
+) -> ir.Value:
+    """Add the nodes that compute a part in front of a node."""
+    made: ir.Value | None = None
+    for node in row:
+        inputs: list[ir.Value | None] = []
+        for value in node.inputs:
+            if value is not None and value in divided:
+                editor.place(divided[value][index], value, before)
+                inputs.append(divided[value][index])
+            else:
+                inputs.append(made if made is not None and value is row[0].outputs[0] else value)
+        made = editor.repeat(before, node, inputs, axis, size)
+    assert made is not None
+    return made
