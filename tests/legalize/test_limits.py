@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import pytest
 
@@ -15,19 +14,9 @@ from splitops.models.check import LIMITS, Limit, check
 from splitops.models.legalize import legalize
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "check"))
-from legal_helpers import parse, proved
+from legal_helpers import proved
 from proofs import PROOFS
 
-OTHERS = {
-    "openvino.sequence-open-axis": (
-        parse(
-            "(float[N, 2] x) => (float[A, B] y) <int64 i = {1}> "
-            "{ s = SplitToSequence<keepdims = 1>(x)  y = SequenceAt(s, i) }"
-        ),
-        {"x": np.arange(6, dtype=np.float32).reshape(3, 2)},
-    ),
-}
-"""Models that meet a limit where the one that proves it has no legal form."""
 RUN = [limit for limit in LIMITS if limit.runtime in ("onnxruntime", "openvino") and limit.proved]
 
 
@@ -35,8 +24,7 @@ RUN = [limit for limit in LIMITS if limit.runtime in ("onnxruntime", "openvino")
 def test_a_limit_with_a_legal_form(limit: Limit) -> None:
     pytest.importorskip(limit.runtime)
     proof = PROOFS[limit.code]
-    model, inputs = OTHERS.get(limit.code) or (proof.model(), proof.inputs)
-    report = proved(limit.runtime, model, inputs, unbind=proof.unbind)
+    report = proved(limit.runtime, proof.model(), proof.inputs, unbind=proof.unbind)
     assert limit.code in {reason.code for site in report.restated for reason in site.reasons}
     assert limit.code not in {finding.code for finding in check(report.model, limit.runtime)}
     if isinstance(report.model, onnx.ModelProto):

@@ -49,6 +49,8 @@ class LegalForm(StrEnum):
     """A Slice for each part."""
     GATHERS = "gathers"
     """A Gather for each part."""
+    CASTS = "casts"
+    """A sequence of another element type, that holds every value, cast back where it is read."""
     CONSTANTS = "constants"
     """A constant for each part of a constant."""
     EMPTY = "empty"
@@ -204,7 +206,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.sequence_type,
         source=_ORT_KERNELS,
         fix="cast to int32 or float before, and back after",
-        legal=(LegalForm.PARTS, LegalForm.SEQUENCE),
+        legal=(LegalForm.PARTS, LegalForm.SEQUENCE, LegalForm.CASTS),
     ),
     Limit(
         code="onnxruntime.complex",
@@ -409,7 +411,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.open_chunks,
         source=_OPENVINO_FRONTEND_SEQUENCE,
         fix="give the axis its size, or use Split where the number of parts is known",
-        legal=(LegalForm.PARTS,),
+        legal=(LegalForm.PARTS, LegalForm.SLICES),
     ),
     Limit(
         code="openvino.sequence-runtime-lengths",
@@ -420,6 +422,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.runtime_lengths,
         source=_OPENVINO_FRONTEND_SEQUENCE,
         fix="state 'split' as a constant",
+        legal=(LegalForm.PARTS, LegalForm.SLICES),
     ),
     Limit(
         code="tensorrt.sequence",

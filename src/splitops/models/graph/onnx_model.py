@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from onnx import AttributeProto, ModelProto, NodeProto, TypeProto, ValueInfoProt
 
 from splitops.errors import NOWHERE, ModelError, Where
 from splitops.models.formats.onnx.structure import function_path, located_graphs, located_nodes
+from splitops.models.formats.onnx.tensors import folder_of
 from splitops.models.graph.onnx import (
     ATTRIBUTES,
     TYPE,
@@ -21,7 +23,7 @@ from splitops.models.graph.onnx import (
     subgraphs,
 )
 
-__all__ = ["as_graph", "copy_of", "editable_copy", "name_parts", "written"]
+__all__ = ["as_graph", "copy_of", "editable_copy", "name_parts", "unmark", "written"]
 
 _ELEMENT_TYPES: Final = frozenset(kind.value for kind in ir.DataType)
 _GRAPHS: Final = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
@@ -79,6 +81,24 @@ def written(model: ir.Model) -> ModelProto:
                 info = stated.get(value.name) or protos[path].value_info.add(name=value.name)
                 info.type.CopyFrom(value.meta[TYPE])
     return proto
+
+
+def unmark(model: ir.Model) -> None:
+    """Let external data name its folder as onnx-ir does."""
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            tensor = value.const_value
+            if isinstance(tensor, ir.ExternalTensor):
+                folder, location = folder_of(os.fspath(tensor.location))
+                value.const_value = ir.ExternalTensor(
+                    location,
+                    tensor.offset,
+                    tensor.length,
+                    tensor.dtype,
+                    shape=tensor.shape,
+                    name=tensor.name,
+                    base_dir=folder.path if folder else tensor.base_dir,
+                )
 
 
 def copy_of(model: ModelProto) -> ModelProto:

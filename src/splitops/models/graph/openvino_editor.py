@@ -197,16 +197,21 @@ class OpenVINOEditor(Editor):
 
     def adopt(self, value: ir.Value, old: ir.Value, before: ir.Node) -> None:
         """Put a part of a Const in the place of a value, with its tensor names."""
-        producer, whole = value.producer(), before.inputs[0]
-        assert producer is not None
+        whole = before.inputs[0]
         assert whole is not None
         self.place(value, whole, before)
+        self.take_place(value, old)
+
+    # Changes
+
+    def take_place(self, value: ir.Value, old: ir.Value) -> None:
+        """Put the only output of a layer in the place of a value, with its tensor names."""
+        producer = value.producer()
+        assert producer is not None
         layer, port = layer_of(producer), port_of(value)
         restate(producer, replace(layer, outputs=(replace(port, names=port_of(old).names),)))
         value.name, old.name = old.name, None
         self.replace(old, value)
-
-    # Changes
 
     def add(
         self,

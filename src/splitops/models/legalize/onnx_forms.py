@@ -15,6 +15,7 @@ from splitops.models.check.profiles import LegalForm
 from splitops.models.graph.onnx import Tape, constant_array, replace_node, shape_of, type_of
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_splits import write_site
+from splitops.models.legalize.onnx_sequences import carry, slice_elements
 from splitops.models.legalize.report import Unbind
 from splitops.models.legalize.rounds import NoFormError, Written
 from splitops.models.simplify.sequences import SequenceReadsPass
@@ -33,6 +34,7 @@ _MOST_POSITIONS: Final = 1 << 12
 """Longer parts are gathered at positions that the graph computes."""
 _BOUNDS_AS_INPUTS: Final = 10
 """The opset from which on Slice takes its bounds as inputs."""
+_COMPUTED_BOUNDS: Final = "a few nodes that compute the bounds"
 _INT32_MAX: Final = (1 << 31) - 1
 _INT64_MAX: Final = (1 << 63) - 1
 
@@ -57,6 +59,7 @@ class OnnxForms:
             LegalForm.SEQUENCE: self._sequence,
             LegalForm.SLICES: self._slices,
             LegalForm.GATHERS: self._gathers,
+            LegalForm.CASTS: self._casts,
             LegalForm.EMPTY: self._empty,
         }
 
@@ -143,6 +146,9 @@ class OnnxForms:
     # Slices and Gathers
 
     def _slices(self, node: ir.Node, site: Site) -> Written:
+        if site.schema.gives_sequence:
+            count = slice_elements(node, site, self.editor)
+            return Written(f"Slice x {count}(axis={site.bind().axis}, bounds computed)", _COMPUTED_BOUNDS)
         size, opset = _axis_size(site), self.editor.opset(node)
         if isinstance(size, int) and size > _INT32_MAX and opset >= _BOUNDS_AS_INPUTS:
             restated = self._slices_of_two_axes(node, opset)
@@ -235,6 +241,11 @@ class OnnxForms:
         editor.substitute(node, editor.add(node, "SequenceConstruct", parts))
         return Written(f"{split}, SequenceConstruct", "a copy of the parts into the sequence")
 
+    def _casts(self, node: ir.Node, site: Site) -> Written:
+        before = str(site)
+        carrier = carry(node, self.editor)
+        return Written(f"{before} on {carrier}", "Casts of the data, and of what is read of it back")
+
 
 def _stem(node: ir.Node) -> str:
     return node.name or next((value.name for value in node.outputs if value.name), "split")
@@ -259,7 +270,7 @@ def _is_explicit(restated: Restatement) -> bool:
 
 def _bounds_cost(restated: Restatement) -> str:
     computed = restated.method is Method.SLICED_COMPUTED
-    return "a few nodes that compute the bounds from the size of the axis" if computed else ""
+    return _COMPUTED_BOUNDS if computed else ""
 
 
 def _gather_instead(part: ir.Node, restated: Restatement, tape: Tape) -> None:

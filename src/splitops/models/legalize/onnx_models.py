@@ -19,7 +19,7 @@ from splitops.models.formats.onnx.storage import as_proto, opened
 from splitops.models.formats.reading import place_of
 from splitops.models.graph.onnx import known, owners_of
 from splitops.models.graph.onnx_editor import OnnxEditor
-from splitops.models.graph.onnx_model import copy_of, editable_copy, name_parts
+from splitops.models.graph.onnx_model import copy_of, editable_copy, name_parts, unmark
 from splitops.models.infer.onnx_walk import Upstream
 from splitops.models.known import Known
 from splitops.models.legalize.limits import meaning_of
@@ -39,6 +39,8 @@ def legalize_onnx(
     edited = _editable(proto, where)
     sites = legalize_sites(lambda: _survey(edited, where, unbind), target, unbind)
     if isinstance(model, ir.Model):
+        name_parts(edited)
+        unmark(edited)
         return Legalization(target, edited, sites)
     return Legalization(target, _finished(edited, proto, sites), sites)
 

@@ -50,19 +50,18 @@ class OpenVINOForms:
         sizes = None if cut is None else cut.sizes
         if cut is None or sizes is None or data is None:
             raise NoFormError("the sizes of its parts are known only when the model runs")
-        parts: list[ir.Value | None] = []
+        if editor.keeps_parts(node):
+            raise NoFormError("its ports name outputs of the model")
         axis = editor.constant(np.array(cut.axis), _INT64, f"{node.name}/axis", node)
-        for output, (begin, end) in zip(node.outputs, pairwise([0, *accumulate(sizes)]), strict=True):
-            if not is_read(output):
-                parts.append(None)
-                continue
-            positions = editor.constant(np.arange(begin, end), _INT64, f"{node.name}/positions", node)
-            shape = shape_like(data, {cut.axis: end - begin})
-            made = editor.add(
-                node, "Gather", [data, positions, axis], {"batch_dims": 0}, version="opset8", shapes=[shape]
-            )
-            parts.append(made[0])
-        editor.substitute(node, parts)
+        for output, (begin, end) in zip(list(node.outputs), pairwise([0, *accumulate(sizes)]), strict=True):
+            if is_read(output):
+                at = editor.constant(np.arange(begin, end), _INT64, f"{node.name}/positions", node)
+                shapes = [shape_like(data, {cut.axis: end - begin})]
+                made = editor.add(
+                    node, "Gather", [data, at, axis], {"batch_dims": 0}, version="opset8", shapes=shapes
+                )[0]
+                editor.take_place(made, output)
+        editor.remove(node)
         text = f"Gather x {len(sizes)}(axis={cut.axis})"
         return Written(text, "positions of each part, 8 bytes an entry of the axis")
 

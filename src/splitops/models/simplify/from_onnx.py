@@ -12,9 +12,8 @@ from onnx import ModelProto
 from splitops.errors import Where
 from splitops.models.formats.onnx import check_model
 from splitops.models.formats.onnx.storage import as_proto, opened
-from splitops.models.formats.onnx.tensors import folder_of
 from splitops.models.graph.onnx_editor import OnnxEditor
-from splitops.models.graph.onnx_model import copy_of, editable_copy, written
+from splitops.models.graph.onnx_model import copy_of, editable_copy, unmark, written
 from splitops.models.simplify.knowledge import note_known
 from splitops.models.simplify.registry import Rewriting
 from splitops.models.simplify.report import Simplification
@@ -44,29 +43,11 @@ def simplify_onnx(
     changes = apply_rewrites(rewrites, options, edit)
     result: ModelProto | ir.Model = edited
     if isinstance(model, ir.Model):
-        _unmark(edited)
+        unmark(edited)
     else:
         result = written(edited) if changes else copy_of(proto)
         check_model(result, where)
     return Simplification(result, changes, before, _count(edited))
-
-
-def _unmark(model: ir.Model) -> None:
-    """Let external data name its folder as onnx-ir does."""
-    for graph in model.graphs():
-        for value in graph.initializers.values():
-            tensor = value.const_value
-            if isinstance(tensor, ir.ExternalTensor):
-                folder, location = folder_of(os.fspath(tensor.location))
-                value.const_value = ir.ExternalTensor(
-                    location,
-                    tensor.offset,
-                    tensor.length,
-                    tensor.dtype,
-                    shape=tensor.shape,
-                    name=tensor.name,
-                    base_dir=folder.path if folder else tensor.base_dir,
-                )
 
 
 def _count(model: ir.Model) -> int:

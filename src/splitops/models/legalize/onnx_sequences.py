@@ -1,0 +1,113 @@
+"""The legal forms of sequences whose number of parts only a run knows, by what reads them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import onnx_ir as ir
+
+from splitops.elements.types import ELEMENT_TYPES, ElementType
+from splitops.models.graph.onnx import Tape, constant_array, replace_node, type_of
+from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
+from splitops.models.legalize.rounds import NoFormError
+from splitops.models.sites import Site
+
+__all__ = ["carry", "slice_elements"]
+
+_INT64: Final = ELEMENT_TYPES["int64"]
+_CARRIERS: Final = {
+    "int8": "int32",
+    "int16": "int32",
+    "uint8": "int32",
+    "uint16": "int32",
+    "uint32": "int64",
+    "uint64": "int64",  # by bits: Cast keeps the low 64, there and back
+    "bfloat16": "float32",
+}
+"""Types that hold every value of another one, and of which onnxruntime has sequences."""
+
+
+def carry(node: ir.Node, editor: OnnxEditor) -> ElementType:
+    """Make a sequence one of another element type, which what reads it casts back; return that type.
+
+    Raises:
+        NoFormError: no type holds the values, or something else than elements, joins and lengths is read.
+    """
+    data, sequence = node.inputs[0], node.outputs[0]
+    kind = None if data is None else type_of(data)
+    carrier = _CARRIERS.get(kind.name) if kind is not None else None
+    if data is None or kind is None or carrier is None:
+        raise NoFormError(f"no type of sequences holds {kind}")
+    readers = _readers(node)
+    others = [reader for reader in readers if not is_operator(reader, *_ELEMENTS, "SequenceLength")]
+    if sequence.is_graph_output() or others:
+        who = others[0].op_type if others else "the caller"
+        raise NoFormError(f"the number of its parts is known only when the model runs, and {who} reads them")
+    opset = editor.opset(node)
+    tape = Tape(opset, editor.names, sequence.name or "sequence")
+    inputs = [tape.cast(data, ELEMENT_TYPES[carrier]), *node.inputs[1:]]
+    carried = tape.op(node.op_type, inputs, hint="carried")
+    for name, attribute in node.attributes.items():
+        tape.nodes[-1].attributes[name] = attribute
+    sequence.replace_all_uses_with(carried)
+    replace_node(node, tape.nodes, [None])
+    for reader in readers:
+        if is_operator(reader, *_ELEMENTS):
+            _cast_back(reader, kind, Tape(opset, editor.names, reader.outputs[0].name or "part"))
+    return ELEMENT_TYPES[carrier]
+
+
+_ELEMENTS: Final = ("SequenceAt", "ConcatFromSequence")
+
+
+def _readers(node: ir.Node) -> list[ir.Node]:
+    return list(dict.fromkeys(use.node for use in node.outputs[0].uses()))
+
+
+def _cast_back(reader: ir.Node, kind: ElementType, tape: Tape) -> None:
+    read = tape.op(reader.op_type, list(reader.inputs))
+    for name, attribute in reader.attributes.items():
+        tape.nodes[-1].attributes[name] = attribute
+    replace_node(reader, tape.nodes, [tape.cast(read, kind)])
+
+
+def slice_elements(node: ir.Node, site: Site, editor: OnnxEditor) -> int:
+    """Put a Slice of the data in the place of each SequenceAt at a constant position; return their number.
+
+    Raises:
+        NoFormError: something else reads the sequence, or the axis or the rank of the lengths is not known.
+    """
+    data, lengths = node.inputs[0], node.inputs[1] if len(node.inputs) > 1 else None
+    axis = None if site.binding is None else site.binding.axis
+    given, readers = site.lengths, _readers(node)
+    if axis is None or data is None or lengths is None or given is None or given.shape is None:
+        raise NoFormError("how it is divided is not known before the model runs")
+    positions = {reader: _position(reader) for reader in readers}
+    if node.outputs[0].is_graph_output() or any(at is None for at in positions.values()):
+        raise NoFormError("more reads its sequence than constant positions from the front")
+    for reader, at in positions.items():
+        assert at is not None
+        tape = Tape(editor.opset(node), editor.names, reader.outputs[0].name or "part")
+        numbers = lengths if type_of(lengths) is _INT64 else tape.cast(lengths, _INT64, "lengths")
+        begin, end = _bounds(numbers, at, tape, chunk=given.shape == ())
+        replace_node(reader, tape.nodes, [tape.slice(data, axis, begin, end)])
+    editor.remove(node)
+    return len(readers)
+
+
+def _position(reader: ir.Node) -> int | None:
+    index = reader.inputs[1] if is_operator(reader, "SequenceAt") else None
+    array = None if index is None else constant_array(index)
+    return int(array.reshape(())) if array is not None and array.size == 1 and array.min() >= 0 else None
+
+
+def _bounds(lengths: ir.Value, at: int, tape: Tape, *, chunk: bool) -> tuple[ir.Value, ir.Value]:
+    """Return begin and end of a part, of shape [1]: of chunks of one size, or of parts of many lengths."""
+    if chunk:
+        size = tape.op("Reshape", [lengths, tape.integers([1])], hint="chunk")
+        begin = tape.multiply(size, tape.integers([at]))
+        return begin, tape.add(begin, size)
+    before = tape.op("Slice", [lengths, tape.integers([0]), tape.integers([at])], hint="before")
+    length = tape.op("Gather", [lengths, tape.integers([at])], {"axis": 0}, hint="length")
+    begin = tape.total(before)
+    return begin, tape.add(begin, length)
