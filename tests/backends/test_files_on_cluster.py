@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +18,7 @@ import splitops
 from splitops.cli import cli
 from splitops.errors import FileError
 from splitops.files import cluster as by_cluster
-from splitops.files import copying, engine
+from splitops.files import engine
 
 distributed = pytest.importorskip("distributed")
 
@@ -117,8 +119,13 @@ def test_a_worker_that_dies_costs_its_tasks_alone(source, tmp_path, cluster, exp
             killed.append(next(iter(cluster.run(os.getpid).values())))
             os.kill(killed[0], signal.SIGKILL)
 
+    scheduler = cluster.cluster.scheduler
+    scheduler.transition_log.clear()
     plan(source, tmp_path / "out").run(memory=MEMORY, cluster=cluster, progress=progress)
     assert killed
+    done = [key for key, _, state, *_ in scheduler.transition_log if state == "memory" and "copy-" in key]
+    assert len(set(done)) == len(submitted)
+    assert len(done) <= len(submitted) + 4  # what it had not yet told is done again, and nothing else
     assert found(tmp_path / "out") == expected
     assert len(submitted) == len(plan(source, tmp_path / "out").tasks(MEMORY)) > 10
     deadline = time.monotonic() + 30
@@ -127,31 +134,42 @@ def test_a_worker_that_dies_costs_its_tasks_alone(source, tmp_path, cluster, exp
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("resumed_by_cluster", [True, False])
+BEGUN = """
+import os, signal, sys
+import splitops
+from splitops.files import engine, journal
+engine.tasks.__defaults__, engine._BLOCK = (30_000,), 10_000
+real = journal.Journal.add
+def add(self, task, checksums):
+    real(self, task, checksums)
+    if len(self.done) == 6:
+        os.kill(os.getpid(), signal.SIGKILL)
+journal.Journal.add = add
+splitops.files.split(
+    *sys.argv[1:3], axis=1, split=[500, 700, 800], memory=4 << 20, cluster=(*sys.argv[3:], None)[0]
+)
+"""
+
+
+@pytest.mark.parametrize("begun_by_cluster", [True, False])
 def test_a_run_that_was_killed_is_gone_on_with(
-    source, tmp_path, cluster, expected, submitted, resumed_by_cluster
+    source, tmp_path, cluster, expected, submitted, begun_by_cluster
 ):
     """What a cluster has begun this process ends, and the other way round."""
-    pid = os.fork()
-    if not pid:  # it has no threads of the client: it copies by itself, and dies
-        try:
-            real = copying.Journal.add
-
-            def add(self, task, checksums):
-                real(self, task, checksums)
-                if task == 5:
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-            copying.Journal.add = add
-            plan(source, tmp_path / "out").run(memory=MEMORY)
-        finally:
-            os._exit(0)
-    os.waitpid(pid, 0)
-    options = {"cluster": cluster} if resumed_by_cluster else {}
-    report = plan(source, tmp_path / "out").run(memory=MEMORY, resume=True, verify=True, **options)
-    assert report.resumed >= 150_000
-    assert found(tmp_path / "out") == expected
-    assert submitted.count("copy") in (0, len(plan(source, tmp_path).tasks(MEMORY)) - 6)
+    address = [cluster.scheduler.address] if begun_by_cluster else []
+    options = {} if begun_by_cluster else {"cluster": cluster}
+    out = tmp_path / "out"
+    code = subprocess.run(
+        [sys.executable, "-c", BEGUN, str(source), str(out), *address],
+        env=os.environ | {"PYTHONPATH": str(Path(splitops.__file__).parents[1])},
+        check=False,
+    ).returncode
+    assert code == -signal.SIGKILL
+    assert [path.name for path in out.iterdir()] == [".splitops-x.part"]
+    report = plan(source, out).run(memory=MEMORY, resume=True, verify=True, **options)
+    assert 0 < report.resumed < report.bytes
+    assert found(out) == expected
+    assert submitted.count("copy") == (0 if begun_by_cluster else len(plan(source, out).tasks(MEMORY)) - 6)
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, ZeroDivisionError])

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import fsspec
 import numpy as np
+import onnx
 import pytest
 from click.testing import CliRunner
 from fsspec.implementations.memory import MemoryFile
@@ -237,6 +242,28 @@ def test_safetensors_with_others_and_digests(files, tmp_path):
         np.testing.assert_array_equal(found["b"], np.arange(2000.0))
 
 
+def test_gguf_and_onnx(files, tmp_path):
+    """What they are here they are there: byte by byte, model and data."""
+    np.save(tmp_path / "x.npy", ARRAY)
+    weights = onnx.numpy_helper.from_array(ARRAY, "w")
+    graph = onnx.helper.make_graph([], "g", [], [], [weights])
+    onnx.save(
+        onnx.helper.make_model(graph),
+        tmp_path / "x.onnx",
+        save_as_external_data=True,
+        location="x.data",
+        size_threshold=0,
+    )
+    gguf = splitops.files.format_named("gguf")
+    splitops.files.merge([tmp_path / "x.npy"], tmp_path / "x.gguf", to=gguf)
+    for name in ("x.gguf", "x.onnx"):
+        here = splitops.files.split(tmp_path / name, tmp_path / "here", num_outputs=2)
+        splitops.files.split(tmp_path / name, OUT, num_outputs=2, verify=True)
+        assert len(here.files) == (2 if name == "x.gguf" else 4)
+        for path, _ in here.files:
+            assert files.cat_file(f"{OUT}/{path.name}") == path.read_bytes(), path
+
+
 def test_from_address_to_address(files, source, tmp_path):
     files.put_file(str(source), "/uploads/x.npy")
     splitops.files.split("memory://uploads/x.npy", OUT, axis=1, num_outputs=2, verify=True)
@@ -264,6 +291,63 @@ def test_the_command_line(files, source):
     assert result.exit_code == 0, result.output
     assert "memory://uploads/y.npy (100, 40)" in result.output
     assert files.cat_file("/uploads/y.npy") == source.read_bytes()
+
+
+def test_memory_is_bounded(tmp_path):
+    """An array of 192 MiB, compressed too, goes to a server that keeps nothing but how much it got."""
+    script = """
+import gzip, sys
+from pathlib import Path
+import fsspec
+from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
+import splitops
+sent = 0
+class File(AbstractBufferedFile):
+    def _initiate_upload(self):
+        pass
+    def _upload_chunk(self, final=False):
+        global sent
+        sent += self.buffer.tell()
+        return True
+    def commit(self):
+        pass
+    def discard(self):
+        pass
+class Sink(AbstractFileSystem):
+    protocol = "sink"
+    def _open(self, path, mode="rb", block_size=None, autocommit=True, **options):
+        return File(self, path, mode, block_size, autocommit)
+    def exists(self, path, **options):
+        return False
+fsspec.register_implementation("sink", Sink)
+def peak():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+before = peak()
+for source in sys.argv[1:]:
+    splitops.files.split(source, "sink://x", axis=1, num_outputs=3)
+print((peak() - before) // 1024, sent)
+"""
+    path = tmp_path / "x.npy"
+    np.lib.format.open_memmap(path, "w+", np.float32, (8192, 6144)).flush()
+    with path.open("rb") as file, gzip.open(tmp_path / "x.npy.gz", "wb", 1) as packed:
+        shutil.copyfileobj(file, packed, 1 << 20)
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path), str(tmp_path / "x.npy.gz")],
+        env=os.environ
+        | {
+            "PYTHONPATH": str(Path(splitops.__file__).parents[1]),
+            "TMPDIR": str(tmp_path),
+            "OPENBLAS_NUM_THREADS": "1",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    peak, sent = map(int, done.stdout.split())
+    assert sent == 2 * (path.stat().st_size + 2 * 128)
+    assert peak <= 64 + 64 < path.stat().st_size >> 20
 
 
 @given(st.integers(0, 5 << 40))

@@ -183,10 +183,10 @@ class _UploadRun(Run):
         """Put the bytes of windows into the scratch file, one behind the other."""
         extents: list[Extent] = []
         try:
-            os.ftruncate(scratch, 0)
+            os.ftruncate(scratch, 0)  # what is nobody's bytes is zeros
+            os.ftruncate(scratch, sum(len(window) for windows in group.values() for window, _ in windows))
             for index, windows in group.items():
                 for window, place in windows:
-                    os.ftruncate(scratch, place + len(window))
                     for offset, data in self._made[index].literals(window):
                         os.pwrite(scratch, data, place + offset)
                     extents += self._made[index].extents(window, place)
