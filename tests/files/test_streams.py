@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import lzma
+from concurrent.futures import ThreadPoolExecutor
 
 import fsspec
 import numpy as np
@@ -105,6 +106,15 @@ def test_tensors_are_read_lazily(tmp_path, opened):
     for key in ((slice(10, 90, 7), slice(3, 30)), (slice(95, 100), 4), 2):
         np.testing.assert_array_equal(np.asarray(tensor[key]), ARRAY[key])
     assert len(opened) == 2  # the last one lies before the others
+
+
+def test_threads_may_read_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(streams, "_BLOCK", 100)
+    (tmp_path / "x.npy.gz").write_bytes(gzip.compress(npy()))
+    tensor = splitops.files.open(tmp_path / "x.npy.gz")[""]
+    with ThreadPoolExecutor(8) as pool:
+        for row, found in zip(ARRAY, pool.map(lambda row: np.asarray(tensor[row]), range(100)), strict=True):
+            np.testing.assert_array_equal(found, row)
 
 
 def test_compressed_files_at_addresses(tmp_path):

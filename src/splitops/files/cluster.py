@@ -13,7 +13,7 @@ import errno
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -135,7 +135,6 @@ class ClusterRun(Run):
         super().__init__(plan, sync=sync, memory=memory, progress=progress)
         self._cluster = cluster
         self._client: Any = None
-        self._sources: dict[int, LocalFile] = {}
         self._seen = Place("", "", {}, "")
 
     def done(self, *, overwrite: bool, resume: bool, verify: bool, sha256: bool) -> Report:
@@ -198,9 +197,10 @@ class ClusterRun(Run):
     def _work(self, number: int, sources: Mapping[int, str], drafts: Sequence[Path]) -> Work:
         task = self.tasks[number]
         extents = [extent for each in task for extent in each.extents]
-        read = {index: sources[index] for index in {e.source for e in extents}} if sources else {}
+        read = {index: sources[index] for index in {e.source for e in extents} if index in sources}
         targets = {index: str(drafts[index].absolute()) for index in sorted({e.target for e in extents})}
-        return Work(self._seen, task, read, targets, self.sync)
+        seen = replace(self._seen, sources={path: self._seen.sources[path] for path in read.values()})
+        return Work(seen, task, read, targets, self.sync)
 
 
 def place_in(staging: Path, sources: Iterable[LocalFile]) -> Place:

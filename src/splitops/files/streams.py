@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import IO, Any, Final
 
 from splitops.errors import FileError
@@ -86,6 +87,7 @@ class Stream:
         self._decompress = _decompressor(file)
         self._stream: IO[bytes] | None = None
         self._at = 0
+        self._reading = Lock()
         self.size = sys.maxsize
         self.ends = False
 
@@ -146,7 +148,7 @@ class Stream:
     def _forwards(self, offset: int, size: int) -> bytes:
         """Return what there is of some bytes."""
         found = bytearray()
-        with reading(self.name):
+        with self._reading, reading(self.name):
             if self._stream is None or offset < self._at:
                 self._stream, self._at = self._open(), 0
             while self._at < offset + size:

@@ -353,11 +353,14 @@ class Uploads:
     def existing(self) -> Iterator[str]:
         """Yield the addresses where a file is already."""
         self._system.invalidate_cache()
-        for address, path in zip(self.addresses, self._paths, strict=True):
-            with writing(address):
-                found = self._system.exists(path)
-            if found:
-                yield address
+        with _pool(_THREADS) as pool:
+            for address, found in zip(self.addresses, pool.map(self._exists, self._paths), strict=True):
+                if found:
+                    yield address
+
+    def _exists(self, path: str) -> bool:
+        with writing(path):
+            return bool(self._system.exists(path))
 
     def open(self) -> None:
         """Open all files; the file system holds back what is written to them."""
