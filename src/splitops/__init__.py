@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from splitops.models.convert import conversion, convert
     from splitops.models.infer import infer
     from splitops.models.legalize import legalize
+    from splitops.models.sessions import Session, session
     from splitops.models.simplify import simplification, simplify
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Plan",
     "Rule",
     "RuleError",
+    "Session",
     "SplitError",
     "Where",
     "__version__",
@@ -58,6 +60,7 @@ __all__ = [
     "run",
     "save",
     "schema",
+    "session",
     "set_num_threads",
     "simplification",
     "simplify",
@@ -74,7 +77,9 @@ _ON_DEMAND = {
     "legalize": "splitops.models.legalize",
     "load": "splitops.models",
     "run": "splitops.models",
+    "Session": "splitops.models.sessions",
     "save": "splitops.models",
+    "session": "splitops.models.sessions",
     "simplification": "splitops.models.simplify",
     "simplify": "splitops.models.simplify",
 }

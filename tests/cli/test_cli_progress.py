@@ -41,7 +41,7 @@ USES: dict[str, Any] = {
     "check": splitops.check,
     "convert splits": lambda model: splitops.convert(model, 13),
     "simplify": splitops.simplify,
-    "run": lambda model: splitops.run(model, {"x0": np.zeros(6, np.float32)}),
+    "run": lambda model: splitops.run(model, {"x0": np.zeros(6, np.float32)}, engine="reference"),
 }
 
 
@@ -64,7 +64,7 @@ def test_every_tool_tells_how_far_it_is(what):
         ("infer", splitops.infer),
         ("convert", lambda model: splitops.convert(model, 18)),
         ("simplify", splitops.simplify),
-        ("run", lambda model: splitops.run(model, {})),
+        ("run", lambda model: splitops.run(model, {}, engine="reference")),
     ],
 )
 def test_tools_of_openvino_ir_tell_it_too(what, use):

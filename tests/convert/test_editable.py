@@ -98,10 +98,10 @@ def test_a_subgraph_may_hide_names_around_it(name: str) -> None:
     x = np.arange(8, dtype=np.float32).reshape(2, 4)
     for condition in (True, False):
         feeds: dict[str, Any] = {"x": x, "c": np.array(condition)}
-        wanted = splitops.run(model, feeds)["y"]
+        wanted = splitops.run(model, feeds, engine="reference")["y"]
         for made in (splitops.simplify(model), splitops.convert(model, to="onnx:13")):
             onnx.checker.check_model(made)
-            np.testing.assert_array_equal(splitops.run(made, feeds)["y"], wanted)
+            np.testing.assert_array_equal(splitops.run(made, feeds, engine="reference")["y"], wanted)
 
 
 def test_an_output_that_hides_a_name_is_refused() -> None:

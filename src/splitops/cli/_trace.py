@@ -8,9 +8,9 @@ from typing import Final
 
 from splitops.errors import Where
 from splitops.operators import OperatorSchema
-from splitops.planning import SplitPlan, SplitRequest
+from splitops.planning import Plan, SplitPlan, SplitRequest
 
-__all__ = ["Split", "Trace"]
+__all__ = ["Foretold", "Split", "Trace"]
 
 _MAX_DIFFERENT: Final = 10_000
 """A loop can split differently in every turn; its later turns are then counted only."""
@@ -33,16 +33,35 @@ class Split:
     plan: SplitPlan
 
 
+@dataclass(frozen=True, slots=True)
+class Foretold:
+    """What a node that an engine evaluates does with its data, as inference knows it.
+
+    Attributes:
+        schema: the operator version.
+        where: the place in the model.
+        plan: what it does; None where only the run knows.
+        conditional: whether it runs only where a branch is taken or a loop turns.
+    """
+
+    schema: OperatorSchema
+    where: Where
+    plan: Plan | None
+    conditional: bool
+
+
 @dataclass(slots=True)
 class Trace:
     """The splits of a run, in the order in which each was made first.
 
     Attributes:
-        counts: how often each was made.
+        counts: how often each was made here.
+        foretold: what an engine makes, once for each node.
         unlisted: how many more there were, of too many different ones.
     """
 
     counts: Counter[Split] = field(default_factory=Counter)
+    foretold: list[Foretold] = field(default_factory=list)
     unlisted: int = 0
     _parts: int = 0
 

@@ -13,13 +13,16 @@ from splitops.calls.node import observing
 from splitops.cli._console import console, json_option, one_line, place, print_json, table
 from splitops.cli._models import MODEL_FILE, links_option
 from splitops.cli._operators import display_name
-from splitops.cli._trace import Split, Trace
+from splitops.cli._trace import Foretold, Split, Trace
 from splitops.errors import Where, brief
-from splitops.models.running.bodies import MAX_BODY_RUNS
+from splitops.models.engines import AUTO, ENGINES, OWN
 from splitops.models.sites import Site
+from splitops.planning import SplitPlan
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from splitops.models.sessions import Session
 
 _MAX_ROWS: Final = 40
 _FEW: Final = 6
@@ -45,6 +48,14 @@ _FEW: Final = 6
     metavar="COUNT",
     help="How often the bodies of the model's loops run at most, all together; 4194304.",
 )
+@click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default=AUTO,
+    help="Who evaluates what splitops does not: auto is onnxruntime for ONNX and OpenVINO for IR, where it "
+    "is installed; reference is onnx's own evaluator.",
+)
+@click.option("--isolate", is_flag=True, help="Let the engine run in a process of its own.")
 @links_option
 @json_option
 def command(
@@ -52,6 +63,8 @@ def command(
     inputs: tuple[str, ...],
     out: Path | None,
     max_body_runs: int | None,
+    engine: str,
+    isolate: bool,
     allow_links: bool,
     as_json: bool,
 ) -> None:
@@ -80,70 +93,92 @@ def command(
       splitops run model.xml --input data=ramp:6,12,10,24:float32
       splitops run model.onnx --input x=batch.npz:images --input mask=random --json
     """
-    from splitops.cli._declared import open_model
     from splitops.cli._inputs import read_inputs
     from splitops.cli._outputs import describe, write
+    from splitops.models.sessions import session
 
-    runnable = open_model(model, allow_links=allow_links)
-    feeds = read_inputs(inputs, runnable.inputs)
     trace = Trace()
-    most = MAX_BODY_RUNS if max_body_runs is None else max_body_runs
-    with observing(trace.record), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # such as a division by zero, which the report of values shows
-        outputs = runnable.run(feeds, max_body_runs=most)
-    sites = tuple(runnable.sites())
+    with session(
+        model, engine, isolate=isolate, max_body_runs=max_body_runs, allow_links=allow_links
+    ) as ready:
+        feeds = read_inputs(inputs, ready.inputs)
+        with observing(trace.record), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # such as a division by zero, which the report of values shows
+            outputs = ready.run(feeds)
+        trace.foretold = _foretold(ready, feeds)
+        sites, runtime, who = ready.sites, ready.engine, ready.describe()
     described = describe(outputs) if out is None else write(outputs, model.name, out)["outputs"]
     if as_json:
         report = {
             "model": str(model),
             "out": None if out is None else str(out),
-            "splits": _splits_json(trace, sites),
+            "engine": runtime,
+            "evaluated": who,
+            "splits": _splits_json(trace, sites, runtime),
             "splits_unlisted": trace.unlisted,
             "outputs": _outputs_json(described, outputs),
         }
         print_json(report)
         return
+    console(stderr=True).print(one_line(who), soft_wrap=True)
     terminal = console()
-    _print_splits(terminal, trace, sites)
+    _print_splits(terminal, trace, sites, runtime)
     _print_outputs(terminal, described, outputs)
     if out is not None:
         terminal.print(f"Written to {one_line(str(out))}", soft_wrap=True)
 
 
+def _foretold(ready: Session, feeds: dict[str, Any]) -> list[Foretold]:
+    """Return what inference knows of the splits that the engine evaluates, each once."""
+    from splitops.models.sessions.foretold import plan_of
+
+    found: dict[tuple[str | None, str | None], Foretold] = {}
+    for site in ready.foretell(feeds):
+        key = site.where.graph, site.where.node
+        if key not in found:
+            found[key] = Foretold(site.schema, site.where, plan_of(site), site.conditional)
+    return list(found.values())
+
+
 def _idle(trace: Trace, sites: tuple[Site, ...]) -> list[Site]:
     """Return the sites that did not run, such as those of a branch that was not taken."""
-    ran = {(split.where.graph, split.where.node) for split in trace.counts}
+    made: list[Split | Foretold] = [*trace.counts, *trace.foretold]
+    ran = {(split.where.graph, split.where.node) for split in made}
     places = [(site.where.graph, site.where.node) for site in sites]
     return [] if trace.unlisted else [site for site, at in zip(sites, places, strict=True) if at not in ran]
 
 
-def _splits_json(trace: Trace, sites: tuple[Site, ...]) -> list[dict[str, Any]]:
+def _splits_json(trace: Trace, sites: tuple[Site, ...], engine: str) -> list[dict[str, Any]]:
     ran = [
-        {
-            "operator": str(split.schema),
-            "domain": split.schema.domain,
-            "node": split.where.node,
-            "graph": split.where.graph,
-            "times": times,
-            "shape": list(split.plan.shape),
-            "axis": split.plan.axis,
-            "sizes": list(split.plan.sizes),
-            "offsets": list(split.plan.offsets),
-            "shapes": [list(shape) for shape in split.plan.shapes],
-        }
+        _site_json(split) | {"by": OWN, "times": times} | _plan_json(split.plan)
         for split, times in trace.counts.items()
     ]
-    idle = [
-        {
-            "operator": str(site.schema),
-            "domain": site.schema.domain,
-            "node": site.where.node,
-            "graph": site.where.graph,
-            "times": 0,
-        }
-        for site in _idle(trace, sites)
+    foretold = [
+        _site_json(split) | {"by": engine, "times": None if split.conditional else 1} | _plan_json(split.plan)
+        for split in trace.foretold
     ]
-    return ran + idle
+    return ran + foretold + [_site_json(site) | {"times": 0} for site in _idle(trace, sites)]
+
+
+def _site_json(site: Split | Foretold | Site) -> dict[str, Any]:
+    return {
+        "operator": str(site.schema),
+        "domain": site.schema.domain,
+        "node": site.where.node,
+        "graph": site.where.graph,
+    }
+
+
+def _plan_json(plan: SplitPlan | None) -> dict[str, Any]:
+    if plan is None:
+        return {}
+    return {
+        "shape": list(plan.shape),
+        "axis": plan.axis,
+        "sizes": list(plan.sizes),
+        "offsets": list(plan.offsets),
+        "shapes": [list(shape) for shape in plan.shapes],
+    }
 
 
 def _outputs_json(described: list[dict[str, Any]], outputs: dict[str, Any]) -> list[dict[str, Any]]:
@@ -161,28 +196,31 @@ def _outputs_json(described: list[dict[str, Any]], outputs: dict[str, Any]) -> l
     return result
 
 
-def _print_splits(out: Console, trace: Trace, sites: tuple[Site, ...]) -> None:
+def _print_splits(out: Console, trace: Trace, sites: tuple[Site, ...], engine: str) -> None:
     idle = _idle(trace, sites)
-    if not trace.counts and not idle:
+    if not sites:
         out.print("The model has no split operator.\n")
         return
-    columns = ("split", "operator", "axis", "data", "sizes", "parts")
+    columns = ("split", "operator", "by", "axis", "data", "sizes", "parts")
     rows = table(*columns, right=("axis",), title="What was split")
     for split, times in list(trace.counts.items())[:_MAX_ROWS]:
-        plan = split.plan
         node = _place(split.where) + (f" ({times} times)" if times > 1 else "")
-        sizes = brief(plan.sizes)
-        rows.add_row(node, _operator(split), str(plan.axis), str(plan.shape), sizes, _shapes(plan.shapes))
-    for site in idle[: max(0, _MAX_ROWS - len(trace.counts))]:
-        rows.add_row(_place(site.where), display_name(site.schema), "", "not run", "", "")
+        rows.add_row(node, display_name(split.schema), OWN, *_plan_cells(split.plan))
+    for foretold in trace.foretold[: max(0, _MAX_ROWS - rows.row_count)]:
+        node = _place(foretold.where) + (" (where it runs)" if foretold.conditional else "")
+        rows.add_row(node, display_name(foretold.schema), engine, *_plan_cells(foretold.plan))
+    for site in idle[: max(0, _MAX_ROWS - rows.row_count)]:
+        rows.add_row(_place(site.where), display_name(site.schema), "", "", "not run", "", "")
     out.print(rows)
-    left = len(trace.counts) + len(idle) + trace.unlisted - rows.row_count
+    left = len(trace.counts) + len(trace.foretold) + len(idle) + trace.unlisted - rows.row_count
     if left:
         out.print(f"... and {left} more")
 
 
-def _operator(split: Split) -> str:
-    return display_name(split.schema)
+def _plan_cells(plan: SplitPlan | None) -> tuple[str, str, str, str]:
+    if plan is None:
+        return "", "known to the run alone", "", ""
+    return str(plan.axis), str(plan.shape), brief(plan.sizes), _shapes(plan.shapes)
 
 
 def _place(where: Where) -> str:

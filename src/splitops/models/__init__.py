@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from splitops.models.formats.files import is_openvino, load, save
-from splitops.models.running.bodies import MAX_BODY_RUNS
 
 if TYPE_CHECKING:
-    import onnx
-
     from splitops.models.formats.files import AnyModel
-    from splitops.models.formats.openvino import OpenVINOModel
 
 __all__ = ["is_openvino", "load", "run", "save"]
 
@@ -22,21 +17,27 @@ def run(
     model: AnyModel,
     inputs: Mapping[str, Any],
     *,
+    engine: str = "auto",
+    isolate: bool = False,
     max_body_runs: int | None = None,
     allow_links: bool = False,
+    **options: Any,
 ) -> dict[str, Any]:
-    """Run a model: the split family is ours, other operators are evaluated beside it.
+    """Run a model once: what every split gives is as decided, whoever evaluates it.
 
-    Operators of ONNX other than the family go through onnx's reference implementation. Layers of OpenVINO IR
-    other than the family and the data movers around it need the ``openvino`` package.
+    A model that runs more than once is made ready by :func:`splitops.session`, which this is a session of one
+    run of. Bits of floats are those of the engine that computes them.
 
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`.
         inputs: arrays by input name; lists of arrays for ONNX sequences.
+        engine: who evaluates what is not evaluated here, see :func:`splitops.session`.
+        isolate: whether the engine runs in a process of its own.
         max_body_runs: how often the bodies of the model's loops run at most, all together; None is 4194304.
         allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
             :func:`load`.
+        **options: the engine's own.
 
     Returns:
         The outputs by name, in the model's order: arrays, lists of arrays for sequences. What shares memory
@@ -44,8 +45,8 @@ def run(
 
     Raises:
         RuleError: a rule of the split family is broken; ``error.where`` names the node.
-        ModelError: the model is not well formed, an input does not fit, another operator fails, or bodies run
-            too often.
+        ModelError: the model is not well formed, an input does not fit, another operator fails, bodies run
+            too often, or the engine is not installed or fails.
 
     Examples:
         >>> import numpy as np, onnx.parser, splitops
@@ -55,12 +56,14 @@ def run(
         >>> splitops.run(model, {"x": np.arange(3, dtype=np.float32)})
         {'a': array([0., 1.], dtype=float32), 'b': array([2.], dtype=float32)}
     """
-    most = MAX_BODY_RUNS if max_body_runs is None else max_body_runs
-    if is_openvino(model):
-        from splitops.models.running.openvino import run as run_ir
+    from splitops.models.sessions import session
 
-        whole = load(model, allow_links=allow_links) if isinstance(model, str | os.PathLike) else model
-        return run_ir(cast("OpenVINOModel", whole), inputs, max_body_runs=most)
-    from splitops.models.running.onnx import run as run_onnx
-
-    return run_onnx(cast("onnx.ModelProto", model), inputs, max_body_runs=most, allow_links=allow_links)
+    with session(
+        model,
+        engine,
+        isolate=isolate,
+        max_body_runs=max_body_runs,
+        allow_links=allow_links,
+        **options,
+    ) as once:
+        return once.run(inputs)

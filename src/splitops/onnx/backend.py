@@ -29,21 +29,20 @@ class SplitopsModel(BackendRep):
     """A prepared model.
 
     Attributes:
-        model: the :class:`splitops.models.formats.onnx.Model` behind it.
+        session: the :class:`splitops.Session` behind it.
     """
 
-    def __init__(self, model: ModelProto) -> None:
+    def __init__(self, model: ModelProto, engine: str = "reference", **options: Any) -> None:
         # The interface stands beside the functions; running models stands above them.
-        from splitops.models.running.onnx import load
+        from splitops.models.sessions import session
 
-        self.model = load(model)
+        self.session = session(model, engine, **options)
 
     def run(self, inputs: Sequence[Any] | Mapping[str, Any], **_: Any) -> tuple[Any, ...]:
         """Run the model.
 
         Args:
-            inputs: values by name, or in the model's order: of all inputs, or of those that have no
-                initializer.
+            inputs: values by name, or in the model's order: of all inputs, or of those that must be given.
 
         Returns:
             The outputs in the model's order; a list for a sequence.
@@ -53,16 +52,19 @@ class SplitopsModel(BackendRep):
             ModelError: the inputs do not fit, or another operator fails.
         """
         if not isinstance(inputs, Mapping):
-            every = [value.name for value in self.model.proto.graph.input]
-            names = every if len(inputs) == len(every) else list(self.model.inputs)
+            declared = self.session.inputs
+            every = [item.name for item in declared]
+            names = every if len(inputs) == len(every) else [item.name for item in declared if item.required]
             if len(inputs) != len(names):
                 raise ModelError(f"{len(inputs)} inputs are given, but the model has {len(names)}")
             inputs = dict(zip(names, inputs, strict=True))
-        return tuple(self.model.run(inputs).values())
+        return tuple(self.session.run(inputs).values())
 
 
 class SplitopsBackend(Backend):
     """The backend: Split and SplitToSequence are ours, every other operator is onnx's reference one.
+
+    ``engine="onnxruntime"`` and the like, and that engine's own options, go to :func:`splitops.session`.
 
     Examples:
         >>> import numpy as np
@@ -85,13 +87,18 @@ class SplitopsBackend(Backend):
     def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> SplitopsModel:
         """Prepare a model to run.
 
+        Args:
+            model: the model.
+            device: ``"CPU"``.
+            **kwargs: ``engine`` (``"reference"`` by default) and its options, see :func:`splitops.session`.
+
         Raises:
             ModelError: the device is unknown, the model is not well formed, or an operator has no
                 implementation.
             OperatorError: ``op.version``, see :func:`splitops.schema`.
         """
         _check_device(device)
-        return SplitopsModel(model)
+        return SplitopsModel(model, **kwargs)
 
     @classmethod
     def run_model(cls, model: ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:

@@ -16,6 +16,7 @@ from splitops.onnx.reference import node_label
 __all__ = [
     "FunctionKey",
     "Located",
+    "callees_first",
     "check_model",
     "function_key",
     "function_path",
@@ -71,7 +72,7 @@ def check_model(model: ModelProto, where: Where | None = None) -> None:
     for function in functions.values():
         place = replace(where, graph=function_path(function))
         _GraphCheck(opset_imports(function, place), functions, place, function).function(function)
-    _check_recursion(functions, where)
+    callees_first(functions, where)
 
 
 def opset_imports(owner: ModelProto | FunctionProto, where: Where | None = None) -> dict[str, int]:
@@ -317,10 +318,17 @@ class _GraphCheck:
             seen.add(name)
 
 
-def _check_recursion(functions: Mapping[FunctionKey, FunctionProto], where: Where) -> None:
-    """Follow the calls depth first, without recursing: a chain of functions can be long."""
+def callees_first(
+    functions: Mapping[FunctionKey, FunctionProto], where: Where | None = None
+) -> list[FunctionKey]:
+    """Return the functions in an order in which each comes behind those that it calls.
+
+    Raises:
+        ModelError: a function calls itself.
+    """
+    # Depth first, without recursing: a chain of functions can be long.
     calls = {key: _called(function, functions) for key, function in functions.items()}
-    done: set[FunctionKey] = set()
+    done: dict[FunctionKey, None] = {}
     for start in functions:
         path: dict[FunctionKey, Iterator[FunctionKey]] = {}
         if start not in done:
@@ -330,13 +338,14 @@ def _check_recursion(functions: Mapping[FunctionKey, FunctionProto], where: Wher
             called = next(remaining, None)
             if called is None:
                 del path[current]
-                done.add(current)
+                done[current] = None
             elif called in path:
                 raise ModelError(
                     f"function {shown(called[1])} of domain {shown(called[0])} calls itself", where
                 )
             elif called not in done:
                 path[called] = iter(calls[called])
+    return list(done)
 
 
 def _called(function: FunctionProto, functions: Mapping[FunctionKey, FunctionProto]) -> list[FunctionKey]:

@@ -8,7 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    ValueInfoProto,
+)
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpFunctionContextDependant, OpRun, RuntimeContextError
 from onnx.reference.ops import load_op
@@ -29,6 +37,7 @@ from splitops.models.formats.onnx.tensors import load_external, tensor_array
 from splitops.models.formats.reading import DataFolder
 from splitops.models.running.onnx.control_flow import CONTROL_FLOW, FunctionCall
 from splitops.models.running.onnx.older import flattening, with_defaults
+from splitops.models.running.onnx.regions import Division, GraphView, RegionCall, reads
 from splitops.onnx.reference import node_label, reference_ops
 from splitops.progress import counted
 
@@ -48,26 +57,40 @@ class Scope:
         folder: folder of the model, for external data; None for a model in memory.
         functions: the model-local functions.
         bodies: evaluators of functions that were called already, by function and attributes.
+        division: what goes to a runtime; None where nothing does.
+        constants: the initializers of the graphs around that nobody can replace.
     """
 
     where: Where
     folder: DataFolder | None = None
     functions: Mapping[FunctionKey, FunctionProto] = field(default_factory=dict)
     bodies: dict[tuple[FunctionKey, bytes], Evaluator] = field(default_factory=dict)
+    division: Division | None = None
+    constants: Mapping[str, TensorProto] = field(default_factory=dict)
 
-    def inside(self, step: str) -> Scope:
-        """Return the scope of a graph inside this one."""
-        return replace(self, where=replace(self.where, graph=extend(self.where.graph, step)))
+    def inside(self, step: str, constants: Mapping[str, TensorProto]) -> Scope:
+        """Return the scope of a graph inside this one, which sees these initializers."""
+        where = replace(self.where, graph=extend(self.where.graph, step))
+        return replace(self, where=where, constants=constants)
 
 
-def model_evaluator(model: ModelProto, where: Where, folder: DataFolder | None = None) -> Evaluator:
+def model_evaluator(
+    model: ModelProto, where: Where, folder: DataFolder | None = None, division: Division | None = None
+) -> Evaluator:
     """Make the evaluator of a model that :func:`~.structure.check_model` has proved well formed.
+
+    Args:
+        model: the model.
+        where: its place.
+        folder: the folder of its external data.
+        division: what of it goes to a runtime.
 
     Raises:
         ModelError: no implementation is known of an operator, or a tensor cannot be read.
         OperatorError: the family's operator does not exist at the imported opset.
+        EngineError: the runtime refuses a region.
     """
-    scope = Scope(where, folder, functions_of(model))
+    scope = Scope(where, folder, functions_of(model), division=division)
     return Evaluator(model.graph, opset_imports(model), scope=scope)
 
 
@@ -112,6 +135,9 @@ class Evaluator(ReferenceEvaluator):
     def _init(self) -> None:
         if self.onnx_graph_ is not None and self.onnx_graph_.sparse_initializer:
             raise ModelError("sparse initializers are not supported", self.scope.where)
+        self.constants = self._constants()
+        if self.scope.division is not None:
+            self._cut(self.scope.division)
         initializers = {
             tensor.name: tensor_array(tensor, self.scope.where, self.scope.folder) for tensor in self.inits_
         }
@@ -119,6 +145,25 @@ class Evaluator(ReferenceEvaluator):
         self.opsets_ = self.known_opsets
         super()._init()
         self.rt_inits_ = initializers
+
+    def _constants(self) -> dict[str, TensorProto]:
+        """Return the initializers that the graph sees, its own and those around it, but no defaults."""
+        own = {tensor.name: tensor for tensor in self.inits_}
+        if not (self.scope.division is not None and self.scope.division.ir_version < 4):
+            own = {name: tensor for name, tensor in own.items() if name not in self.input_names_}
+            hidden = {*self.input_names_}
+        else:
+            hidden = {*self.input_names_} - own.keys()
+        around = {name: tensor for name, tensor in self.scope.constants.items() if name not in hidden}
+        return around | own
+
+    def _cut(self, division: Division) -> None:
+        """Put one node in the place of each region that goes to a runtime."""
+        opsets = {domain: version for domain, version in self.known_opsets.items() if domain != "ai.onnx"}
+        view = GraphView(self.scope.where, self.nodes_, self.output_names_, opsets, self.constants)
+        self.nodes_ = division.cut(view)
+        needed = {*self.output_names_}.union(*map(reads, self.nodes_))
+        self.inits_ = [tensor for tensor in self.inits_ if tensor.name in needed]
 
     def _load_impl(self, node: NodeProto, input_types: Any = None) -> Callable[..., OpRun]:
         """Return what makes the node's implementation; every failure of it becomes a ModelError."""
@@ -138,6 +183,9 @@ class Evaluator(ReferenceEvaluator):
 
     def _implementation(self, node: NodeProto, input_types: Any) -> Callable[..., OpRun]:
         domain, name, _ = key = function_key(node)
+        division = self.scope.division
+        if division is not None and domain == division.domain:
+            return functools.partial(RegionCall, region=division.regions[name])
         if not domain and name in _FAMILY:
             return _FAMILY[name]
         if key in self.scope.functions:
@@ -166,7 +214,7 @@ class Evaluator(ReferenceEvaluator):
         def make(proto: GraphProto | FunctionProto, opsets: Any = None, **_: Any) -> Evaluator:
             label = node_label(node)
             step = f"{label}.{next(steps, '')}" if isinstance(proto, GraphProto) else label
-            return Evaluator(proto, opsets, scope=self.scope.inside(step))
+            return Evaluator(proto, opsets, scope=self.scope.inside(step, self.constants))
 
         return make
 
@@ -183,7 +231,7 @@ class Evaluator(ReferenceEvaluator):
                 raise ModelError(f"functions are called with more than {_MAX_BODIES} sets of attributes")
             where = replace(self.scope.where, graph=function_path(function))
             self.scope.bodies[called] = Evaluator(
-                _bound(function, attributes), scope=replace(self.scope, where=where)
+                _bound(function, attributes), scope=replace(self.scope, where=where, constants={})
             )
         return self.scope.bodies[called]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,9 @@ from splitops.models.formats.onnx.tensors import load_external
 from splitops.models.formats.reading import DataFolder, place_of
 from splitops.models.running.bodies import MAX_BODY_RUNS
 from splitops.models.running.onnx.control_flow import limited_body_runs
-from splitops.models.running.onnx.evaluator import Evaluator, model_evaluator
-from splitops.models.running.onnx.values import check_inputs
+from splitops.models.running.onnx.evaluator import model_evaluator
+from splitops.models.running.onnx.regions import Division
+from splitops.models.running.onnx.values import Inputs
 
 if TYPE_CHECKING:
     import onnx_ir
@@ -32,33 +34,59 @@ __all__ = ["Model", "load", "run"]
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """An ONNX model that is ready to run any number of times.
+    """An ONNX model that is ready to run any number of times, from any thread.
 
     Attributes:
-        proto: the model. External initializers stay in their file.
+        signature: its inputs.
+        outputs: the names of its outputs, in order.
         where: the place that errors name.
+        evaluate: from the values of all inputs by name to those of the outputs, in order.
     """
 
-    proto: ModelProto
+    signature: Inputs
+    outputs: tuple[str, ...]
     where: Where
-    _evaluator: Evaluator
+    evaluate: Callable[[dict[str, Any]], Sequence[Any]]
+
+    @classmethod
+    def of(
+        cls,
+        proto: ModelProto,
+        where: Where,
+        folder: DataFolder | None = None,
+        division: Division | None = None,
+    ) -> Model:
+        """Prepare a well-formed model.
+
+        Args:
+            proto: the model. External initializers stay in their file.
+            where: its place.
+            folder: the folder of its external data.
+            division: what of it goes to a runtime; None where nothing does.
+
+        Raises:
+            ModelError: it has an operator of which no implementation is known, or a runtime refuses a region.
+            OperatorError: ``op.version`` where Split or SplitToSequence does not exist at the imported opset.
+        """
+        evaluator = model_evaluator(proto, where, folder, division)
+        outputs = tuple(value.name for value in proto.graph.output)
+        return cls(Inputs(proto.graph, proto.ir_version), outputs, where, partial(evaluator.run, None))
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the inputs that have no default, in order."""
-        defaults = {tensor.name for tensor in self.proto.graph.initializer}
-        return tuple(value.name for value in self.proto.graph.input if value.name not in defaults)
+        return tuple(name for name in self.signature.names if name not in self.signature.defaults)
 
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """Names of the outputs, in order."""
-        return tuple(value.name for value in self.proto.graph.output)
+    def replaces_constants(self, inputs: Mapping[str, Any]) -> bool:
+        """Return whether a caller gives what a runtime has taken for constant."""
+        constants = self.signature.constants
+        return bool(constants) and isinstance(inputs, Mapping) and not constants.isdisjoint(inputs)
 
     def run(self, inputs: Mapping[str, Any], *, max_body_runs: int = MAX_BODY_RUNS) -> dict[str, Any]:
         """Run the model; see :func:`run`."""
-        feeds = check_inputs(self.proto.graph, inputs, self.where)
+        feeds = self.signature.check(inputs, self.where)
         with limited_body_runs(max_body_runs):
-            outputs = self._evaluator.run(None, feeds)
+            outputs = self.evaluate(feeds)
         return {name: _own_view(value) for name, value in zip(self.outputs, outputs, strict=True)}
 
 
@@ -84,7 +112,7 @@ def load(model: AnyModel, *, allow_links: bool = False) -> Model:
         check_model(proto, where)
         # Before onnx looks for the data of a Constant in the working directory.
         load_external(model_tensors(proto, initializers=False), where, folder)
-    return Model(proto, where, model_evaluator(proto, where, folder))
+    return Model.of(proto, where, folder)
 
 
 def run(

@@ -3,95 +3,149 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from onnx import GraphProto, TypeProto, ValueInfoProto
+from onnx import GraphProto, TypeProto
 
 from splitops.calls.node import read_only
-from splitops.elements.types import element_type_of, from_onnx
+from splitops.elements.types import ElementType, element_type_of, from_onnx
 from splitops.errors import ModelError, Where, shown
 
-__all__ = ["check_inputs"]
+__all__ = ["Inputs"]
+
+_Symbols = dict[str, tuple[int, str]]
+"""The size of each symbolic dimension that is known so far, and the input that told."""
 
 
-def check_inputs(graph: GraphProto, inputs: Mapping[str, Any], where: Where) -> dict[str, Any]:
-    """Return the inputs as the evaluator takes them.
+@dataclass(frozen=True, slots=True)
+class _Declared:
+    """What a model says of one input, read once.
 
-    Nothing is converted from one element type to another, and arrays come back as read-only views: what is
-    computed as a view of them is read-only too. An input with an initializer of its name may be
-    left out, and an optional one is absent then.
+    Attributes:
+        name: its name.
+        kind: ``"tensor"``, ``"sequence"``, ``"optional"``, or ``"other"``, of which nothing is checked.
+        element: of a sequence or an optional, what is inside.
+        type: the element type of a tensor; None where none is declared.
+        shape: numbers, names and None for each dimension; None is an open rank.
+    """
+
+    name: str
+    kind: str
+    element: _Declared | None = None
+    type: ElementType | None = None
+    shape: tuple[int | str | None, ...] | None = None
+
+    @classmethod
+    def of(cls, name: str, stated: TypeProto) -> _Declared:
+        match stated.WhichOneof("value"):
+            case "tensor_type":
+                tensor = stated.tensor_type
+                shape = None
+                if tensor.HasField("shape"):
+                    shape = tuple(
+                        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None
+                        for dim in tensor.shape.dim
+                    )
+                return cls(name, "tensor", None, from_onnx(tensor.elem_type), shape)
+            case "sequence_type":
+                return cls(name, "sequence", cls.of(name, stated.sequence_type.elem_type))
+            case "optional_type":
+                return cls(name, "optional", cls.of(name, stated.optional_type.elem_type))
+            case _:
+                return cls(name, "other")
+
+
+class Inputs:
+    """The inputs of a model, and which of them may be left out.
 
     Args:
         graph: the main graph.
-        inputs: arrays (or what NumPy makes arrays of) and, for sequences, lists of them.
-        where: the place that errors name; its ``model``.
+        ir_version: that of the model.
 
-    Raises:
-        ModelError: an input is unknown, missing, or has another element type, rank or size than declared; or
-            two inputs give one symbolic dimension different sizes.
+    Attributes:
+        names: their names, in order.
+        defaults: those that have a default.
+        constants: those whose default a runtime takes for a constant: before IR version 4, every initializer
+            had to be an input.
     """
-    if not isinstance(inputs, Mapping):
-        raise ModelError(f"inputs are a {type(inputs).__name__}, but they must be arrays by name", where)
-    declared = {value.name: value for value in graph.input}
-    defaults = {tensor.name for tensor in graph.initializer}
-    for name in inputs:
-        if name not in declared:
-            known = ", ".join(map(shown, list(declared)[:8])) or "no inputs"
-            raise ModelError(f"the model has no input {shown(str(name))}; it has {known}", where)
-    symbols: dict[str, tuple[int, str]] = {}
-    checked: dict[str, Any] = {}
-    for name, value in declared.items():
-        place = replace(where, input=name)
-        if name in inputs:
-            checked[name] = _Check(value, place, symbols).value(inputs[name], value.type)
-        elif value.type.HasField("optional_type"):
-            checked[name] = None
-        elif name not in defaults:
-            raise ModelError(f"input {shown(name)} is missing", place)
-    return checked
+
+    def __init__(self, graph: GraphProto, ir_version: int = 10) -> None:
+        self._declared = {value.name: _Declared.of(value.name, value.type) for value in graph.input}
+        self.defaults = frozenset(tensor.name for tensor in graph.initializer) & self._declared.keys()
+        self.constants = self.defaults if ir_version < 4 else frozenset()
+        self.names = tuple(self._declared)
+
+    def check(self, inputs: Mapping[str, Any], where: Where) -> dict[str, Any]:
+        """Return the values as an evaluator takes them.
+
+        Nothing is converted from one element type to another, and arrays come back as read-only views: what
+        is computed as a view of them is read-only too. An input with an initializer of its name may be left
+        out, and an optional one is absent then.
+
+        Args:
+            inputs: arrays (or what NumPy makes arrays of) and, for sequences, lists of them.
+            where: the place that errors name; its ``model``.
+
+        Raises:
+            ModelError: an input is unknown, missing, or has another element type, rank or size than declared;
+                or two inputs give one symbolic dimension different sizes.
+        """
+        if not isinstance(inputs, Mapping):
+            raise ModelError(f"inputs are a {type(inputs).__name__}, but they must be arrays by name", where)
+        for name in inputs:
+            if name not in self._declared:
+                known = ", ".join(map(shown, self.names[:8])) or "no inputs"
+                raise ModelError(f"the model has no input {shown(str(name))}; it has {known}", where)
+        symbols: _Symbols = {}
+        checked: dict[str, Any] = {}
+        for name, declared in self._declared.items():
+            if name in inputs:
+                checked[name] = _Check(name, where, symbols).value(inputs[name], declared)
+            elif declared.kind == "optional":
+                checked[name] = None
+            elif name not in self.defaults:
+                raise ModelError(f"input {shown(name)} is missing", replace(where, input=name))
+        return checked
 
 
 class _Check:
     """One input: its name, for the errors, and the symbolic dimensions known so far."""
 
-    def __init__(self, declared: ValueInfoProto, where: Where, symbols: dict[str, tuple[int, str]]) -> None:
-        self.declared = declared
-        self.name = declared.name
+    def __init__(self, name: str, where: Where, symbols: _Symbols) -> None:
+        self.name = name
         self.where = where
         self.symbols = symbols
 
-    def value(self, value: Any, declared: TypeProto) -> Any:
-        match declared.WhichOneof("value"):
-            case "tensor_type":
-                return self.tensor(value, declared.tensor_type)
-            case "sequence_type":
-                if not isinstance(value, list | tuple):
-                    raise self.error(f"is a sequence, but {type(value).__name__} is given")
-                # A symbol may have another size in each element.
-                elements = [_Check(self.declared, self.where, {}) for _ in value]
-                element_type = declared.sequence_type.elem_type
-                return [check.value(item, element_type) for check, item in zip(elements, value, strict=True)]
-            case "optional_type":
-                return None if value is None else self.value(value, declared.optional_type.elem_type)
-            case _:
-                return value
+    def value(self, value: Any, declared: _Declared) -> Any:
+        if declared.kind == "tensor":
+            return self.tensor(value, declared)
+        if declared.kind == "sequence" and declared.element is not None:
+            if not isinstance(value, list | tuple):
+                raise self.error(f"is a sequence, but {type(value).__name__} is given")
+            # A symbol may have another size in each element.
+            return [_Check(self.name, self.where, {}).value(item, declared.element) for item in value]
+        if declared.kind == "optional" and declared.element is not None:
+            return None if value is None else self.value(value, declared.element)
+        return value
 
-    def tensor(self, value: Any, declared: TypeProto.Tensor) -> npt.NDArray[Any]:
+    def tensor(self, value: Any, declared: _Declared) -> npt.NDArray[Any]:
         try:
             array = np.asarray(value)
         except (ValueError, TypeError) as error:
             raise self.error(f"is no array: {str(error)[:200]}") from error
         if np.ma.is_masked(value):
             raise self.error("is a masked array, whose mask a model would lose")
-        found = element_type_of(array.dtype)
-        expected = from_onnx(declared.elem_type)
-        if expected is not None and found is not expected:
-            raise self.error(f"has element type {found or array.dtype}, but the model declares {expected}")
-        if declared.HasField("shape"):
-            self.shape(array.shape, declared)
+        expected = declared.type
+        if expected is not None and array.dtype != expected.numpy:
+            found = element_type_of(array.dtype)
+            if found is not expected:
+                kind = found or array.dtype
+                raise self.error(f"has element type {kind}, but the model declares {expected}")
+        if declared.shape is not None:
+            self.shape(array.shape, declared.shape)
         if array.dtype == object and not all(isinstance(text, str | bytes) for text in array.flat):
             raise self.error("has objects in it that are no strings")
         try:
@@ -99,24 +153,25 @@ class _Check:
         except UnicodeDecodeError as error:
             raise self.error("has a string that is not UTF-8") from error
 
-    def shape(self, shape: tuple[int, ...], declared: TypeProto.Tensor) -> None:
-        dims = declared.shape.dim
-        if len(shape) != len(dims):
-            raise self.error(f"has shape {shape}, but the model declares rank {len(dims)}")
-        for axis, (size, dim) in enumerate(zip(shape, dims, strict=True)):
-            if dim.HasField("dim_value") and dim.dim_value != size:
-                expected = dim.dim_value
-                raise self.error(f"has shape {shape}, but the model declares size {expected} on axis {axis}")
-            if dim.dim_param:
-                known, source = self.symbols.setdefault(dim.dim_param, (size, self.name))
+    def shape(self, shape: tuple[int, ...], declared: tuple[int | str | None, ...]) -> None:
+        if len(shape) != len(declared):
+            raise self.error(f"has shape {shape}, but the model declares rank {len(declared)}")
+        for axis, (size, stated) in enumerate(zip(shape, declared, strict=True)):
+            if isinstance(stated, int):
+                if stated != size:
+                    raise self.error(
+                        f"has shape {shape}, but the model declares size {stated} on axis {axis}"
+                    )
+            elif stated is not None:
+                known, source = self.symbols.setdefault(stated, (size, self.name))
                 if known != size:
                     raise self.error(
-                        f"has size {size} on axis {axis}, but {shown(dim.dim_param)} "
+                        f"has size {size} on axis {axis}, but {shown(stated)} "
                         f"is {known} in input {shown(source)}"
                     )
 
     def error(self, problem: str) -> ModelError:
-        return ModelError(f"input {shown(self.name)} {problem}", self.where)
+        return ModelError(f"input {shown(self.name)} {problem}", replace(self.where, input=self.name))
 
 
 def _native(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -4,6 +4,7 @@ installed.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +17,8 @@ import numpy.typing as npt
 from splitops.calls.node import read_only
 from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import ModelError, Where
+from splitops.models.engines import is_installed, make_engine
+from splitops.models.engines.engine import Compiled, Engine
 from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.model import Endpoint, Graph, Layer, OpenVINOModel
 from splitops.models.formats.openvino.shapes import format_shape, matches
@@ -26,7 +29,7 @@ from splitops.models.running.openvino import bodies, foreign
 from splitops.models.running.openvino.layers import evaluated, is_own
 from splitops.progress import counted
 
-__all__ = ["run"]
+__all__ = ["Prepared", "is_evaluated", "run"]
 
 _Results = Mapping[int, Value]
 Observer = Callable[[Layer, Sequence[npt.NDArray[Any]], Sequence[npt.NDArray[Any]]], None]
@@ -80,17 +83,99 @@ def run(
         >>> run(builder.model(), {"data": np.arange(4)})
         {'rest': array([1, 2, 3])}
     """
-    whole = _Run(model, BodyRuns(max_body_runs), observer)
-    execution = _Execution(whole, model.graph, whole.where)
-    for layer, array in _bound_inputs(model, inputs):
-        execution.feed(layer, array)
-    try:
-        results = execution.results()
-    except MemoryError as error:
-        raise ModelError("a result does not fit into memory", whole.where) from error
-    return {
-        name: results[layer.id].array for name, layer in zip(output_names(model), model.outputs, strict=True)
-    }
+    return Prepared(model).run(inputs, max_body_runs=max_body_runs, observer=observer)
+
+
+class Prepared:
+    """A model that is ready to run any number of times, from any thread.
+
+    Args:
+        model: the model.
+        engine: who runs the layers that are not evaluated here; None is OpenVINO, asked for where there are
+            any.
+        is_own: which layers of the main graph are evaluated here; None is all that can be.
+        settled: what is known of the main graph before it runs, so that it is compiled now.
+
+    Raises:
+        ModelError: a split would be left to OpenVINO unproved.
+        EngineError: the engine refuses a region.
+    """
+
+    def __init__(
+        self,
+        model: OpenVINOModel,
+        engine: Engine | None = None,
+        is_own: Callable[[Layer], bool] | None = None,
+        settled: foreign.Settled | None = None,
+    ) -> None:
+        self._model = model
+        self._names = output_names(model)
+        self._where = Where(model=model.file)
+        self._engine = engine
+        self._is_own = is_own
+        self._settled = settled
+        self._lock = threading.RLock()
+        self._plans: dict[int, _Plan] = {}
+        if settled is not None:
+            self.plan(model.graph, self._where)
+
+    @property
+    def programs(self) -> list[Compiled]:
+        """What the engine has compiled."""
+        runners = [runner for plan in self._plans.values() for _, runner in plan.stages if runner is not None]
+        return [program for runner in runners for program in runner.programs]
+
+    def run(
+        self,
+        inputs: Mapping[str, npt.ArrayLike],
+        *,
+        max_body_runs: int = MAX_BODY_RUNS,
+        observer: Observer | None = None,
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Run the model; see :func:`run`."""
+        whole = _Run(self, self._model, BodyRuns(max_body_runs), observer)
+        execution = _Execution(whole, self._model.graph, whole.where)
+        for layer, array in _bound_inputs(self._model, inputs):
+            execution.feed(layer, array)
+        try:
+            results = execution.results()
+        except MemoryError as error:
+            raise ModelError("a result does not fit into memory", whole.where) from error
+        return {
+            name: results[layer.id].array
+            for name, layer in zip(self._names, self._model.outputs, strict=True)
+        }
+
+    def plan(self, graph: Graph, place: Where) -> _Plan:
+        """Return the plan of a graph, made once."""
+        # The model keeps the graph alive, so that no other one takes its id.
+        with self._lock:
+            if id(graph) not in self._plans:
+                main = graph is self._model.graph
+                self._plans[id(graph)] = _Plan(
+                    graph,
+                    place,
+                    self.engine,
+                    (self._is_own if main else None) or is_evaluated,
+                    self._settled if main else None,
+                )
+            return self._plans[id(graph)]
+
+    def engine(self, layers: str) -> Engine:
+        """Return the engine for some layers.
+
+        Raises:
+            ModelError: OpenVINO is not installed.
+        """
+        with self._lock:
+            if self._engine is None:
+                if not is_installed("openvino"):
+                    raise ModelError(
+                        f"{layers}: run by OpenVINO, which is not installed; pip install splitops[openvino]",
+                        self._where,
+                    )
+                self._engine = make_engine("openvino", {})
+            return self._engine
 
 
 def _bound_inputs(
@@ -190,12 +275,19 @@ class _Plan:
         ModelError: a split would be left to OpenVINO.
     """
 
-    def __init__(self, graph: Graph, place: Where) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        place: Where,
+        engine: Callable[[str], Engine],
+        is_own: Callable[[Layer], bool],
+        settled: foreign.Settled | None,
+    ) -> None:
         needed = _needed(graph)
         layers = [layer for layer in graph.order if layer.id in needed]
         self.uses = Counter(source for layer in layers for source in graph.sources(layer))
         for layer in layers:
-            if not _is_own(layer) and bodies.holds_split(layer):
+            if not is_evaluated(layer) and bodies.holds_split(layer):
                 raise ModelError(
                     f"{layer} of {layer.version} is or holds a split, but splitops does not evaluate it; "
                     "OpenVINO would run the split unproved",
@@ -203,8 +295,13 @@ class _Plan:
                 )
         self.constants: dict[int, Value] = {}
         self.stages = [
-            (found, None if own else foreign.Runner(foreign.Region.of(graph, found, set(self.uses))))
-            for own, found in foreign.stages(graph, layers, _is_own)
+            (
+                found,
+                None
+                if own
+                else foreign.Runner(foreign.Region.of(graph, found, set(self.uses)), engine, place, settled),
+            )
+            for own, found in foreign.stages(graph, layers, is_own)
         ]
 
 
@@ -215,18 +312,13 @@ class _Run:
         where: the place of the layer that is evaluated.
     """
 
-    def __init__(self, model: OpenVINOModel, body_runs: BodyRuns, observer: Observer | None) -> None:
+    def __init__(
+        self, prepared: Prepared, model: OpenVINOModel, body_runs: BodyRuns, observer: Observer | None
+    ) -> None:
         self.observer = observer
         self.where = Where(model=model.file)
-        self._plans: dict[int, _Plan] = {}
+        self.plan = prepared.plan
         self._body_runs = body_runs
-
-    def plan(self, graph: Graph, place: Where) -> _Plan:
-        """Return the plan of a graph, made once."""
-        # The model keeps the graph alive, so that no other one takes its id.
-        if id(graph) not in self._plans:
-            self._plans[id(graph)] = _Plan(graph, place)
-        return self._plans[id(graph)]
 
     def body(self, layer: Layer, place: Where, tag: str, graph: Graph, fed: Mapping[int, Value]) -> _Results:
         """Run a body of a layer once.
@@ -337,8 +429,7 @@ class _Execution:
 
     def _evaluate_region(self, layers: Sequence[Layer], runner: foreign.Runner) -> None:
         self._run.where = replace(self._place, node=layers[0].name)
-        again = self._place.graph is not None
-        self._values.update(runner.run(self._values, self._place, again=again))
+        self._values.update(runner.run(self._values, again=self._place.graph is not None))
         for layer in layers:
             self._release(self._graph.sources(layer))
 
@@ -350,7 +441,8 @@ class _Execution:
                 self._values.pop(source, None)
 
 
-def _is_own(layer: Layer) -> bool:
+def is_evaluated(layer: Layer) -> bool:
+    """Return whether a layer can be evaluated here, instead of by OpenVINO."""
     return is_own(layer) or bodies.is_own(layer)
 
 

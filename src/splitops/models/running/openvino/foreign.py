@@ -1,28 +1,28 @@
-"""Layers of other operators: connected regions of them become small models that OpenVINO runs.
-
-``openvino`` is an optional dependency, imported by :class:`Runner` alone.
-"""
+"""Layers that OpenVINO runs: connected regions of them become models of their own."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from splitops.elements.packing import pack, packed_size, unpack
-from splitops.elements.types import ElementType, from_openvino
+from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import ModelError, Where
+from splitops.models.engines.engine import Compiled, Engine, Program
 from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.model import Edge, Endpoint, Graph, Layer, OpenVINOModel, Port
 from splitops.models.formats.openvino.shapes import format_shape
 from splitops.models.formats.openvino.writer import to_bytes
+from splitops.models.known import Tensor
 from splitops.models.movers.evaluated import Value
+from splitops.sizes.dims import Shape
 
-__all__ = ["Region", "Runner", "stages"]
+__all__ = ["Region", "Runner", "Settled", "stages"]
+
+Sizes = Sequence[tuple[int, int]]
+"""The axis and the size of each part of a split."""
 
 
 def stages(
@@ -46,6 +46,34 @@ def stages(
         found.setdefault(least, []).append(layer)
     for number in sorted(found):
         yield number % 2 == 0, found[number]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What goes into a region at one place.
+
+    Attributes:
+        type: its element type.
+        shape: its shape, as far as it is known.
+        constant: its value, where that is the same in every run.
+    """
+
+    type: ElementType
+    shape: Shape | None
+    constant: Constant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What is known of a graph before it runs, so that its regions are compiled once.
+
+    Attributes:
+        values: the type and shape of each output port.
+        sizes: the parts of the splits that are left to the engine, by the ids of their layers.
+    """
+
+    values: Mapping[Endpoint, Tensor]
+    sizes: Mapping[int, Sizes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +106,12 @@ class Region:
         ]
         return cls(graph, layers, tuple(dict.fromkeys(inputs)), tuple(outputs))
 
-    def model(self, values: Mapping[Endpoint, Value]) -> OpenVINOModel:
-        """Make a model of the region: constants stay constants, other inputs become Parameters of their
-        shape.
-        """
+    def model(self, given: Mapping[Endpoint, Given]) -> OpenVINOModel:
+        """Make a model of the region: constants stay constants, other inputs become Parameters."""
         ids = iter(
             range(max(self.graph.by_id) + 1, max(self.graph.by_id) + 2 + len(self.inputs) + len(self.outputs))
         )
-        feeders = {
-            end: _feeder(next(ids), values[end], self.graph.by_id[end.layer].constant) for end in self.inputs
-        }
+        feeders = {end: _feeder(next(ids), given[end]) for end in self.inputs}
         results = [
             (Layer(next(ids), f"result{at}", "Result", "opset1", inputs=(Port(0),)), end)
             for at, end in enumerate(self.outputs)
@@ -107,13 +131,14 @@ class Region:
         return OpenVINOModel(Graph("region", layers, tuple(edges)))
 
 
-def _feeder(id_: int, value: Value, stored: Constant | None) -> Layer:
-    kind, shape = value.element_type, value.array.shape
-    port = Port(0, kind.precision, shape)
-    if value.constant:
-        constant = stored or Constant.of(value.array, kind)
-        return Layer(id_, f"value{id_}", "Const", "opset1", {}, outputs=(port,), constant=constant)
+def _feeder(id_: int, given: Given) -> Layer:
+    kind, shape = given.type, given.shape
+    if given.constant is not None:
+        port = Port(0, kind.precision, given.constant.shape)
+        return Layer(id_, f"value{id_}", "Const", "opset1", {}, outputs=(port,), constant=given.constant)
+    sizes = () if shape is None else tuple(size if isinstance(size, int) else -1 for size in shape)
     data = {"shape": format_shape(shape), "element_type": kind.openvino or ""}
+    port = Port(0, kind.precision, sizes)
     return Layer(id_, f"value{id_}", "Parameter", "opset1", data, outputs=(port,))
 
 
@@ -128,23 +153,49 @@ def _anonymous(layer: Layer) -> Layer:
 
 
 class Runner:
-    """Runs a region by OpenVINO's CPU plugin, as often as its graph is run.
+    """Runs a region by an engine, as often as its graph is run.
 
     Args:
         region: the region.
+        engine: gives the engine; it is asked for when a region is compiled first.
+        where: the place of the graph.
+        settled: what is known before the run; None compiles for the shapes of the values.
+
+    Raises:
+        EngineError: the engine refuses the region.
     """
 
-    def __init__(self, region: Region) -> None:
+    def __init__(
+        self, region: Region, engine: Callable[[str], Engine], where: Where, settled: Settled | None
+    ) -> None:
         self._region = region
-        self._kept: tuple[object, Any] | None = None
+        self._engine = engine
+        self._where = replace(where, node=region.layers[0].name)
+        self._kept: tuple[object, Compiled] | None = None
+        self._lock = threading.Lock()
+        self._settled = settled
+        if settled is not None:
+            self._kept = None, self._compiled({end: self._known(end, settled) for end in region.inputs})
 
-    def run(self, values: Mapping[Endpoint, Value], where: Where, *, again: bool) -> dict[Endpoint, Value]:
+    @property
+    def programs(self) -> list[Compiled]:
+        """What was compiled last."""
+        return [] if self._kept is None else [self._kept[1]]
+
+    def _known(self, end: Endpoint, settled: Settled) -> Given:
+        known = settled.values[end]
+        if known.type is None:
+            raise ModelError(
+                f"the element type of {self._region.graph.by_id[end.layer]} is not known", self._where
+            )
+        return Given(known.type, known.shape, self._region.graph.by_id[end.layer].constant)
+
+    def run(self, values: Mapping[Endpoint, Value], *, again: bool) -> dict[Endpoint, Value]:
         """Run the region.
 
         Args:
             values: what goes in.
-            where: the place of the graph.
-            again: whether to keep the compiled region, for later values of the same types and shapes.
+            again: whether to keep what was compiled, for later values of the same types and shapes.
 
         Returns:
             What comes out.
@@ -153,90 +204,60 @@ class Runner:
             ModelError: OpenVINO is not installed, or it cannot load or run the layers; they are named.
         """
         region = self._region
-        where = replace(where, node=region.layers[0].name)
-        names = _listing(region.layers)
-        if importlib.util.find_spec("openvino") is None:
-            raise ModelError(
-                f"{names}: run by OpenVINO, which is not installed; pip install splitops[openvino]", where
-            )
-        openvino: Any = importlib.import_module("openvino")
+        compiled, fed = self._compiled_for(values, again=again)
+        feeds = {f"value{at}": values[end].array for at, end in enumerate(fed)}
+        arrays = compiled.run(feeds)
+        kinds = [
+            kind or element_type_of(array.dtype) for kind, array in zip(compiled.types, arrays, strict=True)
+        ]
+        found: dict[Endpoint, Value] = {}
+        for end, array, kind in zip(region.outputs, arrays, kinds, strict=True):
+            assert kind is not None
+            found[end] = Value(array, kind)
+        return found
+
+    def _compiled_for(
+        self, values: Mapping[Endpoint, Value], *, again: bool
+    ) -> tuple[Compiled, Sequence[Endpoint]]:
+        """Return what is compiled for some values, and the inputs that are no constants."""
+        by_id = self._region.graph.by_id
+        if self._settled is not None:
+            assert self._kept is not None
+            return self._kept[1], [end for end in self._region.inputs if by_id[end.layer].constant is None]
+        given = {end: _given(values[end], by_id[end.layer].constant) for end in self._region.inputs}
+        fed = [end for end in self._region.inputs if given[end].constant is None]
         # Constants are those of the graph, the same in every run of it.
-        fed = [values[end] for end in region.inputs if not values[end].constant]
-        kind = [(value.element_type.name, value.array.shape) for value in fed]
-        try:
-            if self._kept is None or self._kept[0] != kind:
-                self._kept = kind, _compiled(openvino, region, values)
-            request = self._kept[1]
-            for index, value in enumerate(fed):
-                request.set_input_tensor(index, _to_tensor(openvino, value))
-            request.infer()
-            return {
-                end: _from_tensor(request.get_output_tensor(index))
-                for index, end in enumerate(region.outputs)
-            }
-        except ModelError:
-            raise
-        except Exception as error:
-            reason = " ".join(str(error).split())
-            raise ModelError(f"{names}: OpenVINO cannot run it: {reason[-300:]}", where) from error
-        finally:
-            if not again:
-                self._kept = None
+        kind = [(given[end].type.name, given[end].shape) for end in fed]
+        with self._lock:
+            kept = self._kept
+            if kept is None or kept[0] != kind:
+                kept = kind, self._compiled(given)
+                self._kept = kept if again else None
+        return kept[1], fed
+
+    def _compiled(self, given: Mapping[Endpoint, Given]) -> Compiled:
+        names = _listing(self._region.layers)
+        engine = self._engine(names)
+        document, weights = to_bytes(self._region.model(given))
+        sizes = self._settled.sizes if self._settled is not None else {}
+        program = Program(
+            document,
+            tuple(f"result{at}" for at in range(len(self._region.outputs))),
+            self._where,
+            binary=np.frombuffer(weights, np.uint8),
+            what=names,
+            sizes=[(layer.name, sizes[layer.id]) for layer in self._region.layers if layer.id in sizes],
+        )
+        return engine.compile(program)
 
 
-def _compiled(openvino: Any, region: Region, values: Mapping[Endpoint, Value]) -> Any:
-    document, weights = to_bytes(region.model(values))
-    core = openvino.Core()
-    tensor = openvino.Tensor(np.frombuffer(weights or b"\0", np.uint8))
-    compiled = core.compile_model(
-        core.read_model(document, tensor), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
-    )
-    return compiled.create_infer_request()
+def _given(value: Value, stored: Constant | None) -> Given:
+    constant = None
+    if value.constant:
+        constant = stored or Constant.of(value.array, value.element_type)
+    return Given(value.element_type, value.array.shape, constant)
 
 
 def _listing(layers: Sequence[Layer]) -> str:
     names = [str(layer) for layer in layers[:5]]
     return ", ".join(names) + (f" and {len(layers) - 5} more" if len(layers) > 5 else "")
-
-
-def _to_tensor(openvino: Any, value: Value) -> Any:
-    kind, array = value.element_type, value.array
-    if kind.bits == 0:
-        tensor = openvino.Tensor(openvino.Type.string, list(array.shape))
-        if array.size:
-            tensor.bytes_data = np.array(
-                [text.encode("utf-8", "surrogateescape") for text in array.reshape(-1)], np.bytes_
-            ).reshape(array.shape)
-        return tensor
-    tensor = openvino.Tensor(getattr(openvino.Type, kind.openvino or ""), list(array.shape))
-    _bytes(tensor)[...] = np.frombuffer(pack(array, kind), np.uint8)
-    return tensor
-
-
-def _from_tensor(tensor: Any) -> Value:
-    kind = _type_of(tensor)
-    shape = tuple(tensor.shape)
-    if kind.bits == 0:
-        array = np.empty(shape, object)
-        flat = [
-            text.decode("utf-8", "surrogateescape")
-            for text in np.asarray(tensor.bytes_data).reshape(-1).tolist()
-        ]
-        array.reshape(-1)[:] = flat
-        return Value(array, kind)
-    content = _bytes(tensor).tobytes()
-    size = packed_size(kind, int(np.prod(shape, dtype=np.int64)))
-    return Value(unpack(content[:size], kind, shape).copy(), kind)
-
-
-def _type_of(tensor: Any) -> ElementType:
-    name = tensor.element_type.get_type_name()
-    kind = from_openvino(name)
-    if kind is None:
-        raise ModelError(f"OpenVINO gives elements of type {name!r}, which splitops does not know")
-    return kind
-
-
-def _bytes(tensor: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    flat: np.ndarray[Any, np.dtype[np.uint8]] = tensor.data.reshape(-1).view(np.uint8)
-    return flat

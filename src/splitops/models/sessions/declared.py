@@ -1,25 +1,21 @@
-"""A model ready to run, and what it says of its inputs, in one form for ONNX and OpenVINO IR."""
+"""What a model says of its inputs, in one form for ONNX and OpenVINO IR."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from splitops.elements.types import ElementType, element_type_of, from_onnx
 from splitops.errors import ModelError, Where, shown
-from splitops.models import is_openvino
-from splitops.models.sites import Site
+from splitops.models.formats.openvino import OpenVINOModel, input_names
 from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape
 
 if TYPE_CHECKING:
-    from onnx import TensorShapeProto, TypeProto
+    from onnx import GraphProto, TensorShapeProto, TypeProto
 
-__all__ = ["Declared", "Runnable", "open_model"]
+__all__ = ["Declared", "onnx_inputs", "openvino_inputs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,48 +86,10 @@ def _is_size_of(size: int, dim: Dim) -> bool:
     return size == dim if isinstance(dim, int) else dim.lo <= size and (dim.hi is None or size <= dim.hi)
 
 
-@dataclass(frozen=True, slots=True)
-class Runnable:
-    """A model that was read and proved.
-
-    Attributes:
-        inputs: its inputs in order.
-        sites: its split operators.
-        run: from arrays by input name, and ``max_body_runs=``, to outputs by name.
-    """
-
-    inputs: tuple[Declared, ...]
-    sites: Callable[[], Iterator[Site]]
-    run: Callable[..., dict[str, Any]]
-
-
-def open_model(path: Path, *, allow_links: bool = False) -> Runnable:
-    """Read a model.
-
-    Args:
-        path: its file.
-        allow_links: whether links to its other files may lead out of its folder.
-
-    Raises:
-        ModelError: the file is missing, malformed or unsafe, or has another ending than .onnx and .xml.
-    """
-    return _open_openvino(path, allow_links) if is_openvino(path) else _open_onnx(path, allow_links)
-
-
-def _open_onnx(path: Path, allow_links: bool) -> Runnable:
-    from splitops.models.graph.onnx_model import as_graph
-    from splitops.models.graph.onnx_sites import split_sites
-    from splitops.models.running.onnx import load as load_onnx
-
-    model = load_onnx(path, allow_links=allow_links)
-    graph = model.proto.graph
+def onnx_inputs(graph: GraphProto) -> tuple[Declared, ...]:
+    """Return what the main graph of an ONNX model declares."""
     defaults = {tensor.name for tensor in graph.initializer}
-    inputs = tuple(_of_type(value.name, value.type, value.name not in defaults) for value in graph.input)
-
-    def sites() -> Iterator[Site]:
-        return split_sites(as_graph(model.proto, model.where), model.where)
-
-    return Runnable(inputs, sites, model.run)
+    return tuple(_of_type(value.name, value.type, value.name not in defaults) for value in graph.input)
 
 
 def _of_type(name: str, declared: TypeProto, required: bool) -> Declared:
@@ -153,22 +111,12 @@ def _dimension(dim: TensorShapeProto.Dimension) -> Dim:
     return Range(name=dim.dim_param) if dim.dim_param else UNKNOWN
 
 
-def _open_openvino(path: Path, allow_links: bool) -> Runnable:
-    from splitops.models.formats import openvino as openvino_ir
-    from splitops.models.running.openvino import run as run_ir
-
-    model = openvino_ir.read(path, allow_links=allow_links)
-    where = Where(model=str(path))
-    inputs = []
-    for name, layer in zip(openvino_ir.input_names(model), model.inputs, strict=True):
+def openvino_inputs(model: OpenVINOModel, where: Where) -> tuple[Declared, ...]:
+    """Return what the Parameters of OpenVINO IR declare."""
+    found = []
+    for name, layer in zip(input_names(model), model.inputs, strict=True):
         aliases = dict.fromkeys((*layer.outputs[0].names, layer.name))
         aliases.pop(name, None)
-        inputs.append(
-            Declared(
-                name,
-                tuple(aliases),
-                None if layer.takes_any_type else layer.element_type(where),
-                layer.shape(where),
-            )
-        )
-    return Runnable(tuple(inputs), partial(openvino_ir.sites, model), partial(run_ir, model))
+        kind = None if layer.takes_any_type else layer.element_type(where)
+        found.append(Declared(name, tuple(aliases), kind, layer.shape(where)))
+    return tuple(found)

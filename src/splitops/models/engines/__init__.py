@@ -1,0 +1,70 @@
+"""Who evaluates the operators that are not ours: one protocol, a file an engine.
+
+An engine is given whole models or regions of them and knows nothing of splits: what may go to it is decided
+before. Its library is imported when it is asked for, never before.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING, Any, Final
+
+from splitops.errors import ModelError, shown
+
+if TYPE_CHECKING:
+    from splitops.models.engines.engine import Engine
+
+__all__ = ["AUTO", "ENGINES", "OWN", "REFERENCE", "is_installed", "make_engine", "require"]
+
+AUTO: Final = "auto"
+REFERENCE: Final = "reference"
+OWN: Final = "splitops"
+"""Who evaluates what no engine is given."""
+_RUNTIMES: Final = ("onnxruntime", "openvino")
+ENGINES: Final = (AUTO, REFERENCE, *_RUNTIMES)
+"""The names that callers give."""
+
+
+def is_installed(name: str) -> bool:
+    """Return whether the library of a runtime can be imported."""
+    return importlib.util.find_spec(name) is not None
+
+
+def require(name: str) -> None:
+    """Prove that a runtime is installed.
+
+    Raises:
+        ModelError: it is not; the message names the extra that has it.
+    """
+    if not is_installed(name):
+        raise ModelError(f"engine {name!r} is not installed; pip install splitops[{name}]")
+
+
+def make_engine(
+    name: str, options: dict[str, Any], *, isolate: bool = False, profile: bool = False
+) -> Engine:
+    """Return a runtime that is ready to compile models.
+
+    Args:
+        name: ``"onnxruntime"`` or ``"openvino"``.
+        options: its own options, see its class.
+        isolate: whether it runs in a process of its own.
+        profile: whether it records the time of each operator.
+
+    Raises:
+        ModelError: it is not installed, or has no such option.
+    """
+    require(name)
+    if isolate:
+        from splitops.models.engines.isolated import IsolatedEngine
+
+        return IsolatedEngine(name, options, profile=profile)
+    if name == "onnxruntime":
+        from splitops.models.engines.onnxruntime import OnnxRuntime
+
+        return OnnxRuntime(options, profile=profile)
+    if name == "openvino":
+        from splitops.models.engines.openvino import OpenVINO
+
+        return OpenVINO(options, profile=profile)
+    raise ModelError(f"there is no runtime {shown(name)}")

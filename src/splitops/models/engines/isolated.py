@@ -1,0 +1,113 @@
+"""An engine in a process of its own: that it dies is an answer."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from splitops.elements.types import ElementType
+from splitops.errors import NOWHERE, Where
+from splitops.models.engines.engine import EngineError, Event, Program
+
+__all__ = ["IsolatedEngine"]
+
+_WORKER: Final = "splitops.models.engines.worker"
+
+
+class IsolatedEngine:
+    """A runtime behind messages; calls from several threads wait for one another.
+
+    Args:
+        name: its name.
+        options: its own options.
+        profile: whether it records the time of each operator.
+
+    Raises:
+        ModelError: it has no such option.
+        EngineError: its process ends.
+    """
+
+    def __init__(self, name: str, options: Mapping[str, Any], *, profile: bool) -> None:
+        self.name = name
+        self._lock = threading.Lock()
+        self._process = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-m", _WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self.version: str = self.ask("make", name, dict(options), profile)
+
+    def ask(self, *message: Any, where: Where = NOWHERE) -> Any:
+        """Send a message and return its answer.
+
+        Raises:
+            EngineError: the process has ended, or the runtime refuses or fails.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with self._lock:
+            try:
+                pickle.dump(message, self._process.stdin, protocol=5)
+                self._process.stdin.flush()
+                # The worker is our own code; whoever has taken it over can do what we can without us.
+                answer = pickle.load(self._process.stdout)  # noqa: S301
+            except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
+                raise EngineError(self.name, self._end(), where) from error
+            except (pickle.PicklingError, TypeError, AttributeError) as error:
+                raise EngineError(
+                    self.name, f"is isolated, and cannot be told of {str(error)[:200]}", where
+                ) from error
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _end(self) -> str:
+        """Say how the process has ended."""
+        self._process.kill()  # of one that lives, and has lost its thread
+        status = self._process.wait()
+        if status >= 0:
+            return f"has ended its process with status {status}"
+        return f"has ended its process with signal {signal.Signals(-status).name}"
+
+    def compile(self, program: Program) -> IsolatedProgram:
+        """Compile a program; see :class:`Engine`."""
+        number, types = self.ask("compile", program, where=program.where)
+        return IsolatedProgram(self, number, types, program.where)
+
+    def close(self) -> None:
+        """End the process."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None and not pipe.closed:
+                with contextlib.suppress(BrokenPipeError):  # it has ended already
+                    pipe.close()
+        self._process.wait()
+
+
+class IsolatedProgram:
+    """A program in the process of its engine.
+
+    Attributes:
+        types: the element types of the outputs; None is one that only a run tells.
+    """
+
+    def __init__(
+        self, engine: IsolatedEngine, number: int, types: Sequence[ElementType | None], where: Where
+    ) -> None:
+        self.types = types
+        self._engine = engine
+        self._number = number
+        self._where = where
+
+    def run(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
+        """Run the program; arrays are copied into its process and back."""
+        found: Sequence[Any] = self._engine.ask("run", self._number, dict(feeds), where=self._where)
+        return found
+
+    def events(self) -> Sequence[Event]:
+        """Return what a profile has recorded."""
+        found: Sequence[Event] = self._engine.ask("events", self._number, where=self._where)
+        return found

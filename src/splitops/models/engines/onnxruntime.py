@@ -1,0 +1,201 @@
+"""onnxruntime as an engine."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from splitops.elements.types import ElementType, element_type_of, from_onnx
+from splitops.errors import ModelError, Where, shown
+from splitops.models.engines.engine import EngineError, Event, Program, check_options
+
+__all__ = ["OnnxRuntime"]
+
+_OPTIONS: Final = ("providers", "provider_options", "session_options")
+_SILENT: Final = 4
+"""Fatal errors alone are written to stderr; the others are exceptions."""
+_FOLDER: Final = "session.model_external_initializers_file_folder_path"
+_LACKS: Final = re.compile(
+    r"NOT_IMPLEMENTED.*Could not find an implementation for .* node with name '(.*)'", re.S
+)
+_RUNNING: Final = re.compile(r"while running (\S+) node\. Name:'(.*?)' Status Message: ", re.S)
+_CODE: Final = re.compile(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ")
+
+
+class OnnxRuntime:
+    """onnxruntime, on its CPU unless ``providers`` says otherwise.
+
+    Args:
+        options: ``providers`` and ``provider_options`` as ``onnxruntime.InferenceSession`` takes them, and
+            ``session_options``, a mapping: attributes of ``onnxruntime.SessionOptions`` by name, and
+            configuration entries, whose names have a dot.
+        profile: whether sessions record their operators.
+
+    Raises:
+        ModelError: there is no such option.
+    """
+
+    name = "onnxruntime"
+
+    def __init__(self, options: Mapping[str, Any], *, profile: bool = False) -> None:
+        import onnxruntime  # type: ignore[import-untyped,unused-ignore]
+
+        check_options(self.name, options, _OPTIONS)
+        self._library: Any = onnxruntime
+        self._providers = options.get("providers") or ["CPUExecutionProvider"]
+        self._provider_options = options.get("provider_options")
+        self._session_options = dict(options.get("session_options") or {})
+        self._profile = profile
+        self._new_session_options()
+
+    @property
+    def version(self) -> str:
+        """Its release."""
+        return str(self._library.__version__)
+
+    def _new_session_options(self) -> Any:
+        made = self._library.SessionOptions()
+        made.log_severity_level = _SILENT
+        try:
+            for name, value in self._session_options.items():
+                if "." in name:
+                    made.add_session_config_entry(name, str(value))
+                elif hasattr(made, name):
+                    setattr(made, name, value)
+                else:
+                    raise ModelError(f"onnxruntime.SessionOptions has no attribute {shown(name)}")
+        except (TypeError, RuntimeError) as error:
+            raise ModelError(f"onnxruntime refuses session_options: {str(error)[:200]}") from error
+        return made
+
+    def compile(self, program: Program) -> OnnxRuntimeProgram:
+        """Make a session; see :class:`Engine`."""
+        options = self._new_session_options()
+        folder = None
+        if self._profile:
+            folder = tempfile.TemporaryDirectory(prefix="splitops-profile-")
+            options.enable_profiling = True
+            options.profile_file_prefix = str(Path(folder.name) / "events")
+        if program.folder is not None and isinstance(program.content, bytes):
+            options.add_session_config_entry(_FOLDER, program.folder)
+        held = {name: self._value(array) for name, array in (program.weights or {}).items()}
+        if held:
+            options.add_external_initializers(list(held), list(held.values()))
+        content = program.content if isinstance(program.content, bytes) else os.fspath(program.content)
+        try:
+            session = self._library.InferenceSession(
+                content, options, providers=self._providers, provider_options=self._provider_options
+            )
+        except Exception as error:  # its own exceptions share no base but this
+            raise _refusal(error, program.where) from error
+        return OnnxRuntimeProgram(self, session, program, (held, folder))
+
+    def _value(self, array: Any) -> Any:
+        """Return an OrtValue that shares the memory of an array."""
+        kind = element_type_of(array.dtype)
+        make = self._library.OrtValue
+        if kind is None or array.dtype.kind in _NATIVE:
+            return make.ortvalue_from_numpy(array)
+        words = np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
+        return make.ortvalue_from_numpy_with_onnx_type(words, kind.onnx_number)
+
+    def close(self) -> None:
+        """Sessions end with their last reference."""
+
+
+_NATIVE: Final = "biufcOUST"
+"""Kinds of dtypes that onnxruntime knows from NumPy; others go by their bits."""
+
+
+class OnnxRuntimeProgram:
+    """A session of onnxruntime, which threads may share.
+
+    Attributes:
+        types: its arrays tell their element types.
+    """
+
+    def __init__(self, engine: OnnxRuntime, session: Any, program: Program, kept: object) -> None:
+        self._engine = engine
+        self._session = session
+        self._where = program.where
+        self._outputs = list(program.outputs)
+        self.types: Sequence[ElementType | None] = [None] * len(self._outputs)
+        self._kept = kept  # the memory of the weights is not owned by the session
+        strange = {"tensor(bfloat16)", *(f"tensor(Float8{kind})" for kind in _FLOAT8)}
+        ends = (*session.get_inputs(), *session.get_outputs())
+        self._run: Callable[[Mapping[str, Any]], Sequence[Any]] = (
+            self._by_values if any(end.type in strange for end in ends) else self._by_arrays
+        )
+
+    def run(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
+        """Run the session; what it gives is new memory."""
+        try:
+            return self._run(feeds)
+        except Exception as error:
+            raise _failure(error, self._where) from error
+
+    def _by_arrays(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
+        found: Sequence[Any] = self._session.run(self._outputs, feeds)
+        return found
+
+    def _by_values(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
+        """Run with values whose types NumPy does not have itself."""
+        values = {name: self._engine._value(array) for name, array in feeds.items()}
+        return [_array(value) for value in self._session.run_with_ort_values(self._outputs, values)]
+
+    def events(self) -> Sequence[Event]:
+        """Read the profile that onnxruntime has written."""
+        file = Path(self._session.end_profiling())
+        entries = json.loads(file.read_text(encoding="utf-8"))
+        return [
+            Event(
+                entry["args"]["op_name"],
+                entry["name"].removesuffix("_kernel_time"),
+                self._engine.name,
+                entry["ts"] / 1e6,
+                entry["dur"] / 1e6,
+            )
+            for entry in entries
+            if entry.get("cat") == "Node" and entry["name"].endswith("_kernel_time")
+        ]
+
+
+_FLOAT8: Final = ("E4M3FN", "E4M3FNUZ", "E5M2", "E5M2FNUZ")
+
+
+def _array(value: Any) -> Any:
+    """Return an array that shares the memory of an OrtValue, which it keeps."""
+    kind = from_onnx(value.element_type())
+    if kind is None or kind.numpy.kind in _NATIVE:
+        return value.numpy()
+    memory = (ctypes.c_ubyte * value.tensor_size_in_bytes()).from_address(value.data_ptr())
+    memory.owner = value
+    return np.frombuffer(memory, kind.numpy).reshape(value.shape())
+
+
+def _refusal(error: Exception, where: Where) -> EngineError:
+    text = str(error)
+    lacks = _LACKS.search(text)
+    node = lacks.group(1) if lacks else None
+    return EngineError(
+        "onnxruntime", f"refuses the model: {_CODE.sub('', text)}", where, node=node, lacks=lacks is not None
+    )
+
+
+def _failure(error: Exception, where: Where) -> EngineError:
+    text = str(error)
+    running = list(_RUNNING.finditer(text))  # the last one is the innermost
+    if not running:
+        return EngineError("onnxruntime", f"fails: {_CODE.sub('', text)}", where)
+    operator, node = running[-1].groups()
+    place = Where(where.model, where.graph, node or None)
+    reason = text[running[-1].end() :]
+    return EngineError("onnxruntime", f"fails: {reason}", place, node=node, operator=operator)

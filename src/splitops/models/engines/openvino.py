@@ -1,0 +1,221 @@
+"""OpenVINO as an engine, of OpenVINO IR and of ONNX."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from splitops.elements.packing import pack, packed_size, unpack
+from splitops.elements.types import ElementType, element_type_of, from_openvino
+from splitops.errors import Where
+from splitops.models.engines.engine import EngineError, Event, Program, check_options
+
+__all__ = ["OpenVINO"]
+
+_OPTIONS: Final = ("device_name", "config")
+_EXACT: Final = {"INFERENCE_PRECISION_HINT": "f32"}
+"""The CPU would take bfloat16 where it has it."""
+_PLAIN: Final = "biuf"
+"""Kinds of dtypes whose arrays are tensors as they are."""
+
+
+class OpenVINO:
+    """OpenVINO, on its CPU unless ``device_name`` says otherwise.
+
+    Args:
+        options: ``device_name`` and ``config`` as ``openvino.Core.compile_model`` takes them; without another
+            ``INFERENCE_PRECISION_HINT``, float32 is computed as float32.
+        profile: whether requests record their operators.
+
+    Raises:
+        ModelError: there is no such option.
+    """
+
+    name = "openvino"
+
+    def __init__(self, options: Mapping[str, Any], *, profile: bool = False) -> None:
+        import openvino
+
+        check_options(self.name, options, _OPTIONS)
+        self._library: Any = openvino
+        self._core: Any = openvino.Core()
+        self._device = options.get("device_name") or "CPU"
+        self._config = _EXACT | dict(options.get("config") or {}) | ({"PERF_COUNT": True} if profile else {})
+
+    @property
+    def version(self) -> str:
+        """Its release."""
+        return str(self._library.__version__).partition("-")[0]
+
+    def compile(self, program: Program) -> OpenVINOProgram:
+        """Compile a program; see :class:`Engine`."""
+        try:
+            model = self._read(program)
+            _prove_sizes(model, program)
+            return OpenVINOProgram(
+                self._library, self._core.compile_model(model, self._device, self._config), program.where
+            )
+        except EngineError:
+            raise
+        except Exception as error:  # its exceptions are RuntimeErrors, and what its bindings raise
+            raise EngineError(
+                self.name, f"refuses {program.what}: {_reason(error)}", program.where
+            ) from error
+
+    def _read(self, program: Program) -> Any:
+        if not isinstance(program.content, bytes):
+            return self._core.read_model(os.fspath(program.content))
+        if program.binary is None:
+            return self._core.read_model(program.content)
+        weights = program.binary if program.binary.size else np.zeros(1, np.uint8)
+        return self._core.read_model(program.content, self._library.Tensor(weights))
+
+    def close(self) -> None:
+        """Programs end with their last reference."""
+
+
+def _prove_sizes(model: Any, program: Program) -> None:
+    """Prove that OpenVINO finds the sizes of parts that we have found, of all splits that are left to it.
+
+    Raises:
+        EngineError: it does not.
+    """
+    if not program.sizes:
+        return
+    found = Counter(
+        (layer.get_friendly_name(), tuple(map(_shape, layer.outputs())))
+        for layer in model.get_ordered_ops()
+        if layer.get_type_name() in _SPLITS
+    )
+    for name, shapes in program.sizes:
+        kept = [key for key in found if key[0] == name and _agree(key[1], shapes)]
+        if not kept:
+            raise EngineError("openvino", f"infers other sizes for the parts of {name!r}", program.where)
+
+
+_SPLITS: Final = ("Split", "VariadicSplit")
+
+
+def _shape(port: Any) -> tuple[int | None, ...] | None:
+    shape = port.get_partial_shape()
+    if shape.rank.is_dynamic:
+        return None
+    return tuple(size.get_length() if size.is_static else None for size in shape)
+
+
+def _agree(found: Sequence[tuple[int | None, ...] | None], proved: Sequence[tuple[int, int]]) -> bool:
+    """Return whether each part has the proved size on the proved axis."""
+    if len(found) != len(proved):
+        return False
+    return all(
+        shape is not None and axis < len(shape) and shape[axis] == size
+        for shape, (axis, size) in zip(found, proved, strict=True)
+    )
+
+
+class OpenVINOProgram:
+    """A compiled model, with a request for each thread that runs it at a time.
+
+    Attributes:
+        types: the element types of the outputs; None is one that only a run tells.
+    """
+
+    def __init__(self, library: Any, compiled: Any, where: Where) -> None:
+        self._library = library
+        self._compiled = compiled
+        self._where = where
+        self._idle: deque[Any] = deque()
+        self._kinds = [from_openvino(port.element_type.get_type_name()) for port in compiled.inputs]
+        self.types: Sequence[ElementType | None] = [
+            from_openvino(port.element_type.get_type_name()) for port in compiled.outputs
+        ]
+        self._positions = {name: at for at, port in enumerate(compiled.inputs) for name in port.names}
+        self._done: list[Any] = []
+
+    def run(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
+        """Run a request; what it gives is copied out of it."""
+        try:
+            request = self._idle.pop() if self._idle else self._compiled.create_infer_request()
+        except IndexError:  # another thread was quicker
+            request = self._compiled.create_infer_request()
+        try:
+            # By name where names are known, else in the order of the inputs.
+            given = {self._positions.get(name, at): value for at, (name, value) in enumerate(feeds.items())}
+            request.infer(
+                {at: self._fed(at, array) for at, array in given.items()},
+                share_inputs=True,
+                share_outputs=True,
+            )
+            return [_taken(request.get_output_tensor(at), kind) for at, kind in enumerate(self.types)]
+        except Exception as error:
+            raise EngineError("openvino", f"fails: {_reason(error)}", self._where) from error
+        finally:
+            self._idle.append(request)
+
+    def _fed(self, at: int, array: npt.NDArray[Any]) -> Any:
+        kind = self._kinds[at]
+        if array.dtype.kind in _PLAIN and (kind is None or (array.dtype == kind.numpy and not kind.packed)):
+            return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+        return _to_tensor(self._library, array, kind)
+
+    def events(self) -> Sequence[Event]:
+        """Return what the last run of each request has recorded, in the order of execution."""
+        found: list[Event] = []
+        for request in self._idle:
+            begin = 0.0
+            for item in request.profiling_info:
+                seconds = item.real_time.total_seconds()
+                if seconds:
+                    found.append(Event(item.node_type, item.node_name, "openvino", begin, seconds))
+                    begin += seconds
+        return found
+
+
+def _to_tensor(library: Any, array: npt.NDArray[Any], kind: ElementType | None) -> Any:
+    """Return a tensor of its own memory, of a type that NumPy does not have or packs otherwise."""
+    kind = kind or element_type_of(array.dtype)
+    if kind is None or kind.openvino is None:
+        raise EngineError("openvino", f"has no element type for dtype {array.dtype}")
+    if kind.bits == 0:
+        tensor = library.Tensor(library.Type.string, list(array.shape))
+        if array.size:
+            tensor.bytes_data = np.array(
+                [text.encode("utf-8", "surrogateescape") for text in array.reshape(-1)], np.bytes_
+            ).reshape(array.shape)
+        return tensor
+    tensor = library.Tensor(getattr(library.Type, kind.openvino), list(array.shape))
+    _bytes(tensor)[...] = np.frombuffer(pack(array, kind), np.uint8)
+    return tensor
+
+
+def _taken(tensor: Any, kind: ElementType | None) -> npt.NDArray[Any]:
+    kind = kind or from_openvino(tensor.element_type.get_type_name())
+    if kind is None:
+        raise EngineError("openvino", f"gives elements of type {tensor.element_type.get_type_name()!r}")
+    shape = tuple(tensor.shape)
+    if kind.bits == 0:
+        array = np.empty(shape, object)
+        array.reshape(-1)[:] = [
+            text.decode("utf-8", "surrogateescape")
+            for text in np.asarray(tensor.bytes_data).reshape(-1).tolist()
+        ]
+        return array
+    if kind.numpy.kind in _PLAIN and not kind.packed and kind.storage is None:
+        return np.array(tensor.data)
+    content = _bytes(tensor).tobytes()
+    size = packed_size(kind, int(np.prod(shape, dtype=np.int64)))
+    return unpack(content[:size], kind, shape).copy()
+
+
+def _bytes(tensor: Any) -> npt.NDArray[np.uint8]:
+    flat: npt.NDArray[np.uint8] = tensor.data.reshape(-1).view(np.uint8)
+    return flat
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split())[-300:]

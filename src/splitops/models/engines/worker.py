@@ -1,0 +1,55 @@
+"""The process of an isolated engine: messages on standard input, answers on what was standard output."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from typing import Any
+
+from splitops.errors import SplitError
+from splitops.models.engines import make_engine
+from splitops.models.engines.engine import Compiled, Engine, EngineError
+
+
+class _Worker:
+    def __init__(self) -> None:
+        self._engine: Engine | None = None
+        self._programs: list[Compiled] = []
+
+    def answer(self, kind: str, *message: Any) -> Any:
+        if kind == "make":
+            name, options, profile = message
+            self._engine = make_engine(name, options, profile=profile)
+            return self._engine.version
+        assert self._engine is not None
+        if kind == "compile":
+            compiled = self._engine.compile(*message)
+            self._programs.append(compiled)
+            return len(self._programs) - 1, compiled.types
+        number, *values = message
+        return getattr(self._programs[number], kind)(*values)
+
+
+def main() -> None:
+    """Answer until nobody asks any more."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is no answer
+    worker = _Worker()
+    while True:
+        try:
+            message = pickle.load(sys.stdin.buffer)  # noqa: S301
+        except EOFError:
+            return
+        try:
+            answer = worker.answer(*message)
+        except SplitError as error:
+            answer = error
+        except Exception as error:  # whatever a runtime may raise
+            answer = EngineError(str(message[1]), f"fails: {type(error).__name__}: {str(error)[:300]}")
+        pickle.dump(answer, answers, protocol=5)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,327 @@
+"""ONNX graphs cut into regions that a runtime evaluates, and the nodes that are evaluated here.
+
+A cut graph is a graph again, in which a region is one node: bodies, functions and loops need to know nothing
+of it. Values go from region to region as NumPy arrays over the memory of whoever made them.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
+from onnx.reference.op_run import OpRun
+
+from splitops.elements.types import element_type_of, from_onnx
+from splitops.errors import Where
+from splitops.models.engines.engine import Compiled, Engine, EngineError, Program
+from splitops.models.formats.onnx.structure import FunctionKey, function_key, subgraphs
+from splitops.models.formats.onnx.tensors import external_extent, folder_of, is_external, tensor_array
+from splitops.models.formats.reading import DataFolder
+from splitops.onnx.reference import node_label
+
+__all__ = ["Division", "GraphView", "Region", "RegionCall", "reads", "stages"]
+
+_INLINE: Final = 1024
+"""Initializers of fewer bytes are written into the region's model."""
+_ELSEWHERE: Final = "weights"
+"""The file that a region's model names for what it is given in memory."""
+
+IsOwn = Callable[[str | None, NodeProto], bool]
+"""Whether a node, in the graph of a path, is evaluated here."""
+
+
+def stages(
+    nodes: Iterable[NodeProto], is_own: Callable[[NodeProto], bool]
+) -> Iterator[tuple[bool, list[NodeProto]]]:
+    """Divide nodes, which are in topological order, into few stages of own and of foreign ones, in turn.
+
+    Yields:
+        Whether the nodes of a stage are own, and the nodes in their order. What is foreign depends on earlier
+        stages and its own stage alone, so that it is one region.
+    """
+    depth: dict[str, int] = {}  # of values; even: own, odd: foreign
+    found: dict[int, list[NodeProto]] = {}
+    for node in nodes:
+        parity = 0 if is_own(node) else 1
+        before = max((depth.get(name, -1) for name in reads(node)), default=-1)
+        least = max(parity, before + ((before - parity) % 2))
+        depth.update(dict.fromkeys(node.output, least))
+        found.setdefault(least, []).append(node)
+    for number in sorted(found):
+        yield number % 2 == 0, found[number]
+
+
+def reads(node: NodeProto) -> Iterator[str]:
+    """Yield the names of the values that a node reads, those around its graphs included."""
+    yield from filter(None, node.input)
+    for _, graph in subgraphs(node):
+        made = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+        for inner in graph.node:
+            yield from (name for name in reads(inner) if name not in made)
+            made.update(inner.output)
+        yield from (value.name for value in graph.output if value.name not in made)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphView:
+    """A graph, or the body of a function, that is to be cut.
+
+    Attributes:
+        where: its place.
+        nodes: its nodes.
+        outputs: the names of its outputs.
+        opsets: the opset of each domain.
+        constants: the initializers that it sees, those of graphs around it included, and that nobody can
+            replace.
+    """
+
+    where: Where
+    nodes: Sequence[NodeProto]
+    outputs: Sequence[str]
+    opsets: Mapping[str, int]
+    constants: Mapping[str, TensorProto]
+
+
+@dataclass(slots=True)
+class Division:
+    """What of a model goes to an engine, and the regions that were made of it.
+
+    Attributes:
+        engine: who runs the regions.
+        is_own: which nodes it does not run.
+        types: what is known of the types of values, by the path of the graph and the name.
+        functions: the model-local functions.
+        ir_version: that of the model.
+        folder: the folder of the model's external data.
+        domain: that of the nodes that stand for regions: a word that no model can know.
+        regions: every region that was made, by the operator of its node.
+    """
+
+    engine: Engine
+    is_own: IsOwn
+    types: Mapping[tuple[str | None, str], TypeProto]
+    functions: Mapping[FunctionKey, FunctionProto] = field(default_factory=dict)
+    ir_version: int = 10
+    folder: DataFolder | None = None
+    domain: str = field(default_factory=lambda: f"splitops.regions.{secrets.token_hex(16)}")
+    regions: dict[str, Region] = field(default_factory=dict)
+
+    @property
+    def programs(self) -> list[Compiled]:
+        """What was compiled so far."""
+        return [compiled for region in self.regions.values() for compiled in region.compiled.values()]
+
+    def cut(self, graph: GraphView) -> list[NodeProto]:
+        """Return the nodes of a graph that are evaluated here, and one for each region between them."""
+        path = graph.where.graph
+        constants = {node.output[0]: node for node in graph.nodes if _is_constant(node)}
+        others = [node for node in graph.nodes if not _is_constant(node)]
+        parts = list(stages(others, lambda node: self.is_own(path, node)))
+        readers = [{name for node in nodes for name in reads(node)} for _, nodes in parts]
+        cut: list[NodeProto] = []
+        for index, (own, nodes) in enumerate(parts):
+            if own:
+                cut += nodes
+                continue
+            after = set(graph.outputs).union(*readers[index + 1 :])
+            shared = [constants[name] for name in sorted(readers[index] & constants.keys())]
+            cut.append(self._region(graph, [*shared, *nodes], readers[index], after))
+        # Constants are repeated in each region; here they are needed where something here reads them.
+        read = set(graph.outputs).union(
+            *(found for found, (own, _) in zip(readers, parts, strict=True) if own)
+        )
+        return [*(node for name, node in constants.items() if name in read), *cut]
+
+    def _region(self, graph: GraphView, nodes: list[NodeProto], read: set[str], after: set[str]) -> NodeProto:
+        made = {name for node in nodes for name in node.output if name}
+        constants = {name: graph.constants[name] for name in read if name in graph.constants}
+        inputs = sorted(name for name in read if name not in made and name not in constants)
+        kept = {node.output[0] for node in nodes if _is_constant(node)}
+        outputs = sorted(name for name in made & after if name not in kept)
+        region = Region(self, graph, nodes, tuple(inputs), tuple(outputs), constants)
+        operator = f"Region{len(self.regions)}"
+        self.regions[operator] = region
+        more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
+        name = f"{node_label(nodes[0])}{more}"
+        return NodeProto(op_type=operator, domain=self.domain, name=name, input=inputs, output=outputs)
+
+
+def _is_constant(node: NodeProto) -> bool:
+    return node.op_type == "Constant" and not function_key(node)[0] and len(node.output) == 1
+
+
+class Region:
+    """Nodes that a runtime evaluates together, compiled for the types of what goes in.
+
+    Args:
+        division: the division that it is of.
+        graph: the graph that its nodes are of.
+        nodes: the nodes in topological order.
+        inputs: the names of what goes in.
+        outputs: the names of what comes out.
+        constants: the initializers that it reads.
+    """
+
+    def __init__(
+        self,
+        division: Division,
+        graph: GraphView,
+        nodes: Sequence[NodeProto],
+        inputs: tuple[str, ...],
+        outputs: tuple[str, ...],
+        constants: Mapping[str, TensorProto],
+    ) -> None:
+        self.inputs, self.outputs, self.nodes = inputs, outputs, nodes
+        self.where = graph.where
+        self.compiled: dict[tuple[bytes, ...], Compiled] = {}
+        self._division = division
+        self._opsets = graph.opsets
+        self._constants = constants
+        self._types = [division.types.get((graph.where.graph, name)) for name in inputs]
+        self._lock = threading.Lock()
+        self._fixed: Compiled | None = None
+        if all(kind is not None for kind in self._types):
+            self._fixed = self._compiled_for([kind for kind in self._types if kind is not None])
+
+    def run(self, *values: Any) -> Sequence[Any]:
+        """Run the region on the values of its inputs.
+
+        Raises:
+            EngineError: the runtime refuses the region or fails.
+        """
+        compiled = self._fixed
+        if compiled is None:
+            kinds = map(_type_of, values) if None in self._types else ()
+            compiled = self._compiled_for(
+                [known or found for known, found in zip(self._types, kinds, strict=True)]
+            )
+        return compiled.run(dict(zip(self.inputs, values, strict=True)))
+
+    def _compiled_for(self, types: Sequence[TypeProto]) -> Compiled:
+        key = tuple(kind.SerializeToString(deterministic=True) for kind in types)
+        with self._lock:
+            if key not in self.compiled:
+                self.compiled[key] = self._division.engine.compile(self._program(types))
+            return self.compiled[key]
+
+    def _program(self, types: Sequence[TypeProto]) -> Program:
+        model = ModelProto(ir_version=max(self._division.ir_version, 8))
+        for domain, version in self._opsets.items():
+            model.opset_import.add(domain=domain, version=version)
+        graph = model.graph
+        graph.name = "region"
+        graph.node.extend(self.nodes)
+        _label(graph.node)
+        graph.input.extend(
+            ValueInfoProto(name=name, type=kind) for name, kind in zip(self.inputs, types, strict=True)
+        )
+        path = self.where.graph
+        for name in self.outputs:
+            graph.output.add(name=name)
+            if (kind := self._division.types.get((path, name))) is not None:
+                graph.output[-1].type.CopyFrom(kind)
+        model.functions.extend(self._functions())
+        for function in model.functions:
+            _label(function.node)
+        weights, folder = self._add_constants(graph.initializer)
+        return Program(model.SerializeToString(), self.outputs, self.where, weights, folder=folder)
+
+    def _functions(self) -> Iterator[FunctionProto]:
+        """Yield the functions that the nodes call, and those that these call."""
+        known = self._division.functions
+        seen: set[FunctionKey] = set()
+        pending = list(self.nodes)
+        while pending:
+            node = pending.pop()
+            pending.extend(inner for _, graph in subgraphs(node) for inner in graph.node)
+            key = function_key(node)
+            if key in known and key not in seen:
+                seen.add(key)
+                pending.extend(known[key].node)
+                yield known[key]
+
+    def _add_constants(self, initializers: Any) -> tuple[dict[str, Any], str | None]:
+        """Add the initializers, large ones without their data: return these, and the folder of the others."""
+        weights: dict[str, Any] = {}
+        folder: str | None = None
+        for name, tensor in self._constants.items():
+            stated: TensorProto = initializers.add()
+            if is_external(tensor):
+                place = self._file_of(tensor)
+                if place is not None and folder in (None, place[0]):
+                    folder, location = place
+                    stated.CopyFrom(tensor)
+                    for entry in stated.external_data:
+                        if entry.key == "location":
+                            entry.value = location
+                    continue
+            elif not _is_large(tensor):
+                stated.CopyFrom(tensor)
+                continue
+            array = tensor_array(tensor, self.where, self._division.folder)
+            weights[name] = array
+            stated.name, stated.data_type = name, tensor.data_type
+            stated.dims.extend(tensor.dims)
+            stated.data_location = TensorProto.EXTERNAL
+            for key, value in (("location", _ELSEWHERE), ("offset", 0), ("length", array.nbytes)):
+                stated.external_data.add(key=key, value=str(value))
+        return weights, folder
+
+    def _file_of(self, tensor: TensorProto) -> tuple[str, str] | None:
+        """Return the folder of external data and its place there, proved; None where a link may lead out."""
+        external_extent(tensor, self.where, self._division.folder)
+        stated = next(entry.value for entry in tensor.external_data if entry.key == "location")
+        marked, location = folder_of(stated)
+        folder = marked or self._division.folder
+        return None if folder is None or folder.allow_links else (str(folder.path), location)
+
+
+def _label(nodes: Iterable[NodeProto]) -> None:
+    """Name nodes as our errors name them, so that those of a runtime do."""
+    for node in nodes:
+        node.name = node_label(node)
+        for _, graph in subgraphs(node):
+            _label(graph.node)
+
+
+def _is_large(tensor: TensorProto) -> bool:
+    kind = from_onnx(tensor.data_type)
+    packed = kind is None or kind.packed or kind.bits == 0
+    return not packed and tensor.HasField("raw_data") and tensor.ByteSize() >= _INLINE
+
+
+def _type_of(value: Any) -> TypeProto:
+    """Return the type of a value that is about to go in; of a sequence, by its first element.
+
+    Raises:
+        EngineError: it is an empty sequence, or a type that ONNX does not have.
+    """
+    if isinstance(value, list) and value:
+        return TypeProto(sequence_type=TypeProto.Sequence(elem_type=_type_of(value[0])))
+    kind = None if isinstance(value, list) or value is None else element_type_of(value.dtype)
+    if kind is None or kind.onnx_number is None:
+        raise EngineError("onnxruntime", "is given a value of which no type is known")
+    return TypeProto(tensor_type=TypeProto.Tensor(elem_type=kind.onnx_number))
+
+
+class RegionCall(OpRun):
+    """The node that stands for a region."""
+
+    def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any], region: Region) -> None:
+        self.region = region
+        super().__init__(onnx_node, run_params, schema=False)
+
+    def _load_attributes(self) -> None:
+        self.has_linked_attribute = False
+        self.attributes_names_ = set()
+
+    def run(self, *args: Any, **_: Any) -> tuple[Any, ...]:
+        """Run the region."""
+        return tuple(self.region.run(*args))
+
+    def _run(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        raise NotImplementedError("run() serves the region")

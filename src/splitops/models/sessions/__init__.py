@@ -1,0 +1,250 @@
+"""Sessions: a model made ready once, on the engine that is asked for, and run any number of times."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from splitops.errors import ModelError, shown
+from splitops.models.engines import AUTO, ENGINES, OWN, REFERENCE, is_installed, make_engine
+from splitops.models.engines.engine import EngineError, Event
+from splitops.models.formats.files import is_openvino
+
+if TYPE_CHECKING:
+    from splitops.models.formats.files import AnyModel
+    from splitops.models.sessions.declared import Declared
+    from splitops.models.sites import Site
+
+__all__ = ["EngineError", "Event", "Session", "session"]
+
+_LOG = logging.getLogger("splitops")
+
+
+def session(
+    model: AnyModel,
+    engine: str = AUTO,
+    *,
+    isolate: bool = False,
+    profile: bool = False,
+    max_body_runs: int | None = None,
+    allow_links: bool = False,
+    **options: Any,
+) -> Session:
+    """Make a model ready to run any number of times.
+
+    Splits that the engine is known to do as decided go to it with all the rest; the others are evaluated
+    here, between regions of the engine. See ``docs/models.md``.
+
+    Args:
+        model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
+            :class:`OpenVINOModel`. A model in memory must not change while the session lives.
+        engine: ``"auto"`` takes onnxruntime for ONNX and OpenVINO for IR where it is installed, and whatever
+            it refuses or fails at runs here; ``"onnxruntime"`` and ``"openvino"`` say who is to run the
+            model; ``"reference"`` runs no other code than onnx's (of IR: than OpenVINO's, for layers of other
+            operators).
+        isolate: whether the engine runs in a process of its own, so that its end is an error.
+        profile: whether the engine records the time of each operator, for :meth:`Session.events`.
+        max_body_runs: how often the bodies of the model's loops run at most in one run, all together; None is
+            4194304. A loop runs here, turn by turn, where a bound is given or where the model does not say
+            how often it turns.
+        allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
+            :func:`splitops.load`.
+        **options: the engine's own: ``providers``, ``provider_options`` and ``session_options`` of
+            onnxruntime, ``device_name`` and ``config`` of OpenVINO.
+
+    Returns:
+        The session, which threads may share.
+
+    Raises:
+        ModelError: the model is not well formed, the engine is not installed or refuses the model
+            (:class:`EngineError`), or has no such option.
+        OperatorError: ``op.version`` where a split does not exist at the imported opset.
+
+    Examples:
+        >>> import numpy as np, onnx.parser, splitops
+        >>> model = onnx.parser.parse_model('''
+        ...     <ir_version: 9, opset_import: ["": 18]>
+        ...     g (float[N] x) => (float[n] a, float[m] b) { a, b = Split<num_outputs = 2>(x) }''')
+        >>> with splitops.session(model, "reference") as halves:
+        ...     halves.run({"x": np.arange(3, dtype=np.float32)})["a"]
+        array([0., 1.], dtype=float32)
+    """
+    return Session(
+        model,
+        engine,
+        options,
+        isolate=isolate,
+        profile=profile,
+        max_body_runs=max_body_runs,
+        allow_links=allow_links,
+    )
+
+
+class Session:
+    """A model that is ready to run; made by :func:`session`."""
+
+    def __init__(
+        self,
+        model: AnyModel,
+        engine: str,
+        options: dict[str, Any],
+        *,
+        isolate: bool,
+        profile: bool,
+        max_body_runs: int | None,
+        allow_links: bool,
+    ) -> None:
+        if engine not in ENGINES:
+            raise ModelError(f"there is no engine {shown(engine)}; there are {', '.join(ENGINES)}")
+        if max_body_runs is not None and not isinstance(max_body_runs, int):
+            raise ModelError(f"max_body_runs = {shown(max_body_runs)} is no integer")
+        of_ir = is_openvino(model)
+        runtime = _runtime(engine, of_ir=of_ir)
+        if runtime is None and options:
+            raise ModelError(f"the reference has no option {shown(min(options))}")
+        self._asked = engine
+        self._closed = False
+        self._runtime = None
+        if runtime is not None:
+            self._runtime = make_engine(runtime, options, isolate=isolate, profile=profile)
+        self._program = self._prepared(model, max_body_runs, of_ir=of_ir, allow_links=allow_links)
+        _LOG.info("%s", self.describe())
+
+    def _prepared(self, model: Any, max_body_runs: int | None, *, of_ir: bool, allow_links: bool) -> Any:
+        options: dict[str, Any] = {
+            "fallback": self._asked == AUTO,
+            "max_body_runs": max_body_runs,
+            "allow_links": allow_links,
+        }
+        if of_ir:
+            from splitops.models.sessions.openvino import OpenVINOIRProgram
+
+            return OpenVINOIRProgram(model, self._runtime, **options)
+        from splitops.models.sessions.onnx import OnnxProgram
+
+        return OnnxProgram(model, self._runtime, **options)
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Run the model.
+
+        Args:
+            inputs: arrays by input name; lists of arrays for ONNX sequences.
+
+        Returns:
+            The outputs by name, in the model's order: arrays, lists of arrays for sequences. What shares
+            memory with an input or a constant of the model is a new read-only view; ``np.array(output)`` is a
+            copy.
+
+        Raises:
+            RuleError: a rule of the split family is broken; ``error.where`` names the node.
+            EngineError: the engine fails; the message names it.
+            ModelError: an input does not fit, another operator fails, bodies run too often, or the session is
+                closed.
+        """
+        if self._closed:
+            raise ModelError("the session is closed")
+        found: dict[str, Any] = self._program.run(inputs)
+        return found
+
+    @property
+    def engine(self) -> str:
+        """Who runs what is not evaluated here: ``"reference"``, ``"onnxruntime"`` or ``"openvino"``."""
+        runs = self._program.engine
+        return REFERENCE if runs is None else str(runs.name)
+
+    @property
+    def inputs(self) -> tuple[Declared, ...]:
+        """What the model declares of its inputs, in order."""
+        return tuple(self._program.inputs)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of the outputs, in order."""
+        return tuple(self._program.outputs)
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """The split operators of the model."""
+        return tuple(self._program.sites)
+
+    def engine_of(self, site: Site) -> str:
+        """Return who evaluates a split: ``"splitops"``, or the engine."""
+        engine = self.engine
+        return OWN if engine == REFERENCE or self._program.border(site) else engine
+
+    def foretell(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
+        """Yield what the splits that the engine evaluates do on some inputs, as inference knows it.
+
+        Args:
+            inputs: arrays by input name.
+        """
+        sites: Iterator[Site] = self._program.foretold(inputs)
+        return sites
+
+    def describe(self) -> str:
+        """Return in one line who runs what, and why; after a run, who did."""
+        engine = self._program.engine
+        borders = [(site, reason) for site in self.sites if (reason := self._program.border(site))]
+        splits = len(self.sites)
+        if engine is None:
+            refused = f", since {self._program.refusal.message}" if self._program.refusal else ""
+            absent = "; no runtime is installed" if self._asked == AUTO and self._runtime is None else ""
+            return f"{_counted(splits, 'split')} by splitops, all else by the reference{refused}{absent}"
+        if self._program.failure is not None:
+            failed = self._program.failure.message
+            return f"{_counted(splits, 'split')} by splitops, all else by the reference, since {failed}"
+        who = engine.name
+        bits = "; bits of floats are its own"
+        restated = self._program.restated
+        if restated:
+            bits = f", {_counted(len(restated), 'split')} restated (splitops legalize says how){bits}"
+        if not borders:
+            return f"{_counted(splits, 'split')} and all else by {who}{bits}"
+        reasons = "; ".join(f"{site.where.node}: {reason}" for site, reason in borders[:3])
+        return (
+            f"{len(borders)} of {_counted(splits, 'split')} by splitops ({reasons}), all else by {who}{bits}"
+        )
+
+    def events(self) -> list[Event]:
+        """Return what every operator of the engine took in the runs so far, and end the profile.
+
+        Raises:
+            ModelError: the session was made without ``profile=True``.
+        """
+        return [event for program in self._program.programs for event in program.events()]
+
+    def close(self) -> None:
+        """Give back what the engine holds; the session does not run any more."""
+        self._closed = True
+        if self._runtime is not None:
+            self._runtime.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def _runtime(engine: str, *, of_ir: bool) -> str | None:
+    """Return the runtime that an engine's name stands for; None is the reference.
+
+    Raises:
+        ModelError: it does not run models of this format.
+    """
+    if engine == REFERENCE:
+        return None
+    if engine == AUTO:
+        name = "openvino" if of_ir else "onnxruntime"
+        return name if is_installed(name) else None
+    if of_ir and engine != "openvino":
+        raise ModelError(f"engine {engine!r} does not run OpenVINO IR; convert the model to ONNX")
+    return engine

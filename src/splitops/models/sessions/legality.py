@@ -1,0 +1,283 @@
+"""What of an ONNX model a runtime is not given: splits that it would not do as decided above all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, cast
+
+import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto, TypeProto
+
+from splitops.errors import SplitError, Where
+from splitops.models.check.checking import find_limits
+from splitops.models.check.conditions import Surely, Surroundings
+from splitops.models.check.profiles import LIMITS, Outcome
+from splitops.models.formats.onnx.structure import (
+    FunctionKey,
+    callees_first,
+    extend,
+    function_key,
+    function_path,
+    functions_of,
+    located_graphs,
+    located_nodes,
+    model_tensors,
+    subgraphs,
+)
+from splitops.models.formats.onnx.tensors import is_external, tensor_array
+from splitops.models.formats.onnx.types import to_type
+from splitops.models.graph.merging import SiteKey, site_key
+from splitops.models.graph.onnx_model import as_graph
+from splitops.models.graph.onnx_sites import split_sites
+from splitops.models.infer.onnx_walk import Found, Walk
+from splitops.models.known import Known
+from splitops.models.legalize import SiteReport, legalize
+from splitops.models.running.bodies import MAX_BODY_RUNS
+from splitops.models.sessions.cones import cone_of_sites, is_site
+from splitops.models.sessions.settled import settled_sizes
+from splitops.models.sites import Site
+from splitops.onnx.reference import node_label
+
+__all__ = ["Borders", "OwnNodes", "Survey", "find_borders", "legal_model", "survey", "types_of_values"]
+
+_COMPLEX: Final = frozenset({TensorProto.COMPLEX64, TensorProto.COMPLEX128})
+_WITH_BODIES: Final = frozenset({"Loop", "Scan", "SequenceMap"})
+_MOST_INLINED: Final = 1 << 20
+"""Nodes of a model whose functions are put in the place of their calls, as runtimes do it."""
+
+
+@dataclass(slots=True)
+class Borders:
+    """What of a model is evaluated here.
+
+    Attributes:
+        sites: why a split is, by the path of its graph and its first named output.
+        values: the values that the runtime does not take, by the path of the graph and the name.
+        operators: the operators that are, wherever they stand.
+        calls: whether calls of functions are.
+        lacking: the labels of nodes that the runtime has no implementation for.
+    """
+
+    sites: dict[SiteKey, str] = field(default_factory=dict)
+    values: frozenset[tuple[str | None, str]] = frozenset()
+    operators: frozenset[str] = frozenset()
+    calls: bool = False
+    lacking: set[str] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        return bool(self.sites or self.values or self.operators or self.calls or self.lacking)
+
+
+class OwnNodes:
+    """The test whether a node of a model is evaluated here: it is at a border, or one inside it is.
+
+    Args:
+        borders: the borders.
+        model: the model.
+    """
+
+    def __init__(self, borders: Borders, model: ModelProto) -> None:
+        self._borders = borders
+        self._functions: dict[FunctionKey, bool] = {}
+        functions = functions_of(model)
+        for key in callees_first(functions):
+            path = function_path(functions[key])
+            self._functions[key] = borders.calls or any(self(path, node) for node in functions[key].node)
+
+    def __call__(self, path: str | None, node: NodeProto) -> bool:
+        """Return whether a node, in the graph of a path, is evaluated here."""
+        borders = self._borders
+        key = function_key(node)
+        if key in self._functions:
+            return self._functions[key]
+        if is_site(node) and site_key(path, list(node.output)) in borders.sites:
+            return True
+        if not key[0] and node.op_type in borders.operators:
+            return True
+        if borders.lacking and node_label(node) in borders.lacking:
+            return True
+        if borders.values and any((path, name) in borders.values for name in (*node.input, *node.output)):
+            return True
+        return any(self(extend(path, step), inner) for step, graph in subgraphs(node) for inner in graph.node)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What of a model's splits is known, and what a runtime would not do with them as decided.
+
+    Attributes:
+        sites: the splits, each once, with what the model states of them.
+        reasons: why some are not given to the runtime.
+        settled: the places of those of which no run can bring other sizes.
+    """
+
+    sites: tuple[Site, ...] = ()
+    reasons: Mapping[SiteKey, str] = field(default_factory=dict)
+    settled: frozenset[tuple[str | None, str | None]] = frozenset()
+
+
+def survey(model: ModelProto, where: Where, runtime: str | None = None, *, sizes: bool = False) -> Survey:
+    """Look at the splits of a model.
+
+    Args:
+        model: a well-formed model.
+        where: its place.
+        runtime: the name of the runtime's profile; None reads the sites alone.
+        sizes: whether the sizes of all splits are looked at, which takes inference of all before them.
+
+    Raises:
+        ModelError: the model cannot be read.
+        OperatorError: a split does not exist at the imported opset.
+    """
+    cone = cone_of_sites(model, sizes=sizes)
+    if cone is None:
+        return Survey()
+    graph = as_graph(cone, where)
+    sites = tuple(replace(site, node=None) for site in split_sites(graph, where))
+    if runtime is None:
+        return Survey(sites)
+    visited: list[Site] = []
+    Walk(graph, where, visited.append).run()
+    surroundings = Surroundings.of(graph)
+    reasons: dict[SiteKey, str] = {}
+    open_places: set[tuple[str | None, str | None]] = set()
+    for site in visited:
+        reason = _reason(site, surroundings, runtime)
+        if reason is not None:
+            reasons[site_key(site.where.graph, site.outputs)] = reason
+        if settled_sizes(site) is None:
+            open_places.add(_place(site))
+    return Survey(sites, reasons, frozenset(map(_place, sites)) - open_places)
+
+
+def _place(site: Site | SiteReport) -> tuple[str | None, str | None]:
+    return site.where.graph, site.where.node
+
+
+def legal_model(model: ModelProto, where: Where, runtime: str) -> tuple[ModelProto, tuple[SiteReport, ...]]:
+    """Return a model with the same results whose splits a runtime does as decided, and what was restated.
+
+    A statement that no longer proves its sizes (Slices) is none where a run may bring others: the broken rule
+    would go unseen. The model is returned as it is then, and where it cannot be restated.
+    """
+    try:
+        report = legalize(model, runtime, on_illegal="keep", report=True)
+    except SplitError:
+        return model, ()
+    made = cast(ModelProto, report.model)
+    proved = survey(model, where, runtime, sizes=True).settled | set(map(_place, survey(made, where).sites))
+    if not report.restated or any(_place(site) not in proved for site in report.restated):
+        return model, ()
+    return made, report.restated
+
+
+def find_borders(model: ModelProto, where: Where, found: Survey, *, count_bodies: bool = False) -> Borders:
+    """Return what of a model a runtime is not given.
+
+    Args:
+        model: a well-formed model.
+        where: its place.
+        found: what its splits are to the runtime.
+        count_bodies: whether each run of a body is to be counted.
+
+    Raises:
+        ModelError: the model cannot be read.
+    """
+    borders = Borders(sites=dict(found.reasons))
+    nodes, runs = _extent(model)
+    borders.calls = nodes > _MOST_INLINED
+    if count_bodies:
+        borders.operators = _WITH_BODIES
+    elif runs > MAX_BODY_RUNS:
+        borders.operators = frozenset({"Loop"})
+    if any(kind in _COMPLEX for kind in _stated_types(model)):
+        values = types_of_values(model, where)
+        borders.values = frozenset(
+            key for key, kind in values.items() if kind.tensor_type.elem_type in _COMPLEX
+        )
+    return borders
+
+
+def _reason(site: Site, model: Surroundings, runtime: str) -> str | None:
+    """Return why a split is not given to a runtime; None where it is."""
+    if site.error is not None:
+        return "it breaks a rule"
+    for index, surely in find_limits(site, model):
+        limit = LIMITS[index]
+        # What only may be refused shows when it runs, and is done here then.
+        harmless = limit.outcome is Outcome.ERROR and surely is Surely.MAYBE
+        if limit.runtime == runtime and not harmless:
+            return limit.code
+    return None
+
+
+def _extent(model: ModelProto) -> tuple[int, float]:
+    """Return how many nodes a model has, functions in the place of calls, and how often its loops turn."""
+    functions = functions_of(model)
+    trips = _constant_integers(model)
+    known: dict[FunctionKey, tuple[int, float]] = {}
+
+    def extent(nodes: Iterable[NodeProto]) -> tuple[int, float]:
+        count, runs = 0, 0.0
+        for node in nodes:
+            count += 1
+            inner = [extent(graph.node) for _, graph in subgraphs(node)]
+            inner += [known[key]] if (key := function_key(node)) in known else []
+            turns = 1.0
+            if node.op_type == "Loop":
+                turns = trips.get(node.input[0], math.inf) if node.input else math.inf
+                runs += turns
+            count += sum(nodes for nodes, _ in inner)
+            runs += sum(inside * turns if inside else 0 for _, inside in inner)
+        return count, runs
+
+    for key in callees_first(functions):
+        known[key] = extent(functions[key].node)
+    return extent(model.graph.node)
+
+
+def _constant_integers(model: ModelProto) -> Mapping[str, float]:
+    """Return the constants that are one integer, under names that stand for nothing else in the model."""
+    if not any(located.node.op_type == "Loop" for located in located_nodes(model)):
+        return {}
+    graphs = list(located_graphs(model))
+    hidden = {value.name for _, graph in graphs for value in graph.input}
+    hidden |= {name for function in model.functions for name in function.input}
+    tensors = [(tensor.name, tensor) for _, graph in graphs for tensor in graph.initializer]
+    tensors += [
+        (located.node.output[0], attribute.t)
+        for located in located_nodes(model)
+        if located.node.op_type == "Constant" and located.node.output
+        for attribute in located.node.attribute
+        if attribute.name == "value"
+    ]
+    found: dict[str, float] = {}
+    for name, tensor in tensors:
+        single = int(np.prod(tensor.dims)) == 1 and tensor.data_type == TensorProto.INT64
+        if single and not is_external(tensor) and name not in hidden:
+            found[name] = max(found.get(name, 0.0), float(tensor_array(tensor, Where()).item()))
+    return found
+
+
+def _stated_types(model: ModelProto) -> Iterable[int]:
+    """Yield the element types that a model mentions, in declarations, tensors and attributes."""
+    for _, graph in located_graphs(model):
+        yield from (
+            value.type.tensor_type.elem_type for value in (*graph.input, *graph.value_info, *graph.output)
+        )
+    yield from (tensor.data_type for tensor in model_tensors(model))
+    for located in located_nodes(model):
+        yield from (attribute.i for attribute in located.node.attribute if attribute.name in ("to", "dtype"))
+
+
+def types_of_values(model: ModelProto, where: Where) -> dict[tuple[str | None, str], TypeProto]:
+    """Return what is known of the types of a model's values, by the path of the graph and the name."""
+    values: Mapping[tuple[str | None, str], Known] = _walked(model, where).by_name()
+    types = ((key, to_type(known)) for key, known in values.items())
+    return {key: kind for key, kind in types if kind is not None}
+
+
+def _walked(model: ModelProto, where: Where) -> Found:
+    return Walk(as_graph(model, where), where, lambda _: None).run().settled()

@@ -1,0 +1,244 @@
+"""ONNX models on an engine: what it would not do as decided is done here."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from onnx import ModelProto
+
+from splitops.errors import RuleError, SplitError, Where
+from splitops.models.engines.engine import Compiled, Engine, EngineError, Program
+from splitops.models.formats.onnx.storage import as_proto, parse
+from splitops.models.formats.onnx.structure import check_model, functions_of, model_tensors
+from splitops.models.formats.onnx.tensors import external_extent, is_external, load_external
+from splitops.models.formats.reading import DataFolder, place_of
+from splitops.models.graph.merging import site_key
+from splitops.models.legalize import SiteReport
+from splitops.models.running.bodies import MAX_BODY_RUNS
+from splitops.models.running.onnx.model import Model
+from splitops.models.running.onnx.regions import Division
+from splitops.models.running.onnx.values import Inputs
+from splitops.models.sessions.declared import onnx_inputs
+from splitops.models.sessions.foretold import foretold_onnx
+from splitops.models.sessions.legality import (
+    Borders,
+    OwnNodes,
+    Survey,
+    find_borders,
+    legal_model,
+    survey,
+    types_of_values,
+)
+from splitops.models.sites import Site
+from splitops.operators import FAMILY
+
+if TYPE_CHECKING:
+    import onnx_ir
+
+__all__ = ["OnnxProgram"]
+
+_ATTEMPTS: Final = 16
+"""How often a model is cut anew, each time because of another operator that a runtime lacks."""
+
+
+class OnnxProgram:
+    """An ONNX model that is ready to run on an engine.
+
+    Args:
+        model: a path or a model.
+        engine: who runs it; None is onnx's reference evaluator.
+        fallback: whether the reference runs what the engine refuses or fails at, whatever that is.
+        max_body_runs: how often bodies run at most; None is the usual bound.
+        allow_links: of a path, whether links in its folder may lead out of it.
+
+    Attributes:
+        engine: who runs it; None is the reference.
+        refusal: why the engine that was asked for does not.
+        failure: at what it failed in the last run, which the reference did then.
+        inputs: what the model declares of its inputs.
+        outputs: the names of the outputs.
+        sites: its splits.
+        restated: the splits that the engine is given in another statement.
+        borders: what is evaluated here.
+        division: the regions of the engine; None where it has the whole file.
+
+    Raises:
+        SplitError: the model is not well formed.
+        EngineError: the engine refuses it.
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str] | ModelProto | onnx_ir.Model,
+        engine: Engine | None,
+        *,
+        fallback: bool,
+        max_body_runs: int | None,
+        allow_links: bool,
+    ) -> None:
+        self._source = model
+        self._allow_links = allow_links
+        self._fallback = fallback
+        self._most = MAX_BODY_RUNS if max_body_runs is None else max_body_runs
+        self._lock = threading.Lock()
+        self._reference: Model | None = None
+        self._compiled: list[Compiled] = []
+        self.division: Division | None = None
+        self.refusal: EngineError | None = None
+        self.failure: EngineError | None = None
+        self.borders = Borders()
+        proto = self._read()
+        self.restated: tuple[SiteReport, ...] = ()
+        self.inputs = onnx_inputs(proto.graph)
+        self.engine = engine
+        name = None if engine is None else engine.name
+        found = survey(proto, self._where, name, sizes=_looks_at_sizes(engine))
+        self.sites = found.sites
+        if engine is not None:
+            try:
+                self._model = self._on_engine(proto, engine, found, count_bodies=max_body_runs is not None)
+            except EngineError as error:
+                if not fallback:
+                    raise
+                self.refusal, self.engine = error, None
+        if self.engine is None:
+            self._model = self._reference = Model.of(proto, self._where, self._folder)
+        self.outputs = self._model.outputs
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Run the model; see :meth:`Session.run`."""
+        if self.engine is None or self._model.replaces_constants(inputs):
+            return self._by_reference().run(inputs, max_body_runs=self._most)
+        self.failure = None
+        try:
+            return self._model.run(inputs, max_body_runs=self._most)
+        except EngineError as error:
+            return self._rescued(inputs, error)
+
+    def _rescued(self, inputs: Mapping[str, Any], error: EngineError) -> dict[str, Any]:
+        """Run by the reference what an engine fails at: it knows which rule is broken, or does it right.
+
+        Raises:
+            RuleError: a split is invalid.
+            EngineError: the reference fails too, or is not asked.
+        """
+        if not (self._fallback or error.operator in FAMILY[""]):
+            raise error
+        try:
+            found = self._by_reference().run(inputs, max_body_runs=self._most)
+        except RuleError:
+            raise
+        except SplitError:
+            raise error from None
+        self.failure = error
+        return found
+
+    def border(self, site: Site) -> str | None:
+        """Return why a site is evaluated here and not by the engine; None where it is not."""
+        return self.borders.sites.get(site_key(site.where.graph, site.outputs))
+
+    def foretold(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
+        """Yield what inference knows of the splits that the engine evaluates, on some inputs."""
+        if self.engine is not None and self.failure is None:
+            sites = foretold_onnx(self._read(), self._where, inputs)
+            yield from (site for site in sites if self.border(site) is None)
+
+    @property
+    def programs(self) -> list[Compiled]:
+        """What the engine has compiled so far."""
+        return self._compiled if self.division is None else self.division.programs
+
+    # Reading
+
+    def _read(self) -> ModelProto:
+        """Read the model; large weights in other files stay there."""
+        source = self._source
+        self._folder: DataFolder | None = None
+        self._where = place_of(source)
+        if isinstance(source, str | os.PathLike):
+            path = Path(source)
+            self._folder = DataFolder(path.parent, self._allow_links)
+            return parse(path, allow_links=self._allow_links)
+        proto = as_proto(source)
+        self._where = Where(model=proto.graph.name or None)
+        check_model(proto, self._where)
+        # Before onnx looks for the data of a Constant in the working directory.
+        load_external(model_tensors(proto, initializers=False), self._where, None)
+        return proto
+
+    def _by_reference(self) -> Model:
+        with self._lock:
+            if self._reference is None:
+                self._reference = Model.of(self._read(), self._where, self._folder)
+            return self._reference
+
+    # Preparing
+
+    def _on_engine(self, proto: ModelProto, engine: Engine, found: Survey, *, count_bodies: bool) -> Model:
+        given = proto
+        if found.reasons:
+            proto, self.restated = legal_model(proto, self._where, engine.name)
+            if self.restated:
+                found = survey(proto, self._where, engine.name, sizes=_looks_at_sizes(engine))
+        self.borders = find_borders(proto, self._where, found, count_bodies=count_bodies)
+        for _ in range(_ATTEMPTS):
+            try:
+                if given is proto and not self.borders:
+                    whole = self._from_file(proto, engine)
+                    if whole is not None:
+                        return whole
+                return self._cut(proto, engine)
+            except EngineError as error:
+                if not error.lacks or not error.node or error.node in self.borders.lacking:
+                    raise
+                self.borders.lacking.add(error.node)
+        return self._cut(proto, engine)
+
+    def _from_file(self, proto: ModelProto, engine: Engine) -> Model | None:
+        """Let an engine read the model from its file; None where it may not, or lacks an operator."""
+        if not isinstance(self._source, str | os.PathLike) or self._allow_links:
+            return None
+        for tensor in model_tensors(proto):
+            if is_external(tensor):
+                external_extent(tensor, self._where, self._folder)
+        outputs = tuple(value.name for value in proto.graph.output)
+        try:
+            compiled = engine.compile(Program(Path(self._source), outputs, self._where))
+        except EngineError as error:
+            if not error.lacks:
+                raise
+            return None
+        self._compiled = [compiled]
+        return Model(Inputs(proto.graph, proto.ir_version), outputs, self._where, compiled.run)
+
+    def _cut(self, proto: ModelProto, engine: Engine) -> Model:
+        types = types_of_values(proto, self._where) if self.borders else _declared(proto)
+        division = Division(
+            engine,
+            OwnNodes(self.borders, proto),
+            types,
+            functions_of(proto),
+            proto.ir_version,
+            self._folder,
+        )
+        model = Model.of(proto, self._where, self._folder, division)
+        self.division = division
+        return model
+
+
+def _looks_at_sizes(engine: Engine | None) -> bool:
+    """Return whether what an engine does with splits depends on sizes that onnxruntime proves itself."""
+    return engine is not None and engine.name != "onnxruntime"
+
+
+def _declared(proto: ModelProto) -> dict[tuple[str | None, str], Any]:
+    """Return the types that the main graph declares of its ends."""
+    return {
+        (None, value.name): value.type
+        for value in (*proto.graph.input, *proto.graph.output)
+        if value.HasField("type")
+    }

@@ -1,0 +1,177 @@
+"""OpenVINO IR on OpenVINO: what it would not do as decided is done here."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from splitops.errors import ModelError, RuleError, SplitError, Where, shown
+from splitops.models.check.checking import find_limits
+from splitops.models.check.conditions import Surely, Surroundings
+from splitops.models.check.profiles import LIMITS
+from splitops.models.engines.engine import Compiled, Engine, EngineError
+from splitops.models.formats.files import load
+from splitops.models.formats.openvino import OpenVINOModel, output_names, sites
+from splitops.models.formats.openvino.model import Endpoint, Layer
+from splitops.models.infer.openvino_walk import walk_openvino
+from splitops.models.known import Tensor
+from splitops.models.movers import mover_of
+from splitops.models.running.bodies import MAX_BODY_RUNS
+from splitops.models.running.openvino.bodies import holds_split
+from splitops.models.running.openvino.evaluator import Prepared, is_evaluated
+from splitops.models.running.openvino.foreign import Settled, Sizes
+from splitops.models.sessions.declared import openvino_inputs
+from splitops.models.sessions.foretold import foretold_ir
+from splitops.models.sessions.settled import settled_sizes
+from splitops.models.sites import Site
+from splitops.operators import FAMILY
+
+__all__ = ["OpenVINOIRProgram"]
+
+_NARROWED: Final = ("int64", "uint64", "float64")
+
+
+class OpenVINOIRProgram:
+    """A model of OpenVINO IR that is ready to run on OpenVINO.
+
+    Args:
+        model: a path or a model.
+        engine: OpenVINO; None evaluates here what can be.
+        fallback: whether everything that can be is evaluated here where OpenVINO refuses or fails.
+        max_body_runs: how often bodies run at most; None is the usual bound.
+        allow_links: of a path, whether links in its folder may lead out of it.
+
+    Attributes:
+        restated: none; OpenVINO's own splits are not stated otherwise.
+        engine, refusal, failure, inputs, outputs, sites: as those of
+            :class:`~splitops.models.sessions.onnx.OnnxProgram`.
+
+    Raises:
+        SplitError: the model is not well formed.
+        EngineError: OpenVINO refuses it.
+    """
+
+    restated: Final = ()
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str] | OpenVINOModel,
+        engine: Engine | None,
+        *,
+        fallback: bool,
+        max_body_runs: int | None,
+        allow_links: bool,
+    ) -> None:
+        read = load(model, allow_links=allow_links) if isinstance(model, str | os.PathLike) else model
+        if not isinstance(read, OpenVINOModel):
+            raise ModelError(f"a {type(read).__name__} is no OpenVINO IR: {shown(read)}")
+        self._model = read
+        self._fallback = fallback
+        self._most = MAX_BODY_RUNS if max_body_runs is None else max_body_runs
+        self._where = Where(model=read.file)
+        self.sites: tuple[Site, ...] = tuple(sites(read))
+        self.inputs = openvino_inputs(read, self._where)
+        self.outputs = output_names(read)
+        self.refusal: EngineError | None = None
+        self.failure: EngineError | None = None
+        self.engine = engine
+        self._borders: dict[int, str] = {}
+        self._here: Prepared | None = None
+        self._lock = threading.Lock()
+        if engine is not None:
+            try:
+                self._prepared = self._on_engine(engine, count_bodies=max_body_runs is not None)
+            except EngineError as error:
+                if not fallback:
+                    raise
+                self.refusal, self.engine = error, None
+        if self.engine is None:
+            self._prepared = self._here = Prepared(read)
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Run the model; see :meth:`Session.run`."""
+        self.failure = None
+        try:
+            return self._prepared.run(inputs, max_body_runs=self._most)
+        except EngineError as error:
+            if self.engine is None or not self._fallback:
+                raise
+            return self._rescued(inputs, error)
+
+    def _rescued(self, inputs: Mapping[str, Any], error: EngineError) -> dict[str, Any]:
+        with self._lock:
+            self._here = self._here or Prepared(self._model)
+        try:
+            found = self._here.run(inputs, max_body_runs=self._most)
+        except RuleError:
+            raise
+        except SplitError:
+            raise error from None
+        self.failure = error
+        return found
+
+    def border(self, site: Site) -> str | None:
+        """Return why a site is evaluated here and not by OpenVINO; None where it is not."""
+        if site.where.graph is not None:
+            return "it stands in a body"
+        return self._borders.get(site.node.id)
+
+    def foretold(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
+        """Yield what inference knows of the splits that OpenVINO evaluates, on some inputs."""
+        if self.engine is not None and self.failure is None:
+            for site in foretold_ir(self._model, self._where, inputs):
+                if site.where.graph is None and site.node.id not in self._borders:
+                    yield site
+
+    @property
+    def programs(self) -> list[Compiled]:
+        """What OpenVINO has compiled so far."""
+        return self._prepared.programs
+
+    def _on_engine(self, engine: Engine, *, count_bodies: bool) -> Prepared:
+        visited: list[Site] = []
+        found = walk_openvino(self._model, self._where, visited.append, tighten=False)
+        values = {end: known for (path, end), known in found.values.items() if path is None}
+        surroundings = Surroundings.of(self._model)
+        sizes: dict[int, Sizes] = {}
+        for site in visited:
+            if site.where.graph is not None:
+                continue
+            settled = settled_sizes(site)
+            reason = _reason(site, surroundings) or ("sizes that a run decides" if settled is None else None)
+            if reason is not None:
+                self._borders[site.node.id] = reason
+            elif settled is not None:
+                sizes[site.node.id] = settled
+
+        def is_own(layer: Layer) -> bool:
+            if layer.type in ("Parameter", "Const", "Result"):
+                return True
+            if layer.type in FAMILY["openvino"]:
+                return layer.id in self._borders
+            if holds_split(layer) or (layer.bodies and (count_bodies or layer.type == "Loop")):
+                return is_evaluated(layer)
+            return _is_narrowed(layer, values)
+
+        return Prepared(self._model, engine, is_own, Settled(values, sizes))
+
+
+def _reason(site: Site, model: Surroundings) -> str | None:
+    if site.error is not None:
+        return "it breaks a rule"
+    met = (LIMITS[index] for index, surely in find_limits(site, model) if surely is not Surely.NO)
+    return next((limit.code for limit in met if limit.runtime == "openvino"), None)
+
+
+def _is_narrowed(layer: Layer, values: Mapping[Endpoint, Tensor]) -> bool:
+    """Return whether a data mover has 64-bit numbers that are no sizes, which OpenVINO would narrow."""
+    mover = mover_of(layer)
+    if mover is None or mover.evaluate is None:
+        return False
+    for port in layer.outputs:
+        known = values.get(Endpoint(layer.id, port.id), Tensor())
+        if known.type is not None and known.type.name in _NARROWED and known.value is None:
+            return True
+    return False

@@ -1,0 +1,533 @@
+"""Sessions: what goes to a runtime, what is done here, and that both together give what is decided."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+import splitops
+from splitops.errors import NOWHERE, LengthsError, ModelError
+from splitops.models.engines import make_engine
+from splitops.models.engines.engine import EngineError
+from splitops.models.formats import openvino as openvino_ir
+from splitops.models.running.onnx.model import Model
+from splitops.models.running.onnx.regions import Division
+from splitops.models.sessions.legality import types_of_values
+
+needs_onnxruntime = pytest.mark.skipif(
+    not splitops.models.engines.is_installed("onnxruntime"), reason="onnxruntime is not installed"
+)
+needs_openvino = pytest.mark.skipif(
+    not splitops.models.engines.is_installed("openvino"), reason="OpenVINO is not installed"
+)
+
+X = np.arange(6, dtype=np.float32) - 2
+
+
+def parsed(text: str, opset: int = 18) -> ModelProto:
+    return onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": {opset}]> {text}')
+
+
+LEGAL = parsed("""
+    g (float[N] x) => (float[n] a, float[m] c) {
+        y = Relu(x)
+        a, b = Split<num_outputs = 2>(y)
+        c = Neg(b) }""")
+
+BORDER = parsed("""
+    g (float[N] x) => (seq(float[1]) s, float[N] c) {
+        two = Constant<value = float {2}>()
+        one = Constant<value_int = 1>()
+        y = Mul(x, two)
+        s = SplitToSequence<keepdims = 0>(y, one)
+        z = ConcatFromSequence<axis = 0>(s)
+        c = Mul(z, two) }""")
+"""onnxruntime drops the axis of the parts, which the text keeps."""
+
+RESTATED = parsed("""
+    g (float[N] x) => (float[n] a, float[m] c) {
+        y = Relu(x)
+        a, b = Split<num_outputs = 3>(y)
+        c = Neg(b) }""")
+"""onnxruntime divides by the declared outputs."""
+
+
+def cut(model: ModelProto, *own: str) -> tuple[Model, Division]:
+    """Prepare a model in which nodes of some operators are done here."""
+    types = types_of_values(model, NOWHERE)
+    engine = make_engine("onnxruntime", {})
+    division = Division(engine, lambda _, node: node.op_type in own, types)
+    return Model.of(model, NOWHERE, None, division), division
+
+
+def same(model: Any, feeds: dict[str, Any], engine: str = "onnxruntime", **options: Any) -> splitops.Session:
+    """Hold a session against the reference and return it."""
+    expected = splitops.run(model, feeds, engine="reference")
+    ready = splitops.session(model, engine, **options)
+    for _ in range(2):
+        found = ready.run(feeds)
+        assert list(found) == list(expected)
+        for name, value in expected.items():
+            pairs = (
+                zip(found[name], value, strict=True) if isinstance(value, list) else [(found[name], value)]
+            )
+            for ours, theirs in pairs:
+                assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+                np.testing.assert_array_equal(ours, theirs)
+    return ready
+
+
+def regions(ready: splitops.Session) -> list[list[str]]:
+    """Return the operators of each region of a session's main graph and bodies."""
+    division = ready._program.division
+    return [[node.op_type for node in region.nodes] for region in division.regions.values()]
+
+
+@needs_onnxruntime
+def test_a_legal_site_goes_to_the_runtime_with_all_the_rest():
+    ready = same(LEGAL, {"x": X})
+    assert regions(ready) == [["Relu", "Split", "Neg"]]
+    (site,) = ready.sites
+    assert (ready.engine, ready.engine_of(site)) == ("onnxruntime", "onnxruntime")
+    assert "bits of floats are its own" in ready.describe()
+    assert ([item.name for item in ready.inputs], ready.outputs) == (["x"], ("a", "c"))
+
+
+@needs_onnxruntime
+def test_a_site_that_is_done_otherwise_is_a_border():
+    ready = same(BORDER, {"x": X})
+    assert regions(ready) == [["Constant", "Mul"], ["Constant", "ConcatFromSequence", "Mul"]]
+    (site,) = ready.sites
+    assert (ready.engine, ready.engine_of(site)) == ("onnxruntime", "splitops")
+    assert "onnxruntime.unbind" in ready.describe()
+
+
+@needs_onnxruntime
+def test_a_site_that_can_be_restated_is_none():
+    ready = same(RESTATED, {"x": X})
+    (operators,) = regions(ready)
+    assert {"Relu", "Split", "Neg"} <= {*operators}
+    assert ready.engine_of(ready.sites[0]) == "onnxruntime"
+    assert "1 split restated" in ready.describe()
+
+
+@needs_onnxruntime
+def test_without_the_border_the_runtime_would_be_wrong():
+    import onnxruntime
+
+    wrong = onnxruntime.InferenceSession(RESTATED.SerializeToString()).run(None, {"x": X})
+    assert wrong[0].shape != splitops.run(RESTATED, {"x": X})["a"].shape
+
+
+@needs_onnxruntime
+def test_values_pass_between_regions_without_a_copy():
+    model, division = cut(LEGAL, "Split")
+    first, second = division.regions.values()
+    made, given = first.run, second.run
+    seen: list[Any] = []
+
+    def make(*values: Any) -> Any:
+        seen.extend(made(*values))
+        return seen
+
+    def take(*values: Any) -> Any:
+        seen.extend(values)
+        return given(*values)
+
+    first.run, second.run = make, take  # type: ignore[method-assign]
+    assert model.run({"x": X})["c"].tolist() == [-1, -2, -3]
+    assert len(seen) == 2
+    assert np.shares_memory(*seen)
+
+
+BRANCHES = parsed("""
+    g (float[N] x, bool k, int64[2] s) => (float[m] c) {
+        y = Relu(x)
+        c = If(k) <
+            then_branch = t () => (float[n] d) { one = Constant<value_int = 1>()
+                                                 a = SplitToSequence<keepdims = 0>(y, one)
+                                                 d = ConcatFromSequence<axis = 0>(a) },
+            else_branch = e () => (float[p] f) { f, g = Split(y, s) }> }""")
+
+
+@needs_onnxruntime
+@pytest.mark.parametrize("taken", [True, False])
+def test_borders_in_bodies(taken):
+    feeds = {"x": X, "k": np.array(taken), "s": np.array([2, 4])}
+    ready = same(BRANCHES, feeds)
+    assert sorted(map(ready.engine_of, ready.sites)) == ["onnxruntime", "splitops"]
+    assert regions(ready) == [["Relu"], ["ConcatFromSequence"], ["Split"]]
+
+
+@needs_onnxruntime
+def test_borders_in_functions():
+    model = onnx.parser.parse_model("""
+        <ir_version: 9, opset_import: ["": 18, "my": 1]>
+        g (float[N] x) => (float[n] a, float[m] d) {
+            y = Relu(x)
+            a, b = my.thirds(y)
+            c = my.twice(b)
+            d = my.twice(c) }
+        <domain: "my", opset_import: ["": 18]>
+        thirds (v) => (p, q) { w = Neg(v)
+                               one = Constant<value_int = 1>()
+                               r = SplitToSequence<keepdims = 0>(w, one)
+                               q = ConcatFromSequence<axis = 0>(r)
+                               p = Neg(q) }
+        <domain: "my", opset_import: ["": 18]>
+        twice (v) => (w) { w = Add(v, v) }""")
+    assert regions(same(model, {"x": X})) == [
+        ["Relu"], ["twice", "twice"], ["Neg"], ["ConcatFromSequence", "Neg"]
+    ]  # fmt: skip
+
+
+@needs_onnxruntime
+def test_a_broken_rule_is_named_wherever_it_is_found_out():
+    feeds = {"x": X, "k": np.array(False), "s": np.array([2, 3])}
+    for engine in ("onnxruntime", "auto"):
+        with pytest.raises(LengthsError, match=r"sums to 5, but axis 0 .* graph 'If -> c.else_branch'"):
+            splitops.run(BRANCHES, feeds, engine=engine)
+
+
+@needs_onnxruntime
+def test_a_split_that_the_runtime_refuses_when_it_runs_is_done_here():
+    ready = same(LEGAL, {"x": X[:1]})  # the last part is empty
+    assert "by the reference, since onnxruntime fails" in ready.describe()
+    assert ready.run({"x": X})["a"].tolist() == [0, 0, 0]
+    assert "all else by onnxruntime" in ready.describe()
+
+
+@needs_onnxruntime
+def test_what_the_runtime_has_no_implementation_for_is_done_here():
+    model = parsed(
+        "g (int8[N] x) => (float[n] a, float[m] c) { y = Cast<to = 1>(x) z = Neg(x)"
+        " w = Cast<to = 1>(z) q = Round(w) c = Add(q, y) a, b = Split<num_outputs = 2>(c) }"
+    )
+    uint64 = parsed("g (uint64[N] x) => (float[N] c) { y = Mod(x, x) z = Neg(y) c = Cast<to = 1>(y) }")
+    del uint64.graph.node[1]
+    same(model, {"x": np.arange(4, dtype=np.int8)})
+    same(uint64, {"x": np.arange(1, 5, dtype=np.uint64)})
+
+
+@needs_onnxruntime
+def test_complex_numbers_stay_here():
+    model = parsed("""
+        g (float[4] x) => (float[4] r) {
+            y = Neg(x)
+            s = Neg(y)
+            r = Abs(s) }""")
+    z = helper.make_tensor_value_info("z", TensorProto.COMPLEX64, [4])
+    model.graph.input.append(z)
+    model.graph.node.append(helper.make_node("Split", ["z"], ["p", "q"], num_outputs=2))
+    model.graph.output.append(helper.make_tensor_value_info("q", TensorProto.COMPLEX64, [2]))
+    ready = same(model, {"x": X[:4], "z": np.arange(4).astype(np.complex64) * 1j})
+    assert regions(ready) == [["Neg", "Neg", "Abs"]]
+
+
+@needs_onnxruntime
+def test_sequences_and_strings():
+    model = parsed("""
+        g (float[N] x, string[M] t) => (seq(float[n]) s, float[k] e, string[i] u) {
+            s = SplitToSequence(x)
+            zero = Constant<value_int = 0>()
+            e = SequenceAt(s, zero)
+            u, v = Split<num_outputs = 2>(t) }""")
+    same(model, {"x": X, "t": np.array(["a", "é", "c"], object)})
+
+
+@needs_onnxruntime
+def test_bfloat16_goes_in_and_out_by_its_bits():
+    import ml_dtypes
+
+    model = parsed("g (bfloat16[6] x) => (bfloat16[3] a, bfloat16[3] b) { a, b = Split<num_outputs = 2>(x) }")
+    same(model, {"x": np.arange(6).astype(ml_dtypes.bfloat16)})
+
+
+def with_weights(size: int = 600) -> ModelProto:
+    """A model with a large initializer, read in a region and at a border."""
+    model = parsed("""
+        g (float[N] x) => (float[n] a, float[m] c, float[k] e) {
+            y = Mul(x, w)
+            one = Constant<value_int = 1>()
+            b = SplitToSequence<keepdims = 0>(y, one)
+            a = ConcatFromSequence<axis = 0>(b)
+            c = Neg(w)
+            d, e = Split<num_outputs = 2>(w) }""")
+    model.graph.initializer.append(numpy_helper.from_array(np.arange(size, dtype=np.float32), "w"))
+    return model
+
+
+@needs_onnxruntime
+@pytest.mark.parametrize("external", [False, True])
+def test_weights_go_to_regions(tmp_path, external):
+    from splitops.models.formats.onnx.storage import write
+
+    write(with_weights(), tmp_path / "m.onnx", external=external)
+    feeds = {"x": np.ones(600, np.float32)}
+    same(tmp_path / "m.onnx", feeds)
+    same(with_weights(), feeds)
+
+
+@needs_onnxruntime
+def test_a_model_without_borders_is_read_by_the_runtime_alone(tmp_path):
+    onnx.save(LEGAL, tmp_path / "m.onnx")
+    ready = same(tmp_path / "m.onnx", {"x": X})
+    assert ready._program.division is None
+
+
+@needs_onnxruntime
+def test_defaults_can_be_replaced():
+    model = parsed(
+        "g (float[N] x, float[N] w) => (float[n] a, float[m] c) { y = Mul(x, w)"
+        " a, c = Split<num_outputs = 2>(y) }"
+    )
+    model.graph.initializer.append(numpy_helper.from_array(np.float32([1, 2, 3, 4, 5, 6]), "w"))
+    for version in (3, 9):
+        model.ir_version = version
+        same(model, {"x": X})
+        same(model, {"x": X, "w": X})
+
+
+@needs_onnxruntime
+def test_threads_share_a_session():
+    ready = splitops.session(BORDER, "onnxruntime")
+
+    def one(number: int) -> bool:
+        out = ready.run({"x": X + number})
+        return bool(out["c"][0] == (X[0] + number) * 4 and len(out["s"]) == 6)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(one, range(200)))
+
+
+@needs_onnxruntime
+def test_a_loop_that_only_a_run_ends_turns_here():
+    info = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [
+            helper.make_node("Neg", ["v"], ["n"]),
+            helper.make_node("Split", ["n"], ["p", "q"], num_outputs=2, name="cut"),
+            helper.make_node("Concat", ["q", "p"], ["w"], axis=0),
+            helper.make_node("Identity", ["go"], ["on"]),
+        ],
+        "body",
+        [info(*stated) for stated in (("i", 7, []), ("go", 9, []), ("v", 1, [6]))],
+        [info(*stated) for stated in (("on", 9, []), ("w", 1, [6]))],
+    )
+    turns = helper.make_tensor_value_info("turns", 7, [])
+    graph = helper.make_graph(
+        [helper.make_node("Loop", ["turns", "", "x"], ["y"], body=body)],
+        "g",
+        [turns, helper.make_tensor_value_info("x", 1, [6])],
+        [helper.make_tensor_value_info("y", 1, [6])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    assert regions(same(model, {"x": X, "turns": np.array(3)})) == [["Neg", "Split", "Concat", "Identity"]]
+    del model.graph.input[0]
+    model.graph.initializer.append(numpy_helper.from_array(np.array(3), "turns"))
+    assert regions(same(model, {"x": X})) == [["Loop"]]
+    assert regions(splitops.session(model, "onnxruntime", max_body_runs=5)) != [["Loop"]]
+
+
+@needs_onnxruntime
+def test_functions_that_a_runtime_would_copy_without_end_are_called_here():
+    functions = [
+        helper.make_function(
+            "my", f"f{level}", ["v"], ["w"],
+            [helper.make_node(f"f{level - 1}", ["v"], ["u"], domain="my"),
+             helper.make_node(f"f{level - 1}", ["u"], ["w"], domain="my")],
+            [helper.make_opsetid("", 18), helper.make_opsetid("my", 1)],
+        )
+        for level in range(1, 40)
+    ]  # fmt: skip
+    zero = helper.make_node("Identity", ["v"], ["w"])
+    functions.insert(0, helper.make_function("my", "f0", ["v"], ["w"], [zero], [helper.make_opsetid("", 18)]))
+    node = helper.make_node("f39", ["x"], ["y"], domain="my")
+    ends = [helper.make_tensor_value_info(name, 1, [6]) for name in "xy"]
+    graph = helper.make_graph([node], "g", ends[:1], ends[1:])
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("my", 1)]
+    model = helper.make_model(graph, opset_imports=imports, functions=functions, ir_version=9)
+    ready = splitops.session(model, "onnxruntime")
+    assert ready._program.borders.calls
+
+
+# Engines and their failures
+
+
+@needs_onnxruntime
+def test_a_runtime_that_ends_is_an_error_of_its_own_process():
+    with splitops.session(BORDER, "onnxruntime", isolate=True) as ready:
+        assert ready.run({"x": X})["c"].tolist() == (X * 4).tolist()
+        os.kill(ready._runtime._process.pid, signal.SIGSEGV)
+        with pytest.raises(EngineError, match="onnxruntime has ended its process with signal SIGSEGV"):
+            ready.run({"x": X})
+    with pytest.raises(ModelError, match="the session is closed"):
+        ready.run({"x": X})
+
+
+@needs_onnxruntime
+def test_isolated_errors_are_those_of_the_engine():
+    unknown = parsed("g (float[N] x) => (float[N] y) { y = Neg(x) }")
+    unknown.graph.node[0].domain = "nobody"
+    unknown.opset_import.add(domain="nobody", version=1)
+    for isolate in (False, True):
+        with pytest.raises(EngineError, match=r"onnxruntime refuses the model: .*nobody:Neg"):
+            splitops.session(unknown, "onnxruntime", isolate=isolate)
+
+
+@needs_onnxruntime
+@pytest.mark.parametrize(
+    ("engine", "options", "words"),
+    [
+        (
+            "onnxruntime",
+            {"devices": 1},
+            "engine 'onnxruntime' has no option 'devices'; it has provider_options",
+        ),
+        ("onnxruntime", {"session_options": {"nothing": 1}}, "SessionOptions has no attribute 'nothing'"),
+        ("reference", {"providers": []}, "the reference has no option 'providers'"),
+        ("tensorrt", {}, "there is no engine 'tensorrt'; there are auto, reference, onnxruntime, openvino"),
+    ],
+)
+def test_options_that_cannot_be(engine, options, words):
+    with pytest.raises(ModelError, match=words):
+        splitops.session(LEGAL, engine, **options)
+
+
+@needs_onnxruntime
+def test_the_engine_s_own_options():
+    options = {"intra_op_num_threads": 1, "session.intra_op.allow_spinning": "0"}
+    same(LEGAL, {"x": X}, providers=["CPUExecutionProvider"], session_options=options)
+
+
+def test_a_runtime_that_is_missing_is_named_with_its_extra(monkeypatch):
+    import splitops.models.sessions as sessions
+
+    monkeypatch.setattr(splitops.models.engines, "is_installed", lambda name: False)
+    monkeypatch.setattr(sessions, "is_installed", lambda name: False)
+    with pytest.raises(
+        ModelError, match=r"'onnxruntime' is not installed; pip install splitops\[onnxruntime\]"
+    ):
+        splitops.session(LEGAL, "onnxruntime")
+    ready = splitops.session(LEGAL)
+    assert (ready.engine, "no runtime is installed" in ready.describe()) == ("reference", True)
+
+
+def test_shapes_that_do_not_fit():
+    for engine in ("reference", "auto"):
+        with pytest.raises(ModelError, match="input 'x' has shape"):
+            splitops.run(LEGAL, {"x": np.zeros((2, 2), np.float32)}, engine=engine)
+
+
+# OpenVINO
+
+
+@needs_openvino
+def test_onnx_on_openvino():
+    ready = same(LEGAL, {"x": X}, "openvino")
+    assert ready.engine == "openvino"
+    long = parsed("g (int64[6] x) => (int64[3] a, int64[3] b) { a, b = Split<num_outputs = 2>(x) }")
+    ready = same(long, {"x": np.arange(6) + (1 << 40)}, "openvino")
+    assert [ready.engine_of(site) for site in ready.sites] == ["splitops"]
+
+
+def ir_model(kind: str = "f32", lengths: bool = False, shape: str = "?,6") -> openvino_ir.OpenVINOModel:
+    builder = openvino_ir.Builder()
+    data = builder.parameter("data", kind, shape)
+    (less,) = builder.layer("ReLU", [data], name="less") if kind == "f32" else [data]
+    sizes = builder.parameter("sizes", "i64", (2,)) if lengths else builder.const(np.array([2, -1]))
+    parts = builder.layer("VariadicSplit", [less, builder.const(1), sizes], outputs=2, name="cut")
+    for name, part in zip("ab", parts, strict=True):
+        builder.result(part, name)
+    return builder.model()
+
+
+DATA = (np.arange(12, dtype=np.float32) - 4).reshape(2, 6)
+
+
+@needs_openvino
+def test_ir_is_compiled_once_with_its_legal_splits():
+    ready = same(ir_model(), {"data": DATA}, "openvino")
+    assert [ready.engine_of(site) for site in ready.sites] == ["openvino"]
+    assert len(ready._program.programs) == 1
+    ready.run({"data": np.ones((5, 6), np.float32)})
+    assert len(ready._program.programs) == 1
+
+
+@needs_openvino
+@pytest.mark.parametrize(
+    ("model", "extra", "reason"),
+    [
+        (ir_model("i64"), {}, "openvino.narrowed-values"),
+        (ir_model("f32", lengths=True), {"sizes": np.array([5, 1])}, "sizes that a run decides"),
+        (ir_model("f32", shape="?,?"), {}, "sizes that a run decides"),
+    ],
+)
+def test_splits_of_ir_that_are_not_left_to_openvino(model, extra, reason):
+    kind = np.int64 if "narrowed" in reason else np.float32
+    ready = same(model, {"data": DATA.astype(kind) * (1 << 40), **extra}, "openvino")
+    assert [ready.engine_of(site) for site in ready.sites] == ["splitops"]
+    assert reason in ready.describe()
+
+
+@needs_openvino
+def test_an_ir_that_states_another_shape_than_its_layers_have():
+    model = ir_model(shape="?,?")
+    layers = [layer if layer.name != "less" else _stating(layer, (-1, 6)) for layer in model.graph.layers]
+    from dataclasses import replace
+
+    lying = model.with_graph(replace(model.graph, layers=tuple(layers)))
+    with pytest.raises(EngineError, match="openvino infers other sizes for the parts of 'cut'"):
+        splitops.session(lying, "openvino")
+    ready = splitops.session(lying)
+    assert ready.engine == "reference"
+    with pytest.raises(splitops.RuleError, match=r"remainder\.negative"):
+        ready.run({"data": np.zeros((1, 1), np.float32)})
+
+
+def _stating(layer: Any, dims: tuple[int, ...]) -> Any:
+    from dataclasses import replace
+
+    return replace(layer, outputs=(replace(layer.outputs[0], dims=dims),))
+
+
+@needs_openvino
+def test_64_bit_numbers_keep_their_bits_on_the_way():
+    builder = openvino_ir.Builder()
+    data = builder.parameter("data", "i64", (4,))
+    (shape,) = builder.layer("Reshape", [data, builder.const(np.array([2, 2]))], {"special_zero": "false"})
+    (less,) = builder.layer("ReLU", [builder.parameter("x", "f32", (4,))])
+    builder.result(shape, "a")
+    builder.result(less, "b")
+    big = np.array([1 << 40, -1, 2, 3])
+    same(builder.model(), {"data": big, "x": X[:4]}, "openvino")
+
+
+@needs_openvino
+def test_threads_share_a_session_of_openvino():
+    ready = splitops.session(ir_model(), "openvino")
+    barrier = threading.Barrier(4)
+
+    def one(number: int) -> bool:
+        barrier.wait()
+        return all(
+            np.array_equal(ready.run({"data": DATA + number})["b"], np.maximum(DATA + number, 0)[:, 2:])
+            for _ in range(20)
+        )
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(one, range(4)))
+
+
+def test_onnxruntime_does_not_run_ir():
+    with pytest.raises(ModelError, match="engine 'onnxruntime' does not run OpenVINO IR"):
+        splitops.session(ir_model(), "onnxruntime")
