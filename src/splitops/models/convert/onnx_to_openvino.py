@@ -148,7 +148,9 @@ def _through_openvino(
     proto = finished(edited, original)
     try:
         extensions = [_extension(row, where) for row in _rows_of(own)]
-        converted = openvino.convert_model(io.BytesIO(proto.SerializeToString()), extension=extensions)
+        converted = openvino.convert_model(
+            io.BytesIO(proto.SerializeToString()), extension=extensions or None
+        )
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.xml"
             openvino.save_model(converted, path, compress_to_fp16=False)

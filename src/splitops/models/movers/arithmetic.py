@@ -1,6 +1,6 @@
 """Arithmetic on sizes, and their comparison.
 
-Of integers alone: on other numbers the dialects differ in overflow and rounding.
+Layers of floating-point numbers are written too; only sizes are followed.
 """
 
 from __future__ import annotations
@@ -36,6 +36,10 @@ _NAMES: Final[Mapping[str, str]] = {
     "Equal": "Equal",
 }
 """The layer types by ONNX operator."""
+_SAME_NUMBERS: Final = frozenset(
+    {_INT32, _INT64, *(ELEMENT_TYPES[name] for name in ("float16", "bfloat16", "float32", "float64"))}
+)
+"""Of these both dialects overflow and round alike; of narrower integers OpenVINO says nothing."""
 
 
 def _inferred(operator: str, tensors: Sequence[Tensor]) -> Tensor:
@@ -67,11 +71,14 @@ def _infer_node(operator: str, node: OnnxNode) -> Tensor:
 
 
 def _to_onnx(operator: str, tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    if not {tape.type_of(source) for source in sources} <= {_INT32, _INT64}:
-        raise ModelError(f"{layer} is not of sizes, and may round otherwise in ONNX")
+    types = {tape.type_of(source) for source in sources}
+    if not types <= _SAME_NUMBERS and operator != "Equal":
+        raise ModelError(
+            f"{layer} of {', '.join(sorted(map(str, types)))} is not said to be the same in ONNX"
+        )
     if not _broadcasts_as_onnx(layer):
         raise ModelError(f"{layer} has auto_broadcast = {layer.attribute('auto_broadcast')!r}")
-    if operator == "Div" and layer.attribute("m_pythondiv") != "false":
+    if operator == "Div" and types <= {_INT32, _INT64} and layer.attribute("m_pythondiv") != "false":
         raise ModelError(f"{layer} rounds down, where ONNX rounds towards zero")
     return tape.op(operator, sources)
 

@@ -1,0 +1,305 @@
+"""Layers of one number at a time: arithmetic, comparison, logic, activations.
+
+What a NaN becomes in Maximum, Minimum, ReLU and Clamp neither dialect says, and runtimes differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import onnx_ir as ir
+
+from splitops.elements.types import ELEMENT_TYPES, ElementType
+from splitops.errors import ModelError
+from splitops.models.convert.layers.form import (
+    BOOL,
+    FLOATS,
+    LOGICAL,
+    NUMBERS,
+    SIZES,
+    Attribute,
+    LayerForm,
+    Shared,
+    Tape,
+    boolean,
+    constant,
+    number,
+    opsets,
+    prove,
+    prove_broadcast,
+    rank_of,
+    scalar,
+    text,
+)
+from splitops.models.formats.openvino import Layer
+
+__all__ = ["ELEMENTWISE"]
+
+_INTEGERS: Final = frozenset(
+    ELEMENT_TYPES[name] for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+)
+_COMPARED: Final = _INTEGERS | FLOATS
+
+
+def _unary(
+    layer: str,
+    onnx: str | None = None,
+    since: int = 7,
+    types: frozenset[ElementType] = FLOATS,
+    *attributes: Attribute,
+    versions: frozenset[str] = opsets(1),
+) -> Shared:
+    return Shared(
+        layer=layer, onnx=onnx or layer, since=since, versions=versions, types=types, attributes=attributes
+    )
+
+
+def _binary(
+    layer: str,
+    onnx: str,
+    since: int,
+    types: frozenset[ElementType],
+    *,
+    gives: ElementType | None = None,
+    versions: frozenset[str] = opsets(1),
+) -> Shared:
+    return Shared(
+        layer=layer,
+        onnx=onnx,
+        since=since,
+        versions=versions,
+        types=types,
+        inputs=2,
+        broadcasts=True,
+        gives=gives,
+    )
+
+
+def _flag(name: str, node: str, default: int) -> Attribute:
+    words = {"true": 1, "false": 0}
+    return Attribute(name, node, words, "true" if default else "false", default)
+
+
+_SHARED: Final = (
+    _unary("Abs", types=NUMBERS),
+    _unary("Acos"),
+    _unary("Acosh", since=9, versions=opsets(4)),
+    _unary("Asin"),
+    _unary("Asinh", since=9, versions=opsets(4)),
+    _unary("Atan"),
+    _unary("Atanh", since=9, versions=opsets(4)),
+    _unary("Ceiling", "Ceil"),
+    _unary("Cos"),
+    _unary("Cosh", since=9),
+    _unary("Elu", "Elu", 7, FLOATS, Attribute("alpha", "alpha", float, None, 1.0)),
+    _unary("Erf", since=9),
+    _unary("Exp"),
+    _unary("Floor"),
+    _unary(
+        "Gelu",
+        "Gelu",
+        20,
+        FLOATS,
+        Attribute("approximation_mode", "approximate", {"erf": "none", "tanh": "tanh"}, "erf", "none"),
+        versions=opsets(2, 7),
+    ),
+    _unary("HSwish", "HardSwish", 14, versions=opsets(4)),
+    _unary("IsNaN", since=9, versions=opsets(10)),
+    _unary("Log"),
+    _unary("LogicalNot", "Not", 1, LOGICAL),
+    _unary("Mish", since=18, versions=opsets(4)),
+    _unary("Negative", "Neg", types=NUMBERS),
+    _unary("ReLU", "Relu", types=FLOATS),
+    _unary("Sigmoid"),
+    _unary("Sign", since=9, types=NUMBERS),
+    _unary("Sin"),
+    _unary("Sinh", since=9),
+    _unary("SoftPlus", "Softplus", versions=opsets(4)),
+    _unary("SoftSign", "Softsign", versions=opsets(9)),
+    _unary("Sqrt"),
+    _unary("Tan"),
+    _unary("Tanh"),
+    _unary("SoftMax", "Softmax", 13, FLOATS, Attribute("axis", "axis", int, "1", -1), versions=opsets(1, 8)),
+    _unary(
+        "LogSoftmax", "LogSoftmax", 13, FLOATS, Attribute("axis", "axis", int, "1", -1), versions=opsets(5)
+    ),
+    _binary("Power", "Pow", 7, FLOATS),
+    _binary("Greater", "Greater", 7, _COMPARED, gives=BOOL),
+    _binary("GreaterEqual", "GreaterOrEqual", 12, _COMPARED, gives=BOOL),
+    _binary("Less", "Less", 7, _COMPARED, gives=BOOL),
+    _binary("LessEqual", "LessOrEqual", 12, _COMPARED, gives=BOOL),
+    _binary("LogicalAnd", "And", 7, LOGICAL),
+    _binary("LogicalOr", "Or", 7, LOGICAL),
+    _binary("LogicalXor", "Xor", 7, LOGICAL),
+    _binary("BitwiseAnd", "BitwiseAnd", 18, _INTEGERS, versions=opsets(13)),
+    _binary("BitwiseOr", "BitwiseOr", 18, _INTEGERS, versions=opsets(13)),
+    _binary("BitwiseXor", "BitwiseXor", 18, _INTEGERS, versions=opsets(13)),
+    _unary("BitwiseNot", since=18, types=_INTEGERS, versions=opsets(13)),
+)
+"""The layers that are one operator in both directions. Arithmetic on sizes is among the movers."""
+
+
+def _not_equal(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    prove_broadcast(layer)
+    return tape.op("Not", [tape.op("Equal", sources)])
+
+
+def _modulo(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    prove_broadcast(layer)
+    return tape.op("Mod", sources, {"fmod": 1})
+
+
+def _floor_modulo(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    prove_broadcast(layer)
+    return tape.op("Mod", sources)
+
+
+def _squared_difference(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    prove_broadcast(layer)
+    difference = tape.op("Sub", sources)
+    return tape.op("Mul", [difference, difference])
+
+
+def _select(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    prove_broadcast(layer)
+    return tape.op("Where", sources)
+
+
+def _clamp(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data = sources[0]
+    low, high = number(layer, "min"), number(layer, "max")
+    if tape.type_of(data) in SIZES:
+        # Of integers, the bounds are the integers inside them.
+        info = np.iinfo(tape.type_of(data).numpy)  # type: ignore[union-attr]
+        low, high = max(np.ceil(low), info.min), min(np.floor(high), info.max)
+    return tape.op("Clip", [data, scalar(tape, low, data), scalar(tape, high, data)])
+
+
+def _round(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data = sources[0]
+    if text(layer, "mode", "half_to_even") == "half_to_even":
+        return tape.op("Round", [data])
+    # Away from zero: adding a half would round what lies just below it up.
+    size = tape.op("Abs", [data])
+    whole = tape.op("Floor", [size])
+    rest = tape.op("Sub", [size, whole])
+    up = tape.op("Cast", [tape.op("GreaterOrEqual", [rest, scalar(tape, 0.5, data)])], _to(tape, data))
+    return tape.op("Mul", [tape.op("Sign", [data]), tape.op("Add", [whole, up])])
+
+
+def _to(tape: Tape, like: ir.Value) -> dict[str, Any]:
+    kind = tape.type_of(like)
+    assert kind is not None
+    return {"to": kind.onnx_number}
+
+
+def _swish(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, *beta = sources
+    scaled = tape.op("Mul", [data, beta[0]]) if beta else data
+    return tape.op("Mul", [data, tape.op("Sigmoid", [scaled])])
+
+
+def _hard_sigmoid(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, alpha, beta = sources
+    attributes = {
+        name: _stated(tape, layer, value, name) for name, value in (("alpha", alpha), ("beta", beta))
+    }
+    return tape.op("HardSigmoid", [data], attributes)
+
+
+def _sixth_sigmoid(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    return tape.op("HardSigmoid", sources, {"alpha": 1 / 6, "beta": 0.5})
+
+
+def _selu(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, alpha, gamma = sources
+    attributes = {
+        "alpha": _stated(tape, layer, alpha, "alpha"),
+        "gamma": _stated(tape, layer, gamma, "lambda"),
+    }
+    return tape.op("Selu", [data], attributes)
+
+
+def _stated(tape: Tape, layer: Layer, value: ir.Value, name: str) -> float:
+    """Return an input that ONNX has as an attribute, which is a float32."""
+    found = constant(tape, layer, value, name)
+    prove(found.size == 1, f"{name} of {layer} has {found.size} elements")
+    exact = float(found.reshape(()))
+    prove(float(np.float32(exact)) == exact, f"{name} = {exact} of {layer} is no float32")
+    return exact
+
+
+def _parametric(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, slope = sources
+    rank, shape = rank_of(tape, layer, data), tape.shape_of(slope)
+    prove(shape is not None, f"the rank of the slope of {layer} is not known")
+    assert shape is not None
+    if len(shape) == 1 and rank > 2 and shape[0] != 1:
+        # One slope a channel, where there are as many; else as NumPy broadcasts.
+        channels = (tape.shape_of(data) or ())[1]
+        both = isinstance(channels, int) and isinstance(shape[0], int)
+        prove(both, f"the number of channels of {layer} is not known")
+        if channels == shape[0]:
+            slope = tape.op("Reshape", [slope, tape.integers([-1, *[1] * (rank - 2)])])
+    return tape.op("PRelu", [data, slope])
+
+
+def _is_finite(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    return tape.op("Not", [tape.op("Or", [tape.op("IsInf", sources), tape.op("IsNaN", sources)])])
+
+
+def _is_infinite(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    signs = {name: int(boolean(layer, name, default=True)) for name in ("detect_negative", "detect_positive")}
+    return tape.op("IsInf", sources, signs)
+
+
+def _as_given(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    return tape.op("Identity", sources)
+
+
+def _convert_like(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, like = sources
+    source, target = tape.type_of(data), tape.type_of(like)
+    if source is None or target is None or not {source, target} <= NUMBERS | LOGICAL:
+        raise ModelError(f"{layer} from {source} to {target} is not the same in ONNX")
+    prove(
+        source not in FLOATS or target in FLOATS, f"{layer} from {source} to {target} is not the same in ONNX"
+    )
+    return tape.cast(data, target)
+
+
+def _fake_quantize(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    prove_broadcast(layer)
+    data, low, high, out_low, out_high = sources
+    steps = scalar(tape, number(layer, "levels") - 1, data)
+    span, out_span = tape.op("Sub", [high, low]), tape.op("Sub", [out_high, out_low])
+    level = tape.op("Round", [tape.op("Mul", [tape.op("Div", [tape.op("Sub", [data, low]), span]), steps])])
+    inside = tape.op("Add", [tape.op("Mul", [tape.op("Div", [level, steps]), out_span]), out_low])
+    above = tape.op("Greater", [data, tape.op("Max", [low, high])])
+    below = tape.op("LessOrEqual", [data, tape.op("Min", [low, high])])
+    return tape.op("Where", [below, out_low, tape.op("Where", [above, out_high, inside])])
+
+
+_WRITTEN: Final = (
+    LayerForm(layer="NotEqual", versions=opsets(1), write=_not_equal, types=_COMPARED | LOGICAL),
+    LayerForm(layer="Mod", versions=opsets(1), write=_modulo, types=NUMBERS),
+    LayerForm(layer="FloorMod", versions=opsets(1), write=_floor_modulo, types=SIZES),
+    LayerForm(layer="SquaredDifference", versions=opsets(1), write=_squared_difference, types=NUMBERS),
+    LayerForm(layer="Select", versions=opsets(1), write=_select),
+    LayerForm(layer="Clamp", versions=opsets(1), write=_clamp, types=NUMBERS),
+    LayerForm(layer="Round", versions=opsets(5), write=_round, types=FLOATS),
+    LayerForm(layer="Swish", versions=opsets(4), write=_swish, types=FLOATS),
+    LayerForm(layer="HardSigmoid", versions=opsets(1), write=_hard_sigmoid, types=FLOATS),
+    LayerForm(layer="HSigmoid", versions=opsets(5), write=_sixth_sigmoid, types=FLOATS),
+    LayerForm(layer="Selu", versions=opsets(1), write=_selu, types=FLOATS),
+    LayerForm(layer="PReLU", versions=opsets(1), write=_parametric, types=FLOATS),
+    LayerForm(layer="IsFinite", versions=opsets(10), write=_is_finite, types=FLOATS),
+    LayerForm(layer="IsInf", versions=opsets(10), write=_is_infinite, types=FLOATS),
+    LayerForm(layer="ConvertLike", versions=opsets(1), write=_convert_like),
+    LayerForm(layer="FakeQuantize", versions=opsets(1), write=_fake_quantize, types=FLOATS),
+    LayerForm(layer="Identity", versions=opsets(16), write=_as_given),
+)
+
+ELEMENTWISE: Final = (*_SHARED, *_WRITTEN)

@@ -1,0 +1,330 @@
+"""What a row of the table of layers is, and how its functions read a layer and write nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from splitops.elements.types import ELEMENT_TYPES, ElementType
+from splitops.errors import ModelError
+from splitops.models.formats.openvino import Layer, Output
+from splitops.models.movers import ONNX_OPSET
+from splitops.models.movers.mover import LayerWriter, NodeWriter, Reader
+
+__all__ = [
+    "BOOL",
+    "FLOATS",
+    "INT32",
+    "INT64",
+    "LOGICAL",
+    "NUMBERS",
+    "SIZES",
+    "Attribute",
+    "LayerForm",
+    "Shared",
+    "Tape",
+    "Values",
+    "as_int64",
+    "boolean",
+    "constant",
+    "integers",
+    "number",
+    "opsets",
+    "prove",
+    "rank_of",
+    "scalar",
+    "text",
+]
+
+BOOL, INT32, INT64 = (ELEMENT_TYPES[name] for name in ("bool", "int32", "int64"))
+FLOATS: Final = frozenset(ELEMENT_TYPES[name] for name in ("float16", "bfloat16", "float32", "float64"))
+SIZES: Final = frozenset({INT32, INT64})
+"""The integers of which both dialects say that they wrap; of narrower ones OpenVINO says nothing."""
+NUMBERS: Final = FLOATS | SIZES
+LOGICAL: Final = frozenset({BOOL})
+
+Values = Sequence[ir.Value | None]
+"""What stands for the outputs of a layer; None for one that nobody reads."""
+
+
+class Tape(NodeWriter, Protocol):
+    """Writes the ONNX nodes that stand for one layer."""
+
+    def multi(
+        self,
+        operator: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: dict[str, Any] | None = None,
+        *,
+        outputs: int,
+    ) -> list[ir.Value]:
+        """Add a node of several outputs."""
+
+    def constant(self, array: npt.NDArray[Any]) -> ir.Value:
+        """Add a constant."""
+
+    def initializer(self, array: npt.NDArray[Any], like: ir.Value) -> ir.Value:
+        """Add an initializer that has the element type of a value."""
+
+    def is_read(self, output: int) -> bool:
+        """Return whether anybody reads an output of the layer."""
+
+
+Write = Callable[[Tape, Layer, Sequence[ir.Value]], ir.Value | Values]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerForm:
+    """How a layer is said in ONNX.
+
+    Attributes:
+        layer: its type.
+        versions: the operation sets that have a version of it which the function covers.
+        write: write it as nodes; raises ModelError for what ONNX does not say.
+        opset: the opset of these nodes, from which they move to the target.
+        types: the element types of the first input for which both say the same; None are all.
+    """
+
+    layer: str
+    versions: frozenset[str]
+    write: Write
+    opset: int = ONNX_OPSET
+    types: frozenset[ElementType] | None = None
+
+    def to_onnx(self, tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+        """Write a layer as nodes.
+
+        Raises:
+            ModelError: ONNX does not say what the layer states.
+        """
+        if self.types is not None:
+            prove_types(tape, layer, sources[:1], self.types)
+        made = self.write(tape, layer, sources)
+        return [made] if isinstance(made, ir.Value) else made
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """An attribute that a layer and an operator both have.
+
+    Attributes:
+        layer: its name in OpenVINO.
+        node: its name in ONNX.
+        read: what makes a number of its text, or the words of OpenVINO with those of ONNX.
+        layer_default: its text where a layer does not state it; None where it must.
+        node_default: its value where a node does not state it; None where it must.
+    """
+
+    layer: str
+    node: str
+    read: Callable[[str], Any] | Mapping[str, str | int]
+    layer_default: str | None = None
+    node_default: str | int | float | None = None
+
+    def of_layer(self, layer: Layer) -> Any:
+        """Return the value that a node is to state for a layer.
+
+        Raises:
+            ModelError: the layer states none, or one that ONNX lacks.
+        """
+        stated = layer.attribute(self.layer)
+        stated = self.layer_default if stated is None else stated
+        try:
+            if stated is None:
+                raise KeyError(self.layer)
+            return self.read[stated.lower()] if isinstance(self.read, Mapping) else self.read(stated)
+        except (KeyError, ValueError) as error:
+            raise ModelError(f"{layer} has {self.layer} = {stated!r}, which ONNX cannot say") from error
+
+    def of_node(self, node: ir.Node) -> Any:
+        """Return the value that a layer is to state for a node; None where it cannot."""
+        stated = node.attributes.get(self.node)
+        value = self.node_default if stated is None else stated.value
+        if not isinstance(self.read, Mapping):
+            return value
+        return next((word for word, said in self.read.items() if said == value), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """A layer and an operator of the same inputs, attributes and values: the row says both directions.
+
+    Attributes:
+        layer: the type of the layer.
+        onnx: the operator.
+        since: the version of the operator from which on its text is that of the layer.
+        versions: the operation sets that have a version of the layer which says this.
+        types: the element types for which both say the same.
+        attributes: the attributes of both.
+        inputs: the number of inputs.
+        broadcasts: whether the layer says how its inputs are broadcast.
+        gives: the element type of the output; None is that of the first input.
+        typed: the inputs whose type must be one of these; None are all.
+    """
+
+    layer: str
+    onnx: str
+    since: int
+    versions: frozenset[str]
+    types: frozenset[ElementType]
+    attributes: tuple[Attribute, ...] = ()
+    inputs: int = 1
+    broadcasts: bool = False
+    gives: ElementType | None = None
+    typed: tuple[int, ...] | None = None
+
+    @property
+    def opset(self) -> int:
+        """The opset of the node that a layer becomes."""
+        return max(self.since, ONNX_OPSET)
+
+    def to_onnx(self, tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+        """Write a layer as a node.
+
+        Raises:
+            ModelError: ONNX does not say what the layer states.
+        """
+        prove(len(sources) == self.inputs, f"{layer} has {len(sources)} inputs")
+        prove_types(tape, layer, self._typed(sources), self.types)
+        if self.broadcasts:
+            prove_broadcast(layer)
+        attributes = {attribute.node: attribute.of_layer(layer) for attribute in self.attributes}
+        return [tape.op(self.onnx, sources, attributes)]
+
+    def takes_node(self, node: ir.Node, graph: Reader, opset: int) -> bool:
+        """Return whether a node of an opset can be written as a layer."""
+        if opset < self.since or len(node.inputs) != self.inputs or len(node.outputs) != 1:
+            return False
+        if any(value is None or graph.type_of(value) not in self.types for value in self._typed(node.inputs)):
+            return False
+        known = {attribute.node for attribute in self.attributes}
+        return node.attributes.keys() <= known and all(
+            attribute.of_node(node) is not None for attribute in self.attributes
+        )
+
+    def to_openvino(self, layers: LayerWriter, node: ir.Node) -> Output:
+        """Write a node that the row takes as a layer."""
+        data = {attribute.layer: attribute.of_node(node) for attribute in self.attributes}
+        if self.broadcasts:
+            data["auto_broadcast"] = "numpy"
+        version = max(self.versions, key=lambda name: int(name.removeprefix("opset")))
+        return layers.layer(node, self.layer, node.inputs, data or None, version=version, kind=self.gives)
+
+    def _typed(self, inputs: Sequence[Any]) -> list[Any]:
+        return list(inputs) if self.typed is None else [inputs[index] for index in self.typed]
+
+
+def opsets(*numbers: int) -> frozenset[str]:
+    """Return operation sets as layers name them."""
+    return frozenset(f"opset{number}" for number in numbers)
+
+
+# What a layer states
+
+
+def prove(holds: bool, reason: str) -> None:
+    """Refuse a layer for a reason, unless something holds.
+
+    Raises:
+        ModelError: it does not.
+    """
+    if not holds:
+        raise ModelError(reason)
+
+
+def prove_types(
+    tape: Reader, layer: Layer, sources: Iterable[ir.Value], types: frozenset[ElementType]
+) -> None:
+    """Refuse a layer of other element types."""
+    for source in sources:
+        kind = tape.type_of(source)
+        prove(kind in types, f"{layer} of {kind} is not said to be the same in ONNX")
+
+
+def prove_broadcast(layer: Layer) -> None:
+    """Refuse what ONNX does not broadcast alike; equal shapes need none."""
+    stated = layer.attribute("auto_broadcast")
+    prove(stated in (None, "numpy", "none"), f"{layer} has auto_broadcast = {stated!r}")
+
+
+def text(layer: Layer, name: str, default: str | None = None) -> str:
+    """Return an attribute in small letters."""
+    stated = layer.attribute(name)
+    if stated is None:
+        if default is None:
+            raise ModelError(f"{layer} has no {name}")
+        return default
+    return stated.lower()
+
+
+def integers(layer: Layer, name: str, default: Sequence[int] | None = None) -> list[int]:
+    """Return an attribute that lists integers."""
+    stated = layer.attribute(name)
+    if stated is None and default is not None:
+        return list(default)
+    try:
+        return [int(part) for part in (stated or "").split(",") if part.strip()]
+    except ValueError as error:
+        raise ModelError(f"{layer} has {name} = {stated!r}") from error
+
+
+def number(layer: Layer, name: str, default: float | None = None) -> float:
+    """Return an attribute that is a number."""
+    stated = layer.attribute(name)
+    if stated is None and default is not None:
+        return default
+    try:
+        return float(stated or "")
+    except ValueError as error:
+        raise ModelError(f"{layer} has {name} = {stated!r}") from error
+
+
+def boolean(layer: Layer, name: str, *, default: bool | None = None) -> bool:
+    """Return an attribute that is true or false."""
+    stated = text(layer, name, None if default is None else str(default).lower())
+    prove(stated in ("true", "false", "1", "0"), f"{layer} has {name} = {stated!r}")
+    return stated in ("true", "1")
+
+
+# What is known of its inputs
+
+
+def constant(tape: Reader, layer: Layer, value: ir.Value, name: str) -> npt.NDArray[Any]:
+    """Return the numbers of an input that ONNX needs to be constant.
+
+    Raises:
+        ModelError: it is computed when the model runs.
+    """
+    found = tape.numbers(value)
+    if found is None:
+        raise ModelError(f"the {name} of {layer} is computed when the model runs, and ONNX needs it stated")
+    return found
+
+
+def rank_of(tape: Reader, layer: Layer, value: ir.Value) -> int:
+    """Return the rank of an input.
+
+    Raises:
+        ModelError: it is not known.
+    """
+    shape = tape.shape_of(value)
+    if shape is None:
+        raise ModelError(f"the rank of what {layer} takes is not known")
+    return len(shape)
+
+
+def scalar(tape: Tape, number: float, like: ir.Value) -> ir.Value:
+    """Add a constant of the type of a value."""
+    kind = tape.type_of(like)
+    assert kind is not None
+    return tape.constant(np.array(number, kind.numpy))
+
+
+def as_int64(tape: Tape, value: ir.Value) -> ir.Value:
+    """Return integers as ONNX takes sizes and positions."""
+    return value if tape.type_of(value) is INT64 else tape.cast(value, INT64)

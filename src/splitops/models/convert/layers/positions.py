@@ -1,0 +1,186 @@
+"""Layers that take, put, count and order elements by their positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import onnx_ir as ir
+
+from splitops.elements.types import ELEMENT_TYPES, ElementType, from_openvino
+from splitops.models.convert.layers.form import (
+    INT32,
+    INT64,
+    NUMBERS,
+    Attribute,
+    LayerForm,
+    Shared,
+    Tape,
+    Values,
+    as_int64,
+    boolean,
+    constant,
+    integers,
+    opsets,
+    prove,
+    rank_of,
+    text,
+)
+from splitops.models.formats.openvino import Layer
+
+__all__ = ["POSITIONS"]
+
+_EVERY: Final = frozenset(kind for kind in ELEMENT_TYPES.values() if kind.onnx_number is not None)
+
+
+def _axis(tape: Tape, layer: Layer, value: ir.Value) -> int:
+    stated = constant(tape, layer, value, "axis").reshape(-1)
+    prove(stated.size == 1, f"{layer} has {stated.size} axes")
+    return int(stated[0])
+
+
+def _typed_result(tape: Tape, layer: Layer, value: ir.Value, name: str, default: str = "i64") -> ir.Value:
+    """Return positions in the type that a layer gives them; ONNX gives int64."""
+    kind = from_openvino(text(layer, name, default))
+    prove(kind in (INT32, INT64), f"{layer} has {name} = {kind}")
+    assert kind is not None
+    return value if kind is INT64 else tape.cast(value, kind)
+
+
+def _indices(tape: Tape, value: ir.Value) -> ir.Value:
+    return value if tape.type_of(value) in (INT32, INT64) else tape.cast(value, INT64)
+
+
+def _gather_nd(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, indices = sources
+    (batch,) = integers(layer, "batch_dims", [0])
+    # Version 5 makes one axis of all batches.
+    prove(layer.version != "opset5" or batch < 2, f"{layer} of opset5 joins {batch} axes of batches")
+    return tape.op("GatherND", [data, as_int64(tape, indices)], {"batch_dims": batch} if batch else {})
+
+
+_REDUCTIONS: Final = {"none": None, "sum": "add", "prod": "mul", "max": "max", "min": "min"}
+
+
+def _reduction(layer: Layer) -> str | None:
+    stated = text(layer, "reduction", "none")
+    prove(stated in _REDUCTIONS, f"{layer} has reduction = {stated!r}")
+    return _REDUCTIONS[stated]
+
+
+def _scatter_elements(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, indices, updates, axis = sources
+    attributes: dict[str, int | str] = {"axis": _axis(tape, layer, axis)}
+    if (reduction := _reduction(layer)) is not None:
+        uses = boolean(layer, "use_init_val", default=True)
+        prove(uses, f"{layer} leaves out the first value, which ONNX does not")
+        attributes["reduction"] = reduction
+    return tape.op("ScatterElements", [data, _indices(tape, indices), updates], attributes)
+
+
+def _scatter_nd(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, indices, updates = sources
+    reduction = _reduction(layer)
+    attributes = {} if reduction is None else {"reduction": reduction}
+    return tape.op("ScatterND", [data, as_int64(tape, indices), updates], attributes)
+
+
+def _scatter(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, indices, updates, given = sources
+    rank, axis = rank_of(tape, layer, data), _axis(tape, layer, given)
+    prove(axis in (0, -rank), f"{layer} replaces along axis {axis}, ONNX along the first one")
+    inner = tape.op("Unsqueeze", [as_int64(tape, indices), tape.integers([-1])])
+    return tape.op("ScatterND", [data, inner, updates])
+
+
+def _cumulative_sum(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, axis = sources
+    flags = {name: int(boolean(layer, name, default=False)) for name in ("exclusive", "reverse")}
+    return tape.op("CumSum", [data, axis], flags)
+
+
+def _top_k(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+    data, count = sources
+    mode, order = text(layer, "mode"), text(layer, "sort")
+    prove(mode in ("max", "min"), f"{layer} has mode = {mode!r}")
+    # Without an order, any is right.
+    prove(order in ("value", "none"), f"{layer} has sort = {order!r}, which ONNX cannot say")
+    (axis,) = integers(layer, "axis")
+    count = tape.op("Reshape", [as_int64(tape, count), tape.integers([1])])
+    attributes = {"axis": axis, "largest": int(mode == "max"), "sorted": 1}
+    values, positions = tape.multi("TopK", [data, count], attributes, outputs=2)
+    return [values, _typed_result(tape, layer, positions, "index_element_type", "i32")]
+
+
+def _non_zero(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    return _typed_result(tape, layer, tape.op("NonZero", sources), "output_type")
+
+
+def _one_hot(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    """Compare positions with 0, 1, 2 ...: ONNX's OneHot counts negative ones from the end."""
+    indices, depth, on, off = sources
+    counted = text(layer, "negative_indices_mode", "ignore_negative")
+    prove(counted == "ignore_negative", f"{layer} has negative_indices_mode = {counted!r}")
+    size = int(constant(tape, layer, depth, "depth").reshape(()))
+    rank = rank_of(tape, layer, indices) + 1
+    (axis,) = integers(layer, "axis")
+    axis %= rank
+    shape = [size if index == axis else 1 for index in range(rank)]
+    positions = tape.constant(np.arange(size, dtype=np.int64).reshape(shape))
+    wide = tape.op("Unsqueeze", [as_int64(tape, indices), tape.integers([axis])])
+    return tape.op("Where", [tape.op("Equal", [wide, positions]), on, off])
+
+
+def _reverse_sequence(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, lengths = sources
+    rank = rank_of(tape, layer, data)
+    batch, time = (
+        integers(layer, name, [default])[0] % rank for name, default in (("batch_axis", 0), ("seq_axis", 1))
+    )
+    prove({batch, time} == {0, 1}, f"{layer} has axes {batch} and {time}, ONNX the first two alone")
+    attributes = {"batch_axis": batch, "time_axis": time}
+    return tape.op("ReverseSequence", [data, as_int64(tape, lengths)], attributes)
+
+
+def _range(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    stated = layer.attribute("output_type")
+    kind = tape.type_of(sources[0]) if stated is None else from_openvino(stated)
+    given = [tape.type_of(source) for source in sources]
+    # Of fractions, OpenVINO counts before it converts.
+    same = kind in NUMBERS and all(own is kind or {own, kind} <= {INT32, INT64} for own in given)
+    prove(same, f"{layer} counts {', '.join(map(str, given))} as {kind}")
+    assert kind is not None
+    return tape.op("Range", [_as_scalar(tape, source, kind) for source in sources])
+
+
+def _as_scalar(tape: Tape, value: ir.Value, kind: ElementType) -> ir.Value:
+    value = value if tape.type_of(value) is kind else tape.cast(value, kind)
+    return value if tape.shape_of(value) == () else tape.op("Reshape", [value, tape.integers([])])
+
+
+_AXIS: Final = Attribute("axis", "axis", int, None, 0)
+
+POSITIONS: Final = (
+    Shared(
+        layer="GatherElements",
+        onnx="GatherElements",
+        since=11,
+        versions=opsets(6),
+        types=_EVERY,
+        attributes=(_AXIS,),
+        inputs=2,
+    ),
+    LayerForm(layer="GatherND", versions=opsets(5, 8), write=_gather_nd),
+    LayerForm(layer="ScatterElementsUpdate", versions=opsets(3), write=_scatter_elements),
+    LayerForm(layer="ScatterElementsUpdate", versions=opsets(12), write=_scatter_elements, opset=18),
+    LayerForm(layer="ScatterNDUpdate", versions=opsets(3, 4), write=_scatter_nd),
+    LayerForm(layer="ScatterNDUpdate", versions=opsets(15), write=_scatter_nd, opset=18),
+    LayerForm(layer="ScatterUpdate", versions=opsets(3), write=_scatter),
+    LayerForm(layer="CumSum", versions=opsets(3), write=_cumulative_sum, types=NUMBERS),
+    LayerForm(layer="TopK", versions=opsets(1, 3, 11), write=_top_k, types=NUMBERS),
+    LayerForm(layer="NonZero", versions=opsets(3), write=_non_zero),
+    LayerForm(layer="OneHot", versions=opsets(1, 16), write=_one_hot),
+    LayerForm(layer="ReverseSequence", versions=opsets(1), write=_reverse_sequence),
+    LayerForm(layer="Range", versions=opsets(1, 4), write=_range),
+)

@@ -1,0 +1,86 @@
+"""Layers that multiply matrices: products, attention, Einsum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import onnx_ir as ir
+
+from splitops.models.convert.layers.form import (
+    BOOL,
+    FLOATS,
+    NUMBERS,
+    LayerForm,
+    Tape,
+    boolean,
+    opsets,
+    prove,
+    rank_of,
+    scalar,
+)
+from splitops.models.formats.openvino import Layer
+
+__all__ = ["PRODUCTS"]
+
+
+def _matmul(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    turned = [
+        _turned(tape, layer, value) if boolean(layer, name, default=False) else value
+        for value, name in zip(sources, ("transpose_a", "transpose_b"), strict=True)
+    ]
+    return tape.op("MatMul", turned)
+
+
+def _turned(tape: Tape, layer: Layer, value: ir.Value) -> ir.Value:
+    """Return matrices with rows for columns; a vector is one as it stands."""
+    rank = rank_of(tape, layer, value)
+    if rank < 2:
+        return value
+    return tape.op("Transpose", [value], {"perm": [*range(rank - 2), rank - 1, rank - 2]})
+
+
+def _einsum(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    equation = layer.attribute("equation")
+    prove(bool(equation), f"{layer} has no equation")
+    return tape.op("Einsum", sources, {"equation": equation})
+
+
+def _attention(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    query, key, value, *more = sources
+    causal = boolean(layer, "causal")
+    mask = more[0] if more and not causal else None
+    scores = tape.op("MatMul", [_scaled(tape, layer, query, more[1:]), _turned(tape, layer, key)])
+    if causal:
+        mask = _lower_triangle(tape, scores)
+    if mask is not None:
+        if tape.type_of(mask) is BOOL:
+            zero, outside = scalar(tape, 0, query), scalar(tape, -math.inf, query)
+            mask = tape.op("Where", [mask, zero, outside])
+        scores = tape.op("Add", [scores, mask])
+    return tape.op("MatMul", [tape.op("Softmax", [scores], {"axis": -1}), value])
+
+
+def _scaled(tape: Tape, layer: Layer, query: ir.Value, scale: Sequence[ir.Value]) -> ir.Value:
+    if scale:
+        return tape.op("Mul", [query, scale[0]])
+    width = (tape.shape_of(query) or (None,))[-1]
+    prove(isinstance(width, int), f"the size of the heads of {layer} is not known")
+    assert isinstance(width, int)
+    return tape.op("Mul", [query, scalar(tape, 1 / math.sqrt(width), query)])
+
+
+def _lower_triangle(tape: Tape, scores: ir.Value) -> ir.Value:
+    """Return which keys a query sees: those up to its own position."""
+    sizes = tape.op("Slice", [tape.op("Shape", [scores]), tape.integers([-2]), tape.integers([1 << 62])])
+    ones = tape.op("Expand", [tape.constant(np.array(1, np.int64)), sizes])
+    return tape.op("Cast", [tape.op("Trilu", [ones], {"upper": 0})], {"to": ir.DataType.BOOL.value})
+
+
+PRODUCTS: Final = (
+    LayerForm(layer="MatMul", versions=opsets(1), write=_matmul, types=NUMBERS),
+    LayerForm(layer="Einsum", versions=opsets(7), write=_einsum, types=NUMBERS),
+    LayerForm(layer="ScaledDotProductAttention", versions=opsets(13), write=_attention, types=FLOATS),
+)

@@ -1,0 +1,182 @@
+"""Layers that make one number of many: reductions and normalisations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+import onnx_ir as ir
+
+from splitops.elements.types import ElementType
+from splitops.models.convert.layers.form import (
+    FLOATS,
+    INT32,
+    NUMBERS,
+    LayerForm,
+    Tape,
+    boolean,
+    constant,
+    integers,
+    number,
+    opsets,
+    prove,
+    rank_of,
+    scalar,
+    text,
+)
+from splitops.models.formats.openvino import Layer
+
+__all__ = ["REDUCTIONS"]
+
+
+def _axes(tape: Tape, layer: Layer, value: ir.Value) -> list[int]:
+    return [int(axis) for axis in constant(tape, layer, value, "axes").reshape(-1)]
+
+
+def _reduced(
+    tape: Tape, operator: str, data: ir.Value, axes: Sequence[int], *, keep: bool = True
+) -> ir.Value:
+    """Reduce some axes; none is none, where ONNX takes an empty list for all of them."""
+    if not axes:
+        return tape.op("Identity", [data])
+    if operator == "ReduceSum":  # its axes are an input since opset 13, those of the others since 18
+        return tape.op(operator, [data, tape.integers(axes)], {"keepdims": int(keep)})
+    return tape.op(operator, [data], {"axes": list(axes), "keepdims": int(keep)})
+
+
+@dataclass(frozen=True)
+class _Reduction:
+    """Writes a layer as the reduction of this name."""
+
+    operator: str
+
+    def __call__(self, tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+        data, given = sources
+        axes = _axes(tape, layer, given)
+        # The norm of one number is its size, also where no axis is reduced.
+        if not axes and self.operator in ("ReduceL1", "ReduceL2"):
+            return tape.op("Abs", [data])
+        keep = boolean(layer, "keep_dims", default=False)
+        return _reduced(tape, self.operator, data, axes, keep=keep)
+
+
+@dataclass(frozen=True)
+class _LogicalReduction:
+    """Writes a layer as the least or greatest of 0 and 1."""
+
+    operator: str
+
+    def __call__(self, tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+        data, given = sources
+        keep = boolean(layer, "keep_dims", default=False)
+        found = _reduced(tape, self.operator, tape.cast(data, INT32), _axes(tape, layer, given), keep=keep)
+        return tape.op("Cast", [found], {"to": ir.DataType.BOOL.value})
+
+
+def _batch_norm(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    if layer.version == "opset1":
+        scale, shift, data, mean, variance = sources
+    else:
+        data, scale, shift, mean, variance = sources
+    inputs = [data, scale, shift, mean, variance]
+    return tape.op("BatchNormalization", inputs, {"epsilon": _epsilon(layer, "epsilon")})
+
+
+def _epsilon(layer: Layer, name: str) -> float:
+    """Return a number as ONNX's attributes have it."""
+    return float(np.float32(number(layer, name)))
+
+
+def _mvn(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, given = sources
+    axes = _axes(tape, layer, given)
+    mode = text(layer, "eps_mode")
+    prove(mode in ("inside_sqrt", "outside_sqrt"), f"{layer} has eps_mode = {mode!r}")
+    return _standardised(tape, layer, data, axes, outside=mode == "outside_sqrt")
+
+
+def _mvn_of_images(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    (data,) = sources
+    across = boolean(layer, "across_channels", default=False)
+    stated = integers(layer, "reduction_axes", [])
+    axes = stated or list(range(1 if across else 2, rank_of(tape, layer, data)))
+    return _standardised(tape, layer, data, axes, outside=False)
+
+
+def _standardised(
+    tape: Tape, layer: Layer, data: ir.Value, axes: Sequence[int], *, outside: bool
+) -> ir.Value:
+    prove(bool(axes), f"{layer} has no axes")
+    centred = tape.op("Sub", [data, _reduced(tape, "ReduceMean", data, axes)])
+    if not boolean(layer, "normalize_variance", default=True):
+        return centred
+    epsilon = scalar(tape, number(layer, "eps"), data)
+    variance = _reduced(tape, "ReduceMean", tape.op("Mul", [centred, centred]), axes)
+    if outside:
+        deviation = tape.op("Add", [tape.op("Sqrt", [variance]), epsilon])
+    else:
+        deviation = tape.op("Sqrt", [tape.op("Add", [variance, epsilon])])
+    return tape.op("Div", [centred, deviation])
+
+
+def _normalize_l2(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, given = sources
+    axes = _axes(tape, layer, given)
+    prove(bool(axes), f"{layer} has no axes")
+    mode = text(layer, "eps_mode")
+    prove(mode in ("add", "max"), f"{layer} has eps_mode = {mode!r}")
+    squares = _reduced(tape, "ReduceSum", tape.op("Mul", [data, data]), axes)
+    bounded = tape.op("Add" if mode == "add" else "Max", [squares, scalar(tape, number(layer, "eps"), data)])
+    return tape.op("Div", [data, tape.op("Sqrt", [bounded])])
+
+
+def _group_norm(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, scale, shift = sources
+    (groups,), kind = integers(layer, "num_groups"), tape.type_of(data)
+    assert kind is not None
+    rank = rank_of(tape, layer, data)
+    one, none = np.ones(groups, kind.numpy), np.zeros(groups, kind.numpy)
+    folded = tape.op("Reshape", [data, tape.integers([0, groups, -1])])
+    inputs = [folded, tape.constant(one), tape.constant(none)]
+    even = tape.op("InstanceNormalization", inputs, {"epsilon": _epsilon(layer, "epsilon")})
+    unfolded = tape.op("Reshape", [even, tape.op("Shape", [data])])
+    beside = tape.integers([-1, *[1] * (rank - 2)])
+    scaled = tape.op("Mul", [unfolded, tape.op("Reshape", [scale, beside])])
+    return tape.op("Add", [scaled, tape.op("Reshape", [shift, beside])])
+
+
+def _local_response(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, given = sources
+    size = integers(layer, "size")[0]
+    prove(_axes(tape, layer, given) == [1], f"{layer} is not across channels alone")
+    prove(size % 2 == 1, f"{layer} has an even size, whose middle the texts place differently")
+    names = ("alpha", "beta", "bias")
+    return tape.op("LRN", [data], {name: number(layer, name) for name in names} | {"size": size})
+
+
+def _reduction(layer: str, types: frozenset[ElementType], versions: frozenset[str] = opsets(1)) -> LayerForm:
+    return LayerForm(layer=layer, versions=versions, write=_Reduction(layer), types=types)
+
+
+_form = partial(LayerForm, types=FLOATS)
+
+REDUCTIONS: Final = (
+    _reduction("ReduceMean", FLOATS),
+    _reduction("ReduceSum", NUMBERS),
+    _reduction("ReduceProd", NUMBERS),
+    _reduction("ReduceMax", NUMBERS),
+    _reduction("ReduceMin", NUMBERS),
+    _reduction("ReduceL1", FLOATS, opsets(4)),
+    _reduction("ReduceL2", FLOATS, opsets(4)),
+    LayerForm(layer="ReduceLogicalAnd", versions=opsets(1), write=_LogicalReduction("ReduceMin")),
+    LayerForm(layer="ReduceLogicalOr", versions=opsets(1), write=_LogicalReduction("ReduceMax")),
+    _form(layer="BatchNormInference", versions=opsets(1, 5), write=_batch_norm),
+    _form(layer="MVN", versions=opsets(6), write=_mvn),
+    _form(layer="MVN", versions=opsets(2), write=_mvn_of_images),
+    _form(layer="NormalizeL2", versions=opsets(1), write=_normalize_l2),
+    _form(layer="GroupNormalization", versions=opsets(12), write=_group_norm),
+    _form(layer="LRN", versions=opsets(1), write=_local_response),
+)
