@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import pickle
 import re
 import resource
 import subprocess
@@ -22,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +31,9 @@ from exported_conversion import evenly, feeds
 
 TOLERANCE = 1e-5
 SECONDS = 240
-BYTES = 6 << 30
+BYTES = 24 << 30  # of addresses: OpenVINO maps far more than it uses
 OPSET = 18
+Engine = Callable[[Path, Mapping[str, Any]], list[Any]]
 
 PEER = """
 import sys
@@ -108,92 +108,67 @@ def convert(source: Path, target: Path, to: str) -> dict[str, Any]:
         return {"seconds": seconds}
     errors = [change.error for change in report.refusals] or [report.problem]
     reasons = [re.sub(r"'[^']*'|\d{3,}", "...", error.message)[:160] for error in errors if error]
-    return {"seconds": seconds, "refused": sorted(set(reasons))}
+    return {"seconds": seconds, "values": "refused", "refused": sorted(set(reasons))}
 
 
-JOBS = {"openvino": openvino_outputs, "onnxruntime": onnxruntime_outputs}
-
-
-def one(arguments: Sequence[str]) -> None:
-    """Do one step, in a process of its own."""
-    resource.setrlimit(resource.RLIMIT_AS, (BYTES * 3, BYTES * 3))  # OpenVINO maps far more than it uses
-    step, *rest = arguments
-    if step == "ir":
-        made_ir(Path(rest[0]), Path(rest[1]))
-        answer: Any = {}
-    elif step == "convert":
-        answer = convert(Path(rest[0]), Path(rest[1]), rest[2])
-    else:
-        inputs = pickle.loads(Path(rest[1]).read_bytes())
-        Path(rest[2]).write_bytes(pickle.dumps(JOBS[step](Path(rest[0]), inputs)))
-        answer = {}
-    print(json.dumps(answer))
-
-
-def apart(command: Sequence[Any]) -> dict[str, Any]:
-    """Run a step; an answer without ``failed`` is its own."""
+def verdict(expected: Sequence[Any], engine: Engine, model: Path, inputs: Mapping[str, Any]) -> str:
+    """Run a model and say how its outputs compare."""
     try:
-        words = list(map(str, command))
-        done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return {"failed": f"more than {SECONDS} s"}
-    if done.returncode != 0:
-        last = [line for line in done.stderr.strip().splitlines() if line.strip()][-1:] or ["no message"]
-        return {"failed": f"ended with {done.returncode}: {last[0][:300]}"}
-    lines = done.stdout.strip().splitlines()
-    answer: dict[str, Any] = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
-    return answer
+        by = difference(expected, engine(model, inputs))
+    except Exception as error:
+        return f"does not run: {' '.join(str(error).split())[:300]}"
+    return "same" if by <= TOLERANCE else f"other values: {by:.1e}"
 
 
-def step(*words: Any) -> dict[str, Any]:
-    """Run a step of this file."""
-    return apart([sys.executable, __file__, "--one", *words])
-
-
-def examine(path: Path, ir: Path, peer: str | None) -> dict[str, Any]:
-    """Carry one network there and back."""
+def carry(path: Path, ir: Path, peer: str) -> Iterator[tuple[str, Any]]:
+    """Carry one network there and back; yield what became of each step."""
     import onnx
 
-    made = step("ir", path, ir)
-    if "failed" in made:
-        return {"source": f"no IR: {made['failed']}"}
+    inputs = feeds(onnx.load(path))
+    source = made_ir(path, ir)
+    expected = openvino_outputs(source, inputs)
+    yield "source", "runs"
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        inputs = folder / "inputs"
-        inputs.write_bytes(pickle.dumps(feeds(onnx.load(path))))
+        there, back = Path(name) / "there.onnx", Path(name) / "back.xml"
+        found = convert(source, there, f"onnx:{OPSET}")
+        yield "there", {"values": verdict(expected, onnxruntime_outputs, there, inputs)} | found
+        if there.exists():
+            found = convert(there, back, "openvino")
+            yield "back", {"values": verdict(expected, openvino_outputs, back, inputs)} | found
+        if peer:
+            other = Path(name) / "peer.onnx"
+            command = [peer, "-c", PEER, str(source), str(other), str(OPSET)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            values = (
+                verdict(expected, onnxruntime_outputs, other, inputs) if other.exists() else last_line(done)
+            )
+            yield "peer", {"values": values}
 
-        def outputs(engine: str, model: Path) -> Any:
-            ran = step(engine, model, inputs, folder / "outputs")
-            return ran["failed"] if "failed" in ran else pickle.loads((folder / "outputs").read_bytes())
 
-        def verdict(engine: str, model: Path) -> str:
-            found = outputs(engine, model)
-            if isinstance(found, str):
-                return f"does not run: {found}"
-            by = difference(expected, found)
-            return "same" if by <= TOLERANCE else f"other values: {by:.1e}"
+def last_line(done: subprocess.CompletedProcess[str]) -> str:
+    """Return what a process said last."""
+    lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
+    return f"ended with {done.returncode}: {lines[-1][:300]}"
 
-        source = ir / f"{path.stem}.xml"
-        expected = outputs("openvino", source)
-        if isinstance(expected, str):
-            return {"source": f"IR does not run: {expected}"}
-        found: dict[str, Any] = {"source": "runs"}
-        there, back = folder / "there.onnx", folder / "back.xml"
-        for key, (given, target, to, engine) in {
-            "there": (source, there, f"onnx:{OPSET}", "onnxruntime"),
-            "back": (there, back, "openvino", "openvino"),
-        }.items():
-            converted = step("convert", given, target, to)
-            found[key] = converted
-            if "refused" in converted or "failed" in converted:
-                converted["values"] = "refused" if "refused" in converted else converted["failed"]
-                break
-            converted["values"] = verdict(engine, target)
-        if peer is not None:
-            other = folder / "peer.onnx"
-            converted = apart([peer, "-c", PEER, source, other, OPSET])
-            found["peer"] = {"values": converted.get("failed") or verdict("onnxruntime", other)}
-        return found
+
+def examine(path: Path, ir: Path, peer: str) -> dict[str, Any]:
+    """Carry one network there and back, in a process of its own with bounded time and memory."""
+    command = [sys.executable, __file__, "--one", str(path), str(ir), peer]
+    with tempfile.TemporaryFile("w+") as output:
+        try:
+            done = subprocess.run(
+                command, stdout=output, stderr=subprocess.PIPE, text=True, timeout=SECONDS, check=False
+            )
+            failed = last_line(done) if done.returncode else None
+        except subprocess.TimeoutExpired:
+            failed = f"more than {SECONDS} s"
+        output.seek(0)
+        found = dict(json.loads(line) for line in output if line.startswith("["))
+    for key in ("source", "there", "back", *(["peer"] if peer else [])):
+        if key not in found and failed is not None:
+            found[key] = failed if key == "source" else {"values": failed}
+            break
+    return found
 
 
 def kind(values: str) -> str:
@@ -236,14 +211,17 @@ def table(answers: Mapping[str, Mapping[str, Any]], with_peer: bool) -> str:
 def main() -> None:
     """Read the arguments."""
     if sys.argv[1:2] == ["--one"]:
-        one(sys.argv[2:])
+        resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
+        path, ir, peer = sys.argv[2:]
+        for answer in carry(Path(path), Path(ir), peer):
+            print(json.dumps(answer), flush=True)
         return
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--ir", type=Path, help="where the IRs are kept")
-    parser.add_argument("--peer", metavar="PYTHON", help="an interpreter that has onnxifier")
+    parser.add_argument("--peer", metavar="PYTHON", default="", help="an interpreter that has onnxifier")
     parser.add_argument("--sample", type=int, metavar="COUNT")
     parser.add_argument("--results", type=Path, help="a JSON file of every answer")
     arguments = parser.parse_args()
@@ -257,7 +235,7 @@ def main() -> None:
             print(f"{path.stem}: {json.dumps(answers[path.stem])}", file=sys.stderr, flush=True)
             if arguments.results:
                 arguments.results.write_text(json.dumps(answers, indent=1))
-    print(table(answers, arguments.peer is not None))
+    print(table(answers, bool(arguments.peer)))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 import subprocess
 import sys
@@ -14,52 +13,12 @@ import onnx.parser
 import pytest
 from conversion_cases import CELLS
 from conversion_results import equal, outputs
+from conversion_runtimes import run_apart
 from onnx import ModelProto
 
 import splitops
 import splitops.models
 from splitops.models.convert import convert
-
-_PROGRAMS = {
-    "onnxruntime": """
-import onnxruntime
-onnxruntime.set_default_logger_severity(4)
-def run(path, feeds):
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    return session.run(None, feeds)
-""",
-    "openvino": """
-import ml_dtypes, numpy, openvino
-core = openvino.Core()
-def given(array):
-    if array.dtype == object:
-        return array.astype(str)
-    if array.dtype == ml_dtypes.bfloat16:
-        return openvino.Tensor(array.view(numpy.uint16), array.shape, openvino.Type.bf16)
-    return array
-def taken(output, array):
-    if array.dtype.kind in "US":
-        return array.astype(str).astype(object)
-    if output.element_type == openvino.Type.bf16:
-        return array.view(ml_dtypes.bfloat16)
-    return array
-def run(path, feeds):
-    compiled = core.compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
-    result = compiled({name: given(array) for name, array in feeds.items()})
-    return [taken(output, result[output]) for output in compiled.outputs]
-""",
-}
-_DRIVER = """
-import pickle, sys
-jobs = pickle.load(open(sys.argv[1], "rb"))
-for key, path, all_feeds in jobs:
-    try:
-        found = [run(path, feeds) for feeds in all_feeds]
-    except Exception as error:
-        found = f"{type(error).__name__}: {error}"
-    with open(sys.argv[2], "ab") as file:
-        pickle.dump((key, found), file)
-"""
 
 _EMPTY = "onnxruntime refuses num_outputs where the last part is empty"
 _RAW_STRINGS = "OpenVINO's CPU plugin moves strings as raw memory"
@@ -105,7 +64,7 @@ def test_every_cell_runs_the_same(runtime: str, tmp_path: Path) -> None:
         feeds = [{name: np.asarray(value) for name, value in feed.items()} for feed in case.feeds]
         jobs.append((len(jobs), str(path), feeds))
         expected[len(expected)] = case, target
-    found = _run(runtime, jobs, tmp_path)
+    found = run_apart(runtime, jobs, tmp_path)
     assert len(found) == len(jobs) > 40
     wrong = {
         (case.label, target): found[key] if isinstance(found[key], str) else "other values"
@@ -120,26 +79,6 @@ def test_every_cell_runs_the_same(runtime: str, tmp_path: Path) -> None:
     assert not surprises, "\n".join(f"{key}: {str(reason)[:150]}" for key, reason in surprises.items())
     for entry in _KNOWN[runtime]:
         assert any(_explains(entry, key) for key in wrong), f"{entry} works now"
-
-
-def _run(runtime: str, jobs: list[Any], folder: Path) -> dict[int, Any]:
-    """Run in a process of its own, and again behind a model at which the runtime crashed."""
-    results: dict[int, Any] = {}
-    while len(results) < len(jobs):
-        (folder / "jobs").write_bytes(pickle.dumps(jobs[len(results) :]))
-        (folder / "results").write_bytes(b"")
-        command = [sys.executable, "-c", _PROGRAMS[runtime] + _DRIVER, folder / "jobs", folder / "results"]
-        subprocess.run(command, check=False, capture_output=True, timeout=300)
-        with (folder / "results").open("rb") as file:
-            while True:
-                try:
-                    key, found = pickle.load(file)
-                except EOFError:
-                    break
-                results[key] = found
-        if len(results) < len(jobs):
-            results[jobs[len(results)][0]] = "crashed"
-    return results
 
 
 def test_an_input_that_is_an_output_too_keeps_its_name_through_openvino(tmp_path: Path) -> None:

@@ -202,6 +202,7 @@ _MEANING_CHANGED: Final[Mapping[str, Mapping[int, Callable[[NodeProto], bool]]]]
     "RoiAlign": _at(16),
     "Resize": _at(11, 13, 18, 19),
     "GroupNormalization": _at(21),
+    "GridSample": _at(20),
     "Upsample": _at(9, 10),
     "Attention": _at(24),
     "Scan": _at(9),

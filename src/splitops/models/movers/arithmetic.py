@@ -91,7 +91,7 @@ def _to_openvino(operator: str, layers: LayerWriter, node: ir.Node) -> Output:
 
 
 def _broadcasts_as_onnx(layer: Layer) -> bool:
-    return layer.attribute("auto_broadcast") in (None, "numpy")
+    return layer.attribute("auto_broadcast") in (None, "numpy", "none")  # of equal shapes, all are the same
 
 
 def _takes_node(node: ir.Node, graph: Reader) -> bool:

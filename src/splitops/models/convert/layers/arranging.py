@@ -26,7 +26,7 @@ __all__ = ["ARRANGING"]
 def _broadcast(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, shape, *mapping = sources
     mode = text(layer, "mode", "numpy")
-    if mode == "explicit":
+    if mode in ("explicit", "none"):  # version 1 has both words for it
         axes = [int(axis) for axis in constant(tape, layer, mapping[0], "axes_mapping").reshape(-1)]
         target = tape.shape_of(shape)
         prove(

@@ -6,7 +6,7 @@ What a NaN becomes in Maximum, Minimum, ReLU and Clamp neither dialect says, and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import onnx_ir as ir
@@ -132,7 +132,7 @@ _SHARED: Final = (
     _binary("LessEqual", "LessOrEqual", 12, _COMPARED, gives=BOOL),
     _binary("LogicalAnd", "And", 7, LOGICAL),
     _binary("LogicalOr", "Or", 7, LOGICAL),
-    _binary("LogicalXor", "Xor", 7, LOGICAL),
+    _binary("LogicalXor", "Xor", 7, LOGICAL, versions=opsets(1, 2)),
     _binary("BitwiseAnd", "BitwiseAnd", 18, _INTEGERS, versions=opsets(13)),
     _binary("BitwiseOr", "BitwiseOr", 18, _INTEGERS, versions=opsets(13)),
     _binary("BitwiseXor", "BitwiseXor", 18, _INTEGERS, versions=opsets(13)),
@@ -185,14 +185,10 @@ def _round(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     size = tape.op("Abs", [data])
     whole = tape.op("Floor", [size])
     rest = tape.op("Sub", [size, whole])
-    up = tape.op("Cast", [tape.op("GreaterOrEqual", [rest, scalar(tape, 0.5, data)])], _to(tape, data))
-    return tape.op("Mul", [tape.op("Sign", [data]), tape.op("Add", [whole, up])])
-
-
-def _to(tape: Tape, like: ir.Value) -> dict[str, Any]:
-    kind = tape.type_of(like)
+    kind = tape.type_of(data)
     assert kind is not None
-    return {"to": kind.onnx_number}
+    up = tape.cast(tape.op("GreaterOrEqual", [rest, scalar(tape, 0.5, data)]), kind)
+    return tape.op("Mul", [tape.op("Sign", [data]), tape.op("Add", [whole, up])])
 
 
 def _swish(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:

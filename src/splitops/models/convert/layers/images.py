@@ -94,7 +94,8 @@ def _on_every_axis(tape: Tape, others: ir.Value, some: ir.Value, axes: Sequence[
 def _roi_align(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     mode, aligned = text(layer, "mode"), text(layer, "aligned_mode", "asymmetric")
     prove(mode == "avg", f"{layer} has mode = {mode!r}, which ONNX reads in another way")
-    words = {"asymmetric": "output_half_pixel", "half_pixel": "half_pixel"}
+    # OpenVINO's "half_pixel" moves boxes by half a pixel of the image, ONNX's by half a pixel of the data.
+    words = {"asymmetric": "output_half_pixel", "half_pixel_for_nn": "half_pixel"}
     prove(aligned in words, f"{layer} has aligned_mode = {aligned!r}")
     data, boxes, batches = sources
     attributes = {
@@ -161,6 +162,6 @@ _form = partial(LayerForm, types=FLOATS)
 IMAGES: Final = (
     _form(layer="Interpolate", versions=opsets(4, 11), write=_interpolate),
     _form(layer="ROIAlign", versions=opsets(3, 9), write=_roi_align, opset=16),
-    _form(layer="NonMaxSuppression", versions=opsets(1, 3, 4, 5, 9), write=_suppression),
+    _form(layer="NonMaxSuppression", versions=opsets(5, 9), write=_suppression),
     _GRID,
 )

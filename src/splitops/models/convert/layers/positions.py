@@ -174,7 +174,7 @@ POSITIONS: Final = (
     LayerForm(layer="GatherND", versions=opsets(5, 8), write=_gather_nd),
     LayerForm(layer="ScatterElementsUpdate", versions=opsets(3), write=_scatter_elements),
     LayerForm(layer="ScatterElementsUpdate", versions=opsets(12), write=_scatter_elements, opset=18),
-    LayerForm(layer="ScatterNDUpdate", versions=opsets(3, 4), write=_scatter_nd),
+    LayerForm(layer="ScatterNDUpdate", versions=opsets(4), write=_scatter_nd),
     LayerForm(layer="ScatterNDUpdate", versions=opsets(15), write=_scatter_nd, opset=18),
     LayerForm(layer="ScatterUpdate", versions=opsets(3), write=_scatter),
     LayerForm(layer="CumSum", versions=opsets(3), write=_cumulative_sum, types=NUMBERS),
@@ -182,5 +182,5 @@ POSITIONS: Final = (
     LayerForm(layer="NonZero", versions=opsets(3), write=_non_zero),
     LayerForm(layer="OneHot", versions=opsets(1, 16), write=_one_hot),
     LayerForm(layer="ReverseSequence", versions=opsets(1), write=_reverse_sequence),
-    LayerForm(layer="Range", versions=opsets(1, 4), write=_range),
+    LayerForm(layer="Range", versions=opsets(4), write=_range),
 )

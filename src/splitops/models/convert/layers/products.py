@@ -76,7 +76,7 @@ def _lower_triangle(tape: Tape, scores: ir.Value) -> ir.Value:
     """Return which keys a query sees: those up to its own position."""
     sizes = tape.op("Slice", [tape.op("Shape", [scores]), tape.integers([-2]), tape.integers([1 << 62])])
     ones = tape.op("Expand", [tape.constant(np.array(1, np.int64)), sizes])
-    return tape.op("Cast", [tape.op("Trilu", [ones], {"upper": 0})], {"to": ir.DataType.BOOL.value})
+    return tape.cast(tape.op("Trilu", [ones], {"upper": 0}), BOOL)
 
 
 PRODUCTS: Final = (

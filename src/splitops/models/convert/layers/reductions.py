@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from splitops.elements.types import ElementType
 from splitops.models.convert.layers.form import (
+    BOOL,
     FLOATS,
     INT32,
     NUMBERS,
@@ -56,9 +57,9 @@ class _Reduction:
     def __call__(self, tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
         data, given = sources
         axes = _axes(tape, layer, given)
-        # The norm of one number is its size, also where no axis is reduced.
-        if not axes and self.operator in ("ReduceL1", "ReduceL2"):
-            return tape.op("Abs", [data])
+        # The text has the identity there, OpenVINO the size of each number.
+        norm = self.operator in ("ReduceL1", "ReduceL2")
+        prove(bool(axes) or not norm, f"{layer} reduces no axis")
         keep = boolean(layer, "keep_dims", default=False)
         return _reduced(tape, self.operator, data, axes, keep=keep)
 
@@ -73,7 +74,7 @@ class _LogicalReduction:
         data, given = sources
         keep = boolean(layer, "keep_dims", default=False)
         found = _reduced(tape, self.operator, tape.cast(data, INT32), _axes(tape, layer, given), keep=keep)
-        return tape.op("Cast", [found], {"to": ir.DataType.BOOL.value})
+        return tape.cast(found, BOOL)
 
 
 def _batch_norm(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:

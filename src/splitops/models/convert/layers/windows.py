@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from splitops.models.convert.layers.form import (
     FLOATS,
+    INT32,
     LayerForm,
     Tape,
     Values,
@@ -23,6 +24,7 @@ from splitops.models.convert.layers.form import (
     text,
 )
 from splitops.models.formats.openvino import Layer
+from splitops.sizes.dims import Dim
 
 __all__ = ["WINDOWS"]
 
@@ -55,6 +57,21 @@ class _Window:
         """Whether the padding depends on the size of the data."""
         return self.auto_pad.startswith("same")
 
+    def padded(self, kernel: Sequence[int], sizes: Sequence[Dim | None]) -> _Window:
+        """Return a window whose padding is stated, where it depends on sizes that are known.
+
+        Runtimes take no dilations beside a padding that they are to find themselves.
+        """
+        known = [size for size in sizes if isinstance(size, int)]
+        if not self.is_same or len(known) < len(sizes):
+            return self
+        rows = zip(known, kernel, self.strides, self.dilations, strict=True)
+        totals = [_total_padding(*row) for row in rows]
+        halves = [total // 2 for total in totals]
+        rest = [total - half for total, half in zip(totals, halves, strict=True)]
+        begins, ends = (halves, rest) if self.auto_pad == "same_upper" else (rest, halves)
+        return replace(self, begins=begins, ends=ends, auto_pad="explicit")
+
     def attributes(self) -> dict[str, Any]:
         """Return what a node states of it."""
         found: dict[str, Any] = {"strides": self.strides}
@@ -67,18 +84,39 @@ class _Window:
         return found
 
 
+def _total_padding(size: int, kernel: int, stride: int, dilation: int) -> int:
+    """Return how much padding gives a window for every so many elements, the last few included."""
+    last = -(size // -stride) * stride - stride
+    return max(0, last + (kernel - 1) * dilation + 1 - size)
+
+
+def _sizes(tape: Tape, value: ir.Value, axes: int, *, first: int = 2) -> list[Dim | None]:
+    """Return the sizes of the spatial axes."""
+    shape = tape.shape_of(value)
+    return [None] * axes if shape is None else list(shape[first:])
+
+
 # Convolutions
 
 
 def _convolution(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    return tape.op("Conv", sources, _Window.of(layer).attributes())
+    return tape.op("Conv", sources, _moved(tape, layer, sources, first=2).attributes())
 
 
 def _group_convolution(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, filters = sources
-    window, groups, shape = _Window.of(layer), *_grouped(tape, layer, filters)
+    groups, shape = _grouped(tape, layer, filters)
     flat = _reshaped(tape, filters, [groups * shape[1], *shape[2:]])
-    return tape.op("Conv", [data, flat], {**window.attributes(), "group": groups})
+    attributes = _moved(tape, layer, sources, first=3).attributes() | {"group": groups}
+    return tape.op("Conv", [data, flat], attributes)
+
+
+def _moved(tape: Tape, layer: Layer, sources: Sequence[ir.Value], *, first: int) -> _Window:
+    """Return the window of a convolution, whose filters have their spatial axes from one on."""
+    window = _Window.of(layer)
+    kernel = [size for size in _sizes(tape, sources[1], 0, first=first) if isinstance(size, int)]
+    axes = len(window.strides)
+    return window.padded(kernel, _sizes(tape, sources[0], axes)) if len(kernel) == axes else window
 
 
 def _transposed(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -124,65 +162,121 @@ def _reshaped(tape: Tape, value: ir.Value, shape: Sequence[int]) -> ir.Value:
 
 
 def _max_pool(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> Values:
-    window, kernel = _Window.of(layer), integers(layer, "kernel")
-    attributes = {**window.attributes(), "kernel_shape": kernel}
-    attributes |= _rounding(tape, layer, window, kernel, sources[0])
+    attributes = _pool(tape, layer, sources[0]).attributes
     if len(layer.outputs) < 2 or not tape.is_read(1):
         return [tape.op("MaxPool", sources, attributes), None][: len(layer.outputs)]
     rank = rank_of(tape, layer, sources[0])
-    axis = int(text(layer, "axis", "0"))
+    (axis,) = integers(layer, "axis", [0])
     # ONNX counts positions through the whole tensor.
     prove(axis in (0, -rank), f"{layer} counts positions from axis {axis}, ONNX from the first one")
     data, positions = tape.multi("MaxPool", sources, attributes, outputs=2)
-    if text(layer, "index_element_type", "i64") == "i32":
-        positions = tape.op("Cast", [positions], {"to": ir.DataType.INT32.value})
-    return [data, positions]
+    wide = text(layer, "index_element_type", "i64") == "i64"
+    return [data, positions if wide else tape.cast(positions, INT32)]
 
 
 def _average_pool(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    window, kernel = _Window.of(layer), integers(layer, "kernel")
-    attributes = {**window.attributes(), "kernel_shape": kernel}
-    rounding = _rounding(tape, layer, window, kernel, sources[0])
-    counts = not boolean(layer, "exclude-pad") and (any(window.begins) or any(window.ends) or window.is_same)
+    pool = _pool(tape, layer, sources[0])
+    counts = not boolean(layer, "exclude-pad") and pool.pads
     # How many numbers a window counts that ends behind the padding, the texts do not say.
-    prove(not (counts and rounding), f"{layer} counts padding and rounds up")
-    if counts:
-        attributes["count_include_pad"] = 1
-    return tape.op("AveragePool", sources, attributes | rounding)
+    prove(not (counts and pool.rounds_up), f"{layer} counts padding and rounds up")
+    return tape.op("AveragePool", sources, pool.attributes | ({"count_include_pad": 1} if counts else {}))
 
 
-def _rounding(
-    tape: Tape, layer: Layer, window: _Window, kernel: Sequence[int], data: ir.Value
-) -> dict[str, Any]:
-    """Return how a node says that a pool rounds its size, where up and down differ.
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """How a pool is stated.
 
-    ONNX and PyTorch drop a last window that begins in the padding; OpenVINO's ``ceil`` keeps it.
+    Attributes:
+        attributes: what a node states.
+        pads: whether the layer pads.
+        rounds_up: whether its size may be one that only rounding up gives.
     """
-    rounding = text(layer, "rounding_type", "floor")
+
+    attributes: dict[str, Any]
+    pads: bool
+    rounds_up: bool
+
+
+def _pool(tape: Tape, layer: Layer, data: ir.Value) -> _Pool:
+    """Return how a pool is stated; where sizes are known, without rounding.
+
+    PyTorch (``ceil_torch``) and runtimes of ONNX drop a last window that begins in the padding, OpenVINO's
+    ``ceil`` keeps it, and ONNX's own inference counts it. With as much padding as the windows take, all agree.
+    """
+    kernel, rounding = integers(layer, "kernel"), text(layer, "rounding_type", "floor")
     prove(rounding in ("floor", "ceil", "ceil_torch"), f"{layer} has rounding_type = {rounding!r}")
-    if rounding == "floor" or window.is_same:
-        return {}
-    shape = (tape.shape_of(data) or ())[2:] or [None] * len(kernel)
-    rows = list(zip(shape, kernel, window.strides, window.dilations, window.begins, window.ends, strict=True))
-    if all(_divides(*row) for row in rows):
-        return {}
-    kept = rounding == "ceil" and not all(_begins_inside(*row) for row in rows)
-    prove(not kept, f"{layer} has windows that may begin in the padding, which ONNX drops")
-    return {"ceil_mode": 1}
+    sizes = _sizes(tape, data, len(kernel))
+    window = _Window.of(layer).padded(kernel, sizes)
+    pads = window.is_same or any(window.begins) or any(window.ends)
+    stated = window.attributes() | {"kernel_shape": kernel}
+    rows = zip(sizes, kernel, window.strides, window.dilations, window.begins, window.ends, strict=True)
+    axes = [_Axis(*row) for row in rows]
+    inside = all(max(axis.begin, axis.end) < axis.span for axis in axes)
+    prove(inside, f"{layer} has windows of nothing but padding")
+    if rounding == "floor" or window.is_same or all(axis.divides for axis in axes):
+        return _Pool(stated, pads, rounds_up=False)
+    if not all(isinstance(axis.size, int) for axis in axes):
+        prove(all(axis.stays_inside for axis in axes), f"{layer} has windows that may begin in the padding")
+        return _Pool(stated | {"ceil_mode": 1}, pads, rounds_up=True)
+    ends = []
+    for axis in axes:
+        begins = axis.last_begin(drops=rounding == "ceil_torch")
+        prove(axis.is_inside(begins), f"{layer} has windows that begin in the padding")
+        ends.append(max(axis.end, axis.end_of(begins)))
+    if ends == window.ends:
+        return _Pool(stated, pads, rounds_up=False)
+    wider = replace(window, ends=ends).attributes() | {"kernel_shape": kernel}
+    return _Pool(wider, pads, rounds_up=True)
 
 
-def _divides(size: Any, kernel: int, stride: int, dilation: int, begin: int, end: int) -> bool:
-    if stride == 1:
-        return True
-    return isinstance(size, int) and (size + begin + end - (kernel - 1) * dilation - 1) % stride == 0
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """One axis of a pool; a size that is no integer is not known."""
 
+    size: Dim | None
+    kernel: int
+    stride: int
+    dilation: int
+    begin: int
+    end: int
 
-def _begins_inside(size: Any, kernel: int, stride: int, dilation: int, begin: int, end: int) -> bool:
-    """Return whether the last window begins in the data even where the size is rounded up."""
-    span = (kernel - 1) * dilation + 1
-    if not isinstance(size, int):
-        return end + stride <= span
-    return -((size + begin + end - span) // -stride) * stride < size + begin
+    @property
+    def span(self) -> int:
+        return (self.kernel - 1) * self.dilation + 1
+
+    @property
+    def divides(self) -> bool:
+        """Whether rounding up and down are the same."""
+        if self.stride == 1:
+            return True
+        return (
+            isinstance(self.size, int) and (self.size + self.begin + self.end - self.span) % self.stride == 0
+        )
+
+    @property
+    def stays_inside(self) -> bool:
+        """Whether no window begins in the padding, whatever the size."""
+        return self.end + self.stride <= self.span
+
+    def last_begin(self, *, drops: bool) -> int:
+        """Return where the last window begins, the padding counted, if the size is rounded up.
+
+        Args:
+            drops: whether one that begins in the padding is left out.
+        """
+        assert isinstance(self.size, int)
+        last = -((self.size + self.begin + self.end - self.span) // -self.stride) * self.stride
+        return last - self.stride if drops and not self.is_inside(last) else last
+
+    def is_inside(self, begins: int) -> bool:
+        """Return whether a window begins before the padding behind the data."""
+        assert isinstance(self.size, int)
+        return begins < self.size + self.begin
+
+    def end_of(self, begins: int) -> int:
+        """Return the padding behind the data that a window takes which begins here."""
+        assert isinstance(self.size, int)
+        return begins + self.span - self.size - self.begin
 
 
 def _adaptive_average(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
