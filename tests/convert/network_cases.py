@@ -446,6 +446,9 @@ def _positions() -> Iterator[LayerCase]:
         yield _case(
             "OneHot", 1, Given(i64(0, 2, -1, 3)), np.int64(3), np.float32(5), np.float32(-1), axis=axis
         )
+    hot = (Given(i64(0, 2, -1, 3)), np.int64(3), np.float32(5), np.float32(-1))
+    for counted, refused in (("ignore_negative", None), ("normalize", "'normalize'")):
+        yield _case("OneHot", 16, *hot, axis=0, negative_indices_mode=counted, refused=refused)
     yield _case("ReverseSequence", 1, x(2, 5, 3), i64(3, 5), batch_axis=0, seq_axis=1)
     yield _case("ReverseSequence", 1, x(5, 2, 3), i64(3, 5), batch_axis=1, seq_axis=0)
     yield _case(

@@ -101,17 +101,41 @@ def test_bounds_of_a_shape_become_a_slice() -> None:
         assert own.tolist() == [3, 4]
 
 
+@pytest.mark.parametrize(("old", "new"), [(16, 20), (20, 16)])
+def test_the_words_of_grid_sample_change_at_opset_20(old: int, new: int) -> None:
+    words = {16: "bilinear", 20: "linear"}
+    model = onnx.parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["": {old}]>
+        g (float[1,1,2,2] x, float[1,3,3,2] grid) => (float[1,1,3,3] y) {{
+            y = GridSample<mode = "{words[old]}">(x, grid) }}""")
+    report = convert(model, to=f"onnx:{new}", report=True)
+    if report.complete:
+        assert onnx.helper.get_node_attr_value(report.model.graph.node[0], "mode").decode() == words[new]
+    else:
+        assert "GridSample" in str(report.problem)
+
+
+def test_a_model_without_a_split_goes_through_openvinos_converter() -> None:
+    pytest.importorskip("openvino")
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 13]>
+        g (float[6] x) => (float[6] y) { y = Hardmax(x) }""")
+    data = np.arange(6, dtype=np.float32)
+    (found,) = splitops.models.run(convert(model, to="openvino"), {"x": data}).values()
+    assert found.tolist() == [0, 0, 0, 0, 0, 1]
+
+
 def test_without_openvino_other_operators_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     model = onnx.parser.parse_model("""
         <ir_version: 8, opset_import: ["": 13]>
-        g (float[6] x) => (float[3] p, float[3] q) { y = Relu(x) p, q = Split(y) }""")
+        g (float[6] x) => (float[3] p, float[3] q) { y = Hardmax(x) p, q = Split(y) }""")
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util,
         "find_spec",
         lambda name, *rest: None if name == "openvino" else find_spec(name, *rest),
     )
-    with pytest.raises(ModelError, match=r"needed for Relu: pip install splitops\[openvino\]"):
+    with pytest.raises(ModelError, match=r"needed for Hardmax: pip install splitops\[openvino\]"):
         _ = convert(model, to="openvino")
     plain = onnx.parser.parse_model("""
         <ir_version: 8, opset_import: ["": 13]>

@@ -430,6 +430,24 @@ def test_paths_that_are_no_files(tmp_path: Path) -> None:
             ir.read(odd)
 
 
+@pytest.mark.parametrize("element_type", ["i64", "boolean"])
+def test_a_constant_of_no_elements_may_take_one_byte(element_type: str) -> None:
+    """OpenVINO writes it so."""
+
+    def network(size: int) -> bytes:
+        return (
+            '<net name="n" version="11"><layers><layer id="0" name="none" type="Const" version="opset1">'
+            f'<data element_type="{element_type}" shape="0" offset="0" size="{size}"/>'
+            '<output><port id="0"><dim>0</dim></port></output></layer></layers><edges/></net>'
+        ).encode()
+
+    for size in (0, 1):
+        (layer,) = ir.from_bytes(network(size), b"\0\0").graph.layers
+        assert layer.constant is not None
+        assert layer.constant.array(layer.where).shape == (0,)
+    assert "takes 0" in refused(network(2), b"\0\0")
+
+
 def string_constant(content: bytes, shape: str = "2") -> bytes:
     return (
         '<net name="n" version="11"><layers><layer id="0" name="text" type="Const">'

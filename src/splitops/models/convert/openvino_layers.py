@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from splitops.elements.types import ElementType
 from splitops.errors import ModelError, Where
+from splitops.models.convert.layers import SHARED_BY_OPERATOR
 from splitops.models.convert.reading import ValueReader
 from splitops.models.formats.openvino import Builder, OpenVINOModel, Output
 from splitops.models.graph.onnx import constant_array, label
@@ -29,17 +30,22 @@ def unwritable(model: ir.Model, own: set[ir.Node]) -> list[str]:
         own: the nodes that were made for the splits.
     """
     found: dict[str, None] = {}
+    opset = model.graph.opset_imports.get("", 1)
     for node in model.graph:
-        if node not in own and not _is_writable(node):
+        if node not in own and not _is_writable(node, opset):
             found[node.op_type] = None
     return list(found)
 
 
-def _is_writable(node: ir.Node) -> bool:
+def _is_writable(node: ir.Node, opset: int) -> bool:
     if node.domain not in ("", "ai.onnx"):
         return False
-    mover = BY_OPERATOR.get(node.op_type)
-    return node.op_type in _SAME if mover is None else mover.takes_node(node, ValueReader())
+    mover, shared = BY_OPERATOR.get(node.op_type), SHARED_BY_OPERATOR.get(node.op_type)
+    if mover is not None:
+        return mover.takes_node(node, ValueReader())
+    if shared is not None:
+        return shared.takes_node(node, ValueReader(), opset)
+    return node.op_type in _SAME
 
 
 def written_model(model: ir.Model, opset: int, where: Where) -> OpenVINOModel:
@@ -105,7 +111,8 @@ class _Writing(ValueReader):
         elif node.op_type == "ReduceSum":  # of lengths: conversion makes it, and no model's is written here
             made = (self.layer(node, "ReduceSum", [node.inputs[0], self.integers([0])], {"keep_dims": True}),)
         else:
-            made = (BY_OPERATOR[node.op_type].to_openvino(self, node),)
+            row = BY_OPERATOR.get(node.op_type) or SHARED_BY_OPERATOR[node.op_type]
+            made = (row.to_openvino(self, node),)
         for value, output in zip(node.outputs, made, strict=True):
             self.values[value] = output
 

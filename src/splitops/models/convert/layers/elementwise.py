@@ -132,7 +132,7 @@ _SHARED: Final = (
     _binary("LessEqual", "LessOrEqual", 12, _COMPARED, gives=BOOL),
     _binary("LogicalAnd", "And", 7, LOGICAL),
     _binary("LogicalOr", "Or", 7, LOGICAL),
-    _binary("LogicalXor", "Xor", 7, LOGICAL, versions=opsets(1, 2)),
+    _binary("LogicalXor", "Xor", 7, LOGICAL, versions=opsets(2)),
     _binary("BitwiseAnd", "BitwiseAnd", 18, _INTEGERS, versions=opsets(13)),
     _binary("BitwiseOr", "BitwiseOr", 18, _INTEGERS, versions=opsets(13)),
     _binary("BitwiseXor", "BitwiseXor", 18, _INTEGERS, versions=opsets(13)),

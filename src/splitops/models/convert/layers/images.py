@@ -13,9 +13,7 @@ from splitops.elements.types import ELEMENT_TYPES
 from splitops.models.convert.layers.form import (
     FLOATS,
     INT32,
-    Attribute,
     LayerForm,
-    Shared,
     Tape,
     Values,
     as_int64,
@@ -131,31 +129,14 @@ def _suppression(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> Value
     return [selected, None, None][: len(layer.outputs)]
 
 
-_GRID: Final = Shared(
-    layer="GridSample",
-    onnx="GridSample",
-    since=16,
-    versions=opsets(9),
-    types=frozenset({ELEMENT_TYPES["float32"]}),
-    attributes=(
-        Attribute("align_corners", "align_corners", {"false": 0, "true": 1}, "false", 0),
-        Attribute(
-            "mode",
-            "mode",
-            {name: name for name in ("bilinear", "nearest", "bicubic")},
-            "bilinear",
-            "bilinear",
-        ),
-        Attribute(
-            "padding_mode",
-            "padding_mode",
-            {name: name for name in ("zeros", "border", "reflection")},
-            "zeros",
-            "zeros",
-        ),
-    ),
-    inputs=2,
-)
+def _grid_sample(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    mode, padding = text(layer, "mode", "bilinear"), text(layer, "padding_mode", "zeros")
+    prove(mode in ("bilinear", "nearest", "bicubic"), f"{layer} has mode = {mode!r}")
+    prove(padding in ("zeros", "border", "reflection"), f"{layer} has padding_mode = {padding!r}")
+    corners = int(boolean(layer, "align_corners", default=False))
+    attributes = {"mode": mode, "padding_mode": padding, "align_corners": corners}
+    return tape.op("GridSample", sources, attributes)
+
 
 _form = partial(LayerForm, types=FLOATS)
 
@@ -163,5 +144,5 @@ IMAGES: Final = (
     _form(layer="Interpolate", versions=opsets(4, 11), write=_interpolate),
     _form(layer="ROIAlign", versions=opsets(3, 9), write=_roi_align, opset=16),
     _form(layer="NonMaxSuppression", versions=opsets(5, 9), write=_suppression),
-    _GRID,
+    _form(layer="GridSample", versions=opsets(9), write=_grid_sample, opset=16),
 )

@@ -201,7 +201,7 @@ def _pool(tape: Tape, layer: Layer, data: ir.Value) -> _Pool:
     """Return how a pool is stated; where sizes are known, without rounding.
 
     PyTorch (``ceil_torch``) and runtimes of ONNX drop a last window that begins in the padding, OpenVINO's
-    ``ceil`` keeps it, and ONNX's own inference counts it. With as much padding as the windows take, all agree.
+    ``ceil`` keeps it, ONNX's own inference counts it. With as much padding as the windows take, all agree.
     """
     kernel, rounding = integers(layer, "kernel"), text(layer, "rounding_type", "floor")
     prove(rounding in ("floor", "ceil", "ceil_torch"), f"{layer} has rounding_type = {rounding!r}")
