@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,18 @@ def test_every_row_has_a_case(folder: Path, layers: dict[int, Any]) -> None:
 
 _IN_IR = {"Relu": "ReLU", "Softmax": "SoftMax", "PRelu": "PReLU"}
 """Layers that IR calls by another name."""
+
+
+def test_the_page_has_every_row() -> None:
+    path = Path(__file__).parents[2] / "docs" / "generate_convert.py"
+    spec = importlib.util.spec_from_file_location("generate_convert", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    text = module.PAGE.read_text(encoding="utf-8")
+    assert module.page(text) == text, "run python3.11 tasks.py docs"
+    assert module.layers() in text
 
 
 def test_a_comparison_of_outputs_can_fail() -> None:

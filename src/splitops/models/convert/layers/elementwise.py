@@ -11,11 +11,12 @@ from typing import Final
 import numpy as np
 import onnx_ir as ir
 
-from splitops.elements.types import ELEMENT_TYPES, ElementType
+from splitops.elements.types import ElementType
 from splitops.errors import ModelError
 from splitops.models.convert.layers.form import (
     BOOL,
     FLOATS,
+    INTEGERS,
     LOGICAL,
     NUMBERS,
     SIZES,
@@ -37,10 +38,7 @@ from splitops.models.formats.openvino import Layer
 
 __all__ = ["ELEMENTWISE"]
 
-_INTEGERS: Final = frozenset(
-    ELEMENT_TYPES[name] for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-)
-_COMPARED: Final = _INTEGERS | FLOATS
+_COMPARED: Final = INTEGERS | FLOATS
 
 
 def _unary(
@@ -133,10 +131,10 @@ _SHARED: Final = (
     _binary("LogicalAnd", "And", 7, LOGICAL),
     _binary("LogicalOr", "Or", 7, LOGICAL),
     _binary("LogicalXor", "Xor", 7, LOGICAL, versions=opsets(2)),
-    _binary("BitwiseAnd", "BitwiseAnd", 18, _INTEGERS, versions=opsets(13)),
-    _binary("BitwiseOr", "BitwiseOr", 18, _INTEGERS, versions=opsets(13)),
-    _binary("BitwiseXor", "BitwiseXor", 18, _INTEGERS, versions=opsets(13)),
-    _unary("BitwiseNot", since=18, types=_INTEGERS, versions=opsets(13)),
+    _binary("BitwiseAnd", "BitwiseAnd", 18, INTEGERS, versions=opsets(13)),
+    _binary("BitwiseOr", "BitwiseOr", 18, INTEGERS, versions=opsets(13)),
+    _binary("BitwiseXor", "BitwiseXor", 18, INTEGERS, versions=opsets(13)),
+    _unary("BitwiseNot", since=18, types=INTEGERS, versions=opsets(13)),
 )
 """The layers that are one operator in both directions. Arithmetic on sizes is among the movers."""
 
@@ -293,7 +291,7 @@ _WRITTEN: Final = (
     LayerForm(layer="PReLU", versions=opsets(1), write=_parametric, types=FLOATS),
     LayerForm(layer="IsFinite", versions=opsets(10), write=_is_finite, types=FLOATS),
     LayerForm(layer="IsInf", versions=opsets(10), write=_is_infinite, types=FLOATS),
-    LayerForm(layer="ConvertLike", versions=opsets(1), write=_convert_like),
+    LayerForm(layer="ConvertLike", versions=opsets(1), write=_convert_like, types=NUMBERS | LOGICAL),
     LayerForm(layer="FakeQuantize", versions=opsets(1), write=_fake_quantize, types=FLOATS),
     LayerForm(layer="Identity", versions=opsets(16), write=_as_given),
 )

@@ -21,6 +21,7 @@ __all__ = [
     "FLOATS",
     "INT32",
     "INT64",
+    "INTEGERS",
     "LOGICAL",
     "NUMBERS",
     "SIZES",
@@ -46,6 +47,9 @@ FLOATS: Final = frozenset(ELEMENT_TYPES[name] for name in ("float16", "bfloat16"
 SIZES: Final = frozenset({INT32, INT64})
 """The integers of which both dialects say that they wrap; of narrower ones OpenVINO says nothing."""
 NUMBERS: Final = FLOATS | SIZES
+INTEGERS: Final = frozenset(
+    ELEMENT_TYPES[f"{sign}int{bits}"] for sign in ("", "u") for bits in (8, 16, 32, 64)
+)
 LOGICAL: Final = frozenset({BOOL})
 
 Values = Sequence[ir.Value | None]
@@ -159,24 +163,22 @@ class Shared:
         onnx: the operator.
         since: the version of the operator from which on its text is that of the layer.
         versions: the operation sets that have a version of the layer which says this.
-        types: the element types for which both say the same.
+        types: the element types for which both say the same; None are all.
         attributes: the attributes of both.
         inputs: the number of inputs.
         broadcasts: whether the layer says how its inputs are broadcast.
         gives: the element type of the output; None is that of the first input.
-        typed: the inputs whose type must be one of these; None are all.
     """
 
     layer: str
     onnx: str
     since: int
     versions: frozenset[str]
-    types: frozenset[ElementType]
+    types: frozenset[ElementType] | None
     attributes: tuple[Attribute, ...] = ()
     inputs: int = 1
     broadcasts: bool = False
     gives: ElementType | None = None
-    typed: tuple[int, ...] | None = None
 
     @property
     def opset(self) -> int:
@@ -190,7 +192,8 @@ class Shared:
             ModelError: ONNX does not say what the layer states.
         """
         prove(len(sources) == self.inputs, f"{layer} has {len(sources)} inputs")
-        prove_types(tape, layer, self._typed(sources), self.types)
+        if self.types is not None:
+            prove_types(tape, layer, sources, self.types)
         if self.broadcasts:
             prove_broadcast(layer)
         attributes = {attribute.node: attribute.of_layer(layer) for attribute in self.attributes}
@@ -200,7 +203,7 @@ class Shared:
         """Return whether a node of an opset can be written as a layer."""
         if opset < self.since or len(node.inputs) != self.inputs or len(node.outputs) != 1:
             return False
-        if any(value is None or graph.type_of(value) not in self.types for value in self._typed(node.inputs)):
+        if any(value is None or not self._takes(graph.type_of(value)) for value in node.inputs):
             return False
         known = {attribute.node for attribute in self.attributes}
         return node.attributes.keys() <= known and all(
@@ -215,8 +218,8 @@ class Shared:
         version = max(self.versions, key=lambda name: int(name.removeprefix("opset")))
         return layers.layer(node, self.layer, node.inputs, data or None, version=version, kind=self.gives)
 
-    def _typed(self, inputs: Sequence[Any]) -> list[Any]:
-        return list(inputs) if self.typed is None else [inputs[index] for index in self.typed]
+    def _takes(self, kind: ElementType | None) -> bool:
+        return kind is not None and (self.types is None or kind in self.types)
 
 
 def opsets(*numbers: int) -> frozenset[str]:

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import onnx_ir as ir
 
-from splitops.elements.types import ELEMENT_TYPES, ElementType, from_openvino
+from splitops.elements.types import ElementType, from_openvino
 from splitops.models.convert.layers.form import (
     INT32,
     INT64,
@@ -30,8 +30,6 @@ from splitops.models.convert.layers.form import (
 from splitops.models.formats.openvino import Layer
 
 __all__ = ["POSITIONS"]
-
-_EVERY: Final = frozenset(kind for kind in ELEMENT_TYPES.values() if kind.onnx_number is not None)
 
 
 def _axis(tape: Tape, layer: Layer, value: ir.Value) -> int:
@@ -167,7 +165,7 @@ POSITIONS: Final = (
         onnx="GatherElements",
         since=11,
         versions=opsets(6),
-        types=_EVERY,
+        types=None,
         attributes=(_AXIS,),
         inputs=2,
     ),
@@ -182,5 +180,5 @@ POSITIONS: Final = (
     LayerForm(layer="NonZero", versions=opsets(3), write=_non_zero),
     LayerForm(layer="OneHot", versions=opsets(1, 16), write=_one_hot),
     LayerForm(layer="ReverseSequence", versions=opsets(1), write=_reverse_sequence),
-    LayerForm(layer="Range", versions=opsets(4), write=_range),
+    LayerForm(layer="Range", versions=opsets(4), write=_range, types=NUMBERS),
 )
