@@ -1,10 +1,9 @@
-"""HDF5 and zarr: against h5py and zarr-python, in both directions."""
+"""zarr, against zarr-python in both directions, and what it and HDF5 make of plain arrays."""
 
 from __future__ import annotations
 
 import itertools
 
-import h5py
 import numpy as np
 import pytest
 import zarr
@@ -13,82 +12,6 @@ import splitops
 from splitops.errors import FileError
 
 ARRAY = np.random.default_rng(0).standard_normal((60, 50, 4)).astype(np.float32)
-
-
-def hdf5_file(path, **options):
-    with h5py.File(path, "w") as file:
-        file.attrs["origin"] = "a test"
-        item = file.create_dataset("group/x", data=ARRAY, **options)
-        item.attrs["unit"] = "m"
-        file["codes"] = np.arange(7, dtype=np.int8)
-        file["texts"] = ["a", "b"]
-        file["again"] = h5py.SoftLink("/group/x")
-
-
-@pytest.mark.parametrize(
-    "options", [{}, {"chunks": (7, 11, 3)}, {"chunks": (20, 50, 4), "compression": "gzip"}]
-)
-@pytest.mark.parametrize("axis", [0, 1, 2])
-@pytest.mark.parametrize("keep", [False, True])
-def test_hdf5(tmp_path, options, axis, keep):
-    hdf5_file(tmp_path / "x.h5", **options)
-    found = splitops.files.open(tmp_path / "x.h5")
-    assert sorted(found) == ["codes", "group/x"]
-    np.testing.assert_array_equal(np.asarray(found["group/x"][3:40:7, 2]), ARRAY[3:40:7, 2])
-    made = splitops.files.split(
-        tmp_path / "x.h5", tmp_path, tensor="group/x", axis=axis, num_outputs=2, keep_others=keep, verify=True
-    )
-    paths = [path for path, _ in made.files]
-    for path, want in zip(paths, np.split(ARRAY, 2, axis), strict=True):
-        with h5py.File(path) as file:
-            np.testing.assert_array_equal(file["group/x"][()], want)
-            assert file.attrs["origin"] == "a test"
-            assert file["group/x"].attrs["unit"] == "m"
-            assert ("codes" in file) == keep
-    splitops.files.merge(paths, tmp_path / "y.h5", axis=axis, tensor="group/x", verify=True)
-    with h5py.File(tmp_path / "y.h5") as file:
-        np.testing.assert_array_equal(file["group/x"][()], ARRAY)
-
-
-def test_contiguous_datasets_are_read_where_they_lie(tmp_path):
-    with h5py.File(tmp_path / "x.h5", "w", userblock_size=512) as file:
-        file["x"] = ARRAY
-    stored = splitops.files.open(tmp_path / "x.h5")["x"].stored
-    content = (tmp_path / "x.h5").read_bytes()
-    assert content[stored.offset : stored.offset + stored.size] == ARRAY.tobytes()
-
-
-def test_hdf5_files_that_read_others_are_refused(tmp_path):
-    hdf5_file(tmp_path / "other.h5")
-    with h5py.File(tmp_path / "x.h5", "w") as file:
-        file["link"] = h5py.ExternalLink("other.h5", "/codes")
-    with pytest.raises(FileError, match="'link' is a link to another file"):
-        splitops.files.open(tmp_path / "x.h5")
-    layout = h5py.VirtualLayout((7,), np.int8)
-    layout[:] = h5py.VirtualSource(str(tmp_path / "other.h5"), "codes", (7,))
-    with h5py.File(tmp_path / "x.h5", "w") as file:
-        file.create_virtual_dataset("virtual", layout)
-    with pytest.raises(FileError, match="'virtual' has its data in other files"):
-        splitops.files.open(tmp_path / "x.h5")
-    with h5py.File(tmp_path / "x.h5", "w") as file:
-        file.create_dataset("outside", (4,), np.int8, external=[("raw.bin", 0, 4)])
-    with pytest.raises(FileError, match="'outside' has its data in other files"):
-        splitops.files.open(tmp_path / "x.h5")
-    (tmp_path / "x.h5").write_bytes(b"no HDF5")
-    with pytest.raises(FileError, match=r"x\.h5"):
-        splitops.files.open(tmp_path / "x.h5")
-
-
-def test_damaged_chunks_are_one_error(tmp_path):
-    hdf5_file(tmp_path / "x.h5", chunks=(20, 50, 4), compression="gzip", fletcher32=True)
-    with h5py.File(tmp_path / "x.h5") as file:
-        chunk = file["group/x"].id.get_chunk_info(1)
-    content = bytearray((tmp_path / "x.h5").read_bytes())
-    content[chunk.byte_offset + 100] ^= 255
-    (tmp_path / "x.h5").write_bytes(content)
-    with pytest.raises(FileError, match="cannot read"):
-        splitops.files.split(tmp_path / "x.h5", tmp_path / "out", tensor="group/x", num_outputs=2)
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

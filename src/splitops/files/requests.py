@@ -119,7 +119,7 @@ def split_plan(
     digits = len(str(max(0, count - 1)))
     names = [f"{prefix}.{index:0{digits}}{suffix}" for index in range(count)]
     others = [other for other in contents.tensors if other is not stored] if keep_others else []
-    if to is contents.format and _in_chunks([stored, *others]):
+    if to is contents.format and _in_chunks([(contents, each) for each in (stored, *others)]):
         return at_address(_split_by_chunks(contents, stored, others, plan, folder, prefix[:100], names))
     extents = {extent.target: extent for extent in part_extents(stored, plan, [(i, 0) for i in range(count)])}
     targets = _Targets([], [], [])
@@ -202,8 +202,11 @@ def _merge_by_chunks(
     )
 
 
-def _in_chunks(tensors: Sequence[StoredTensor]) -> bool:
-    return all(tensor.chunks is not None for tensor in tensors)
+def _in_chunks(taken: Sequence[tuple[Contents, StoredTensor]]) -> bool:
+    """Return whether tensors are copied by chunks: all of them can be, and not all have extents."""
+    return all(tensor.chunks is not None for _, tensor in taken) and any(
+        contents.sources[tensor.file].local() is None for contents, tensor in taken
+    )
 
 
 def _chunked(contents: Contents) -> ChunkedFormat:
@@ -277,7 +280,8 @@ def merge_plan(
     _refuse_other_others(files, stored)
     tensors = [whole if each is stored[0] else each for each in like.tensors]
     to = to or like.format
-    if all(contents.format is to for contents in files) and _in_chunks([*stored, *like.tensors]):
+    taken = [*zip(files, stored, strict=True), *((like, each) for each in like.tensors)]
+    if all(contents.format is to for contents in files) and _in_chunks(taken):
         return at_address(_merge_by_chunks(files, path, stored[0], whole, plan))
     layout = to.lay_out(_taken(tensors, like, to), like, path.name)
     targets = _Targets([], [], [])

@@ -58,7 +58,7 @@ class StoredTensor:
         dtype: of arrays that its elements are read into; None where no array holds them.
         file: which of the contents' sources holds them.
         fortran: whether the first index varies fastest.
-        chunks: the shape of the chunks that a format keeps it in and can copy as they are; None for others.
+        chunks: the shape of what its format can read and write at a time; None where that is any bytes.
     """
 
     name: str

@@ -1,77 +1,117 @@
-"""HDF5, by h5py: contiguous datasets where they lie, chunked ones a chunk at a time. Written contiguous.
+"""HDF5, by h5py: contiguous datasets where they lie, chunked ones a chunk at a time.
 
-Datasets of texts of any length, of references and the like hold no elements of a fixed size and are no
-tensors here. External links, external storage and virtual datasets, which read other files, are refused.
+A file of contiguous datasets is laid out by h5py itself, without their data; what it writes around them are
+the literals of the new file. A part of a chunked dataset has its chunks and filters. Datasets of texts of any
+length, of references and the like hold no elements of a fixed size and are no tensors here. External links,
+external storage and virtual datasets, which read other files, are refused.
+
+Source: the HDF5 File Format Specification 3.0; H5Dget_offset, H5Dread_chunk of the HDF5 reference.
 """
 
 from __future__ import annotations
 
-import os
+import contextlib
+import math
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
+
 from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import FileError, shown
 from splitops.files.boxes import BoxedArray
+from splitops.files.chunks import Box
 from splitops.files.formats import Contents, Layout, Place, TargetFile
-from splitops.files.sources import Source
+from splitops.files.sources import Source, reading
 from splitops.files.tensors import StoredTensor, Unit
 
 __all__ = ["FORMAT"]
 
-_ROWS: Final = 1 << 22
-"""About so many bytes are read at a time of a dataset without chunks that is not in its file."""
+_BLOCK: Final = 1 << 20
+"""About so many bytes are read at a time of a dataset that has no chunks."""
+_MASK_BYTES: Final = 4
 
 
 class _Hdf5:
     name = "hdf5"
     suffixes = (".h5", ".hdf5")
+    folders = False
 
     def read(self, source: Source) -> Contents:
         h5py = _h5py()
-        try:
+        with reading(source.name):
             file = h5py.File(source.path, "r")
-            found = [(name, item) for name, item in _datasets(file, h5py, source) if _is_plain(item.dtype)]
+            links = _links(file)
+            found = [
+                (name, file[name])
+                for name, link in links
+                if _is_followed(name, link, source, h5py) and isinstance(file[name], h5py.Dataset)
+            ]
             sources: list[Source] = [source]
-            tensors = [_stored(name, item, source, sources) for name, item in found]
-        except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
-            if isinstance(error, FileError):
-                raise
-            raise FileError(f"{source.name}: {shown(str(error), 200)}") from error
-        return Contents(self, tuple(tensors), tuple(sources), {"file": file})
+            tensors = [
+                _stored(name, item, file, sources, h5py)
+                for name, item in found
+                if _is_tensor(name, item, source, h5py)
+            ]
+        names = {tensor.name for tensor in tensors}
+        metadata = {
+            "left_out": tuple(name for name, _ in found if name not in names),
+            "links": {name: link.path for name, link in links if isinstance(link, h5py.SoftLink)},
+        }
+        return Contents(self, tuple(tensors), tuple(sources), metadata)
 
     def taken(self, tensor: StoredTensor) -> StoredTensor:
         dtype = tensor.dtype
         named = dtype is not None and (dtype.kind != "V" or dtype.fields is not None)
         if dtype is None or not named or (tensor.fortran and not tensor.both_orders):
             raise FileError(f"{tensor.label} is of type {tensor.code} or in an order that HDF5 has not")
-        return replace(tensor, code=dtype.str, fortran=False)
+        return replace(tensor, code=_code(dtype), fortran=False)
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
-        h5py = _h5py()
-        descriptor, path = tempfile.mkstemp(suffix=".h5")
-        os.close(descriptor)
-        try:
-            before = like.metadata["file"] if like.format is self else None
-            with h5py.File(path, "w", track_order=True) as file:
-                if before is not None:
-                    _copy_attributes(before, file)
-                for tensor in tensors:
-                    _create(file, tensor, h5py, before)
-                file.flush()
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "layout.h5"
+            self._create(path, tensors, like, contiguous=True)
+            with _h5py().File(path, "r") as file:
                 offsets = [file[tensor.name].id.get_offset() or 0 for tensor in tensors]
+            size = path.stat().st_size
             ranges = sorted(
                 (at, tensor.size) for at, tensor in zip(offsets, tensors, strict=True) if tensor.size
             )
-            size = os.stat(path).st_size
-            with Path(path).open("rb") as content:
+            with path.open("rb") as content:
                 literals = tuple(_between(content, ranges, size))
-        finally:
-            os.unlink(path)
         return Layout((TargetFile(name, size, literals),), tuple(Place(0, offset) for offset in offsets))
+
+    @contextlib.contextmanager
+    def open_array(self, path: Path, name: str, *, writing: bool = False) -> Iterator[_Dataset]:
+        with _h5py().File(path, "r+" if writing else "r") as file:
+            yield _Dataset(file[name], [path] if writing else [])
+
+    def create(self, path: Path, tensors: Sequence[StoredTensor], like: Contents) -> None:
+        self._create(path, tensors, like, contiguous=False)
+
+    def _create(
+        self, path: Path, tensors: Sequence[StoredTensor], like: Contents, *, contiguous: bool
+    ) -> None:
+        """Make a file with datasets, and what else the file has that they are like."""
+        h5py = _h5py()
+        with h5py.File(path, "w", track_order=True) as new, contextlib.ExitStack() as stack:
+            old = None
+            if like.format is self:
+                old = stack.enter_context(h5py.File(like.sources[0].path, "r"))
+                _copy_attributes(old, new, h5py)
+                _keep_what_is_no_tensor(tensors, like, new, h5py)
+            for tensor in tensors:
+                for group in reversed(Path(tensor.name).parents[:-1]):
+                    if str(group) not in new:
+                        made = new.create_group(str(group), track_order=True)
+                        if old is not None:
+                            _copy_attributes(old[str(group)], made, h5py)
+                before = None if old is None else old[tensor.name]
+                _create_dataset(new, tensor, before, h5py, contiguous=contiguous)
 
 
 FORMAT: Final = _Hdf5()
@@ -85,65 +125,116 @@ def _h5py() -> Any:
     return h5py
 
 
-def _datasets(
-    group: Any, h5py: Any, source: Source, path: str = "", seen: frozenset[Any] = frozenset()
-) -> Iterator[Any]:
-    for name in group:
-        link = group.get(name, getlink=True)
-        label = f"{path}{name}"
-        if isinstance(link, h5py.ExternalLink):
-            raise FileError(f"{source.name}: {shown(label)} is a link to another file, which is not followed")
-        if not isinstance(link, h5py.HardLink):
-            continue
-        item = group[name]
-        if isinstance(item, h5py.Group):
-            address = h5py.h5o.get_info(item.id).addr
-            if address not in seen:
-                yield from _datasets(item, h5py, source, f"{label}/", seen | {address})
-        elif isinstance(item, h5py.Dataset):
-            if item.is_virtual or item.external:
-                raise FileError(
-                    f"{source.name}: {shown(label)} has its data in other files, which are not read"
-                )
-            yield label, item
+# Reading ------------------------------------------------------------------------------------------------
 
 
-def _is_plain(dtype: Any) -> bool:
-    return dtype.kind in "biufcSV" and not dtype.hasobject and dtype.subdtype is None and dtype.itemsize > 0
+def _links(file: Any) -> list[tuple[str, Any]]:
+    """Return all links with their paths; what more than one leads to is entered once."""
+    found: list[tuple[str, Any]] = []
+    file.visititems_links(lambda name, link: found.append((name, link)))
+    return found
 
 
-def _stored(name: str, item: Any, source: Source, sources: list[Source]) -> StoredTensor:
-    dtype, shape = item.dtype, tuple(item.shape or ())
-    size = item.size * dtype.itemsize if item.shape is not None else 0
-    offset: int | None = item.id.get_offset() if item.chunks is None else None
-    file = 0
-    if offset is None and size:
-        row = max(1, size // shape[0]) if shape else size
-        chunk = item.chunks or ((max(1, _ROWS // row), *shape[1:]) if shape else ())
-        file = len(sources)
-        sources.append(BoxedArray(source, name, shape, dtype, tuple(chunk), lambda box: item[box]))
-    elif offset is not None and offset + size > source.size:
-        raise FileError(
-            f"{source.name}: {shown(name)} ends at byte {offset + size}, but the file has {source.size}"
-        )
+def _is_followed(name: str, link: Any, source: Source, h5py: Any) -> bool:
+    if isinstance(link, h5py.ExternalLink):
+        raise FileError(f"{source.name}: {shown(name)} is a link to another file, which is not followed")
+    return isinstance(link, h5py.HardLink)
+
+
+def _is_tensor(name: str, item: Any, source: Source, h5py: Any) -> bool:
+    properties = item.id.get_create_plist()
+    if properties.get_layout() == h5py.h5d.VIRTUAL or properties.get_external_count():
+        raise FileError(f"{source.name}: {shown(name)} has its data in other files, which are not read")
+    dtype = item.dtype
+    plain = dtype.kind in "biufcSV" and not dtype.hasobject and dtype.subdtype is None
+    return item.shape is not None and plain and dtype.itemsize > 0
+
+
+def _stored(name: str, item: Any, file: Any, sources: list[Source], h5py: Any) -> StoredTensor:
+    source, dtype, shape = sources[0], item.dtype, tuple(item.shape)
     kind = element_type_of(dtype) or ElementType(str(dtype), bits=0)
-    return StoredTensor(name, shape, dtype.str, Unit(1, dtype.itemsize), offset or 0, size, kind, dtype, file)
+    unit, size = Unit(1, dtype.itemsize), math.prod(shape) * dtype.itemsize
+    tensor = StoredTensor(name, shape, _code(dtype), unit, 0, size, kind, dtype)
+    chunks = item.chunks or _blocks(shape, dtype.itemsize)
+    offset = item.id.get_offset() if item.chunks is None else None
+    # Without a place a dataset is compact or not written; of a type that NumPy has not it is converted.
+    if offset is not None and item.id.get_type().equal(h5py.h5t.py_create(dtype, logical=True)):
+        if offset + size > source.size:
+            raise FileError(
+                f"{source.name}: {shown(name)} ends at byte {offset + size}, but the file has {source.size}"
+            )
+        return replace(tensor, offset=offset, chunks=chunks)
+    sources.append(BoxedArray(source, name, shape, dtype, chunks, lambda box: file[name][box]))
+    return replace(tensor, file=len(sources) - 1, chunks=chunks)
 
 
-def _create(file: Any, tensor: StoredTensor, h5py: Any, before: Any) -> None:
-    """Make room for a tensor: contiguous, at once, and without writing to it."""
-    creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    creation.set_layout(h5py.h5d.CONTIGUOUS)
-    creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-    creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    made = file.create_dataset(tensor.name, tensor.shape, tensor.dtype, dcpl=creation)
-    if before is not None and tensor.name in before:
-        _copy_attributes(before[tensor.name], made)
+def _code(dtype: np.dtype[Any]) -> str:
+    return dtype.str if dtype.fields is None else str(dtype)
 
 
-def _copy_attributes(before: Any, after: Any) -> None:
-    for key, value in before.attrs.items():
-        after.attrs[key] = value
+def _blocks(shape: Sequence[int], item_bytes: int) -> tuple[int, ...]:
+    """Return the shape of about a block of neighbouring elements."""
+    room, block = max(1, _BLOCK // item_bytes), []
+    for size in reversed(shape):
+        block.append(max(1, min(size, room)))
+        room = max(1, room // block[-1])
+    return tuple(reversed(block))
+
+
+# Writing ------------------------------------------------------------------------------------------------
+
+
+def _keep_what_is_no_tensor(tensors: Sequence[StoredTensor], like: Contents, new: Any, h5py: Any) -> None:
+    """Where other tensors are kept, keep soft links, too; refuse what cannot be kept."""
+    if len(tensors) <= 1:
+        return
+    left_out = like.metadata["left_out"]
+    if left_out:
+        names = ", ".join(shown(name) for name in left_out[:4])
+        raise FileError(f"{like.sources[0].name} holds what cannot be kept with other tensors: {names}")
+    for name, path in like.metadata["links"].items():
+        new[name] = h5py.SoftLink(path)
+
+
+def _create_dataset(file: Any, tensor: StoredTensor, like: Any, h5py: Any, *, contiguous: bool) -> None:
+    """Make room for a tensor, without writing to it: stored as another dataset is, or contiguous."""
+    shape, maximum = tensor.shape, None
+    if contiguous or like is None or like.chunks is None:
+        properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        properties.set_layout(h5py.h5d.CONTIGUOUS)
+        properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    else:
+        properties = like.id.get_create_plist().copy()
+        # An axis may grow to the size of a chunk: shorter parts, too, have the chunks of the whole.
+        limits = zip(like.maxshape, shape, like.chunks, strict=True)
+        maximum = tuple(
+            h5py.h5s.UNLIMITED if most is None else max(size, chunk) for most, size, chunk in limits
+        )
+    properties.set_obj_track_times(False)  # the same file for the same request
+    properties.set_attr_creation_order(h5py.h5p.CRT_ORDER_TRACKED | h5py.h5p.CRT_ORDER_INDEXED)
+    space = h5py.h5s.create_simple(shape, maximum) if shape else h5py.h5s.create(h5py.h5s.SCALAR)
+    kind = h5py.h5t.py_create(tensor.dtype, logical=True) if like is None else like.id.get_type()
+    made = h5py.h5d.create(file.id, tensor.name.encode(), kind, space, properties)
+    if like is not None:
+        _copy_attributes(like, h5py.Dataset(made), h5py)
+
+
+def _copy_attributes(before: Any, after: Any, h5py: Any) -> None:
+    """Copy attributes but for references, which mean nothing in another file."""
+    for name in before.attrs:
+        dtype = before.attrs.get_id(name).dtype
+        if not _refers(dtype, h5py):
+            after.attrs.create(name, before.attrs[name], dtype=dtype)
+
+
+def _refers(dtype: np.dtype[Any], h5py: Any) -> bool:
+    inner = h5py.check_vlen_dtype(dtype)
+    if isinstance(inner, np.dtype):
+        return _refers(inner, h5py)
+    if dtype.fields:
+        return any(_refers(field[0], h5py) for field in dtype.fields.values())
+    return h5py.check_ref_dtype(dtype.base) is not None
 
 
 def _between(content: Any, ranges: Sequence[tuple[int, int]], size: int) -> Iterator[tuple[int, bytes]]:
@@ -153,3 +244,54 @@ def _between(content: Any, ranges: Sequence[tuple[int, int]], size: int) -> Iter
             content.seek(at)
             yield at, content.read(begin - at)
         at = begin + length
+
+
+# Chunks -------------------------------------------------------------------------------------------------
+
+
+class _Dataset:
+    """See :class:`splitops.files.chunks.ChunkedArray`."""
+
+    def __init__(self, dataset: Any, written: Sequence[Path]) -> None:
+        self._dataset = dataset
+        self.shape: tuple[int, ...] = tuple(dataset.shape)
+        self.chunks: tuple[int, ...] = dataset.chunks or self.shape
+        self.coding = None if dataset.chunks is None else _coding(dataset)
+        self.written = written
+
+    def read(self, box: Box) -> npt.NDArray[Any]:
+        return np.asarray(self._dataset[box])
+
+    def write(self, box: Box, elements: npt.NDArray[Any]) -> None:
+        self._dataset[box] = elements
+
+    def stored(self, index: tuple[int, ...]) -> bytes | None:
+        """Return a chunk behind the mask of the filters that were left out for it."""
+        corner = self._corner(index)
+        found = self._dataset.id.get_chunk_info_by_coord(corner)
+        if found.byte_offset is None:
+            return None
+        plain = math.prod(self.chunks) * self._dataset.dtype.itemsize
+        if found.size > 2 * plain + _BLOCK:  # no filter makes so much of it
+            raise ValueError(f"a chunk of {plain} bytes is stored in {found.size}")
+        mask, data = self._dataset.id.read_direct_chunk(corner)
+        return int(mask).to_bytes(_MASK_BYTES, "little") + bytes(data)
+
+    def store(self, index: tuple[int, ...], data: bytes) -> None:
+        mask = int.from_bytes(data[:_MASK_BYTES], "little")
+        self._dataset.id.write_direct_chunk(self._corner(index), data[_MASK_BYTES:], mask)
+
+    def _corner(self, index: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(at * chunk for at, chunk in zip(index, self.chunks, strict=True))
+
+
+def _coding(dataset: Any) -> object:
+    """Return what the bytes of a chunk depend on beside its elements; None where a filter has a checksum.
+
+    Such a filter proves what it decodes, and nothing that is copied undecoded.
+    """
+    properties = dataset.id.get_create_plist()
+    filters = [properties.get_filter(number) for number in range(properties.get_nfilters())]
+    if any(found[0] == _h5py().h5z.FILTER_FLETCHER32 for found in filters):
+        return None
+    return dataset.id.get_type().encode(), dataset.chunks, filters, np.asarray(dataset.fillvalue).tobytes()
