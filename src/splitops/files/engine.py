@@ -1,8 +1,8 @@
 """The engine: obeys extents with bounded memory.
 
 Runs of 64 KiB and more go from file to file through one buffer. Shorter runs that lie in the same rows of a
-file are read together, a block of rows at a time, moved in memory, and written together: a split in 4096
-columns reads its source once. The bytes themselves are moved by :mod:`splitops.native.files`.
+file are read together, a block of rows at a time, each to where it is written from, and written together: a
+split in 4096 columns reads its source once. The bytes are moved by :mod:`splitops.native.files`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ["TASK_BYTES", "CopyError", "Pass", "checksums", "copy", "passes", "ta
 
 TASK_BYTES: Final = 256 << 20
 """About how much a task copies: what is made durable, journalled and sent to a worker at a time."""
-_BLOCK: Final = 1 << 20
-"""Bytes that a thread reads at a time."""
+_BLOCK: Final = 256 << 10
+"""Bytes that a thread reads at a time: what is read is written while the caches of the processor have it."""
 _LONG_RUN: Final = 64 << 10
 """From here on a call of the system for each run costs little beside its bytes."""
-_PIECE: Final = 16 << 10
-"""What each file of a pass is to get at a time: less costs calls of the system, more the caches."""
+_PIECE: Final = 64 << 10
+"""What each file of a pass is to get at a time: less costs the system work for each, more the caches."""
 _MAX_GAP: Final = 16 << 10
 """So many bytes between two runs are read with them."""
 

@@ -1,6 +1,7 @@
 #include "files/extent_copy.h"
 
 #include <fcntl.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,8 +12,10 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <numeric>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "copy/split_copy.h"
 #include "files/crc32.h"
@@ -24,6 +27,8 @@ namespace {
 constexpr Offset kLongRun = Offset{64} << 10;     // from here on, a call of the system for each run costs little
 constexpr Offset kCacheBytes = Offset{128} << 10;  // moved at a time: source and target stay in the caches
 constexpr Offset kPieceBytes = 1024;               // but each target gets so much at a time
+constexpr Offset kScattered = 512;                 // runs of so much are put in their places by the system
+constexpr std::size_t kVectors = 1024;             // what Linux takes at a time
 constexpr std::size_t kManyFiles = 64;             // synced all at once
 constexpr auto kTick = std::chrono::milliseconds(50);
 
@@ -42,11 +47,41 @@ struct Part {
     std::size_t source_count, target_count, move_count;
     std::size_t first_source, first_target, first_move;
     std::size_t first_block, blocks;
-    std::vector<bool> straight;       // of each target: it is written from the buffer that its source was read into
-    std::vector<bool> source_alone;   // of each source: one move takes all of it
-    std::vector<bool> target_alone;   // of each target: one move fills it
-    std::size_t bytes = 0;            // of the buffers of a block
+    std::vector<bool> target_alone;  // of each target: one move fills it
+    bool scattered = false;          // the system reads each byte to where it is written from
+    std::vector<std::size_t> order;  // the moves by source and column, where it is so
+    Offset gap = 0;                  // the longest stretch that is read then and not used
+    std::size_t bytes = 0;           // of the buffers of a block
+
+    std::size_t source_of(const Move &move) const { return static_cast<std::size_t>(move.source_lane) - first_source; }
+    std::size_t target_of(const Move &move) const { return static_cast<std::size_t>(move.target_lane) - first_target; }
 };
+
+// Whether no byte is read for two moves, and the moves are long: then no byte need be moved in memory.
+void find_scattered(Part &part) {
+    Offset row = 0;
+    for (std::size_t i = 0; i < part.move_count; ++i)
+        row += part.moves[i].run;
+    if (row / static_cast<Offset>(part.move_count) < kScattered)
+        return;
+    part.order.resize(part.move_count);
+    std::iota(part.order.begin(), part.order.end(), 0);
+    const auto place = [&](std::size_t i) { return std::pair(part.moves[i].source_lane, part.moves[i].source_column); };
+    std::sort(part.order.begin(), part.order.end(), [&](std::size_t a, std::size_t b) { return place(a) < place(b); });
+    Offset end = 0;
+    for (std::size_t i = 0; i < part.move_count; ++i) {
+        const Move &move = part.moves[part.order[i]];
+        const bool first = i == 0 || part.moves[part.order[i - 1]].source_lane != move.source_lane;
+        const bool last = i + 1 == part.move_count || part.moves[part.order[i + 1]].source_lane != move.source_lane;
+        const Offset before = first ? 0 : end;
+        if (move.source_column < before)
+            return;
+        end = move.source_column + move.run;
+        const Offset behind = last ? pitch_of_source(part.sources[part.source_of(move)]) - end : 0;
+        part.gap = std::max({part.gap, move.source_column - before, behind});
+    }
+    part.scattered = true;
+}
 
 struct Block {
     const Part *part;
@@ -81,24 +116,18 @@ std::vector<Part> parts_of(const Work &work) {
         part.blocks = static_cast<std::size_t>((part.pass->rows + part.pass->block_rows - 1) / part.pass->block_rows);
         blocks += part.blocks;
 
-        part.source_alone.assign(part.source_count, false);
         part.target_alone.assign(part.target_count, false);
-        part.straight.assign(part.target_count, false);
         for (std::size_t i = 0; i < part.move_count; ++i) {
-            const Move &move = part.moves[i];
-            const std::size_t from = static_cast<std::size_t>(move.source_lane) - part.first_source;
-            const std::size_t to = static_cast<std::size_t>(move.target_lane) - part.first_target;
-            const Lane &source = part.sources[from], &target = part.targets[to];
-            part.source_alone[from] = move.run == source.used;
-            part.target_alone[to] = move.run == target.used;
-            part.straight[to] = part.target_alone[to] && part.source_alone[from] &&
-                                (pitch_of_source(source) == source.used || target.stride != target.used);
+            const std::size_t to = part.target_of(part.moves[i]);
+            part.target_alone[to] = part.moves[i].run == part.targets[to].used;
         }
+        find_scattered(part);
         const std::size_t rows = static_cast<std::size_t>(std::min(part.pass->rows, part.pass->block_rows));
-        for (std::size_t i = 0; i < part.source_count; ++i)
+        for (std::size_t i = 0; !part.scattered && i < part.source_count; ++i)
             part.bytes += rows * static_cast<std::size_t>(pitch_of_source(part.sources[i]));
         for (std::size_t i = 0; i < part.target_count; ++i)
-            part.bytes += part.straight[i] ? 0 : rows * static_cast<std::size_t>(part.targets[i].used);
+            part.bytes += rows * static_cast<std::size_t>(part.targets[i].used);
+        part.bytes += part.scattered ? static_cast<std::size_t>(part.gap) : 0;
     }
     return parts;
 }
@@ -156,6 +185,7 @@ class Copy {
         std::vector<char> gathered;
         std::vector<char *> sources, targets;
         std::vector<SplitTarget> split;
+        std::vector<iovec> vectors;
     };
 
     Offset count() const { return static_cast<Offset>(blocks_); }
@@ -182,26 +212,94 @@ class Copy {
     void do_block(const Block &block, Room &room) {
         const Part &part = *block.part;
         char *at = room.data.get();
-        for (std::size_t i = 0; i < part.source_count; ++i) {
-            room.sources[i] = at;
-            at += block.rows * pitch_of_source(part.sources[i]);
-            if (!read(part.sources[i], block, room.sources[i]))
-                return;
-        }
         for (std::size_t i = 0; i < part.target_count; ++i) {
             room.targets[i] = at;
-            at += part.straight[i] ? 0 : block.rows * part.targets[i].used;
+            at += block.rows * part.targets[i].used;
         }
-        move(block, room);
+        if (part.scattered ? !read_scattered(block, room, at) : !read_and_move(block, room, at))
+            return;
         Offset bytes = 0;
         for (std::size_t i = 0; i < part.move_count; ++i) {
             checksums_[part.first_move + i][block.index] = checksum(part, i, block, room);
             bytes += part.moves[i].run * block.rows;
         }
         for (std::size_t i = 0; work_.writing && i < part.target_count; ++i)
-            if (!write(part, i, block, room))
+            if (!write(part.targets[i], block, room.targets[i]))
                 return;
         done_.fetch_add(bytes, std::memory_order_relaxed);
+    }
+
+    // Reads all rows to where they are written from; what is not used goes to `unused`.
+    bool read_scattered(const Block &block, Room &room, char *unused) {
+        const Part &part = *block.part;
+        for (std::size_t next = 0; next < part.move_count;) {
+            const std::size_t begin = next, source = part.source_of(part.moves[part.order[begin]]);
+            while (next < part.move_count && part.source_of(part.moves[part.order[next]]) == source)
+                ++next;
+            const Lane &lane = part.sources[source];
+            const bool whole = is_read_whole(lane);
+            room.vectors.clear();
+            for (Offset row = 0; row < block.rows; ++row) {
+                Offset end = 0;
+                for (std::size_t i = begin; i < next; ++i) {
+                    const Move &m = part.moves[part.order[i]];
+                    const std::size_t to = part.target_of(m);
+                    add(room.vectors, unused, m.source_column - end);
+                    add(room.vectors, room.targets[to] + row * part.targets[to].used + m.target_column, m.run);
+                    end = m.source_column + m.run;
+                }
+                if (whole && row + 1 < block.rows)
+                    add(room.vectors, unused, lane.stride - end);
+                else if (!read_vectors(lane, lane.base + (block.first + (whole ? 0 : row)) * lane.stride, room.vectors))
+                    return false;
+            }
+        }
+        return true;
+    }
+
+    // Adds room for bytes; room that goes on is the same room.
+    static void add(std::vector<iovec> &vectors, char *to, Offset bytes) {
+        const std::size_t size = static_cast<std::size_t>(bytes);
+        if (!vectors.empty() && static_cast<char *>(vectors.back().iov_base) + vectors.back().iov_len == to)
+            vectors.back().iov_len += size;
+        else if (size > 0)
+            vectors.push_back({to, size});
+    }
+
+    // Fills rooms with neighbouring bytes and forgets them.
+    bool read_vectors(const Lane &lane, Offset at, std::vector<iovec> &vectors) {
+        const int file = work_.source_files[static_cast<std::size_t>(lane.file)];
+        for (std::size_t i = 0; i < vectors.size();) {
+            const int count = static_cast<int>(std::min(kVectors, vectors.size() - i));
+            const ssize_t got = ::preadv(file, &vectors[i], count, at);
+            if (got <= 0) {
+                if (got < 0 && errno == EINTR)
+                    continue;
+                return fail({false, lane.file, at, got < 0 ? errno : 0});
+            }
+            at += got;
+            std::size_t left = static_cast<std::size_t>(got);
+            for (; i < vectors.size() && left >= vectors[i].iov_len; ++i)
+                left -= vectors[i].iov_len;
+            if (left > 0) {
+                vectors[i].iov_base = static_cast<char *>(vectors[i].iov_base) + left;
+                vectors[i].iov_len -= left;
+            }
+        }
+        vectors.clear();
+        return true;
+    }
+
+    bool read_and_move(const Block &block, Room &room, char *at) {
+        const Part &part = *block.part;
+        for (std::size_t i = 0; i < part.source_count; ++i) {
+            room.sources[i] = at;
+            at += block.rows * pitch_of_source(part.sources[i]);
+            if (!read(part.sources[i], block, room.sources[i]))
+                return false;
+        }
+        move(block, room);
+        return true;
     }
 
     bool read(const Lane &lane, const Block &block, char *to) {
@@ -230,20 +328,12 @@ class Copy {
         return true;
     }
 
-    bool write(const Part &part, std::size_t i, const Block &block, const Room &room) {
-        const Lane &lane = part.targets[i];
-        const char *from = room.targets[i];
-        Offset pitch = lane.used;
-        if (part.straight[i]) {
-            const std::size_t source = source_of(part, i);
-            from = room.sources[source];
-            pitch = pitch_of_source(part.sources[source]);
-        }
+    bool write(const Lane &lane, const Block &block, const char *from) {
         const Offset at = lane.base + block.first * lane.stride;
-        if (lane.stride == lane.used && pitch == lane.used)
+        if (lane.stride == lane.used)
             return write_stretch(lane, at, block.rows * lane.used, from);
         for (Offset row = 0; row < block.rows; ++row)
-            if (!write_stretch(lane, at + row * lane.stride, lane.used, from + row * pitch))
+            if (!write_stretch(lane, at + row * lane.stride, lane.used, from + row * lane.used))
                 return false;
         return true;
     }
@@ -272,25 +362,15 @@ class Copy {
         return false;
     }
 
-    // The one source of a target that is written straight: there is one move only between the two.
-    static std::size_t source_of(const Part &part, std::size_t target) {
-        for (std::size_t i = 0;; ++i)
-            if (static_cast<std::size_t>(part.moves[i].target_lane) - part.first_target == target)
-                return static_cast<std::size_t>(part.moves[i].source_lane) - part.first_source;
-    }
-
     void move(const Block &block, Room &room) {
         const Part &part = *block.part;
-        if (part.source_count == 1 && part.target_count == part.move_count && !part.straight[0])
+        if (part.source_count == 1 && part.target_count == part.move_count)
             return split(block, room);
         for (Offset first = 0; first < block.rows;) {
             const Offset rows = rows_in_cache(part, block.rows - first);
             for (std::size_t i = 0; i < part.move_count; ++i) {
                 const Move &m = part.moves[i];
-                const std::size_t to = static_cast<std::size_t>(m.target_lane) - part.first_target;
-                if (part.straight[to])
-                    continue;
-                const std::size_t from = static_cast<std::size_t>(m.source_lane) - part.first_source;
+                const std::size_t from = part.source_of(m), to = part.target_of(m);
                 const Offset pitch = pitch_of_source(part.sources[from]), used = part.targets[to].used;
                 instruction_set().copy_runs({room.targets[to] + first * used + m.target_column, used,
                                              room.sources[from] + first * pitch + m.source_column, pitch, m.run,
@@ -309,8 +389,8 @@ class Copy {
             room.split.clear();
             for (std::size_t i = 0; i < part.move_count; ++i) {
                 const Move &m = part.moves[i];
-                const std::size_t to = static_cast<std::size_t>(m.target_lane) - part.first_target;
-                room.split.push_back({room.targets[to] + first * m.run, m.source_column, m.run, nullptr});
+                char *to = room.targets[part.target_of(m)] + first * m.run;
+                room.split.push_back({to, m.source_column, m.run, nullptr});
             }
             const Extent shape[] = {rows, pitch}, strides[] = {pitch, 1};
             split_copy({room.sources[0] + first * pitch, 2, shape, strides, 1, 1}, room.split.data(),
@@ -329,25 +409,20 @@ class Copy {
 
     std::uint32_t checksum(const Part &part, std::size_t i, const Block &block, Room &room) {
         const Move &m = part.moves[i];
-        const std::size_t from = static_cast<std::size_t>(m.source_lane) - part.first_source;
-        const std::size_t to = static_cast<std::size_t>(m.target_lane) - part.first_target;
-        const Offset pitch = pitch_of_source(part.sources[from]);
-        const std::size_t bytes = static_cast<std::size_t>(block.rows * m.run);
-        if (pitch == m.run)
-            return crc32(0, room.sources[from], bytes);
-        if (part.target_alone[to] && !part.straight[to])
-            return crc32(0, room.targets[to], bytes);
-        // Its runs lie apart on both sides.
+        const std::size_t to = part.target_of(m);
+        const Offset used = part.targets[to].used;
+        if (part.target_alone[to])
+            return crc32(0, room.targets[to], static_cast<std::size_t>(block.rows * m.run));
+        const char *first = room.targets[to] + m.target_column;
         std::uint32_t crc = 0;
-        const char *source = room.sources[from] + m.source_column;
         if (m.run >= 1024) {
             for (Offset row = 0; row < block.rows; ++row)
-                crc = crc32(crc, source + row * pitch, static_cast<std::size_t>(m.run));
+                crc = crc32(crc, first + row * used, static_cast<std::size_t>(m.run));
             return crc;
         }
         for (Offset row = 0; row < block.rows;) {
             const Offset rows = std::min(block.rows - row, kCacheBytes / m.run);
-            instruction_set().copy_runs({room.gathered.data(), m.run, source + row * pitch, pitch, m.run, rows});
+            instruction_set().copy_runs({room.gathered.data(), m.run, first + row * used, used, m.run, rows});
             crc = crc32(crc, room.gathered.data(), static_cast<std::size_t>(rows * m.run));
             row += rows;
         }
