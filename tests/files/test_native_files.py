@@ -96,6 +96,18 @@ def test_a_source_that_ends_early_is_named(implementation, opened, tmp_path):
     assert found == ([], (False, 0, 20, 0))
 
 
+def test_a_source_that_cannot_be_read_is_named(implementation, opened):
+    _, targets = opened
+    unreadable = os.open("/proc/self/mem", os.O_RDONLY)  # nothing is at address 0
+    try:
+        found = implementation(
+            **tables(), source_files=[unreadable], target_files=targets, threads=1, tick=print
+        )
+    finally:
+        os.close(unreadable)
+    assert found == ([], (False, 0, 0, errno.EIO))
+
+
 def test_a_target_that_cannot_be_written_is_named(implementation, opened, tmp_path):
     source, targets = opened
     reader = os.open(tmp_path / "b", os.O_RDONLY)

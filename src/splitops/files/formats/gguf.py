@@ -26,6 +26,10 @@ __all__ = ["FORMAT"]
 
 _MAGIC: Final = b"GGUF"
 _VERSIONS: Final = (2, 3)
+_MAX_HEADER: Final = 100_000_000
+"""As of safetensors: the longest headers in use, with a vocabulary, have a tenth of it."""
+_MAX_ITEMS: Final = 1 << 22
+"""Of an array of texts: the largest vocabularies have a tenth of it."""
 _MAX_RANK: Final = 4
 _MAX_DEPTH: Final = 8
 _ALIGNMENT: Final = "general.alignment"
@@ -180,6 +184,8 @@ class _Reader:
 
     def take(self, size: int) -> bytes:
         end = self.at + size
+        if end > _MAX_HEADER:
+            raise _MalformedError(f"its header would go on at byte {end}; {_MAX_HEADER} are read at most")
         if end > self._source.size:
             raise _MalformedError(
                 f"its header would go on at byte {end}, but the file has {self._source.size}"
@@ -212,7 +218,11 @@ class _Reader:
             if inner in _WIDTHS:
                 self.take(_WIDTHS[inner] * count)
                 return
-            for _ in range(count):  # each takes bytes, of which there are so many only
+            if count > _MAX_ITEMS:
+                raise _MalformedError(
+                    f"an array in its header has {count} items; {_MAX_ITEMS} are read at most"
+                )
+            for _ in range(count):
                 self.value(inner, depth + 1)
         else:
             raise _MalformedError(f"a value in its header is of the unknown type {kind}")
@@ -233,17 +243,24 @@ def _header(source: Source) -> tuple[list[_Entry], list[StoredTensor]]:
     if version not in _VERSIONS:
         raise _MalformedError(f"version {version} of GGUF is not known; a big-endian file is not read either")
     tensor_count, entry_count = reader.number("Q"), reader.number("Q")
-    entries = [_entry(reader, source) for _ in _counted(entry_count, source)]
-    keys = [entry.key for entry in entries]
-    if len(set(keys)) < len(keys):
-        raise _MalformedError("a key stands twice in its header")
-    alignment = next((e.number for e in entries if e.key == _ALIGNMENT), _DEFAULT_ALIGNMENT)
+    entries: dict[str, _Entry] = {}
+    for _ in _counted(entry_count, source):
+        entry = _entry(reader, source)
+        if entry.key in entries:
+            raise _MalformedError(f"key {shown(entry.key)} stands twice in its header")
+        entries[entry.key] = entry
+    alignment = entries[_ALIGNMENT].number if _ALIGNMENT in entries else _DEFAULT_ALIGNMENT
     if not alignment or alignment & (alignment - 1):
         raise _MalformedError(f"its alignment of {alignment} is no power of two")
-    stated = [_stated(reader) for _ in _counted(tensor_count, source)]
+    stated: dict[str, StoredTensor] = {}
+    for _ in _counted(tensor_count, source):
+        tensor = _stated(reader)
+        if tensor.name in stated:
+            raise _MalformedError(f"{tensor.label} stands twice")
+        stated[tensor.name] = tensor
     start = _aligned(reader.at, alignment)
     tensors, end = [], 0
-    for tensor in stated:
+    for tensor in stated.values():
         if tensor.offset != end:
             raise _MalformedError(
                 f"{tensor.label} is at {tensor.offset} of the data, not at {end} behind the others"
@@ -254,7 +271,7 @@ def _header(source: Source) -> tuple[list[_Entry], list[StoredTensor]]:
             )
         tensors.append(replace(tensor, offset=start + end))
         end = _aligned(end + tensor.size, alignment)
-    return entries, tensors
+    return list(entries.values()), tensors
 
 
 def _counted(count: int, source: Source) -> range:

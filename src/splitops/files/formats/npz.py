@@ -39,6 +39,7 @@ _LIMIT: Final = (1 << 31) - 1
 _EPOCH: Final = 0x21
 """1980-01-01, the date of zip files that state none."""
 _BLOCK: Final = 1 << 20
+_MAX_DIRECTORY: Final = 100_000_000
 _BROKEN: Final = (
     zipfile.BadZipFile,
     zlib.error,
@@ -56,7 +57,7 @@ class _Npz:
 
     def read(self, source: Source) -> Contents:
         try:
-            with zipfile.ZipFile(SourceFile(source)) as archive:
+            with zipfile.ZipFile(_Archive(source)) as archive:
                 members = archive.infolist()
                 tensors, sources = _tensors(members, source)
         except _BROKEN as error:
@@ -88,6 +89,17 @@ class _Npz:
 
 
 FORMAT: Final = _Npz()
+
+
+class _Archive(SourceFile):
+    """An archive whose directory is read at once, if it is no longer than a directory can well be."""
+
+    def read(self, size: int = -1) -> bytes:
+        if size > _MAX_DIRECTORY:
+            raise zipfile.BadZipFile(
+                f"its directory would have {size} bytes; {_MAX_DIRECTORY} are read at most"
+            )
+        return super().read(size) or b""
 
 
 def _tensors(members: Sequence[zipfile.ZipInfo], source: Source) -> tuple[list[StoredTensor], list[Source]]:
