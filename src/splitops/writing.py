@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import signal
+import stat
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -48,8 +49,11 @@ class _Staged:
 
     draft: Path
     target: Path
-    before: Path
     folder: bool = False
+
+    @property
+    def before(self) -> Path:
+        return self.draft.parent / "before" / self.draft.name
 
 
 class StagedFiles:
@@ -133,7 +137,7 @@ class StagedFiles:
     def _stage(self, path: Path, *, folder: bool = False) -> _Staged:
         _refuse_other_kind(path, folder=folder)
         staging = self._staging_beside(path)
-        return _Staged(staging / path.name, path, staging / "before" / path.name, folder)
+        return _Staged(staging / path.name, path, folder)
 
     def _staging_beside(self, path: Path) -> Path:
         folder = path.parent
@@ -207,10 +211,13 @@ def _put_back(staged: _Staged) -> Path | None:
 
 
 def _refuse_other_kind(path: Path, *, folder: bool) -> None:
-    is_folder = path.is_dir() and not path.is_symlink()
+    try:
+        is_folder = stat.S_ISDIR(os.lstat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return
     if is_folder and not folder:
         raise IsADirectoryError(errno.EISDIR, "a folder of this name is in the way")
-    if folder and not is_folder and os.path.lexists(path):
+    if folder and not is_folder:
         raise NotADirectoryError(errno.ENOTDIR, "a file of this name is in the way")
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +35,7 @@ def source(tmp_path):
 def _small_tasks(monkeypatch):
     monkeypatch.setattr(engine.tasks, "__defaults__", (100_000,))
     monkeypatch.setattr(engine, "_BLOCK", 10_000)
+    monkeypatch.setattr(engine, "_PIECE", 10_000)
 
 
 def plan(source: Path, folder: Path) -> splitops.files.FilePlan:
@@ -152,6 +157,15 @@ def test_another_request_is_refused(source, tmp_path):
         other.run(resume=True, memory=MEMORY)
     with pytest.raises(FileError, match="nothing to go on"):
         plan(source, tmp_path / "elsewhere").run(resume=True)
+
+
+def test_work_that_would_be_cut_into_other_tasks_is_refused(source, tmp_path, monkeypatch):
+    """The journal counts tasks: those of another release may be other bytes."""
+    folder = tmp_path / "out"
+    run(source, folder, 30)
+    monkeypatch.setattr(engine.tasks, "__defaults__", (120_000,))
+    with pytest.raises(FileError, match="another request"):
+        plan(source, folder).run(resume=True, memory=MEMORY)
 
 
 def test_two_runs_at_once_are_refused(source, tmp_path):
@@ -301,11 +315,50 @@ def test_a_target_that_appears_meanwhile_is_not_replaced(source, tmp_path):
     assert (tmp_path / "x.1.npy").read_bytes() == b"another's"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_without_permission_is_one_error(source, tmp_path):
-    (tmp_path / "out").mkdir(mode=0o500)
-    with pytest.raises(FileError, match="permission denied"):
+@pytest.fixture
+def open_folder():
+    """A folder that anyone may look into, and write to."""
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o777)
+        yield Path(name)
+
+
+@contextlib.contextmanager
+def as_nobody():
+    """Give root's rights up for a while: root may read and write anywhere."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_what_is_not_permitted_is_one_error(source, open_folder):
+    path = Path(shutil.copy(source, open_folder / "x.npy"))
+    plan(path, open_folder / "out").run(memory=MEMORY)  # what is imported late is imported now
+    shutil.rmtree(open_folder / "out")
+    (open_folder / "out").mkdir(mode=0o555)
+    before = sorted(os.listdir(open_folder))
+    with as_nobody(), pytest.raises(FileError, match=r"cannot write .*out.*: permission denied"):
+        plan(path, open_folder / "out").run(memory=MEMORY)
+    path.chmod(0)
+    with as_nobody(), pytest.raises(FileError, match=r"cannot open .*x\.npy': permission denied"):
+        plan(path, open_folder / "parts")
+    assert sorted(os.listdir(open_folder)) == before
+    assert not os.listdir(open_folder / "out")
+
+
+def test_a_source_that_cannot_be_read_is_one_error(source, tmp_path, monkeypatch):
+    def unreadable(*_: object, **__: object) -> None:
+        raise engine.CopyError(False, 0, 1234, errno.EIO)
+
+    monkeypatch.setattr(engine, "copy", unreadable)
+    with pytest.raises(FileError, match=r"x\.npy' at byte 1234 \(the array\): input/output error"):
         plan(source, tmp_path / "out").run(memory=MEMORY)
+    assert sorted(os.listdir(tmp_path)) == ["x.npy"]
 
 
 def test_too_little_memory_is_one_error(source, tmp_path):
@@ -313,33 +366,68 @@ def test_too_little_memory_is_one_error(source, tmp_path):
         plan(source, tmp_path / "out").run(memory=1 << 20)
 
 
+FORMATS = ("npy", "npz", "safetensors", "gguf", "raw")
+
+
+def big_file(folder: Path, name: str, like: Path) -> Path:
+    """Make a file of 160 MiB of zeros, which the file system need not store."""
+    contents = splitops.files.open(like).contents
+    [array] = contents.tensors
+    path = folder / f"big.{name}"
+    if name == "npz":
+        np.savez(path, x=np.load(like, mmap_mode="r"))
+        return path
+    if name == "raw":
+        path.touch()
+        os.truncate(path, array.size)
+        return path
+    form = splitops.files.format_named(name)
+    [file] = form.lay_out([form.taken(replace(array, name="x"))], contents, path.name).files
+    with path.open("wb") as target:
+        for offset, data in file.literals:
+            target.seek(offset)
+            target.write(data)
+        target.truncate(file.size)
+    return path
+
+
 def test_memory_is_bounded(tmp_path):
-    """A file of 1 GiB is split along both axes, and merged, by a process that may have 500 MB in all."""
+    """Files of any format are split along both axes, and merged, in less memory than they have bytes."""
     script = """
-import resource, sys
+import resource, shutil, sys
 resource.setrlimit(resource.RLIMIT_AS, (500_000_000, 500_000_000))
 import splitops
+from splitops.elements.types import ELEMENT_TYPES
+from splitops.files.formats.raw import RawFormat
 from pathlib import Path
 def peak():  # not ru_maxrss, which begins with what the process that made this one has
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 before = peak()
-source, folder = Path(sys.argv[1]), Path(sys.argv[2])
-for axis in (0, 1):
-    report = splitops.files.split(source, folder, axis=axis, num_outputs=7, sync=False, overwrite=True)
-splitops.files.merge([path for path, _ in report.files], folder / "y.npy", axis=1, sync=False)
-print((peak() - before) // 1024)
+for path in map(Path, sys.argv[1:]):
+    folder = path.with_suffix(".parts")
+    like = RawFormat((2560, -1), ELEMENT_TYPES["float32"]) if path.suffix == ".raw" else None
+    options = {"memory": 8 << 20, "sync": False, "overwrite": True, "like": like}
+    for axis in (0, 1):
+        report = splitops.files.split(path, folder, axis=axis, num_outputs=7, **options)
+    parts = [part for part, _ in report.files]
+    splitops.files.merge(parts, folder / f"whole{path.suffix}", axis=1, **options)
+    assert (folder / f"whole{path.suffix}").stat().st_size == path.stat().st_size
+    shutil.rmtree(folder)
+    print((peak() - before) >> 10)
 """
-    path = tmp_path / "x.npy"
-    np.lib.format.open_memmap(path, "w+", np.float32, (16384, 16384)).flush()
+    like = tmp_path / "x.npy"
+    np.lib.format.open_memmap(like, "w+", np.float32, (2560, 16384)).flush()
+    paths = [big_file(tmp_path, name, like) for name in FORMATS]
     done = subprocess.run(
-        [sys.executable, "-c", script, str(path), str(tmp_path / "out")],
+        [sys.executable, "-c", script, *map(str, paths)],
         env=os.environ | {"PYTHONPATH": str(Path(splitops.__file__).parents[1]), "OPENBLAS_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) <= 64 + 64
-    for name in ("x.npy", "out/y.npy"):
-        (tmp_path / name).unlink()
+    peaks = dict(zip(FORMATS, map(int, done.stdout.split()), strict=True))
+    assert all(peak <= 8 + 64 for peak in peaks.values()), peaks
+    for path in paths:
+        path.unlink()

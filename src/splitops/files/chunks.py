@@ -229,6 +229,7 @@ class ChunkPlan(FilePlan):
         digest = hashlib.sha256(super().digest(memory).encode())
         for flow in self.flows:
             digest.update(repr(flow).encode())
+        digest.update(repr(self.chunk_tasks(memory)).encode())
         return digest.hexdigest()
 
 

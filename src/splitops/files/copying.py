@@ -8,6 +8,7 @@ import hashlib
 import os
 import resource
 import shutil
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -238,10 +239,16 @@ class Run:
         self.staging = staging_folder(plan.folder, plan.name)
         self.identity = {
             "plan": plan.digest(memory),
+            "tasks": self._cut(),
             "sources": [source.identity() for source in plan.sources],
         }
         self.finished = 0
         self.total = plan.bytes
+
+    def _cut(self) -> str:
+        """Return what changes where the same extents are cut into other tasks, as another release may."""
+        cut = [[(each.count, each.block_rows, len(each.extents)) for each in task] for task in self.tasks]
+        return hashlib.sha256(repr(cut).encode()).hexdigest()
 
     def done(self, *, overwrite: bool, resume: bool, verify: bool, sha256: bool) -> Report:
         """Carry it out."""
@@ -305,11 +312,13 @@ class Run:
         """Return where each target is written."""
         drafts = []
         moved = journal is not None and journal.whole
+        paths = iter(self.plan.paths)
         for target in self.plan.targets:
-            draft = self.staging / target.name
-            if not target.scratch and not (moved and not draft.exists()):
-                draft = staged.place(self.plan.folder / target.name, folder=target.folder)
-            drafts.append(draft)
+            path = None if target.scratch else next(paths)
+            if path is None or (moved and not (self.staging / target.name).exists()):
+                drafts.append(self.staging / target.name)
+            else:
+                drafts.append(staged.place(path, folder=target.folder))
         return drafts
 
     def _write(self, drafts: Sequence[Path], journal: Journal, *, verify: bool) -> None:
@@ -333,7 +342,9 @@ class Run:
     def _prepare(self, drafts: Sequence[Path], journal: Journal) -> None:
         """Make the targets in their full size, with what is not a tensor's bytes in its place."""
         targets = [pair for pair in zip(drafts, self.plan.targets, strict=True) if not pair[1].folder]
-        if not all(draft.exists() and draft.stat().st_size == target.size for draft, target in targets):
+        if journal.done and not all(
+            draft.exists() and draft.stat().st_size == target.size for draft, target in targets
+        ):
             journal.forget()  # what was done is not there any more
         for draft, target in targets:
             try:
@@ -482,9 +493,10 @@ class Run:
 
 def _size(path: Path) -> int:
     """Return the bytes of a file, or of the files in a folder."""
-    return sum(
-        file.stat().st_size for file in ((path,) if path.is_file() else path.rglob("*")) if file.is_file()
-    )
+    found = path.stat()
+    if not stat.S_ISDIR(found.st_mode):
+        return found.st_size
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
 
 
 def _used(task: Sequence[Pass], descriptors: Mapping[int, int]) -> dict[int, int]:

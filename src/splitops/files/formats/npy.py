@@ -12,6 +12,7 @@ import tokenize
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -203,6 +204,7 @@ def read_array(file: IO[bytes], name: str, size: int, accept: Callable[[Header],
     return MappedArray(header, np.frombuffer(data, np.uint8)).array()
 
 
+@lru_cache(maxsize=16)  # the parts of a split have one or two shapes
 def header_bytes(shape: tuple[int, ...], dtype: np.dtype[Any], *, fortran: bool = False) -> bytes:
     """Return the header of a .npy file, as NumPy writes it."""
     buffer = io.BytesIO()
