@@ -14,7 +14,6 @@ from splitops.models.formats.onnx.structure import (
     canonical,
     function_key,
     functions_of,
-    located_nodes,
     opset_imports,
     subgraphs,
 )
@@ -23,7 +22,7 @@ from splitops.models.running.onnx.regions import reads
 from splitops.operators import FAMILY, SCHEMAS, schema
 from splitops.operators.schema import Given
 
-__all__ = ["cone_of_sites", "is_site", "nodes_inside"]
+__all__ = ["cone_of_sites", "is_site", "nodes_of"]
 
 _LARGE: Final = 1 << 12
 """Initializers of more bytes are no lengths: they stand as inputs of their type."""
@@ -56,9 +55,15 @@ def cone_of_sites(model: ModelProto, *, sizes: bool = False) -> ModelProto | Non
     Returns:
         A model with every split of the original, at its place; None where there is no split.
     """
-    if not any(is_site(located.node) for located in located_nodes(model)):
-        return None
-    return _Cone(model, sizes).model()
+    sites = [node for node in nodes_of(model) if is_site(node)]
+    return _Cone(model, sites, sizes).model() if sites else None
+
+
+def nodes_of(model: ModelProto) -> Iterator[NodeProto]:
+    """Yield every node of a model: of its graph, of the graphs inside it, and of its functions."""
+    yield from nodes_inside(model.graph.node)
+    for function in model.functions:
+        yield from nodes_inside(function.node)
 
 
 def nodes_inside(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
@@ -70,29 +75,18 @@ def nodes_inside(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
 
 
 class _Cone:
-    def __init__(self, model: ModelProto, sizes: bool) -> None:
+    def __init__(self, model: ModelProto, sites: Iterable[NodeProto], sizes: bool) -> None:
         self._source = model
         self._sizes = sizes
         self._functions = functions_of(model)
         self._holding = self._functions_with_sites()
         self._opset = opset_imports(model).get("", 1)
         # Of splits that may be taken for one another, it matters how their data is computed.
-        counts = {len(node.output) for node in self._bare_splits()}
+        counts = {len(node.output) for node in sites if _is_bare(node)}
         self._whole: frozenset[str] = frozenset()
         self._compared = len(counts) > 1
         if not self._compared:
             self._whole = frozenset(value.name for value in model.graph.value_info if _is_whole(value))
-
-    def _bare_splits(self) -> Iterator[NodeProto]:
-        """Yield the splits whose outputs alone tell the number of parts."""
-        for located in located_nodes(self._source):
-            node = located.node
-            if (
-                is_site(node)
-                and not any(node.input[1:])
-                and not any(attribute.name in _COUNTING for attribute in node.attribute)
-            ):
-                yield node
 
     def _functions_with_sites(self) -> frozenset[FunctionKey]:
         """Return the functions that hold a split, or call one that does."""
@@ -163,6 +157,11 @@ class _Cone:
             return False
         counted = any(attribute.name == row.count_attribute for attribute in node.attribute)
         return counted or row.gives_sequence
+
+
+def _is_bare(node: NodeProto) -> bool:
+    """Return whether the outputs of a split alone tell the number of parts."""
+    return not any(node.input[1:]) and not any(one.name in _COUNTING for one in node.attribute)
 
 
 def _is_whole(value: ValueInfoProto) -> bool:

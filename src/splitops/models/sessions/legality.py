@@ -22,8 +22,6 @@ from splitops.models.formats.onnx.structure import (
     function_path,
     functions_of,
     located_graphs,
-    located_nodes,
-    model_tensors,
     subgraphs,
 )
 from splitops.models.formats.onnx.tensors import is_external, tensor_array
@@ -35,12 +33,21 @@ from splitops.models.infer.onnx_walk import Found, Walk
 from splitops.models.known import Known
 from splitops.models.legalize import SiteReport, legalize
 from splitops.models.running.bodies import MAX_BODY_RUNS
-from splitops.models.sessions.cones import cone_of_sites, is_site
+from splitops.models.sessions.cones import cone_of_sites, is_site, nodes_of
 from splitops.models.sessions.settled import settled_sizes
 from splitops.models.sites import Site
 from splitops.onnx.reference import node_label
 
-__all__ = ["Borders", "OwnNodes", "Survey", "find_borders", "legal_model", "survey", "types_of_values"]
+__all__ = [
+    "Borders",
+    "OwnNodes",
+    "Survey",
+    "complex_values",
+    "find_borders",
+    "legal_model",
+    "survey",
+    "types_of_values",
+]
 
 _COMPLEX: Final = frozenset({TensorProto.COMPLEX64, TensorProto.COMPLEX128})
 _WITH_BODIES: Final = frozenset({"Loop", "Scan", "SequenceMap"})
@@ -173,31 +180,29 @@ def legal_model(model: ModelProto, where: Where, runtime: str) -> tuple[ModelPro
     return made, report.restated
 
 
-def find_borders(model: ModelProto, where: Where, found: Survey, *, count_bodies: bool = False) -> Borders:
+def find_borders(model: ModelProto, found: Survey, *, count_bodies: bool = False) -> Borders:
     """Return what of a model a runtime is not given.
 
     Args:
         model: a well-formed model.
-        where: its place.
         found: what its splits are to the runtime.
         count_bodies: whether each run of a body is to be counted.
-
-    Raises:
-        ModelError: the model cannot be read.
     """
     borders = Borders(sites=dict(found.reasons))
-    nodes, runs = _extent(model)
-    borders.calls = nodes > _MOST_INLINED
     if count_bodies:
         borders.operators = _WITH_BODIES
-    elif runs > MAX_BODY_RUNS:
-        borders.operators = frozenset({"Loop"})
-    if any(kind in _COMPLEX for kind in _stated_types(model)):
-        values = types_of_values(model, where)
-        borders.values = frozenset(
-            key for key, kind in values.items() if kind.tensor_type.elem_type in _COMPLEX
-        )
+    if model.functions or any(node.op_type == "Loop" for node in nodes_of(model)):
+        nodes, runs = _extent(model)
+        borders.calls = nodes > _MOST_INLINED
+        if runs > MAX_BODY_RUNS:
+            borders.operators |= {"Loop"}
     return borders
+
+
+def complex_values(model: ModelProto, where: Where) -> frozenset[tuple[str | None, str]]:
+    """Return the complex values of a model, by the path of the graph and the name."""
+    kinds = types_of_values(model, where)
+    return frozenset(key for key, kind in kinds.items() if kind.tensor_type.elem_type in _COMPLEX)
 
 
 def _reason(site: Site, model: Surroundings, runtime: str) -> str | None:
@@ -240,17 +245,15 @@ def _extent(model: ModelProto) -> tuple[int, float]:
 
 def _constant_integers(model: ModelProto) -> Mapping[str, float]:
     """Return the constants that are one integer, under names that stand for nothing else in the model."""
-    if not any(located.node.op_type == "Loop" for located in located_nodes(model)):
-        return {}
     graphs = list(located_graphs(model))
     hidden = {value.name for _, graph in graphs for value in graph.input}
     hidden |= {name for function in model.functions for name in function.input}
     tensors = [(tensor.name, tensor) for _, graph in graphs for tensor in graph.initializer]
     tensors += [
-        (located.node.output[0], attribute.t)
-        for located in located_nodes(model)
-        if located.node.op_type == "Constant" and located.node.output
-        for attribute in located.node.attribute
+        (node.output[0], attribute.t)
+        for node in nodes_of(model)
+        if node.op_type == "Constant" and node.output
+        for attribute in node.attribute
         if attribute.name == "value"
     ]
     found: dict[str, float] = {}
@@ -259,17 +262,6 @@ def _constant_integers(model: ModelProto) -> Mapping[str, float]:
         if single and not is_external(tensor) and name not in hidden:
             found[name] = max(found.get(name, 0.0), float(tensor_array(tensor, Where()).item()))
     return found
-
-
-def _stated_types(model: ModelProto) -> Iterable[int]:
-    """Yield the element types that a model mentions, in declarations, tensors and attributes."""
-    for _, graph in located_graphs(model):
-        yield from (
-            value.type.tensor_type.elem_type for value in (*graph.input, *graph.value_info, *graph.output)
-        )
-    yield from (tensor.data_type for tensor in model_tensors(model))
-    for located in located_nodes(model):
-        yield from (attribute.i for attribute in located.node.attribute if attribute.name in ("to", "dtype"))
 
 
 def types_of_values(model: ModelProto, where: Where) -> dict[tuple[str | None, str], TypeProto]:

@@ -28,6 +28,7 @@ from splitops.models.sessions.legality import (
     Borders,
     OwnNodes,
     Survey,
+    complex_values,
     find_borders,
     legal_model,
     survey,
@@ -184,7 +185,7 @@ class OnnxProgram:
             proto, self.restated = legal_model(proto, self._where, engine.name)
             if self.restated:
                 found = survey(proto, self._where, engine.name, sizes=_looks_at_sizes(engine))
-        self.borders = find_borders(proto, self._where, found, count_bodies=count_bodies)
+        self.borders = find_borders(proto, found, count_bodies=count_bodies)
         for _ in range(_ATTEMPTS):
             try:
                 if given is proto and not self.borders:
@@ -193,10 +194,20 @@ class OnnxProgram:
                         return whole
                 return self._cut(proto, engine)
             except EngineError as error:
-                if not error.lacks or not error.node or error.node in self.borders.lacking:
+                if not self._learned(proto, error):
                     raise
-                self.borders.lacking.add(error.node)
         return self._cut(proto, engine)
+
+    def _learned(self, proto: ModelProto, error: EngineError) -> bool:
+        """Return whether a refusal tells of something more that is to be evaluated here."""
+        borders = self.borders
+        if error.lacks and error.node and error.node not in borders.lacking:
+            borders.lacking.add(error.node)
+            return True
+        if not borders.values:
+            borders.values = complex_values(proto, self._where)
+            return bool(borders.values)
+        return False
 
     def _from_file(self, proto: ModelProto, engine: Engine) -> Model | None:
         """Let an engine read the model from its file; None where it may not, or lacks an operator."""

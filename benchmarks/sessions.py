@@ -1,0 +1,223 @@
+"""Sessions beside onnxruntime and OpenVINO themselves: bits, the time of a run, and that of making one.
+
+Make a folder with ``python benchmarks/architectures.py --out FOLDER``, then run
+``python benchmarks/sessions.py FOLDER [--write docs/models.md] [--only WORD ...] [--rounds 15]``.
+
+Both sides run in turns in this one process, on the same inputs, with their own defaults; figures are ratios
+of medians. A border is one split of the model that is done here although onnxruntime could do it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import re
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
+
+import splitops  # noqa: E402
+from benchmarks.timing import interleaved  # noqa: E402
+from splitops.models.sessions import legality  # noqa: E402
+
+SILENT = 4
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One model, seconds by who ran it."""
+
+    name: str
+    nodes: int
+    splits: int
+    here: int
+    same: bool
+    run: tuple[float, float]
+    """Session, onnxruntime."""
+    make: tuple[float, float]
+    path: tuple[float, float]
+    border: tuple[float, float] | None = None
+
+    @property
+    def library(self) -> str:
+        return self.name.partition("_")[0]
+
+
+def plain(path: Path) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = SILENT
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def inputs_of(session: onnxruntime.InferenceSession) -> dict[str, Any]:
+    """Random inputs of the declared shapes; open sizes are 2."""
+    random = np.random.default_rng(0)
+    feeds = {}
+    for item in session.get_inputs():
+        shape = [size if isinstance(size, int) else 2 for size in item.shape]
+        if item.type in ("tensor(int64)", "tensor(int32)"):
+            feeds[item.name] = random.integers(0, 2, shape).astype(item.type[7:-1])
+        elif item.type == "tensor(bool)":
+            feeds[item.name] = random.random(shape) < 0.5
+        else:
+            feeds[item.name] = random.standard_normal(shape).astype(np.float32)
+    return feeds
+
+
+def equal(ours: dict[str, Any], theirs: Sequence[Any]) -> bool:
+    pairs = zip(ours.values(), theirs, strict=True)
+    return all(np.array_equal(np.asarray(a), np.asarray(b), equal_nan=True) for a, b in pairs)
+
+
+def seconds(call: Callable[[], object], count: int) -> float:
+    times = []
+    for _ in range(count):
+        gc.collect()
+        begin = time.perf_counter()
+        made = call()
+        times.append(time.perf_counter() - begin)
+        del made
+    return statistics.median(times)
+
+
+def with_border(path: Path) -> splitops.Session | None:
+    """Make a session in which the first split of the main graph is done here; None where there is none."""
+    found = legality.survey(onnx.load(path), splitops.Where(), "onnxruntime")
+    keys = [
+        legality.site_key(site.where.graph, site.outputs) for site in found.sites if site.where.graph is None
+    ]
+    if not keys:
+        return None
+    original = legality.survey
+
+    def survey(*args: Any, **options: Any) -> legality.Survey:
+        given = original(*args, **options)
+        return legality.Survey(given.sites, {keys[0]: "benchmark"}, given.settled)
+
+    from splitops.models.sessions import onnx as sessions
+
+    sessions.survey, legal = survey, sessions.legal_model  # type: ignore[attr-defined]
+    sessions.legal_model = lambda model, *_: (model, ())  # type: ignore[attr-defined]
+    try:
+        return splitops.session(path, "onnxruntime")
+    finally:
+        sessions.survey, sessions.legal_model = original, legal  # type: ignore[attr-defined]
+
+
+def measured(path: Path, rounds: int) -> Measured:
+    theirs = plain(path)
+    feeds = inputs_of(theirs)
+    ours = splitops.session(path, "onnxruntime")
+    names = [output.name for output in theirs.get_outputs()]
+    same = equal(ours.run(feeds), theirs.run(names, feeds))
+    candidates: dict[str, Callable[[], object]] = {
+        "session": lambda: ours.run(feeds),
+        "onnxruntime": lambda: theirs.run(names, feeds),
+    }
+    cut = with_border(path)
+    if cut is not None:
+        same = same and equal(cut.run(feeds), theirs.run(names, feeds))
+        candidates["border"] = lambda: cut.run(feeds)
+    times = interleaved(candidates, rounds, 0.02)
+    few = max(3, rounds // 4)
+    make = seconds(lambda: splitops.session(path, "onnxruntime"), few), seconds(lambda: plain(path), few)
+    whole = (
+        seconds(lambda: splitops.run(path, feeds, engine="onnxruntime"), few),
+        seconds(lambda: plain(path).run(names, feeds), few),
+    )
+    return Measured(
+        path.stem,
+        len(onnx.load(path, load_external_data=False).graph.node),
+        len(ours.sites),
+        sum(ours.engine_of(site) == "splitops" for site in ours.sites),
+        same,
+        (times["session"].median, times["onnxruntime"].median),
+        make,
+        whole,
+        (times["border"].median, times["onnxruntime"].median) if cut is not None else None,
+    )
+
+
+def ratios(pairs: Sequence[tuple[float, float]]) -> str:
+    found = sorted(ours / theirs for ours, theirs in pairs)
+    return f"{statistics.median(found):.2f} ({found[-1]:.2f})" if found else ""
+
+
+def table(rows: Sequence[Measured]) -> str:
+    """One line a library, and one of all."""
+    groups = {"all": list(rows)}
+    for row in rows:
+        groups.setdefault(row.library, []).append(row)
+    lines = [
+        "| models of | number | splits | same bits | run | with one border | making, added ms a node | "
+        "run of a path |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, group in sorted(groups.items(), key=lambda item: item[0] == "all"):
+        added = sorted((row.make[0] - row.make[1]) * 1e3 / row.nodes for row in group)
+        cells = [
+            name,
+            str(len(group)),
+            str(sum(row.splits for row in group)),
+            str(sum(row.same for row in group)),
+            ratios([row.run for row in group]),
+            ratios([row.border for row in group if row.border is not None]),
+            f"{statistics.median(added):.2f} ({added[-1]:.2f})",
+            ratios([row.path for row in group]),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--write", type=Path, help="put the table into this page")
+    parser.add_argument("--only", nargs="*", default=[], help="models whose names have one of these words")
+    parser.add_argument("--every", type=int, default=1, help="only each n-th model")
+    parser.add_argument("--rounds", type=int, default=15)
+    chosen = parser.parse_args()
+    rows = []
+    paths = [
+        path
+        for path in sorted(chosen.folder.glob("*.onnx"))
+        if not chosen.only or any(word in path.stem for word in chosen.only)
+    ]
+    for path in paths[:: chosen.every]:
+        try:
+            row = measured(path, chosen.rounds)
+        except Exception as error:
+            print(f"{path.stem}: {str(error)[:200]}", flush=True)
+            continue
+        rows.append(row)
+        border = f", border {row.border[0] * 1e3:.3f}" if row.border else ""
+        print(
+            f"{row.name}: {row.nodes} nodes, {row.splits} splits, {row.here} here, "
+            f"{'same' if row.same else 'OTHER BITS'}; "
+            f"run {row.run[0] * 1e3:.3f} / {row.run[1] * 1e3:.3f} ms{border}; "
+            f"make {row.make[0] * 1e3:.1f} / {row.make[1] * 1e3:.1f}; "
+            f"path {row.path[0] * 1e3:.1f} / {row.path[1] * 1e3:.1f}",
+            flush=True,
+        )
+    made = table(rows)
+    print(made)
+    if chosen.write is not None:
+        page = chosen.write.read_text(encoding="utf-8")
+        marked = re.compile(r"(<!-- sessions -->\n).*?(<!-- /sessions -->)", re.DOTALL)
+        chosen.write.write_text(marked.sub(lambda m: f"{m[1]}\n{made}\n\n{m[2]}", page), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
