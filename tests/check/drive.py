@@ -28,6 +28,17 @@ def drive_openvino(model: Path, inputs: dict[str, Any]) -> list[Any]:
     return list(compiled(feeds).to_tuple())
 
 
+def drive_opencv(model: Path, inputs: dict[str, Any]) -> list[Any]:
+    import cv2
+    import onnx
+
+    net = cv2.dnn.readNetFromONNX(str(model))
+    for name, value in inputs.items():
+        net.setInput(value, name)
+    outputs = net.forward([output.name for output in onnx.load(model).graph.output])
+    return [np.array(np.nan) if array is None else array for array in outputs]  # None: it is no array
+
+
 def drive_onnx(model: Path, inputs: dict[str, Any]) -> list[Any]:
     """Infer shapes: every output stands for its dimensions."""
     import onnx

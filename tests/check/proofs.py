@@ -74,6 +74,7 @@ def ir_packed_constant() -> OpenVINOModel:
 
 
 SIX = np.arange(6, dtype=np.float32)
+TWO = {"x": np.arange(12, dtype=np.float32).reshape(2, 6)}
 FIVE = {"x": SIX[:5]}
 FOUR_WAYS = "(float[A] a, float[B] b, float[C] c, float[D] d) { a, b, c, d = Split<num_outputs = 4>(x) }"
 COMPLEX = text("(complex64[6] x) => (complex64[A] a, complex64[B] b) { a, b = Split<num_outputs = 2>(x) }")
@@ -190,6 +191,61 @@ PROOFS: dict[str, Proof] = {
             "{ s = SplitToSequence(x, k)  y = SequenceAt(s, i) }"
         ),
         {"x": SIX, "k": np.array(2)},
+    ),
+    "openvino.empty-lengths": Proof(
+        text(
+            "(float[0] x) => (int64 n, float[0] y) <int64[0] k = {}> "
+            "{ s = SplitToSequence(x, k)  n = SequenceLength(s)  y = Relu(x) }"
+        ),
+        {"x": SIX[:0]},
+    ),
+    "openvino.size-32-bit": Proof(
+        text(
+            "(float[4294967300, 0] x) => (float[A, Z] a, float[B, Y] b) "
+            "<int64[2] k = {4294967298, 2}> { a, b = Split(x, k) }"
+        ),
+        {"x": np.zeros((2**32 + 4, 0), np.float32)},
+    ),
+    "opencv.default-axis": Proof(
+        text("(float[2, 6] x) => (float[A, Z] a, float[B, Y] b) { a, b = Split<num_outputs = 2>(x) }"), TWO
+    ),
+    "opencv.fewer-outputs": Proof(
+        text("(float[2, 6] x) => (float[A, Z] a) { a = Split<axis = 1, num_outputs = 2>(x) }"), TWO
+    ),
+    "opencv.empty-name": Proof(
+        with_node(
+            "(float[6] x) => (float[A] a, float[B] b) { a, b = Split<num_outputs = 2>(x) }", inputs=["x", ""]
+        ),
+        {"x": SIX},
+    ),
+    "opencv.split-1-lengths": Proof(
+        text(
+            "(float[6] x) => (float[A] a, float[B] b) <float[2] s = {2, 4}> { a, b = Split(x, s) }",
+            opset=1,
+            ir=4,
+        ),
+        {"x": SIX},
+    ),
+    "opencv.empty-output": Proof(
+        text("(float[6] x) => (float[A] a, float[B] b) <int64[2] k = {0, 6}> { a, b = Split(x, k) }"),
+        {"x": SIX},
+    ),
+    "opencv.narrowed-values": Proof(
+        text("(int64[4] x) => (int64[A] a, int64[B] b) { a, b = Split<num_outputs = 2>(x) }"),
+        {"x": np.array([2**40 + 1, 2**33, 3, -(2**50)])},
+        sure=False,
+    ),
+    "opencv.string": Proof(
+        text("(string[4] x) => (string[A] a, string[B] b) { a, b = Split<num_outputs = 2>(x) }"),
+        {"x": np.array(["a", "b", "c", "d"])},
+    ),
+    "opencv.complex": Proof(COMPLEX, {"x": np.zeros(6, np.complex64)}),
+    "opencv.sequence": Proof(
+        text(
+            "(float[6] x) => (float[A] y) <int64 k = {2}, int64 i = {1}> "
+            "{ s = SplitToSequence(x, k)  y = SequenceAt(s, i) }"
+        ),
+        {"x": SIX},
     ),
     "openvino.empty-transposed": Proof(ir_split("6,1,1", [0, 6], (1, 0, 2)), {"x": SIX.reshape(6, 1, 1)}),
 }

@@ -16,9 +16,11 @@ from drive import described
 from proofs import PROOFS, Model
 
 import splitops
+from splitops.cli._models import RUNTIMES
 from splitops.models.check import LIMITS, TARGETS, Limit, Outcome, check
 from splitops.models.infer import Tensor, infer
 
+MODULES = {"opencv": "cv2"}
 DRIVE = Path(__file__).with_name("drive.py")
 PROVABLE = [limit for limit in LIMITS if limit.proved is not None]
 
@@ -53,12 +55,13 @@ def test_every_limit_has_a_proof_or_says_that_it_has_none() -> None:
     assert {limit.code for limit in PROVABLE} == set(PROOFS)
     assert {limit.runtime for limit in LIMITS if limit.proved is None} == {"tensorrt"}
     assert all(limit.code.startswith(f"{limit.runtime}.") and limit.source for limit in LIMITS)
-    assert TARGETS == ("onnxruntime", "onnx", "openvino", "tensorrt")
+    assert TARGETS == ("onnxruntime", "onnx", "openvino", "opencv", "tensorrt")
+    assert sorted(TARGETS) == sorted(RUNTIMES), "what the command line offers"
 
 
 @pytest.mark.parametrize("limit", PROVABLE, ids=lambda limit: limit.code)
 def test_the_runtime_does_what_the_profile_says(limit: Limit, tmp_path: Path) -> None:
-    pytest.importorskip(limit.runtime)
+    pytest.importorskip(MODULES.get(limit.runtime, limit.runtime))
     proof = PROOFS[limit.code]
     model = proof.model()
     found = {finding.code: finding for finding in check(model, [limit.runtime])}
@@ -92,7 +95,7 @@ def test_the_driver_can_tell_a_good_model(tmp_path: Path) -> None:
     inputs = {"x": np.arange(6, dtype=np.float32)}
     assert check(model) == []
     for limit in {limit.runtime: limit for limit in PROVABLE}.values():
-        if importlib.util.find_spec(limit.runtime) is not None:
+        if importlib.util.find_spec(MODULES.get(limit.runtime, limit.runtime)) is not None:
             said = drive(limit.runtime, model, inputs, tmp_path)
             assert said is not None
             assert said.get("outputs") == ours(limit, model, inputs), limit.runtime

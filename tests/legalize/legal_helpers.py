@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.parser
+from runtime_worker import receive, send
 
 import splitops
 from splitops.models.legalize import Legalization, legalize
-from splitops.models.legalize.worker import receive, send
 
 FOLDER = Path(tempfile.mkdtemp(prefix="splitops-legalize-"))
 
@@ -28,7 +28,7 @@ def parse(body: str, opset: int = 18, ir: int = 8) -> onnx.ModelProto:
 @cache
 def _worker(runtime: str, number: int) -> subprocess.Popen[bytes]:
     worker = subprocess.Popen(
-        [sys.executable, "-m", "splitops.models.legalize.worker", runtime],
+        [sys.executable, str(Path(__file__).with_name("runtime_worker.py")), runtime],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 else:
     _ParamType = click.ParamType  # older versions are not generic
 
-__all__ = ["MODEL_FILE", "TARGET", "hold", "links_option"]
+__all__ = ["MODEL_FILE", "RUNTIMES", "TARGET", "hold", "links_option"]
+
+RUNTIMES: Final = ("onnxruntime", "openvino", "onnx", "opencv", "tensorrt")
+"""The runtimes that have a profile; naming them here imports none of them."""
 
 
 class _ModelFile(click.Path):

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from splitops.cli._console import alike, console, json_option, one_line, place, places, print_json
-from splitops.cli._models import MODEL_FILE, hold, links_option
+from splitops.cli._models import MODEL_FILE, RUNTIMES, hold, links_option
 
 if TYPE_CHECKING:
     from splitops.models.check import Finding
     from splitops.models.legalize import SiteReport
 
-_RUNTIMES: Final = ("onnx", "onnxruntime", "openvino", "tensorrt")
 _MEANINGS: Final = ("as-written", "as-pytorch")
 _STYLES: Final = {"error": "bold red", "warning": "yellow"}
 
@@ -26,7 +25,7 @@ _STYLES: Final = {"error": "bold red", "warning": "yellow"}
     "--target",
     "targets",
     multiple=True,
-    type=click.Choice(_RUNTIMES),
+    type=click.Choice(RUNTIMES),
     help="A runtime that the model is for; what it does not take is an error. Several may be stated.",
 )
 @click.option("--fix", is_flag=True, help="Apply the safe repairs, and write the model to --out.")

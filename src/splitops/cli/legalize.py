@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from splitops.cli._console import alike, console, json_option, one_line, place, places, print_json, table
-from splitops.cli._models import MODEL_FILE, hold, links_option
+from splitops.cli._models import MODEL_FILE, RUNTIMES, hold, links_option
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _MAX_ROWS: Final = 200
     "--for",
     "target",
     required=True,
-    type=click.Choice(["onnxruntime", "openvino", "onnx", "tensorrt"]),
+    type=click.Choice(RUNTIMES),
     help="The runtime.",
 )
 @click.option("-o", "--output", type=MODEL_FILE, help="Where to write the model. Without it, only report.")

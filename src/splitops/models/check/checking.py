@@ -36,8 +36,9 @@ def check(model: AnyModel, targets: str | Iterable[str] = (), *, allow_links: bo
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model``,
             ``OpenVINOModel``, or the text or file of a lone OpenVINO ``<layer>``.
         targets: the runtimes that the model is for: ``"onnx"`` (shape inference and conversion),
-            ``"onnxruntime"``, ``"openvino"``, ``"tensorrt"``; a string is one of them. What they do not take
-            is an error then. Without targets, what any runtime does not take is a warning.
+            ``"onnxruntime"``, ``"openvino"``, ``"opencv"``, ``"tensorrt"``; a string is one of them.
+            What they do not take is an error then. Without targets, what any runtime does not take is a
+            warning.
         allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
             :func:`splitops.load`.
 

@@ -29,16 +29,19 @@ __all__ = [
     "Surroundings",
     "any_sequence",
     "complex",
+    "default_axis",
     "empty_ceil_part",
     "empty_lengths",
     "empty_name",
     "empty_open_part",
+    "empty_output",
     "empty_transposed",
     "fewer_outputs",
     "large",
     "large_even",
     "merged",
     "more_outputs",
+    "narrowed_integers",
     "narrowed_values",
     "negative_remainder",
     "omitted_output",
@@ -50,6 +53,7 @@ __all__ = [
     "sequence_output",
     "sequence_type",
     "split_1",
+    "split_1_input",
     "split_1_lengths",
     "strings",
     "unbind",
@@ -192,7 +196,7 @@ def empty_ceil_part(site: Site, model: Surroundings) -> Surely:
 
 def empty_open_part(site: Site, model: Surroundings) -> Surely:
     """num_outputs divides an axis of which only a run knows that no part is empty."""
-    if not _is_onnx(site) or not _is_ceil(site) or _stated(site) < 2:
+    if not _is_onnx(site) or not _is_ceil(site) or _stated(site) < 1:
         return Surely.NO
     parts = _ceil_parts(site)
     if parts is None:
@@ -318,6 +322,28 @@ def narrowed_values(site: Site, model: Surroundings) -> Surely:
     return _surely(any(abs(entry) > _INT32_MAX or entry != int(entry) for entry in integers))
 
 
+def narrowed_integers(site: Site, model: Surroundings) -> Surely:
+    """The data has 64-bit integers, which may not fit 32 bits."""
+    return narrowed_values(site, model) if _type_in(site, "int64", "uint64") else Surely.NO
+
+
+def default_axis(site: Site, model: Surroundings) -> Surely:
+    """A Split of more than one axis leaves its axis to the default."""
+    stated = site.schema.axis.name in site.attributes or site.schema.axis.name in site.references
+    if not _is_onnx(site) or _is_sequence(site) or stated:
+        return Surely.NO
+    shape = _data(site).shape
+    return Surely.MAYBE if shape is None else _surely(len(shape) > 1)
+
+
+def empty_output(site: Site, model: Surroundings) -> Surely:
+    """A part of size 0 is an output of the model."""
+    if _is_sequence(site) or site.inference is None:
+        return Surely.NO
+    parts = zip(site.outputs, site.inference.parts or (), strict=False)
+    return _surely(any(shape is not None and 0 in shape and name in model.outputs for name, shape in parts))
+
+
 def strings(site: Site, model: Surroundings) -> Surely:
     """The data is strings."""
     return _surely(_type_in(site, "string") and not _is_sequence(site))
@@ -343,6 +369,11 @@ def uneven_negative_axis(site: Site, model: Surroundings) -> Surely:
     if not _is_ceil(site) or not isinstance(axis, int) or axis >= 0 or not isinstance(size, int):
         return Surely.NO
     return _surely(size % _stated(site) != 0)
+
+
+def split_1_input(site: Site, model: Surroundings) -> Surely:
+    """Split-1 takes lengths as an input."""
+    return _surely(_is_onnx(site) and str(site.schema) == "Split-1" and site.lengths is not None)
 
 
 def split_1_lengths(site: Site, model: Surroundings) -> Surely:

@@ -33,6 +33,8 @@ class Outcome(StrEnum):
 class LegalForm(StrEnum):
     """How a site is restated so that a runtime gives the decided result; what changes least comes first."""
 
+    AXIS = "axis"
+    """The axis, where it is the default one."""
     IN_FULL = "in full"
     """All outputs declared and named, no absent input that is named '', no keepdims beside 'split'."""
     NUMBER = "number"
@@ -59,7 +61,8 @@ class LegalForm(StrEnum):
     @property
     def keeps_split(self) -> bool:
         """Whether the site stays one split."""
-        return self in (LegalForm.IN_FULL, LegalForm.NUMBER, LegalForm.MEANING, LegalForm.LENGTHS)
+        kept = (LegalForm.AXIS, LegalForm.IN_FULL, LegalForm.NUMBER, LegalForm.MEANING, LegalForm.LENGTHS)
+        return self in kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +71,7 @@ class Limit:
 
     Attributes:
         code: its name, which begins with the runtime's.
-        runtime: ``"onnx"``, ``"onnxruntime"``, ``"openvino"`` or ``"tensorrt"``.
+        runtime: ``"onnx"``, ``"onnxruntime"``, ``"openvino"``, ``"opencv"`` or ``"tensorrt"``.
         proved: the release in which a test last saw it; None where the runtime cannot be installed here.
         outcome: what happens.
         message: the same in words, after the operator's name.
@@ -116,6 +119,9 @@ _OPENVINO_FRONTEND_SEQUENCE: Final = (
     "https://github.com/openvinotoolkit/openvino/blob/master/src/frontends/onnx/frontend/src/op/"
     "split_to_sequence.cpp"
 )
+_OPENCV_RELEASE: Final = "5.0.0"
+_OPENCV_SPLIT: Final = "https://github.com/opencv/opencv/blob/5.x/modules/dnn/src/layers/split2_layer.cpp"
+_OPENCV_IMPORTER: Final = "https://github.com/opencv/opencv/blob/5.x/modules/dnn/src/onnx/onnx_importer2.cpp"
 _USE_LENGTHS: Final = "state the lengths in the input 'split' instead of num_outputs"
 
 LIMITS: Final[tuple[Limit, ...]] = (
@@ -425,6 +431,117 @@ LIMITS: Final[tuple[Limit, ...]] = (
         legal=(LegalForm.PARTS, LegalForm.SLICES),
     ),
     Limit(
+        code="opencv.default-axis",
+        runtime="opencv",
+        proved=_OPENCV_RELEASE,
+        outcome=Outcome.WRONG,
+        message="without the attribute axis, axis 1 is split, not 0",
+        condition=conditions.default_axis,
+        source=_OPENCV_IMPORTER,
+        fix="state the axis",
+        legal=(LegalForm.AXIS,),
+    ),
+    Limit(
+        code="opencv.fewer-outputs",
+        runtime="opencv",
+        proved=_OPENCV_RELEASE,
+        outcome=Outcome.WRONG,
+        message="the axis is divided by the declared outputs, not by num_outputs",
+        condition=conditions.fewer_outputs,
+        source=_OPENCV_SPLIT,
+        fix="declare num_outputs outputs, even if nobody reads them",
+        legal=(LegalForm.IN_FULL, LegalForm.LENGTHS, LegalForm.SLICES),
+    ),
+    Limit(
+        code="opencv.empty-name",
+        runtime="opencv",
+        proved=_OPENCV_RELEASE,
+        outcome=Outcome.ERROR,
+        message="an absent input that is named '' counts as given beside num_outputs",
+        condition=conditions.empty_name,
+        source=_OPENCV_SPLIT,
+        fix="leave the input out",
+        legal=(LegalForm.IN_FULL,),
+    ),
+    Limit(
+        code="opencv.split-1-lengths",
+        runtime="opencv",
+        proved=_OPENCV_RELEASE,
+        outcome=Outcome.ERROR,
+        message="lengths as an input of floating-point numbers are refused",
+        condition=conditions.split_1_input,
+        source=_OPENCV_SPLIT,
+        fix="state the lengths in the attribute 'split'",
+        legal=(LegalForm.LENGTHS,),
+    ),
+    Limit(
+        code="opencv.empty-output",
+        runtime="opencv",
+        proved=_OPENCV_RELEASE,
+        outcome=Outcome.WRONG,
+        message="an output of the model without elements is no array",
+        condition=conditions.empty_output,
+        source=_OPENCV_SPLIT,
+        fix="leave the part out, which has no elements",
+    ),
+    Limit(
+        code="opencv.narrowed-values",
+        runtime="opencv",
+        proved=_OPENCV_RELEASE,
+        outcome=Outcome.WRONG,
+        message="of 64-bit integers the low 32 bits are kept",
+        condition=conditions.narrowed_integers,
+        source=_OPENCV_IMPORTER,
+    ),
+    Limit(
+        code="opencv.string",
+        runtime="opencv",
+        proved=_OPENCV_RELEASE,
+        outcome=Outcome.ERROR,
+        message="strings are not supported",
+        condition=conditions.strings,
+        source=_OPENCV_IMPORTER,
+    ),
+    Limit(
+        code="opencv.complex",
+        runtime="opencv",
+        proved=_OPENCV_RELEASE,
+        outcome=Outcome.ERROR,
+        message="complex tensors are not supported",
+        condition=conditions.complex,
+        source=_OPENCV_IMPORTER,
+    ),
+    Limit(
+        code="opencv.sequence",
+        runtime="opencv",
+        proved=_OPENCV_RELEASE,
+        outcome=Outcome.ERROR,
+        message="sequences are not supported",
+        condition=conditions.any_sequence,
+        source=_OPENCV_IMPORTER,
+        fix="use Split",
+        legal=(LegalForm.PARTS, LegalForm.SLICES),
+    ),
+    Limit(
+        code="openvino.empty-lengths",
+        runtime="openvino",
+        proved=_OPENVINO_RELEASE,
+        outcome=Outcome.ERROR,
+        message="constant lengths without entries are refused",
+        condition=conditions.empty_lengths,
+        source=_OPENVINO_FRONTEND_SEQUENCE,
+        legal=(LegalForm.PARTS,),
+    ),
+    Limit(
+        code="openvino.size-32-bit",
+        runtime="openvino",
+        proved=_OPENVINO_RELEASE,
+        outcome=Outcome.ERROR,
+        message="lengths of 2^31 and more are taken for 2^31 - 1",
+        condition=conditions.large,
+        source=_OPENVINO_VARIADIC,
+    ),
+    Limit(
         code="tensorrt.sequence",
         runtime="tensorrt",
         proved=None,
@@ -433,7 +550,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.any_sequence,
         source="https://github.com/onnx/onnx-tensorrt/blob/main/docs/operators.md",
         fix="use Split",
-        legal=(LegalForm.PARTS,),
+        legal=(LegalForm.PARTS, LegalForm.SLICES),
     ),
 )
 """Every known limit of a runtime."""

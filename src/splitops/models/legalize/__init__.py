@@ -73,7 +73,7 @@ def legalize(
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`. It is not changed.
         target: the runtime: ``"onnxruntime"``, ``"openvino"``, ``"onnx"`` (its shape inference and version
-            converter) or ``"tensorrt"``. OpenVINO IR is for ``"openvino"``.
+            converter), ``"opencv"`` or ``"tensorrt"``. OpenVINO IR is for ``"openvino"``.
         unbind: what SplitToSequence with chunks of 1 and keepdims = 0 is to mean, which PyTorch exports for a
             scripted ``unbind``: ``"as-written"`` keeps the axis, as the text says, ``"as-pytorch"`` drops it,
             as PyTorch and onnxruntime do. None makes no choice: such a site is illegal.

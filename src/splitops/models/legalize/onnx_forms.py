@@ -51,6 +51,7 @@ class OnnxForms:
         self.editor = editor
         self.unbind = unbind
         self._writers: Final[dict[LegalForm, Callable[[ir.Node, Site], Written]]] = {
+            LegalForm.AXIS: self._axis,
             LegalForm.IN_FULL: self._in_full,
             LegalForm.NUMBER: self._number,
             LegalForm.MEANING: self._meaning,
@@ -77,6 +78,13 @@ class OnnxForms:
         return str(self.editor.site(node))
 
     # One split
+
+    def _axis(self, node: ir.Node, site: Site) -> Written:
+        name, axis = site.schema.axis.name, site.bind().axis
+        if axis is None:
+            raise NoFormError("its axis is known only when the model runs")
+        node.attributes[name] = ir.AttrInt64(name, axis)
+        return Written(self._describe(node))
 
     def _in_full(self, node: ir.Node, site: Site) -> Written:
         row, done = site.schema, []

@@ -1,8 +1,7 @@
 """Runs models on one runtime, in a process of its own: what a runtime does with a bad model may end it.
 
-``python -m splitops.models.legalize.worker RUNTIME`` reads pickled (path of a model, inputs) from its
-standard input, and answers each with ``("outputs", outputs by name)`` or ``("error", text)``, until the input
-ends.
+``python runtime_worker.py RUNTIME`` reads pickled (path of a model, inputs) from its standard input, and
+answers each with ``("outputs", outputs by name)`` or ``("error", text)``, until the input ends.
 """
 
 from __future__ import annotations
@@ -17,27 +16,18 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
-__all__ = ["RUNNERS", "receive", "send"]
-
 
 def send(pipe: BinaryIO, value: Any) -> None:
-    """Write one value to a pipe."""
     content = pickle.dumps(value)
     pipe.write(struct.pack("<Q", len(content)) + content)
     pipe.flush()
 
 
 def receive(pipe: BinaryIO) -> Any:
-    """Read one value that the process at the other end has written.
-
-    Raises:
-        EOFError: it writes no more.
-    """
     header = pipe.read(8)
     if len(header) < 8:
         raise EOFError
-    # Both ends are this module's: nobody else writes to the pipe.
-    return pickle.loads(pipe.read(struct.unpack("<Q", header)[0]))  # noqa: S301
+    return pickle.loads(pipe.read(struct.unpack("<Q", header)[0]))
 
 
 def _onnxruntime(path: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,12 +42,25 @@ def _onnxruntime(path: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
 def _openvino(path: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
     openvino: Any = import_module("openvino")
     compiled = openvino.Core().compile_model(path, "CPU")
-    feeds = {name: _fed(openvino, array) for name, array in inputs.items()}
+    # What nothing reads, such as the data of an empty part, is no input of the compiled model.
+    names = {name for port in compiled.inputs for name in port.names}
+    feeds = {name: _fed(openvino, array) for name, array in inputs.items() if name in names}
     results = compiled(feeds)
     return {
         min(port.names, default=str(index)): np.array(results[port])
         for index, port in enumerate(compiled.outputs)
     }
+
+
+def _opencv(path: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    cv2: Any = import_module("cv2")
+    import onnx
+
+    net = cv2.dnn.readNetFromONNX(path)
+    for name, array in inputs.items():
+        net.setInput(array, name)
+    names = [output.name for output in onnx.load(path).graph.output]
+    return dict(zip(names, net.forward(names), strict=True))
 
 
 def _fed(openvino: Any, array: np.ndarray[Any, Any]) -> Any:
@@ -68,6 +71,7 @@ def _fed(openvino: Any, array: np.ndarray[Any, Any]) -> Any:
 RUNNERS: Final[dict[str, Callable[[str, Mapping[str, Any]], dict[str, Any]]]] = {
     "onnxruntime": _onnxruntime,
     "openvino": _openvino,
+    "opencv": _opencv,
 }
 """What runs a model, by the name of its runtime."""
 
