@@ -189,8 +189,9 @@ def _join_values(left: Value | None, right: Value | None) -> Value | None:
 def meet(found: Known, stated: Known) -> Known:
     """Return what is known when two sources tell of one value; where they contradict, the first one rules."""
     if isinstance(found, Tensor) and isinstance(stated, Tensor):
-        shape = meet_shapes(found.shape, stated.shape)
-        return replace(found, type=found.type or stated.type, shape=shape)
+        kind, shape = found.type or stated.type, meet_shapes(found.shape, stated.shape)
+        same = kind is found.type and shape is found.shape
+        return found if same else Tensor(kind, shape, found.value)
     if isinstance(found, SequenceOf) and isinstance(stated, SequenceOf):
         element = meet(found.element, stated.element)
         assert isinstance(element, Tensor)
@@ -200,8 +201,10 @@ def meet(found: Known, stated: Known) -> Known:
 
 def meet_shapes(found: Shape | None, stated: Shape | None) -> Shape | None:
     """Return the shape that two sources tell of; where they contradict, the first one rules."""
-    if found is None or stated is None or len(found) != len(stated):
-        return stated if found is None else found
+    if found is None:
+        return stated
+    if stated is None or len(found) != len(stated) or found == stated:
+        return found
     return tuple(map(_meet_dims, found, stated))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx import helper
 
+from splitops.elements.types import element_type_of, from_onnx
 from splitops.models.graph.onnx import is_external
 from splitops.models.graph.onnx_functions import Attributes
 from splitops.models.infer.onnx_nodes import node_proto
@@ -29,7 +30,7 @@ from splitops.models.movers.followed import numbers
 from splitops.models.movers.mover import OnnxNode
 from splitops.models.movers.numbers import ARITHMETIC, apply
 
-__all__ = ["computed_value", "constant_value"]
+__all__ = ["computed_value", "constant", "tensor_known"]
 
 
 def computed_value(
@@ -47,6 +48,8 @@ def computed_value(
     mover, kernel = BY_OPERATOR.get(node.op_type), _KERNELS.get(node.op_type)
     if mover is None and kernel is None and node.op_type not in _FOLDED:
         return None
+    if node.op_type not in _FROM_SHAPES and not any(map(_has_numbers, inputs)):
+        return None
     if not isinstance(output, Tensor) or not _is_followed(output):
         return None
     try:
@@ -63,19 +66,35 @@ def computed_value(
     return _compact(value, output)
 
 
-def constant_value(attributes: Attributes) -> Value | None:
-    """Return the value of a Constant node that is a tensor or numbers, None of any other."""
+def constant(attributes: Attributes) -> Tensor | None:
+    """Return what is known of the value of a Constant node; None where it is no tensor and no numbers."""
     for attribute in attributes.values():
         match attribute.type:
             case _ if attribute.is_ref():
                 continue
-            case ir.AttributeType.TENSOR if math.prod(attribute.value.shape) <= MAX_ELEMENTS:
-                return None if is_external(attribute.value) else attribute.value.numpy()
+            case ir.AttributeType.TENSOR:
+                return tensor_known(attribute.value)
             case ir.AttributeType.INT | ir.AttributeType.INTS:
-                return np.array(attribute.value, np.int64)
+                return _of_numbers(attribute.value, np.int64)
             case ir.AttributeType.FLOAT | ir.AttributeType.FLOATS:
-                return np.array(attribute.value, np.float32)
+                return _of_numbers(attribute.value, np.float32)
     return None
+
+
+def _of_numbers(numbers: Any, dtype: type[np.generic]) -> Tensor:
+    value = np.array(numbers, dtype)
+    return Tensor(element_type_of(value.dtype), value.shape, value if value.size <= MAX_ELEMENTS else None)
+
+
+def tensor_known(tensor: ir.TensorProtocol) -> Tensor:
+    """Return what is known of a tensor in the model: of a large one, not its numbers."""
+    kind, shape = from_onnx(tensor.dtype.value), tuple(map(int, tensor.shape.numpy()))
+    here = tensor.dtype != ir.DataType.STRING and not is_external(tensor)
+    return Tensor(kind, shape, tensor.numpy() if here and math.prod(shape) <= MAX_ELEMENTS else None)
+
+
+def _has_numbers(known: Known) -> bool:
+    return isinstance(known, Tensor) and known.value is not None
 
 
 def _is_followed(output: Tensor) -> bool:
@@ -133,6 +152,8 @@ _KERNELS: Final[Mapping[str, Callable[[OnnxNode], Value | None]]] = {
     "Where": _where,
 }
 """Operators that follow partly known numbers, beside the movers."""
+_FROM_SHAPES: Final = frozenset({"Shape", "Size", "SequenceLength"})
+"""Operators that give numbers without being given any."""
 
 _FOLDED: Final = frozenset(
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,7 @@ from typing import Final
 import onnx_ir as ir
 
 from splitops.binding import Fact
-from splitops.elements.types import ElementType, from_onnx
+from splitops.elements.types import from_onnx
 from splitops.errors import Where
 from splitops.models.formats.onnx.structure import canonical, extend
 from splitops.models.graph.onnx import (
@@ -20,7 +19,6 @@ from splitops.models.graph.onnx import (
     function_path,
     functions_of,
     has_defaults,
-    is_external,
     label,
     note,
     opset_imports,
@@ -33,7 +31,7 @@ from splitops.models.graph.onnx_functions import (
     resolved,
     unknown_attributes,
 )
-from splitops.models.graph.onnx_sites import is_split, read_site
+from splitops.models.graph.onnx_sites import read_site
 from splitops.models.infer.onnx_loops import (
     integers,
     scalar,
@@ -43,9 +41,10 @@ from splitops.models.infer.onnx_loops import (
     without_value,
 )
 from splitops.models.infer.onnx_nodes import NodeInference
-from splitops.models.infer.onnx_values import computed_value, constant_value
+from splitops.models.infer.onnx_values import computed_value, constant, tensor_known
 from splitops.models.infer.splitting import OnSite, outputs_of, sizes_of_names, tightened
-from splitops.models.known import MAX_ELEMENTS, Known, SequenceOf, Tensor, fact, join, meet, with_sizes
+from splitops.models.known import Known, SequenceOf, Tensor, fact, join, meet, with_sizes
+from splitops.operators import FAMILY
 from splitops.progress import counted
 from splitops.sizes.dims import UNKNOWN, Dim, Range, dimension
 
@@ -134,7 +133,6 @@ class Walk:
         # Functions that call functions twice, and loops in loops, could otherwise take for ever. Once it is
         # used up, a graph is walked only where it has not been walked at all.
         self.budget = 20_000 + 16 * sum(1 for _ in all_nodes(model))
-        self._declared: dict[ir.Value, Known] = {}
 
     def run(self) -> Found:
         """Walk the main graph, then every function that it has not reached."""
@@ -156,7 +154,7 @@ class Walk:
         for value in graph.initializers.values():
             if not (self.defaults and value.is_graph_input()):
                 assert value.const_value is not None
-                self._set(scope, value, _initializer(value.const_value))
+                self._set(scope, value, tensor_known(value.const_value))
         self._nodes(scope, graph)
         return [scope.get(value) if value in scope.values else scope.output(value) for value in graph.outputs]
 
@@ -169,9 +167,7 @@ class Walk:
                     self._set(scope, value, known)
 
     def _set(self, scope: _Scope, value: ir.Value, known: Known) -> None:
-        if value not in self._declared:
-            self._declared[value] = _declared(value, scope)
-        declared = self._declared[value]
+        declared = _declared(value, scope)
         if declared is not None:
             known = meet(known, declared)
         scope.values[value] = known
@@ -188,17 +184,13 @@ class Walk:
         domain = canonical(node.domain)
         inputs = [scope.get(value) for value in node.inputs]
         count = len(node.outputs)
-        function = self.functions.get(function_key(node))
+        function = self.functions.get(function_key(node)) if self.functions else None
         if function is not None:
             return _filled(self._call(scope, node, function, inputs), count)
-        if is_split(node):
-            return self._split(scope, node, inputs)
         if domain == "":
-            control = {"If": self._if, "Loop": self._loop, "Scan": self._scan}.get(node.op_type)
-            if control is not None:
-                return _filled(control(scope, node, inputs), count)
-            if node.op_type == "Constant":
-                return self._constant(scope, node)
+            rule = _RULES.get(node.op_type)
+            if rule is not None:
+                return _filled(rule(self, scope, node, inputs), count)
         inner = list(subgraphs(node))
         for step, graph in inner:
             self._body(scope, step, graph, [None] * len(graph.inputs))
@@ -243,15 +235,12 @@ class Walk:
         else:
             scope.values[value] = data
 
-    def _constant(self, scope: _Scope, node: ir.Node) -> list[Known]:
+    def _constant(self, scope: _Scope, node: ir.Node, inputs: list[Known]) -> list[Known]:
         attributes = resolved(node, scope.attributes)
-        value = constant_value(attributes)
-        sole = next(iter(attributes.values())) if len(attributes) == 1 else None
-        if sole is not None and sole.type == ir.AttributeType.TENSOR and not sole.is_ref():
-            # its data, which may be large, is not for onnx to read
-            return [Tensor(*_type_and_shape(sole.as_tensor()), value)] * len(node.outputs)
-        found = self.inference.outputs(node, attributes, scope.opsets, [])
-        return [replace(known, value=value) if isinstance(known, Tensor) else known for known in found]
+        found = constant(attributes)
+        if found is None:  # a sparse tensor, strings, or what a caller of the function gives
+            return self.inference.outputs(node, attributes, scope.opsets, [])
+        return [found] * len(node.outputs)
 
     # Subgraphs
 
@@ -411,6 +400,16 @@ class Walk:
         return [scope.get(value) for value in function.outputs]
 
 
+_RULES: Final[Mapping[str, Callable[[Walk, _Scope, ir.Node, list[Known]], list[Known]]]] = {
+    **dict.fromkeys(FAMILY[""], Walk._split),
+    "Constant": Walk._constant,
+    "If": Walk._if,
+    "Loop": Walk._loop,
+    "Scan": Walk._scan,
+}
+"""What the walk itself infers, by operator."""
+
+
 class Upstream(Walk):
     """A walk that tells of each value only what follows from the values before it.
 
@@ -449,16 +448,6 @@ def _without_names(known: Known) -> Known:
         assert isinstance(element, Tensor)
         return SequenceOf(element, known.length)
     return known
-
-
-def _type_and_shape(tensor: ir.TensorProtocol) -> tuple[ElementType | None, tuple[int, ...]]:
-    return from_onnx(tensor.dtype.value), tuple(map(int, tensor.shape.numpy()))
-
-
-def _initializer(tensor: ir.TensorProtocol) -> Known:
-    kind, shape = _type_and_shape(tensor)
-    here = not is_external(tensor) and tensor.dtype != ir.DataType.STRING
-    return Tensor(kind, shape, tensor.numpy() if here and math.prod(shape) <= MAX_ELEMENTS else None)
 
 
 _INT64: Final = from_onnx(ir.DataType.INT64.value)

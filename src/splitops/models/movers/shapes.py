@@ -91,7 +91,8 @@ def concatenated(shapes: Sequence[Shape], axis: int) -> Shape:
             continue
         known: Dim = column[0]
         for dim in column[1:]:
-            known = (meet_shapes((known,), (dim,)) or (known,))[0]
+            if dim != known:
+                known = (meet_shapes((known,), (dim,)) or (known,))[0]
         dims.append(known)
     if len({len(shape) for shape in shapes}) > 1:
         raise ValueError("the ranks differ")
@@ -121,6 +122,9 @@ def joined(sequence: SequenceOf, axis: int, *, stacked: bool) -> Shape:
 
 
 def _sum(dims: Sequence[Dim]) -> Dim:
+    exact = [dim for dim in dims if isinstance(dim, int)]
+    if len(exact) == len(dims):
+        return sum(exact)
     lo = sum(dim if isinstance(dim, int) else dim.lo for dim in dims)
     highs = [dim if isinstance(dim, int) else dim.hi for dim in dims]
     names = [dim if isinstance(dim, int) else dim.name for dim in dims]
