@@ -57,8 +57,8 @@ int main() {
     std::mt19937 random(1);
     const auto below = [&](int n) { return static_cast<Extent>(random() % static_cast<unsigned>(n)); };
     thread_pool::set_threads(2);
-    for (const InstructionSet *const *set = instruction_sets(); *set != nullptr; ++set) {
-        use_instruction_set(**set);
+    for (const InstructionSet &set : instruction_sets()) {
+        use_instruction_set(set);
         for (int n = 0; n < 1500; ++n) {
             set_thresholds({n % 2 == 0 ? 1 : Extent{1} << 60, n % 4 < 2 ? 1 : Extent{1} << 60});
             Case c{{}, 1 + below(1400), below(3) == 0 ? below(40) : 0, below(70)};
@@ -67,13 +67,13 @@ int main() {
             for (Extent i = 0; i < parts; ++i)
                 c.runs.push_back(equal != 0 ? equal : below(longest));
             if (!check(c, random)) {
-                std::printf("%s: rows %td, gap %td, shift %td, runs", (*set)->name, c.rows, c.gap, c.shift);
+                std::printf("%s: rows %td, gap %td, shift %td, runs", set.name, c.rows, c.gap, c.shift);
                 for (const Extent run : c.runs)
                     std::printf(" %td", run);
                 std::printf("\n");
                 return 1;
             }
         }
-        std::printf("%s: 1500 cases\n", (*set)->name);
+        std::printf("%s: 1500 cases\n", set.name);
     }
 }

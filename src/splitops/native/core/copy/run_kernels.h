@@ -11,6 +11,10 @@
 
 namespace splitops {
 
+// Bytes of a part that are written in one stretch, at least, if it can be; more gain nothing. Runs of so many are
+// stretches by themselves.
+constexpr Extent kStretchBytes = 16 * kLine;
+
 struct RowPart {
     char *target;   // of row 0
     Extent pitch;   // bytes between the rows of the target
@@ -40,24 +44,23 @@ class RunPlan {
     std::size_t boundary(std::size_t part) const;
 
   private:
-    // Neighbouring parts that are copied together.
+    // Neighbouring parts that are taken apart together, or one part.
     struct Group {
         std::size_t begin, end;  // parts
-        const LaneTable *lanes;  // null: one part after the other
+        const LaneTable *lanes;  // null: it is one part
+        const GatherTable *gather;  // null: its runs are copied one by one
     };
-    // Neighbouring groups whose bytes are brought into the cache together; if packed, into a buffer in which
-    // only their bytes of each row follow each other.
+    // Neighbouring groups whose bytes of a tile are fetched together.
     struct Block {
         std::size_t begin, end;  // groups
         Extent source;           // first byte within a row
         Extent span;             // bytes of a row that the parts cover
-        bool packed;
     };
-    // Rows as a kernel finds them: `origin` bytes of each row of the source are skipped.
-    struct Window {
-        const char *data;
-        Extent pitch;
-        Extent origin;
+    // The rows of a tile.
+    struct Tile {
+        const char *data;  // of the first row
+        Extent first;      // its number
+        Extent count;
         Extent readable;  // bytes from `data` on
     };
 
@@ -70,24 +73,23 @@ class RunPlan {
         bool last;  // no further tile follows
     };
 
-    void add_block(std::size_t begin, std::size_t end, Extent source, Extent span, bool packed);
-    std::size_t add_group(std::size_t begin, std::size_t end, Extent pitch, Extent origin, std::size_t back);
-    void add_gather(std::size_t part, Extent pitch, Extent origin, std::size_t back);
-    void copy_group(const Group &group, const Window &window, Extent first, Extent count, Scratch &scratch,
-                    Progress &progress, Carry *carries) const;
-    void copy_part(std::size_t index, const Window &window, Extent first, Extent count, Scratch &scratch,
-                   Progress &progress, Carry *carry) const;
+    void make_groups();
+    Group group_at(std::size_t begin);
+    const LaneTable *lanes_for(std::size_t begin);
+    const GatherTable *gather_for(const RowPart &part);
+    void make_blocks();
+    void copy_group(const Group &group, const Tile &tile, Scratch &scratch, Progress &progress, Carry *carries) const;
+    void copy_part(const Group &group, const Tile &tile, Scratch &scratch, Progress &progress, Carry *carry) const;
 
     const std::vector<RowPart> &parts_;
     Extent source_pitch_;
     Extent rows_;
     bool stream_;
+    Extent first_byte_, last_byte_;  // of a row that the parts cover, and behind
     Extent tile_rows_;
-    Extent first_byte_;   // of a row that a part covers
-    bool dense_ = false;  // the parts cover whole rows, and a tile of them fits into the cache
+    bool dense_;  // tiles are fetched whole, and fit into the cache
     std::vector<Block> blocks_;
     std::vector<Group> groups_;
-    std::vector<const GatherTable *> gathers_;  // one a part; null: copied run by run
     std::vector<std::unique_ptr<GatherTable>> gather_tables_;
     std::vector<std::unique_ptr<LaneTable>> lane_tables_;
 };

@@ -12,17 +12,11 @@
 namespace splitops {
 namespace {
 
-constexpr int kMaxDims = 64;
+using thread_pool::kTaskBytes;
+
 constexpr Extent kCacheBytes = Extent{32} << 20;  // of the last level, where the system does not tell
-constexpr Extent kTaskBytes = Extent{512} << 10;
-constexpr Extent kRowAlignment = 64;  // rows per task: whole cache lines in every target
-constexpr Extent kLongRun = 1 << 10;  // bytes a run, on average, from which row-major order is best
-constexpr Extent kFewRuns = 64;       // so few are copied as they come
-constexpr Extent kFewRows = 8;        // so few give a part no stretch to write
-
-constexpr Extent kPage = Extent{2} << 20;  // a huge page
-
-constexpr Extent kParallelBytes = Extent{1} << 20;  // half of it takes longer than waking a thread
+constexpr Extent kFewRuns = 64;                   // so few are copied in less time than a plan takes to make
+constexpr Extent kFewRows = 8;                    // so few give a part no stretch to write
 
 // Larger copies would push everything else out of the caches, and a store past the caches saves reading
 // the line that it overwrites.
@@ -38,7 +32,7 @@ Extent default_stream_bytes() {
     return (cache > 0 ? cache : kCacheBytes) / 2;
 }
 
-std::atomic<Extent> g_parallel{kParallelBytes};
+std::atomic<Extent> g_parallel{2 * kTaskBytes};
 std::atomic<Extent> g_stream{default_stream_bytes()};
 
 bool is_contiguous(const SplitSource &s, int first) {
@@ -161,9 +155,9 @@ class RowCopy {
         if (bytes == 0)
             return;
         stream_ = bytes >= thresholds().stream;
-        const bool paged = fresh && bytes >= std::max(thresholds().parallel, 2 * kPage);
+        const bool paged = fresh && bytes >= std::max(thresholds().parallel, 2 * kHugePage);
         const Extent runs = rows_.count * static_cast<Extent>(parts_.size());
-        const bool long_runs = runs <= kFewRuns || rows_.length() < kFewRows || bytes / runs >= kLongRun;
+        const bool long_runs = runs <= kFewRuns || rows_.length() < kFewRows || bytes / runs >= kStretchBytes;
         if (paged)
             each_page(long_runs);
         if (!long_runs)
@@ -194,8 +188,8 @@ class RowCopy {
             if (!pages.empty() && at < pages.back().end)
                 at = pages.back().end;
             for (; at < end; at = pages.back().end) {
-                const Extent within = static_cast<Extent>(reinterpret_cast<std::uintptr_t>(at) % kPage);
-                pages.push_back({at, at + kPage - within, i});
+                const Extent within = static_cast<Extent>(reinterpret_cast<std::uintptr_t>(at) % kHugePage);
+                pages.push_back({at, at + kHugePage - within, i});
             }
         }
         thread_pool::for_each(pages.size(), [&](std::size_t task) {
@@ -269,8 +263,8 @@ class RowCopy {
             finish_streaming();
             return;
         }
-        // A grid of tasks: first cut between rows, and between parts where there are too few rows.
-        const Extent tile = std::max(plan.tile_rows(), kRowAlignment);
+        // A grid of tasks: first cut between rows, so that each ends with a line in every target, and between parts where there are too few rows.
+        const Extent tile = std::max(plan.tile_rows(), kLine);
         const Extent wanted = (bytes + kTaskBytes - 1) / kTaskBytes;
         const Extent tiles = (rows_.count + tile - 1) / tile;
         const Extent step = (tiles + wanted - 1) / wanted * tile;

@@ -8,9 +8,6 @@
 namespace splitops {
 namespace {
 
-constexpr int kMaxDims = 64;
-constexpr Extent kTaskBytes = Extent{256} << 10;
-
 struct Axis {
     Extent extent, source, target;  // strides in bytes
 };
@@ -159,7 +156,7 @@ void strided_copy(const StridedCopy &copy, Extent parallel_bytes) {
     // Cut the outermost axis, or the longest one where that is too short to share.
     const int cut = normal.axes[0].extent >= 16 ? 0 : longest;
     const Extent extent = normal.axes[cut].extent;
-    const Extent wanted = std::min(extent, std::max<Extent>(1, bytes / kTaskBytes));
+    const Extent wanted = std::min(extent, std::max<Extent>(1, bytes / thread_pool::kTaskBytes));
     const Extent step = (extent + wanted - 1) / wanted;
     thread_pool::for_each(static_cast<std::size_t>((extent + step - 1) / step), [&](std::size_t task) {
         const Extent begin = static_cast<Extent>(task) * step;

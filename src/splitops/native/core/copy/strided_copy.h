@@ -7,6 +7,8 @@ namespace splitops {
 
 using Extent = std::ptrdiff_t;
 
+constexpr int kMaxDims = 64;  // as NumPy has it
+
 struct StridedCopy {
     int ndim;
     const Extent *shape;

@@ -5,10 +5,11 @@
 #include <cstring>
 
 #include "copy/strided_copy.h"
+#include "machine.h"
 
 namespace splitops {
 
-constexpr Extent kLine = 64;  // bytes of a cache line
+constexpr Extent kStageBytes = 16 * kLine;  // of a part, brought together before they are streamed
 
 inline Extent misalignment(const char *pointer) {
     return static_cast<Extent>(reinterpret_cast<std::uintptr_t>(pointer) % static_cast<std::uintptr_t>(kLine));

@@ -8,6 +8,9 @@
 
 namespace splitops::thread_pool {
 
+// Bytes that take longer to copy than a thread takes to wake: a task has so many, and twice as many are shared.
+constexpr std::ptrdiff_t kTaskBytes = std::ptrdiff_t{512} << 10;
+
 void set_threads(int threads);  // >= 1, the caller included
 int threads();
 

@@ -9,10 +9,13 @@
 #include <mutex>
 #include <new>
 
+#include "machine.h"
+
 namespace splitops::memory_pool {
 namespace {
 
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kLine = splitops::kLine;
+constexpr std::size_t kHugePage = splitops::kHugePage;
 
 struct Idle {
     std::multimap<std::size_t, std::list<Slab>::iterator> by_capacity;
@@ -43,7 +46,7 @@ std::size_t round_up(std::size_t bytes) {
         throw std::bad_alloc();
     std::size_t step = kHugePage;
     if (bytes < kHugePage) {
-        step = 64;
+        step = kLine;
         while (step * 8 <= bytes)
             step *= 2;
     }
@@ -55,7 +58,7 @@ Slab allocate(std::size_t capacity) {
     slab.capacity = capacity;
     slab.fresh = true;
     if (capacity < kHugePage) {
-        slab.data = static_cast<char *>(std::aligned_alloc(64, capacity));
+        slab.data = static_cast<char *>(std::aligned_alloc(kLine, capacity));
         if (slab.data == nullptr)
             throw std::bad_alloc();
         return slab;

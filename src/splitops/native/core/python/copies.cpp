@@ -22,7 +22,7 @@ namespace {
 
 static_assert(sizeof(npy_intp) == sizeof(Extent), "NumPy's extents are handed to the kernels as they are");
 
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kAlignment = kLine;
 
 // Smaller outputs lie in the object that owns them: one allocation instead of two, and none of them pooled.
 constexpr std::size_t kInlineBytes = std::size_t{32} << 10;
@@ -33,7 +33,6 @@ constexpr std::intptr_t kNear = 128;
 // From so many parts in one piece, none of them longer than this, each is copied on its own.
 constexpr std::size_t kManyPieces = 256;
 constexpr Extent kLongPiece = Extent{64} << 10;
-constexpr std::size_t kTaskBytes = std::size_t{512} << 10;
 
 // So many buffers ahead their extents are fetched, and they themselves before: a hundred thousand are in no cache.
 constexpr std::size_t kAhead = 8;
@@ -174,7 +173,7 @@ class Targets {
         const bool stream = bytes_ >= static_cast<std::size_t>(thresholds().stream);
         const std::size_t n = targets_.size();
         const std::size_t tasks =
-            bytes_ < static_cast<std::size_t>(thresholds().parallel) ? 1 : std::min(n, bytes_ / kTaskBytes + 1);
+            bytes_ < static_cast<std::size_t>(thresholds().parallel) ? 1 : std::min(n, bytes_ / thread_pool::kTaskBytes + 1);
         thread_pool::for_each(tasks, [&](std::size_t task) {
             const SplitTarget *end = targets_.data() + (task + 1) * n / tasks;
             for (const SplitTarget *target = targets_.data() + task * n / tasks; target != end; ++target)

@@ -30,15 +30,15 @@ nb::object pool_counters() {
 
 nb::object instruction_set_names() {
     nb::list names;
-    for (const InstructionSet *const *set = instruction_sets(); *set != nullptr; ++set)
-        names.append(nb::str((*set)->name));
+    for (const InstructionSet &set : instruction_sets())
+        names.append(nb::str(set.name));
     return nb::tuple(names);
 }
 
 void use_instruction_set_named(const char *name) {
-    for (const InstructionSet *const *set = instruction_sets(); *set != nullptr; ++set)
-        if (std::strcmp((*set)->name, name) == 0)
-            return use_instruction_set(**set);
+    for (const InstructionSet &set : instruction_sets())
+        if (std::strcmp(set.name, name) == 0)
+            return use_instruction_set(set);
     throw nb::value_error("this processor has no such instruction set");
 }
 

@@ -1,27 +1,22 @@
-#include "isa/lanes.h"
+// The kernels of vectors: neighbouring runs taken apart by transposing, lone runs gathered by shuffles. Only for the
+// file of an instruction set, which has defined before
+//   SPLITOPS_SIMD    the attribute of functions that use its instructions, SPLITOPS_INLINE that of inlined ones,
+//   Pair             two vectors of 16 bytes that go through the same steps,
+//   stream_lines     copying whole lines past the caches.
+// All is of that file alone, so that no two instruction sets share a function.
+#pragma once
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <numeric>
 
-#include "isa/pairs.h"
+#include "isa/instruction_sets.h"
 
 namespace splitops {
 namespace {
 
 constexpr Extent kVector = LaneTable::kVector;
 constexpr Extent kFetchBytes = 256;  // fetched at once, so that it takes no time to see how many
-constexpr Extent kHalves = 2;  // a step does twice what one vector of 16 bytes does
-
-int log2_of(int power) {
-    int log = 0;
-    while (power >> log > 1)
-        ++log;
-    return log;
-}
-
-#if defined(SPLITOPS_SIMD)
 
 // Interleaving the halves of a list of vectors, as often as halving the list leaves one, transposes it.
 template <int Lane>
@@ -178,7 +173,7 @@ void take_apart_lanes(const LaneTable &t, Rest... rest) {
 }
 
 template <class How, class... Rest>
-void take_apart(const LaneTable &t, Rest... rest) {
+void take_apart_as(const LaneTable &t, Rest... rest) {
     switch (t.lane) {
         case 1: return take_apart_lanes<How, 1, Rest...>(t, rest...);
         case 2: return take_apart_lanes<How, 2, Rest...>(t, rest...);
@@ -187,78 +182,88 @@ void take_apart(const LaneTable &t, Rest... rest) {
     }
 }
 
-#endif
+// The rows of a step of gathering that cost the fewest instructions a byte.
+struct BestRows {
+    Extent rows;
+    double cost;
+};
 
-// The instructions that a byte costs.
-double cost(const Extent *runs, int parts, Extent span, int lane, Extent rows) {
-    bool spreads = rows > 1, packs = false;
-    for (int i = 0; i < parts; ++i) {
-        packs |= rows * runs[i] < lane;
-        spreads |= runs[i] != lane && i + 1 < parts;
-    }
-    const double lanes = static_cast<double>(kVector / lane);
-    const double loads = lanes * (kHalves + (spreads ? 1 : 0));
-    const double transposition = lanes * log2_of(static_cast<int>(kVector) / lane);
-    const double stores = parts * (packs ? 4 : 1);
-    return (loads + transposition + stores) / (static_cast<double>(kHalves * rows * span) * lanes);
-}
-
-}  // namespace
-
-LaneChoice choose_lanes(const Extent *runs, int count, Extent pitch) {
-    LaneChoice best{0, 0, 0, std::numeric_limits<double>::infinity()};
-    Extent span = runs[0], longest = runs[0];
-    for (int parts = 2; parts <= std::min(count, LaneTable::kMaxParts); ++parts) {
-        span += runs[parts - 1];
-        longest = std::max(longest, runs[parts - 1]);
-        // A power of two rows, so that steps fill lines and tiles.
-        for (Extent rows = 1; rows <= kVector && (rows - 1) * pitch + span <= kVector; rows *= 2)
-            for (int lane = 1; lane < kVector && lane * parts <= kVector; lane *= 2) {
-                if (lane < rows * longest)
-                    continue;
-                const double price = cost(runs, parts, span, lane, rows);
-                if (price < best.cost)
-                    best = {parts, lane, static_cast<int>(rows), price};
-            }
+BestRows best_rows(Extent run, Extent pitch) {
+    BestRows best{0, kNever};
+    for (Extent rows = 1; rows * run <= kVector; ++rows) {
+        const Extent loads = gather_loads(kVector, run, pitch, rows);
+        const double cost = static_cast<double>(4 * loads + 2) / static_cast<double>(kHalves * rows * run);
+        if (loads <= GatherTable::kMaxLoads && cost < best.cost)
+            best = {rows, cost};
     }
     return best;
 }
 
-void fill_table(const LaneChoice &choice, const Extent *runs, Extent pitch, LaneTable &t) {
-    t.pitch = pitch;
-    t.parts = choice.parts;
-    t.lane = choice.lane;
-    t.rows = choice.rows;
-    t.spreads = t.packs = false;
-    std::memset(t.spread, 0x80, sizeof t.spread);  // an index with the top bit set gives zero
-    std::memset(t.pack, 0x80, sizeof t.pack);
-    Extent begin = 0;
-    for (int i = 0; i < t.parts; ++i) {
-        const Extent run = t.run[i] = runs[i];
-        const Extent held = t.rows * run;
-        for (Extent byte = 0; byte < held; ++byte) {
-            const Extent from = byte / run * pitch + begin + byte % run;
-            t.spread[i * t.lane + byte] = static_cast<std::uint8_t>(from);
-            t.spreads |= from != i * t.lane + byte;
-        }
-        for (Extent byte = 0; byte < held * (kVector / t.lane); ++byte)
-            t.pack[i][byte] = static_cast<std::uint8_t>(byte / held * t.lane + byte % held);
-        t.packs |= held != t.lane;
-        begin += run;
+double gather_cost(Extent run, Extent pitch) { return best_rows(run, pitch).cost; }
+
+void prepare_gather(Extent run, Extent pitch, GatherTable &t) {
+    std::memset(t.index, 0x80, sizeof t.index);  // an index with the top bit set gives zero
+    prepare_gather(kVector, run, pitch, best_rows(run, pitch).rows, t,
+                   [&](int i, int from) { t.index[from / kVector][i] = static_cast<std::uint8_t>(from % kVector); });
+}
+
+// A step takes two times the rows of the table.
+template <int Loads>
+SPLITOPS_SIMD void gather_loaded(const GatherTable &t, const char *source, Extent count, Extent readable,
+                                        char *target, Extent writable) {
+    const Extent source_step = t.rows * t.pitch, target_step = t.rows * t.run;
+    const auto gathered = [&](const char *low, const char *high) SPLITOPS_SIMD {
+        Pair result = Pair::load(low, high).shuffled(Pair::both(t.index[0]));
+        for (int i = 1; i < Loads; ++i)
+            result = result | Pair::load(low + 16 * i, high + 16 * i).shuffled(Pair::both(t.index[i]));
+        return result;
+    };
+    Extent steps = count / (2 * t.rows);
+    const Extent reach = source_step + Loads * 16, end = target_step + 16;
+    steps = std::min(steps, readable < reach ? 0 : (readable - reach) / (2 * source_step) + 1);
+    steps = std::min(steps, writable < end ? 0 : (writable - end) / (2 * target_step) + 1);
+    for (Extent i = 0; i < steps; ++i) {
+        const char *from = source + 2 * i * source_step;
+        char *to = target + 2 * i * target_step;
+        gathered(from, from + source_step).store(to, to + target_step);
+    }
+    for (Extent row = 2 * steps * t.rows; row < count; row += t.rows) {
+        const Extent rows = std::min<Extent>(t.rows, count - row);
+        char in[Loads * 16] = {}, out[16], unused[16];
+        std::memcpy(in, source + row * t.pitch,
+                    static_cast<std::size_t>(std::min<Extent>(readable - row * t.pitch, Loads * 16)));
+        gathered(in, in).store(out, unused);
+        std::memcpy(target + row * t.run, out, static_cast<std::size_t>(rows * t.run));
     }
 }
 
-#if defined(SPLITOPS_SIMD)
-
-void take_apart_pairs(const LaneTable &t, const char *source, Extent count, Extent readable, char *const *targets) {
-    take_apart<Plainly>(t, source, count, readable, targets);
+void gather(const GatherTable &t, const char *source, Extent count, Extent readable, char *target, Extent writable) {
+    constexpr auto kernels = each_count([](auto loads) { return gather_loaded<loads()>; });
+    kernels[static_cast<std::size_t>(t.loads - 1)](t, source, count, readable, target, writable);
 }
 
-void take_apart_pairs_streaming(const LaneTable &t, const char *source, Extent count, Extent readable, Strip *strips,
-                                Ahead &ahead) {
-    take_apart<Streaming, const char *, Extent, Extent, Strip *, Ahead &>(t, source, count, readable, strips, ahead);
+void take_apart(const LaneTable &t, const char *source, Extent count, Extent readable, char *const *targets) {
+    take_apart_as<Plainly>(t, source, count, readable, targets);
 }
 
-#endif
+void take_apart_streaming(const LaneTable &t, const char *source, Extent count, Extent readable, Strip *strips,
+                          Ahead &ahead) {
+    take_apart_as<Streaming, const char *, Extent, Extent, Strip *, Ahead &>(t, source, count, readable, strips, ahead);
+}
 
+// A set whose kernels are those of its vectors.
+InstructionSet with_vectors(const char *name, void (*copy_runs)(const Runs &)) {
+    return {
+        .name = name,
+        .copy_runs = copy_runs,
+        .stream_lines = stream_lines,
+        .gather_cost = gather_cost,
+        .prepare_gather = prepare_gather,
+        .gather = gather,
+        .take_apart = take_apart,
+        .take_apart_streaming = take_apart_streaming,
+    };
+}
+
+}  // namespace
 }  // namespace splitops

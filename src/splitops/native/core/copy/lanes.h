@@ -1,4 +1,5 @@
-// Taking neighbouring short runs apart by transposing: the rows become the lanes of vectors.
+// Taking neighbouring short runs apart by transposing: the rows become the lanes of vectors. Here it is decided
+// how; the instructions are in isa/.
 #pragma once
 
 #include <cstdint>
@@ -49,14 +50,10 @@ using TakeApart = void (*)(const LaneTable &table, const char *source, Extent co
 using TakeApartStreaming = void (*)(const LaneTable &table, const char *source, Extent count, Extent readable,
                                     Strip *strips, Ahead &ahead);
 
-// A strip grows by up to 32 bytes a step, and is flushed after so many steps.
-constexpr Extent kLaneSteps = 16;
-constexpr Extent kLaneStripBytes = kLaneSteps * 32 + 2 * kLine;
-
-#if defined(__x86_64__) || defined(__aarch64__)
-// With vectors of 16 bytes in pairs: AVX2 or Neon.
-void take_apart_pairs(const LaneTable &, const char *, Extent, Extent, char *const *);
-void take_apart_pairs_streaming(const LaneTable &, const char *, Extent, Extent, Strip *, Ahead &);
-#endif
+// A step takes up to two vectors of each part. Strips are flushed after so many steps: up to 16 of them share the
+// first-level cache, so each brings half as much together.
+constexpr Extent kHalves = 2;
+constexpr Extent kLaneSteps = kStageBytes / 2 / (kHalves * LaneTable::kVector);
+constexpr Extent kLaneStripBytes = kStageBytes / 2 + 2 * kLine;
 
 }  // namespace splitops
