@@ -55,6 +55,17 @@ _FEW: Final = 6
     help="Who evaluates what splitops does not: auto is onnxruntime for ONNX and OpenVINO for IR, where it "
     "is installed; reference is onnx's own evaluator.",
 )
+@click.option("--repeat", type=click.IntRange(min=1), metavar="COUNT", help="Time this many more runs.")
+@click.option(
+    "--profile",
+    is_flag=True,
+    help="Show where the time goes: by operator, in splits and data movers, and what simplify would save.",
+)
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the operators of the runs to this file, as a Chrome trace (JSON), to be seen in Perfetto.",
+)
 @click.option("--isolate", is_flag=True, help="Let the engine run in a process of its own.")
 @links_option
 @json_option
@@ -65,6 +76,9 @@ def command(
     max_body_runs: int | None,
     engine: str,
     isolate: bool,
+    repeat: int | None,
+    profile: bool,
+    trace: Path | None,
     allow_links: bool,
     as_json: bool,
 ) -> None:
@@ -92,21 +106,28 @@ def command(
       splitops run model.onnx --input x=data.npy --out results
       splitops run model.xml --input data=ramp:6,12,10,24:float32
       splitops run model.onnx --input x=batch.npz:images --input mask=random --json
+      splitops run model.onnx --input x=random --repeat 100 --profile --trace trace.json
     """
     from splitops.cli._inputs import read_inputs
     from splitops.cli._outputs import describe, write
+    from splitops.cli._profile import measure
     from splitops.models.sessions import session
 
-    trace = Trace()
-    with session(
-        model, engine, isolate=isolate, max_body_runs=max_body_runs, allow_links=allow_links
-    ) as ready:
+    splits = Trace()
+    options: dict[str, Any] = {
+        "engine": engine,
+        "isolate": isolate,
+        "max_body_runs": max_body_runs,
+        "allow_links": allow_links,
+    }
+    with session(model, **options) as ready, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # such as a division by zero, which the report of values shows
         feeds = read_inputs(inputs, ready.inputs)
-        with observing(trace.record), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # such as a division by zero, which the report of values shows
+        with observing(splits.record):
             outputs = ready.run(feeds)
-        trace.foretold = _foretold(ready, feeds)
+        splits.foretold = _foretold(ready, feeds)
         sites, runtime, who = ready.sites, ready.engine, ready.describe()
+        times = measure(model, feeds, ready, options, repeat, profile=profile, trace=trace)
     described = describe(outputs) if out is None else write(outputs, model.name, out)["outputs"]
     if as_json:
         report = {
@@ -114,16 +135,17 @@ def command(
             "out": None if out is None else str(out),
             "engine": runtime,
             "evaluated": who,
-            "splits": _splits_json(trace, sites, runtime),
-            "splits_unlisted": trace.unlisted,
+            "splits": _splits_json(splits, sites, runtime),
+            "splits_unlisted": splits.unlisted,
             "outputs": _outputs_json(described, outputs),
-        }
+        } | times.as_dict()
         print_json(report)
         return
     console(stderr=True).print(one_line(who), soft_wrap=True)
     terminal = console()
-    _print_splits(terminal, trace, sites, runtime)
+    _print_splits(terminal, splits, sites, runtime)
     _print_outputs(terminal, described, outputs)
+    times.print(terminal)
     if out is not None:
         terminal.print(f"Written to {one_line(str(out))}", soft_wrap=True)
 

@@ -79,7 +79,7 @@ class Event:
         operator: its name, such as ``"Conv"``.
         node: the name of the node, as the engine gives it.
         engine: who ran it.
-        begin: seconds since the profile began.
+        begin: when it began, in seconds since the epoch.
         seconds: how long it took.
     """
 

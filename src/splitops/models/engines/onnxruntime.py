@@ -153,6 +153,7 @@ class OnnxRuntimeProgram:
 
     def events(self) -> Sequence[Event]:
         """Read the profile that onnxruntime has written."""
+        start = self._session.get_profiling_start_time_ns() / 1e9
         file = Path(self._session.end_profiling())
         entries = json.loads(file.read_text(encoding="utf-8"))
         return [
@@ -160,7 +161,7 @@ class OnnxRuntimeProgram:
                 entry["args"]["op_name"],
                 entry["name"].removesuffix("_kernel_time"),
                 self._engine.name,
-                entry["ts"] / 1e6,
+                start + entry["ts"] / 1e6,
                 entry["dur"] / 1e6,
             )
             for entry in entries

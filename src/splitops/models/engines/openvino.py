@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -44,6 +45,7 @@ class OpenVINO:
         check_options(self.name, options, _OPTIONS)
         self._library: Any = openvino
         self._core: Any = openvino.Core()
+        self._profile = profile
         self._device = options.get("device_name") or "CPU"
         self._config = _EXACT | dict(options.get("config") or {}) | ({"PERF_COUNT": True} if profile else {})
 
@@ -57,9 +59,8 @@ class OpenVINO:
         try:
             model = self._read(program)
             _prove_sizes(model, program)
-            return OpenVINOProgram(
-                self._library, self._core.compile_model(model, self._device, self._config), program.where
-            )
+            compiled = self._core.compile_model(model, self._device, self._config)
+            return OpenVINOProgram(self._library, compiled, program.where, profile=self._profile)
         except EngineError:
             raise
         except Exception as error:  # its exceptions are RuntimeErrors, and what its bindings raise
@@ -125,7 +126,7 @@ class OpenVINOProgram:
         types: the element types of the outputs; None is one that only a run tells.
     """
 
-    def __init__(self, library: Any, compiled: Any, where: Where) -> None:
+    def __init__(self, library: Any, compiled: Any, where: Where, *, profile: bool) -> None:
         self._library = library
         self._compiled = compiled
         self._where = where
@@ -135,27 +136,28 @@ class OpenVINOProgram:
             from_openvino(port.element_type.get_type_name()) for port in compiled.outputs
         ]
         self._positions = {name: at for at, port in enumerate(compiled.inputs) for name in port.names}
-        self._done: list[Any] = []
+        self._profile = profile
+        self._events: list[Event] = []
 
     def run(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
         """Run a request; what it gives is copied out of it."""
         try:
-            request = self._idle.pop() if self._idle else self._compiled.create_infer_request()
-        except IndexError:  # another thread was quicker
+            request = self._idle.pop()
+        except IndexError:  # the first one of this thread
             request = self._compiled.create_infer_request()
+        # By name where names are known, else in the order of the inputs.
+        places = [self._positions.get(name, at) for at, name in enumerate(feeds)]
+        given = {at: self._fed(at, array) for at, array in zip(places, feeds.values(), strict=True)}
+        begin = time.time()
         try:
-            # By name where names are known, else in the order of the inputs.
-            given = {self._positions.get(name, at): value for at, (name, value) in enumerate(feeds.items())}
-            request.infer(
-                {at: self._fed(at, array) for at, array in given.items()},
-                share_inputs=True,
-                share_outputs=True,
-            )
-            return [_taken(request.get_output_tensor(at), kind) for at, kind in enumerate(self.types)]
+            request.infer(given, share_inputs=True, share_outputs=True)
         except Exception as error:
             raise EngineError("openvino", f"fails: {_reason(error)}", self._where) from error
-        finally:
-            self._idle.append(request)
+        found = [_taken(request.get_output_tensor(at), kind) for at, kind in enumerate(self.types)]
+        if self._profile:
+            self._events += _events_of(request, begin)
+        self._idle.append(request)
+        return found
 
     def _fed(self, at: int, array: npt.NDArray[Any]) -> Any:
         kind = self._kinds[at]
@@ -164,16 +166,17 @@ class OpenVINOProgram:
         return _to_tensor(self._library, array, kind)
 
     def events(self) -> Sequence[Event]:
-        """Return what the last run of each request has recorded, in the order of execution."""
-        found: list[Event] = []
-        for request in self._idle:
-            begin = 0.0
-            for item in request.profiling_info:
-                seconds = item.real_time.total_seconds()
-                if seconds:
-                    found.append(Event(item.node_type, item.node_name, "openvino", begin, seconds))
-                    begin += seconds
-        return found
+        """Return what every run has recorded."""
+        return self._events
+
+
+def _events_of(request: Any, begin: float) -> Iterator[Event]:
+    """Yield what the last run of a request has recorded: how long each operator took, one after the other."""
+    for item in request.profiling_info:
+        seconds = item.real_time.total_seconds()
+        if seconds:
+            yield Event(item.node_type, item.node_name, "openvino", begin, seconds)
+            begin += seconds
 
 
 def _to_tensor(library: Any, array: npt.NDArray[Any], kind: ElementType | None) -> Any:

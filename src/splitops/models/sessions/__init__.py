@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from splitops.errors import ModelError, shown
 from splitops.models.engines import AUTO, ENGINES, OWN, REFERENCE, is_installed, make_engine
 from splitops.models.engines.engine import EngineError, Event
+from splitops.models.engines.recording import recording
 from splitops.models.formats.files import is_openvino
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ def session(
             model; ``"reference"`` runs no other code than onnx's (of IR: than OpenVINO's, for layers of other
             operators).
         isolate: whether the engine runs in a process of its own, so that its end is an error.
-        profile: whether the engine records the time of each operator, for :meth:`Session.events`.
+        profile: whether the time of each operator is recorded, for :meth:`Session.events`.
         max_body_runs: how often the bodies of the model's loops run at most in one run, all together; None is
             4194304. A loop runs here, turn by turn, where a bound is given or where the model does not say
             how often it turns.
@@ -106,6 +108,7 @@ class Session:
             raise ModelError(f"the reference has no option {shown(min(options))}")
         self._asked = engine
         self._closed = False
+        self._events: list[Event] | None = [] if profile else None
         self._runtime = None
         if runtime is not None:
             self._runtime = make_engine(runtime, options, isolate=isolate, profile=profile)
@@ -145,7 +148,8 @@ class Session:
         """
         if self._closed:
             raise ModelError("the session is closed")
-        found: dict[str, Any] = self._program.run(inputs)
+        with recording(self._events) if self._events is not None else nullcontext():
+            found: dict[str, Any] = self._program.run(inputs)
         return found
 
     @property
@@ -208,12 +212,14 @@ class Session:
         )
 
     def events(self) -> list[Event]:
-        """Return what every operator of the engine took in the runs so far, and end the profile.
+        """Return what every operator took in the runs so far, those of the engine too, and end the profile.
 
         Raises:
             ModelError: the session was made without ``profile=True``.
         """
-        return [event for program in self._program.programs for event in program.events()]
+        if self._events is None:
+            raise ModelError("the session records no events; profile=True does")
+        return [*self._events, *(event for program in self._program.programs for event in program.events())]
 
     def close(self) -> None:
         """Give back what the engine holds; the session does not run any more."""

@@ -22,6 +22,7 @@ from onnx.reference.op_run import OpFunctionContextDependant, OpRun, RuntimeCont
 from onnx.reference.ops import load_op
 
 from splitops.errors import ModelError, SplitError, Where, shown
+from splitops.models.engines.recording import recorded, recorder
 from splitops.models.formats.onnx.structure import (
     FunctionKey,
     canonical,
@@ -32,6 +33,7 @@ from splitops.models.formats.onnx.structure import (
     functions_of,
     model_tensors,
     opset_imports,
+    subgraphs,
 )
 from splitops.models.formats.onnx.tensors import load_external, tensor_array
 from splitops.models.formats.reading import DataFolder
@@ -254,11 +256,12 @@ class Evaluator(ReferenceEvaluator):
         inputs = frozenset(self.input_names_)
         own = {name: value for name, value in self.rt_inits_.items() if name not in inputs}
         results: dict[str, Any] = {**self.rt_inits_, **feed_inputs, **own, "": None}  # "" is an absent input
+        call = self._guarded if recorder() is None else self._timed
         for operator in counted(self.rt_nodes_, "run"):
             arguments = [results[name] for name in operator.input]
             linked = {"linked_attributes": attributes} if operator.has_linked_attribute and attributes else {}
             context = {"context": results} if operator.need_context() else {}
-            outputs = self._guarded(operator.onnx_node, operator.run, *arguments, **context, **linked)
+            outputs = call(operator.onnx_node, operator.run, *arguments, **context, **linked)
             # strict=False: a node may leave out trailing outputs.
             results |= zip(operator.output, outputs, strict=False)
             results[""] = None
@@ -278,6 +281,17 @@ class Evaluator(ReferenceEvaluator):
             raise
         except Exception as error:
             raise self._failure(node, f"failed: {_reason(error)}") from error
+
+    def _timed(self, node: NodeProto, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call what belongs to a node and record its time; what is inside others is recorded by itself."""
+        events = recorder()
+        key = function_key(node)
+        division = self.scope.division
+        outer = key in self.scope.functions or (division is not None and key[0] == division.domain)
+        if events is None or outer or any(True for _ in subgraphs(node)):
+            return self._guarded(node, function, *args, **kwargs)
+        with recorded(events, node.op_type, node_label(node)):
+            return self._guarded(node, function, *args, **kwargs)
 
     def _completed(self, where: Where, node: NodeProto) -> Where:
         """Fill in what an error does not know yet; the innermost graph does so first."""

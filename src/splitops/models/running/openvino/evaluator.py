@@ -7,6 +7,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,6 +20,7 @@ from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import ModelError, Where
 from splitops.models.engines import is_installed, make_engine
 from splitops.models.engines.engine import Compiled, Engine
+from splitops.models.engines.recording import recorded, recorder
 from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.model import Endpoint, Graph, Layer, OpenVINOModel
 from splitops.models.formats.openvino.shapes import format_shape, matches
@@ -403,7 +405,9 @@ class _Execution:
         inputs = [self._values[source] for source in sources]
         results: Sequence[Value]
         if is_own(layer):
-            results = evaluated(layer, inputs, where)
+            events = recorder()
+            with nullcontext() if events is None else recorded(events, layer.type, layer.name):
+                results = evaluated(layer, inputs, where)
             constant = all(value.constant for value in inputs)
         else:
             results = bodies.evaluate(layer, inputs, partial(self._run.body, layer, where), where)

@@ -1,0 +1,151 @@
+"""``splitops run --repeat``, ``--profile`` and ``--trace``: how long runs take, and where the time goes."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from splitops.cli._console import table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from splitops.models.sessions import Session
+    from splitops.models.sessions.profiling import Profile
+
+__all__ = ["Measurements", "measure"]
+
+_MAX_ROWS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """What was measured of a model's runs.
+
+    Attributes:
+        seconds: of each run that was asked for; empty where none was.
+        profile: the operators; None where they were not asked for.
+        simplified: the median of a run as it is, and simplified; None where that was not asked for, or
+            simplification finds nothing.
+    """
+
+    seconds: Sequence[float] = ()
+    profile: Profile | None = None
+    simplified: tuple[float, float] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as values for JSON."""
+        found: dict[str, Any] = {}
+        if self.seconds:
+            found["seconds"] = list(self.seconds)
+        if self.profile is not None:
+            profile = self.profile
+            found["profile"] = {
+                "operators": [
+                    {"operator": row.name, "by": row.engine, "calls": row.calls, "seconds": row.seconds}
+                    for row in profile.operators
+                ],
+                "seconds": profile.seconds,
+                "share_of_splits": profile.share_of_splits,
+                "share_of_movers": profile.share_of_movers,
+                "simplified": None if self.simplified is None else list(self.simplified),
+            }
+        return found
+
+    def print(self, out: Console) -> None:
+        """Print it."""
+        if self.seconds:
+            least, middle = min(self.seconds), statistics.median(self.seconds)
+            out.print(
+                f"{len(self.seconds)} runs: the first {_time(self.seconds[0])}, "
+                f"median {_time(middle)}, fastest {_time(least)}\n"
+            )
+        if self.profile is not None:
+            _print_profile(out, self.profile, self.simplified)
+
+
+def measure(
+    model: Path, feeds: dict[str, Any], ready: Session, options: dict[str, Any], repeat: int | None,
+    *, profile: bool, trace: Path | None,
+) -> Measurements:  # fmt: skip
+    """Run a model again and measure it; write a trace where one is asked for.
+
+    Args:
+        model: its file.
+        feeds: its inputs.
+        ready: a session of it.
+        options: those of the session.
+        repeat: how many runs are timed.
+        profile: whether operators are.
+        trace: the file for their picture.
+    """
+    from splitops.models.sessions import session
+    from splitops.models.sessions.profiling import Profile, chrome_trace, seconds_of
+    from splitops.writing import write_whole
+
+    seconds = seconds_of(lambda: ready.run(feeds), repeat) if repeat else ()
+    if not profile and trace is None:
+        return Measurements(seconds)
+    runs = repeat or 1
+    with session(model, profile=True, **options) as recording:
+        recording.run(feeds)  # the first run takes memory, and is not like the others
+        start = time.time()
+        for _ in range(runs):
+            recording.run(feeds)
+        events = [event for event in recording.events() if event.begin >= start]
+    if trace is not None:
+        write_whole(trace, json.dumps(chrome_trace(events)).encode())
+    if not profile:
+        return Measurements(seconds)
+    return Measurements(seconds, Profile.of(events, runs), _simplified(model, feeds, ready, options, runs))
+
+
+def _simplified(
+    model: Path, feeds: dict[str, Any], ready: Session, options: dict[str, Any], runs: int
+) -> tuple[float, float] | None:
+    """Return the medians of runs as the model is and simplified, in turns."""
+    from splitops.models.sessions import session
+    from splitops.models.sessions.profiling import in_turns
+    from splitops.models.simplify import simplify
+
+    report = simplify(model, report=True, allow_links=options["allow_links"])
+    if not report.changes:
+        return None
+    with session(report.model, **options) as simple:
+        found = in_turns(
+            {"as it is": lambda: ready.run(feeds), "simplified": lambda: simple.run(feeds)}, max(runs, 5)
+        )
+    return found["as it is"], found["simplified"]
+
+
+def _print_profile(out: Console, profile: Profile, simplified: tuple[float, float] | None) -> None:
+    columns = ("operator", "by", "calls", "time", "share")
+    rows = table(*columns, right=("calls", "time", "share"), title="Where the time of a run goes")
+    for row in profile.operators[:_MAX_ROWS]:
+        share = row.seconds / profile.seconds if profile.seconds else 0.0
+        rows.add_row(row.name, row.engine, f"{row.calls:g}", _time(row.seconds), f"{share:.1%}")
+    out.print(rows)
+    left = len(profile.operators) - rows.row_count
+    if left > 0:
+        out.print(f"... and {left} more")
+    out.print(
+        f"Splits take {profile.share_of_splits:.1%} of the time of all operators, "
+        f"other data movers {profile.share_of_movers:.1%}."
+    )
+    if simplified is None:
+        out.print("splitops simplify finds nothing to rewrite.\n")
+        return
+    before, after = simplified
+    out.print(f"Simplified by splitops simplify, a run takes {_time(after)} instead of {_time(before)}.\n")
+
+
+def _time(seconds: float) -> str:
+    for unit, factor in (("s", 1.0), ("ms", 1e3)):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"
