@@ -17,10 +17,11 @@ from click.testing import CliRunner
 import splitops
 from splitops.cli import cli
 from splitops.errors import FileError
+from splitops.files import chunks, engine
 from splitops.files import cluster as by_cluster
-from splitops.files import engine
 
 distributed = pytest.importorskip("distributed")
+zarr = pytest.importorskip("zarr")
 
 MEMORY = 4 << 20
 
@@ -52,6 +53,7 @@ def source(tmp_path):
 def _small_tasks(monkeypatch):
     monkeypatch.setattr(engine.tasks, "__defaults__", (30_000,))
     monkeypatch.setattr(engine, "_BLOCK", 10_000)
+    monkeypatch.setattr(engine, "_PIECE", 10_000)
 
 
 def plan(source: Path, folder: Path) -> splitops.files.FilePlan:
@@ -74,10 +76,10 @@ def submitted(cluster, monkeypatch):
     tasks = []
     real = type(cluster).submit
 
-    def submit(self, function, work, **options):
-        if isinstance(work, by_cluster.Work):
-            tasks.append(function.__name__)
-        return real(self, function, work, **options)
+    def submit(self, function, *args, **options):
+        if function is by_cluster._done:
+            tasks.append(args[1].__name__)
+        return real(self, function, *args, **options)
 
     monkeypatch.setattr(type(cluster), "submit", submit)
     return tasks
@@ -102,9 +104,9 @@ def test_no_byte_of_a_tensor_passes_the_scheduler(source, tmp_path, cluster, mon
     sent = []
     real = type(cluster).submit
 
-    def submit(self, function, work, **options):
-        sent.append(len(distributed.protocol.pickle.dumps(work)))
-        return real(self, function, work, **options)
+    def submit(self, function, *args, **options):
+        sent.append(len(distributed.protocol.pickle.dumps(args)))
+        return real(self, function, *args, **options)
 
     monkeypatch.setattr(type(cluster), "submit", submit)
     plan(source, tmp_path / "out").run(memory=MEMORY, cluster=cluster)
@@ -123,7 +125,7 @@ def test_a_worker_that_dies_costs_its_tasks_alone(source, tmp_path, cluster, exp
     scheduler.transition_log.clear()
     plan(source, tmp_path / "out").run(memory=MEMORY, cluster=cluster, progress=progress)
     assert killed
-    done = [key for key, _, state, *_ in scheduler.transition_log if state == "memory" and "copy-" in key]
+    done = [key for key, _, state, *_ in scheduler.transition_log if state == "memory" and "done-" in key]
     assert len(set(done)) == len(submitted)
     assert len(done) <= len(submitted) + 4  # what it had not yet told is done again, and nothing else
     assert found(tmp_path / "out") == expected
@@ -138,7 +140,7 @@ BEGUN = """
 import os, signal, sys
 import splitops
 from splitops.files import engine, journal
-engine.tasks.__defaults__, engine._BLOCK = (30_000,), 10_000
+engine.tasks.__defaults__, engine._BLOCK, engine._PIECE = (30_000,), 10_000, 10_000
 real = journal.Journal.add
 def add(self, task, checksums):
     real(self, task, checksums)
@@ -209,7 +211,7 @@ def test_what_does_not_read_back_is_found_out(source, tmp_path, cluster, monkeyp
 
 def test_workers_that_see_other_folders_are_refused(source, tmp_path, cluster, monkeypatch):
     """As if the workers had another file system: what this process says is there is not."""
-    real = by_cluster.place_in
+    real = by_cluster._place_in
     for changed, value, problem in (
         ("sign", str(tmp_path / "none" / "sign"), r"worker tcp://.* does not see the folder .*no such file"),
         ("text", "another", r"worker tcp://.* does not see the folder"),
@@ -219,12 +221,30 @@ def test_workers_that_see_other_folders_are_refused(source, tmp_path, cluster, m
     ):
         monkeypatch.setattr(
             by_cluster,
-            "place_in",
+            "_place_in",
             lambda *args, **_: replace(real(*args), **{changed: value}),  # noqa: B023
         )
         with pytest.raises(FileError, match=problem):
             plan(source, tmp_path / "out").run(memory=MEMORY, cluster=cluster)
         assert sorted(os.listdir(tmp_path)) == ["x.npy"]
+
+
+def test_chunks_of_zarr(tmp_path, cluster, submitted, monkeypatch):
+    monkeypatch.setattr(chunks, "TASK_BYTES", 12_000)
+    array = np.arange(12_000, dtype=np.int32).reshape(100, 120)
+    zarr.create_array(tmp_path / "x.zarr", data=array, chunks=(20, 30))
+    plan = splitops.files.plan_split(tmp_path / "x.zarr", tmp_path / "parts", axis=1, split=[60, 60 - 7, 7])
+    report = plan.run(cluster=cluster, verify=True, sync=False)
+    assert sorted(submitted) == ["copy"] * 5 + ["read_back"] * 5
+    parts = [path for path, _ in report.files]
+    for path, want in zip(parts, np.split(array, [60, 113], 1), strict=True):
+        np.testing.assert_array_equal(zarr.open_array(path, mode="r")[...], want)
+    splitops.files.merge(parts, tmp_path / "y.zarr", axis=1, cluster=cluster)
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / "y.zarr", mode="r")[...], array)
+    (tmp_path / "x.zarr/c/0/1").write_bytes(b"damaged")
+    with pytest.raises(FileError, match=r"cannot read .*x\.zarr"):
+        splitops.files.split(tmp_path / "x.zarr", tmp_path / "out", axis=1, split=[50, 70], cluster=cluster)
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_cannot_be_is_one_error(source, tmp_path, cluster, monkeypatch):

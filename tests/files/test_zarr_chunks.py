@@ -261,15 +261,15 @@ def test_a_run_that_was_stopped_is_gone_on_with(tmp_path, monkeypatch):
     class Killed(BaseException):
         pass
 
-    real = by_chunks._ChunkRun._copied
+    real = by_chunks.ChunkWork.copy
 
-    def stop(self, task, drafts):
-        reached.append(task)
+    def stop(self, tick):
+        reached.append(self.task)
         if len(reached) == 5:
             raise Killed
-        return real(self, task, drafts)
+        return real(self, tick)
 
-    monkeypatch.setattr(by_chunks._ChunkRun, "_copied", stop)
+    monkeypatch.setattr(by_chunks.ChunkWork, "copy", stop)
     with monkeypatch.context() as kept:
         kept.setattr("splitops.writing.StagedFiles._clean", lambda _: None)  # as a kill leaves it
         with pytest.raises(Killed):

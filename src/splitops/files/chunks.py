@@ -13,7 +13,7 @@ import math
 import os
 import shutil
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,6 +35,7 @@ from splitops.native.files import crc32, sync_files
 __all__ = [
     "Box",
     "ChunkPlan",
+    "ChunkWork",
     "ChunkedArray",
     "ChunkedFormat",
     "Flow",
@@ -219,10 +220,8 @@ class ChunkPlan(FilePlan):
         return made
 
     def start(self, *, sync: bool, memory: int, progress: Progress | None, cluster: Any = None) -> Run:
-        """Return a run of the plan that has done nothing yet; it has no tasks for a cluster."""
-        if cluster is not None:
-            raise FileError("what is copied by chunks is not copied by a cluster: run it here")
-        return _ChunkRun(self, sync=sync, memory=memory, progress=progress)
+        """Return a run of the plan that has done nothing yet."""
+        return _ChunkRun(self, cluster, sync=sync, memory=memory, progress=progress)
 
     def digest(self, memory: int) -> str:
         """Return what tells the plans apart whose tasks are not the same."""
@@ -236,14 +235,19 @@ class ChunkPlan(FilePlan):
 class _ChunkRun(Run):
     """One run of a plan by chunks."""
 
-    def __init__(self, plan: ChunkPlan, *, sync: bool, memory: int, progress: Progress | None) -> None:
+    def __init__(
+        self, plan: ChunkPlan, cluster: Any, *, sync: bool, memory: int, progress: Progress | None
+    ) -> None:
         super().__init__(plan, sync=sync, memory=memory, progress=progress)
         assert plan.like is not None
+        self._cluster = cluster
         self._like = plan.like
         self._format: ChunkedFormat = plan.like.format  # type: ignore[assignment]
         self._formats = plan.formats
         self._flows = plan.flows
         self._tasks = plan.chunk_tasks(memory)
+        if cluster is not None and not self._format.folders:
+            raise FileError(f"the chunks of {self._format.name} are written by one process, not by a cluster")
 
     def _prepare(self, drafts: Sequence[Path], journal: Journal) -> None:
         """Make the targets without their elements, where they are not there or cannot be gone on with."""
@@ -261,61 +265,53 @@ class _ChunkRun(Run):
                     make_names_durable(list(files) if self._format.folders else [draft])
 
     def _copy(self, drafts: Sequence[Path], journal: Journal) -> None:
-        for number, task in enumerate(self._tasks):
-            if number not in journal.done:
-                journal.add(number, self._copied(task, drafts))
+        todo = [number for number in range(len(self._tasks)) if number not in journal.done]
+        for number in journal.done:
             self._advance(self._task_bytes(number))
-
-    def _copied(self, task: _Task, drafts: Sequence[Path]) -> list[int]:
-        """Copy the chunks of a task and make them durable; return the checksum of each."""
-        flow = self._flows[task.flow]
-        found, done = [], 0
-        with contextlib.ExitStack() as stack:
-            with self._writing(flow.target):
-                target = stack.enter_context(self._open_target(flow, drafts, writing=True))
-            sources = _Sources(self.plan, self._formats, flow, stack)
-            for chunk in _chunks(flow, task):
-                data = sources.whole_chunk(chunk, target)
-                elements = None if data is not None else sources.elements(chunk)
-                with self._writing(flow.target):
-                    if elements is not None:
-                        target.write(chunk.box, elements)
-                    elif data:
-                        target.store(chunk.index, data)
-                found.append(checksum_of(data if elements is None else elements))
-                done += chunk.elements * flow.tensor.unit.bytes
-                self._tick(done)
-            with self._writing(flow.target):
-                stack.close()
-        if self.sync:
-            with self._writing(flow.target):
-                make_names_durable(target.written)
-        return found
+        for number, checksums in self._results(ChunkWork.copy, todo, drafts):
+            journal.add(number, checksums)
+            self._advance(self._task_bytes(number))
 
     def _verify(self, drafts: Sequence[Path], journal: Journal) -> None:
-        """Read every chunk back as it was written: its bytes where these were copied, or its elements."""
-        for number, task in enumerate(self._tasks):
-            flow = self._flows[task.flow]
-            name = self.plan.targets[flow.target].name
-            with contextlib.ExitStack() as stack, reading(name):
-                target = stack.enter_context(self._open_target(flow, drafts))
-                sources = _Sources(self.plan, self._formats, flow, stack)
-                for chunk, written in zip(_chunks(flow, task), journal.done[number], strict=True):
-                    whole = sources.source_of(chunk, target) is not None
-                    read = checksum_of(
-                        (target.stored(chunk.index) or b"") if whole else target.read(chunk.box)
-                    )
-                    if read != written:
-                        raise FileError(
-                            f"{shown_path(name)} does not read back as it was written, in chunk "
-                            f"{chunk.index} of {flow.tensor.label}: CRC-32 {read:08x}, not {written:08x}"
-                        )
+        for number, found in self._results(ChunkWork.read_back, range(len(self._tasks)), drafts):
+            self._compare_chunks(number, found, journal)
             self._advance(self._task_bytes(number))
 
-    def _open_target(
-        self, flow: Flow, drafts: Sequence[Path], *, writing: bool = False
-    ) -> AbstractContextManager[ChunkedArray]:
-        return self._format.open_array(drafts[flow.target], flow.tensor.name, writing=writing)
+    def _compare_chunks(self, number: int, found: Sequence[int], journal: Journal) -> None:
+        """Prove that the chunks of a task read back as they were written."""
+        task = self._tasks[number]
+        flow = self._flows[task.flow]
+        name = shown_path(self.plan.targets[flow.target].name)
+        for chunk, read, written in zip(_chunks(flow, task), found, journal.done[number], strict=True):
+            if read != written:
+                raise FileError(
+                    f"{name} does not read back as it was written, in chunk {chunk.index} of "
+                    f"{flow.tensor.label}: CRC-32 {read:08x}, not {written:08x}"
+                )
+
+    def _results(
+        self, function: Callable[..., list[int]], numbers: Iterable[int], drafts: Sequence[Path]
+    ) -> Iterator[tuple[int, list[int]]]:
+        """Yield tasks as they are done, here or by the workers of a cluster."""
+        if self._cluster is None:
+            for number in numbers:
+                yield number, function(self._work(number, drafts), self._tick)
+            return
+        from splitops.files.cluster import Workers, client_of
+
+        with client_of(self._cluster) as client:
+            workers = Workers(client, self.staging, [source.path for source in self.plan.sources])
+            yield from workers.results(function, lambda number: self._work(number, drafts), numbers)
+
+    def _work(self, number: int, drafts: Sequence[Path]) -> ChunkWork:
+        task = self._tasks[number]
+        flow = self._flows[task.flow]
+        name = shown_path(self.plan.folder / self.plan.targets[flow.target].name)
+        sources = {
+            piece.source: (self.plan.sources[piece.source].path.absolute(), self._formats[piece.source])
+            for piece in flow.pieces
+        }
+        return ChunkWork(flow, task, sources, drafts[flow.target].absolute(), self._format, name, self.sync)
 
     def _task_bytes(self, number: int) -> int:
         """Return a task's share of its tensor's bytes; the shares of all tasks are these bytes."""
@@ -326,6 +322,76 @@ class _ChunkRun(Run):
 
     def _writing(self, target: int) -> AbstractContextManager[None]:
         return writing(shown_path(self.plan.folder / self.plan.targets[target].name))
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkWork:
+    """A task as it is done here, or sent to a worker of a cluster.
+
+    Attributes:
+        flow: what is copied.
+        task: which chunks of it.
+        sources: the path and the format of each source of the flow.
+        target: where the target is written.
+        format: of the target.
+        name: what messages call the target.
+        sync: whether what is written is to be durable.
+    """
+
+    flow: Flow
+    task: _Task
+    sources: Mapping[int, tuple[Path, ChunkedFormat]]
+    target: Path
+    format: ChunkedFormat
+    name: str
+    sync: bool
+
+    @property
+    def reads(self) -> tuple[Path, ...]:
+        """The files that are read."""
+        return tuple(path for path, _ in self.sources.values())
+
+    def copy(self, tick: Callable[[int], object] = lambda _: None) -> list[int]:
+        """Copy the chunks and make them durable; return the checksum of each."""
+        found, done = [], 0
+        with contextlib.ExitStack() as stack:
+            with writing(self.name):
+                target = stack.enter_context(self._open(writing=True))
+            sources = _Sources(self.sources, self.flow, stack)
+            for chunk in _chunks(self.flow, self.task):
+                data = sources.whole_chunk(chunk, target)
+                elements = None if data is not None else sources.elements(chunk)
+                with writing(self.name):
+                    if elements is not None:
+                        target.write(chunk.box, elements)
+                    elif data:
+                        target.store(chunk.index, data)
+                found.append(checksum_of(data if elements is None else elements))
+                done += chunk.elements * self.flow.tensor.unit.bytes
+                tick(done)
+            with writing(self.name):
+                stack.close()
+        if self.sync:
+            with writing(self.name):
+                make_names_durable(target.written)
+        return found
+
+    def read_back(self, tick: Callable[[int], object] = lambda _: None) -> list[int]:
+        """Return the checksums of the chunks as they were taken: of bytes where these were copied."""
+        found, done = [], 0
+        with contextlib.ExitStack() as stack, reading(self.name):
+            target = stack.enter_context(self._open())
+            sources = _Sources(self.sources, self.flow, stack)
+            for chunk in _chunks(self.flow, self.task):
+                whole = sources.source_of(chunk, target) is not None
+                data = (target.stored(chunk.index) or b"") if whole else target.read(chunk.box)
+                found.append(checksum_of(data))
+                done += chunk.elements * self.flow.tensor.unit.bytes
+                tick(done)
+        return found
+
+    def _open(self, *, writing: bool = False) -> AbstractContextManager[ChunkedArray]:
+        return self.format.open_array(self.target, self.flow.tensor.name, writing=writing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,9 +418,9 @@ class _Sources:
     """The tensors that a flow is made of, opened when they are needed."""
 
     def __init__(
-        self, plan: FilePlan, formats: Sequence[ChunkedFormat], flow: Flow, stack: contextlib.ExitStack
+        self, sources: Mapping[int, tuple[Path, ChunkedFormat]], flow: Flow, stack: contextlib.ExitStack
     ) -> None:
-        self._plan, self._formats, self._flow, self._stack = plan, formats, flow, stack
+        self._sources, self._flow, self._stack = sources, flow, stack
         self._open: dict[int, ChunkedArray] = {}
 
     def whole_chunk(self, chunk: _Chunk, target: ChunkedArray) -> bytes | None:
@@ -410,14 +476,14 @@ class _Sources:
 
     def _array(self, source: int) -> ChunkedArray:
         if source not in self._open:
-            path = self._plan.sources[source].path
+            path, form = self._sources[source]
             with reading(self._name(source)):
-                opened = self._formats[source].open_array(path, self._flow.tensor.name)
+                opened = form.open_array(path, self._flow.tensor.name)
                 self._open[source] = self._stack.enter_context(opened)
         return self._open[source]
 
     def _name(self, source: int) -> str:
-        return self._plan.sources[source].name
+        return shown_path(self._sources[source][0])
 
 
 def checksum_of(data: bytes | npt.NDArray[Any] | None) -> int:

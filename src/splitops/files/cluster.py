@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import splitops
 from splitops.errors import FileError, shown, shown_path
@@ -26,7 +26,7 @@ from splitops.files.engine import CopyError, Pass
 from splitops.files.journal import Journal
 from splitops.files.sources import LocalFile, reason
 
-__all__ = ["ClusterRun", "Place", "Work", "ask_workers", "client_of", "place_in"]
+__all__ = ["ClusterRun", "Place", "Work", "Workers", "client_of"]
 
 _SIGN: Final = ".cluster"
 """A file in the staging folder that workers find there, if they see the same folder."""
@@ -76,22 +76,24 @@ class Work:
     """A task as a worker gets it.
 
     Attributes:
-        place: what the worker must see.
         task: what is copied, or read back.
         sources: the paths of the files that are read.
         targets: the paths of the files that are written.
         sync: whether what is written is to be durable.
     """
 
-    place: Place
     task: Sequence[Pass]
-    sources: Mapping[int, str]
-    targets: Mapping[int, str]
+    sources: Mapping[int, Path]
+    targets: Mapping[int, Path]
     sync: bool
+
+    @property
+    def reads(self) -> tuple[Path, ...]:
+        """The files that are read."""
+        return tuple(self.sources.values())
 
     def copy(self) -> list[int]:
         """Copy, and return the checksum of each extent."""
-        self._prove()
         sources = {index: LocalFile(path) for index, path in self.sources.items()}
         descriptors = {index: source.descriptor for index, source in sources.items()}
         with self._open() as targets:
@@ -102,14 +104,8 @@ class Work:
 
     def read_back(self) -> list[int]:
         """Return the checksum of each extent as it is on the disk."""
-        self._prove()
         with self._open() as targets:
             return read_back(self.task, targets)
-
-    def _prove(self) -> None:
-        problem = self.place.problem()
-        if problem is not None:
-            raise FileError(f"a worker of the cluster {problem}")
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[dict[int, int]]:
@@ -125,6 +121,15 @@ class Work:
             close(files)
 
 
+class _Task(Protocol):
+    """What a worker does."""
+
+    @property
+    def reads(self) -> tuple[Path, ...]:
+        """The files that are read."""
+        ...
+
+
 class ClusterRun(Run):
     """One run of a plan by the workers of a cluster."""
 
@@ -135,7 +140,6 @@ class ClusterRun(Run):
         super().__init__(plan, sync=sync, memory=memory, progress=progress)
         self._cluster = cluster
         self._client: Any = None
-        self._seen = Place("", "", {}, "")
 
     def done(self, *, overwrite: bool, resume: bool, verify: bool, sha256: bool) -> Report:
         """Carry it out."""
@@ -144,13 +148,11 @@ class ClusterRun(Run):
 
     def _copy(self, drafts: Sequence[Path], journal: Journal) -> None:
         sources = self._local_sources()
-        self._seen = place_in(self.staging, sources.values())
-        ask_workers(self._client, self._seen)
+        paths = {index: source.path.absolute() for index, source in sources.items()}
         for number in journal.done:
             self._advance(self._task_bytes(number))
         todo = [number for number in range(len(self.tasks)) if number not in journal.done]
-        names = {index: str(source.path.absolute()) for index, source in sources.items()}
-        for number, checksums in self._results(Work.copy, self._failure, todo, names, drafts):
+        for number, checksums in self._results(Work.copy, self._failure, todo, paths, drafts):
             journal.add(number, checksums)
             self._advance(self._task_bytes(number))
 
@@ -164,14 +166,65 @@ class ClusterRun(Run):
         function: Callable[[Work], list[int]],
         failure: Callable[[CopyError], FileError],
         numbers: Iterable[int],
-        sources: Mapping[int, str],
+        sources: Mapping[int, Path],
         drafts: Sequence[Path],
     ) -> Iterator[tuple[int, list[int]]]:
-        """Yield tasks as workers have done them; the scheduler holds few of them at a time."""
+        def work(number: int) -> Work:
+            extents = [extent for each in self.tasks[number] for extent in each.extents]
+            return Work(
+                self.tasks[number],
+                {index: sources[index] for index in {e.source for e in extents} if index in sources},
+                {index: drafts[index].absolute() for index in sorted({e.target for e in extents})},
+                self.sync,
+            )
+
+        workers = Workers(self._client, self.staging, sources.values())
+        try:
+            yield from workers.results(function, work, numbers)
+        except CopyError as error:
+            raise failure(error) from error
+
+
+class Workers:
+    """The workers of a cluster, once they have been asked whether they see what this process sees."""
+
+    def __init__(self, client: Any, staging: Path, sources: Iterable[Path]) -> None:
+        """Ask the workers.
+
+        Raises:
+            FileError: a worker does not see a folder or file, or has another splitops; no worker answers.
+        """
+        self._client = client
+        self._place = _place_in(staging, sources)
+        with _cluster_errors():
+            # The first question brings up a worker where the cluster makes them as they are needed.
+            client.submit(Place.problem, self._place, pure=False).result(timeout=_PATIENCE)
+            answers = client.run(Place.problem, self._place, on_error="return")
+        for worker, answer in answers.items():
+            if answer is not None:
+                said = f"cannot begin: {reason(answer)}" if isinstance(answer, Exception) else answer
+                raise FileError(f"worker {worker} of the cluster {said}")
+
+    def results(
+        self,
+        function: Callable[..., list[int]],
+        work: Callable[[int], _Task],
+        numbers: Iterable[int],
+    ) -> Iterator[tuple[int, list[int]]]:
+        """Yield what a function gives for the work of each number, as workers have done it.
+
+        The scheduler holds few of them at a time.
+
+        Raises:
+            FileError, CopyError: what the function raises; the cluster fails.
+        """
         from distributed import as_completed
 
         def submit(number: int) -> Any:
-            future = self._client.submit(function, self._work(number, sources, drafts), pure=False)
+            task, known = work(number), self._place.sources
+            # A worker that comes later may see other folders.
+            seen = replace(self._place, sources={str(path): known[str(path)] for path in task.reads})
+            future = self._client.submit(_done, seen, function, task, pure=False)
             running[future.key] = number
             return future
 
@@ -182,52 +235,32 @@ class ClusterRun(Run):
             futures = as_completed([submit(number) for number in islice(waiting, most)])
         try:
             for future in futures:
-                number = running.pop(future.key)
-                try:
-                    with _cluster_errors():
-                        found: list[int] = future.result()
-                except CopyError as error:
-                    raise failure(error) from error
-                yield number, found
+                with _cluster_errors():
+                    found: list[int] = future.result()
+                yield running.pop(future.key), found
                 for following in islice(waiting, 1):
                     futures.add(submit(following))
         finally:
             self._client.cancel(list(futures.futures))
 
-    def _work(self, number: int, sources: Mapping[int, str], drafts: Sequence[Path]) -> Work:
-        task = self.tasks[number]
-        extents = [extent for each in task for extent in each.extents]
-        read = {index: sources[index] for index in {e.source for e in extents} if index in sources}
-        targets = {index: str(drafts[index].absolute()) for index in sorted({e.target for e in extents})}
-        seen = replace(self._seen, sources={path: self._seen.sources[path] for path in read.values()})
-        return Work(seen, task, read, targets, self.sync)
+
+def _done(place: Place, function: Callable[..., list[int]], work: _Task) -> list[int]:
+    """Do some work, on a worker."""
+    problem = place.problem()
+    if problem is not None:
+        raise FileError(f"a worker of the cluster {problem}")
+    return function(work)
 
 
-def place_in(staging: Path, sources: Iterable[LocalFile]) -> Place:
+def _place_in(staging: Path, sources: Iterable[Path]) -> Place:
     """Return what workers must see, with a sign in the staging folder that they know it by."""
     sign, text = staging.absolute() / _SIGN, secrets.token_hex(16)
     sign.write_text(text)
     found = {}
-    for source in sources:
-        stat = os.fstat(source.descriptor)
-        found[str(source.path.absolute())] = (stat.st_size, stat.st_mtime_ns)
+    for path in sources:
+        stat = path.stat()
+        found[str(path.absolute())] = (stat.st_size, stat.st_mtime_ns)
     return Place(str(sign), text, found, splitops.__version__)
-
-
-def ask_workers(client: Any, place: Place) -> None:
-    """Refuse a cluster whose workers do not see what this process sees.
-
-    Raises:
-        FileError: a worker does not see a folder or file, or has another splitops; no worker answers.
-    """
-    with _cluster_errors():
-        # The first question brings up a worker where the cluster makes them as they are needed.
-        client.submit(Place.problem, place, pure=False).result(timeout=_PATIENCE)
-        answers = client.run(Place.problem, place, on_error="return")
-    for worker, answer in answers.items():
-        if answer is not None:
-            said = f"cannot begin: {reason(answer)}" if isinstance(answer, Exception) else answer
-            raise FileError(f"worker {worker} of the cluster {said}")
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from splitops.errors import FileError, shown_path
 from splitops.files.addresses import target_path
 from splitops.files.boxes import Box, boxes
 from splitops.files.chunks import ChunkedArray, ChunkedFormat, checksum_of, make_names_durable
-from splitops.files.cluster import ask_workers, client_of, place_in
+from splitops.files.cluster import Workers, client_of
 from splitops.files.copying import MEMORY, DryRun, FilePlan, Part, Progress, Report, Run
 from splitops.files.formats import Format, TargetFile, format_named
 from splitops.files.journal import Journal
@@ -229,7 +229,7 @@ class _ComputedRun(Run):
         from distributed import as_completed
 
         with client_of(self._cluster) as client:
-            ask_workers(client, place_in(self.staging, ()))
+            Workers(client, self.staging, ())  # an error where they do not see the folder
             futures = client.compute([write.delayed for write in self._writes])
             numbers = {future.key: number for number, future in enumerate(futures)}
             try:
