@@ -138,7 +138,7 @@ def test_moves_of_an_axis_of_a_named_size(size: int) -> None:
         <int64[3] a = {-1, 2, 3}, int64[3] p = {0, 6, 1}, int64[2] q = {0, 6}> {
         r = Reshape(x, p) s = Reshape(r, q) t = Reshape(s, a) y = Transpose<perm = [1, 2, 0]>(t) }"""
     found = simplified(parse(text), MOVES, N=size)
-    assert operators(found.model) == ["Transpose", "Reshape"]
+    assert operators(found.model) == ["Reshape", "Transpose"]
 
 
 def test_a_reshape_that_could_fail_stays() -> None:
@@ -177,7 +177,7 @@ def rows(draw: st.DrawFn) -> tuple[tuple[int, ...], list[list[int]]]:
     steps: list[list[int]] = []
     now = list(shape)
     for _ in range(draw(st.integers(1, 5))):
-        if draw(st.booleans()):
+        if now and draw(st.booleans()):
             order = draw(st.permutations(range(len(now))))
             now = [now[axis] for axis in order]
             steps.append(["permute", *order])  # type: ignore[list-item]
@@ -191,7 +191,7 @@ def rows(draw: st.DrawFn) -> tuple[tuple[int, ...], list[list[int]]]:
     return shape, steps
 
 
-@settings(max_examples=100)
+@settings(max_examples=80)
 @given(rows())
 def test_fewer_moves_move_the_same(drawn: tuple[tuple[int, ...], list[list[int]]]) -> None:
     shape, steps = drawn
@@ -276,7 +276,7 @@ def models(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     return model, {"x": -np.arange(math.prod(shape), dtype=np.float32).reshape(shape)}
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(models(), st.booleans())
 def test_random_models_give_the_same(
     drawn: tuple[onnx.ModelProto, dict[str, np.ndarray]], every: bool

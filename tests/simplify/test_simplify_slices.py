@@ -189,6 +189,17 @@ def test_a_slice_of_an_axis_that_is_not_there_stays() -> None:
     assert not simplify(model, report=True).changes
 
 
+def test_constants_that_many_slices_share_go_with_the_last_one() -> None:
+    rows = " ".join(f"p{index} = Neg(v{index}) v{index + 1} = Slice(p{index}, s, e, s)" for index in range(9))
+    text = f"""g (float[N] x) => (float[N] y) <int64[1] s = {{0}}, int64[1] e = {{{END}}}> {{
+        v0 = Abs(x) {rows} y = Relu(v9) }}"""
+    found = simplified(parse(text)).model
+    assert operators(found) == ["Abs", *["Neg"] * 9, "Relu"]
+    assert not found.graph.initializer
+    text = text.replace("y = Relu(v9)", "z = Gather(v9, s) y = Relu(z)").replace("float[N] y", "float[1] y")
+    assert [tensor.name for tensor in simplified(parse(text)).model.graph.initializer] == ["s"]
+
+
 # Slices of Slices
 
 

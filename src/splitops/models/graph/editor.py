@@ -131,6 +131,7 @@ class Editor(ABC):
         self._labels: dict[ir.Node, str] = {}  # as the model that was given has them
         self._looked: dict[ir.Value | None, set[tuple[str, Any]]] = {}
         self._wishes: dict[str, int] = {}
+        self._readers: dict[ir.Value, int] = {}  # of constants, as far as they were counted
         for scope, graph in self._graphs():
             for node in graph:
                 self._scopes[node.graph] = scope
@@ -533,7 +534,7 @@ class Editor(ABC):
         """Remove the initializer or node behind a value that nobody reads any more, if it could not fail."""
         producer = value.producer()
         self.look_again(producer)
-        if is_read(value) or value.is_graph_input():
+        if value.is_graph_input() or self._is_read_still(value):
             return
         if producer is not None:
             if producer.graph is not None and not self.is_needed(producer):
@@ -542,6 +543,20 @@ class Editor(ABC):
             graph = value.graph
             if isinstance(graph, ir.Graph) and value.name is not None:
                 graph.initializers.pop(value.name, None)
+
+    def _is_read_still(self, value: ir.Value) -> bool:
+        """Return whether a value is read, of which one node less reads it than before.
+
+        onnx-ir lists all readers anew whenever it is asked, and thousands of nodes may share a constant: as
+        many as were counted must let go of it before they are counted again.
+        """
+        if not self.is_constant(value):
+            return is_read(value)
+        left = self._readers.get(value, 0) - 1
+        if left <= 0:
+            left = len({use.node for use in value.uses()})
+        self._readers[value] = left
+        return left > 0 or value.is_graph_output()
 
 
 def _is_fixed(value: ir.Value) -> bool:
