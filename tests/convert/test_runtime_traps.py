@@ -135,6 +135,17 @@ def test_legalize_states_them(size: str, opset: int) -> None:
     assert outputs(repaired, 8) == outputs(model, 8)
 
 
+@pytest.mark.parametrize("size", ["8", "N"])
+def test_parts_that_are_not_declared_keep_no_splits_apart(size: str) -> None:
+    model = pair("<num_outputs = 4>(x)", "<num_outputs = 4>(x)", 18, size)
+    assert "onnxruntime.merged" in codes(model)
+    for safe in (legalize(model, "onnxruntime"), convert(model, only_split=True), convert(model, "onnx:20")):
+        assert "onnxruntime.merged" not in codes(safe)
+        assert outputs(safe, 8) == outputs(model, 8)
+    apart = pair("<num_outputs = 3>(x)", "<num_outputs = 4>(x)", 18, size)
+    assert "onnxruntime.merged" not in codes(apart)
+
+
 @pytest.mark.parametrize("opset", [11, 13])
 def test_simplify_keeps_lengths_that_keep_splits_apart(opset: int) -> None:
     model = convert(pair("<num_outputs = 2>(x)", "<num_outputs = 4>(x)", 18, "8"), to=f"onnx:{opset}")

@@ -2,8 +2,9 @@
 
 Its optimiser lets nodes of the same operator, attributes and inputs share one node's outputs ("common
 subexpression elimination"). Below opset 18, a Split without lengths says only by its outputs how many parts
-it makes, and outputs are not compared: of two such nodes on one input that declare different numbers of
-outputs, what reads one reads the parts of the other. One that states its lengths is safe.
+it makes; from then on one may declare fewer outputs than ``num_outputs`` says. Outputs are not compared: of
+two such nodes on one input that declare different numbers of outputs, what reads one reads the parts of the
+other. One that states its lengths is safe.
 """
 
 from __future__ import annotations
@@ -177,12 +178,13 @@ class _Search:
 
     def _split(self, node: ir.Node, inputs: tuple[Hashable, ...], operator: Hashable, place: _Place) -> None:
         row = schema("Split", place.opsets.get("", 1), "")
-        if row.count is None or row.count.given is not Given.OUTPUTS:
+        if row.count is None:
             return
         attribute = node.attributes.get("split")
         lengths = inputs[1] if attribute is None and len(inputs) > 1 else attribute and attribute.value
         if lengths is not None:
-            if not (self.with_lengths and _are_equal(lengths)):
+            counted = row.count.given is Given.OUTPUTS  # another num_outputs is another node
+            if not (self.with_lengths and counted and _are_equal(lengths)):
                 return
             operator = self._operator(node, plain=True, without="split")
         key = site_key(place.path, [value.name for value in node.outputs])

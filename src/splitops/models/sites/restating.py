@@ -68,7 +68,7 @@ def restate(site: Site, target: Target, form: Form = Form.SAME, *, apart: bool =
         kept = Restatement(
             Method.KEPT, rows[0], binding.axis, binding.division, outputs, squeeze=binding.squeeze
         )
-        taken = apart and _counts_outputs(rows[0], binding.division)
+        taken = apart and _is_counted(rows[0], binding.division)
         if site.may_be_unbind or (form is Form.SAME and not taken):
             return kept
     if site.may_be_unbind:
@@ -126,10 +126,9 @@ def unbind_error(site: Site, rule: Rule) -> RuleError:
     )
 
 
-def _counts_outputs(row: OperatorSchema, division: Division | None) -> bool:
-    """Return whether a node of a version says by its outputs alone how many parts it makes."""
-    counted = division is not None and division.rule is row.count_rule
-    return counted and row.count is not None and row.count.given is Given.OUTPUTS
+def _is_counted(row: OperatorSchema, division: Division | None) -> bool:
+    """Return whether a node of a version states a division by a number of parts, without their lengths."""
+    return division is not None and division.rule is row.count_rule
 
 
 def _is_kept(site: Site, binding: Binding, row: OperatorSchema) -> bool:
@@ -262,7 +261,7 @@ class _Search:
                 f"{row} knows the rules {', '.join(rule.value for rule in row.size_rules)} alone",
             )
             return
-        if self.apart and _counts_outputs(row, division):
+        if self.apart and _is_counted(row, division):
             self._mention(
                 row,
                 Rule.LENGTHS_MISSING,
