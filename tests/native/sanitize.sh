@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests of the native core, and those of calls that it does, under the address and undefined-behaviour sanitizers.
+# Runs the tests of the native core, and those of files and calls that it does, under the address and undefined-behaviour sanitizers.
 #
 #   tests/native/sanitize.sh [pytest arguments]
 #
@@ -30,4 +30,5 @@ cd "$root"
 LD_PRELOAD="${runtimes[*]}" PYTHONMALLOC=malloc PYTHONPATH="$build/src" \
     ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:handle_segv=0 \
     UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
-    "$python" -m pytest tests/native tests/core/test_{functions,out,plan_calls,remembered_calls}.py -p no:cacheprovider -q "$@"
+    "$python" -m pytest tests/native tests/files/test_{extents,native_files}.py \
+    tests/core/test_{functions,out,plan_calls,remembered_calls}.py -p no:cacheprovider -q "$@"

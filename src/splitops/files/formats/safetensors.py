@@ -58,6 +58,9 @@ _TYPES: Final = {
     }.items()
 }
 _CODES: Final = {element_type.name: code for code, element_type in _TYPES.items()}
+_KINDS: Final = {
+    code: (kind, unit_of(kind), None if kind.packed else kind.numpy) for code, kind in _TYPES.items()
+}
 _RANKS: Final = {code: rank for rank, code in enumerate(_TYPES)}
 
 
@@ -172,7 +175,7 @@ def _tensor(name: str, entry: Any, start: int) -> StoredTensor:
         raise _MalformedError(f"tensor {shown(name)} has dtype {shown(code)}, which the format has not")
     if not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2:
         raise _MalformedError(f"the shape or data_offsets of tensor {shown(name)} are no lists of sizes")
-    element_type = _TYPES[code]
+    element_type, unit, dtype = _KINDS[code]
     bits = math.prod(shape) * element_type.bits
     if bits >= _UINT64:
         raise _MalformedError(f"shape {shown(shape)} of tensor {shown(name)} is more than 64 bits can count")
@@ -186,16 +189,7 @@ def _tensor(name: str, entry: Any, start: int) -> StoredTensor:
             f"tensor {shown(name)}: {code} of shape {shown(shape)} takes {bits // 8} bytes, but its "
             f"data_offsets are {shown(offsets)}"
         )
-    return StoredTensor(
-        name,
-        tuple(shape),
-        code,
-        unit_of(element_type),
-        start + begin,
-        end - begin,
-        element_type,
-        None if element_type.packed else element_type.numpy,
-    )
+    return StoredTensor(name, tuple(shape), code, unit, start + begin, end - begin, element_type, dtype)
 
 
 def _are_sizes(value: Any) -> bool:
