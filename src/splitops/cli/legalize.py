@@ -13,6 +13,7 @@ from splitops.models import is_openvino
 
 if TYPE_CHECKING:
     from splitops.models.legalize import Legalization, SiteReport
+    from splitops.models.proving import Proof
 
 _MAX_ROWS: Final = 200
 
@@ -33,6 +34,13 @@ _MAX_ROWS: Final = 200
     help="What SplitToSequence with chunks of 1 and keepdims = 0 means. PyTorch exports a scripted unbind "
     "so, and drops the axis; as written, it stays.",
 )
+@click.option(
+    "--prove",
+    "proved",
+    is_flag=True,
+    help="Run MODEL here and the new model in the runtime, in a process of its own, on made inputs at the "
+    "sizes where the divisions change, and compare the bits.",
+)
 @click.option("--keep-illegal", is_flag=True, help="Leave a site without a legal form as it is.")
 @links_option
 @json_option
@@ -43,6 +51,7 @@ def command(
     target: str,
     output: Path | None,
     unbind: str | None,
+    proved: bool,
     keep_illegal: bool,
     allow_links: bool,
     as_json: bool,
@@ -55,36 +64,47 @@ def command(
 
     \b
     Examples:
-      splitops legalize model.onnx --for onnxruntime -o legal.onnx
+      splitops legalize model.onnx --for onnxruntime --prove -o legal.onnx
       splitops legalize model.onnx --for onnxruntime --unbind as-pytorch -o legal.onnx
       splitops legalize model.xml --for openvino --json
     """
     from splitops.models.legalize import legalize
 
+    if proved and unbind == "as-pytorch":
+        raise click.UsageError("--prove compares with what is written, which --unbind as-pytorch changes")
     hold(output, openvino=is_openvino(model))
     report = legalize(model, target, unbind=unbind, on_illegal="keep", allow_links=allow_links, report=True)
     refused = bool(report.illegal) and not keep_illegal
-    written = output if not refused else None
+    proof = _proof(model, report, allow_links) if proved and not refused else None
+    failed = refused or (proof is not None and not proof.holds)
+    written = None if failed else output
     if written is not None:
         report.save(written)
     if as_json:
-        print_json(_json(report, model, written))
+        print_json(_json(report, model, written, proof))
     else:
-        _print(report, written)
-    if refused:
+        _print(report, written, proof)
+    if failed:
         ctx.exit(1)
 
 
-def _json(report: Legalization, model: Path, output: Path | None) -> dict[str, Any]:
+def _proof(model: Path, report: Legalization, allow_links: bool) -> Proof:
+    from splitops.models.proving import prove
+
+    return prove(model, report, allow_links=allow_links)
+
+
+def _json(report: Legalization, model: Path, output: Path | None, proof: Proof | None) -> dict[str, Any]:
     return {
         "model": str(model),
         "target": report.target,
         "output": None if output is None else str(output),
         "sites": [site.as_dict() for site in report.sites],
+        "proof": None if proof is None else [trial.as_dict() for trial in proof.trials],
     }
 
 
-def _print(report: Legalization, output: Path | None) -> None:
+def _print(report: Legalization, output: Path | None, proof: Proof | None) -> None:
     out = console()
     if not report.sites:
         out.print("The model has no split.")
@@ -102,6 +122,10 @@ def _print(report: Legalization, output: Path | None) -> None:
         restated, illegal = len(report.restated), len(report.illegal)
         legal = len(report.sites) - restated - illegal
         out.print(f"{legal} legal, {restated} restated, {illegal} illegal for {report.target}.")
+    if proof is not None:
+        out.print(one_line(str(proof)), soft_wrap=True)
+        for trial in proof.failures:
+            out.print(one_line(f"  {trial}"), style="bold red", soft_wrap=True)
     if output is not None:
         out.print(f"Written to {one_line(str(output))}", soft_wrap=True)
 

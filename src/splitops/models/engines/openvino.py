@@ -203,10 +203,11 @@ def _taken(tensor: Any, kind: ElementType | None) -> npt.NDArray[Any]:
     shape = tuple(tensor.shape)
     if kind.bits == 0:
         array = np.empty(shape, object)
-        array.reshape(-1)[:] = [
-            text.decode("utf-8", "surrogateescape")
-            for text in np.asarray(tensor.bytes_data).reshape(-1).tolist()
-        ]
+        if array.size:  # bytes_data of no strings ends the process
+            array.reshape(-1)[:] = [
+                text.decode("utf-8", "surrogateescape")
+                for text in np.asarray(tensor.bytes_data).reshape(-1).tolist()
+            ]
         return array
     if kind.numpy.kind in _PLAIN and not kind.packed and kind.storage is None:
         return np.array(tensor.data)

@@ -1,0 +1,303 @@
+"""Proof of a legal model: its source runs here, it runs in its runtime, and the bits are compared.
+
+The inputs are made: of each size that the model leaves open, those at which divisions change (0, 1, one less
+and one more than a number of parts, the sum of lengths). The runtime has a process of its own, whose end is
+an answer.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from splitops.elements.types import ElementType
+from splitops.errors import ModelError, SplitError, Where
+from splitops.models.engines import make_engine
+from splitops.models.engines.engine import EngineError, Program
+from splitops.models.formats.files import is_openvino, save
+from splitops.models.legalize.report import Legalization
+from splitops.models.sessions import Session, session
+from splitops.sizes.dims import Range
+from splitops.sizes.rules import SizeRule
+
+if TYPE_CHECKING:
+    from splitops.models.formats.files import AnyModel
+
+__all__ = ["Proof", "Trial", "Verdict", "prove"]
+
+_PROVABLE: Final = ("onnxruntime", "openvino")
+_MOST_TRIALS: Final = 32
+_MOST_SIZE: Final = 1 << 12
+_MOST_ELEMENTS: Final = 1 << 24
+_ROUNDING: Final = 1e-3
+
+
+class Verdict(StrEnum):
+    """What one trial has shown."""
+
+    SAME = "same bits"
+    """The runtime gives the decided bits."""
+    ROUNDED = "rounded"
+    """Floats differ by the rounding of other operators, whose bits are the runtime's own."""
+    REFUSED = "refused"
+    """The source takes no such input, so that there is nothing to compare."""
+    DIFFERENT = "different"
+    """The runtime gives something else."""
+    FAILED = "failed"
+    """The runtime refuses the model or the input, or its process ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run on made inputs.
+
+    Attributes:
+        sizes: the sizes that the model leaves open, by their names.
+        verdict: what it has shown.
+        text: the difference, or the runtime's message.
+    """
+
+    sizes: Mapping[str, int]
+    verdict: Verdict
+    text: str = ""
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"{name} = {size}" for name, size in self.sizes.items()) or "the declared sizes"
+        return f"{sizes}: {self.verdict}{f': {self.text}' if self.text else ''}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as values for JSON."""
+        return {"sizes": dict(self.sizes), "verdict": self.verdict.value, "text": self.text}
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What all trials have shown.
+
+    Attributes:
+        target: the runtime.
+        release: its release.
+        trials: the trials.
+    """
+
+    target: str
+    release: str
+    trials: tuple[Trial, ...]
+
+    @property
+    def failures(self) -> tuple[Trial, ...]:
+        """The trials that stand against the model."""
+        return tuple(t for t in self.trials if t.verdict in (Verdict.DIFFERENT, Verdict.FAILED))
+
+    @property
+    def holds(self) -> bool:
+        """Whether something was compared, and nothing stands against the model."""
+        compared = any(trial.verdict in (Verdict.SAME, Verdict.ROUNDED) for trial in self.trials)
+        return compared and not self.failures
+
+    def __str__(self) -> str:
+        counts = {verdict: sum(trial.verdict is verdict for trial in self.trials) for verdict in Verdict}
+        words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+        return f"{self.target} {self.release}: {len(self.trials)} trials: {words}"
+
+
+def prove(source: AnyModel, report: Legalization, *, seed: int = 0, allow_links: bool = False) -> Proof:
+    """Run a model here and its legal one in its runtime, on made inputs, and compare the bits.
+
+    Args:
+        source: the model that was legalised.
+        report: what came of it.
+        seed: of the random numbers.
+        allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
+            :func:`splitops.load`.
+
+    Returns:
+        One trial for each combination of sizes that was tried. Where other operators round floats in their
+        own ways, results that are equal but for that are told apart from equal bits.
+
+    Raises:
+        ModelError: the runtime is not installed or cannot be run here, an input is no tensor of a declared
+            type and rank, or no made input is one that the source takes.
+
+    Examples:
+        >>> import onnx.parser, splitops
+        >>> model = onnx.parser.parse_model('''
+        ...     <ir_version: 9, opset_import: ["": 18]>
+        ...     g (float[N] x) => (float[n] a, float[m] b, float[k] c) {
+        ...         a, b, c = Split<num_outputs = 3>(x) }''')
+        >>> report = splitops.legalize(model, "onnxruntime", report=True)
+        >>> sorted(trial.sizes["N"] for trial in prove(model, report).trials)  # doctest: +SKIP
+        [0, 1, 2, 3, 4, 6]
+    """
+    if report.target not in _PROVABLE:
+        raise ModelError(f"{report.target} cannot be run here; {' and '.join(_PROVABLE)} can")
+    with session(source, "reference", allow_links=allow_links) as ours:
+        inputs = [_Input.of(declared) for declared in ours.inputs]
+        trials = _Trials(ours, inputs, seed)
+        engine = make_engine(report.target, {}, isolate=True)
+        try:
+            with tempfile.TemporaryDirectory(prefix="splitops-proof-") as folder:
+                path = Path(folder) / ("m.xml" if is_openvino(report.model) else "m.onnx")
+                save(report.model, path)
+                program = Program(path, tuple(ours.outputs), Where(), what="the legal model")
+                return Proof(report.target, engine.version, tuple(trials.run(engine, program)))
+        finally:
+            engine.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """One input, of whose sizes some are open and have names."""
+
+    name: str
+    element_type: ElementType
+    shape: tuple[int | str, ...]
+    bounds: Mapping[str, Range] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, declared: Any) -> _Input:
+        if declared.kind != "tensor" or declared.element_type is None or declared.shape is None:
+            raise ModelError(f"no input can be made for {declared.name!r}, which is {declared}")
+        shape: list[int | str] = []
+        bounds: dict[str, Range] = {}
+        for axis, size in enumerate(declared.shape):
+            if isinstance(size, Range):
+                name = size.name or f"{declared.name}[{axis}]"
+                bounds[name] = size
+                shape.append(name)
+            else:
+                shape.append(size)
+        return cls(declared.name, declared.element_type, tuple(shape), bounds)
+
+    def make(self, sizes: Mapping[str, int], random: np.random.Generator, *, small: bool) -> Any:
+        """Return an array: small whole numbers where the type is none of integers, so that sums are exact."""
+        shape = tuple(sizes[size] if isinstance(size, str) else size for size in self.shape)
+        kind = self.element_type
+        if int(np.prod(shape, dtype=object)) > _MOST_ELEMENTS:
+            raise ModelError(f"input {self.name!r} of shape {shape} is too large to be made")
+        if kind.bits == 0:
+            array = np.empty(shape, object)
+            array.reshape(-1)[:] = [f"s{number}" for number in random.integers(0, 1 << 20, array.size)]
+            return array
+        if kind.numpy.kind in "iu" and not small and not kind.packed:
+            info = np.iinfo(kind.numpy)
+            return random.integers(info.min, info.max, shape, kind.numpy, endpoint=True)
+        return random.integers(0, 2 if kind.name == "bool" or small else 8, shape).astype(kind.numpy)
+
+
+class _Trials:
+    """The runs of one model."""
+
+    def __init__(self, ours: Session, inputs: Sequence[_Input], seed: int) -> None:
+        self.ours = ours
+        self.inputs = inputs
+        self.random = np.random.default_rng(seed)
+        self.bounds = {name: size for one in inputs for name, size in one.bounds.items()}
+        self.small = False
+
+    def run(self, engine: Any, program: Program) -> Iterator[Trial]:
+        base = self._base()
+        try:
+            compiled = engine.compile(program)
+        except EngineError as error:
+            yield Trial(base, Verdict.FAILED, error.message)
+            return
+        for sizes in self._variants(base):
+            feeds = self._feeds(sizes)
+            try:
+                expected = self.ours.run(feeds)
+            except SplitError:
+                yield Trial(sizes, Verdict.REFUSED)
+                continue
+            try:
+                found = compiled.run(feeds)
+            except EngineError as error:
+                yield Trial(sizes, Verdict.FAILED, error.message)
+                return  # its process may have ended
+            yield Trial(sizes, *_compared(expected, dict(zip(program.outputs, found, strict=True))))
+
+    def _feeds(self, sizes: Mapping[str, int]) -> dict[str, Any]:
+        return {one.name: one.make(sizes, self.random, small=self.small) for one in self.inputs}
+
+    def _base(self) -> dict[str, int]:
+        """Return sizes, the same for all names, that the source takes."""
+        candidates = [size for size in self._sizes() if size > 0] or [1]
+        for self.small in (False, True):
+            for size in sorted(candidates, reverse=True):
+                sizes = {name: _within(size, bounds) for name, bounds in self.bounds.items()}
+                try:
+                    self.ours.run(self._feeds(sizes))
+                except SplitError:
+                    continue
+                return sizes
+        raise ModelError("no input was made that the model takes")
+
+    def _variants(self, base: Mapping[str, int]) -> Iterator[dict[str, int]]:
+        """Yield the base, and the base with one size at each boundary."""
+        seen = [dict(base)]
+        for name, bounds in self.bounds.items():
+            for size in self._sizes():
+                sizes = {**base, name: _within(size, bounds)}
+                if sizes not in seen and len(seen) < _MOST_TRIALS:
+                    seen.append(sizes)
+        yield from seen
+
+    def _sizes(self) -> list[int]:
+        """Return the sizes at which the divisions of the model change."""
+        found = {0, 1, 2, 3}
+        for site in self.ours.sites:
+            division = None if site.binding is None else site.binding.division
+            if division is None:
+                continue
+            steps: Iterable[int] = (division.count, division.chunk)
+            if division.rule in (SizeRule.EXPLICIT, SizeRule.REMAINDER):
+                steps = (sum(length for length in division.lengths if length > 0),)
+            for step in steps:
+                found |= {step - 1, step, step + 1, 2 * step}
+        return sorted(size for size in found if 0 <= size <= _MOST_SIZE)
+
+
+def _within(size: int, bounds: Range) -> int:
+    return min(max(size, bounds.lo), size if bounds.hi is None else bounds.hi)
+
+
+def _compared(expected: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[Verdict, str]:
+    verdict = Verdict.SAME
+    for name, ours in expected.items():
+        one, text = _difference(ours, found[name])
+        if one is Verdict.DIFFERENT:
+            return one, f"output {name!r}: {text}"
+        if one is Verdict.ROUNDED:
+            verdict = one
+    return verdict, ""
+
+
+def _difference(ours: Any, theirs: Any) -> tuple[Verdict, str]:
+    if isinstance(ours, list):
+        if not isinstance(theirs, list) or len(ours) != len(theirs):
+            return Verdict.DIFFERENT, f"{len(ours)} elements and {theirs if theirs is None else len(theirs)}"
+        pairs = [_difference(*pair) for pair in zip(ours, theirs, strict=True)]
+        order = (Verdict.DIFFERENT, Verdict.ROUNDED, Verdict.SAME)
+        return min(pairs, key=lambda pair: order.index(pair[0]), default=(Verdict.SAME, ""))
+    a, b = np.asarray(ours), np.asarray(theirs)
+    if a.shape != b.shape or (a.dtype != b.dtype and not {a.dtype.kind, b.dtype.kind} <= set("OUS")):
+        return Verdict.DIFFERENT, f"{a.dtype}{list(a.shape)}, but it gives {b.dtype}{list(b.shape)}"
+    if a.tolist() == b.tolist() if a.dtype.kind in "OUS" else a.tobytes() == b.tobytes():
+        return Verdict.SAME, ""
+    return (Verdict.ROUNDED, "") if _only_rounded(a, b) else (Verdict.DIFFERENT, "other values")
+
+
+def _only_rounded(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
+    if a.dtype.kind not in "fcV":
+        return False
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    x, y = a.astype(wide), b.astype(wide)
+    scale = float(np.max(np.abs(x), initial=0.0, where=np.isfinite(x)))
+    return bool(np.allclose(x, y, rtol=_ROUNDING, atol=_ROUNDING * scale, equal_nan=True))
