@@ -24,7 +24,8 @@ class EngineError(ModelError):
         engine: its name.
         node: the node that it names; None where it names none.
         operator: the operator of that node, where it names it.
-        lacks: whether it says that it has no implementation for that node, and nothing else is wrong.
+        lacks: whether it says that it has no implementation for that node or operator, and nothing else is
+            wrong.
     """
 
     def __init__(

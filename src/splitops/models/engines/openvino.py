@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ __all__ = ["OpenVINO"]
 _OPTIONS: Final = ("device_name", "config")
 _EXACT: Final = {"INFERENCE_PRECISION_HINT": "f32"}
 """The CPU would take bfloat16 where it has it."""
+_LACKS: Final = re.compile(r"No conversion rule found for operations: (?:\w+::)?(\w+)")
 _PLAIN: Final = "biuf"
 """Kinds of dtypes whose arrays are tensors as they are."""
 
@@ -64,9 +66,7 @@ class OpenVINO:
         except EngineError:
             raise
         except Exception as error:  # its exceptions are RuntimeErrors, and what its bindings raise
-            raise EngineError(
-                self.name, f"refuses {program.what}: {_reason(error)}", program.where
-            ) from error
+            raise _refusal(error, program) from error
 
     def _read(self, program: Program) -> Any:
         if not isinstance(program.content, bytes):
@@ -219,6 +219,17 @@ def _taken(tensor: Any, kind: ElementType | None) -> npt.NDArray[Any]:
 def _bytes(tensor: Any) -> npt.NDArray[np.uint8]:
     flat: npt.NDArray[np.uint8] = tensor.data.reshape(-1).view(np.uint8)
     return flat
+
+
+def _refusal(error: Exception, program: Program) -> EngineError:
+    lacks = _LACKS.search(str(error))
+    return EngineError(
+        "openvino",
+        f"refuses {program.what}: {_reason(error)}",
+        program.where,
+        operator=lacks.group(1) if lacks else None,
+        lacks=lacks is not None,
+    )
 
 
 def _reason(error: Exception) -> str:

@@ -211,8 +211,9 @@ def _reason(site: Site, model: Surroundings, runtime: str) -> str | None:
         return "it breaks a rule"
     for index, surely in find_limits(site, model):
         limit = LIMITS[index]
-        # What only may be refused shows when it runs, and is done here then.
-        harmless = limit.outcome is Outcome.ERROR and surely is Surely.MAYBE
+        # What only may be refused shows when it runs, and is done here then, if the node is named.
+        refused = limit.outcome is Outcome.ERROR and surely is Surely.MAYBE
+        harmless = refused and runtime == "onnxruntime"
         if limit.runtime == runtime and not harmless:
             return limit.code
     return None

@@ -204,6 +204,9 @@ class OnnxProgram:
         if error.lacks and error.node and error.node not in borders.lacking:
             borders.lacking.add(error.node)
             return True
+        if error.lacks and error.operator and error.operator not in borders.operators:
+            borders.operators |= {error.operator}
+            return True
         if not borders.values:
             borders.values = complex_values(proto, self._where)
             return bool(borders.values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from splitops.errors import ModelError, RuleError, SplitError, Where, shown
 from splitops.models.check.checking import find_limits
@@ -17,6 +17,7 @@ from splitops.models.formats.openvino import OpenVINOModel, output_names, sites
 from splitops.models.formats.openvino.model import Endpoint, Layer
 from splitops.models.infer.openvino_walk import walk_openvino
 from splitops.models.known import Tensor
+from splitops.models.legalize import SiteReport, legalize
 from splitops.models.movers import mover_of
 from splitops.models.running.bodies import MAX_BODY_RUNS
 from splitops.models.running.openvino.bodies import holds_split
@@ -44,16 +45,13 @@ class OpenVINOIRProgram:
         allow_links: of a path, whether links in its folder may lead out of it.
 
     Attributes:
-        restated: none; OpenVINO's own splits are not stated otherwise.
-        engine, refusal, failure, inputs, outputs, sites: as those of
+        engine, refusal, failure, restated, inputs, outputs, sites: as those of
             :class:`~splitops.models.sessions.onnx.OnnxProgram`.
 
     Raises:
         SplitError: the model is not well formed.
         EngineError: OpenVINO refuses it.
     """
-
-    restated: Final = ()
 
     def __init__(
         self,
@@ -77,7 +75,8 @@ class OpenVINOIRProgram:
         self.refusal: EngineError | None = None
         self.failure: EngineError | None = None
         self.engine = engine
-        self._borders: dict[int, str] = {}
+        self._borders: dict[str, str] = {}
+        self.restated: tuple[SiteReport, ...] = ()
         self._here: Prepared | None = None
         self._lock = threading.Lock()
         if engine is not None:
@@ -116,13 +115,13 @@ class OpenVINOIRProgram:
         """Return why a site is evaluated here and not by OpenVINO; None where it is not."""
         if site.where.graph is not None:
             return "it stands in a body"
-        return self._borders.get(site.node.id)
+        return self._borders.get(site.where.node or "")
 
     def foretold(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
         """Yield what inference knows of the splits that OpenVINO evaluates, on some inputs."""
         if self.engine is not None and self.failure is None:
             for site in foretold_ir(self._model, self._where, inputs):
-                if site.where.graph is None and site.node.id not in self._borders:
+                if self.border(site) is None:
                     yield site
 
     @property
@@ -131,31 +130,70 @@ class OpenVINOIRProgram:
         return self._prepared.programs
 
     def _on_engine(self, engine: Engine, *, count_bodies: bool) -> Prepared:
-        visited: list[Site] = []
-        found = walk_openvino(self._model, self._where, visited.append, tighten=False)
-        values = {end: known for (path, end), known in found.values.items() if path is None}
-        surroundings = Surroundings.of(self._model)
-        sizes: dict[int, Sizes] = {}
-        for site in visited:
-            if site.where.graph is not None:
-                continue
-            settled = settled_sizes(site)
-            reason = _reason(site, surroundings) or ("sizes that a run decides" if settled is None else None)
-            if reason is not None:
-                self._borders[site.node.id] = reason
-            elif settled is not None:
-                sizes[site.node.id] = settled
+        survey = _Survey(self._model, self._where)
+        if survey.reasons:
+            survey, self.restated = survey.legal()
+        self._borders = {layer.name: reason for layer, reason in survey.reasons}
+        own = {layer.id for layer, _ in survey.reasons}
 
         def is_own(layer: Layer) -> bool:
             if layer.type in ("Parameter", "Const", "Result"):
                 return True
             if layer.type in FAMILY["openvino"]:
-                return layer.id in self._borders
+                return layer.id in own
             if holds_split(layer) or (layer.bodies and (count_bodies or layer.type == "Loop")):
                 return is_evaluated(layer)
-            return _is_narrowed(layer, values)
+            return _is_narrowed(layer, survey.values)
 
-        return Prepared(self._model, engine, is_own, Settled(values, sizes))
+        return Prepared(survey.model, engine, is_own, Settled(survey.values, survey.sizes))
+
+
+class _Survey:
+    """What is known of a model, and which splits of its main graph are not left to OpenVINO.
+
+    Args:
+        model: the model.
+        where: its place.
+
+    Attributes:
+        values: what is known of each output port of the main graph.
+        reasons: the splits that are done here, and why.
+        sizes: the parts of the others, by the ids of their layers.
+    """
+
+    def __init__(self, model: OpenVINOModel, where: Where) -> None:
+        self.model = model
+        self._where = where
+        visited: list[Site] = []
+        found = walk_openvino(model, where, visited.append, tighten=False)
+        self.values = {end: known for (path, end), known in found.values.items() if path is None}
+        self.reasons: list[tuple[Layer, str]] = []
+        self.sizes: dict[int, Sizes] = {}
+        surroundings = Surroundings.of(model)
+        for site in visited:
+            if site.where.graph is not None:
+                continue
+            settled = settled_sizes(site)
+            reason = _reason(site, surroundings) or ("sizes that a run decides" if settled is None else None)
+            if settled is not None:
+                self.sizes[site.node.id] = settled
+            if reason is not None:
+                self.reasons.append((site.node, reason))
+
+    def legal(self) -> tuple[_Survey, tuple[SiteReport, ...]]:
+        """Return the same of a model with the same results whose splits OpenVINO does as decided.
+
+        A split whose sizes a run decides is not restated: its broken rule would go unseen.
+        """
+        try:
+            report = legalize(self.model, "openvino", on_illegal="keep", report=True)
+        except SplitError:
+            return self, ()
+        settled = {layer.name for layer in self.model.graph.layers if layer.id in self.sizes}
+        places = [(site.where.graph, site.where.node) for site in report.restated]
+        if not places or any(graph is not None or node not in settled for graph, node in places):
+            return self, ()
+        return _Survey(cast(OpenVINOModel, report.model), self._where), report.restated
 
 
 def _reason(site: Site, model: Surroundings) -> str | None:
