@@ -21,6 +21,7 @@ from splitops.files import chunks, engine
 from splitops.files import cluster as by_cluster
 
 distributed = pytest.importorskip("distributed")
+h5py = pytest.importorskip("h5py")
 zarr = pytest.importorskip("zarr")
 
 MEMORY = 4 << 20
@@ -250,6 +251,11 @@ def test_chunks_of_zarr(tmp_path, cluster, submitted, monkeypatch):
 def test_what_cannot_be_is_one_error(source, tmp_path, cluster, monkeypatch):
     with pytest.raises(FileError, match="not sent by a cluster"):
         splitops.files.split(source, "memory://x", num_outputs=2, cluster=cluster)
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("w", data=np.zeros((4, 4)), chunks=(2, 2))
+    with pytest.raises(FileError, match="the chunks of hdf5 are written by one process"):
+        splitops.files.split(tmp_path / "x.h5", tmp_path / "out", num_outputs=2, cluster=cluster)
+    (tmp_path / "x.h5").unlink()
     monkeypatch.setattr(by_cluster, "_PATIENCE", 1)
     for address in ("tcp://127.0.0.1:9", "nonsense"):
         with pytest.raises(FileError, match="cannot reach the cluster at"):
