@@ -32,16 +32,8 @@ from exported_conversion import evenly, feeds
 TOLERANCE = 1e-5
 SECONDS = 240
 BYTES = 24 << 30  # of addresses: OpenVINO maps far more than it uses
-OPSET = 18
+OPSET = 17
 Engine = Callable[[Path, Mapping[str, Any]], list[Any]]
-
-PEER = """
-import sys
-from onnxifier import PassManager, convert_graph, OnnxGraph
-import onnxifier
-graph = onnxifier.convert_graph(sys.argv[1], target_opset_version=int(sys.argv[3]))
-graph.save(sys.argv[2])
-"""
 
 
 def made_ir(path: Path, folder: Path) -> Path:
@@ -137,7 +129,7 @@ def carry(path: Path, ir: Path, peer: str) -> Iterator[tuple[str, Any]]:
             yield "back", {"values": verdict(expected, openvino_outputs, back, inputs)} | found
         if peer:
             other = Path(name) / "peer.onnx"
-            command = [peer, "-c", PEER, str(source), str(other), str(OPSET)]
+            command = [peer, "-m", "onnxifier", str(source), str(other), "-n", "-u", "-v", str(OPSET)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             values = (
                 verdict(expected, onnxruntime_outputs, other, inputs) if other.exists() else last_line(done)

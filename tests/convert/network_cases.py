@@ -163,6 +163,10 @@ def _binary() -> Iterator[LayerCase]:
     yield _case("Power", 1, x(2, 1, 5, low=0.1), x(3, 1))
     yield _case("Power", 1, x(2, 5, dtype=np.int32), i64(2).astype(np.int32), only="int32", refused="int32")
     signed = [Given(np.array([-7, -7, 7, 7, 6], np.int32)), np.array([3, -3, 3, -3, 3], np.int32)]
+    for floors in (True, False):
+        yield _case("Divide", 1, *signed, m_pythondiv=floors)
+    least = [Given(np.array([-(2**31), 2**31 - 1], np.int32)), np.array([3, -5], np.int32)]
+    yield _case("Divide", 1, *least, m_pythondiv=True, only="at the ends of int32")
     yield _case("Mod", 1, *signed)
     yield _case("FloorMod", 1, *signed)
     yield _case("Mod", 1, x(2, 5), f32(1.5), only="float32")
@@ -550,6 +554,23 @@ def _images() -> Iterator[LayerCase]:
             yield _case(
                 "Interpolate", 11, x(*image), scales, *axes, **attributes, shape_calculation_mode="scales"
             )
+    for how in ("half_pixel", "pytorch_half_pixel", "align_corners"):
+        attributes = {"mode": "linear_onnx", "coordinate_transformation_mode": how}
+        yield _case(
+            "Interpolate", 11, x(*image), i64(1, 9), i64(2, 3), **attributes, shape_calculation_mode="sizes"
+        )
+    strange = {"mode": "nearest", "coordinate_transformation_mode": "tf_half_pixel_for_nn"}
+    how, refused = "sizes", "'tf_half_pixel_for_nn'"
+    yield _case(
+        "Interpolate",
+        11,
+        x(*image),
+        i64(1, 9),
+        i64(2, 3),
+        **strange,
+        shape_calculation_mode=how,
+        refused=refused,
+    )
     older = {"mode": "linear_onnx", "coordinate_transformation_mode": "half_pixel"}
     for how in ("sizes", "scales"):
         yield _case(
@@ -623,6 +644,19 @@ def _images() -> Iterator[LayerCase]:
             sort_result_descending=False,
         )
     zero = np.float32(0)
+    halves = f32(0, 0, 1, 2, 0, 0, 1, 1, 5, 5, 6, 6).reshape(1, 3, 4)
+    ties = (np.int64(4), np.float32(0.5), np.float32(0.25))
+    marks = Given(f32(0.75, 0.5, 0.3).reshape(1, 1, 3))
+    yield _case(
+        "NonMaxSuppression",
+        9,
+        Given(halves),
+        marks,
+        *ties,
+        zero,
+        sort_result_descending=False,
+        only="at the threshold",
+    )
     yield _case(
         "NonMaxSuppression",
         5,
@@ -698,6 +732,15 @@ def _recurrent() -> Iterator[LayerCase]:
             read=(0, 1),
             only=direction,
         )
+    wide = 1100  # squared, more numbers than conversion reads of what may be a size
+    large = [values(1, *shape, low=-0.01, high=0.01) for shape in ((wide, 1), (wide, wide), (wide,))]
+    given = (x(1, 1, 1), x(1, 1, wide), np.array([1], np.int32))
+    rows = {"hidden_size": wide, "direction": "forward", "clip": 0.0, "activations": ["tanh"]}
+    none: dict[str, Any] = {"activations_alpha": [], "activations_beta": []}
+    yield _case("RNNSequence", 5, *given, *large, **rows, **none, only="large weights")
+    computed = [Given(array) for array in large]
+    refused = "are computed when the model runs"
+    yield _case("RNNSequence", 5, *given, *computed, **rows, **none, only="computed weights", refused=refused)
 
 
 CASES: tuple[LayerCase, ...] = (

@@ -18,6 +18,17 @@ pytest.importorskip("openvino")
 pytest.importorskip("onnxruntime")
 
 
+_KNOWN = {
+    "Divide-1 {'m_pythondiv': True}": ([-3, 2, 2, -3, 2], "OpenVINO's CPU plugin divides towards zero"),
+    "NonMaxSuppression-9 at the threshold": (
+        [[0, 0, 0], [0, 0, 1], [0, 0, 2]],
+        "OpenVINO's CPU plugin drops a box whose overlap is the threshold",
+    ),
+    "Divide-1 at the ends of int32": ([-715827883, -429496730], "OpenVINO's CPU plugin divides in float32"),
+}
+"""Cases in which OpenVINO does not do what its text says: what the text gives, and what it does."""
+
+
 def _close(left: Any, right: Any) -> bool:
     """Return whether arrays are of one type and shape, and as near as their type and scale let them be."""
     if left.dtype != right.dtype or left.shape != right.shape:
@@ -84,6 +95,11 @@ def test_a_layer_gives_the_same_in_onnx(index: int, layers: dict[int, Any], ther
         assert case.refused in str(found)
         return
     assert not isinstance(found, str | splitops.SplitError), found
+    if case.label in _KNOWN:
+        wanted, reason = _KNOWN[case.label]
+        assert found[0][0].tolist() == wanted
+        assert layers[index][0][0].tolist() != wanted, f"no longer so: {reason}"
+        return
     for expected, got in zip(layers[index][0], found[0], strict=True):
         assert _close(np.asarray(expected), np.asarray(got)), f"{expected}\n{got}"
 

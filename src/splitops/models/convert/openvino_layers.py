@@ -1,4 +1,4 @@
-"""ONNX graphs of splits and data movers, written as OpenVINO layers without OpenVINO."""
+"""ONNX graphs of splits, data movers and operators that both dialects share, written without OpenVINO."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,7 @@ from splitops.models.graph.merging import SiteKey, merged_sites, site_key
 from splitops.models.graph.onnx import (
     Names,
     Tape,
+    constant_array,
     known,
     note,
     remove_if_unused,
@@ -159,9 +160,11 @@ class _Writer:
             remove_if_unused(value)
 
     def _refuse(self, layer: Layer) -> None:
-        """Give a refused layer outputs of which nothing is known, so that what follows is reported too."""
+        """Give a refused layer outputs that nothing makes, so that what follows is reported too."""
         for port in layer.outputs:
-            self.values[Endpoint(layer.id, port.id)] = ir.Value(name=self.names.fresh("refused"))
+            end = Endpoint(layer.id, port.id)
+            self.values[end] = ir.Value(name=self.names.fresh("refused"))
+            note(self.values[end], self.known.get((None, end)))
 
     # Parameter, Const, Result
 
@@ -303,6 +306,9 @@ class _Writer:
             self.graph.remove(identity, safe=True)
 
 
+_ANY_SIZE: Final = 1 << 62
+
+
 class _Tape(Tape, ValueReader):
     """The nodes of one layer, in the order in which they are made; their element types are noted."""
 
@@ -340,6 +346,10 @@ class _Tape(Tape, ValueReader):
         value = ir.Value(name=name, type=type_, shape=shape, const_value=tensor)
         self._writer.graph.register_initializer(value)
         return value
+
+    def stored(self, value: ir.Value) -> npt.NDArray[Any] | None:
+        """Return a constant of any size; None where it is computed when the model runs."""
+        return constant_array(value, limit=_ANY_SIZE)
 
     def is_read(self, output: int) -> bool:
         """Return whether anybody reads an output of the layer."""

@@ -79,8 +79,16 @@ def _to_onnx(operator: str, tape: NodeWriter, layer: Layer, sources: Sequence[ir
     if not _broadcasts_as_onnx(layer):
         raise ModelError(f"{layer} has auto_broadcast = {layer.attribute('auto_broadcast')!r}")
     if operator == "Div" and types <= {_INT32, _INT64} and layer.attribute("m_pythondiv") != "false":
-        raise ModelError(f"{layer} rounds down, where ONNX rounds towards zero")
+        return _rounded_down(tape, sources)
     return tape.op(operator, sources)
+
+
+def _rounded_down(tape: NodeWriter, sources: Sequence[ir.Value]) -> ir.Value:
+    """Divide integers: one less than towards zero where the two kinds of remainder differ."""
+    kind = tape.type_of(sources[0])
+    assert kind is not None
+    same = tape.op("Equal", [tape.op("Mod", sources), tape.op("Mod", sources, {"fmod": 1})])
+    return tape.op("Sub", [tape.op("Div", sources), tape.cast(tape.op("Not", [same]), kind)])
 
 
 def _to_openvino(operator: str, layers: LayerWriter, node: ir.Node) -> Output:
@@ -95,7 +103,10 @@ def _broadcasts_as_onnx(layer: Layer) -> bool:
 
 
 def _takes_node(node: ir.Node, graph: Reader) -> bool:
-    return False  # those that conversion makes itself are of sizes; what others are of, it does not ask
+    if len(node.inputs) != 2 or "broadcast" in node.attributes or "axis" in node.attributes:
+        return False
+    types = {None if value is None else graph.type_of(value) for value in node.inputs}
+    return len(types) == 1 and types <= _SAME_NUMBERS
 
 
 ARITHMETIC_OF_SIZES: Final = tuple(

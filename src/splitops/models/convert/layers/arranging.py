@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import onnx_ir as ir
@@ -65,55 +66,68 @@ def _pad(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     return tape.op("Pad", [data, pads, *filled], {"mode": mode})
 
 
+_FAR: Final = (1 << 63) - 1
+"""Behind the end of every axis."""
+_MASKS: Final = ("begin_mask", "end_mask", "new_axis_mask", "shrink_axis_mask", "ellipsis_mask")
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """What a StridedSlice states of one axis; a mask that is 1 takes the end of the axis for a bound."""
+
+    begin: int
+    end: int
+    step: int
+    begin_mask: int
+    end_mask: int
+    new_axis_mask: int
+    shrink_axis_mask: int
+    ellipsis_mask: int
+
+    def as_slice(self) -> tuple[int, int, int]:
+        """Return begin, end and step as ONNX states them."""
+        if self.shrink_axis_mask:
+            return self.begin, _FAR if self.begin == -1 else self.begin + 1, 1
+        begin = self.begin if not self.begin_mask else 0 if self.step > 0 else _FAR
+        end = self.end if not self.end_mask else _FAR if self.step > 0 else -_FAR
+        return begin, end, self.step
+
+
 def _strided_slice(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    """Write bounds that are masked as the ends of the axes, and axes that are dropped or added apart."""
-    data, *given = sources
-    begin, end = (constant(tape, layer, value, "bounds").reshape(-1).tolist() for value in given[:2])
-    step = (
-        constant(tape, layer, given[2], "strides").reshape(-1).tolist()
-        if len(given) > 2
-        else [1] * len(begin)
-    )
-    masks = {
-        name: [*integers(layer, name, []), *[0] * len(begin)][: len(begin)]
-        for name in ("begin_mask", "end_mask", "new_axis_mask", "shrink_axis_mask", "ellipsis_mask")
-    }
-    prove(not any(masks["ellipsis_mask"]), f"{layer} has an ellipsis")
+    """Write a slice, and apart from it the axes that are dropped or added."""
+    data = tape.op("Identity", [sources[0]])
     rows: list[tuple[int, int, int, int]] = []
     dropped: list[int] = []
     added: list[int] = []
-    axis = 0
-    for index in range(len(begin)):
-        if masks["new_axis_mask"][index]:
+    for index, bound in enumerate(_bounds(tape, layer, sources)):
+        axis = index - len(added)
+        if bound.new_axis_mask:
             added.append(index - len(dropped))
             continue
-        if masks["shrink_axis_mask"][index]:
+        if bound.shrink_axis_mask:
             dropped.append(axis)
-            bounds = (begin[index], begin[index] + 1 if begin[index] != -1 else _FAR, 1)
-        else:
-            bounds = _bounds(begin[index], end[index], step[index], masks, index)
-        if bounds != (0, _FAR, 1):
-            rows.append((bounds[0], bounds[1], axis, bounds[2]))
-        axis += 1
+        begin, end, step = bound.as_slice()
+        if (begin, end, step) != (0, _FAR, 1):
+            rows.append((begin, end, axis, step))
     if rows:
         data = tape.op("Slice", [data, *(tape.integers(column) for column in zip(*rows, strict=True))])
     if dropped:
         data = tape.op("Squeeze", [data, tape.integers(dropped)])
     if added:
         data = tape.op("Unsqueeze", [data, tape.integers(added)])
-    return data if rows or dropped or added else tape.op("Identity", [data])
+    return data
 
 
-_FAR: Final = (1 << 63) - 1
-
-
-def _bounds(begin: int, end: int, step: int, masks: dict[str, list[int]], index: int) -> tuple[int, int, int]:
-    """Return the bounds of one axis; a mask of IR that is 1 takes the end of the axis in their place."""
-    if masks["begin_mask"][index]:
-        begin = 0 if step > 0 else _FAR
-    if masks["end_mask"][index]:
-        end = _FAR if step > 0 else -_FAR
-    return begin, end, step
+def _bounds(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> list[_Bound]:
+    columns = [constant(tape, layer, value, "bounds").reshape(-1).tolist() for value in sources[1:]]
+    count = len(columns[0])
+    steps = columns[2] if len(columns) > 2 else [1] * count
+    masks = [[*integers(layer, name, []), *[0] * count][:count] for name in _MASKS]
+    found = [_Bound(*row) for row in zip(*columns[:2], steps, *masks, strict=True)]
+    prove(not any(bound.ellipsis_mask for bound in found), f"{layer} has an ellipsis")
+    both = any(bound.begin_mask and bound.shrink_axis_mask for bound in found)
+    prove(not both, f"{layer} drops an axis at a position that it masks")
+    return found
 
 
 def _depth_to_space(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:

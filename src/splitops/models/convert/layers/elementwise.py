@@ -48,9 +48,16 @@ def _unary(
     types: frozenset[ElementType] = FLOATS,
     *attributes: Attribute,
     versions: frozenset[str] = opsets(1),
+    gives: ElementType | None = None,
 ) -> Shared:
     return Shared(
-        layer=layer, onnx=onnx or layer, since=since, versions=versions, types=types, attributes=attributes
+        layer=layer,
+        onnx=onnx or layer,
+        since=since,
+        versions=versions,
+        types=types,
+        attributes=attributes,
+        gives=gives,
     )
 
 
@@ -73,11 +80,6 @@ def _binary(
         broadcasts=True,
         gives=gives,
     )
-
-
-def _flag(name: str, node: str, default: int) -> Attribute:
-    words = {"true": 1, "false": 0}
-    return Attribute(name, node, words, "true" if default else "false", default)
 
 
 _SHARED: Final = (
@@ -104,7 +106,7 @@ _SHARED: Final = (
         versions=opsets(2, 7),
     ),
     _unary("HSwish", "HardSwish", 14, versions=opsets(4)),
-    _unary("IsNaN", since=9, versions=opsets(10)),
+    _unary("IsNaN", since=9, versions=opsets(10), gives=BOOL),
     _unary("Log"),
     _unary("LogicalNot", "Not", 1, LOGICAL),
     _unary("Mish", since=18, versions=opsets(4)),

@@ -75,6 +75,9 @@ class Tape(NodeWriter, Protocol):
     def initializer(self, array: npt.NDArray[Any], like: ir.Value) -> ir.Value:
         """Add an initializer that has the element type of a value."""
 
+    def stored(self, value: ir.Value) -> npt.NDArray[Any] | None:
+        """Return a constant of any size; None where it is computed when the model runs."""
+
     def is_read(self, output: int) -> bool:
         """Return whether anybody reads an output of the layer."""
 
@@ -163,7 +166,7 @@ class Shared:
         onnx: the operator.
         since: the version of the operator from which on its text is that of the layer.
         versions: the operation sets that have a version of the layer which says this.
-        types: the element types for which both say the same; None are all.
+        types: the element types for which both say the same.
         attributes: the attributes of both.
         inputs: the number of inputs.
         broadcasts: whether the layer says how its inputs are broadcast.
@@ -174,7 +177,7 @@ class Shared:
     onnx: str
     since: int
     versions: frozenset[str]
-    types: frozenset[ElementType] | None
+    types: frozenset[ElementType]
     attributes: tuple[Attribute, ...] = ()
     inputs: int = 1
     broadcasts: bool = False
@@ -192,8 +195,7 @@ class Shared:
             ModelError: ONNX does not say what the layer states.
         """
         prove(len(sources) == self.inputs, f"{layer} has {len(sources)} inputs")
-        if self.types is not None:
-            prove_types(tape, layer, sources, self.types)
+        prove_types(tape, layer, sources, self.types)
         if self.broadcasts:
             prove_broadcast(layer)
         attributes = {attribute.node: attribute.of_layer(layer) for attribute in self.attributes}
@@ -203,7 +205,7 @@ class Shared:
         """Return whether a node of an opset can be written as a layer."""
         if opset < self.since or len(node.inputs) != self.inputs or len(node.outputs) != 1:
             return False
-        if any(value is None or not self._takes(graph.type_of(value)) for value in node.inputs):
+        if any(value is None or graph.type_of(value) not in self.types for value in node.inputs):
             return False
         known = {attribute.node for attribute in self.attributes}
         return node.attributes.keys() <= known and all(
@@ -217,9 +219,6 @@ class Shared:
             data["auto_broadcast"] = "numpy"
         version = max(self.versions, key=lambda name: int(name.removeprefix("opset")))
         return layers.layer(node, self.layer, node.inputs, data or None, version=version, kind=self.gives)
-
-    def _takes(self, kind: ElementType | None) -> bool:
-        return kind is not None and (self.types is None or kind in self.types)
 
 
 def opsets(*numbers: int) -> frozenset[str]:

@@ -30,13 +30,7 @@ from splitops.models.formats.openvino import Layer
 
 __all__ = ["IMAGES"]
 
-_COORDINATES: Final = (
-    "half_pixel",
-    "pytorch_half_pixel",
-    "asymmetric",
-    "align_corners",
-    "tf_half_pixel_for_nn",
-)
+_COORDINATES: Final = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
 _ROUNDINGS: Final = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 

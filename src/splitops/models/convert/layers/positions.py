@@ -13,9 +13,7 @@ from splitops.models.convert.layers.form import (
     INT32,
     INT64,
     NUMBERS,
-    Attribute,
     LayerForm,
-    Shared,
     Tape,
     Values,
     as_int64,
@@ -48,6 +46,13 @@ def _typed_result(tape: Tape, layer: Layer, value: ir.Value, name: str, default:
 
 def _indices(tape: Tape, value: ir.Value) -> ir.Value:
     return value if tape.type_of(value) in (INT32, INT64) else tape.cast(value, INT64)
+
+
+def _gather_elements(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    # The other way round is another question: ONNX counts negative positions from the end.
+    data, indices = sources
+    (axis,) = integers(layer, "axis")
+    return tape.op("GatherElements", [data, _indices(tape, indices)], {"axis": axis})
 
 
 def _gather_nd(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -157,18 +162,8 @@ def _as_scalar(tape: Tape, value: ir.Value, kind: ElementType) -> ir.Value:
     return value if tape.shape_of(value) == () else tape.op("Reshape", [value, tape.integers([])])
 
 
-_AXIS: Final = Attribute("axis", "axis", int, None, 0)
-
 POSITIONS: Final = (
-    Shared(
-        layer="GatherElements",
-        onnx="GatherElements",
-        since=11,
-        versions=opsets(6),
-        types=None,
-        attributes=(_AXIS,),
-        inputs=2,
-    ),
+    LayerForm(layer="GatherElements", versions=opsets(6), write=_gather_elements),
     LayerForm(layer="GatherND", versions=opsets(5, 8), write=_gather_nd),
     LayerForm(layer="ScatterElementsUpdate", versions=opsets(3), write=_scatter_elements),
     LayerForm(layer="ScatterElementsUpdate", versions=opsets(12), write=_scatter_elements, opset=18),

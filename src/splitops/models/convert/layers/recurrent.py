@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from splitops.errors import ModelError
 from splitops.models.convert.layers.form import (
     FLOATS,
     INT32,
@@ -21,7 +22,6 @@ from splitops.models.convert.layers.form import (
     Tape,
     Values,
     boolean,
-    constant,
     integers,
     number,
     opsets,
@@ -59,7 +59,7 @@ class _Cell:
         (hidden,) = integers(layer, "hidden_size")
         resets = self.operator == "GRU" and boolean(layer, "linear_before_reset", default=False)
         names = ("weights", "recurrent weights", "biases")
-        arrays = [constant(tape, layer, value, name) for value, name in zip(weights, names, strict=True)]
+        arrays = [_stored(tape, layer, value, name) for value, name in zip(weights, names, strict=True)]
         inputs = [
             tape.op("Transpose", [data], _STEPS_FIRST),
             *(
@@ -105,6 +105,13 @@ class _Cell:
         if clip := number(layer, "clip", 0.0):
             found["clip"] = clip
         return found
+
+
+def _stored(tape: Tape, layer: Layer, value: ir.Value, name: str) -> npt.NDArray[Any]:
+    found = tape.stored(value)
+    if found is None:
+        raise ModelError(f"the {name} of {layer} are computed when the model runs")
+    return found
 
 
 _form = partial(LayerForm, versions=opsets(5), types=FLOATS)

@@ -152,7 +152,7 @@ def _grouped(tape: Tape, layer: Layer, filters: ir.Value) -> tuple[int, list[int
 
 def _reshaped(tape: Tape, value: ir.Value, shape: Sequence[int]) -> ir.Value:
     """Return a value in another shape, a constant one as a constant: runtimes prepare constant weights."""
-    array = tape.numbers(value)
+    array = tape.stored(value)
     if array is None:
         return tape.op("Reshape", [value, tape.integers(shape)])
     return tape.initializer(array.reshape(shape), value)
