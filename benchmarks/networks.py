@@ -1,7 +1,7 @@
 """Carry networks from OpenVINO IR to ONNX and back, and compare what runtimes make of them.
 
 ``python benchmarks/networks.py FOLDER`` takes the ONNX files of a folder, as
-``python benchmarks/exported_models.py --out FOLDER`` makes them. OpenVINO's own converter makes an IR of each
+``python benchmarks/architectures.py --out FOLDER`` makes them. OpenVINO's own converter makes an IR of each
 (kept in ``--ir FOLDER``). splitops makes ONNX of the IR and an IR of that again; onnxruntime and OpenVINO run
 the three on the same inputs. Outputs are the same where they differ by at most 1e-5 of their largest number.
 
