@@ -381,6 +381,15 @@ def test_gathers_that_are_a_whole_axis_are_a_split() -> None:
     assert layers(found.model).count("Split") == 1
 
 
+@pytest.mark.parametrize("version", [10, 11])
+def test_outputs_that_are_a_whole_axis_keep_their_names(version: int) -> None:
+    make = Make(version)
+    data = make.input("4,6")
+    cuts = [make.gathered(data, 1, at) for at in ([0, 1, 2], [3, 4, 5])]
+    model = make.outputs(*cuts)
+    assert ov.output_names(simplified(model).model) == ov.output_names(model)
+
+
 def test_pieces_are_concatenated_anew() -> None:
     make = Make()
     pieces = [make.input("4,2"), make.input("4,1", "v"), make.input("4,3", "w")]

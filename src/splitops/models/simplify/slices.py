@@ -145,6 +145,8 @@ class _CoverPass(SplitPass):
         for reader in data.consumers():
             if reader.graph is not node.graph or editor.role(reader) not in self.roots:
                 continue
+            if editor.keeps(reader.outputs[0]):
+                continue
             if reader.inputs[0] is data and editor.position(reader) is not None:
                 taken = self.taken(reader, found.shape, editor)
                 if taken is not None:
