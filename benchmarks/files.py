@@ -4,15 +4,18 @@ Every turn is a process of its own, in turns; the file systems are synced before
 the medians of the seconds and of the processor's seconds, as ratios to those of ``cp`` of the same bytes, and
 the largest resident memory of the process, with Python and the library. Rows that sync are compared with
 ``cp`` and a sync of its file. The source is in the page cache, as after a download; the checksum is always
-taken. Peers make four parts along the last axis; those that are not installed are named.
+taken. Peers make four parts along the last axis; those that are not installed are named. Ctrl-C shows what
+has been measured until then.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -206,6 +209,7 @@ def main() -> None:
         "--peer", action="append", default=[], metavar="NAME=PYTHON", help="runs a peer with another Python"
     )
     chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a time limit, too
     pythons = dict(peer.split("=", 1) for peer in chosen.peer)
     if set(pythons) - set(PEERS):
         parser.error(f"peers are {', '.join(PEERS)}")
@@ -218,8 +222,8 @@ def main() -> None:
         wanted |= {case.beside for case in compared if case.name in wanted}
         compared = [case for case in compared if case.name in wanted]
         measured = {case.name: Measured() for case in compared}
-        for _ in range(rounds):
-            for case in compared:
+        with contextlib.suppress(KeyboardInterrupt):
+            for case in compared * rounds:
                 if not measured[case.name].problem:
                     turn = take_turn(case, folder / "out")
                     if isinstance(turn, str):
@@ -242,10 +246,10 @@ def show(
         found = measured[name]
         return min(getattr(turn, figure) for turn in found.turns) if minima else found.median(figure)
 
-    print(f"{mebibytes} MiB, {kind} of {rounds} turns\n")
+    print(f"{mebibytes} MiB, {kind} of at most {rounds} turns\n")
     print("| case | seconds | x `cp` | processor x `cp` | resident MiB |\n|---|---|---|---|---|")
     for case in compared:
-        if measured[case.name].problem:
+        if not (measured[case.name].turns and measured[case.beside].turns):
             continue
         seconds, processor = figure(case.name, "seconds"), figure(case.name, "processor")
         ratios = seconds / figure(case.beside, "seconds"), processor / figure(case.beside, "processor")

@@ -24,11 +24,13 @@ for name in libasan.so libubsan.so libclang_rt.asan-x86_64.so; do
     path=$("$compiler" -print-file-name="$name")
     [[ $path == /* ]] && runtimes+=("$path")
 done
+# Without `site`, which would let an editable install be found before the copy.
+libraries=$("$python" -c "import sysconfig; print(sysconfig.get_path('purelib'))")
 # Python is not instrumented: its own allocator would hide overruns, and what it never frees is no leak of ours.
 cd "$root"
 # The test of the guard pages ends processes on purpose; the test without memory asks for 2 ** 50 bytes.
-LD_PRELOAD="${runtimes[*]}" PYTHONMALLOC=malloc PYTHONPATH="$build/src" \
+LD_PRELOAD="${runtimes[*]}" PYTHONMALLOC=malloc PYTHONPATH="$build/src:$libraries" \
     ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:handle_segv=0 \
     UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
-    "$python" -m pytest tests/native tests/files/test_{extents,native_files}.py \
+    "$python" -S -m pytest tests/native tests/files/test_{extents,native_files}.py \
     tests/core/test_{functions,out,plan_calls,remembered_calls}.py -p no:cacheprovider -q "$@"
