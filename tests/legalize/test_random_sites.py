@@ -144,14 +144,14 @@ def hold(runtime: str, drawn: Drawn) -> None:
         assert problem is None, f"{problem}\n{report}\n{onnx.printer.to_text(report.model)}"
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(drawn=sites(TYPES))
 def test_onnxruntime(drawn: Drawn) -> None:
     pytest.importorskip("onnxruntime")
     hold("onnxruntime", drawn)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(drawn=sites(["float32", "int8", "bool", "float16"]))
 def test_openvino(drawn: Drawn) -> None:
     pytest.importorskip("openvino")

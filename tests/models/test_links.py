@@ -139,7 +139,7 @@ def test_weights_of_models_over_2_gb_are_followed_where_allowed(tmp_path):
     with open(tmp_path / "blob", "wb") as blob:
         blob.truncate(4 * elements)  # a hole: it takes no space, and nobody is to read it
     path.with_name("m.bin").symlink_to("../blob")
-    for name in ("infer", "check", "convert", "simplify"):
+    for name in ("infer", "check", "convert", "simplify", "legalize"):
         with pytest.raises(ModelError, match="--allow-links"):
             READERS[name](path)
         READERS[name](path, allow_links=True)

@@ -31,9 +31,23 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 
 def write_site(
-    node: ir.Node, site: Site, restated: Restatement, opset: int, names: Names
+    node: ir.Node,
+    site: Site,
+    restated: Restatement,
+    opset: int,
+    names: Names,
+    *,
+    tape: Tape | None = None,
 ) -> list[ir.Value | None]:
     """Put the restatement of a site in the place of its node.
+
+    Args:
+        node: the node.
+        site: what is known of it.
+        restated: how it is to be stated.
+        opset: the opset of its graph.
+        names: the names of the model.
+        tape: makes the nodes in front of it; None is a plain one.
 
     Returns:
         What stands for each output of the node now; None for one that nobody reads.
@@ -42,7 +56,7 @@ def write_site(
         _trim(node)
         return list(node.outputs)
     count = len(node.outputs)
-    writer = _Writer(node, site, restated, opset, names)
+    writer = _Writer(node, site, restated, tape or Tape(opset, names, _stem(node)))
     match restated.method:
         case Method.STATED | Method.COMPUTED:
             return writer.in_place()[:count]
@@ -62,16 +76,19 @@ def _trim(node: ir.Node) -> None:
     node.resize_inputs(count)
 
 
+def _stem(node: ir.Node) -> str:
+    return node.name or next((value.name for value in node.outputs if value.name), None) or "split"
+
+
 class _Writer:
-    def __init__(self, node: ir.Node, site: Site, restated: Restatement, opset: int, names: Names) -> None:
+    def __init__(self, node: ir.Node, site: Site, restated: Restatement, tape: Tape) -> None:
         self.node = node
         self.site = site
         self.restated = restated
         data = node.inputs[0]
         assert data is not None
         self.data = data
-        base = node.name or next((value.name for value in node.outputs if value.name), None) or "split"
-        self.tape = Tape(opset, names, base)
+        self.tape = tape
 
     def in_place(self) -> list[ir.Value | None]:
         """Change the node itself: its name, outputs and metadata stay."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Final, NamedTuple
 
 from splitops.errors import ModelError, Rule, RuleError, shown
-from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import Surely, Surroundings
-from splitops.models.check.profiles import LIMITS, LegalForm
+from splitops.models.check.profiles import LIMITS, LegalForm, Limit
 from splitops.models.legalize.report import Reason, Unbind
 from splitops.models.sites import Site
 
@@ -52,6 +52,11 @@ def obstacles(
     return sorted(found.values(), key=lambda obstacle: (bool(obstacle.forms), -obstacle.strength))
 
 
+@cache
+def _limits_of(target: str) -> tuple[Limit, ...]:
+    return tuple(limit for limit in LIMITS if limit.runtime == target)
+
+
 def _of_site(site: Site, model: Surroundings, target: str, unbind: Unbind | None) -> Iterator[Obstacle]:
     error = site.error
     if error is not None:
@@ -61,9 +66,9 @@ def _of_site(site: Site, model: Surroundings, target: str, unbind: Unbind | None
         yield Obstacle(Reason(code, _words(error)), forms)
         return
     stated = False
-    for index, surely in find_limits(site, model):
-        limit = LIMITS[index]
-        if limit.runtime == target:
+    for limit in _limits_of(target):
+        surely = limit.condition(site, model)
+        if surely is not Surely.NO:
             stated = stated or LegalForm.MEANING in limit.legal
             text = limit.message if surely is Surely.YES else f"{limit.message} (depends on the input)"
             yield Obstacle(Reason(limit.code, text), limit.legal)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
-from splitops.elements.types import ElementType, from_onnx_name
+from splitops.elements.types import ElementType, element_type_of, from_onnx_name
 from splitops.errors import RuleError
 from splitops.models.check.profiles import LegalForm
-from splitops.models.graph.onnx import Tape, constant_array, replace_node, shape_of, type_of
+from splitops.models.graph.onnx import Tape, constant_array, note, replace_node, shape_of, type_of
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_splits import write_site
+from splitops.models.known import Tensor
 from splitops.models.legalize.onnx_sequences import carry, slice_elements
 from splitops.models.legalize.report import Unbind
 from splitops.models.legalize.rounds import NoFormError, Written
@@ -137,11 +139,16 @@ class OnnxForms:
         for read, restated in self._restatements(node):
             computed = restated.method is Method.COMPUTED
             if computed or (restated.method is Method.STATED and _is_explicit(restated)):
-                write_site(node, read, restated, self.editor.opset(node), self.editor.names)
+                self._write(node, read, restated)
                 self._name_outputs(node)
                 cost = "a few nodes that compute the lengths from the size of the axis" if computed else ""
                 return Written(str(restated), cost)
         raise NoFormError(f"{site.operator} cannot state these lengths")
+
+    def _write(self, node: ir.Node, site: Site, restated: Restatement) -> list[ir.Value | None]:
+        editor = self.editor
+        tape = _SharingTape(editor, node)
+        return write_site(node, site, restated, editor.opset(node), editor.names, tape=tape)
 
     def _restatements(self, node: ir.Node) -> Iterator[tuple[Site, Restatement]]:
         opset = self.editor.opset(node)
@@ -192,7 +199,7 @@ class OnnxForms:
         """Write a Slice for each part that is read, and return them."""
         for site, restated in self._restatements(node):
             if restated.method in (Method.SLICED, Method.SLICED_COMPUTED):
-                parts = write_site(node, site, restated, self.editor.opset(node), self.editor.names)
+                parts = self._write(node, site, restated)
                 made = [None if part is None else part.producer() for part in parts]
                 return restated, [found for found in made if found is not None]
         raise NoFormError("its bounds cannot be stated, or Slice does not take the data")
@@ -253,6 +260,21 @@ class OnnxForms:
         before = str(site)
         carrier = carry(node, self.editor)
         return Written(f"{before} on {carrier}", "Casts of the data, and of what is read of it back")
+
+
+class _SharingTape(Tape):
+    """A tape whose constants are those of the model: equal ones of many sites are one."""
+
+    def __init__(self, editor: OnnxEditor, node: ir.Node) -> None:
+        super().__init__(editor.opset(node), editor.names, _stem(node))
+        self._editor = editor
+        self._node = node
+
+    def constant(self, array: npt.NDArray[Any], hint: str = "const") -> ir.Value:
+        """Return a constant that the node can read."""
+        value = self._editor.constant(array, self._node)
+        note(value, Tensor(element_type_of(array.dtype), array.shape))
+        return value
 
 
 def _stem(node: ir.Node) -> str:
