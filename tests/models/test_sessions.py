@@ -531,3 +531,13 @@ def test_threads_share_a_session_of_openvino():
 def test_onnxruntime_does_not_run_ir():
     with pytest.raises(ModelError, match="engine 'onnxruntime' does not run OpenVINO IR"):
         splitops.session(ir_model(), "onnxruntime")
+
+
+@needs_onnxruntime
+def test_the_backend_interface_takes_an_engine():
+    from splitops.onnx import backend
+
+    prepared = backend.prepare(LEGAL, engine="onnxruntime", providers=["CPUExecutionProvider"])
+    assert prepared.session.engine == "onnxruntime"
+    assert [part.tolist() for part in prepared.run([X])] == [[0, 0, 0], [-1, -2, -3]]
+    assert backend.prepare(LEGAL).session.engine == "reference"

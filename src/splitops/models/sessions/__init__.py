@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -148,9 +147,10 @@ class Session:
         """
         if self._closed:
             raise ModelError("the session is closed")
-        with recording(self._events) if self._events is not None else nullcontext():
-            found: dict[str, Any] = self._program.run(inputs)
-        return found
+        if self._events is None:
+            return self._program.run(inputs)  # type: ignore[no-any-return]
+        with recording(self._events):
+            return self._program.run(inputs)  # type: ignore[no-any-return]
 
     @property
     def engine(self) -> str:

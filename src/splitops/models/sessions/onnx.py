@@ -227,7 +227,7 @@ class OnnxProgram:
                 raise
             return None
         self._compiled = [compiled]
-        return Model(Inputs(proto.graph, proto.ir_version), outputs, self._where, compiled.run)
+        return Model(Inputs(proto.graph, proto.ir_version), outputs, self._where, compiled.run, True)
 
     def _cut(self, proto: ModelProto, engine: Engine) -> Model:
         types = types_of_values(proto, self._where) if self.borders else _declared(proto)
