@@ -181,6 +181,17 @@ def measured(path: Path, rounds: int) -> Measured:
     )
 
 
+def bits(paths: Sequence[Path]) -> str:
+    """How many models give onnxruntime's own bits, and how many splits they have."""
+    same = splits = 0
+    for path in paths:
+        theirs, ours = plain(path), ready(path)
+        feeds = inputs_of(theirs)
+        same += equal(ours.run(feeds), theirs.run(None, feeds))
+        splits += len(ours.sites)
+    return f"{same} of {len(paths)} models with {splits} splits give the same bits"
+
+
 def ratios(pairs: Sequence[tuple[float, float]]) -> str:
     found = sorted(ours / theirs for ours, theirs in pairs)
     return f"{statistics.median(found):.2f} ({found[-1]:.2f})" if found else ""
@@ -221,8 +232,12 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="models whose names have one of these words")
     parser.add_argument("--every", type=int, default=1, help="only each n-th model")
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--bits", action="store_true", help="compare the bits alone")
     parser.add_argument("--cpu", action="store_true", help="processor time of one thread")
     chosen = parser.parse_args()
+    if chosen.bits:
+        print(bits(sorted(chosen.folder.glob("*.onnx"))[:: chosen.every]))
+        return
     if chosen.cpu:
         CLOCK.read, CLOCK.options = time.process_time, {"intra_op_num_threads": 1}
     rows = []
