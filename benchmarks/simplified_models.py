@@ -330,9 +330,8 @@ def fastest(found: Mapping[str, Mapping[str, Any]], count: int = 12) -> str:
                 rows[model].append(
                     (own[base]["counts"][1], own[name]["counts"][1], own[name]["time"] / own[base]["time"])
                 )
-    chosen = sorted((model for model in rows if len(rows[model]) == 2), key=lambda model: rows[model][1][2])[
-        :count
-    ]
+    changed = [model for model, pair in rows.items() if len(pair) == 2 and all(a != b for a, b, _ in pair)]
+    chosen = sorted(changed, key=lambda model: rows[model][1][2])[:count]
     lines = [
         "| model | nodes that move data: exported, splitops | time | onnxslim, then splitops | time |",
         "| --- | --- | ---: | --- | ---: |",
