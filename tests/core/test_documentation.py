@@ -112,6 +112,8 @@ def run_console(text: str) -> int:
         words = shlex.split(command)
         if words[0] != "splitops":
             continue  # how to install is not tried here
+        if "all else by openvino" in shown and importlib.util.find_spec("openvino") is None:
+            continue  # it shows who evaluates what
         arguments = [sys.executable, "-m", "splitops", *words[1:]]
         environment = os.environ | {"NO_COLOR": "1", "COLUMNS": "100", "PYTHONPATH": SOURCES}
         done = subprocess.run(arguments, capture_output=True, text=True, env=environment, check=False)
