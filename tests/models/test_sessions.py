@@ -252,29 +252,38 @@ def test_bfloat16_goes_in_and_out_by_its_bits():
     same(model, {"x": np.arange(6).astype(ml_dtypes.bfloat16)})
 
 
-def with_weights(size: int = 600) -> ModelProto:
+def with_weights(kind: type = np.float32) -> ModelProto:
     """A model with a large initializer, read in a region and at a border."""
-    model = parsed("""
+    text = """
         g (float[N] x) => (float[n] a, float[m] c, float[k] e) {
             y = Mul(x, w)
             one = Constant<value_int = 1>()
             b = SplitToSequence<keepdims = 0>(y, one)
             a = ConcatFromSequence<axis = 0>(b)
             c = Neg(w)
-            d, e = Split<num_outputs = 2>(w) }""")
-    model.graph.initializer.append(numpy_helper.from_array(np.arange(size, dtype=np.float32), "w"))
+            d, e = Split<num_outputs = 2>(w) }"""
+    model = parsed(text.replace("float[", f"{np.dtype(kind).name.replace('float32', 'float')}["))
+    model.graph.initializer.append(numpy_helper.from_array(np.arange(600, dtype=kind), "w"))
     return model
 
 
-@needs_onnxruntime
-@pytest.mark.parametrize("external", [False, True])
-def test_weights_go_to_regions(tmp_path, external):
+@pytest.mark.parametrize(
+    ("engine", "kind"),
+    [
+        pytest.param("onnxruntime", np.float32, marks=needs_onnxruntime),
+        pytest.param("openvino", np.int64, marks=needs_openvino),  # whose splits it would narrow
+        pytest.param("openvino", np.float32, marks=needs_openvino),
+    ],
+)
+def test_weights_go_to_regions(tmp_path, engine, kind):
     from splitops.models.formats.onnx.storage import write
 
-    write(with_weights(), tmp_path / "m.onnx", external=external)
-    feeds = {"x": np.ones(600, np.float32)}
-    same(tmp_path / "m.onnx", feeds)
-    same(with_weights(), feeds)
+    feeds = {"x": np.ones(600, kind)}
+    for external in (False, True):
+        write(with_weights(kind), tmp_path / f"{external}.onnx", external=external)
+        same(tmp_path / f"{external}.onnx", feeds, engine)
+    ready = same(with_weights(kind), feeds, engine)
+    assert any("Neg" in operators for operators in regions(ready))
 
 
 @needs_onnxruntime

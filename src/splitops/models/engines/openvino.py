@@ -7,15 +7,20 @@ import re
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from onnx import ModelProto
 
 from splitops.elements.packing import pack, packed_size, unpack
-from splitops.elements.types import ElementType, element_type_of, from_openvino
+from splitops.elements.types import ElementType, element_type_of, from_onnx, from_openvino
 from splitops.errors import Where
 from splitops.models.engines.engine import EngineError, Event, Program, check_options
+from splitops.models.formats.onnx.structure import model_tensors
+from splitops.models.formats.onnx.tensors import load_external
+from splitops.models.formats.reading import DataFolder
 
 __all__ = ["OpenVINO"]
 
@@ -72,12 +77,30 @@ class OpenVINO:
         if not isinstance(program.content, bytes):
             return self._core.read_model(os.fspath(program.content))
         if program.binary is None:
-            return self._core.read_model(program.content)
+            return self._core.read_model(_self_contained(program.content, program))
         weights = program.binary if program.binary.size else np.zeros(1, np.uint8)
         return self._core.read_model(program.content, self._library.Tensor(weights))
 
     def close(self) -> None:
         """Programs end with their last reference."""
+
+
+def _self_contained(content: bytes, program: Program) -> bytes:
+    """Return an ONNX model with all its data inside: OpenVINO would look for it in the working directory."""
+    if not program.weights and program.folder is None:
+        return content
+    model = ModelProto.FromString(content)
+    for tensor in model.graph.initializer:
+        array = (program.weights or {}).get(tensor.name)
+        kind = from_onnx(tensor.data_type)
+        if array is not None and kind is not None:
+            tensor.ClearField("external_data")
+            tensor.ClearField("data_location")
+            tensor.raw_data = pack(array, kind)
+    folder = None if program.folder is None else DataFolder(Path(program.folder))
+    load_external(model_tensors(model), program.where, folder)
+    whole: bytes = model.SerializeToString()
+    return whole
 
 
 def _prove_sizes(model: Any, program: Program) -> None:
