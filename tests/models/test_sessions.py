@@ -287,6 +287,40 @@ def test_weights_go_to_regions(tmp_path, engine, kind):
 
 
 @needs_onnxruntime
+def test_shared_weights_are_constants_of_each_region_that_reads_them():
+    model = parsed("""
+        g (float[N] x) => (seq(float) s, float[N] c) {
+            shared = Identity(w)
+            more = Identity(shared)
+            y = Mul(x, shared)
+            one = Constant<value_int = 1>()
+            s = SplitToSequence<keepdims = 0>(y, one)
+            z = ConcatFromSequence<axis = 0>(s)
+            c = Mul(z, more) }""")
+    model.graph.initializer.append(numpy_helper.from_array(np.arange(6, dtype=np.float32), "w"))
+    ready = same(model, {"x": X})
+    assert regions(ready) == [["Identity", "Mul"], ["Identity", "Identity", "ConcatFromSequence", "Mul"]]
+    first, second = ready._program.division.regions.values()
+    assert (first.inputs, second.inputs) == (("x",), ("s",))
+    assert (first.outputs, second.outputs) == (("y",), ("c",))
+
+
+@needs_onnxruntime
+def test_a_border_takes_other_lengths_and_shapes_in_each_run():
+    model, _ = cut(
+        parsed("g (float[N] x, int64[2] n) => (float[k] a, float[m] c) { a, b = Split(x, n) c = Neg(b) }"),
+        "Split",
+    )
+    for lengths, size in (([1, 3], 4), ([3, 1], 4), ([3, 3], 6), ([1, 3], 4)):
+        x = np.arange(size, dtype=np.float32)
+        found = model.run({"x": x, "n": np.array(lengths)})
+        np.testing.assert_array_equal(found["a"], x[: lengths[0]])
+        np.testing.assert_array_equal(found["c"], -x[lengths[0] :])
+    with pytest.raises(LengthsError):
+        model.run({"x": X, "n": np.array([1, 3])})
+
+
+@needs_onnxruntime
 def test_a_model_without_borders_is_read_by_the_runtime_alone(tmp_path):
     onnx.save(LEGAL, tmp_path / "m.onnx")
     ready = same(tmp_path / "m.onnx", {"x": X})

@@ -18,7 +18,7 @@ from splitops.errors import Where
 from splitops.operators.schema import OperatorSchema
 from splitops.planning import Plan, SplitRequest, plan_request
 
-__all__ = ["evaluate", "observing", "read_only"]
+__all__ = ["NodeSplit", "evaluate", "observing", "read_only"]
 
 _T = TypeVar("_T")
 
@@ -42,6 +42,85 @@ def read_only(value: _T) -> _T:
     view = value.view()
     view.flags.writeable = False
     return view
+
+
+class NodeSplit:
+    """One operator as a model's node states it, for any inputs; remembers what equal inputs meant.
+
+    Args:
+        schema: the operator version.
+        attributes: the node's attributes by name: integers, or sequences of integers.
+        outputs: number of outputs that the node declares; None where nothing is declared.
+        where: the place in a model, for messages.
+    """
+
+    def __init__(
+        self,
+        schema: OperatorSchema,
+        attributes: Mapping[str, Any],
+        *,
+        outputs: int | None = None,
+        where: Where | None = None,
+    ) -> None:
+        self._schema, self._attributes = schema, attributes
+        self._outputs, self._where = outputs, where
+        self._known: dict[tuple[Any, ...], tuple[SplitRequest, Plan]] = {}
+
+    def __call__(
+        self,
+        inputs: Sequence[npt.NDArray[Any] | None],
+        types: Sequence[ElementType | None] | None = None,
+    ) -> tuple[npt.NDArray[Any], ...]:
+        """Split the data; see :func:`evaluate`."""
+        key = _key(inputs) if types is None else None
+        found = self._known.get(key) if key is not None else None
+        if found is None:
+            request = self._bound(inputs, types)
+            found = request, plan_request(request)
+            if key is not None and len(found[1].sizes) <= _MAX_REMEMBERED:
+                if len(self._known) >= _MAX_PLANS:
+                    self._known.clear()
+                self._known[key] = found
+        request, plan = found
+        observer = _OBSERVER.get()
+        if observer is not None:
+            observer(request, plan)
+        return tuple(execute(plan, inputs[0]))
+
+    def _bound(
+        self, inputs: Sequence[npt.NDArray[Any] | None], types: Sequence[ElementType | None] | None
+    ) -> SplitRequest:
+        facts: list[Fact | None] = []
+        for index, array in enumerate(inputs):
+            fact = None if array is None else fact_of(array, value=index > 0)
+            stated = types[index] if types is not None and index < len(types) else None
+            if fact is not None and stated is not None:
+                fact = replace(fact, type=stated)
+            facts.append(fact)
+        return bind(self._schema, self._attributes, facts, outputs=self._outputs, where=self._where).request()
+
+
+_MAX_PLANS: Final = 64
+"""How many plans a node remembers."""
+_MAX_REMEMBERED: Final = 256
+"""Lengths or parts; what has more is not remembered."""
+
+
+def _key(inputs: Sequence[npt.NDArray[Any] | None]) -> tuple[Any, ...] | None:
+    """Return what decides a plan: shape and type of the data, the others' values; None where more does."""
+    key: list[Any] = []
+    for index, array in enumerate(inputs):
+        if array is None:
+            key.append(None)
+            continue
+        if type(array) is not np.ndarray or array.dtype.kind in "OT":
+            return None  # of objects, the values tell the element type
+        key += array.dtype, array.shape
+        if index:
+            if array.size > _MAX_REMEMBERED:
+                return None
+            key.append(array.tobytes())
+    return tuple(key)
 
 
 def evaluate(
@@ -77,19 +156,7 @@ def evaluate(
         >>> [part.tolist() for part in parts]
         [[0.0], [1.0, 2.0]]
     """
-    facts: list[Fact | None] = []
-    for index, array in enumerate(inputs):
-        fact = None if array is None else fact_of(array, value=index > 0)
-        stated = types[index] if types is not None and index < len(types) else None
-        if fact is not None and stated is not None:
-            fact = replace(fact, type=stated)
-        facts.append(fact)
-    request = bind(schema, attributes, facts, outputs=outputs, where=where).request()
-    plan = plan_request(request)
-    observer = _OBSERVER.get()
-    if observer is not None:
-        observer(request, plan)
-    return tuple(execute(plan, inputs[0]))
+    return NodeSplit(schema, attributes, outputs=outputs, where=where)(inputs, types)
 
 
 Observer = Callable[[SplitRequest, Plan], None]

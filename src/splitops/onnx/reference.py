@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splitops.calls.node import evaluate, read_only
+from splitops.calls.node import NodeSplit, read_only
 from splitops.errors import ModelError, Where
 from splitops.operators import FAMILY, OperatorSchema
 from splitops.operators import schema as find_schema
@@ -66,23 +66,27 @@ def _classes() -> tuple[type[OpRun], ...]:
             self.where = replace(run_params.get("where", Where()), node=node_label(onnx_node))
             opset = run_params["opsets"][onnx_node.domain]
             self.operator: OperatorSchema = find_schema(onnx_node.op_type, opset)
+            self.names = tuple(onnx_node.output)
+            self.split: NodeSplit | None = None  # made by the first run, unless a function's caller decides
 
         def run(
             self, *args: Any, linked_attributes: Mapping[str, Any] | None = None, **_: Any
         ) -> tuple[Any, ...]:
             # OpRun.run would turn an output that nobody reads into an error, and TypeError into prose.
-            attributes = node_attributes(self.onnx_node, linked_attributes)
-            inputs = [_tensor(value, str(self.operator), self.where) for value in args]
-            declared = len(self.onnx_node.output)
-            parts = read_only(
-                list(evaluate(self.operator, attributes, inputs, outputs=declared, where=self.where))
-            )
+            if linked_attributes or self.split is None:
+                split = self._stated(linked_attributes)
+                self.split = None if linked_attributes else split
+            else:
+                split = self.split
+            parts = read_only(list(split([_tensor(value, self.operator, self.where) for value in args])))
             if self.operator.gives_sequence:
                 return (parts,)
             # None for an output named "", so that "" goes on meaning an absent input.
-            return tuple(
-                part if name else None for name, part in zip(self.onnx_node.output, parts, strict=True)
-            )
+            return tuple(part if name else None for name, part in zip(self.names, parts, strict=True))
+
+        def _stated(self, linked: Mapping[str, Any] | None) -> NodeSplit:
+            attributes = node_attributes(self.onnx_node, linked)
+            return NodeSplit(self.operator, attributes, outputs=len(self.names), where=self.where)
 
         def _run(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
             raise NotImplementedError("run() serves this operator")
@@ -134,7 +138,7 @@ def node_label(node: NodeProto) -> str:
     return node.name or f"{node.op_type} -> {next(filter(None, node.output), '')}"
 
 
-def _tensor(value: Any, operator: str, where: Where) -> np.ndarray[Any, Any] | None:
+def _tensor(value: Any, operator: OperatorSchema, where: Where) -> np.ndarray[Any, Any] | None:
     if value is None or isinstance(value, np.ndarray):
         return value
     if isinstance(value, np.generic):

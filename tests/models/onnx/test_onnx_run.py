@@ -18,7 +18,7 @@ from onnx.reference import ReferenceEvaluator
 
 import splitops.onnx.reference
 from splitops.binding import Fact
-from splitops.calls.node import evaluate
+from splitops.calls.node import observing
 from splitops.errors import NOWHERE, ModelError, Rule, RuleError, SplitError, Where
 from splitops.models.graph.onnx_model import as_graph
 from splitops.models.graph.onnx_sites import split_sites
@@ -176,15 +176,10 @@ class TestSubgraphs:
         assert caught.value.where == Where("g", "choose.then_branch", "cut", "split")
         assert "\n" not in str(caught.value)
 
-    def test_operator_knows_its_place_before_anything_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_operator_knows_its_place_before_anything_fails(self) -> None:
         places = []
-
-        def recording(*args: Any, where: Where, **kwargs: Any) -> Any:
-            places.append(where)
-            return evaluate(*args, where=where, **kwargs)
-
-        monkeypatch.setattr(splitops.onnx.reference, "evaluate", recording)
-        run(parse(IF), {"x": X[:, 0], "sizes": np.array([2, 4]), "c": np.array(False)})
+        with observing(lambda request, _: places.append(request.where)):
+            run(parse(IF), {"x": X[:, 0], "sizes": np.array([2, 4]), "c": np.array(False)})
         assert places == [Where("g", "choose.else_branch", "halve")]
 
     def test_loop_stacks_and_carries(self) -> None:

@@ -113,6 +113,22 @@ def node_evaluator(node: NodeProto, opset: int) -> Evaluator:
     return model_evaluator(model, Where())
 
 
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """An operator, and what every run asks of its node."""
+
+    operator: OpRun
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    needs_context: bool
+    linked: bool
+
+    @classmethod
+    def of(cls, operator: OpRun) -> _Step:
+        linked = bool(operator.has_linked_attribute)
+        return cls(operator, tuple(operator.input), tuple(operator.output), operator.need_context(), linked)
+
+
 class Evaluator(ReferenceEvaluator):
     """Evaluates a graph, subgraph or function body.
 
@@ -147,6 +163,10 @@ class Evaluator(ReferenceEvaluator):
         self.opsets_ = self.known_opsets
         super()._init()
         self.rt_inits_ = initializers
+        # A graph's own initializers go before the values around it, but not before its inputs.
+        inputs = frozenset(self.input_names_)
+        self.own_inits = {name: value for name, value in initializers.items() if name not in inputs}
+        self.steps = [_Step.of(operator) for operator in self.rt_nodes_]
 
     def _constants(self) -> dict[str, TensorProto]:
         """Return the initializers that the graph sees, its own and those around it, but no defaults."""
@@ -252,22 +272,21 @@ class Evaluator(ReferenceEvaluator):
             RuleError: a rule of the split family is broken.
             ModelError: an operator fails.
         """
-        # A graph's own initializers go before the values around it, but not before its inputs.
-        inputs = frozenset(self.input_names_)
-        own = {name: value for name, value in self.rt_inits_.items() if name not in inputs}
-        results: dict[str, Any] = {**self.rt_inits_, **feed_inputs, **own, "": None}  # "" is an absent input
+        results: dict[str, Any] = {**self.rt_inits_, **feed_inputs, **self.own_inits}
+        results[""] = None  # an absent input
         call = self._guarded if recorder() is None else self._timed
-        for operator in counted(self.rt_nodes_, "run"):
-            arguments = [results[name] for name in operator.input]
-            linked = {"linked_attributes": attributes} if operator.has_linked_attribute and attributes else {}
-            context = {"context": results} if operator.need_context() else {}
-            outputs = call(operator.onnx_node, operator.run, *arguments, **context, **linked)
+        for step in counted(self.steps, "run"):
+            operator, node = step.operator, step.operator.onnx_node
+            arguments = [results[name] for name in step.inputs]
+            linked = {"linked_attributes": attributes} if step.linked and attributes else {}
+            context = {"context": results} if step.needs_context else {}
+            outputs = call(node, operator.run, *arguments, **context, **linked)
             # strict=False: a node may leave out trailing outputs.
-            results |= zip(operator.output, outputs, strict=False)
+            results.update(zip(step.outputs, outputs, strict=False))
             results[""] = None
-            missing = [name for name in operator.output[len(outputs) :] if name]
+            missing = [name for name in step.outputs[len(outputs) :] if name]
             if missing:
-                raise self._failure(operator.onnx_node, f"gave no output {shown(missing[0])}")
+                raise self._failure(node, f"gave no output {shown(missing[0])}")
         if intermediate:
             return results
         return [results[name] for name in output_names or self.output_names]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -118,8 +119,8 @@ class Division:
     def cut(self, graph: GraphView) -> list[NodeProto]:
         """Return the nodes of a graph that are evaluated here, and one for each region between them."""
         path = graph.where.graph
-        constants = {node.output[0]: node for node in graph.nodes if _is_constant(node)}
-        others = [node for node in graph.nodes if not _is_constant(node)]
+        constants = _Constants(graph, lambda node: self.is_own(path, node))
+        others = [node for node in graph.nodes if not constants.has(node)]
         parts = list(stages(others, lambda node: self.is_own(path, node)))
         readers = [{name for node in nodes for name in reads(node)} for _, nodes in parts]
         cut: list[NodeProto] = []
@@ -128,30 +129,66 @@ class Division:
                 cut += nodes
                 continue
             after = set(graph.outputs).union(*readers[index + 1 :])
-            shared = [constants[name] for name in sorted(readers[index] & constants.keys())]
-            cut.append(self._region(graph, [*shared, *nodes], readers[index], after))
+            cut.append(self._region(graph, constants.read_by(readers[index]), nodes, after))
         # Constants are repeated in each region; here they are needed where something here reads them.
         read = set(graph.outputs).union(
             *(found for found, (own, _) in zip(readers, parts, strict=True) if own)
         )
-        return [*(node for name, node in constants.items() if name in read), *cut]
+        return [*constants.read_by(read), *cut]
 
-    def _region(self, graph: GraphView, nodes: list[NodeProto], read: set[str], after: set[str]) -> NodeProto:
+    def _region(
+        self, graph: GraphView, shared: list[NodeProto], nodes: list[NodeProto], after: set[str]
+    ) -> NodeProto:
+        """Return the node of a region; what it shares with others, which comes first, never leaves it."""
         made = {name for node in nodes for name in node.output if name}
-        constants = {name: graph.constants[name] for name in read if name in graph.constants}
-        inputs = sorted(name for name in read if name not in made and name not in constants)
-        kept = {node.output[0] for node in nodes if _is_constant(node)}
-        outputs = sorted(name for name in made & after if name not in kept)
-        region = Region(self, graph, nodes, tuple(inputs), tuple(outputs), constants)
+        inside = [*shared, *nodes]
+        read = {name for node in inside for name in reads(node)}
+        read -= made.union(*(node.output for node in shared))
+        constants = {name: graph.constants[name] for name in sorted(read) if name in graph.constants}
+        inputs = sorted(read - constants.keys())
+        outputs = sorted(made & after)
+        region = Region(self, graph, inside, tuple(inputs), tuple(outputs), constants)
         operator = f"Region{len(self.regions)}"
         self.regions[operator] = region
-        more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
-        name = f"{node_label(nodes[0])}{more}"
+        more = f" and {len(inside) - 1} more" if len(inside) > 1 else ""
+        name = f"{node_label(inside[0])}{more}"
         return NodeProto(op_type=operator, domain=self.domain, name=name, input=inputs, output=outputs)
 
 
-def _is_constant(node: NodeProto) -> bool:
-    return node.op_type == "Constant" and not function_key(node)[0] and len(node.output) == 1
+class _Constants:
+    """The Constants of a graph, and the Identities of its constants, with which PyTorch shares weights.
+
+    A weight that came into a region from another one would be no constant there: a runtime could not arrange
+    it beforehand.
+
+    Args:
+        graph: the graph, its nodes in topological order.
+        is_own: whether a node is evaluated here.
+    """
+
+    def __init__(self, graph: GraphView, is_own: Callable[[NodeProto], bool]) -> None:
+        self._nodes: dict[str, NodeProto] = {}
+        for node in graph.nodes:
+            source = node.input[0] if len(node.input) == 1 else None
+            known = source in self._nodes or source in graph.constants
+            if _is(node, "Constant") or (_is(node, "Identity") and known and not is_own(node)):
+                self._nodes[node.output[0]] = node
+
+    def has(self, node: NodeProto) -> bool:
+        """Return whether a node is one of them."""
+        return len(node.output) == 1 and self._nodes.get(node.output[0]) is node
+
+    def read_by(self, names: AbstractSet[str]) -> list[NodeProto]:
+        """Return those that make some values, and those that they read, in topological order."""
+        wanted = set(names)
+        for name, node in reversed(self._nodes.items()):
+            if name in wanted:
+                wanted.update(node.input)
+        return [node for name, node in self._nodes.items() if name in wanted]
+
+
+def _is(node: NodeProto, operator: str) -> bool:
+    return node.op_type == operator and not function_key(node)[0] and len(node.output) == 1
 
 
 class Region:

@@ -30,6 +30,7 @@ class _Declared:
         element: of a sequence or an optional, what is inside.
         type: the element type of a tensor; None where none is declared.
         shape: numbers, names and None for each dimension; None is an open rank.
+        dtype: the dtype that arrays of the element type have.
     """
 
     name: str
@@ -37,6 +38,7 @@ class _Declared:
     element: _Declared | None = None
     type: ElementType | None = None
     shape: tuple[int | str | None, ...] | None = None
+    dtype: np.dtype[Any] | None = None
 
     @classmethod
     def of(cls, name: str, stated: TypeProto) -> _Declared:
@@ -49,7 +51,8 @@ class _Declared:
                         dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None
                         for dim in tensor.shape.dim
                     )
-                return cls(name, "tensor", None, from_onnx(tensor.elem_type), shape)
+                kind = from_onnx(tensor.elem_type)
+                return cls(name, "tensor", None, kind, shape, None if kind is None else kind.numpy)
             case "sequence_type":
                 return cls(name, "sequence", cls.of(name, stated.sequence_type.elem_type))
             case "optional_type":
@@ -132,43 +135,43 @@ class _Check:
         return value
 
     def tensor(self, value: Any, declared: _Declared) -> npt.NDArray[Any]:
-        try:
-            array = np.asarray(value)
-        except (ValueError, TypeError) as error:
-            raise self.error(f"is no array: {str(error)[:200]}") from error
-        if np.ma.is_masked(value):
-            raise self.error("is a masked array, whose mask a model would lose")
-        expected = declared.type
-        if expected is not None and array.dtype != expected.numpy:
-            found = element_type_of(array.dtype)
-            if found is not expected:
-                kind = found or array.dtype
-                raise self.error(f"has element type {kind}, but the model declares {expected}")
-        if declared.shape is not None:
+        array = value if type(value) is np.ndarray else self.array(value)
+        dtype, expected = array.dtype, declared.dtype
+        if expected is not None and dtype is not expected and dtype != expected:
+            found = element_type_of(dtype)
+            if found is not declared.type:
+                raise self.error(f"has element type {found or dtype}, but the model declares {declared.type}")
+        if declared.shape is not None and array.shape != declared.shape:
             self.shape(array.shape, declared.shape)
-        if array.dtype == object and not all(isinstance(text, str | bytes) for text in array.flat):
+        if dtype.kind == "O" and not all(isinstance(text, str | bytes) for text in array.flat):
             raise self.error("has objects in it that are no strings")
         try:
             return read_only(_native(array))
         except UnicodeDecodeError as error:
             raise self.error("has a string that is not UTF-8") from error
 
+    def array(self, value: Any) -> npt.NDArray[Any]:
+        try:
+            array = np.asarray(value)
+        except (ValueError, TypeError) as error:
+            raise self.error(f"is no array: {str(error)[:200]}") from error
+        if np.ma.is_masked(value):
+            raise self.error("is a masked array, whose mask a model would lose")
+        return array
+
     def shape(self, shape: tuple[int, ...], declared: tuple[int | str | None, ...]) -> None:
         if len(shape) != len(declared):
             raise self.error(f"has shape {shape}, but the model declares rank {len(declared)}")
         for axis, (size, stated) in enumerate(zip(shape, declared, strict=True)):
+            if stated is None or stated == size:
+                continue
             if isinstance(stated, int):
-                if stated != size:
-                    raise self.error(
-                        f"has shape {shape}, but the model declares size {stated} on axis {axis}"
-                    )
-            elif stated is not None:
-                known, source = self.symbols.setdefault(stated, (size, self.name))
-                if known != size:
-                    raise self.error(
-                        f"has size {size} on axis {axis}, but {shown(stated)} "
-                        f"is {known} in input {shown(source)}"
-                    )
+                raise self.error(f"has shape {shape}, but the model declares size {stated} on axis {axis}")
+            known, source = self.symbols.setdefault(stated, (size, self.name))
+            if known != size:
+                raise self.error(
+                    f"has size {size} on axis {axis}, but {shown(stated)} is {known} in input {shown(source)}"
+                )
 
     def error(self, problem: str) -> ModelError:
         return ModelError(f"input {shown(self.name)} {problem}", replace(self.where, input=self.name))
