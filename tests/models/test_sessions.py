@@ -471,6 +471,27 @@ def test_shapes_that_do_not_fit():
             splitops.run(LEGAL, {"x": np.zeros((2, 2), np.float32)}, engine=engine)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"x": X[:5]}, "has size 6 on axis 0, but 'N' is 5"),
+        ({"x": X.astype(np.float64)}, "has element type float64"),
+        ({"x": X.reshape(2, 3)}, "declares rank 1"),
+        ({"x": np.ma.masked_array(X, [True] * 6)}, "masked"),
+        ({"y": X}, "no input 'y'"),
+        ({"x": None}, "has element type"),
+    ],
+)
+def test_inputs_that_fitted_before_excuse_no_others(wrong, words):
+    ready = splitops.session(parsed("g (float[N] x, float[N] u) => (float[N] a) { a = Add(x, u) }"), "auto")
+    for _ in range(2):
+        assert ready.run({"u": X, "x": X})["a"].tolist() == (X + X).tolist()
+        with pytest.raises(ModelError, match=words):
+            ready.run({"u": X, "x": X} | wrong)
+    with pytest.raises(ModelError, match="input 'u' is missing"):
+        ready.run({"x": X})
+
+
 # OpenVINO
 
 

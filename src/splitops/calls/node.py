@@ -40,7 +40,7 @@ def read_only(value: _T) -> _T:
     if not isinstance(value, np.ndarray):
         return value
     view = value.view()
-    view.flags.writeable = False
+    view.setflags(write=False)
     return view
 
 

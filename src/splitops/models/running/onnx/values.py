@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +61,12 @@ class _Declared:
                 return cls(name, "other")
 
 
+_PLAIN: Final = "biufc"
+"""Kinds of dtypes whose arrays are taken as they are."""
+_MAX_PROVED: Final = 256
+"""How many sets of types and shapes a model remembers as its own."""
+
+
 class Inputs:
     """The inputs of a model, and which of them may be left out.
 
@@ -80,6 +86,7 @@ class Inputs:
         self.defaults = frozenset(tensor.name for tensor in graph.initializer) & self._declared.keys()
         self.constants = self.defaults if ir_version < 4 else frozenset()
         self.names = tuple(self._declared)
+        self._proved: set[tuple[object, ...]] = set()
 
     def check(self, inputs: Mapping[str, Any], where: Where) -> dict[str, Any]:
         """Return the values as an evaluator takes them.
@@ -96,6 +103,27 @@ class Inputs:
             ModelError: an input is unknown, missing, or has another element type, rank or size than declared;
                 or two inputs give one symbolic dimension different sizes.
         """
+        key = self._key(inputs)
+        if key in self._proved:
+            return {name: read_only(inputs[name]) for name in self.names}
+        checked = self._checked(inputs, where)
+        if key is not None and len(self._proved) < _MAX_PROVED:
+            self._proved.add(key)
+        return checked
+
+    def _key(self, inputs: Mapping[str, Any]) -> tuple[object, ...] | None:
+        """Return dtype and shape of every input; None where the proof is of more than these."""
+        if type(inputs) is not dict or inputs.keys() != self._declared.keys():
+            return None
+        key: list[object] = []
+        for name in self.names:
+            value = inputs[name]
+            if type(value) is not np.ndarray or value.dtype.kind not in _PLAIN or not value.dtype.isnative:
+                return None
+            key += value.dtype, value.shape
+        return tuple(key)
+
+    def _checked(self, inputs: Mapping[str, Any], where: Where) -> dict[str, Any]:
         if not isinstance(inputs, Mapping):
             raise ModelError(f"inputs are a {type(inputs).__name__}, but they must be arrays by name", where)
         for name in inputs:
