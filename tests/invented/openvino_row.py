@@ -127,7 +127,7 @@ def step_an_open_axis_keeps_its_meaning() -> None:
 
 def step_what_the_installed_openvino_lacks_is_named() -> None:
     proto = onnx_model()
-    proto.graph.node.add(op_type="Relu", input=["p"], output=["s"])
+    proto.graph.node.add(op_type="Celu", input=["p"], output=["s"])
     proto.graph.output[0].name = "s"
     with pytest.raises(splitops.ModelError, match="the installed OpenVINO has no Split in opset20"):
         splitops.convert(proto, "openvino")

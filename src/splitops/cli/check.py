@@ -114,9 +114,9 @@ def _write_sarif(findings: Sequence[Finding], path: Path) -> None:
 def _print(findings: Sequence[Finding], repairs: Sequence[SiteReport], out: Path | None) -> None:
     screen = console()
     for repair in repairs:
-        screen.print(one_line(f"repaired: {repair}"), style="green")
+        screen.print(one_line(f"repaired: {repair}"), style="green", soft_wrap=True)
     if out is not None:
-        screen.print(one_line(f"written to {out}"))
+        screen.print(one_line(f"written to {out}"), soft_wrap=True)
     for group in alike(sorted(findings, key=_order), _what):
         finding = group[0]
         screen.print(_heading(group), style=_STYLES[str(finding.severity)], soft_wrap=True)

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from splitops.cli._console import alike, console, json_option, one_line, place, places, print_json, table
+from splitops.cli._console import alike, console, json_option, one_line, place, places, print_json
 from splitops.cli._models import MODEL_FILE, RUNTIMES, hold, links_option
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from splitops.models.legalize import Legalization, SiteReport
     from splitops.models.proving import Proof
 
@@ -109,14 +111,10 @@ def _print(report: Legalization, output: Path | None, proof: Proof | None) -> No
     if not report.sites:
         out.print("The model has no split.")
     else:
-        rows = table("where", "before", "fate", "after", "why", "cost")
         groups = alike(sorted(report.sites, key=_order), _what)
         for group in groups[:_MAX_ROWS]:
-            first, where = group[0], places([place(site.where) for site in group])
-            after = one_line(first.after, 200) if first.after != first.before else ""
-            why = one_line("; ".join(map(str, first.reasons)), 400)
-            rows.add_row(where, one_line(first.before, 200), first.fate.value, after, why, first.cost)
-        out.print(rows)
+            for line in _lines(group):
+                out.print(line, soft_wrap=True)
         if len(groups) > _MAX_ROWS:
             out.print(f"... and {len(groups) - _MAX_ROWS} more; --json lists all")
         restated, illegal = len(report.restated), len(report.illegal)
@@ -128,6 +126,19 @@ def _print(report: Legalization, output: Path | None, proof: Proof | None) -> No
             out.print(one_line(f"  {trial}"), style="bold red", soft_wrap=True)
     if output is not None:
         out.print(f"Written to {one_line(str(output))}", soft_wrap=True)
+
+
+def _lines(group: list[SiteReport]) -> Iterator[str]:
+    """Say what became of sites that are alike: in lines, since a table of so much fits no terminal."""
+    first = group[0]
+    where = places([place(site.where) for site in group])
+    yield f"{where}: {first.fate.value}, {one_line(first.before, 200)}"
+    if first.after != first.before:
+        yield f"  now: {one_line(first.after, 200)}"
+    for reason in first.reasons:
+        yield f"  why: {one_line(str(reason), 400)}"
+    if first.cost:
+        yield f"  cost: {one_line(first.cost, 200)}"
 
 
 def _order(site: SiteReport) -> int:

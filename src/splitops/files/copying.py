@@ -239,7 +239,7 @@ class Run:
         self.staging = staging_folder(plan.folder, plan.name)
         self.identity = {
             "plan": plan.digest(memory),
-            "tasks": self._cut(),
+            "cut": self._cut(),
             "sources": [source.identity() for source in plan.sources],
         }
         self.finished = 0
