@@ -66,7 +66,7 @@ void stream_bytes(char *target, const char *source, Extent bytes) {
 }  // namespace
 
 void copy_plain(char *target, const char *source, Extent bytes) {
-    if (bytes > 1024)
+    if (bytes > kCallBytes)
         std::memcpy(target, source, static_cast<std::size_t>(bytes));
     else if (bytes >= kLine)
         copy_lines(target, source, bytes);
@@ -260,6 +260,8 @@ void RunPlan::copy_group(const Group &group, const Tile &tile, Scratch &scratch,
     if (!stream_) {
         for (int i = 0; i < table.parts; ++i)
             targets[i] = parts[i].target + tile.first * parts[i].run;
+        if (!dense_)  // whole rows that follow each other are fetched by the processor itself
+            progress.ahead.fetch(tile.count * (parts[table.parts - 1].source + parts[table.parts - 1].run - parts[0].source));
         set.take_apart(table, source, tile.count, readable, targets);
         return;
     }
@@ -288,8 +290,11 @@ void RunPlan::copy_part(const Group &group, const Tile &tile, Scratch &scratch, 
         else
             set.copy_runs({to, part.pitch, source, source_pitch_, part.run, rows});
     };
-    if (!stream_ || part.pitch != part.run)
+    if (!stream_ || part.pitch != part.run) {
+        if (!dense_)
+            progress.ahead.fetch(tile.count * part.run);
         return copy_rows(0, tile.count, target, tile.count * part.run);
+    }
     if (part.run > kStagedRun) {
         for (Extent r = 0; r < tile.count; ++r)
             copy_bytes(target + r * part.run, from + r * source_pitch_, part.run, true);

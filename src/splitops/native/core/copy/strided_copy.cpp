@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "copy/thread_pool.h"
+#include "machine.h"
 
 namespace splitops {
 namespace {
@@ -69,7 +70,7 @@ void copy_line(const Axis &axis, const char *source, char *target, Extent size) 
 // lines of both sides in the first-level cache; 8 lines leave room when they share one cache set.
 template <Extent Size>
 void copy_transposed(const Axis &minor, const Axis &major, const char *source, char *target, Extent size) {
-    const Extent minor_tile = std::max<Extent>(1, 128 / (Size != 0 ? Size : size));
+    const Extent minor_tile = std::max<Extent>(1, 2 * kLine / (Size != 0 ? Size : size));
     constexpr Extent major_tile = 8;
     for (Extent k = 0; k < major.extent; k += major_tile) {
         const Extent k_end = std::min(major.extent, k + major_tile);

@@ -9,6 +9,7 @@
 
 namespace splitops {
 
+constexpr Extent kCallBytes = 16 * kLine;   // beside the copying of more, a call of memcpy costs nothing
 constexpr Extent kStageBytes = 16 * kLine;  // of a part, brought together before they are streamed
 
 inline Extent misalignment(const char *pointer) {

@@ -106,7 +106,7 @@ SPLITOPS_FORCE_INLINE void copy_runs_inline(const Runs &r) {
         each_run<Twice, 16>(r);
     else if (r.run < 64)
         each_run<Twice, 32>(r);
-    else if (r.run <= 1024)
+    else if (r.run <= kCallBytes)
         each_run<Lines, 0>(r);
     else
         for (Extent i = 0; i < r.count; ++i)

@@ -16,7 +16,7 @@ namespace splitops {
 namespace {
 
 constexpr Extent kVector = LaneTable::kVector;
-constexpr Extent kFetchBytes = 256;  // fetched at once, so that it takes no time to see how many
+constexpr Extent kFetchBytes = 4 * kLine;  // fetched at once, so that it takes no time to see how many
 
 // Interleaving the halves of a list of vectors, as often as halving the list leaves one, transposes it.
 template <int Lane>

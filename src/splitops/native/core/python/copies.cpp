@@ -24,17 +24,19 @@ static_assert(sizeof(npy_intp) == sizeof(Extent), "NumPy's extents are handed to
 
 constexpr std::size_t kAlignment = kLine;
 
-// Smaller outputs lie in the object that owns them: one allocation instead of two, and none of them pooled.
+// Outputs that fit the first-level cache lie in the object that owns them: one allocation instead of two, and none of them pooled.
 constexpr std::size_t kInlineBytes = std::size_t{32} << 10;
 
-// Buffers that lie so near to one another are proved disjoint together.
-constexpr std::intptr_t kNear = 128;
+// Buffers that lie so near to one another, as those of arrays made in turn do, are proved disjoint together.
+constexpr std::intptr_t kNear = 2 * kLine;
 
-// From so many parts in one piece, none of them longer than this, each is copied on its own.
+// From so many parts in one piece, none so long that it is worth a release of the interpreter, each is copied on its
+// own: to plan so many takes longer than to copy them.
 constexpr std::size_t kManyPieces = 256;
-constexpr Extent kLongPiece = Extent{64} << 10;
+constexpr Extent kLongPiece = kReleaseBytes;
 
-// So many buffers ahead their extents are fetched, and they themselves before: a hundred thousand are in no cache.
+// So many buffers ahead their extents are fetched, and they themselves before: a hundred thousand are in no cache
+// (`python -m benchmarks many`).
 constexpr std::size_t kAhead = 8;
 constexpr std::size_t kFarAhead = 3 * kAhead;
 

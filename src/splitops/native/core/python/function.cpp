@@ -17,9 +17,9 @@ namespace {
 
 // A key is a short list of words: dtype address, rank, extents, then each argument with its type. It is
 // exact: two calls have the same words only if their arguments have the same types and values.
-constexpr std::size_t kMaxWords = 96;
+constexpr std::size_t kMaxWords = 96;  // those of any array, and a few dozen lengths
 constexpr Py_ssize_t kMaxParameters = 16;
-constexpr std::size_t kMaxParts = 4096;  // longer plans are not kept, so that the memory is bounded
+constexpr std::size_t kMaxParts = 4096;  // longer plans are not kept: the memory is bounded
 constexpr std::size_t kWays = 4;
 constexpr std::size_t kSets = 64;
 
