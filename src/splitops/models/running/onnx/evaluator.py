@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 from onnx import (
     AttributeProto,
     FunctionProto,
@@ -122,11 +123,16 @@ class _Step:
     outputs: tuple[str, ...]
     needs_context: bool
     linked: bool
+    constant: npt.NDArray[Any] | None
+    """What it gives in every run; None where a run decides."""
 
     @classmethod
     def of(cls, operator: OpRun) -> _Step:
         linked = bool(operator.has_linked_attribute)
-        return cls(operator, tuple(operator.input), tuple(operator.output), operator.need_context(), linked)
+        value = getattr(operator, "cst", None)
+        constant = value if isinstance(value, np.ndarray) and not linked else None
+        inputs, outputs = tuple(operator.input), tuple(operator.output)
+        return cls(operator, inputs, outputs, operator.need_context(), linked, constant)
 
 
 class Evaluator(ReferenceEvaluator):
@@ -166,7 +172,9 @@ class Evaluator(ReferenceEvaluator):
         # A graph's own initializers go before the values around it, but not before its inputs.
         inputs = frozenset(self.input_names_)
         self.own_inits = {name: value for name, value in initializers.items() if name not in inputs}
-        self.steps = [_Step.of(operator) for operator in self.rt_nodes_]
+        steps = [_Step.of(operator) for operator in self.rt_nodes_]
+        self.own_inits |= {step.outputs[0]: step.constant for step in steps if step.constant is not None}
+        self.steps = [step for step in steps if step.constant is None]
 
     def _constants(self) -> dict[str, TensorProto]:
         """Return the initializers that the graph sees, its own and those around it, but no defaults."""
@@ -198,7 +206,7 @@ class Evaluator(ReferenceEvaluator):
             stated = self._guarded(node, with_defaults, node, opset, domain)
             made: OpRun = self._guarded(node, implementation, stated, params)
             if isinstance(constant := getattr(made, "cst", None), np.ndarray):
-                constant.flags.writeable = False  # the operator hands out this very array in every run
+                constant.flags.writeable = False  # this very array is the value in every run
             return made
 
         return make
