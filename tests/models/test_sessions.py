@@ -286,6 +286,23 @@ def test_weights_go_to_regions(tmp_path, engine, kind):
     assert any("Neg" in operators for operators in regions(ready))
 
 
+@pytest.mark.parametrize("engine", ["auto", "reference", pytest.param("openvino", marks=needs_openvino)])
+def test_weights_that_state_an_address_are_refused(tmp_path, engine):
+    """OpenVINO reads memory there, or ends the process, even where a file of that name has the data."""
+    model = parsed(
+        "g (float[64] x) => (float[32] a, float[32] b) { y = Add(x, w) a, b = Split<num_outputs = 2>(y) }"
+    )
+    place = "*/_ORT_MEM_ADDR_/*"
+    weight = model.graph.initializer.add(name="w", data_type=1, dims=[64], data_location=TensorProto.EXTERNAL)
+    for key, value in (("location", place), ("offset", "4096"), ("length", "256")):
+        weight.external_data.add(key=key, value=value)
+    (tmp_path / place).parent.mkdir(parents=True)
+    (tmp_path / place).write_bytes(bytes(8192))
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(ModelError, match="'w' states an address in memory"):
+        splitops.session(tmp_path / "m.onnx", engine).run({"x": np.ones(64, np.float32)})
+
+
 @needs_onnxruntime
 def test_shared_weights_are_constants_of_each_region_that_reads_them():
     model = parsed("""

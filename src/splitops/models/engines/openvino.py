@@ -16,7 +16,7 @@ from onnx import ModelProto
 
 from splitops.elements.packing import pack, packed_size, unpack
 from splitops.elements.types import ElementType, element_type_of, from_onnx, from_openvino
-from splitops.errors import Where
+from splitops.errors import ModelError, Where
 from splitops.models.engines.engine import EngineError, Event, Program, check_options
 from splitops.models.formats.onnx.structure import model_tensors
 from splitops.models.formats.onnx.tensors import load_external
@@ -68,7 +68,7 @@ class OpenVINO:
             _prove_sizes(model, program)
             compiled = self._core.compile_model(model, self._device, self._config)
             return OpenVINOProgram(self._library, compiled, program.where, profile=self._profile)
-        except EngineError:
+        except ModelError:
             raise
         except Exception as error:  # its exceptions are RuntimeErrors, and what its bindings raise
             raise _refusal(error, program) from error
@@ -87,8 +87,6 @@ class OpenVINO:
 
 def _self_contained(content: bytes, program: Program) -> bytes:
     """Return an ONNX model with all its data inside: OpenVINO would look for it in the working directory."""
-    if not program.weights and program.folder is None:
-        return content
     model = ModelProto.FromString(content)
     for tensor in model.graph.initializer:
         array = (program.weights or {}).get(tensor.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -38,6 +39,8 @@ _MAX_RANK: Final = 64
 _MAX_DIGITS: Final = 20
 _MARK: Final = "splitops:"
 _BLOCK: Final = 8 << 20
+_MEMORY: Final = re.compile(r"\*[/\\]_ORT_\w*MEM_ADDR_[/\\]\*")
+"""The location by which onnxruntime and OpenVINO take the offset for an address, whoever has written it."""
 _EXTERNAL_KEYS: Final = frozenset({"location", "offset", "length"})
 
 _FIELDS: Final = {
@@ -219,6 +222,8 @@ def external_extent(tensor: TensorProto, where: Where, folder: DataFolder | None
             entries[entry.key] = entry.value
     marked, location = folder_of(entries.get("location", ""))
     folder = marked or folder
+    if _MEMORY.search(location):
+        raise _error(tensor, f"states an address in memory, {shown(location)}, and no file", where)
     if folder is None:
         raise _error(tensor, "is in another file, which a model in memory has no folder to find in", where)
     path = folder.file(location, where)
