@@ -143,6 +143,15 @@ def test_a_file_alone_is_replaced_in_one_step(tmp_path, monkeypatch):
     assert content(tmp_path) == {"a": b"new"}
 
 
+@pytest.fixture
+def interrupts():
+    """Python's own handler of Ctrl-C, also where the tests run in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_among_the_moves_waits_until_they_are_done(tmp_path, monkeypatch):
     replace = os.replace
 
