@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -143,27 +144,35 @@ def test_a_file_alone_is_replaced_in_one_step(tmp_path, monkeypatch):
     assert content(tmp_path) == {"a": b"new"}
 
 
-@pytest.fixture
-def interrupts():
-    """Python's own handler of Ctrl-C, also where the tests run in the background, which ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+INTERRUPTED = """
+import os, signal, sys
+from pathlib import Path
+from splitops.writing import StagedFiles
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what begins in the background ignores it
+replace, folder = os.replace, Path(sys.argv[1])
 
-@pytest.mark.usefixtures("interrupts")
-def test_an_interrupt_among_the_moves_waits_until_they_are_done(tmp_path, monkeypatch):
-    replace = os.replace
+def interrupted(source, target):
+    signal.raise_signal(signal.SIGINT)
+    replace(source, target)
 
-    def interrupted(source: Path, target: Path) -> None:
-        signal.raise_signal(signal.SIGINT)
-        replace(source, target)
-
-    monkeypatch.setattr(os, "replace", interrupted)
-    with pytest.raises(KeyboardInterrupt), StagedFiles() as files:
-        write(files, tmp_path, a=b"new", b=b"new")
-    assert content(tmp_path) == {"a": b"new", "b": b"new"}
+os.replace = interrupted
+try:
+    with StagedFiles() as files:
+        for name in "ab":
+            with files.open(folder / name) as file:
+                file.write(b"new")
+except KeyboardInterrupt:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_among_the_moves_waits_until_they_are_done(tmp_path):
+    command = [sys.executable, "-c", INTERRUPTED, tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
+    assert content(tmp_path) == {"a": b"new", "b": b"new"}
 
 
 def test_a_link_is_replaced_and_not_followed(tmp_path):
