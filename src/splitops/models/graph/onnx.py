@@ -352,7 +352,7 @@ def constant_array(value: ir.Value, *, limit: int = _MOST_CONSTANT) -> npt.NDArr
         return None
     try:
         tensor = ir.convenience.get_const_tensor(value)
-    except ValueError:
+    except (ValueError, TypeError):  # a Constant of a damaged file states no value, or of no type
         return None
     if tensor is None or tensor.size > limit:
         return None
