@@ -31,15 +31,15 @@ def run(*command: str | Path, **environment: str) -> None:
         sys.exit(done.returncode)
 
 
-def python(environment: Path = MAIN, extras: str = "dev", constraints: str | None = None) -> Path:
+def python(environment: Path = MAIN, extras: str = "dev", constraints: str = "tests/runtimes.txt") -> Path:
     """Return the Python of a virtual environment with the package in it, made or renewed where needed."""
     executable = environment / ("Scripts" if os.name == "nt" else "bin") / "python"
     sources = [
         ROOT / "pyproject.toml",
         ROOT / "CMakeLists.txt",
         *sorted((ROOT / "src/splitops/native/core").rglob("*.*")),
+        *sorted((ROOT / "tests").glob("*.txt")),
     ]
-    sources += [ROOT / constraints] if constraints else []
     wanted = hashlib.sha256(b"".join(path.read_bytes() for path in sources) + extras.encode()).hexdigest()
     stamp = environment / "installed"
     if stamp.exists() and stamp.read_text() == wanted:
@@ -47,8 +47,7 @@ def python(environment: Path = MAIN, extras: str = "dev", constraints: str | Non
     if not executable.exists():
         venv.create(environment, with_pip=True)
     pip = [executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    limits = ["--constraint", constraints] if constraints else []
-    run(*pip, "--upgrade", *limits, "--editable", f"{ROOT}[{extras}]")
+    run(*pip, "--upgrade", "--constraint", constraints, "--editable", f"{ROOT}[{extras}]")
     stamp.write_text(wanted)
     return executable
 
