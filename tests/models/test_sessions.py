@@ -17,7 +17,8 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 import splitops
 from splitops.errors import NOWHERE, LengthsError, ModelError
 from splitops.models.engines import make_engine
-from splitops.models.engines.engine import EngineError
+from splitops.models.engines.engine import EngineError, Program
+from splitops.models.engines.isolated import IsolatedEngine
 from splitops.models.formats import openvino as openvino_ir
 from splitops.models.running.onnx.model import Model
 from splitops.models.running.onnx.regions import Division
@@ -432,6 +433,20 @@ def test_a_runtime_that_ends_is_an_error_of_its_own_process():
             ready.run({"x": X})
     with pytest.raises(ModelError, match="the session is closed"):
         ready.run({"x": X})
+
+
+@needs_onnxruntime
+def test_what_an_isolated_engine_cannot_be_told_spoils_nothing():
+    doubled = parsed("g (float[N] x, float[N] y) => (float[N] z) { z = Add(x, y) }")
+    engine = IsolatedEngine("onnxruntime", {}, profile=False)
+    program = engine.compile(Program(doubled.SerializeToString(), ("z",), NOWHERE))
+    long = np.ones(1_000_000, np.float32)
+    with pytest.raises(EngineError, match="onnxruntime is isolated, and cannot be told of"):
+        program.run({"x": long, "y": lambda: long})
+    twice = np.arange(3, dtype=np.float32)
+    (found,) = program.run({"x": twice, "y": twice})
+    np.testing.assert_array_equal(found, [0, 2, 4])
+    engine.close()
 
 
 @needs_onnxruntime

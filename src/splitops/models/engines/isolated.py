@@ -49,18 +49,20 @@ class IsolatedEngine:
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        try:
+            # Whole before any of it is sent: half a message would spoil the next one.
+            content = pickle.dumps(message, protocol=5)
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            problem = f"is isolated, and cannot be told of {str(error)[:200]}"
+            raise EngineError(self.name, problem, where) from error
         with self._lock:
             try:
-                pickle.dump(message, self._process.stdin, protocol=5)
+                self._process.stdin.write(content)
                 self._process.stdin.flush()
                 # The worker is our own code; whoever has taken it over can do what we can without us.
                 answer = pickle.load(self._process.stdout)  # noqa: S301
             except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
                 raise EngineError(self.name, self._end(), where) from error
-            except (pickle.PicklingError, TypeError, AttributeError) as error:
-                raise EngineError(
-                    self.name, f"is isolated, and cannot be told of {str(error)[:200]}", where
-                ) from error
         if isinstance(answer, Exception):
             raise answer
         return answer
