@@ -6,22 +6,13 @@ Reads pickled (model, inputs) from stdin and answers with a pickled outcome each
 from __future__ import annotations
 
 import pickle
-import struct
 import sys
 from typing import Any, BinaryIO
 
 
 def send(pipe: BinaryIO, value: Any) -> None:
-    content = pickle.dumps(value)
-    pipe.write(struct.pack("<Q", len(content)) + content)
+    pipe.write(pickle.dumps(value))
     pipe.flush()
-
-
-def receive(pipe: BinaryIO) -> Any:
-    header = pipe.read(8)
-    if len(header) < 8:
-        raise EOFError
-    return pickle.loads(pipe.read(struct.unpack("<Q", header)[0]))
 
 
 def outcome(model: bytes, inputs: dict[str, Any]) -> tuple[str, Any]:
@@ -41,7 +32,7 @@ def outcome(model: bytes, inputs: dict[str, Any]) -> tuple[str, Any]:
 if __name__ == "__main__":
     while True:
         try:
-            request = receive(sys.stdin.buffer)
+            request = pickle.load(sys.stdin.buffer)
         except EOFError:
             break
         send(sys.stdout.buffer, outcome(*request))

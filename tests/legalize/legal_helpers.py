@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.parser
-from runtime_worker import receive, send
+from runtime_worker import send
 
 import splitops
 from splitops.models.legalize import Legalization, legalize
@@ -50,7 +51,7 @@ def on(runtime: str, model: Any, feeds: dict[str, Any]) -> tuple[str, Any]:
     worker = _worker(runtime, _crashes.get(runtime, 0))
     try:
         send(worker.stdin, (str(path), feeds))  # type: ignore[arg-type]
-        found: tuple[str, Any] = receive(worker.stdout)  # type: ignore[arg-type]
+        found: tuple[str, Any] = pickle.load(worker.stdout)  # type: ignore[arg-type]
         return found
     except (EOFError, BrokenPipeError):
         _crashes[runtime] = _crashes.get(runtime, 0) + 1

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import struct
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -18,16 +17,8 @@ import numpy as np
 
 
 def send(pipe: BinaryIO, value: Any) -> None:
-    content = pickle.dumps(value)
-    pipe.write(struct.pack("<Q", len(content)) + content)
+    pipe.write(pickle.dumps(value))
     pipe.flush()
-
-
-def receive(pipe: BinaryIO) -> Any:
-    header = pipe.read(8)
-    if len(header) < 8:
-        raise EOFError
-    return pickle.loads(pipe.read(struct.unpack("<Q", header)[0]))
 
 
 def _onnxruntime(path: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,7 +72,7 @@ def _serve(runtime: str) -> None:
     os.dup2(2, 1)  # what a runtime prints is no answer
     while True:
         try:
-            path, inputs = receive(sys.stdin.buffer)
+            path, inputs = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import pickle
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ import numpy as np
 import onnx
 import onnx.parser
 from onnx import GraphProto, ModelProto, TensorProto
-from simplify_worker import receive, send
+from simplify_worker import send
 
 import splitops
 from splitops.errors import SplitError
@@ -196,7 +197,7 @@ def in_onnxruntime(model: ModelProto, feeds: Feeds, *, optimized: bool = False) 
     assert worker.stdout is not None
     try:
         send(worker.stdin, (model.SerializeToString(), dict(feeds), optimized))  # type: ignore[arg-type]
-        return receive(worker.stdout)  # type: ignore[no-any-return, arg-type]
+        return pickle.load(worker.stdout)  # type: ignore[no-any-return, arg-type]
     except (EOFError, BrokenPipeError):
         _worker.cache_clear()
         return "died", None
