@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
-
-from onnx import ModelProto
 
 from splitops.errors import Where
 from splitops.models.convert.onnx_to_onnx import convert_opset, model_opset
 from splitops.models.convert.report import Conversion
-from splitops.models.formats.onnx import check_model
-from splitops.models.formats.onnx.storage import as_proto, opened
+from splitops.models.formats.onnx.storage import opened
 from splitops.models.sites.forms import Form, Target
 
 __all__ = ["convert"]
@@ -19,7 +15,7 @@ __all__ = ["convert"]
 
 def convert(model: Any, target: Target | None, form: Form, where: Where, allow_links: bool) -> Conversion:
     """Convert an ONNX model; a target of None keeps its opset."""
-    proto = _proto(model, where, allow_links)
+    proto = opened(model, allow_links=allow_links)
     if target is not None and target.domain:
         from splitops.models.convert import onnx_to_openvino
 
@@ -28,11 +24,3 @@ def convert(model: Any, target: Target | None, form: Form, where: Where, allow_l
     changes, converted, problem = convert_opset(proto, opset, form, where)
     name = f"onnx:{model_opset(proto)}" if target is None else str(target)
     return Conversion(name, changes, converted, problem)
-
-
-def _proto(model: Any, where: Where, allow_links: bool) -> ModelProto:
-    if isinstance(model, str | os.PathLike):
-        return opened(model, allow_links=allow_links)
-    proto = as_proto(model)
-    check_model(proto, where)
-    return proto

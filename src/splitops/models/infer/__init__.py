@@ -140,22 +140,17 @@ def load_well_formed(
     Raises:
         ModelError: it is not, or cannot be read.
     """
-    from splitops.models.formats import onnx as onnx_model
-    from splitops.models.formats.onnx.storage import as_proto, opened
+    from splitops.models.formats.onnx.storage import opened
     from splitops.models.formats.reading import place_of
 
     where = place_of(model)
-    if isinstance(model, str | os.PathLike):
-        if not is_openvino(model):
-            return opened(model, weights=weights, allow_links=allow_links), where
-        from splitops.models.formats.files import load
-
-        return load(model, allow_links=allow_links), where
-    if is_openvino(model):
+    if not is_openvino(model):
+        return opened(model, weights=weights, allow_links=allow_links), where  # type: ignore[arg-type]
+    if not isinstance(model, str | os.PathLike):
         return model, where  # type: ignore[return-value]
-    proto = as_proto(model)  # type: ignore[arg-type]
-    onnx_model.check_model(proto, where)
-    return proto, where
+    from splitops.models.formats.files import load
+
+    return load(model, allow_links=allow_links), where
 
 
 def graph_of(model: ModelProto | OpenVINOModel, where: Where) -> ir.Model | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,8 +13,7 @@ from splitops.models.check.conditions import Surroundings
 from splitops.models.check.profiles import TARGETS, known_targets
 from splitops.models.convert.onnx_to_onnx import finished
 from splitops.models.formats.files import is_openvino
-from splitops.models.formats.onnx import check_model
-from splitops.models.formats.onnx.storage import as_proto, opened
+from splitops.models.formats.onnx.storage import opened
 from splitops.models.formats.reading import place_of
 from splitops.models.graph.onnx import known, owners_of
 from splitops.models.graph.onnx_editor import OnnxEditor
@@ -35,7 +33,7 @@ def legalize_onnx(
     model: Any, target: str, unbind: Unbind | None, where: Where, allow_links: bool
 ) -> Legalization:
     """Legalise a path, ``onnx.ModelProto`` or ``onnx_ir.Model``; illegal sites stay."""
-    proto = _proto(model, where, allow_links)
+    proto = opened(model, allow_links=allow_links)
     edited = _editable(proto, where)
     sites = legalize_sites(lambda: _survey(edited, where, unbind), target, unbind)
     if isinstance(model, ir.Model):
@@ -69,7 +67,7 @@ def repaired(
     runtimes, meaning, where = known_targets(targets), meaning_of(unbind), place_of(model)
     if is_openvino(model):
         raise ModelError("repairs are made to ONNX models; this is OpenVINO IR", where)
-    proto = _proto(model, where, allow_links)
+    proto = opened(model, allow_links=allow_links)
     edited = _editable(proto, where)
     restated: list[SiteReport] = []
     for runtime in runtimes or TARGETS:
@@ -78,14 +76,6 @@ def repaired(
         )
         restated += [site for site in sites if site.fate is Fate.RESTATED]
     return _finished(edited, proto, restated), tuple(restated)
-
-
-def _proto(model: Any, where: Where, allow_links: bool) -> ModelProto:
-    if isinstance(model, str | os.PathLike):
-        return opened(model, allow_links=allow_links)
-    proto = as_proto(model)
-    check_model(proto, where)
-    return proto
 
 
 def _editable(proto: ModelProto, where: Where) -> ir.Model:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from onnx import ModelProto
 
 from splitops.errors import Where
 from splitops.models.formats.onnx import check_model
-from splitops.models.formats.onnx.storage import as_proto, opened
+from splitops.models.formats.onnx.storage import opened
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_model import copy_of, editable_copy, unmark, written
 from splitops.models.simplify.knowledge import note_known
@@ -26,11 +25,7 @@ def simplify_onnx(
     model: Any, rewrites: Sequence[Rewriting], options: Mapping[str, Any], where: Where, allow_links: bool
 ) -> Simplification:
     """Simplify a path, ``onnx.ModelProto`` or ``onnx_ir.Model``."""
-    if isinstance(model, str | os.PathLike):
-        proto = opened(model, allow_links=allow_links)
-    else:
-        proto = as_proto(model)
-        check_model(proto, where)
+    proto = opened(model, allow_links=allow_links)
     edited = editable_copy(proto, where)
     before = _count(edited)
     note_known(edited, where)

@@ -80,28 +80,37 @@ def parse(path: Path, *, allow_links: bool = False) -> ModelProto:
     return model
 
 
-def opened(path: str | os.PathLike[str], *, weights: bool = True, allow_links: bool = False) -> ModelProto:
-    """Read an ONNX model to work on it: as :func:`read` where it fits into one file.
+def opened(
+    model: str | os.PathLike[str] | ModelProto | onnx_ir.Model,
+    *,
+    weights: bool = True,
+    allow_links: bool = False,
+) -> ModelProto:
+    """Return an ONNX model to work on, proved well formed: of a path as :func:`read` where it is one file.
 
     Of a larger one, initializers of more than 32 KiB stay in their files, proved to be there, and name their
     folder in this process: what is made of the model can be written without having been read.
 
     Args:
-        path: the ``.onnx`` file.
+        model: the ``.onnx`` file, or a model in memory, which is not changed.
         weights: False leaves such initializers where they are in smaller models too.
         allow_links: whether a link in the folder may lead out of it.
 
     Raises:
-        ModelError: as :func:`read`.
+        ModelError: as :func:`read`, or the model in memory is none.
     """
-    file = Path(path)
+    where = place_of(model)
+    if not isinstance(model, str | os.PathLike):
+        proto = as_proto(model)
+        check_model(proto, where)
+        return proto
+    file = Path(model)
     folder = DataFolder(file.parent, allow_links)
-    where = place_of(path)
-    model = parse(file, allow_links=allow_links)
-    if weights and _bytes(model, where) <= MAX_MODEL_BYTES - _ROOM:
-        load_external(model_tensors(model), where, folder)
-        return model
-    for tensor in model_tensors(model):
+    proto = parse(file, allow_links=allow_links)
+    if weights and _bytes(proto, where) <= MAX_MODEL_BYTES - _ROOM:
+        load_external(model_tensors(proto), where, folder)
+        return proto
+    for tensor in model_tensors(proto):
         if not is_external(tensor):
             continue
         if byte_count(tensor, where) <= _AT_HAND:
@@ -109,7 +118,7 @@ def opened(path: str | os.PathLike[str], *, weights: bool = True, allow_links: b
         else:
             prove_external(tensor, where, folder)
             mark_external(tensor, folder)
-    return model
+    return proto
 
 
 def _bytes(model: ModelProto, where: Where) -> int:
