@@ -163,21 +163,37 @@ def _place(site: Site | SiteReport) -> tuple[str | None, str | None]:
     return site.where.graph, site.where.node
 
 
-def legal_model(model: ModelProto, where: Where, runtime: str) -> tuple[ModelProto, tuple[SiteReport, ...]]:
+def legal_model(
+    model: ModelProto, found: Survey, where: Where, runtime: str, *, sizes: bool
+) -> tuple[ModelProto, tuple[SiteReport, ...], Survey]:
     """Return a model with the same results whose splits a runtime does as decided, and what was restated.
 
     A statement that no longer proves its sizes (Slices) is none where a run may bring others: the broken rule
     would go unseen. The model is returned as it is then, and where it cannot be restated.
+
+    Args:
+        model: a well-formed model.
+        found: what its splits are to the runtime.
+        where: its place.
+        runtime: the name of the runtime's profile.
+        sizes: as for :func:`survey`.
+
+    Returns:
+        The model, what was restated, and what the splits of that model are to the runtime.
     """
     try:
         report = legalize(model, runtime, on_illegal="keep", report=True)
     except SplitError:
-        return model, ()
+        return model, (), found
+    if not report.restated:
+        return model, (), found
     made = cast(ModelProto, report.model)
-    proved = survey(model, where, runtime, sizes=True).settled | set(map(_place, survey(made, where).sites))
-    if not report.restated or any(_place(site) not in proved for site in report.restated):
-        return model, ()
-    return made, report.restated
+    again = survey(made, where, runtime, sizes=sizes)
+    settled = found.settled if sizes else survey(model, where, runtime, sizes=True).settled
+    proved = settled | set(map(_place, again.sites))
+    if any(_place(site) not in proved for site in report.restated):
+        return model, (), found
+    return made, report.restated, again
 
 
 def find_borders(model: ModelProto, found: Survey, *, count_bodies: bool = False) -> Borders:

@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onnx import ModelProto
 
-from splitops.errors import RuleError, SplitError, Where
 from splitops.models.engines.engine import Compiled, Engine, EngineError, Program
-from splitops.models.formats.onnx.storage import as_proto, parse
-from splitops.models.formats.onnx.structure import check_model, functions_of, model_tensors
-from splitops.models.formats.onnx.tensors import external_extent, is_external, load_external
-from splitops.models.formats.reading import DataFolder, place_of
+from splitops.models.formats.onnx.structure import functions_of, model_tensors
+from splitops.models.formats.onnx.tensors import external_extent, is_external
 from splitops.models.graph.merging import site_key
 from splitops.models.legalize import SiteReport
 from splitops.models.running.bodies import MAX_BODY_RUNS
-from splitops.models.running.onnx.model import Model
+from splitops.models.running.onnx.model import Model, read_to_run
 from splitops.models.running.onnx.regions import Division
 from splitops.models.running.onnx.values import Inputs
 from splitops.models.sessions.declared import onnx_inputs
@@ -34,6 +31,7 @@ from splitops.models.sessions.legality import (
     survey,
     types_of_values,
 )
+from splitops.models.sessions.rescue import rescued
 from splitops.models.sites import Site
 from splitops.operators import FAMILY
 
@@ -129,12 +127,7 @@ class OnnxProgram:
         """
         if not (self._fallback or error.operator in FAMILY[""]):
             raise error
-        try:
-            found = self._by_reference().run(inputs, max_body_runs=self._most)
-        except RuleError:
-            raise
-        except SplitError:
-            raise error from None
+        found = rescued(lambda: self._by_reference().run(inputs, max_body_runs=self._most), error)
         self.failure = error
         return found
 
@@ -157,18 +150,7 @@ class OnnxProgram:
 
     def _read(self) -> ModelProto:
         """Read the model; large weights in other files stay there."""
-        source = self._source
-        self._folder: DataFolder | None = None
-        self._where = place_of(source)
-        if isinstance(source, str | os.PathLike):
-            path = Path(source)
-            self._folder = DataFolder(path.parent, self._allow_links)
-            return parse(path, allow_links=self._allow_links)
-        proto = as_proto(source)
-        self._where = Where(model=proto.graph.name or None)
-        check_model(proto, self._where)
-        # Before onnx looks for the data of a Constant in the working directory.
-        load_external(model_tensors(proto, initializers=False), self._where, None)
+        proto, self._where, self._folder = read_to_run(self._source, allow_links=self._allow_links)
         return proto
 
     def _by_reference(self) -> Model:
@@ -182,9 +164,8 @@ class OnnxProgram:
     def _on_engine(self, proto: ModelProto, engine: Engine, found: Survey, *, count_bodies: bool) -> Model:
         given = proto
         if found.reasons:
-            proto, self.restated = legal_model(proto, self._where, engine.name)
-            if self.restated:
-                found = survey(proto, self._where, engine.name, sizes=_looks_at_sizes(engine))
+            sizes = _looks_at_sizes(engine)
+            proto, self.restated, found = legal_model(proto, found, self._where, engine.name, sizes=sizes)
         self.borders = find_borders(proto, found, count_bodies=count_bodies)
         for _ in range(_ATTEMPTS):
             try:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from splitops.errors import ModelError, RuleError, SplitError, Where, shown
+from splitops.errors import ModelError, SplitError, Where, shown
 from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import Surely, Surroundings
 from splitops.models.check.profiles import LIMITS
@@ -25,6 +25,7 @@ from splitops.models.running.openvino.evaluator import Prepared, is_evaluated
 from splitops.models.running.openvino.foreign import Settled, Sizes
 from splitops.models.sessions.declared import openvino_inputs
 from splitops.models.sessions.foretold import foretold_ir
+from splitops.models.sessions.rescue import rescued
 from splitops.models.sessions.settled import settled_sizes
 from splitops.models.sites import Site
 from splitops.operators import FAMILY
@@ -102,12 +103,8 @@ class OpenVINOIRProgram:
     def _rescued(self, inputs: Mapping[str, Any], error: EngineError) -> dict[str, Any]:
         with self._lock:
             self._here = self._here or Prepared(self._model)
-        try:
-            found = self._here.run(inputs, max_body_runs=self._most)
-        except RuleError:
-            raise
-        except SplitError:
-            raise error from None
+        here = self._here
+        found = rescued(lambda: here.run(inputs, max_body_runs=self._most), error)
         self.failure = error
         return found
 

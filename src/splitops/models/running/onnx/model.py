@@ -94,6 +94,28 @@ class Model:
         return {name: _own_view(value) for name, value in zip(self.outputs, outputs, strict=True)}
 
 
+def read_to_run(model: AnyModel, *, allow_links: bool = False) -> tuple[ModelProto, Where, DataFolder | None]:
+    """Return a well-formed model whose external initializers stay in their files, its place and their folder.
+
+    Args:
+        model: path of a ``.onnx`` file, ``onnx.ModelProto`` or ``onnx_ir.Model``.
+        allow_links: of a path, whether a link in its folder may lead out of it.
+
+    Raises:
+        ModelError: it is not well formed, or cannot be read.
+    """
+    if isinstance(model, str | os.PathLike):
+        path = Path(model)
+        proto = parse(path, allow_links=allow_links)
+        return proto, place_of(model), DataFolder(path.parent, allow_links)
+    proto = as_proto(model)
+    where = Where(model=proto.graph.name or None)
+    check_model(proto, where)
+    # Before onnx looks for the data of a Constant in the working directory.
+    load_external(model_tensors(proto, initializers=False), where, None)
+    return proto, where, None
+
+
 def load(model: AnyModel, *, allow_links: bool = False) -> Model:
     """Prepare a model to run.
 
@@ -105,18 +127,7 @@ def load(model: AnyModel, *, allow_links: bool = False) -> Model:
         ModelError: it is not well formed, or has an operator of which no implementation is known.
         OperatorError: ``op.version`` where Split or SplitToSequence does not exist at the imported opset.
     """
-    folder: DataFolder | None
-    if isinstance(model, str | os.PathLike):
-        path = Path(model)
-        where, folder = place_of(model), DataFolder(path.parent, allow_links)
-        proto = parse(path, allow_links=allow_links)
-    else:
-        proto, folder = as_proto(model), None
-        where = Where(model=proto.graph.name or None)
-        check_model(proto, where)
-        # Before onnx looks for the data of a Constant in the working directory.
-        load_external(model_tensors(proto, initializers=False), where, folder)
-    return Model.of(proto, where, folder)
+    return Model.of(*read_to_run(model, allow_links=allow_links))
 
 
 def run(
