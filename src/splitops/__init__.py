@@ -3,7 +3,8 @@
 ``splitops.onnx`` and ``splitops.openvino`` hold the operators as functions on arrays, :func:`plan` binds one
 for repeated use, :func:`schema`, :func:`history` and :func:`difference` give the specification as data, and
 :func:`load`, :func:`save`, :func:`run`, :func:`infer`, :func:`check`, :func:`convert`, :func:`legalize` and
-:func:`simplify` take whole models. ``splitops.files`` splits and merges tensor files of any size.
+:func:`simplify` take whole models. ``splitops.files`` splits and merges tensor files of any size,
+``splitops.sharding`` cuts checkpoints into ranks.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from splitops.operators import Difference, OperatorSchema, difference, history, 
 from splitops.planning import Plan
 
 if TYPE_CHECKING:
-    from splitops import files
+    from splitops import files, sharding
     from splitops.models import load, run, save
     from splitops.models.check import check
     from splitops.models.convert import conversion, convert
@@ -62,6 +63,7 @@ __all__ = [
     "schema",
     "session",
     "set_num_threads",
+    "sharding",
     "simplification",
     "simplify",
 ]
@@ -86,8 +88,8 @@ _ON_DEMAND = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "files":
-        return import_module("splitops.files")
+    if name in ("files", "sharding"):
+        return import_module(f"splitops.{name}")
     if name not in _ON_DEMAND:
         raise AttributeError(f"module 'splitops' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_ON_DEMAND[name]), name)

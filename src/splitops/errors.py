@@ -23,6 +23,7 @@ __all__ = [
     "OperatorError",
     "OutputsError",
     "PartsError",
+    "PlanError",
     "RemainderError",
     "Rule",
     "RuleError",
@@ -139,6 +140,10 @@ class ModelError(SplitError):
 
 class FileError(SplitError):
     """A tensor file cannot be read, split, merged or written: malformed, changed meanwhile, in the way."""
+
+
+class PlanError(SplitError):
+    """A plan for ranks cannot be read or carried out: malformed, unfit, a cut inside of a unit."""
 
 
 class RuleError(SplitError):

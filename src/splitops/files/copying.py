@@ -291,8 +291,9 @@ class Run:
         return Journal(self.staging, self.identity, resume=resume, sync=self.sync)
 
     def _refuse(self, overwrite: bool) -> None:
-        """Refuse to replace a file, or ever to replace a source."""
-        sources = {str(source.path.resolve()) for source in self.plan.sources}
+        """Refuse to replace a file, or ever to replace a source or the folder that one is in."""
+        real = [source.path.resolve() for source in self.plan.sources]
+        sources = {str(path) for each in real for path in (each, *each.parents)}
         folder = self.plan.folder.resolve()  # once: there may be many thousand files in it
         for path in self.plan.paths:
             if os.path.join(folder, path.name) in sources:
@@ -346,6 +347,8 @@ class Run:
             draft.exists() and draft.stat().st_size == target.size for draft, target in targets
         ):
             journal.forget()  # what was done is not there any more
+        for folder in {draft.parent for draft, _ in targets}:
+            folder.mkdir(parents=True, exist_ok=True)
         for draft, target in targets:
             try:
                 descriptor = os.open(draft, os.O_RDWR | os.O_CREAT, 0o666)

@@ -22,7 +22,7 @@ from splitops.files.sources import Source
 from splitops.files.streams import size_of
 from splitops.files.tensors import StoredTensor, unit_of
 
-__all__ = ["FORMAT"]
+__all__ = ["FORMAT", "stated_tensor"]
 
 _MAX_HEADER: Final = 100_000_000
 _ALIGNMENT: Final = 8
@@ -166,15 +166,33 @@ def _metadata(found: Any) -> Mapping[str, str]:
 def _tensor(name: str, entry: Any, start: int) -> StoredTensor:
     if not isinstance(entry, dict) or not {"dtype", "shape", "data_offsets"} <= entry.keys():
         raise _MalformedError(f"the entry of tensor {shown(name)} lacks dtype, shape or data_offsets")
+    offsets = entry["data_offsets"]
+    if not _are_sizes(offsets) or len(offsets) != 2:
+        raise _MalformedError(f"the data_offsets of tensor {shown(name)} are no lists of sizes")
+    begin, end = offsets
+    tensor = stated_tensor(name, entry["dtype"], entry["shape"], start + begin)
+    if end - begin != tensor.size:
+        raise _MalformedError(
+            f"tensor {shown(name)}: {tensor.code} of shape {shown(entry['shape'])} takes {tensor.size} "
+            f"bytes, but its data_offsets are {shown(offsets)}"
+        )
+    return tensor
+
+
+def stated_tensor(name: str, code: Any, shape: Any, offset: int) -> StoredTensor:
+    """Return the tensor at an offset of which a document states the name, the type and the shape.
+
+    Raises:
+        ValueError: the format has none like it.
+    """
     try:
         name.encode()
     except UnicodeEncodeError:
         raise _MalformedError(f"the name {shown(name)} is no text") from None
-    code, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(code, str) or code not in _TYPES:
         raise _MalformedError(f"tensor {shown(name)} has dtype {shown(code)}, which the format has not")
-    if not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2:
-        raise _MalformedError(f"the shape or data_offsets of tensor {shown(name)} are no lists of sizes")
+    if not _are_sizes(shape):
+        raise _MalformedError(f"the shape of tensor {shown(name)} is no list of sizes")
     element_type, unit, dtype = _KINDS[code]
     bits = math.prod(shape) * element_type.bits
     if bits >= _UINT64:
@@ -183,13 +201,7 @@ def _tensor(name: str, entry: Any, start: int) -> StoredTensor:
         raise _MalformedError(
             f"tensor {shown(name)}: {code} of shape {shown(shape)} does not fill its last byte"
         )
-    begin, end = offsets
-    if end - begin != bits // 8:
-        raise _MalformedError(
-            f"tensor {shown(name)}: {code} of shape {shown(shape)} takes {bits // 8} bytes, but its "
-            f"data_offsets are {shown(offsets)}"
-        )
-    return StoredTensor(name, tuple(shape), code, unit, start + begin, end - begin, element_type, dtype)
+    return StoredTensor(name, tuple(shape), code, unit, offset, bits // 8, element_type, dtype)
 
 
 def _are_sizes(value: Any) -> bool:

@@ -1,0 +1,11 @@
+"""Checkpoints of models cut into ranks, merged, and cut anew, with bounded memory.
+
+Every placement is a Split or a VariadicSplit along one axis: the same size rules, and a merge is the inverse.
+"""
+
+from __future__ import annotations
+
+from splitops.sharding.cuts import Cut, Piece, Shard
+from splitops.sharding.planning import MergePlan, ShardPlan, merge, plan
+
+__all__ = ["Cut", "MergePlan", "Piece", "Shard", "ShardPlan", "merge", "plan"]

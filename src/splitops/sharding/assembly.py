@@ -1,0 +1,75 @@
+"""From a checkpoint and a layout to a plan of files: shard, merge and reshard are one list of extents."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from splitops.errors import PlanError, shown
+from splitops.files.copying import FilePlan
+from splitops.files.extents import Extent, compose, contiguous
+from splitops.files.formats import TargetFile
+from splitops.files.sources import Source
+from splitops.sharding.checkpoint import Checkpoint
+from splitops.sharding.placements import Laid
+
+__all__ = ["file_plan"]
+
+
+def file_plan(
+    checkpoint: Checkpoint,
+    laid: Laid,
+    written: Sequence[TargetFile],
+    homes: Sequence[tuple[str, bool]],
+    out: Path,
+) -> FilePlan:
+    """Return the plan that writes a folder, which appears whole or not at all.
+
+    Args:
+        checkpoint: what is read.
+        laid: files with tensors, and which bytes of each tensor go there.
+        written: other files, whose contents are known.
+        homes: folders that get the small files, and whether they get all or those that are shared.
+        out: the folder.
+    """
+    out = Path(os.path.abspath(out))
+    sources: list[Source] = [*checkpoint.sources]
+    targets = [TargetFile(out.name, 0, folder=True)]
+    extents: list[Extent] = []
+    first = len(targets)
+    targets += [*laid.files, *written]
+    for index, tensor in enumerate(checkpoint.tensors):
+        wanted = laid.extents[index]
+        if checkpoint.held is None:
+            file, offset = tensor.file, tensor.offset
+            extents += [
+                e._replace(source=file, offset=offset + e.offset, target=first + e.target) for e in wanted
+            ]
+        else:
+            extents += [e._replace(target=first + e.target) for e in compose(checkpoint.held[index], wanted)]
+    for other in checkpoint.others:
+        for home, everything in homes:
+            if not (everything or other.shared):
+                continue
+            if other.source.size:
+                extents.append(contiguous(len(sources), 0, len(targets), 0, other.source.size))
+            targets.append(TargetFile(f"{home}/{other.name}" if home else other.name, other.source.size))
+        sources.append(other.source)
+    names = [target.name for target in targets[1:]]
+    if len(set(names)) < len(names):
+        raise PlanError(f"two files would be {shown(next(n for i, n in enumerate(names) if n in names[:i]))}")
+    inside = [
+        TargetFile(f"{out.name}/{target.name}", target.size, target.literals, scratch=True)
+        for target in targets[1:]
+    ]
+    return FilePlan(
+        out.name[:100],
+        out.parent,
+        tuple(sources),
+        checkpoint.tensors if checkpoint.held is None else (),
+        (targets[0], *inside),
+        tuple(extents),
+        (),
+        ((range(1), lambda _: None),),  # nothing follows from the bytes; the folder is made durable
+    )

@@ -1,0 +1,325 @@
+"""Checkpoints: the tensors of a model's folder, and where their bytes are. No file is believed unproved.
+
+A folder has ``model.safetensors``, or an index with its shards, or one ONNX model with external data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from splitops.errors import FileError, ModelError, PlanError, SplitError, shown, shown_path
+from splitops.files.copying import raise_file_limit
+from splitops.files.extents import Extent
+from splitops.files.formats import Contents, Format, format_named
+from splitops.files.sources import LocalFile, Source
+from splitops.files.tensors import StoredTensor
+from splitops.models.formats.reading import DataFolder
+from splitops.sharding.documents import parse
+
+__all__ = [
+    "INDEX",
+    "Checkpoint",
+    "Other",
+    "WholeFile",
+    "config_of",
+    "open_file",
+    "read_checkpoint",
+    "safe_name",
+]
+
+INDEX: Final = ".safetensors.index.json"
+_SINGLE: Final = "model.safetensors"
+_SMALL: Final = 64 << 20
+"""Files beside the tensors up to this size are taken along: configurations, tokenizers."""
+_LARGEST_INDEX: Final = 256 << 20
+_MOST_GAPS: Final = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class WholeFile:
+    """A file of a checkpoint as it is, or was, before it was cut.
+
+    Attributes:
+        name: its name in the checkpoint's folder.
+        size: its bytes.
+        literals: by offset, the bytes that are not a tensor's, such as the header.
+        metadata: what else its header says; files of ranks say it too.
+    """
+
+    name: str
+    size: int
+    literals: tuple[tuple[int, bytes], ...]
+    metadata: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """A small file beside the tensors.
+
+    Attributes:
+        name: its name in the folder.
+        source: its bytes.
+        shared: whether each rank is to have it; not the index, which is of the whole.
+    """
+
+    name: str
+    source: Source
+    shared: bool = True
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Whole tensors, in files as they are or in those of ranks.
+
+    Attributes:
+        name: what messages call it.
+        files: the files of the whole checkpoint.
+        tensors: whole ones; ``file`` is a position in ``files``, ``offset`` in that file. Types are those of
+            safetensors.
+        sources: the files that hold the bytes.
+        held: of each tensor, the extents from ``sources`` to the bytes of the tensor, target 0; None where
+            ``sources`` are ``files``, so that the tensors say it themselves.
+        others: small files.
+        config: what ``config.json`` says; empty without one.
+        tied: tensors that have the very bytes of another one, with its name.
+        plan: the plan that they were cut by, where they are of ranks.
+        warnings: what is not taken along.
+    """
+
+    name: str
+    files: tuple[WholeFile, ...]
+    tensors: tuple[StoredTensor, ...]
+    sources: tuple[Source, ...]
+    held: tuple[tuple[Extent, ...], ...] | None = None
+    others: tuple[Other, ...] = ()
+    config: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    tied: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    plan: Mapping[str, Any] | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def read_checkpoint(path: Path, *, allow_links: bool = False) -> Checkpoint:
+    """Read a checkpoint; of its files the headers, and of small ones nothing yet.
+
+    Args:
+        path: the folder, or an ONNX model.
+        allow_links: whether links in the folder may lead out of it, as in the cache of a hub.
+
+    Raises:
+        PlanError: there is no checkpoint, or its index and its files do not agree.
+        FileError: a file is missing or malformed.
+    """
+    folder = DataFolder(path if path.is_dir() else path.parent, allow_links)
+    if path.suffix == ".onnx" and not path.is_dir():
+        return _onnx(path, ())
+    if not path.is_dir():
+        raise PlanError(f"{shown_path(path)} is neither a checkpoint's folder nor an ONNX model")
+    names = sorted(entry.name for entry in path.iterdir())
+    index = _chosen([name for name in names if name.endswith(INDEX)], "model" + INDEX, path)
+    single = _chosen([name for name in names if name.endswith(".safetensors")], _SINGLE, path, index)
+    models = [name for name in names if name.endswith(".onnx")]
+    if index is None and single is None:
+        if len(models) != 1:
+            raise PlanError(f"{shown_path(path)} holds no model.safetensors, no *{INDEX} and no ONNX model")
+        return _onnx(path / models[0], names)
+    if index is not None:
+        contents = _indexed(folder, index)
+    else:
+        assert single is not None
+        contents = {single: _contents(folder, single)}
+    files, tensors, sources = [], [], []
+    for number, (name, found) in enumerate(contents.items()):
+        source = found.sources[0]
+        files.append(WholeFile(name, source.size, _gaps(source, found.tensors), found.metadata))
+        tensors += [replace(tensor, file=number) for tensor in found.tensors]
+        sources.append(source)
+    _refuse_repeated(tensors, files)
+    others, warnings = _others(folder, names, [*contents], frozenset({index} if index else ()))
+    return Checkpoint(
+        shown_path(path),
+        tuple(files),
+        tuple(tensors),
+        tuple(sources),
+        others=others,
+        config=config_of(others),
+        warnings=warnings,
+    )
+
+
+def _chosen(names: Sequence[str], usual: str, path: Path, instead: str | None = None) -> str | None:
+    if instead is not None or not names:
+        return None
+    if usual in names or len(names) == 1:
+        return usual if usual in names else names[0]
+    raise PlanError(
+        f"{shown_path(path)} holds {len(names)} files such as {shown(names[0])}, and none is {usual}: "
+        "which tensors belong together is not known"
+    )
+
+
+def open_file(folder: DataFolder, name: str) -> LocalFile:
+    """Open a file of a folder.
+
+    Raises:
+        FileError: the name leads out of the folder, or there is no such regular file.
+    """
+    try:
+        return LocalFile(folder.file(name))
+    except ModelError as error:
+        raise FileError(error.message) from error
+
+
+def safe_name(name: str) -> str:
+    """Return a file name that a document states, proved to stay in its folder.
+
+    Raises:
+        PlanError: it is empty, absolute or climbs, or is no text that a file system takes.
+    """
+    parts = name.split("/")
+    bad = any(part in ("", ".", "..") or len(part.encode(errors="replace")) > 255 for part in parts)
+    if bad or not name.isprintable() or "\\" in name or ":" in name:
+        raise PlanError(f"{shown(name)} is no name of a file inside of a folder")
+    return name
+
+
+def _contents(folder: DataFolder, name: str, form: Format | None = None) -> Contents:
+    return (form or format_named("safetensors")).read(open_file(folder, name))
+
+
+def _indexed(folder: DataFolder, index: str) -> dict[str, Contents]:
+    """Read the shards of an index, proved to hold exactly the tensors that it says, each once."""
+    source = open_file(folder, index)
+    if source.size > _LARGEST_INDEX:
+        raise PlanError(f"{source.name} has {source.size} bytes, more than an index can have")
+    document = parse(source.read(0, source.size), source.name)
+    stated = document.get("weight_map") if isinstance(document, dict) else None
+    if not isinstance(stated, dict) or not all(isinstance(file, str) for file in stated.values()):
+        raise PlanError(f"{source.name} has no weight_map of names to files")
+    names = sorted(set(stated.values()))
+    raise_file_limit(len(names))
+    contents = {name: _contents(folder, safe_name(name)) for name in names}
+    for name, found in contents.items():
+        for tensor in found.tensors:
+            if stated.get(tensor.name) == name:
+                continue
+            said = f"is in {shown(stated[tensor.name])}" if tensor.name in stated else "is nowhere"
+            raise PlanError(f"{tensor.label} is in {shown(name)}, but {said} by {source.name}")
+    held = {tensor.name for found in contents.values() for tensor in found.tensors}
+    missing = next((name for name in stated if name not in held), None)
+    if missing is not None:
+        raise PlanError(
+            f"tensor {shown(missing)} is not in {shown(stated[missing])}, where {source.name} has it"
+        )
+    return contents
+
+
+def _refuse_repeated(tensors: Sequence[StoredTensor], files: Sequence[WholeFile]) -> None:
+    seen: dict[str, int] = {}
+    for tensor in tensors:
+        if tensor.name in seen:
+            one, other = files[seen[tensor.name]].name, files[tensor.file].name
+            raise PlanError(f"{tensor.label} is in {shown(one)} and in {shown(other)}")
+        seen[tensor.name] = tensor.file
+
+
+def _gaps(source: Source, tensors: Sequence[StoredTensor]) -> tuple[tuple[int, bytes], ...]:
+    """Return what no tensor holds of a file; stretches of zeros need no saying."""
+    made: list[tuple[int, bytes]] = []
+    at = total = 0
+    ends = sorted((tensor.offset, tensor.offset + tensor.size) for tensor in tensors if tensor.size)
+    for begin, end in [*ends, (source.size, source.size)]:
+        if begin > at:
+            total += begin - at
+            if total > _MOST_GAPS + 2 * 100_000_000:
+                raise PlanError(f"{source.name} has {total} bytes and more that are in no tensor")
+            data = source.read(at, begin - at)
+            if data.strip(b"\0"):
+                made.append((at, data))
+        at = max(at, end)
+    return tuple(made)
+
+
+def _others(
+    folder: DataFolder, names: Sequence[str], tensors: Sequence[str], unshared: frozenset[str]
+) -> tuple[tuple[Other, ...], tuple[str, ...]]:
+    """Return the small files beside the tensors, and what is left behind."""
+    taken, warnings = [], []
+    for name in names:
+        if name in tensors:
+            continue
+        with contextlib.suppress(OSError):
+            found = (folder.path / name).stat()
+            if stat.S_ISDIR(found.st_mode):
+                warnings.append(f"the folder {shown(name)} is left behind")
+            elif not stat.S_ISREG(found.st_mode) or found.st_size > _SMALL:
+                warnings.append(f"{shown(name)} is left behind: {found.st_size} bytes that no rank needs")
+            else:
+                taken.append(Other(safe_name(name), open_file(folder, name), name not in unshared))
+    return tuple(taken), tuple(warnings)
+
+
+def config_of(others: Sequence[Other]) -> Mapping[str, Any]:
+    """Return what `config.json` says; nothing without one."""
+    for other in others:
+        if other.name == "config.json":
+            found = parse(other.source.read(0, other.source.size), other.source.name)
+            if not isinstance(found, dict):
+                raise PlanError(f"{other.source.name} is no object of JSON")
+            return found
+    return {}
+
+
+def _onnx(path: Path, names: Sequence[str]) -> Checkpoint:
+    """Read an ONNX model: its external tensors are cut, the model itself is taken along."""
+    try:
+        contents = format_named("onnx").read(LocalFile(path))
+    except SplitError as error:
+        raise error if isinstance(error, FileError) else FileError(str(error)) from error
+    form = format_named("safetensors")
+    used = sorted({tensor.file for tensor in contents.tensors})
+    if not used:
+        raise PlanError(f"{shown_path(path)} has no tensors in files beside it")
+    position = {file: number for number, file in enumerate(used)}
+    base = path.parent.resolve()
+    files = []
+    for file in used:
+        source = contents.sources[file]
+        name = str(source.path.resolve().relative_to(base))
+        own = [tensor for tensor in contents.tensors if tensor.file == file]
+        files.append(WholeFile(safe_name(name), source.size, _gaps(source, own)))
+    tensors = [replace(form.taken(tensor), file=position[tensor.file]) for tensor in contents.tensors]
+    tied = _tied(tensors)
+    inside = len(contents.metadata["model"].graph.initializer) - len(tensors)
+    warnings = [f"{inside} tensors inside of {shown(path.name)} stay there, whole"] if inside else []
+    others, more = _others(
+        DataFolder(path.parent), names, [path.name, *(file.name for file in files)], frozenset()
+    )
+    return Checkpoint(
+        shown_path(path),
+        tuple(files),
+        tuple(tensor for tensor in tensors if tensor.name not in tied),
+        tuple(contents.sources[file] for file in used),
+        others=(Other(safe_name(path.name), contents.sources[0], shared=False), *others),
+        config=config_of(others),
+        tied=tied,
+        warnings=(*warnings, *more),
+    )
+
+
+def _tied(tensors: Sequence[StoredTensor]) -> dict[str, str]:
+    """Return the tensors that have the very bytes of another one of the same shape and type."""
+    ordered = sorted((t for t in tensors if t.size), key=lambda t: (t.file, t.offset, t.name))
+    tied: dict[str, str] = {}
+    for before, tensor in pairwise(ordered):
+        if (before.file, before.offset) == (tensor.file, tensor.offset):
+            if (before.shape, before.code) != (tensor.shape, tensor.code):
+                raise PlanError(f"{tensor.label} has the bytes of {before.label} in another shape or type")
+            tied[tensor.name] = tied.get(before.name, before.name)
+    return tied

@@ -1,0 +1,253 @@
+"""Cuts: which piece of a tensor each rank holds. Pure data, and the one arithmetic that makes it.
+
+Sizes are those of the operators: an axis over N ranks is divided as Split-18 does it with ``num_outputs`` = N
+(``torch.chunk``), fused sections as VariadicSplit does it. What cannot be is refused with the numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from splitops.calls.plan import plan_arguments
+from splitops.errors import PlanError, RuleError, brief
+from splitops.files.extents import Extent, contiguous
+from splitops.files.tensors import StoredTensor, Unit, part_extents
+from splitops.planning import Plan, SplitPlan
+
+__all__ = ["MAX_RANKS", "Cut", "Piece", "Recipe", "Shard", "cut_axis", "placed", "shard_extents", "whole"]
+
+MAX_RANKS: Final = 1 << 16
+
+
+class Piece(NamedTuple):
+    """Neighbouring positions of the cut axis.
+
+    Attributes:
+        begin: the first one in the whole tensor.
+        size: how many.
+        at: the first one in the rank's tensor.
+    """
+
+    begin: int
+    size: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """What one rank holds of a tensor.
+
+    Attributes:
+        size: of the rank's tensor on the cut axis, padding at its end included; 0 of a whole one.
+        pieces: in the order of the rank's tensor.
+    """
+
+    size: int = 0
+    pieces: tuple[Piece, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How a tensor lies on the ranks.
+
+    Attributes:
+        axis: the axis that is cut; None where ranks hold the whole tensor.
+        shards: by rank; None where a rank holds nothing of it.
+        padded: the size of the axis with its padding, where it is padded; else 0.
+    """
+
+    axis: int | None
+    shards: tuple[Shard | None, ...]
+    padded: int = 0
+
+    def shape(self, shape: tuple[int, ...], rank: int) -> tuple[int, ...] | None:
+        """Return the shape of a rank's tensor; None where it has none."""
+        shard = self.shards[rank]
+        if shard is None or self.axis is None:
+            return None if shard is None else shape
+        return (*shape[: self.axis], shard.size, *shape[self.axis + 1 :])
+
+    @property
+    def holders(self) -> tuple[tuple[int, Piece | None], ...]:
+        """Each piece once, with the first rank that holds it; the piece of a whole tensor is None."""
+        if self.axis is None:
+            return ((next(rank for rank, shard in enumerate(self.shards) if shard is not None), None),)
+        first: dict[tuple[int, int], tuple[int, Piece]] = {}
+        for rank, shard in enumerate(self.shards):
+            for piece in shard.pieces if shard is not None else ():
+                first.setdefault((piece.begin, piece.size), (rank, piece))
+        return tuple(first.values())
+
+
+def whole(ranks: int) -> Cut:
+    """Return the cut of a tensor that every rank holds whole."""
+    return Cut(None, (Shard(),) * ranks)
+
+
+def placed(index: int, count: int, ranks: int) -> Cut:
+    """Return the cut of a tensor that one rank holds whole: entry ``index`` of ``count`` over the ranks.
+
+    Examples:
+        >>> [placed(i, 5, 2).shards.index(Shard()) for i in range(5)]
+        [0, 0, 0, 1, 1]
+    """
+    plan = _divided(count, ranks, even=False)
+    holder = next(r for r in range(ranks) if plan.offsets[r] <= index < plan.offsets[r] + plan.sizes[r])
+    return Cut(None, tuple(Shard() if rank == holder else None for rank in range(ranks)))
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How an axis is to be cut; numbers count elements, of which ``pack`` share a position of the axis.
+
+    Attributes:
+        axis: the axis.
+        sections: the sizes of fused parts, of which each is cut for itself; None is one part.
+        unit: what no cut goes through, such as a head.
+        replicate: the sections whose units repeat where there are fewer than ranks.
+        pad_to: the axis is padded with zeros to a multiple of this; 0 is no padding.
+        pack: elements in one position of the axis.
+        even: whether a size that the ranks do not divide is refused.
+    """
+
+    axis: int
+    sections: tuple[int, ...] | None = None
+    unit: int = 1
+    replicate: frozenset[int] = frozenset()
+    pad_to: int = 0
+    pack: int = 1
+    even: bool = False
+
+
+@lru_cache(maxsize=4096)
+def cut_axis(recipe: Recipe, size: int, ranks: int) -> Cut:
+    """Return the cut of an axis of a size.
+
+    Raises:
+        PlanError: a cut would go through a unit, or the numbers do not fit; it says which would do.
+
+    Examples:
+        >>> cut = cut_axis(Recipe(0, sections=(4, 2), unit=2, replicate=frozenset({1})), 6, 2)
+        >>> cut.shards[1]
+        Shard(size=4, pieces=(Piece(begin=2, size=2, at=0), Piece(begin=4, size=2, at=2)))
+    """
+    elements = size * recipe.pack
+    padded = -(-elements // recipe.pad_to) * recipe.pad_to if recipe.pad_to else elements
+    if recipe.sections is not None and recipe.pad_to:
+        raise PlanError("an axis of sections cannot be padded")
+    sections = (padded,) if recipe.sections is None else recipe.sections
+    if not recipe.replicate <= frozenset(range(len(sections))):
+        raise PlanError(f"replicate = {sorted(recipe.replicate)} of {len(sections)} sections, from 0 on")
+    plan = _asked("VariadicSplit", elements if recipe.sections else padded, split_lengths=list(sections))
+    held: list[list[Piece]] = [[] for _ in range(ranks)]
+    sizes = [0] * ranks
+    for index, (offset, length) in enumerate(zip(plan.offsets, plan.sizes, strict=True)):
+        ranges = _section(recipe, length, ranks, repeats=index in recipe.replicate)
+        for rank, (begin, count) in enumerate(ranges):
+            real = max(0, min(count, elements - offset - begin))
+            if real:
+                held[rank].append(_packed(Piece(offset + begin, real, sizes[rank]), recipe.pack))
+            sizes[rank] += count
+    shards = tuple(Shard(n // recipe.pack, tuple(p)) for n, p in zip(sizes, held, strict=True))
+    return Cut(recipe.axis, shards, padded // recipe.pack if padded > elements else 0)
+
+
+def _section(recipe: Recipe, length: int, ranks: int, *, repeats: bool) -> list[tuple[int, int]]:
+    """Return where each rank's part of a section begins, and its size."""
+    unit = recipe.unit
+    if repeats:
+        if length % unit or not length:
+            raise PlanError(f"{length} elements are no whole number of units of {unit}, which could repeat")
+        units = length // unit
+        if units < ranks and ranks % units == 0:
+            each = ranks // units
+            return [(rank // each * unit, unit) for rank in range(ranks)]
+        if units % ranks:
+            good = [n for n in range(1, 2 * max(units, ranks) + 1) if units % n == 0 or n % units == 0]
+            raise PlanError(
+                f"{units} units of {unit} cannot repeat on {ranks} ranks, as neither divides the other: "
+                f"{_listed(good)} ranks would do"
+            )
+    plan = _divided(length, ranks, even=recipe.even)
+    through = math.lcm(unit, recipe.pack)
+    for end in (offset + count for offset, count in zip(plan.offsets, plan.sizes, strict=True)):
+        if end % through and end < length:
+            good = [
+                n
+                for n in range(1, min(length // through, 4096) + 1)
+                if n == 1 or -(-length // n) % through == 0
+            ]
+            raise PlanError(
+                f"{ranks} ranks cut {length} elements at {end}, inside a unit of {through}: {_listed(good)} "
+                f"ranks would do, of {_listed([-(-length // n) for n in good])} elements each"
+            )
+    return list(zip(plan.offsets, plan.sizes, strict=True))
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return brief(numbers or [1])
+
+
+def _packed(piece: Piece, pack: int) -> Piece:
+    if any(number % pack for number in piece):
+        raise PlanError(
+            f"a section at {piece.begin} of {piece.size} elements goes through {pack} packed ones"
+        )
+    return Piece(piece.begin // pack, piece.size // pack, piece.at // pack)
+
+
+def _divided(size: int, ranks: int, *, even: bool) -> SplitPlan:
+    """Divide a size over the ranks as Split-18 does, or as OpenVINO's Split, which is even."""
+    if even:
+        return _asked("Split", size, domain="openvino", num_splits=ranks)
+    return _asked("Split", size, num_outputs=ranks)
+
+
+def _asked(operator: str, size: int, domain: str | None = None, **arguments: object) -> SplitPlan:
+    try:
+        return plan_arguments(operator, (size,), None, None, domain, {"axis": 0, **arguments})
+    except RuleError as error:
+        raise PlanError(error.message) from error
+
+
+def shard_extents(
+    tensor: StoredTensor, cut: Cut, rank: int, file: int, offset: int, stride: int | None = None
+) -> list[Extent]:
+    """Return which bytes of a tensor go to the rank's tensor in a file.
+
+    Args:
+        tensor: the whole tensor; the extents count from its first byte, of source 0.
+        cut: how it lies on the ranks.
+        rank: a rank that holds some of it.
+        file: the position of the target.
+        offset: where the rank's tensor begins in it.
+        stride: bytes from one row of the rank's tensor to the next; None where they follow each other.
+
+    Raises:
+        PlanError: a cut goes through elements that share a byte.
+    """
+    shard = cut.shards[rank]
+    assert shard is not None
+    if cut.axis is None:
+        return [contiguous(0, 0, file, offset, tensor.size)] if tensor.size else []
+    begins, sizes, ats = zip(*shard.pieces, strict=True) if shard.pieces else ((), (), ())
+    step, unit = math.prod(tensor.shape[cut.axis + 1 :]), tensor.unit
+    row = _bytes(shard.size * step, unit, tensor)
+    places = [(file, offset + _bytes(at * step, unit, tensor)) for at in ats]
+    found = part_extents(tensor, Plan(tensor.shape, cut.axis, begins, sizes), places)
+    return [
+        extent._replace(source=0, offset=extent.offset - tensor.offset, target_stride=stride or row)
+        if extent.runs > 1
+        else extent._replace(source=0, offset=extent.offset - tensor.offset)
+        for extent in found
+    ]
+
+
+def _bytes(elements: int, unit: Unit, tensor: StoredTensor) -> int:
+    if elements % unit.elements:
+        raise PlanError(f"{tensor.label}: a cut goes through {unit.elements} elements in {unit.bytes} bytes")
+    return elements // unit.elements * unit.bytes

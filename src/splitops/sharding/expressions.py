@@ -1,0 +1,109 @@
+"""Arithmetic in plans: integers, names, ``+ - * //`` and parentheses; parsed, never evaluated as code."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any, Final
+
+from splitops.errors import PlanError, shown
+
+__all__ = ["Names"]
+
+_LONGEST: Final = 200
+_LARGEST: Final = 1 << 63
+_DEFAULTS: Final = {
+    "head_dim": "hidden_size // num_attention_heads",
+    "num_key_value_heads": "num_attention_heads",
+}
+"""What a configuration leaves out where it follows from the rest, as transformers has it."""
+
+
+class Names:
+    """The names that a plan's expressions may use: its variables first, then those of the configuration.
+
+    Examples:
+        >>> names = Names({"q": "num_attention_heads * head_dim"}, {"num_attention_heads": 4, "head_dim": 8})
+        >>> names.value("2 * q")
+        64
+    """
+
+    def __init__(self, variables: Mapping[str, int | str], config: Mapping[str, Any]) -> None:
+        """Take variables, and a model's ``config.json``; the text part of a larger one is looked into."""
+        inner = config.get("text_config")
+        self._config = {**inner, **config} if isinstance(inner, Mapping) else config
+        self._variables = variables
+        self._known: dict[str, int] = {}
+        self._open: list[str] = []
+
+    def value(self, expression: int | str) -> int:
+        """Return the value of an expression.
+
+        Raises:
+            PlanError: it is no such expression, a name is not known or refers to itself, or a value has more
+                than 63 bits.
+        """
+        if isinstance(expression, int):
+            return _bounded(expression, str(expression))
+        try:
+            if len(expression) > _LONGEST:
+                raise SyntaxError
+            tree = ast.parse(expression.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise PlanError(f"{shown(expression)} is no expression of integers, names and + - * //") from None
+        return self._of(tree, expression)
+
+    def _of(self, node: ast.expr, text: str) -> int:
+        match node:
+            case ast.Constant(value=int(value)) if not isinstance(value, bool):
+                return _bounded(value, text)
+            case ast.Name(id=name):
+                return self._named(name)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return -self._of(operand, text)
+            case ast.BinOp(
+                left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.FloorDiv() as op, right=right
+            ):
+                one, other = self._of(left, text), self._of(right, text)
+                match op:
+                    case ast.Add():
+                        return _bounded(one + other, text)
+                    case ast.Sub():
+                        return _bounded(one - other, text)
+                    case ast.Mult():
+                        return _bounded(one * other, text)
+                if other == 0:
+                    raise PlanError(f"{shown(text)} divides by 0")
+                return one // other
+        raise PlanError(f"{shown(text)} is no expression of integers, names and + - * //")
+
+    def _named(self, name: str) -> int:
+        if name not in self._known:
+            if name in self._open:
+                raise PlanError(
+                    f"variable {shown(name)} refers to itself: {' -> '.join([*self._open, name])}"
+                )
+            self._open.append(name)
+            try:
+                self._known[name] = self.value(self._stated(name))
+            finally:
+                self._open.pop()
+        return self._known[name]
+
+    def _stated(self, name: str) -> int | str:
+        if name in self._variables:
+            return self._variables[name]
+        found = self._config.get(name)
+        if type(found) is int:
+            return found
+        if found is None and name in _DEFAULTS:
+            return _DEFAULTS[name]
+        if found is not None:
+            raise PlanError(f"{shown(name)} in config.json is {shown(found)}, and no integer")
+        raise PlanError(f"name {shown(name)} is neither in the plan's vars nor in config.json")
+
+
+def _bounded(value: int, text: str) -> int:
+    if -_LARGEST <= value < _LARGEST:
+        return value
+    raise PlanError(f"{shown(text)} is more than 63 bits can count")

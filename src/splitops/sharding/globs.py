@@ -1,0 +1,56 @@
+"""Globs of whole names: ``*`` is any text, ``?`` one character, ``{e}`` a captured part between dots."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from splitops.errors import PlanError, shown
+
+__all__ = ["compiled", "matched"]
+
+_TOKEN: Final = re.compile(r"\*+|\?|\{([A-Za-z_][A-Za-z0-9_]*)\}|[^*?{}]+|[{}]")
+
+
+def matched(glob: str, name: str) -> dict[str, str] | None:
+    """Return what a glob captures of a name; None where it does not match the whole of it.
+
+    Examples:
+        >>> matched("*.experts.{e}.*", "model.layers.0.mlp.experts.17.up_proj.weight")
+        {'e': '17'}
+        >>> matched("*.o_proj", "model.o_proj.weight") is None
+        True
+    """
+    found = compiled(glob).match(name)
+    return None if found is None else found.groupdict()
+
+
+@lru_cache(maxsize=4096)
+def compiled(glob: str) -> re.Pattern[str]:
+    """Return the regular expression of a glob; it takes linear time for each ``*``, and never goes back.
+
+    Raises:
+        PlanError: a brace does not belong to a name, or a name stands twice.
+    """
+    pieces = [""]
+    names: set[str] = set()
+    for token in _TOKEN.finditer(glob):
+        text, name = token[0], token[1]
+        if text.startswith("*"):
+            pieces.append("")
+        elif text == "?":
+            pieces[-1] += "."
+        elif name is not None and name not in names:
+            names.add(name)
+            pieces[-1] += f"(?P<{name}>[^.]+)"
+        elif text in "{}" or name is not None:
+            raise PlanError(f"glob {shown(glob)}: braces hold a name, each name once, such as {{e}}")
+        else:
+            pieces[-1] += re.escape(text)
+    first, *rest = pieces
+    if not rest:
+        return re.compile(rf"{first}\Z", re.DOTALL)
+    *middle, last = rest
+    # The first place of a middle piece is as good as any later one: what stands between is any text.
+    return re.compile(first + "".join(f"(?>.*?{piece})" for piece in middle) + rf".*{last}\Z", re.DOTALL)

@@ -1,0 +1,40 @@
+"""Layouts: which files the ranks get, and where each tensor lies in them. A layout copies nothing."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final, Protocol
+
+from splitops.sharding.placements import Laid, Placements
+
+__all__ = ["LAYOUTS", "Layout", "layout_named"]
+
+LAYOUTS: Final = ("hf",)
+"""One module each, with the layout in ``LAYOUT``."""
+
+
+class Layout(Protocol):
+    """How the files of ranks are written. A manifest has no places: they are laid out again to be read."""
+
+    @property
+    def name(self) -> str:
+        """What users call it."""
+        ...
+
+    def homes(self, ranks: int) -> tuple[str, ...]:
+        """Return the folders that get the small files, such as the configuration; ``""`` is that of all."""
+        ...
+
+    def lay_out(self, placements: Placements) -> Laid:
+        """Lay out the files of all ranks.
+
+        Raises:
+            PlanError: the layout cannot hold them.
+        """
+        ...
+
+
+def layout_named(name: str) -> Layout:
+    """Return a layout by its module's name."""
+    found: Layout = import_module(f"{__name__}.{name}").LAYOUT
+    return found

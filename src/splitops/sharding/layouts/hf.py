@@ -1,0 +1,68 @@
+"""``hf``: a folder for each rank, with safetensors of the source's file and tensor names, and their index."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from splitops.files.extents import Extent
+from splitops.files.formats import Contents, TargetFile, format_named
+from splitops.sharding.cuts import shard_extents
+from splitops.sharding.placements import Laid, Placements, shard_of
+
+__all__ = ["LAYOUT", "folder_name"]
+
+_SUFFIX: Final = ".safetensors"
+
+
+def folder_name(rank: int, ranks: int) -> str:
+    """Return the name of a rank's folder.
+
+    Examples:
+        >>> folder_name(0, 8)
+        'rank-00000-of-00008'
+    """
+    return f"rank-{rank:05}-of-{ranks:05}"
+
+
+class _HuggingFace:
+    name = "hf"
+
+    def homes(self, ranks: int) -> tuple[str, ...]:
+        return tuple(folder_name(rank, ranks) for rank in range(ranks))
+
+    def lay_out(self, placements: Placements) -> Laid:
+        files: list[TargetFile] = []
+        extents: list[list[Extent]] = [[] for _ in placements.tensors]
+        by_file: list[list[int]] = [[] for _ in placements.files]
+        for index, tensor in enumerate(placements.tensors):
+            by_file[tensor.file].append(index)
+        form = format_named("safetensors")
+        for rank, folder in enumerate(self.homes(placements.ranks)):
+            index_of: dict[str, str] = {}
+            total = 0
+            for file, members in zip(placements.files, by_file, strict=True):
+                held = [i for i in members if placements.cuts[i].shards[rank] is not None]
+                if not held and members:
+                    continue
+                shards = [shard_of(placements.tensors[i], placements.cuts[i], rank) for i in held]
+                name = file.name if file.name.endswith(_SUFFIX) else file.name + _SUFFIX
+                laid = form.lay_out(shards, Contents(form, (), (), file.metadata), f"{folder}/{name}")
+                for i, place in zip(held, laid.places, strict=True):
+                    tensor, cut = placements.tensors[i], placements.cuts[i]
+                    extents[i] += shard_extents(tensor, cut, rank, len(files), place.offset)
+                files += laid.files
+                index_of |= {shard.name: name for shard in shards}
+                total += sum(shard.size for shard in shards)
+            if set(index_of.values()) - {"model.safetensors"}:
+                files.append(_index(f"{folder}/model.safetensors.index.json", index_of, total))
+        return Laid(tuple(files), tuple(map(tuple, extents)))
+
+
+def _index(name: str, index_of: dict[str, str], total: int) -> TargetFile:
+    document = {"metadata": {"total_size": total}, "weight_map": dict(sorted(index_of.items()))}
+    text = json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n"
+    return TargetFile(name, len(text), ((0, text),))
+
+
+LAYOUT: Final = _HuggingFace()

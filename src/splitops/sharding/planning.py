@@ -1,0 +1,203 @@
+"""What users plan: a checkpoint cut into ranks, ranks cut anew, ranks merged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from splitops.errors import PlanError, shown, shown_path
+from splitops.files.copying import MEMORY, DryRun, FilePlan, Progress, Report
+from splitops.sharding.assembly import file_plan
+from splitops.sharding.checkpoint import Checkpoint, read_checkpoint
+from splitops.sharding.cuts import MAX_RANKS
+from splitops.sharding.layouts import LAYOUTS, layout_named
+from splitops.sharding.manifest import SOURCE, has_manifest, manifest_files, read_ranks
+from splitops.sharding.placements import Placements, whole_files
+from splitops.sharding.rules import Rule, cuts_of, document_of, rules_of
+
+__all__ = ["MergePlan", "ShardPlan", "merge", "open_checkpoint", "plan"]
+
+AnyPath = str | os.PathLike[str]
+
+
+class _Runnable:
+    """What can be carried out: both kinds of plan."""
+
+    def file_plan(self, out: AnyPath) -> FilePlan:
+        """Return which bytes of which files go where."""
+        raise NotImplementedError
+
+    def dry_run(self, out: AnyPath, *, memory: int = MEMORY) -> DryRun:
+        """Return what a run would do; nothing is written."""
+        return self.file_plan(out).dry_run(memory=memory)
+
+    def run(
+        self,
+        out: AnyPath,
+        *,
+        overwrite: bool = False,
+        resume: bool = False,
+        verify: bool = False,
+        sync: bool = True,
+        memory: int = MEMORY,
+        progress: Progress | None = None,
+        cluster: Any = None,
+    ) -> Report:
+        """Write the folder ``out``, which appears whole or not at all.
+
+        The arguments are those of :meth:`splitops.files.FilePlan.run`.
+
+        Raises:
+            FileError: the folder exists, a file cannot be read or has changed, the disk is full.
+        """
+        return self.file_plan(out).run(
+            overwrite=overwrite,
+            resume=resume,
+            verify=verify,
+            sync=sync,
+            memory=memory,
+            progress=progress,
+            cluster=cluster,
+        )
+
+
+@dataclass(frozen=True)
+class ShardPlan(_Runnable):
+    """Which rank gets which bytes of every tensor: integers and names, proved to fit, nothing written yet.
+
+    Attributes:
+        checkpoint: what is cut.
+        placements: what each rank holds.
+        rules: of each tensor, the rule that says so.
+        layout: how the files of the ranks are written.
+        document: the plan as it was read.
+        warnings: what the ranks do not get, in words.
+    """
+
+    checkpoint: Checkpoint
+    placements: Placements
+    rules: tuple[Rule, ...]
+    layout: str
+    document: Mapping[str, Any]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks there are."""
+        return self.placements.ranks
+
+    @cached_property
+    def rank_bytes(self) -> tuple[int, ...]:
+        """The bytes of each rank's tensors, padding included."""
+        return tuple(self.placements.rank_bytes())
+
+    def file_plan(self, out: AnyPath) -> FilePlan:
+        """Return which bytes of which files go where."""
+        layout = layout_named(self.layout)
+        homes = [(SOURCE, True), *((home, False) for home in layout.homes(self.ranks))]
+        written = manifest_files(self.placements, self.layout, self.checkpoint, self.document)
+        return file_plan(self.checkpoint, layout.lay_out(self.placements), written, homes, Path(out))
+
+
+@dataclass(frozen=True)
+class MergePlan(_Runnable):
+    """Ranks merged into the files that they were cut from.
+
+    Attributes:
+        checkpoint: the whole, as the ranks hold it.
+    """
+
+    checkpoint: Checkpoint
+
+    def file_plan(self, out: AnyPath) -> FilePlan:
+        """Return which bytes of which files go where."""
+        found = self.checkpoint
+        laid = whole_files(Placements(1, found.files, found.tensors, ()))
+        return file_plan(found, laid, (), [("", True)], Path(out))
+
+
+def open_checkpoint(path: AnyPath, *, allow_links: bool = False) -> Checkpoint:
+    """Read a checkpoint, or the one that a folder of ranks holds.
+
+    Raises:
+        PlanError, FileError: as :func:`plan`.
+    """
+    found = Path(path)
+    if has_manifest(found):
+        return read_ranks(found, allow_links=allow_links)[0]
+    return read_checkpoint(found, allow_links=allow_links)
+
+
+def plan(
+    path: AnyPath,
+    plan: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    *,
+    ranks: int,
+    layout: str | None = None,
+    allow_links: bool = False,
+) -> ShardPlan:
+    """Plan how a checkpoint is cut into ranks, or ranks into other ranks; nothing is written.
+
+    Args:
+        path: a folder with ``model.safetensors`` or an index and its shards, an ONNX model with external
+            data, or a folder of ranks.
+        plan: a file of rules in TOML or JSON, or what it says; ``"auto"`` goes by ``config.json``. None is
+            the plan of ranks that are cut anew, else ``"auto"``.
+        ranks: how many ranks there are to be.
+        layout: how their files are written; None is what the plan says, else ``"hf"``.
+        allow_links: whether links in the folder may lead out of it, as in the cache of a hub.
+
+    Returns:
+        The plan: ``dry_run(out)`` says what it would do, ``run(out)`` does it.
+
+    Raises:
+        PlanError: the checkpoint or the plan is malformed, or a tensor cannot be cut so; the numbers that
+            would do are named.
+        FileError: a file is missing or malformed.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> import numpy as np, splitops
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> np.savez(folder / "x.npz", w=np.arange(12.0).reshape(6, 2))
+        >>> _ = splitops.files.split(
+        ...     folder / "x.npz", folder, num_outputs=1, prefix="model",
+        ...     to=splitops.files.format_named("safetensors"),
+        ... )
+        >>> _ = (folder / "model.0.safetensors").rename(folder / "model.safetensors")
+        >>> cut = splitops.sharding.plan(folder, {"version": 1, "rule": [{"match": "*", "axis": 0}]}, ranks=4)
+        >>> [shard.size for shard in cut.placements.cuts[0].shards], cut.rank_bytes
+        ([2, 2, 2, 0], (32, 32, 32, 0))
+    """
+    if not 1 <= ranks <= MAX_RANKS:
+        raise PlanError(f"{ranks} ranks, and it must be 1 to {MAX_RANKS}")
+    checkpoint = open_checkpoint(path, allow_links=allow_links)
+    document = document_of(plan, checkpoint.plan, checkpoint.config)
+    rules = rules_of(document, "the plan" if plan is None or isinstance(plan, Mapping) else shown_path(plan))
+    chosen = layout or rules.layout or "hf"
+    if chosen not in LAYOUTS:
+        raise PlanError(f"layout {shown(chosen)} is none of {', '.join(LAYOUTS)}")
+    matched, cuts = cuts_of(rules, checkpoint.tensors, checkpoint.config, ranks)
+    placements = Placements(ranks, checkpoint.files, checkpoint.tensors, tuple(cuts))
+    return ShardPlan(checkpoint, placements, tuple(matched), chosen, document, checkpoint.warnings)
+
+
+def merge(path: AnyPath, *, allow_links: bool = False) -> MergePlan:
+    """Plan the merge of ranks into the files that they were cut from; nothing is written.
+
+    Args:
+        path: the folder of the ranks, with their manifest.
+        allow_links: as in :func:`plan`.
+
+    Raises:
+        PlanError: the manifest is malformed, a rank is missing or is of another run.
+        FileError: a file cannot be read.
+    """
+    found = Path(path)
+    if not has_manifest(found):
+        raise PlanError(f"{shown_path(found)} holds no manifest.json of ranks")
+    return MergePlan(open_checkpoint(found, allow_links=allow_links))

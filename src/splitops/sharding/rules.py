@@ -1,0 +1,263 @@
+"""The plan language: rules that say of each tensor, by its name, how it is cut."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from splitops.errors import PlanError, SplitError, brief, shown, shown_path
+from splitops.files.tensors import StoredTensor
+from splitops.sharding.cuts import Cut, Recipe, cut_axis, placed, whole
+from splitops.sharding.documents import read, validate
+from splitops.sharding.expressions import Names
+from splitops.sharding.globs import compiled
+from splitops.sharding.tables import auto_plan
+from splitops.sharding.words import WORDS
+
+__all__ = ["Rule", "Rules", "cuts_of", "document_of", "rules_of"]
+
+_CUTS = ("axis", "hf", "place", "replicate")
+_OF_AXES = ("sections", "unit", "groups", "pad_to", "pack", "group_size", "even")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule of a plan.
+
+    Attributes:
+        number: its place in the plan, from 1 on.
+        match: its globs.
+        says: its other fields, as the plan has them.
+    """
+
+    number: int
+    match: tuple[str, ...]
+    says: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """What messages call it."""
+        return f"rule {self.number} ({shown(self.match[0])})"
+
+    def captures(self, name: str) -> dict[str, str] | None:
+        """Return what the rule captures of a tensor's name; None where it does not match."""
+        for glob in self.match:
+            found = compiled(glob).match(name)
+            if found is not None:
+                return found.groupdict()
+        return None
+
+
+@dataclass(frozen=True)
+class Rules:
+    """A plan as it was read.
+
+    Attributes:
+        rules: in their order.
+        variables: its ``vars``.
+        layout: the layout that it is for; None where it does not say.
+    """
+
+    rules: tuple[Rule, ...]
+    variables: Mapping[str, int | str] = field(default_factory=dict)
+    layout: str | None = None
+
+
+def document_of(
+    plan: str | os.PathLike[str] | Mapping[str, Any] | None,
+    before: Mapping[str, Any] | None,
+    config: Mapping[str, Any],
+) -> Mapping[str, Any]:
+    """Return what a plan says.
+
+    Args:
+        plan: a file of TOML or JSON, what it says, ``"auto"``, or None.
+        before: the plan that ranks were cut by, which None repeats; None where there is none.
+        config: the model's ``config.json``, by which ``"auto"`` goes.
+
+    Raises:
+        PlanError: the file cannot be read, or there is no plan for such a model.
+    """
+    if plan is None and before is not None:
+        return before
+    if plan is None or plan == "auto":
+        return auto_plan(config)
+    return plan if isinstance(plan, Mapping) else dict_of(Path(plan))
+
+
+def dict_of(path: Path) -> Mapping[str, Any]:
+    """Return the plan that a file states."""
+    document = read(path)
+    validate(document, "plan", shown_path(path))
+    found: Mapping[str, Any] = document
+    return found
+
+
+def rules_of(document: Mapping[str, Any], name: str = "the plan") -> Rules:
+    """Return the rules of a plan.
+
+    Args:
+        document: what the plan says.
+        name: what messages call it.
+
+    Raises:
+        PlanError: it does not fit the plan's schema, or a rule says nothing or two things at once.
+    """
+    validate(document, "plan", name)
+    rules = []
+    for number, entry in enumerate(document["rule"], 1):
+        says = {key: value for key, value in entry.items() if key != "match"}
+        match = entry["match"]
+        rule = Rule(number, (match,) if isinstance(match, str) else tuple(match), says)
+        try:
+            _prove(rule)
+        except PlanError as error:
+            raise PlanError(f"{name}: rule {number}: {error.message}") from error
+        rules.append(rule)
+    return Rules(tuple(rules), document.get("vars", {}), document.get("layout"))
+
+
+def _prove(rule: Rule) -> None:
+    """Refuse a rule that says nothing, or two things at once."""
+    if not rule.match:
+        raise PlanError("match names no glob")
+    for glob in rule.match:
+        compiled(glob)
+    says = rule.says
+    if not any(key in says for key in _CUTS):
+        raise PlanError(f"says none of {', '.join(_CUTS)}")
+    for one, others in (("place", ("axis", "hf", "replicate", *_OF_AXES)), ("hf", ("axis", "sections"))):
+        clash = next((other for other in others if other in says), None)
+        if one in says and clash is not None:
+            raise PlanError(f"says both {one} and {clash}")
+    of_axes = next((key for key in _OF_AXES if key in says), None)
+    if of_axes is not None and not ("axis" in says or "hf" in says):
+        raise PlanError(f"says {of_axes} without an axis")
+    if says.get("hf", "replicate") not in WORDS:
+        raise PlanError(f"hf = {shown(says['hf'])} is none of {', '.join(WORDS)}")
+    if "unit" in says and "groups" in says:
+        raise PlanError("says both unit and groups")
+    if not any(key in says for key in ("axis", "hf", "place")) and says["replicate"] is not True:
+        raise PlanError(f"says replicate = {shown(says['replicate'])} without an axis")
+    named = says.get("place")
+    if isinstance(named, str) and not all(named in compiled(glob).groupindex for glob in rule.match):
+        raise PlanError(f"place = {shown(named)}, which match does not capture")
+
+
+def cuts_of(
+    rules: Rules, tensors: Sequence[StoredTensor], config: Mapping[str, Any], ranks: int
+) -> tuple[list[Rule], list[Cut]]:
+    """Return the rule and the cut of each tensor.
+
+    Args:
+        rules: the plan.
+        tensors: whole ones.
+        config: the model's ``config.json``.
+        ranks: how many ranks there are.
+
+    Raises:
+        PlanError: no rule matches a tensor, or one cannot be cut as its rule says; the sizes that would do
+            are named.
+    """
+    matched = [_matching(rules, tensor.name) for tensor in tensors]
+    names = Names(rules.variables, config)
+    counts = _placed_counts(matched)
+    known: dict[tuple[int, tuple[int, ...]], Cut] = {}
+    cuts = []
+    for tensor, (rule, captures) in zip(tensors, matched, strict=True):
+        try:
+            named = rule.says.get("place")
+            if named is not None:
+                cuts.append(_placed(named, captures, counts.get(rule.number, 0), ranks))
+                continue
+            key = rule.number, tensor.shape
+            if key not in known:
+                recipe = _recipe(rule, tensor.shape, names)
+                size = tensor.shape[recipe.axis] if recipe else 0
+                known[key] = cut_axis(recipe, size, ranks) if recipe else whole(ranks)
+            cuts.append(known[key])
+        except SplitError as error:
+            raise PlanError(f"{tensor.label}, {rule.label}: {error.message}") from error
+    return [rule for rule, _ in matched], cuts
+
+
+def _matching(rules: Rules, name: str) -> tuple[Rule, dict[str, str]]:
+    for rule in rules.rules:
+        captures = rule.captures(name)
+        if captures is not None:
+            return rule, captures
+    raise PlanError(f'no rule matches tensor {shown(name)}: end the plan with match = "*", replicate = true')
+
+
+def _placed_counts(matched: Sequence[tuple[Rule, dict[str, str]]]) -> dict[int, int]:
+    """Return of each rule with ``place`` how many entries its captured numbers count."""
+    counts: dict[int, int] = {}
+    for rule, captures in matched:
+        text = captures.get(str(rule.says.get("place")), "")
+        if text.isascii() and text.isdigit() and len(text) < 10:
+            counts[rule.number] = max(counts.get(rule.number, 0), int(text) + 1)
+    return counts
+
+
+def _placed(named: int | str, captures: Mapping[str, str], count: int, ranks: int) -> Cut:
+    if isinstance(named, int):
+        if named >= ranks:
+            raise PlanError(f"place = {named} of {ranks} ranks, from 0 on")
+        return placed(named, ranks, ranks)
+    text = captures[named]
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise PlanError(f"place = {shown(named)}, which is {shown(text)} and no number")
+    return placed(int(text), count, ranks)
+
+
+def _recipe(rule: Rule, shape: tuple[int, ...], names: Names) -> Recipe | None:
+    """Return how an axis of a tensor of a shape is cut; None where ranks hold it whole."""
+    says, rank = rule.says, len(shape)
+    axis, sections = says.get("axis"), None
+    if "hf" in says:
+        word = WORDS[says["hf"]]
+        axis = word.bias if rank == 1 else word.axis if rank else None
+        if axis is not None and word.sections > 1:
+            axis, size = axis % rank, shape[axis]
+            if size % word.sections:
+                raise PlanError(f"axis {axis} of size {size} is no {word.sections} equal sections")
+            sections = (size // word.sections,) * word.sections
+    if axis is None:
+        return None
+    if not -rank <= axis < rank:
+        raise PlanError(f"axis {axis} of shape {brief(shape)}, which has rank {rank}")
+    axis %= rank
+
+    def number(key: str) -> int:
+        found = names.value(says.get(key, 1))
+        if found < 1:
+            raise PlanError(f"{key} = {found}, and must be at least 1")
+        return found
+
+    pack = number("pack")
+    unit = math.lcm(number("unit"), number("group_size"))
+    if "groups" in says:
+        unit = math.lcm(unit, _group(shape[axis] * pack, number("groups")))
+    if "sections" in says:
+        sections = tuple(names.value(entry) for entry in says["sections"])
+    repeats = says.get("replicate", False)
+    every = range(len(sections or (0,)))
+    return Recipe(
+        axis,
+        sections,
+        unit,
+        frozenset(every if repeats is True else repeats or ()),
+        number("pad_to") if "pad_to" in says else 0,
+        pack,
+        says.get("even", False),
+    )
+
+
+def _group(elements: int, groups: int) -> int:
+    if elements % groups or not elements:
+        raise PlanError(f"{elements} elements are no {groups} equal groups")
+    return elements // groups
