@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Development tasks: ``python3.11 tasks.py demo|test|lint|oldest|backends|docs|bench``.
+"""Development tasks: ``python3.11 tasks.py demo|test|lint|oldest|backends|docs|bench|fuzz``.
 
 Each task makes the virtual environment that it needs, so a fresh clone needs nothing but Python and a C++
 compiler. Arguments after the task go to the tool that it runs.
@@ -19,6 +19,7 @@ MAIN = ROOT / ".venv"
 OLDEST = ROOT / ".venv-oldest"
 BACKENDS = ROOT / ".venv-backends"
 BENCH = ROOT / ".venv-bench"
+FUZZ = ROOT / ".venv-fuzz"
 
 
 def run(*command: str | Path, **environment: str) -> None:
@@ -98,6 +99,11 @@ def docs() -> None:
     run(tools, "-m", "mkdocs", "build", "--strict")
 
 
+def fuzz(*arguments: str) -> None:
+    """Fuzz one target, or each of them, for so many seconds: ``fuzz [TARGET [SECONDS]]``."""
+    run(python(FUZZ, "fuzz"), "-m", "fuzz", *arguments)
+
+
 def bench(*arguments: str) -> None:
     """Print the benchmark tables, with every peer installed."""
     run(python(BENCH, "bench", "tests/backends.txt"), "-m", "benchmarks", *arguments)
@@ -107,7 +113,7 @@ DEMO = (
     ("run", "examples/models/attention_block.onnx", "--input", "x=examples/data/attention_block_x.npy"),
     ("run", "examples/models/feature_split.xml", "--input", "x=examples/data/feature_split_x.npy"),
 )
-TASKS = {task.__name__: task for task in (demo, test, lint, oldest, backends, docs, bench)}
+TASKS = {task.__name__: task for task in (demo, test, lint, oldest, backends, docs, bench, fuzz)}
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in TASKS:

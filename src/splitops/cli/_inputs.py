@@ -24,7 +24,15 @@ __all__ = ["read_inputs", "wanted"]
 
 _GENERATORS: Final = ("ramp", "random")
 _MAX_PROTOBUF: Final = (1 << 31) - 1
-_BROKEN_ZIP: Final = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
+_BROKEN_ZIP: Final = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    OSError,
+    UnicodeDecodeError,
+)
 
 
 def read_inputs(texts: Sequence[str], declared: Sequence[Declared]) -> dict[str, Any]:

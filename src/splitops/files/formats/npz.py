@@ -48,6 +48,7 @@ _BROKEN: Final = (
     RuntimeError,
     OSError,
     struct.error,
+    UnicodeDecodeError,
 )
 
 

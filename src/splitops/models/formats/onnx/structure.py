@@ -257,6 +257,9 @@ class _GraphCheck:
         return replace(self.where, node=node_label(node)[:120])
 
     def _check_operator(self, node: NodeProto) -> None:
+        for text in (node.name, node.op_type, node.domain):
+            if not isinstance(text, str):
+                raise ModelError(f"a node states {text[:80]!r}, which is no text in UTF-8", self.where)
         if not node.op_type:
             raise ModelError("a node has no operator", self._at(node))
         if canonical(node.domain) not in self.opsets and function_key(node) not in self.functions:
@@ -280,8 +283,10 @@ class _GraphCheck:
     def _attributes(self, node: NodeProto, visible: _Scopes, depth: int) -> None:
         seen: set[str] = set()
         for attribute in node.attribute:
-            if not attribute.name or attribute.name in seen:
-                raise self._wrong(node, attribute, f"{shown(attribute.name)} is unnamed or stated twice")
+            if not attribute.name or attribute.name in seen or not isinstance(attribute.name, str):
+                raise self._wrong(
+                    node, attribute, f"{shown(attribute.name)} is unnamed, no text, or stated twice"
+                )
             seen.add(attribute.name)
             if attribute.ref_attr_name and attribute.ref_attr_name not in (self.parameters or ()):
                 reference = shown(attribute.ref_attr_name)
@@ -299,6 +304,8 @@ class _GraphCheck:
 
     def _define(self, name: str, what: str | NodeProto, names: set[str], outer: _Scopes) -> None:
         """Define a name: of the item that is described, or of an output of a node."""
+        if not isinstance(name, str):  # protobuf gives bytes that are no UTF-8 as they are
+            raise ModelError(f"name {bytes(name)[:80]!r} is no text in UTF-8", self.where)
         if name and not _visible(name, (*outer, names)):
             names.add(name)
             return

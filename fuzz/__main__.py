@@ -1,0 +1,115 @@
+"""``python -m fuzz [TARGET [SECONDS]]``: fuzz one target, or each of them, for so many seconds each.
+
+A run goes on where the last one stopped: what it learns is in ``.fuzz/``. What breaks a target is written to
+``fuzz/found/TARGET/``, which the tests replay with the corpus; ``fuzz/spent.json`` counts what was spent. An
+input that takes over ten seconds, or over 2 GiB of memory, is a finding.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from types import FunctionType
+from typing import Final
+
+HERE: Final = Path(__file__).parent
+LEARNT: Final = HERE.parent / ".fuzz"
+SPENT: Final = HERE / "spent.json"
+SECONDS: Final = 60
+MODULES: Final = (
+    "splitops.models.check",
+    "splitops.models.convert",
+    "splitops.models.infer",
+    "splitops.models.simplify",
+    "splitops.files",
+)
+LIMITS: Final = ("-timeout=10", "-rss_limit_mb=2048", "-max_len=4096", "-print_final_stats=1")
+
+
+def fuzz(target: str) -> None:
+    """Fuzz in this process, with the arguments of libFuzzer behind it."""
+    import atheris
+
+    from fuzz.targets import TARGETS
+
+    for module in MODULES:
+        importlib.import_module(module)
+    # Function by function, since what finds an editable package hides it from atheris' own hook of imports.
+    for found in gc.get_objects():
+        if isinstance(found, FunctionType) and str(found.__module__).startswith("splitops"):
+            atheris.instrument_func(found)
+    atheris.Setup(sys.argv, TARGETS[target])
+    atheris.Fuzz()
+
+
+def _run(target: str, *arguments: str | Path) -> str:
+    """Run libFuzzer in a process of its own, and return what it says."""
+    command = [sys.executable, "-m", "fuzz", "--here", target, *map(str, arguments)]
+    process = subprocess.Popen(
+        command,
+        cwd=HERE.parent,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        errors="replace",
+    )
+    assert process.stderr is not None
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if not line.startswith("INFO") and "NEW" not in line and "REDUCE" not in line:
+            sys.stderr.write(line)
+    process.wait()
+    return "".join(said)
+
+
+def run(target: str, seconds: int) -> bool:
+    """Fuzz for so many seconds, and keep what covers more; return whether nothing was found."""
+    learnt, corpus, found = LEARNT / target, HERE / "corpus" / target, HERE / "found" / target
+    for folder in (learnt, corpus, found):
+        folder.mkdir(parents=True, exist_ok=True)
+    known = set(found.iterdir())
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    said = _run(
+        target, learnt, corpus, f"-max_total_time={seconds}", f"-artifact_prefix={found}{os.sep}", *LIMITS
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = json.loads(SPENT.read_text()) if SPENT.exists() else {}
+    mine = spent.setdefault(target, {"processor_seconds": 0, "inputs": 0})
+    mine["processor_seconds"] += round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    for line in said.splitlines():
+        if line.startswith("stat::number_of_executed_units:"):
+            mine["inputs"] += int(line.split()[-1])
+    SPENT.write_text(json.dumps(dict(sorted(spent.items())), indent=2) + "\n")
+    return set(found.iterdir()) == known
+
+
+def main() -> None:
+    """Fuzz what is asked for."""
+    from fuzz.targets import TARGETS
+
+    arguments = sys.argv[1:]
+    names, seconds = arguments[:1] or TARGETS, arguments[1:] or [str(SECONDS)]
+    if not (TARGETS.keys() >= set(names) and len(seconds) == 1 and seconds[0].isdecimal()):
+        sys.exit(f"usage: python -m fuzz [{'|'.join(TARGETS)} [SECONDS]]")
+    clean = [run(target, int(seconds[0])) for target in names]
+    for folder in (HERE / "corpus", HERE / "found"):
+        for empty in folder.iterdir():
+            if not any(empty.iterdir()):
+                empty.rmdir()
+    sys.exit(not all(clean))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--here"]:
+        target = sys.argv.pop(2)
+        del sys.argv[1]
+        fuzz(target)
+    else:
+        main()
