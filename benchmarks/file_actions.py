@@ -190,11 +190,17 @@ def peak() -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
 
 
+def touch_memory() -> None:
+    """Use so much memory that a virtual machine's host has given it before the time runs."""
+    subprocess.run([sys.executable, "-c", "b'x' * (1 << 30)"], check=True)
+
+
 def main() -> None:
     """Do what the argument says."""
     arguments = json.loads(sys.argv[1])
     run = ACTIONS[arguments.pop("do")](**arguments)
     os.sync()
+    touch_memory()
     before, start = processor(), time.perf_counter()
     run()
     seconds, used = time.perf_counter() - start, processor() - before

@@ -21,8 +21,8 @@ __all__ = ["TASK_BYTES", "CopyError", "Pass", "checksums", "copy", "passes", "ta
 
 TASK_BYTES: Final = 256 << 20
 """About how much a task copies: what is made durable, journalled and sent to a worker at a time."""
-_BLOCK: Final = 256 << 10
-"""Bytes that a thread reads at a time: what is read is written while the caches of the processor have it."""
+_BLOCK: Final = 1 << 20
+"""Bytes that a thread reads at a time: longer writes cost the system less, shorter ones the caches."""
 _LONG_RUN: Final = 64 << 10
 """From here on a call of the system for each run costs little beside its bytes."""
 _PIECE: Final = 64 << 10
