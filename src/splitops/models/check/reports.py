@@ -9,7 +9,7 @@ from urllib.parse import quote
 from splitops.models.check.findings import Finding, Severity
 from splitops.sizes.dims import Range
 
-__all__ = ["to_json", "to_sarif"]
+__all__ = ["sarif_log", "to_json", "to_sarif"]
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
@@ -58,17 +58,26 @@ def to_sarif(findings: Sequence[Finding], version: str) -> dict[str, Any]:
         if finding.source.startswith("https://"):
             rule["helpUri"] = finding.source
     order = list(rules)
+    results = [_result(finding, order.index(finding.code)) for finding in findings]
+    return sarif_log("splitops", version, list(rules.values()), results)
+
+
+def sarif_log(
+    tool: str, version: str, rules: list[dict[str, Any]], results: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return a SARIF 2.1.0 log of one run.
+
+    Args:
+        tool: what made it.
+        version: the version of the tool.
+        rules: the rules that results name by index.
+        results: the results.
+    """
+    driver = {"name": tool, "semanticVersion": version, "rules": rules}
     return {
         "$schema": _SCHEMA,
         "version": "2.1.0",
-        "runs": [
-            {
-                "tool": {
-                    "driver": {"name": "splitops", "semanticVersion": version, "rules": list(rules.values())}
-                },
-                "results": [_result(finding, order.index(finding.code)) for finding in findings],
-            }
-        ],
+        "runs": [{"tool": {"driver": driver}, "results": results}],
     }
 
 

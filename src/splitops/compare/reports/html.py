@@ -1,0 +1,84 @@
+"""A report as one HTML file that asks nobody for anything."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from importlib.resources import files
+from string import Template
+from typing import Final
+
+from splitops.compare.records import Report, Word
+from splitops.compare.reports.fragments import counted, terms, text
+from splitops.compare.reports.matrix import filters, legend, matrix, peers_table
+from splitops.compare.reports.pictures import Pictures
+from splitops.compare.reports.sections import sections
+
+__all__ = ["to_html"]
+
+_POLICY: Final = (
+    "default-src 'none'; style-src '{}'; script-src '{}'; img-src data:; base-uri 'none'; form-action 'none'"
+)
+
+
+def to_html(report: Report, version: str) -> str:
+    """Write a report as one HTML file.
+
+    It has its style, its script and its pictures in it, and allows no others by its content security policy.
+    It is complete without JavaScript, which adds the filters and the keys.
+
+    Args:
+        report: the report. Whatever its texts hold is shown as text.
+        version: the version of splitops that made it.
+    """
+    pictures = Pictures()
+    cases = sections(report, pictures)
+    style = f":root {{ --peers: {len(report.peers)} }}\n{_file('page.css')}{pictures.style()}"
+    script = _file("page.js")
+    return Template(_file("page.html")).substitute(
+        policy=_POLICY.format(_hash(style), _hash(script)),
+        version=text(version),
+        title=f"{counted(len(report.peers), 'peer')} and {counted(len(report.entries), 'split')}",
+        lead=_lead(report),
+        tiles=_tiles(report),
+        peers=peers_table(report),
+        **filters(report),
+        matrix=matrix(report),
+        legend=legend(),
+        cases=cases,
+        environment=terms(report.environment),
+        style=style,
+        script=script,
+    )
+
+
+def _lead(report: Report) -> str:
+    found = len({entry.id for entry, _, _ in report.findings})
+    return (
+        "What runtimes, compilers, converters and simplifiers make of the split operators of ONNX and "
+        f"OpenVINO, beside what the specifications say. {counted(found, 'case')} of {len(report.entries):,} "
+        f"{'has' if found == 1 else 'have'} a disagreement that was confirmed alone."
+    )
+
+
+def _tiles(report: Report) -> str:
+    found = [verdict.word for _, _, verdict in report.findings]
+    agreed = sum(
+        verdict.word is Word.AGREES for entry in report.entries for verdict in entry.verdicts.values()
+    )
+    numbers = {
+        "answers that agree": agreed,
+        "disagreements": len(found),
+        "of them wrong values": found.count(Word.DIFFERS),
+        "of them crashes": found.count(Word.CRASH),
+    }
+    tiles = "".join(f"<li><b>{number:,}</b>{text(name)}</li>" for name, number in numbers.items())
+    return f'<ul class="tiles">{tiles}</ul>'
+
+
+def _file(name: str) -> str:
+    return (files("splitops.compare.reports") / "page" / name).read_text(encoding="utf-8")
+
+
+def _hash(content: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}"

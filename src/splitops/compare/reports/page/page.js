@@ -1,0 +1,152 @@
+"use strict";
+(() => {
+  const $ = (selector) => document.querySelector(selector);
+  const form = $(".filters");
+  const table = $(".matrix");
+  const status = $(".status");
+  const names = [...table.tHead.rows[0].cells].slice(1).map((cell) => cell.dataset.peer);
+  const rows = [...table.querySelectorAll("tr[data-case]")];
+  const section = (row) => document.getElementById(row.dataset.case);
+  const agreeing = new Set(["agrees", "na", "dead"]);
+  let rules = 0;
+
+  const checked = (name) => [...form.querySelectorAll(`input[name=${name}]:checked`)].map((box) => box.value);
+
+  // The filters and the fragment say the same: "#?peer=a&verdict=crash" is a link to what is seen.
+
+  function readFragment() {
+    const wanted = new URLSearchParams(location.hash.slice(2));
+    for (const box of form.querySelectorAll("input[type=checkbox]")) {
+      box.checked = box.name === "only" ? wanted.has("only") : wanted.getAll(box.name).includes(box.value);
+    }
+    form.elements.operator.value = wanted.get("operator") ?? "";
+    form.elements.text.value = wanted.get("text") ?? "";
+    if (form.elements.operator.selectedIndex < 0) form.elements.operator.value = "";
+  }
+
+  function writeFragment() {
+    const wanted = new URLSearchParams([...new FormData(form)].filter(([, value]) => value !== ""));
+    history.replaceState(null, "", wanted.size ? `#?${wanted}` : "#:matrix");
+  }
+
+  function filter() {
+    const peers = new Set(checked("peer"));
+    const verdicts = new Set(checked("verdict"));
+    const operator = form.elements.operator.value;
+    const words = form.elements.text.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const columns = names.flatMap((name, i) => (peers.size && !peers.has(name) ? [] : [i + 1]));
+    const only = form.elements.only.checked;
+    const seen = (cell) =>
+      (!verdicts.size || verdicts.has(cell.className)) &&
+      (!only || !agreeing.has(cell.className));
+    const judged = only || verdicts.size;
+    let count = 0;
+    for (const row of rows) {
+      const text = row.cells[0].textContent.toLowerCase();
+      const shown =
+        (!operator || row.parentNode.dataset.operator === operator) &&
+        words.every((word) => text.includes(word)) &&
+        (!judged || columns.some((i) => seen(row.cells[i])));
+      row.hidden = section(row).hidden = !shown;
+      count += shown;
+    }
+    for (const group of table.tBodies) group.hidden = !group.querySelector("tr[data-case]:not([hidden])");
+    showColumns(columns);
+    status.textContent = `${count} of ${rows.length} cases, ${columns.length} of ${names.length} peers`;
+    $(".chosen").textContent = peers.size ? `${peers.size} of ${names.length}` : "all";
+  }
+
+  function showColumns(columns) {
+    const sheet = document.styleSheets[0];
+    while (rules) {
+      sheet.deleteRule(sheet.cssRules.length - 1);
+      rules -= 1;
+    }
+    const shown = new Set(columns);
+    const hidden = names.map((_, i) => i + 1).filter((i) => !shown.has(i));
+    if (hidden.length) {
+      const selectors = hidden.map((i) => `.matrix :is(col, td, thead th):nth-child(${i + 1})`);
+      sheet.insertRule(`${selectors.join()} { display: none }`, sheet.cssRules.length);
+      rules = 1;
+    }
+    document.documentElement.style.setProperty("--peers", columns.length);
+  }
+
+  function followFragment() {
+    if (location.hash.startsWith("#?")) {
+      readFragment();
+      filter();
+      $("#\\:matrix").scrollIntoView();
+      return;
+    }
+    const target = document.getElementById(location.hash.slice(1));
+    if (target?.closest("[hidden]")) {
+      form.reset();
+      filter();
+      target.scrollIntoView();
+    }
+  }
+
+  form.addEventListener("input", () => {
+    filter();
+    writeFragment();
+  });
+  form.addEventListener("reset", () => setTimeout(() => {
+    filter();
+    writeFragment();
+  }));
+  form.addEventListener("submit", (event) => event.preventDefault());
+  addEventListener("hashchange", followFragment);
+
+  // Keys: up and down from case to case, "/" to search, Escape back to the case's row.
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const at = document.activeElement;
+    const open = at.closest(".filters details[open]");
+    if (event.key === "Escape" && open) {
+      open.open = false;
+      open.querySelector("summary").focus();
+    } else if (at.matches("input, select, textarea")) {
+      return;
+    } else if (event.key === "/") {
+      event.preventDefault();
+      form.elements.text.focus();
+    } else if (event.key === "Escape") {
+      const article = at.closest(".case") ?? $(".case:target, .case:has(:target)");
+      if (article) link(rows.find((row) => row.dataset.case === article.id)).focus();
+    } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      const row = at.closest("tr[data-case]");
+      if (!row) return;
+      const visible = rows.filter((one) => !one.hidden);
+      const next = visible[visible.indexOf(row) + (event.key === "ArrowDown" ? 1 : -1)];
+      if (next) {
+        event.preventDefault();
+        link(next).focus();
+      }
+    }
+  });
+
+  const link = (row) => row.cells[0].querySelector("a");
+
+  // The text of a reproduction, into the clipboard.
+
+  document.addEventListener("click", async (event) => {
+    const menu = $(".filters details[open]");
+    if (menu && !menu.contains(event.target)) menu.open = false;
+    const button = event.target.closest(".copy button");
+    if (!button) return;
+    const text = button.parentNode.querySelector("code");
+    try {
+      await navigator.clipboard.writeText(text.textContent);
+      button.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(text);
+      button.textContent = "Selected";
+    }
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  });
+
+  document.documentElement.classList.add("js");
+  if (location.hash) followFragment();
+})();

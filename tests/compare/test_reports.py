@@ -1,0 +1,310 @@
+"""Reports for other programs, what changed, what was expected."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic import report
+
+from splitops.compare.protocol import validate
+from splitops.compare.records import CompareError, Report, State, Verdict, Word
+from splitops.compare.reports.differing import differences
+from splitops.compare.reports.expecting import Expectation, expectations, judge, read_expectations
+from splitops.compare.reports.junit import to_junit
+from splitops.compare.reports.reading import read_report
+from splitops.compare.reports.rules import RULES, source_of
+from splitops.compare.reports.sarif import to_sarif
+from splitops.compare.reports.verdicts import MEANINGS, counts
+from splitops.errors import Rule
+from splitops.operators import SCHEMAS
+from splitops.sizes.rules import SizeRule
+
+EMPTY = Report(environment={}, peers=(), entries=())
+
+
+def with_verdict(made: Report, index: int, verdict: Verdict) -> Report:
+    """The report with another verdict of the first peer of a case."""
+    entries = list(made.entries)
+    name = made.peers[0].name
+    entries[index] = replace(entries[index], verdicts={**entries[index].verdicts, name: verdict})
+    return replace(made, entries=tuple(entries))
+
+
+def agreeing(cases: int = 4, peers: int = 2) -> Report:
+    made = report(cases, peers)
+    agrees = {peer.name: Verdict(word=Word.AGREES) for peer in made.peers}
+    return replace(made, entries=tuple(replace(entry, verdicts=agrees) for entry in made.entries))
+
+
+CRASH = Verdict(word=Word.CRASH, signal="SIGSEGV", confirmed=2)
+ABORT = Verdict(word=Word.CRASH, signal="SIGABRT", confirmed=2)
+ONCE = Verdict(word=Word.CRASH, signal="SIGSEGV", confirmed=0)
+
+
+def test_the_synthetic_report_is_one_and_has_every_word() -> None:
+    made = report(200, 12)
+    validate(made.to_json(), "report")
+    words = {verdict.word for entry in made.entries for verdict in entry.verdicts.values()}
+    assert words == set(Word)
+
+
+def test_every_rule_and_word_has_a_text() -> None:
+    assert set(RULES) == {*map(str, Rule), *(rule.value for rule in SizeRule)}
+    assert set(MEANINGS) == set(Word)
+
+
+def test_every_version_has_its_source() -> None:
+    assert all(source_of(f"{row.domain}:{row}" if row.domain else str(row)) == row.source for row in SCHEMAS)
+    assert source_of("Concat-13") == ""
+
+
+def test_counts_are_of_each_peer() -> None:
+    made = report(50, 3)
+    assert {name: sum(words.values()) for name, words in counts(made).items()} == dict.fromkeys(
+        counts(made), 50
+    )
+
+
+# JUnit
+
+
+def numbers(suite: ET.Element) -> dict[str, int]:
+    return {name: int(suite.get(name, "-1")) for name in ("tests", "failures", "errors", "skipped")}
+
+
+def test_junit_counts_what_it_holds() -> None:
+    root = ET.fromstring(to_junit(report(200, 12)))
+    suites = root.findall("testsuite")
+    assert [suite.get("name") for suite in suites] == [peer.name for peer in report(1, 12).peers]
+    for suite in suites:
+        tests = suite.findall("testcase")
+        found = {"tests": len(tests)}
+        for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            found[name] = sum(test.find(tag) is not None for test in tests)
+        assert numbers(suite) == found
+        assert all(found.values())
+
+
+@pytest.mark.parametrize(
+    ("word", "confirmed", "tag"),
+    [
+        (Word.DIFFERS, 2, "failure"),
+        (Word.REFUSES, 2, "failure"),
+        (Word.ACCEPTS, 2, "failure"),
+        (Word.CRASH, 2, "error"),
+        (Word.HANG, 2, "error"),
+        (Word.MEMORY, 2, "error"),
+        (Word.PROTOCOL, 2, "error"),
+        (Word.ADAPTER_ERROR, 2, "error"),
+        (Word.DEAD, 0, "error"),
+        (Word.NOT_APPLICABLE, 0, "skipped"),
+        (Word.CRASH, 1, "skipped"),
+    ],
+)
+def test_junit_says_how_a_test_ended(word: Word, confirmed: int, tag: str) -> None:
+    made = with_verdict(agreeing(1, 1), 0, Verdict(word=word, confirmed=confirmed))
+    (test,) = ET.fromstring(to_junit(made)).iter("testcase")
+    assert [child.tag for child in test] == [tag]
+
+
+def test_junit_shows_a_peer_that_did_not_start() -> None:
+    made = agreeing(1, 1)
+    broken = replace(made.peers[0], state=State.FAILED, detail="no module named x")
+    root = ET.fromstring(to_junit(replace(made, peers=(broken,))))
+    errors = [test.find("error") for test in root.iter("testcase") if test.get("name") == "start"]
+    assert errors[0] is not None
+    assert errors[0].get("message") == "failed: no module named x"
+
+
+def test_junit_of_names_that_xml_does_not_have() -> None:
+    made = agreeing(1, 1)
+    entry = replace(
+        made.entries[0], id="a\x00\x1b]0;\ud800\ufffe<b>&\"'", verdicts={made.peers[0].name: CRASH}
+    )
+    (test,) = ET.fromstring(to_junit(replace(made, entries=(entry,)))).iter("testcase")
+    assert test.get("name") == "a\ufffd\ufffd]0;\ufffd\ufffd<b>&\"'"
+
+
+def test_junit_of_nothing() -> None:
+    assert list(ET.fromstring(to_junit(EMPTY))) == []
+
+
+# SARIF
+
+
+def test_sarif_has_each_finding_with_its_rule() -> None:
+    made = report(100, 8)
+    log = to_sarif(made, "1.2.3")
+    (run,) = log["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    assert len(run["results"]) == len(made.findings) > 20
+    for result, (entry, peer, verdict) in zip(run["results"], made.findings, strict=True):
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"] == entry.rule
+        assert result["properties"]["peer"] == peer.name
+        assert str(verdict.word) in result["message"]["text"]
+        assert not re.search(
+            r"[\s<>\"]", result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+        )
+    known = [result for result in run["results"] if "workItemUris" in result]
+    assert known
+    json.dumps(log)
+
+
+def test_sarif_of_what_did_not_repeat_is_empty() -> None:
+    assert to_sarif(with_verdict(agreeing(), 0, ONCE), "1")["runs"][0]["results"] == []
+
+
+def test_sarif_links_web_addresses_alone() -> None:
+    made = with_verdict(agreeing(1, 1), 0, replace(CRASH, known="javascript:alert(1)"))
+    assert "workItemUris" not in to_sarif(made, "1")["runs"][0]["results"][0]
+
+
+# What changed
+
+
+def changes(old: Report, new: Report) -> dict[str, list[str]]:
+    found = differences(old, new)
+    return {
+        name: [f"{c.before} -> {c.now}" for c in getattr(found, name)] for name in ("new", "fixed", "changed")
+    }
+
+
+def test_new_fixed_and_changed() -> None:
+    fine, dead = agreeing(), Verdict(word=Word.DEAD)
+    crashed = with_verdict(fine, 1, CRASH)
+    assert changes(fine, crashed) == {"new": ["agrees -> crash SIGSEGV"], "fixed": [], "changed": []}
+    assert changes(crashed, fine) == {"new": [], "fixed": ["crash SIGSEGV -> agrees"], "changed": []}
+    assert changes(crashed, with_verdict(fine, 1, ABORT))["changed"] == ["crash SIGSEGV -> crash SIGABRT"]
+    assert changes(crashed, crashed) == {"new": [], "fixed": [], "changed": []}
+    assert changes(fine, with_verdict(fine, 1, ONCE)) == {"new": [], "fixed": [], "changed": []}
+    assert changes(crashed, with_verdict(fine, 1, dead))["fixed"] == []
+
+
+def test_what_was_not_asked_is_not_fixed() -> None:
+    crashed = with_verdict(agreeing(), 1, CRASH)
+    fewer = replace(crashed, entries=crashed.entries[:1])
+    assert changes(crashed, fewer) == {"new": [], "fixed": [], "changed": []}
+    assert changes(fewer, crashed)["new"] == ["None -> crash SIGSEGV"]
+
+
+def test_releases_that_changed_are_named() -> None:
+    old = agreeing(1, 2)
+    new = replace(old, peers=(replace(old.peers[0], versions={"onnxruntime": "9"}), old.peers[1]))
+    found = differences(old, new)
+    assert found.releases == {"onnxruntime": ("onnxruntime 0.4.1, numpy 2.4.6", "onnxruntime 9")}
+    assert json.loads(json.dumps(found.to_json())) == found.to_json()
+
+
+# What was expected
+
+
+def test_a_report_expects_itself() -> None:
+    made = report(60, 6)
+    assert len(made.findings) > 10
+    assert judge(made, expectations(made)).exit_code == 0
+    assert judge(EMPTY, []).exit_code == 0
+
+
+def test_a_disagreement_that_nobody_expects() -> None:
+    made = with_verdict(agreeing(), 1, CRASH)
+    judged = judge(made, [])
+    assert judged.exit_code == 1
+    assert judged.new == ((made.entries[1].id, made.peers[0].name, "crash SIGSEGV"),)
+
+
+def test_an_expected_disagreement_that_is_gone_is_no_success() -> None:
+    made = agreeing()
+    expected = Expectation(made.entries[1].id, made.peers[0].name, Word.CRASH)
+    judged = judge(made, [expected])
+    assert (judged.exit_code, judged.gone, judged.new) == (1, (expected,), ())
+    other = judge(with_verdict(made, 1, Verdict(word=Word.HANG, confirmed=2)), [expected])
+    assert (other.exit_code, len(other.gone), len(other.new)) == (1, 1, 1)
+
+
+def test_patterns_of_cases_and_peers() -> None:
+    made = with_verdict(agreeing(), 1, CRASH)
+    assert judge(made, [Expectation("split-18/*", "onnxr*", Word.CRASH)]).exit_code == 0
+    one = replace(made.peers[0], name="a[threads=1]")
+    entries = tuple(
+        replace(entry, verdicts={"a[threads=1]": entry.verdicts[made.peers[0].name]})
+        for entry in made.entries
+    )
+    bracketed = replace(made, peers=(one,), entries=entries)
+    assert judge(bracketed, [Expectation("*", "a[threads=1]", Word.CRASH)]).exit_code == 0
+
+
+def test_of_what_was_not_asked_nothing_is_said() -> None:
+    made = agreeing()
+    elsewhere = Expectation("split-1/elsewhere", made.peers[0].name, Word.CRASH)
+    assert judge(made, [elsewhere], cases=["split-1/elsewhere"]).exit_code == 0
+    assert judge(made, [Expectation(made.entries[0].id, "nobody", Word.CRASH)]).exit_code == 0
+
+
+def test_a_stale_expectation_names_its_case() -> None:
+    with pytest.raises(CompareError, match=r"stale expectation: there is no case 'split-19/\*'"):
+        judge(agreeing(), [Expectation("split-19/*", "a", Word.CRASH)])
+
+
+def test_a_peer_that_did_not_start_goes_before_all() -> None:
+    made = with_verdict(agreeing(), 1, CRASH)
+    made = replace(made, peers=(made.peers[0], replace(made.peers[1], state=State.FAILED)))
+    assert judge(made, []).exit_code == 3
+
+
+def test_expectations_in_toml(tmp_path: Path) -> None:
+    path = tmp_path / "expected.toml"
+    path.write_text('[[expected]]\ncase = "a/*"\npeer = "b"\nverdict = "crash"\nreason = "why"\n')
+    assert read_expectations(path) == (Expectation("a/*", "b", Word.CRASH, "why"),)
+
+
+def test_expectations_in_an_old_report(tmp_path: Path) -> None:
+    made = report(20, 4)
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(made.to_json()))
+    assert read_expectations(path) == expectations(made)
+    assert read_report(path).to_json() == made.to_json()
+
+
+ROW = '[[expected]]\ncase = "a"\npeer = "b"\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.toml", "[[expected]\n", "is no TOML: "),
+        ("x.toml", b"\xff\xfe", "is no TOML: "),
+        ("x.toml", "", "must hold tables"),
+        ("x.toml", "expected = 3\n", "must hold tables"),
+        ("x.toml", f'{ROW}verdict = "crash"\n[more]\n', "and nothing else"),
+        ("x.toml", ROW, r"\[\[expected\]\] 1 has no verdict"),
+        ("x.toml", f"{ROW}verdict = 3\n", "every value must be a text"),
+        ("x.toml", f'{ROW}verdict = "agrees"\n', "'agrees' is no disagreement"),
+        ("x.toml", f'{ROW}verdict = "crash"\nwhen = "now"\n', "has 'when'"),
+        ("x.toml", "expected = [3]\n", "every value must be a text"),
+        ("x.json", "{", "is no report of a comparison"),
+        ("x.json", "[" * 100_000, "is no report of a comparison"),
+        ("x.json", '{"version": 2}', "is no report of a comparison"),
+    ],
+)
+def test_files_that_are_no_expectations(tmp_path: Path, name: str, content: Any, message: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(CompareError, match=message) as caught:
+        read_expectations(path)
+    assert name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(CompareError, match=r"cannot read '.*nowhere\.json': no such file"):
+        read_report(tmp_path / "nowhere.json")
+
+
+def test_changes_are_found_by_the_helper_of_these_tests() -> None:
+    assert changes(agreeing(), with_verdict(agreeing(), 1, CRASH)) != changes(agreeing(), agreeing())
