@@ -9,20 +9,26 @@ import click
 
 from splitops.cli._console import json_option, one_line
 from splitops.cli._files import RunOptions, format_option, raw_option, run_options, show
+from splitops.cli._models import links_option
+from splitops.cli._shards import merge_ranks
 
 if TYPE_CHECKING:
     from splitops.files import Format
 
 
-@click.command(short_help="Merge the parts of a tensor into one file.")
+@click.command(short_help="Merge the parts of a tensor into one file, or ranks into a checkpoint.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--axis", type=int, default=0, help="The axis along which the parts lie.  [default: 0]")
 @click.option("--tensor", metavar="NAME", help="The tensor; needed where the files have more than one.")
 @raw_option
 @format_option
 @click.option(
-    "--out", type=click.Path(path_type=Path), required=True, help="The file to write, or its address."
+    "--out",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The file to write, or its address; of ranks, the folder.",
 )
+@links_option
 @run_options
 @json_option
 def command(
@@ -32,6 +38,7 @@ def command(
     raw: Format | None,
     to: Format | None,
     out: Path,
+    allow_links: bool,
     how: RunOptions,
     as_json: bool,
 ) -> None:
@@ -40,15 +47,22 @@ def command(
     The inverse of `splitops split`: merged from all parts, the file has the bytes of the one that was split.
     Other tensors of the files are taken from the first.
 
+    One folder of ranks, as `splitops shard` writes it, is merged into the checkpoint that it was cut
+    from: the same files, byte by byte.
+
     \b
     Examples:
       splitops merge parts/data.*.npy --axis 1 --out data.npy
       splitops merge parts/model.*.safetensors --tensor embed.weight --out model.safetensors
       splitops merge a.bin b.bin --raw 1024,-1:float16 --axis 1 --out data.bin
+      splitops merge model-8 --out model
     """
     from splitops.files.addresses import written
     from splitops.files.requests import merge_plan, read
 
+    if len(files) == 1 and files[0].is_dir() and files[0].suffix.lower() != ".zarr":
+        merge_ranks(files[0], out, allow_links, how, as_json=as_json)
+        return
     plan = merge_plan([read(file, raw) for file in files], out, axis=axis, tensor=tensor, to=to)
     result = how.run(plan)
     [part] = plan.parts

@@ -19,7 +19,7 @@ from splitops.sharding.manifest import SOURCE, has_manifest, manifest_files, rea
 from splitops.sharding.placements import Placements, whole_files
 from splitops.sharding.rules import Rule, cuts_of, document_of, rules_of
 
-__all__ = ["MergePlan", "ShardPlan", "merge", "open_checkpoint", "plan"]
+__all__ = ["MergePlan", "ShardPlan", "merge", "open_checkpoint", "plan", "prove_ranks"]
 
 AnyPath = str | os.PathLike[str]
 
@@ -197,7 +197,15 @@ def merge(path: AnyPath, *, allow_links: bool = False) -> MergePlan:
         PlanError: the manifest is malformed, a rank is missing or is of another run.
         FileError: a file cannot be read.
     """
-    found = Path(path)
-    if not has_manifest(found):
-        raise PlanError(f"{shown_path(found)} holds no manifest.json of ranks")
-    return MergePlan(open_checkpoint(found, allow_links=allow_links))
+    prove_ranks(path)
+    return MergePlan(open_checkpoint(path, allow_links=allow_links))
+
+
+def prove_ranks(path: AnyPath) -> None:
+    """Refuse what is no folder of ranks.
+
+    Raises:
+        PlanError: there is no manifest.
+    """
+    if not has_manifest(Path(path)):
+        raise PlanError(f"{shown_path(path)} holds no manifest.json of ranks")

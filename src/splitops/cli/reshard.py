@@ -1,0 +1,30 @@
+"""``splitops reshard``: a folder of ranks into another number of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from splitops.cli._shards import cut, shard_options
+
+
+@click.command(short_help="Cut ranks anew, for another number of them.")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@shard_options
+def command(folder: Path, **options: Any) -> None:
+    """Cut the ranks in DIR, which `splitops shard` wrote, into another number of ranks, or by another plan.
+
+    The same as a merge and a cut one after the other, in one pass over the bytes. The plan is that of DIR,
+    unless --plan states another one.
+
+    \b
+    Examples:
+      splitops reshard model-8 --ranks 4 --out model-4
+      splitops reshard model-8 --ranks 16 --explain
+    """
+    from splitops.sharding.planning import prove_ranks
+
+    prove_ranks(folder)
+    cut(folder, **options)

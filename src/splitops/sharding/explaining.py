@@ -1,0 +1,223 @@
+"""Who holds what: the tensors of a plan that are cut alike, as rows of data, and a picture of them."""
+
+from __future__ import annotations
+
+import html
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from splitops.errors import brief
+from splitops.explain.palette import colour
+from splitops.sharding.cuts import Cut
+from splitops.sharding.placements import shard_of
+from splitops.sharding.planning import ShardPlan
+
+__all__ = ["Row", "draw", "page", "rows_of"]
+
+_LABEL: Final = 380
+_BAR: Final = 70
+_GAP: Final = 10
+_LINE: Final = 26
+_MOST_RANKS: Final = 16
+_MOST_ROWS: Final = 200
+_FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Tensors of one rule, type and shape.
+
+    Attributes:
+        rule: the number of the rule.
+        match: its first glob.
+        tensors: their names.
+        dtype: their type, as safetensors names it.
+        shape: their shape.
+        cut: how they lie on the ranks; of tensors that go whole to one rank each, that of the first.
+        bytes: of all of them, by rank.
+    """
+
+    rule: int
+    match: str
+    tensors: tuple[str, ...]
+    dtype: str
+    shape: tuple[int, ...]
+    cut: Cut
+    bytes: tuple[int, ...]
+
+    @property
+    def places(self) -> bool:
+        """Whether each tensor goes whole to one rank."""
+        return self.cut.axis is None and any(shard is None for shard in self.cut.shards)
+
+    @property
+    def sizes(self) -> str:
+        """The sizes of the cut axis by rank, equal ones counted, with the pieces of fused sections."""
+        if self.cut.axis is None:
+            return "one rank each" if self.places else "whole"
+        shards = [shard for shard in self.cut.shards if shard is not None]
+        text = " + ".join(f"{count} x {size}" for size, count in Counter(s.size for s in shards).items())
+        fused = max(shards, key=lambda shard: len(shard.pieces))
+        if len(fused.pieces) > 1:
+            text += f" [{' | '.join(str(piece.size) for piece in fused.pieces)}]"
+        return text
+
+    @property
+    def repeats(self) -> str:
+        """What more than one rank holds, and what is padded."""
+        if self.cut.axis is None:
+            return "" if self.places or len(self.cut.shards) == 1 else f"all, on {len(self.cut.shards)} ranks"
+        held = [piece for shard in self.cut.shards if shard is not None for piece in shard.pieces]
+        counts = Counter((piece.begin, piece.size) for piece in held)
+        said = []
+        most = max(counts.values(), default=1)
+        if most > 1:
+            own = sum(size for (_, size), count in counts.items() if count > 1)
+            said.append(f"{own} of {self.shape[self.cut.axis]}, on {most} ranks")
+        if self.cut.padded:
+            said.append(f"{self.cut.padded - self.shape[self.cut.axis]} of padding")
+        return "; ".join(said)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as values for JSON."""
+        shards: list[Any] = (
+            []
+            if self.places
+            else [
+                None
+                if shard is None
+                else {"size": shard.size, "pieces": [list(piece) for piece in shard.pieces]}
+                for shard in self.cut.shards
+            ]
+        )
+        return {
+            "rule": self.rule,
+            "match": self.match,
+            "tensors": len(self.tensors),
+            "first": self.tensors[0],
+            "dtype": self.dtype,
+            "shape": list(self.shape),
+            "axis": self.cut.axis,
+            "sizes": self.sizes,
+            "shards": shards,
+            "repeats": self.repeats,
+            "bytes": list(self.bytes),
+        }
+
+
+def rows_of(plan: ShardPlan) -> list[Row]:
+    """Return what a plan does, in the order of its rules; tensors that are cut alike are one row."""
+    groups: dict[tuple[int, str, tuple[int, ...]], list[int]] = {}
+    held = plan.placements
+    for index, (rule, tensor) in enumerate(zip(plan.rules, held.tensors, strict=True)):
+        groups.setdefault((rule.number, tensor.code, tensor.shape), []).append(index)
+    made = []
+    for (number, code, shape), members in sorted(groups.items(), key=lambda item: item[0][0]):
+        total = [0] * plan.ranks
+        for cut, count in Counter(held.cuts[i] for i in members).items():
+            for rank, shard in enumerate(cut.shards):
+                if shard is not None:
+                    total[rank] += count * shard_of(held.tensors[members[0]], cut, rank).size
+        names = tuple(held.tensors[i].name for i in members)
+        match = plan.rules[members[0]].match[0]
+        made.append(Row(number, match, names, code, shape, held.cuts[members[0]], tuple(total)))
+    return made
+
+
+def draw(plan: ShardPlan) -> str:
+    """Draw who holds what, as a self-contained SVG document.
+
+    A line for tensors that are cut alike, and in it a bar for each rank: the whole axis, with what the rank
+    holds of it in the rank's colour.
+    """
+    rows = rows_of(plan)
+    shown, ranks = rows[:_MOST_ROWS], min(plan.ranks, _MOST_RANKS)
+    width = _LABEL + ranks * (_BAR + _GAP) + 20
+    root = ET.Element(
+        "svg",
+        {
+            "xmlns": "http://www.w3.org/2000/svg",
+            "viewBox": f"0 0 {width} {_LINE * (len(shown) + 3)}",
+            "font-family": _FONT,
+            "font-size": "12",
+        },
+    )
+    ET.SubElement(root, "rect", {"width": "100%", "height": "100%", "fill": "#ffffff"})
+    more = f", the first {ranks} drawn" if ranks < plan.ranks else ""
+    _text(root, 10, 18, f"{len(plan.placements.tensors)} tensors on {plan.ranks} ranks{more}")
+    for rank in range(ranks):
+        _text(root, _LABEL + rank * (_BAR + _GAP), _LINE + 18, f"{rank}: {_short(plan.rank_bytes[rank])}")
+    for line, row in enumerate(shown, 2):
+        top = line * _LINE
+        text = f"{len(row.tensors)} x {row.match} {brief(row.shape)}"
+        _text(root, 10, top + 15, text if len(text) <= 58 else f"{text[:55]}...")
+        for rank in range(ranks):
+            _cell(root, row, rank, _LABEL + rank * (_BAR + _GAP), top)
+    return ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _cell(root: ET.Element, row: Row, rank: int, left: float, top: float) -> None:
+    box = {"x": f"{left:.2f}", "y": f"{top:.0f}", "width": f"{_BAR}", "height": "18"}
+    ET.SubElement(root, "rect", {**box, "fill": "#eaeef2"})
+    for begin, end in _held(row, rank):
+        place = box | {"x": f"{left + begin * _BAR:.2f}", "width": f"{max(0.5, (end - begin) * _BAR):.2f}"}
+        bar = ET.SubElement(root, "rect", {**place, "fill": colour(rank)})
+        ET.SubElement(bar, "title").text = f"rank {rank}: {row.bytes[rank]} bytes"
+
+
+def _held(row: Row, rank: int) -> Sequence[tuple[float, float]]:
+    """Return which parts a rank holds of what a row's bar stands for, from 0 to 1."""
+    if row.places:  # the bar is all of the tensors
+        total = max(1, sum(row.bytes))
+        begin = sum(row.bytes[:rank]) / total
+        return [(begin, begin + row.bytes[rank] / total)] if row.bytes[rank] else []
+    shard = row.cut.shards[rank]
+    if row.cut.axis is None or shard is None:
+        return [(0.0, 1.0)] if shard is not None else []
+    size = max(1, row.shape[row.cut.axis])
+    return [(piece.begin / size, (piece.begin + piece.size) / size) for piece in shard.pieces]
+
+
+def page(plan: ShardPlan) -> str:
+    """Return the picture and the table as one HTML document."""
+    heading = ("rule", "match", "tensors", "type", "shape", "axis", "sizes", "bytes a rank", "repeats")
+    lines = [
+        (row.rule, row.match, len(row.tensors), row.dtype, row.shape, row.cut.axis, row.sizes, max(row.bytes),
+         row.repeats)
+        for row in rows_of(plan)
+    ]  # fmt: skip
+    cells = "\n".join(
+        "<tr>"
+        + "".join(f"<td>{html.escape('' if c is None else _safe(str(c)))}</td>" for c in line)
+        + "</tr>"
+        for line in lines
+    )
+    head = "".join(f"<th>{name}</th>" for name in heading)
+    return (
+        '<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>Who holds what</title>\n'
+        f"<style>body{{font-family:{_FONT};margin:2em}}svg{{max-width:100%}}"
+        "table{border-collapse:collapse}"
+        "td,th{padding:.2em .8em;text-align:left;border-bottom:1px solid #d0d7de}"
+        f"</style>\n{draw(plan)}<table>\n<tr>{head}</tr>\n{cells}\n</table></html>\n"
+    )
+
+
+def _short(size: int) -> str:
+    value, unit = float(size), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def _safe(text: str) -> str:
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)
+
+
+def _text(root: ET.Element, left: float, baseline: float, text: str) -> None:
+    made = ET.SubElement(root, "text", {"x": f"{left:.0f}", "y": f"{baseline:.0f}", "fill": "#24292f"})
+    made.text = _safe(text)

@@ -1,0 +1,246 @@
+"""The plan language, and the cuts that it gives: sizes of the operators, refusals with what would do."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sharding_helpers import save
+
+from splitops import SplitError, sharding
+from splitops.errors import PlanError
+from splitops.sharding.cuts import Piece, Recipe, Shard, cut_axis
+from splitops.sharding.documents import schema, validate
+from splitops.sharding.expressions import Names
+from splitops.sharding.globs import matched
+
+
+def refused(function, *arguments, **keywords) -> str:
+    with pytest.raises(SplitError) as found:
+        function(*arguments, **keywords)
+    text = str(found.value)
+    assert "\n" not in text
+    return text
+
+
+# Expressions and globs -----------------------------------------------------------------------------------
+
+
+def test_expressions_use_variables_before_the_configuration():
+    names = Names({"q": "heads * head_dim", "heads": 3}, {"head_dim": 8, "heads": 5, "text_config": {"n": 7}})
+    assert names.value("q + n") == 31
+    assert names.value("-(q - 30) // 4") == 1
+    assert names.value(12) == 12
+
+
+def test_what_a_configuration_leaves_out_follows_as_in_transformers():
+    names = Names({}, {"hidden_size": 32, "num_attention_heads": 8})
+    assert names.value("num_key_value_heads * head_dim") == 32
+
+
+@pytest.mark.parametrize(
+    ("expression", "variables", "says"),
+    [
+        ("a", {"a": "b", "b": "c", "c": "a"}, "refers to itself: a -> b -> c -> a"),
+        ("a", {"a": "a"}, "refers to itself"),
+        ("nobody", {}, "neither in the plan's vars nor in config.json"),
+        ("__import__('os').getcwd()", {}, "is no expression"),
+        ("2 ** 9", {}, "is no expression"),
+        ("1.5", {}, "is no expression"),
+        ("True", {}, "is no expression"),
+        ("7 // (3 - 3)", {}, "divides by 0"),
+        ("(" * 150 + "1" + ")" * 150, {}, "is no expression"),
+        ("1 +", {}, "is no expression"),
+        ("a0", {f"a{i}": f"a{i + 1} * a{i + 1}" for i in range(30)} | {"a30": 2}, "more than 63 bits"),
+        ("kind", {}, "and no integer"),
+        ("flag", {}, "and no integer"),
+    ],
+)
+def test_what_is_no_arithmetic_is_refused(expression, variables, says):
+    assert says in refused(Names(variables, {"kind": "llama", "flag": True}).value, expression)
+
+
+@given(st.text("ab.*?", max_size=8), st.text("ab.", max_size=10))
+def test_globs_match_as_regular_expressions_that_go_back_do(glob, name):
+    plain = "".join({"*": ".*", "?": "."}.get(c, re.escape(c)) for c in glob)
+    assert (matched(glob, name) is not None) == (re.fullmatch(plain, name, re.DOTALL) is not None)
+
+
+def test_captures_stand_between_dots():
+    assert matched("*.experts.{e}.{part}.weight", "l.0.experts.12.up.weight") == {"e": "12", "part": "up"}
+    assert matched("x.{e}", "x.1.2") is None
+    assert "braces hold a name" in refused(matched, "x.{e}.{e}", "x.1.1")
+    assert "braces hold a name" in refused(matched, "x.{", "x.{")
+
+
+# Cuts ----------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 40), st.integers(1, 9))
+def test_an_axis_is_cut_as_numpy_and_torch_chunk_cut_it(size, ranks):
+    cut = cut_axis(Recipe(0), size, ranks)
+    each = -(-size // ranks)
+    wanted = [range(size)[rank * each : (rank + 1) * each] for rank in range(ranks)]
+    assert [shard.size for shard in cut.shards] == [len(found) for found in wanted]
+    assert [[p[:2] for p in shard.pieces] for shard in cut.shards] == [
+        [(found[0], len(found))] if found else [] for found in wanted
+    ]
+
+
+def test_sections_are_cut_each_and_joined_for_a_rank():
+    cut = cut_axis(Recipe(0, sections=(8, 4, 4)), 16, 2)
+    assert cut.shards[1] == Shard(8, (Piece(4, 4, 0), Piece(10, 2, 4), Piece(14, 2, 6)))
+
+
+def test_heads_repeat_where_there_are_fewer_than_ranks():
+    recipe = Recipe(0, sections=(16, 4, 4), unit=2, replicate=frozenset({1, 2}))
+    cut = cut_axis(recipe, 24, 8)
+    # Rank r holds head r // (8 / 2).
+    assert [shard.pieces[1].begin for shard in cut.shards] == [16] * 4 + [18] * 4
+    assert [shard.size for shard in cut.shards] == [6] * 8
+
+
+@pytest.mark.parametrize(
+    ("recipe", "size", "ranks", "says"),
+    [
+        (Recipe(0, unit=4), 24, 4, "4 ranks cut 24 elements at 6, inside a unit of 4: [1, 2, 3, 6] ranks"),
+        (Recipe(0, unit=128), 320, 2, "inside a unit of 128: [1] ranks would do"),
+        (Recipe(0, pack=8), 3, 2, "inside a unit of 8: [1, 3] ranks would do, of [24, 8] elements"),
+        (Recipe(0, unit=2, replicate=frozenset({0})), 6, 4, "neither divides the other: [1, 3, 6] ranks"),
+        (Recipe(0, unit=4, replicate=frozenset({0})), 6, 4, "no whole number of units"),
+        (Recipe(0, sections=(4, 4)), 9, 2, "split_lengths = [4, 4] sums to 8, but axis 0 of data (9,)"),
+        (Recipe(0, sections=(-1, -1)), 9, 2, "remainder.repeated"),
+        (Recipe(0, sections=(4, 5), replicate=frozenset({2})), 9, 2, "replicate = [2] of 2 sections"),
+        (Recipe(0, sections=(4, 5), pad_to=4), 9, 2, "sections cannot be padded"),
+        (Recipe(0, even=True), 5, 2, "asks for equal parts, but axis 0 of data (5,) has size 5"),
+        (Recipe(0, sections=(4, 12), pack=8), 2, 1, "goes through 8 packed ones"),
+    ],
+)
+def test_a_cut_that_cannot_be_says_which_would(recipe, size, ranks, says):
+    assert says in refused(cut_axis, recipe, size, ranks)
+
+
+def test_padding_is_at_the_end_and_no_piece_holds_it():
+    cut = cut_axis(Recipe(0, pad_to=64), 1001, 4)
+    assert [shard.size for shard in cut.shards] == [256] * 4
+    assert cut.padded == 1024
+    assert cut.shards[3].pieces == (Piece(768, 233, 0),)
+    wide = cut_axis(Recipe(0, pad_to=8), 1, 4)
+    assert [shard.pieces for shard in wide.shards] == [(Piece(0, 1, 0),), (), (), ()]
+
+
+def test_a_remainder_takes_what_is_left():
+    assert cut_axis(Recipe(0, sections=(4, -1)), 10, 1).shards[0].pieces[1] == Piece(4, 6, 4)
+
+
+# Documents -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    tensors = {"w": np.zeros((6, 4), np.float32), "b": np.zeros(6, np.float32), "s": np.float32(1)}
+    return save(tmp_path_factory.mktemp("model"), {k: np.asarray(v) for k, v in tensors.items()}, {"n": 2})
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        ({"match": "*", "axis": 2}, "tensor 'b', rule 1 ('*'): axis 2 of shape [6], which has rank 1"),
+        ({"match": "w", "axis": 0}, "no rule matches tensor 'b'"),
+        ({"match": "*"}, "says none of axis, hf, place, replicate"),
+        ({"match": [], "axis": 0}, "match names no glob"),
+        ({"match": "*", "hf": "colwize"}, "hf = 'colwize' is none of colwise"),
+        ({"match": "*", "hf": "colwise", "axis": 0}, "says both hf and axis"),
+        ({"match": "*", "place": "e"}, "place = 'e', which match does not capture"),
+        ({"match": "*", "place": 0, "unit": 2}, "says both place and unit"),
+        ({"match": "*", "place": 4}, "place = 4 of 4 ranks"),
+        ({"match": "{e}", "place": "e"}, "and no number"),
+        ({"match": "*", "replicate": False}, "says replicate = False without an axis"),
+        ({"match": "*", "replicate": True, "unit": 2}, "says unit without an axis"),
+        ({"match": "*", "axis": 0, "unit": 2, "groups": 2}, "says both unit and groups"),
+        ({"match": "*", "axis": 0, "groups": 4}, "6 elements are no 4 equal groups"),
+        ({"match": "*", "axis": 0, "unit": "n - 2"}, "unit = 0, and must be at least 1"),
+        ({"match": "*", "axis": 0, "unit": 0}, "rule[0].unit is 0, and neither"),
+        ({"match": "*", "axis": "0"}, "rule[0].axis is '0', and no integer"),
+        ({"match": "*", "axis": True}, "rule[0].axis is True, and no integer"),
+        ({"match": "*", "axiz": 0}, "rule[0] has 'axiz', which is none of match, hf, axis"),
+        ({"axis": 0}, "rule[0] lacks 'match'"),
+        ({"match": "*", "axis": 0, "sections": ["nobody"]}, "neither in the plan's vars nor in config.json"),
+        ({"match": "w", "hf": "packed_colwise"}, "no rule matches"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_one_line(model, rule, says):
+    found = refused(sharding.plan, model, {"version": 1, "rule": [rule]}, ranks=4)
+    assert says in found, found
+
+
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        ({"rule": []}, "the document lacks 'version'"),
+        ({"version": 2, "rule": []}, "version is 2, and must be 1"),
+        ({"version": 1, "rule": [], "layout": "gguf"}, "layout is 'gguf', and must be one of hf"),
+        ({"version": 1, "rule": {}}, "rule is {}, and no array"),
+        ({"version": 1, "rule": [], "vars": {"q": 1.5}}, "vars.q is 1.5, and neither"),
+    ],
+)
+def test_a_document_that_is_no_plan_is_one_line(model, document, says):
+    assert says in refused(sharding.plan, model, document, ranks=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("plan.toml", "version = ", "is no TOML"),
+        ("plan.json", '{"version": 1, "version": 1}', "stands twice"),
+        ("plan.json", "[" * 100_000, "is no JSON"),
+        ("plan.json", "[]", "is [], and no object"),
+        ("plan.json", b"\xff", "is no JSON"),
+    ],
+)
+def test_a_file_that_is_no_plan_is_one_line(model, tmp_path, name, text, says):
+    (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert says in refused(sharding.plan, model, tmp_path / name, ranks=2)
+    assert "no such file" in refused(sharding.plan, model, tmp_path / "none.toml", ranks=2)
+
+
+def test_toml_and_json_say_the_same(model, tmp_path):
+    (tmp_path / "plan.toml").write_text(
+        'version = 1\n[vars]\nq = "n * 3"\n[[rule]]\nmatch = "w"\naxis = 0\nsections = ["q"]\n'
+        '[[rule]]\nmatch = "*"\nreplicate = true\n'
+    )
+    rules = [{"match": "w", "axis": 0, "sections": ["q"]}, {"match": "*", "replicate": True}]
+    one = sharding.plan(model, tmp_path / "plan.toml", ranks=2)
+    other = sharding.plan(model, {"version": 1, "vars": {"q": "n * 3"}, "rule": rules}, ranks=2)
+    assert one.placements == other.placements
+    assert one.rank_bytes == (3 * 16 + 24 + 4,) * 2
+
+
+def test_the_first_rule_that_matches_wins_and_scalars_stay_whole(model):
+    rules = [{"match": "b", "replicate": True}, {"match": "*", "hf": "colwise"}]
+    cuts = sharding.plan(model, {"version": 1, "rule": rules}, ranks=2).placements
+    by_name = {tensor.name: cut for tensor, cut in zip(cuts.tensors, cuts.cuts, strict=True)}
+    assert by_name["b"].axis is None
+    assert by_name["s"].axis is None
+    assert by_name["w"].axis == 0
+
+
+def test_the_validator_knows_every_word_of_the_schemas():
+    words = {"$schema", "title", "description", "type", "required", "additionalProperties", "properties"}
+    words |= {"items", "anyOf", "const", "enum", "minimum", "minItems", "maxItems"}
+
+    def walk(found):
+        assert set(found) <= words, set(found) - words
+        for inner in found.get("properties", {}).values():
+            walk(inner)
+        for inner in (found.get("items"), found.get("additionalProperties"), *found.get("anyOf", ())):
+            if isinstance(inner, dict):
+                walk(inner)
+
+    for kind in ("plan", "manifest"):
+        walk(schema(kind))
+        with pytest.raises(PlanError):
+            validate([], kind, "it")
