@@ -107,8 +107,6 @@ def _least(binding: Binding) -> Division | None:
     """Return the division that an axis must at least fit; None where nothing is known of it."""
     if binding.division is not None or binding.lengths is None:
         return binding.division
-    if not binding.lengths:
-        return Division(SizeRule.EXPLICIT)
     return free_lengths(binding.lengths)
 
 

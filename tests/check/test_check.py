@@ -390,3 +390,8 @@ def test_reports() -> None:
     assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == "lengths.sum"
     assert result["level"] == "error"
     assert result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"] == "Split -> a"
+
+
+def test_lengths_of_no_entries_are_known_whoever_gives_them() -> None:
+    model = text("(float[6] x, int64[0] k) => (seq(float) s) { s = SplitToSequence(x, k) }")()
+    assert [finding.code for finding in check(model)] == ["lengths.sum"]

@@ -30,11 +30,12 @@ def read_lengths(
 ) -> tuple[Division | None, Lengths | None, Shape | None]:
     """Return the division that lengths ask for, or else what is known of them; and their tensor's shape."""
     fact = _attribute(node, place) if place.index is None else _input(node, place, data)
-    if fact.value is None:
+    value = () if fact.shape == (0,) else fact.value  # of no entries, all are known
+    if value is None:
         return None, _unknown(node, place, fact.shape), fact.shape
-    if not isinstance(fact.value, tuple):
-        return _chunk(node, place, fact.value), None, fact.shape
-    lengths = _checked(node, place, fact.value)
+    if not isinstance(value, tuple):
+        return _chunk(node, place, value), None, fact.shape
+    lengths = _checked(node, place, value)
     _check_count(node, place, len(lengths))
     if None in lengths:
         return None, lengths, fact.shape
