@@ -96,7 +96,7 @@ class Record:
         opset: what the model imports; None is ``version``.
         dtype: name of the element type of the data.
         shape: of the data.
-        dynamic: whether the model leaves the sizes of the data open.
+        dynamic: whether the model leaves the size of the split axis open.
         axis: None where it is left out.
         axis_dtype: of the axis where it is an input.
         axis_shape: of the axis where it is an input.
@@ -105,7 +105,7 @@ class Record:
         constant: whether axis and lengths that are inputs are constants of the model.
         attributes: all others, such as ``num_outputs``.
         outputs: names of the declared outputs; ``""`` is one that is left out.
-        special: name of a model that is written by hand; the rest then says nothing.
+        special: what else is unusual of the model, a word of :data:`splitops.compare.cases.SPECIALS`.
     """
 
     format: str = "onnx"
