@@ -394,4 +394,4 @@ def test_reports() -> None:
 
 def test_lengths_of_no_entries_are_known_whoever_gives_them() -> None:
     model = text("(float[6] x, int64[0] k) => (seq(float) s) { s = SplitToSequence(x, k) }")()
-    assert [finding.code for finding in check(model)] == ["lengths.sum"]
+    assert "lengths.sum" in {finding.code for finding in check(model)}
