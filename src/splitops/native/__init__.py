@@ -26,6 +26,7 @@ __all__ = [
     "SplitPlan",
     "available",
     "get_num_threads",
+    "instruction_set",
     "pool_limit",
     "pool_statistics",
     "release_pool",
@@ -68,6 +69,11 @@ exactly `None`, `int` (64 bits), a `list` or `tuple` of exact `int`, or an exact
 rank 0 or 1; anything else, such as `True`, `1.0` or `np.int64(1)`, cannot. The dtype object, rank and extents
 of the data are part of what is remembered; the memo is bounded and thread-safe.
 """
+
+
+def instruction_set() -> str | None:
+    """The instruction set whose kernels the compiled core uses here; None without the core."""
+    return next(iter(_implementation.instruction_sets()), None)
 
 
 def set_num_threads(n: int | None) -> None:

@@ -196,6 +196,11 @@ def threads() -> int:
     return _settings["threads"]
 
 
+def instruction_sets() -> tuple[str, ...]:
+    """None: NumPy has its own."""
+    return ()
+
+
 def set_pool_limit(bytes: int) -> None:
     """Remembers the limit; NumPy's allocator keeps no pool of large blocks."""
     _settings["pool_limit"] = bytes
