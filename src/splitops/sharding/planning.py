@@ -176,7 +176,8 @@ def plan(
     if not 1 <= ranks <= MAX_RANKS:
         raise PlanError(f"{ranks} ranks, and it must be 1 to {MAX_RANKS}")
     checkpoint = open_checkpoint(path, allow_links=allow_links)
-    document = document_of(plan, checkpoint.plan, checkpoint.config)
+    names = [tensor.name for tensor in checkpoint.tensors]
+    document = document_of(plan, checkpoint.plan, checkpoint.config, names, layout)
     rules = rules_of(document, "the plan" if plan is None or isinstance(plan, Mapping) else shown_path(plan))
     chosen = layout or rules.layout or "hf"
     if chosen not in LAYOUTS:

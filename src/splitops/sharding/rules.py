@@ -11,11 +11,11 @@ from typing import Any
 
 from splitops.errors import PlanError, SplitError, brief, shown, shown_path
 from splitops.files.tensors import StoredTensor
+from splitops.sharding.auto import auto_plan
 from splitops.sharding.cuts import Cut, Recipe, cut_axis, placed, whole
 from splitops.sharding.documents import read, validate
 from splitops.sharding.expressions import Names
 from splitops.sharding.globs import compiled
-from splitops.sharding.tables import auto_plan
 from splitops.sharding.words import WORDS
 
 __all__ = ["Rule", "Rules", "cuts_of", "document_of", "rules_of"]
@@ -71,6 +71,8 @@ def document_of(
     plan: str | os.PathLike[str] | Mapping[str, Any] | None,
     before: Mapping[str, Any] | None,
     config: Mapping[str, Any],
+    names: Sequence[str],
+    layout: str | None,
 ) -> Mapping[str, Any]:
     """Return what a plan says.
 
@@ -78,6 +80,8 @@ def document_of(
         plan: a file of TOML or JSON, what it says, ``"auto"``, or None.
         before: the plan that ranks were cut by, which None repeats; None where there is none.
         config: the model's ``config.json``, by which ``"auto"`` goes.
+        names: of the tensors.
+        layout: whom an ``"auto"`` plan is for.
 
     Raises:
         PlanError: the file cannot be read, or there is no plan for such a model.
@@ -85,7 +89,7 @@ def document_of(
     if plan is None and before is not None:
         return before
     if plan is None or plan == "auto":
-        return auto_plan(config)
+        return auto_plan(config, names, layout or "hf")
     return plan if isinstance(plan, Mapping) else dict_of(Path(plan))
 
 
@@ -221,7 +225,7 @@ def _recipe(rule: Rule, shape: tuple[int, ...], names: Names) -> Recipe | None:
     if "hf" in says:
         word = WORDS[says["hf"]]
         axis = word.bias if rank == 1 else word.axis if rank else None
-        if axis is not None and word.sections > 1:
+        if axis is not None and word.sections > 1 and rank > 1:
             axis, size = axis % rank, shape[axis]
             if size % word.sections:
                 raise PlanError(f"axis {axis} of size {size} is no {word.sections} equal sections")

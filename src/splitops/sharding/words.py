@@ -20,7 +20,8 @@ class Word:
     Attributes:
         axis: of tensors of rank 2 and more; None where they stay whole.
         bias: the axis of tensors of rank 1; None where they stay whole.
-        sections: in how many equal fused parts the axis is; each of them is cut.
+        sections: in how many equal fused parts the axis of a weight is; each of them is cut. A tensor of
+            rank 1 is cut as one, as transformers has it.
     """
 
     axis: int | None
@@ -31,6 +32,18 @@ class Word:
 _WHOLE: Final = Word(None, None)
 _COLUMNS: Final = Word(-2, -1)
 _ROWS: Final = Word(-1, None)
+
+_HOOKS: Final = (
+    "sequence_parallel",
+    "replicated_with_grad_allreduce",
+    "mla_kv_a_proj",
+    "all_reduce",
+    "moe_tp_experts",
+    "moe_identity_expert",
+    "ep_dispatch_experts",
+    "local_params",
+)
+"""What happens at run time, to modules whose weights stay as other words say."""
 
 WORDS: Final[Mapping[str, Word]] = MappingProxyType(
     {
@@ -45,7 +58,7 @@ WORDS: Final[Mapping[str, Word]] = MappingProxyType(
         "packed_colwise": Word(-2, -1, sections=2),
         "packed_rowwise": Word(-1, None, sections=2),
         "grouped_gemm": Word(0, 0),
-        "sequence_parallel": _WHOLE,
         "replicate": _WHOLE,
+        **dict.fromkeys(_HOOKS, _WHOLE),
     }
 )

@@ -9,7 +9,7 @@ from splitops.sharding.placements import Laid, Placements
 
 __all__ = ["LAYOUTS", "Layout", "layout_named"]
 
-LAYOUTS: Final = ("hf",)
+LAYOUTS: Final = ("hf", "dcp", "vllm")
 """One module each, with the layout in ``LAYOUT``."""
 
 

@@ -1,0 +1,169 @@
+"""Make the table of plans from an installed transformers: ``python -m splitops.sharding.tables.generate``.
+
+Each architecture is built without memory, on PyTorch's meta device, from its default configuration with few
+layers. The plan that it gives its parameters is told of the tensors of its *checkpoints*, whose names differ
+where transformers renames or joins tensors as it loads them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from splitops.errors import shown
+from splitops.sharding.words import WORDS
+
+__all__ = ["architectures", "plan_of", "table", "written"]
+
+_KINDS: Final = ("CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "SEQ_TO_SEQ_CAUSAL_LM")
+_LAYERS: Final = 8
+Plan = dict[str, str]
+
+
+def architectures() -> Iterator[tuple[str, str]]:
+    """Yield class names and model types: of what generates text, then of the models in it."""
+    from transformers.models.auto import modeling_auto
+
+    tables = [f"MODEL_FOR_{kind}_MAPPING_NAMES" for kind in _KINDS]
+    for table in (*tables, "MODEL_MAPPING_NAMES"):
+        for model_type, classes in getattr(modeling_auto, table).items():
+            for name in (classes,) if isinstance(classes, str) else classes:
+                yield name, model_type
+
+
+def _model(name: str) -> Any:
+    """Return a model on the meta device; None where no part of its configuration declares a plan."""
+    import torch
+    import transformers
+
+    kind = getattr(transformers, name).config_class
+    if not any(getattr(part, "base_model_tp_plan", None) for part in _parts(kind())):
+        return None
+    failure: Exception | None = None
+    for made in (lambda: kind(num_hidden_layers=_LAYERS), kind):
+        try:
+            with torch.device("meta"):
+                return getattr(transformers, name)._from_config(_filled(made()))
+        except Exception as error:  # the layers are stated elsewhere too
+            failure = failure or error
+    assert failure is not None
+    raise failure
+
+
+def _filled(config: Any) -> Any:
+    """Return a configuration with what a model cannot be built without."""
+    heads = getattr(config, "num_attention_heads", None)
+    usual = {"num_key_value_heads": heads, "pad_token_id": 0, "moe_intermediate_size": 64}
+    if isinstance(heads, int) and isinstance(getattr(config, "hidden_size", None), int):
+        usual["head_dim"] = config.hidden_size // heads
+    for key, value in usual.items():
+        if getattr(config, key, 0) is None:
+            setattr(config, key, value)
+    return config
+
+
+def _parts(config: Any) -> Iterator[Any]:
+    import transformers
+
+    yield config
+    for value in vars(config).values():
+        if isinstance(value, transformers.PretrainedConfig):
+            yield from _parts(value)
+
+
+def plan_of(model: Any) -> Plan:
+    """Return the words of the tensors that checkpoints of a model have: globs, in the order of the model.
+
+    Raises:
+        ValueError: transformers cuts a tensor in a way that no word of files says.
+    """
+    from transformers.conversion_mapping import get_model_conversion_mapping
+    from transformers.core_model_loading import (
+        WeightConverter,
+        WeightRenaming,
+        rename_source_key,
+        revert_weight_conversion,
+    )
+
+    parameters = dict(model.named_parameters())
+    expanded = model._expand_parallel_plan(model.tp_plan)
+    mapping = get_model_conversion_mapping(model, add_legacy=False)
+    renamings = [entry for entry in mapping if isinstance(entry, WeightRenaming)]
+    converters = [entry for entry in mapping if isinstance(entry, WeightConverter)]
+    state = model.state_dict()
+    plan: Plan = {}
+    for name, tensor in revert_weight_conversion(model, state).items():
+        renamed, pattern = rename_source_key(name, renamings, converters, model.base_model_prefix, state)
+        parameter = parameters.get(renamed)
+        word = expanded.get(renamed)
+        if word is None or parameter is None:
+            continue
+        merged = parameter.ndim - tensor.ndim == 1
+        if merged and word in ("packed_colwise", "packed_rowwise"):
+            word = word.removeprefix("packed_")  # each expert's halves are tensors of their own
+        elif word.startswith("packed_") and any(
+            pattern in each.source_patterns and len(each.source_patterns) > 1 for each in converters
+        ):
+            raise ValueError(f"{name} is joined with others, and its halves are not those of the whole")
+        glob = _glob(name)
+        if plan.setdefault(glob, word) != word:
+            raise ValueError(f"{glob} is {plan[glob]} and {word}")
+    return {glob: word for glob, word in plan.items() if WORDS[word].axis is not None}
+
+
+def _glob(name: str) -> str:
+    """Return a glob for all layers and, of a module's weight, all that quantisation makes of it."""
+    glob = re.sub(r"(?<=\.)\d+(?=\.|$)", "*", name)
+    return re.sub(r"\.(weight|bias)$", ".*", glob)
+
+
+def table(report: Any = lambda line: None) -> dict[str, Any]:
+    """Return the table: plans, and which of them each architecture and model type has."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    plans: list[Plan] = []
+    named: dict[str, int | None] = {}
+    types: dict[str, int] = {}
+    for name, model_type in architectures():
+        if name not in named:
+            try:
+                model = _model(name)
+                plan = plan_of(model) if model is not None and model.tp_plan else {}
+            except Exception as error:  # one that cannot be built is left out, and said
+                report(f"{name}: {type(error).__name__}: {shown(str(error))}")
+                plan = {}
+            if plan and plan not in plans:
+                plans.append(plan)
+            named[name] = plans.index(plan) if plan else None
+        number = named[name]
+        if number is not None:
+            types.setdefault(model_type, number)
+    return {
+        "transformers": transformers.__version__,
+        "plans": plans,
+        "architectures": {name: number for name, number in sorted(named.items()) if number is not None},
+        "model_types": dict(sorted(types.items())),
+    }
+
+
+def written(found: Mapping[str, Any]) -> str:
+    """Return the table as text, a plan in each line."""
+    plans = ",\n  ".join(json.dumps(plan) for plan in found["plans"])
+    rest = ",\n ".join(f"{json.dumps(key)}: {json.dumps(found[key])}" for key in found if key != "plans")
+    return f'{{{rest},\n "plans": [\n  {plans}\n ]}}\n'
+
+
+def main() -> None:
+    """Write the table beside this module; what has been left out is listed."""
+    found: Mapping[str, Any] = table(lambda line: print(line, file=sys.stderr))
+    Path(__file__).with_name("transformers.json").write_text(written(found), encoding="utf-8")
+    print(f"{len(found['plans'])} plans of {len(found['architectures'])} architectures")
+
+
+if __name__ == "__main__":
+    main()

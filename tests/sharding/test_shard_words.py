@@ -1,0 +1,244 @@
+"""The words of transformers, the plans that its configurations declare, and the layout of serving engines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from sharding_helpers import contents, llama, save
+
+from splitops.errors import PlanError
+from splitops.sharding import merge, plan
+from splitops.sharding.tables import declared_plan, table
+from splitops.sharding.words import WORDS
+
+
+def chunks(array: np.ndarray, ranks: int, axis: int) -> list[np.ndarray]:
+    """What torch.chunk gives, with the empty ones that it leaves out."""
+    size = -(-array.shape[axis] // ranks)
+    return [
+        np.take(array, range(r * size, min((r + 1) * size, array.shape[axis])), axis) for r in range(ranks)
+    ]
+
+
+def packed(array: np.ndarray, ranks: int, axis: int) -> list[np.ndarray]:
+    """Each half of an axis cut for itself, and the halves of a rank joined."""
+    halves = [chunks(half, ranks, axis) for half in np.split(array, 2, axis)]
+    return [np.concatenate(pair, axis) for pair in zip(*halves, strict=True)]
+
+
+def whole(array: np.ndarray, ranks: int, axis: int) -> list[np.ndarray]:
+    return [array] * ranks
+
+
+MEANING = {  # by word: what becomes of a weight, and of a bias
+    **dict.fromkeys(("colwise", "colwise_rep", "colwise_gather_output"), ((chunks, -2), (chunks, -1))),
+    **dict.fromkeys(("rowwise", "rowwise_rep", "rowwise_split_input"), ((chunks, -1), (whole, 0))),
+    "embedding_rowwise": ((chunks, 0), (whole, 0)),
+    "embedding_colwise": ((chunks, 1), (whole, 0)),
+    "packed_colwise": ((packed, -2), (chunks, -1)),
+    "packed_rowwise": ((packed, -1), (whole, 0)),
+    "grouped_gemm": ((chunks, 0), (chunks, 0)),
+}
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("word", WORDS)
+def test_a_word_cuts_as_transformers_does(tmp_path: Path, word: str, ranks: int) -> None:
+    tensors = {
+        "weight": np.arange(60, dtype=np.int32).reshape(10, 6),
+        "experts": np.arange(5 * 6 * 4, dtype=np.int16).reshape(5, 6, 4),
+        "bias": np.arange(10, dtype=np.float32),
+    }
+    source = save(tmp_path / "model", tensors)
+    plan(source, {"version": 1, "rule": [{"match": "*", "hf": word}]}, ranks=ranks).run(tmp_path / "ranks")
+    weight, bias = MEANING.get(word, ((whole, 0), (whole, 0)))
+    for rank in range(ranks):
+        found = load_file(tmp_path / "ranks" / f"rank-{rank:05}-of-{ranks:05}" / "model.safetensors")
+        for name, array in tensors.items():
+            cut, axis = bias if array.ndim == 1 else weight
+            np.testing.assert_array_equal(found[name], cut(array, ranks, axis)[rank], strict=True)
+
+
+def test_the_table_has_known_words_and_no_plan_twice() -> None:
+    plans = table()["plans"]
+    assert len(plans) > 100
+    assert {word for each in plans for word in each.values()} <= set(WORDS)
+    assert len({json.dumps(each) for each in plans}) == len(plans)
+    assert {*table()["architectures"].values(), *table()["model_types"].values()} == set(range(len(plans)))
+
+
+def test_plans_go_by_the_architecture_then_by_the_type() -> None:
+    assert "lm_head.*" in declared_plan({"architectures": ["LlamaForCausalLM"], "model_type": "llama"})
+    assert "lm_head.*" not in declared_plan({"architectures": ["LlamaModel"], "model_type": "llama"})
+    other = {"architectures": ["LlamaForSequenceClassification"], "model_type": "llama"}
+    assert declared_plan(other) == declared_plan({"model_type": "llama"})
+    for config in ({}, {"model_type": "none"}, {"model_type": 3, "architectures": "LlamaModel"}):
+        with pytest.raises(PlanError, match=r"no plan is known for .*: state one"):
+            declared_plan(config)
+
+
+def config(**more: object) -> dict[str, object]:
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": 32,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "intermediate_size": 48,
+        **more,
+    }
+
+
+def engine(
+    tensors: dict[str, np.ndarray], rank: int, ranks: int, *, heads: int, kv: int
+) -> dict[str, np.ndarray]:
+    """The parameters of a rank of a serving engine, by the definitions of its layers.
+
+    A fused projection of a rank has its query heads, then its key heads, then its value heads; heads of keys
+    and values repeat where there are more ranks than heads. Merged columns are cut one by one, and joined.
+    The vocabulary is padded to a multiple of 64.
+    """
+
+    def part(array: np.ndarray, axis: int, index: int, parts: int) -> np.ndarray:
+        return np.split(array, parts, axis)[index]
+
+    def vocabulary(array: np.ndarray) -> np.ndarray:
+        padded = np.zeros((-(-len(array) // 64) * 64, array.shape[1]), array.dtype)
+        padded[: len(array)] = array
+        return part(padded, 0, rank, ranks)
+
+    found = {}
+    for name, array in tensors.items():
+        before, _, leaf = name.rpartition(".weight")[0].rpartition(".")
+        if leaf in ("embed_tokens", "lm_head"):
+            found[name] = vocabulary(array)
+        elif leaf == "q_proj":
+            own = [part(array, 0, rank, ranks)]
+            for other in ("k_proj", "v_proj"):
+                groups = min(kv, ranks)
+                own.append(part(tensors[f"{before}.{other}.weight"], 0, rank * groups // ranks, groups))
+            found[f"{before}.qkv_proj.weight"] = np.concatenate(own)
+        elif leaf == "gate_proj":
+            both = (array, tensors[f"{before}.up_proj.weight"])
+            found[f"{before}.gate_up_proj.weight"] = np.concatenate([part(a, 0, rank, ranks) for a in both])
+        elif leaf in ("o_proj", "down_proj"):
+            found[name] = part(array, 1, rank, ranks)
+        elif leaf not in ("k_proj", "v_proj", "up_proj"):
+            found[name] = array
+    return found
+
+
+def gated(layers: int = 2) -> dict[str, np.ndarray]:
+    tensors = llama(layers)
+    rng = np.random.default_rng(3)
+    for layer in range(layers):
+        tensors[f"model.layers.{layer}.mlp.gate_proj.weight"] = rng.normal(size=(48, 32)).astype(np.float32)
+    return tensors
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 8])
+def test_the_layout_of_serving_engines_joins_what_they_have_as_one(tmp_path: Path, ranks: int) -> None:
+    source = save(tmp_path / "model", gated(), config(), shards=3)
+    plan(source, "auto", ranks=ranks, layout="vllm").run(tmp_path / "ranks")
+    for rank in range(ranks):
+        found = load_file(tmp_path / "ranks" / f"model-rank-{rank}-part-0.safetensors")
+        wanted = engine(gated(), rank, ranks, heads=8, kv=2)
+        assert found.keys() == wanted.keys()
+        for name, array in wanted.items():
+            np.testing.assert_array_equal(found[name], array, strict=True)
+    assert json.loads((tmp_path / "ranks" / "config.json").read_text()) == config()
+    merge(tmp_path / "ranks").run(tmp_path / "again")
+    assert contents(tmp_path / "again") == contents(source)
+
+
+def test_what_an_engine_has_fused_already_is_cut_in_its_sections(tmp_path: Path) -> None:
+    rows = np.arange(48, dtype=np.int32)
+    tensors = {
+        "model.layers.0.self_attn.qkv_proj.weight": np.tile(rows[:, None], (1, 32)),
+        "model.layers.0.mlp.gate_up_proj.weight": np.tile(np.arange(96, dtype=np.int32)[:, None], (1, 32)),
+    }
+    phi = config(architectures=["Phi3ForCausalLM"], model_type="phi3")
+    source = save(tmp_path / "model", tensors, phi)
+    plan(source, "auto", ranks=4, layout="vllm").run(tmp_path / "ranks")
+    found = load_file(tmp_path / "ranks" / "model-rank-3-part-0.safetensors")
+    qkv = found["model.layers.0.self_attn.qkv_proj.weight"][:, 0]
+    # 8 heads of 4: rank 3 has 2 of the queries, and repeats the last of 2 heads of keys and of values
+    assert qkv.tolist() == [*range(24, 32), *range(36, 40), *range(44, 48)]
+    gate_up = found["model.layers.0.mlp.gate_up_proj.weight"][:, 0]
+    assert gate_up.tolist() == [*range(36, 48), *range(84, 96)]
+    # for transformers the same tensor is one contiguous cut
+    plan(source, "auto", ranks=4).run(tmp_path / "hf")
+    found = load_file(tmp_path / "hf" / "rank-00003-of-00004" / "model.safetensors")
+    assert found["model.layers.0.self_attn.qkv_proj.weight"][:, 0].tolist() == [*range(36, 48)]
+
+
+@pytest.mark.parametrize("place", [False, True])
+def test_experts_are_stacked_for_engines(tmp_path: Path, place: bool) -> None:
+    name = "model.layers.0.mlp.experts"
+    tensors = {
+        f"{name}.{e}.{leaf}.weight": np.full((4, 6) if leaf != "down_proj" else (6, 4), 10 * e + i, np.int32)
+        for e in range(12)
+        for i, leaf in enumerate(("gate_proj", "up_proj", "down_proj"))
+    }
+    moe = config(architectures=["Qwen3MoeForCausalLM"], model_type="qwen3_moe")
+    source = save(tmp_path / "model", tensors, moe)
+    placed = {"version": 1, "rule": [{"match": "*.experts.{e}.*", "place": "e"}]}
+    plan(source, placed if place else "auto", ranks=2, layout="vllm").run(tmp_path / "ranks")
+    found = load_file(tmp_path / "ranks" / "model-rank-1-part-0.safetensors")
+    experts = range(6, 12) if place else range(12)
+    rows = 4 if place else 2
+    gates = np.stack([np.repeat([[10 * e], [10 * e + 1]], rows, 0) for e in experts])
+    np.testing.assert_array_equal(found[f"{name}.w13_weight"], np.tile(gates, (1, 1, 6)))
+    assert found[f"{name}.w2_weight"].shape == ((6, 6, 4) if place else (12, 6, 2))
+    assert found[f"{name}.w2_weight"][:, 0, 0].tolist() == [10 * e + 2 for e in experts]
+    merge(tmp_path / "ranks").run(tmp_path / "again")
+    assert contents(tmp_path / "again") == contents(source)
+
+
+def test_parts_without_the_others_stay_alone(tmp_path: Path) -> None:
+    tensors = {"a.q_proj.weight": np.zeros((4, 2)), "a.k_proj.weight": np.zeros((4, 2))}
+    source = save(tmp_path / "model", tensors)
+    rules = {"version": 1, "rule": [{"match": "*", "hf": "colwise"}]}
+    plan(source, rules, ranks=2, layout="vllm").run(tmp_path / "ranks")
+    assert load_file(tmp_path / "ranks" / "model-rank-0-part-0.safetensors").keys() == tensors.keys()
+
+
+@pytest.mark.parametrize(
+    ("more", "layout", "message"),
+    [
+        ({"num_attention_heads": 6, "head_dim": 4}, "vllm", r"q_proj.*inside a unit of 4|q_proj.*divi"),
+        ({"quantization_config": {"quant_method": "awq"}}, "vllm", "layout vllm takes none"),
+        ({"architectures": ["GPTNeoXForCausalLM"]}, "vllm", "layout vllm has no plan for 'embed_out'"),
+        (
+            {"quantization_config": {"quant_method": "magic"}},
+            "hf",
+            "nothing is known of the tensors of .*'magic'",
+        ),
+    ],
+)
+def test_what_is_not_known_is_refused(
+    tmp_path: Path, more: dict[str, object], layout: str, message: str
+) -> None:
+    tensors = {
+        "model.layers.0.self_attn.q_proj.weight": np.zeros((24, 32)),
+        "embed_out.weight": np.zeros((8, 2)),
+    }
+    source = save(tmp_path / "model", tensors, config(**more))
+    with pytest.raises(PlanError, match=message):
+        plan(source, "auto", ranks=4, layout=layout)
+
+
+def test_joined_tensors_must_fit(tmp_path: Path) -> None:
+    tensors = {f"a.{leaf}_proj.weight": np.zeros((4, 2)) for leaf in "qk"} | {
+        "a.v_proj.weight": np.zeros((4, 3))
+    }
+    source = save(tmp_path / "model", tensors)
+    rules = {"version": 1, "rule": [{"match": "*", "hf": "colwise"}]}
+    with pytest.raises(
+        PlanError, match=r"'a\.qkv_proj\.weight' joins .*, which do not fit: shapes .* on rank 0"
+    ):
+        plan(source, rules, ranks=2, layout="vllm").dry_run(tmp_path / "ranks")
