@@ -140,7 +140,7 @@ def with_border(path: Path) -> splitops.Session | None:
     from splitops.models.sessions import onnx as sessions
 
     sessions.survey, legal = survey, sessions.legal_model  # type: ignore[attr-defined]
-    sessions.legal_model = lambda model, *_: (model, ())  # type: ignore[attr-defined]
+    sessions.legal_model = lambda model, found, *_, **__: (model, (), found)  # type: ignore[attr-defined]
     try:
         return ready(path)
     finally:

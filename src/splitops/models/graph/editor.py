@@ -19,7 +19,7 @@ import onnx_ir as ir
 from splitops.elements.types import ElementType
 from splitops.errors import NOWHERE, SplitError, Where
 from splitops.models.graph.applied import Applied
-from splitops.models.graph.onnx import Names, constant_array, known, label, note, shape_of
+from splitops.models.graph.onnx import Names, constant_array, known, label, note, replace_values, shape_of
 from splitops.models.known import Tensor, meet
 from splitops.models.sites import Site
 from splitops.models.sites.decisions import Cut, cut_of, shortest
@@ -487,22 +487,34 @@ class Editor(ABC):
 
     def substitute(self, node: ir.Node, values: Sequence[ir.Value | None]) -> None:
         """Put values in the places of a node's outputs (None: of one that nobody reads), and remove it."""
-        made = next((value.producer() for value in values if value is not None), None)
-        for old, new in zip(list(node.outputs), values, strict=True):
-            if new is None:
-                continue
-            if new.producer() is not None and not is_read(new):
-                take_over(new, old)  # it was made for this place
-                name, old.name = old.name, None
-                for use in old.uses():
-                    self._moved(use.node)
-                old.replace_all_uses_with(new, replace_graph_outputs=True)
-                new.name = name or new.name
-            else:
-                self.replace(old, new)
-        if made is not None and made not in self._positions:
-            self.name_like(made, node)
-        self.remove(node)
+        self.substitute_all({node: values})
+
+    def substitute_all(self, places: Mapping[ir.Node, Sequence[ir.Value | None]]) -> None:
+        """Substitute nodes of one graph, which are removed together: nobody else reads their outputs then."""
+        fresh: dict[ir.Value, ir.Value] = {}  # what was made for its place, by that
+        others: list[tuple[ir.Value, ir.Value]] = []
+        for node, values in places.items():
+            for old, new in zip(node.outputs, values, strict=True):
+                if new is None:
+                    continue
+                if new.producer() is None or new in fresh or is_read(new):
+                    others.append((old, new))
+                else:
+                    fresh[new] = old
+        for new, old in fresh.items():
+            take_over(new, old)
+            for use in old.uses():
+                self._moved(use.node)
+            name, old.name = old.name, None
+            new.name = name or new.name
+        replace_values({old: new for new, old in fresh.items()})
+        for old, new in others:
+            self.replace(old, new)
+        for node, values in places.items():
+            made = next((value.producer() for value in values if value is not None), None)
+            if made is not None and made not in self._positions:
+                self.name_like(made, node)
+        self.remove(*places)
 
     def name_like(self, made: ir.Node, node: ir.Node) -> None:
         """Let a node in the place of another one be called like it."""
@@ -519,16 +531,21 @@ class Editor(ABC):
         for value in before:
             self.release(value)
 
-    def remove(self, node: ir.Node) -> None:
-        """Remove a node that nobody reads, and what was made for it alone."""
-        graph = node.graph
+    def remove(self, *nodes: ir.Node) -> None:
+        """Remove nodes of one graph that nobody else reads, and what was made for them alone."""
+        graph = nodes[0].graph
         assert graph is not None
-        inputs = [value for value in node.inputs if value is not None]
-        graph.remove(node, safe=True)
-        self._queue.pop(node, None)
-        self._cuts.pop(node, None)
-        for value in dict.fromkeys(inputs):
-            self.release(value)
+        gone = set(nodes)
+        inputs = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
+        for node in nodes:
+            self._queue.pop(node, None)
+            self._cuts.pop(node, None)
+            for index in range(len(node.inputs)):
+                node.replace_input_with(index, None)
+        for value in inputs:
+            if value.producer() not in gone:
+                self.release(value)
+        graph.remove([node for node in nodes if node.graph is graph], safe=True)
 
     def release(self, value: ir.Value) -> None:
         """Remove the initializer or node behind a value that nobody reads any more, if it could not fail."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -43,6 +43,7 @@ __all__ = [
     "owners_of",
     "remove_if_unused",
     "replace_node",
+    "replace_values",
     "shape_of",
     "stated",
     "subgraphs",
@@ -387,15 +388,14 @@ def replace_node(node: ir.Node, nodes: Sequence[ir.Node], outputs: Sequence[ir.V
     graph = node.graph
     assert graph is not None
     graph.insert_before(node, nodes)
-    for old, new in zip(node.outputs, outputs, strict=True):
-        if new is None:
-            continue
+    exchanged = {old: new for old, new in zip(node.outputs, outputs, strict=True) if new is not None}
+    replace_values(exchanged)
+    for old, new in exchanged.items():
         new.type, new.shape = old.type, old.shape
         new.metadata_props.update(old.metadata_props)
         new.meta.update(old.meta)
         new.doc_string = old.doc_string or None
         name, old.name = old.name, None
-        old.replace_all_uses_with(new, replace_graph_outputs=True)
         if name:
             new.name = name
     if nodes:
@@ -405,6 +405,17 @@ def replace_node(node: ir.Node, nodes: Sequence[ir.Node], outputs: Sequence[ir.V
     graph.remove(node, safe=True)
     for value in inputs:
         remove_if_unused(value)
+
+
+def replace_values(exchanged: Mapping[ir.Value, ir.Value]) -> None:
+    """Let all that reads some values read others, outputs of graphs too, which are looked through once."""
+    for graph in dict.fromkeys(old.graph for old in exchanged if old.is_graph_output()):
+        assert graph is not None
+        for index, value in enumerate(graph.outputs):
+            if value in exchanged:
+                graph.outputs[index] = exchanged[value]
+    for old, new in exchanged.items():
+        old.replace_all_uses_with(new)
 
 
 def make_initializer(node: ir.Node, tensor: ir.TensorProtocol, graph: ir.Graph) -> None:

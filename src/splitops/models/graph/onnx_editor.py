@@ -342,18 +342,19 @@ class OnnxEditor(Editor):
             shared: whether equal constants may be one.
             name: its name; None makes one.
         """
-        tensor = ir.tensor(content) if isinstance(content, np.ndarray) else content
         array = content if isinstance(content, np.ndarray) and content.dtype != object else None
-        own = not self._scopes[before.graph].in_function
-        if not own or (self.model.ir_version or 0) < INITIALIZERS_OF_THEIR_OWN:
-            made = self.constant_node(tensor, before)
-            made.name = name or made.name
-            return made
+        in_function = self._scopes[before.graph].in_function
+        by_node = in_function or (self.model.ir_version or 0) < INITIALIZERS_OF_THEIR_OWN
         key = None if array is None or not shared else (array.dtype.str, array.shape, array.tobytes())
-        if key is not None and key in self._constants:
+        if key is not None and key in self._constants and not by_node:
             found = self._constants[key]
             if found.name in self.model.graph.initializers:
                 return found
+        tensor = ir.tensor(content) if isinstance(content, np.ndarray) else content
+        if by_node:
+            made = self.constant_node(tensor, before)
+            made.name = name or made.name
+            return made
         value = ir.Value(name=name or self.fresh("splitops_constant"), const_value=tensor)
         tensor.name = value.name
         value.type, value.shape = ir.TensorType(tensor.dtype), _shape(tensor)

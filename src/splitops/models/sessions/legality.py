@@ -189,9 +189,8 @@ def legal_model(
         return model, (), found
     made = cast(ModelProto, report.model)
     again = survey(made, where, runtime, sizes=sizes)
-    settled = found.settled if sizes else survey(model, where, runtime, sizes=True).settled
-    proved = settled | set(map(_place, again.sites))
-    if any(_place(site) not in proved for site in report.restated):
+    lost = set(map(_place, report.restated)) - set(map(_place, again.sites))
+    if lost and not lost <= (found if sizes else survey(model, where, runtime, sizes=True)).settled:
         return model, (), found
     return made, report.restated, again
 

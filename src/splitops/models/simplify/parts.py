@@ -155,8 +155,8 @@ class NestedSplitsPass(SplitPass):
         made = parts[0].producer()
         assert made is not None
         new = dict(zip(leaves, parts, strict=True))
-        for split in (*reversed(inner), root):
-            editor.substitute(split, [new.get(output) for output in split.outputs])
+        splits = (*reversed(inner), root)
+        editor.substitute_all({split: [new.get(output) for output in split.outputs] for split in splits})
         editor.applied(self, where, before, editor.describe(made), "both split the same axis")
 
     def _outer(self, node: ir.Node, editor: Editor) -> tuple[ir.Node, int] | None:
