@@ -88,7 +88,7 @@ def _row(entry: Entry, peers: list[str]) -> str:
     cells = "".join(_cell(entry, name, entry.verdicts.get(name)) for name in peers)
     return (
         f'<tr data-case="{place}"><th scope=row><a class="id" href="#{place}" title="{text(entry.title)}">'
-        f"{text(entry.id)}</a>{cells}"
+        f"{text(entry.id.partition('/')[2] or entry.id)}</a>{cells}"
     )
 
 

@@ -20,7 +20,7 @@ _PLAIN = " =:/,;()'.-_!*@&$+"
 
 
 def planned(record: Record) -> SplitPlan | None:
-    """Return the plan of a case; None where it is invalid, or no single split."""
+    """Return the plan of a valid case; None where it is no split alone."""
     if record.special is not None:
         return None
     ir = record.format == "ir"

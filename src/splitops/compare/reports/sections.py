@@ -11,7 +11,7 @@ from splitops.compare.records import Entry, Peer, Record, Report, Verdict, Word
 from splitops.compare.reports.fragments import anchor, link, mark, text, unconfirmed
 from splitops.compare.reports.pictures import Pictures
 from splitops.compare.reports.rules import rule_text, source_of
-from splitops.compare.reports.verdicts import MEANINGS, described, releases
+from splitops.compare.reports.verdicts import MEANINGS, described, releases, stated, written
 
 __all__ = ["sections"]
 
@@ -34,7 +34,7 @@ def _section(entry: Entry, peers: Mapping[str, Peer], pictures: Pictures) -> str
     ]
     return (
         f'<article class="case" id="{place}"><h3><a href="#{place}">{text(entry.title)}</a></h3>'
-        f'<p class="faint"><code>{text(entry.id)}</code></p>{_rule(entry)}{_picture(entry.record, pictures)}'
+        f'<p class="faint"><code>{text(entry.id)}</code></p>{_rule(entry)}{_picture(entry, pictures)}'
         f'<div class="cards">{"".join(cards)}</div>{_quiet(entry)}{_record("The case as data", entry.record)}'
         "</article>\n"
     )
@@ -48,8 +48,8 @@ def _rule(entry: Entry) -> str:
     return f"<p>{text(entry.operator)}, {what}. Rule {rule}{where}</p>"
 
 
-def _picture(record: Record | None, pictures: Pictures) -> str:
-    found = None if record is None else pictures.of(record)
+def _picture(entry: Entry, pictures: Pictures) -> str:
+    found = pictures.of(entry.record) if entry.valid and entry.record is not None else None
     return (
         ""
         if found is None
@@ -107,19 +107,8 @@ def _parts(parts: Iterable[Mapping[str, Any]], expected: Iterable[Mapping[str, A
     items = []
     for index, part in enumerate(parts):
         wrong = wanted is not None and (index >= len(wanted) or wanted[index] != part)
-        items.append(f"<li{' class=wrong' if wrong else ''}>{text(_part(part))}")
+        items.append(f"<li{' class=wrong' if wrong else ''}>{text(written(part))}")
     return f'<ol class="parts">{"".join(items)}</ol>' if items else ""
-
-
-def _part(part: Mapping[str, Any]) -> str:
-    if "sequence" in part:
-        return (
-            f"a sequence of {len(part['sequence'])}: {'; '.join(map(_part, part['sequence'])) or 'nothing'}"
-        )
-    if "inferred" in part:
-        return f"inferred {json.dumps(part['inferred'])}"
-    values = ", ".join(map(str, part["sample"]))
-    return f"{part['dtype']} {json.dumps(part['shape'])}{': ' if values else ''}{values}"
 
 
 def _quiet(entry: Entry) -> str:
@@ -142,5 +131,4 @@ def _quiet(entry: Entry) -> str:
 def _record(title: str, record: Record | None) -> str:
     if record is None:
         return ""
-    stated = {name: value for name, value in record.to_json().items() if value not in (None, {}, [])}
-    return f"<details><summary>{text(title)}</summary><pre>{text(json.dumps(stated))}</pre></details>"
+    return f"<details><summary>{text(title)}</summary><pre>{text(json.dumps(stated(record)))}</pre></details>"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
-from splitops.compare.records import Peer, Report, Verdict, Word
+from splitops.compare.records import Peer, Record, Report, Verdict, Word
 
-__all__ = ["DISAGREEMENTS", "MEANINGS", "counts", "described", "releases"]
+__all__ = ["DISAGREEMENTS", "MEANINGS", "counts", "described", "releases", "stated", "written"]
 
 MEANINGS: Final[Mapping[Word, str]] = {
     Word.AGREES: "gives what the rule gives, or refuses what the rule forbids",
@@ -42,6 +43,27 @@ def described(verdict: Verdict) -> str:
 def releases(peer: Peer) -> str:
     """Write the releases of a peer, and of what it stands on."""
     return ", ".join(f"{name} {release}" for name, release in peer.versions.items())
+
+
+def stated(record: Record) -> dict[str, Any]:
+    """Return what a record says as values for JSON, without what it leaves out."""
+    return {name: value for name, value in record.to_json().items() if value not in (None, {}, [])}
+
+
+def written(value: Mapping[str, Any]) -> str:
+    """Write an output as reports hold it.
+
+    Examples:
+        >>> written({"dtype": "float32", "shape": [2], "sample": [0.0, 1.0]})
+        'float32 [2]: 0.0, 1.0'
+    """
+    if "sequence" in value:
+        parts = "; ".join(map(written, value["sequence"]))
+        return f"a sequence of {len(value['sequence'])}{': ' if parts else ''}{parts}"
+    if "inferred" in value:
+        return f"inferred {json.dumps(value['inferred'])}"
+    sample = ", ".join(map(str, value["sample"]))
+    return f"{value['dtype']} {json.dumps(value['shape'])}{': ' if sample else ''}{sample}"
 
 
 def counts(report: Report) -> dict[str, Counter[Word]]:

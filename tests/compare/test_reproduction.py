@@ -1,0 +1,169 @@
+"""Reproductions: run as scripts in processes of their own; no text of a stranger becomes code in them."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splitops.compare.cases import cases
+from splitops.compare.records import Case, CompareError, Entry, Peer, Report, Verdict, Word
+from splitops.compare.reports.reproduction import reproduction, write_reproduction
+from splitops.compare.reports.scripts import SCRIPTS, script_of
+
+CEIL = "split-18/ceil/5-into-4/float32/static"
+PLAIN = "split-13/even/6-into-2/float32/static"
+TEXTS = "split-2/even/6-into-2/string/static"
+VARIADIC = "openvino-variadicsplit-1/explicit/6-as-2+4/float32/static/axis=0"
+
+
+def case_of(name: str) -> Case:
+    (case,) = cases([name])
+    return case
+
+
+def reported(case: Case, adapter: str, word: Word = Word.REFUSES, **setting: str) -> Report:
+    """A report in which a peer disagrees on a case."""
+    name = f"{adapter}[x]" if setting else adapter
+    peer = Peer(name=name, adapter=adapter, versions={adapter: "1.2.3"}, setting=setting)
+    part = {"dtype": "float32", "shape": [2], "sample": [0.0, 1.0]}
+    entry = Entry(
+        id=case.id,
+        operator=case.operator,
+        format=case.format,
+        rule=case.rule,
+        title=case.title,
+        valid=case.valid,
+        record=case.record,
+        expected=case.error or (part,) * len(case.outputs),
+        control=None,
+        verdicts={name: Verdict(word=word, detail="no\nsuch thing", stage="load", got=(part,), confirmed=2)},
+    )
+    return Report(environment={"platform": "Linux", "python": "3.11"}, peers=(peer,), entries=(entry,))
+
+
+def run(folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-I", str(folder / "reproduce.py")], capture_output=True, text=True, timeout=120
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "adapter", "setting", "right"),
+    [
+        (CEIL, "onnxruntime", {}, False),
+        (PLAIN, "onnxruntime", {"threads": "1"}, True),
+        (TEXTS, "onnxruntime", {"optimisation": "none"}, True),
+        (CEIL, "onnx-reference", {}, True),
+        (PLAIN, "onnx-inference", {}, True),
+        (CEIL, "openvino", {}, False),
+        (VARIADIC, "openvino", {"threads": "1"}, True),
+    ],
+)
+def test_a_reproduction_runs_alone(
+    tmp_path: Path, name: str, adapter: str, setting: dict[str, str], right: bool
+) -> None:
+    pytest.importorskip(adapter.partition("-")[0])
+    case = case_of(name)
+    report = reported(case, adapter, **setting)
+    write_reproduction(report, case, report.peers[0].name, tmp_path / "made")
+    done = run(tmp_path / "made")
+    assert done.stdout.startswith("expected: float32 [2]: 0.0, 1.0")
+    assert (done.returncode == 0) is right, done.stderr
+    assert done.stdout.count("got:") == (len(case.outputs) if right else 0)
+    assert "splitops" not in (tmp_path / "made" / "reproduce.py").read_text()
+
+
+@pytest.mark.parametrize("adapter", SCRIPTS)
+def test_every_script_is_short_and_parses(adapter: str) -> None:
+    script = SCRIPTS[adapter]
+    for setting in [{}, *(dict([text.split("=")]) for text in script.settings)]:
+        case = case_of(PLAIN)
+        report = reported(case, adapter, **setting)
+        lines = reproduction(report, case, report.peers[0].name)["reproduce.py"].decode()
+        assert len(lines.splitlines()) <= 30
+        assert max(map(len, lines.splitlines())) <= 120
+        ast.parse(lines)
+        assert "# setting" not in lines
+
+
+def test_every_setting_has_its_line() -> None:
+    for adapter, script in SCRIPTS.items():
+        for text, line in script.settings.items():
+            name, value = text.split("=")
+            made = script_of(Peer(name="a", adapter=adapter, setting={name: value}))
+            assert line in made.lines
+
+
+def test_the_report_says_what_was_expected_and_got() -> None:
+    case = case_of(CEIL)
+    text = reproduction(reported(case, "onnxruntime"), case, "onnxruntime")["report.md"].decode()
+    for words in (
+        "Changelog.md#Split-18",
+        "5 into 4 gives 2, 2, 1, 0",
+        "refuses at load",
+        "    no\n    such thing",
+        "onnxruntime 1.2.3",
+        "Linux",
+        "pip install onnxruntime",
+        "    float32 [2]: 0.0, 1.0",
+    ):
+        assert words in text
+
+
+def test_of_an_invalid_case_an_error_is_expected() -> None:
+    case = case_of("split-18/lengths.sum/6-as-2+3/float32/static")
+    files = reproduction(reported(case, "onnxruntime", Word.ACCEPTS), case, "onnxruntime")
+    assert "'an error (lengths.sum)'" in files["reproduce.py"].decode()
+
+
+HOSTILE = "'''\"\"\"\nimport os; os.abort()\n\x1b[2J```\n# x"
+
+
+def test_hostile_texts_are_no_code() -> None:
+    case = case_of(PLAIN)
+    report = reported(case, "onnxruntime")
+    peer = replace(report.peers[0], name=HOSTILE, versions={HOSTILE: HOSTILE})
+    part: dict[str, Any] = {"dtype": HOSTILE, "shape": [HOSTILE], "sample": [HOSTILE]}
+    verdict = Verdict(word=Word.DIFFERS, detail=HOSTILE, got=(part,), confirmed=2)
+    entry = replace(
+        report.entries[0],
+        operator=HOSTILE,
+        title=HOSTILE,
+        rule=HOSTILE,
+        expected=(part,),
+        verdicts={HOSTILE: verdict},
+    )
+    hostile = replace(report, peers=(peer,), entries=(entry,), environment={"platform": HOSTILE})
+    case = replace(case, outputs=(HOSTILE,))
+    files = reproduction(hostile, case, HOSTILE)
+    plain = reproduction(report, case_of(PLAIN), "onnxruntime")
+    kinds = [[type(node) for node in ast.parse(one["reproduce.py"]).body] for one in (files, plain)]
+    assert kinds[0] == kinds[1]
+    assert "\x1b" not in files["report.md"].decode()
+
+
+def test_what_there_is_no_reproduction_of() -> None:
+    case = case_of(PLAIN)
+    with pytest.raises(CompareError, match="no reproduction for peers of 'mine'"):
+        reproduction(reported(case, "mine"), case, "mine")
+    with pytest.raises(CompareError, match="no reproduction of onnxruntime with 'threads=7'"):
+        reproduction(reported(case, "onnxruntime", threads="7"), case, "onnxruntime[x]")
+    with pytest.raises(CompareError, match="there is no peer 'nobody'"):
+        reproduction(reported(case, "onnxruntime"), case, "nobody")
+    with pytest.raises(CompareError, match="no confirmed disagreement"):
+        reproduction(reported(case, "onnxruntime", Word.AGREES), case, "onnxruntime")
+
+
+def test_a_folder_that_cannot_be_written_stays_as_it_was(tmp_path: Path) -> None:
+    case = case_of(PLAIN)
+    (tmp_path / "made").write_text("a file")
+    with pytest.raises(ValueError, match="made"):
+        write_reproduction(reported(case, "onnxruntime"), case, "onnxruntime", tmp_path / "made")
+    assert (tmp_path / "made").read_text() == "a file"
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
