@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Development tasks: ``python3.11 tasks.py demo|test|lint|oldest|backends|docs|bench|fuzz``.
+"""Development tasks: ``python3.11 tasks.py demo|test|lint|oldest|backends|docs|bench|fuzz|wheels``.
 
 Each task makes the virtual environment that it needs, so a fresh clone needs nothing but Python and a C++
 compiler. Arguments after the task go to the tool that it runs.
@@ -20,6 +20,7 @@ OLDEST = ROOT / ".venv-oldest"
 BACKENDS = ROOT / ".venv-backends"
 BENCH = ROOT / ".venv-bench"
 FUZZ = ROOT / ".venv-fuzz"
+RELEASE = ROOT / ".venv-release"
 
 
 def run(*command: str | Path, **environment: str) -> None:
@@ -72,6 +73,7 @@ def lint() -> None:
     run(tools, "-m", "ruff", "format", "--check", ".")
     run(tools, "-m", "mypy")
     run(tools.with_name("lint-imports"))
+    run(tools.with_name("zizmor"), "--offline", "--quiet", ".github")
 
 
 def oldest(*arguments: str) -> None:
@@ -104,6 +106,11 @@ def fuzz(*arguments: str) -> None:
     run(python(FUZZ, "fuzz"), "-m", "fuzz", *arguments)
 
 
+def wheels(*arguments: str) -> None:
+    """Build, check and try the distributions: those for every platform alone (``any``), or for Linux too."""
+    run(python(RELEASE, "release"), "tools/wheels.py", *arguments)
+
+
 def bench(*arguments: str) -> None:
     """Print the benchmark tables, with every peer installed."""
     run(python(BENCH, "bench", "tests/backends.txt"), "-m", "benchmarks", *arguments)
@@ -113,7 +120,7 @@ DEMO = (
     ("run", "examples/models/attention_block.onnx", "--input", "x=examples/data/attention_block_x.npy"),
     ("run", "examples/models/feature_split.xml", "--input", "x=examples/data/feature_split_x.npy"),
 )
-TASKS = {task.__name__: task for task in (demo, test, lint, oldest, backends, docs, bench, fuzz)}
+TASKS = {task.__name__: task for task in (demo, test, lint, oldest, backends, docs, bench, fuzz, wheels)}
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in TASKS:

@@ -140,7 +140,7 @@ class LazyTensor:
         """Read the tensor into an array of its own.
 
         Raises:
-            FileError: the file cannot be read, or has lost its end.
+            FileError: the file cannot be read, has lost its end, or states a shape that no array has.
             ValueError: ``copy=False``, which a file cannot give.
         """
         if copy is False:
@@ -153,7 +153,10 @@ class LazyTensor:
         ranges, shape = self._ranges, stored.shape
         if stored.fortran:  # its bytes are those of the row-major tensor with the axes reversed
             ranges, shape = ranges[::-1], shape[::-1]
-        box = np.empty([found.count for found in ranges], dtype)
+        try:
+            box = np.empty([found.count for found in ranges], dtype)
+        except ValueError as error:  # nothing in it, and other sizes that no array can have
+            raise FileError(f"{stored.label} has shape {brief(self.shape)}: {error}") from error
         if box.size:
             flat = box.reshape(-1)
             done = 0
