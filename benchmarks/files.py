@@ -68,12 +68,12 @@ class Measured:
         return statistics.median(getattr(turn, name) for turn in self.turns)
 
 
-def take_turn(case: Case, out: Path) -> Turn | str:
+def take_turn(case: Case, out: Path, actions: Path = ACTIONS) -> Turn | str:
     """Run a case in a process of its own; return its figures, or the last line of its error."""
     put_away(out)
     out.mkdir()
     done = subprocess.run(
-        [case.python, ACTIONS, json.dumps(case.arguments)], capture_output=True, text=True, check=False
+        [case.python, actions, json.dumps(case.arguments)], capture_output=True, text=True, check=False
     )
     if done.returncode:
         return (done.stderr.strip().splitlines() or ["killed"])[-1]
