@@ -32,7 +32,8 @@ def cp(sources: list[str], out: str, sync: bool = False, times: int = 1) -> Acti
             copy = f"{out}/copy{number}"
             subprocess.run(["cp", "-r", *sources, copy], check=True)
             if sync:
-                subprocess.run(["sync", copy], check=True)
+                files = [path for path in Path(copy).rglob("*") if path.is_file()]
+                subprocess.run(["sync", *(files or [copy])], check=True)
 
     return run
 

@@ -138,7 +138,7 @@ def read_checkpoint(path: Path, *, allow_links: bool = False) -> Checkpoint:
     for number, (name, found) in enumerate(contents.items()):
         source = found.sources[0]
         files.append(WholeFile(name, source.size, _gaps(source, found.tensors), found.metadata))
-        tensors += [replace(tensor, file=number) for tensor in found.tensors]
+        tensors += found.tensors if number == 0 else [replace(t, file=number) for t in found.tensors]
         sources.append(source)
     _refuse_repeated(tensors, files)
     others, warnings = _others(folder, names, [*contents], frozenset({index} if index else ()))

@@ -48,7 +48,7 @@ class Rule:
         for glob in self.match:
             found = compiled(glob).match(name)
             if found is not None:
-                return found.groupdict()
+                return found.groupdict() if found.re.groups else {}
         return None
 
 

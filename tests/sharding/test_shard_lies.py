@@ -1,0 +1,264 @@
+"""Folders that lie, lack something or belong to something else: one line, and nothing is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+from sharding_helpers import LLAMA, LLAMA_PLAN, contents, llama, save
+
+from splitops import SplitError, sharding
+from splitops.errors import FileError
+
+EVERYTHING = {"version": 1, "rule": [{"match": "*", "replicate": True}]}
+INDEX = "model.safetensors.index.json"
+
+
+def refused(function, *arguments, **keywords) -> str:
+    with pytest.raises(SplitError) as found:
+        function(*arguments, **keywords)
+    assert "\n" not in str(found.value)
+    return str(found.value)
+
+
+@pytest.fixture
+def model(tmp_path):
+    return save(tmp_path / "model", llama(1), LLAMA, 2)
+
+
+@pytest.fixture
+def ranks(model, tmp_path):
+    sharding.plan(model, LLAMA_PLAN, ranks=2).run(tmp_path / "ranks", sync=False)
+    return tmp_path / "ranks"
+
+
+def edit(path, change) -> None:
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+# Checkpoints ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [
+        ("../outside.safetensors", "is no name of a file inside of a folder"),
+        ("/etc/passwd", "is no name of a file inside of a folder"),
+        ("sub/../../x", "is no name of a file inside of a folder"),
+        ("missing.safetensors", "no such file"),
+        ("", "is no name of a file inside of a folder"),
+        ("a\0b", "is no name of a file inside of a folder"),
+        (7, "has no weight_map of names to files"),
+    ],
+)
+def test_an_index_that_points_elsewhere(model, file, says):
+    edit(model / INDEX, lambda index: index["weight_map"].update({"model.norm.weight": file}))
+    assert says in refused(sharding.plan, model, EVERYTHING, ranks=2)
+
+
+def test_an_index_and_files_that_do_not_agree(model):
+    index = model / INDEX
+    text = index.read_text()
+    edit(index, lambda found: found["weight_map"].update(nobody=found["weight_map"]["model.norm.weight"]))
+    assert "tensor 'nobody' is not in 'model-0000" in refused(sharding.plan, model, EVERYTHING, ranks=2)
+    index.write_text(text)
+    edit(index, lambda found: found["weight_map"].pop("model.norm.weight"))
+    assert "but is nowhere by" in refused(sharding.plan, model, EVERYTHING, ranks=2)
+    index.write_text(text)
+    # The same tensor in both files: the index can speak of one of them only.
+    shutil.copy(model / "model-00001-of-00002.safetensors", model / "model-00002-of-00002.safetensors")
+    assert "but is in 'model-00001-of-00002" in refused(sharding.plan, model, EVERYTHING, ranks=2)
+    index.write_text("[]")
+    assert "has no weight_map" in refused(sharding.plan, model, EVERYTHING, ranks=2)
+
+
+def test_a_link_out_of_the_folder_is_followed_on_request_alone(model, tmp_path):
+    file = model / "model-00001-of-00002.safetensors"
+    file.rename(tmp_path / "blob")
+    file.symlink_to(tmp_path / "blob")
+    assert "--allow-links" in refused(sharding.plan, model, LLAMA_PLAN, ranks=2)
+    sharding.plan(model, LLAMA_PLAN, ranks=2, allow_links=True).run(tmp_path / "ranks", sync=False)
+
+
+def test_folders_that_hold_no_checkpoint_or_several(tmp_path):
+    assert "neither a checkpoint's folder nor" in refused(sharding.plan, tmp_path / "no", EVERYTHING, ranks=2)
+    assert "holds no model.safetensors" in refused(sharding.plan, tmp_path, EVERYTHING, ranks=2)
+    for name in ("a.safetensors", "b.safetensors"):
+        save(tmp_path, {"w": np.zeros(1)})
+        (tmp_path / "model.safetensors").rename(tmp_path / name)
+    assert "which tensors belong together is not known" in refused(
+        sharding.plan, tmp_path, EVERYTHING, ranks=2
+    )
+
+
+def test_headers_that_lie_are_refused(model):
+    file = model / "model-00001-of-00002.safetensors"
+    with file.open("r+b") as opened:
+        opened.truncate(file.stat().st_size - 1)
+    assert "is truncated" in refused(sharding.plan, model, EVERYTHING, ranks=2)
+
+
+def test_numbers_of_ranks_that_cannot_be(model):
+    for ranks in (0, -1, 1 << 20):
+        assert "ranks, and it must be 1 to" in refused(sharding.plan, model, EVERYTHING, ranks=ranks)
+    assert "layout 'zip' is none of" in refused(sharding.plan, model, EVERYTHING, ranks=2, layout="zip")
+
+
+def test_configurations_that_are_none(model):
+    (model / "config.json").write_text("[]")
+    assert "is no object of JSON" in refused(sharding.plan, model, EVERYTHING, ranks=2)
+    (model / "config.json").write_text("{")
+    assert "is no JSON" in refused(sharding.plan, model, EVERYTHING, ranks=2)
+
+
+# Ranks ---------------------------------------------------------------------------------------------------
+
+
+def test_a_rank_that_is_missing(ranks):
+    shutil.rmtree(ranks / "rank-00001-of-00002")
+    assert "rank 1 of 2 is missing" in refused(sharding.merge, ranks)
+
+
+def test_a_file_of_a_rank_that_is_missing(ranks):
+    (ranks / "rank-00001-of-00002" / "model-00001-of-00002.safetensors").unlink()
+    assert "no such file" in refused(sharding.merge, ranks)
+
+
+def test_ranks_of_different_runs(ranks, tmp_path):
+    other = save(tmp_path / "other", {n: a + 1 for n, a in llama(1).items()}, LLAMA, 2)
+    sharding.plan(other, LLAMA_PLAN, ranks=2).run(tmp_path / "ranks-2", sync=False)
+    shutil.rmtree(ranks / "rank-00001-of-00002")
+    shutil.copytree(tmp_path / "ranks-2" / "rank-00001-of-00002", ranks / "rank-00001-of-00002")
+    assert "is of another run than manifest.json" in refused(sharding.merge, ranks)
+
+
+def test_files_of_other_sizes_or_headers(ranks):
+    file = ranks / "rank-00000-of-00002" / "model-00001-of-00002.safetensors"
+    content = file.read_bytes()
+    file.write_bytes(content + b"x")
+    assert "is of another run" in refused(sharding.merge, ranks)
+    file.write_bytes(content.replace(b"F32", b"I32", 1))
+    assert "has another header than its run wrote" in refused(sharding.merge, ranks)
+
+
+def stated(field, value):
+    return lambda document: document.update({field: value})
+
+
+def of_tensor(**fields):
+    return lambda document: document["tensors"][0].update(fields)
+
+
+def of_cut(**fields):
+    def change(document):
+        next(cut for cut in document["cuts"] if "axis" in cut).update(fields)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (stated("version", 2), "version is 2, and must be 1"),
+        (stated("ranks", 1 << 40), "more than 65536"),
+        (stated("ranks", 3), "a cut for 2 ranks, of 3"),
+        (stated("layout", "zip"), "layout is 'zip'"),
+        (stated("cuts", []), "of 0"),
+        (stated("more", 1), "the document has 'more'"),
+        (of_tensor(cut=99), "has cut 99"),
+        (of_tensor(file=9), "is in file 9 of 2"),
+        (of_tensor(dtype="F33"), "which the format has not"),
+        (of_tensor(shape=[1 << 62, 1 << 62]), "more than 64 bits"),
+        (of_tensor(shape=[1 << 40]), "ends behind the end"),
+        (of_tensor(offset=0), "two things are at byte"),
+        (of_tensor(name="model.norm.weight"), "a tensor stands twice"),
+        (of_cut(axis=5), "a cut along axis 5"),
+        (of_cut(shards=[None, None]), "no rank holds anything"),
+        (of_cut(shards=[{"size": 9, "pieces": [[0, 9, 0]]}, None]), "pieces of a cut"),
+        (of_cut(shards=[{"size": 1, "pieces": [[0, 9, 0]]}, None]), "pieces of a cut"),
+        (lambda d: d["files"][0].update(name="../x"), "is no name of a file inside"),
+        (lambda d: d["files"][0]["literals"][0].update(base64="?"), "are no base64"),
+        (lambda d: d["files"][0]["literals"][0].update(offset=1 << 50), "a literal ends behind the end"),
+        (lambda d: d["files"][0].update(size=1), "behind the end"),
+        (
+            lambda d: d["others"].append({"name": "/etc/passwd", "shared": True}),
+            "is no name of a file inside",
+        ),
+        (lambda d: d["others"].append({"name": "nobody.json", "shared": True}), "no such file"),
+    ],
+)
+def test_a_manifest_that_lies(ranks, tmp_path, change, says):
+    edit(ranks / "manifest.json", change)
+    before = contents(tmp_path)
+    found = refused(sharding.merge, ranks)
+    assert says in found, found
+    assert contents(tmp_path) == before
+
+
+def test_what_is_no_folder_of_ranks(model):
+    assert "holds no manifest.json of ranks" in refused(sharding.merge, model)
+
+
+# Runs ----------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_exists_is_refused_and_replaced_on_request(model, ranks, tmp_path):
+    plan = sharding.plan(model, LLAMA_PLAN, ranks=4)
+    with pytest.raises(FileError, match="exists already"):
+        plan.run(ranks)
+    plan.run(ranks, overwrite=True, sync=False)
+    assert len(list(ranks.glob("rank-*"))) == 4
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "ranks"]
+
+
+def test_what_is_read_is_never_replaced(model, ranks):
+    before = contents(ranks)
+    for plan in (sharding.plan(ranks, ranks=4), sharding.merge(ranks)):
+        with pytest.raises(FileError, match="would replace what it is made from"):
+            plan.run(ranks, overwrite=True)
+    assert contents(ranks) == before
+
+
+def test_a_source_that_changes_meanwhile_leaves_nothing(model, tmp_path):
+    plan = sharding.plan(model, LLAMA_PLAN, ranks=2)
+
+    def change(done, total):
+        os.utime(model / "model-00001-of-00002.safetensors", ns=(1, 1))
+
+    with pytest.raises(FileError, match="has changed while it was read"):
+        plan.run(tmp_path / "out", progress=change)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_run_that_was_killed_goes_on(model, tmp_path, monkeypatch, at):
+    from splitops.files import engine
+
+    monkeypatch.setattr(engine.tasks, "__defaults__", (20_000,))
+    plan = sharding.plan(model, LLAMA_PLAN, ranks=2)
+    plan.run(tmp_path / "whole", sync=False)
+    child = os.fork()
+    if not child:
+        copied, copy = [], engine.copy
+
+        def counted(*arguments, **keywords):
+            copied.append(0)
+            if len(copied) > at:
+                os._exit(9)
+            return copy(*arguments, **keywords)
+
+        engine.copy = counted
+        plan.run(tmp_path / "out")
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert not (tmp_path / "out").exists()
+    report = plan.run(tmp_path / "out", resume=True, verify=True)
+    # The task before the one that the kill fell into may not have been noted yet.
+    assert report.resumed > 0 or at == 1
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "out", "whole"]
