@@ -134,7 +134,9 @@ def read_checkpoint(path: Path, *, allow_links: bool = False) -> Checkpoint:
     else:
         assert single is not None
         contents = {single: _contents(folder, single)}
-    files, tensors, sources = [], [], []
+    files: list[WholeFile] = []
+    tensors: list[StoredTensor] = []
+    sources: list[Source] = []
     for number, (name, found) in enumerate(contents.items()):
         source = found.sources[0]
         files.append(WholeFile(name, source.size, _gaps(source, found.tensors), found.metadata))
