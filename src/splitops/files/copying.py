@@ -25,7 +25,7 @@ from splitops.files.extents import Extent, stretches, total_bytes
 from splitops.files.formats import TargetFile
 from splitops.files.journal import Journal
 from splitops.files.sources import LocalFile, Source
-from splitops.files.tensors import StoredTensor
+from splitops.files.tensors import StoredTensor, without_collector
 from splitops.native.files import sync_files
 from splitops.writing import StagedFiles, staging_folder
 
@@ -208,6 +208,7 @@ class FilePlan:
             overwrite=overwrite, resume=resume, verify=verify, sha256=sha256
         )
 
+    @without_collector()
     def start(self, *, sync: bool, memory: int, progress: Progress | None, cluster: Any = None) -> Run:
         """Return a run of the plan that has done nothing yet.
 

@@ -132,6 +132,8 @@ def joined(extents: Iterable[Extent]) -> Iterator[Extent]:
 
 def _stretched(extent: Extent) -> Extent:
     """Return an extent without gaps on either side as one run; the strides of a single run are its length."""
+    if extent.runs == 1 and extent.stride == extent.run == extent.target_stride:
+        return extent
     if extent.runs == 1 or extent.stride == extent.run == extent.target_stride:
         return contiguous(*extent[:2], *extent[3:5], extent.bytes)
     return extent

@@ -19,7 +19,7 @@ from splitops.files.extents import Extent, contiguous, inverse
 from splitops.files.formats import Contents, Format, Layout, TargetFile, format_of
 from splitops.files.sources import LocalFile, LocalFolder, Source
 from splitops.files.streams import Stream, is_compressed, plain_path
-from splitops.files.tensors import StoredTensor, part_extents
+from splitops.files.tensors import StoredTensor, part_extents, without_collector
 from splitops.files.uploads import at_address
 from splitops.planning import Plan, SplitPlan
 
@@ -38,6 +38,7 @@ _MAX_FILES: Final = 100_000
 AnyPath = str | os.PathLike[str]
 
 
+@without_collector()
 def read(path: AnyPath, like: Format | None = None) -> Contents:
     """Read what a file holds, without its tensors' bytes.
 
@@ -81,6 +82,7 @@ class _Targets:
         return first
 
 
+@without_collector()
 def split_plan(
     contents: Contents,
     folder: Path,
@@ -253,6 +255,7 @@ def _whole(tensor: StoredTensor, target: int, offset: int) -> list[Extent]:
     return [contiguous(tensor.file, tensor.offset, target, offset, tensor.size)] if tensor.size else []
 
 
+@without_collector()
 def merge_plan(
     files: Sequence[Contents], path: Path, *, axis: int, tensor: str | None, to: Format | None = None
 ) -> FilePlan:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,7 +16,7 @@ from splitops.errors import FileError, brief, shown
 from splitops.files.extents import Extent
 from splitops.planning import SplitPlan
 
-__all__ = ["BYTE", "StoredTensor", "Unit", "part_extents", "unit_of"]
+__all__ = ["BYTE", "StoredTensor", "Unit", "part_extents", "unit_of", "without_collector"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +134,15 @@ def _refuse_inside_of_units(
                     else f"cut at multiples of {multiple}"
                 )
             )
+
+
+@contextlib.contextmanager
+def without_collector() -> Iterator[None]:
+    """Let Python's collector rest: it would look at a growing table of 100,000 tensors again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
