@@ -110,3 +110,18 @@ def test_a_contract_that_is_turned_upside_down_is_broken(
     done = lint(tmp_path / ".importlinter")
     assert done.returncode == 1
     assert f"{contract} BROKEN" in done.stdout
+
+
+WITHOUT_POSIX = """
+import os, sys
+for name in ("fcntl", "resource"):
+    sys.modules[name] = None
+for name in ("pread", "preadv", "pwrite", "posix_fadvise", "posix_fallocate", "sync"):
+    delattr(os, name)
+"""
+
+
+def test_files_are_imported_where_there_is_no_posix() -> None:
+    python("-c", WITHOUT_POSIX + "import splitops.files.cluster, splitops.files.chunks, splitops.cli.split")
+    with pytest.raises(AssertionError, match="resource"):
+        python("-c", WITHOUT_POSIX + "import resource")

@@ -19,7 +19,7 @@ import pytest
 
 import splitops
 from splitops.errors import FileError
-from splitops.files import copying, engine, journal
+from splitops.files import descriptors, engine, journal
 
 MEMORY = 4 << 20
 
@@ -277,7 +277,7 @@ except splitops.errors.FileError as error:
 
 
 def test_a_sync_that_fails_is_one_error(source, tmp_path, monkeypatch):
-    monkeypatch.setattr(copying, "sync_files", lambda files: errno.EIO)
+    monkeypatch.setattr(descriptors, "sync_files", lambda files: errno.EIO)
     with pytest.raises(FileError, match="input/output error"):
         plan(source, tmp_path / "out").run(memory=MEMORY)
     assert sorted(os.listdir(tmp_path)) == ["x.npy"]

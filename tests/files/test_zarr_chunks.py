@@ -15,6 +15,7 @@ from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec, ZstdCodec
 import splitops
 from splitops.cli import cli
 from splitops.errors import FileError
+from splitops.files import chunk_work
 from splitops.files import chunks as by_chunks
 
 ARRAY = np.random.default_rng(0).integers(0, 1000, (12, 21, 5)).astype(np.int32)
@@ -70,7 +71,7 @@ def test_split_and_merge(tmp_path, coding, sizes):
 def test_aligned_parts_are_copied_as_chunks(tmp_path, coding, monkeypatch):
     source = saved(tmp_path / "x.zarr", **CODINGS[coding])
     array = zarr.open_array(source, mode="r")
-    monkeypatch.setattr(by_chunks._Sources, "elements", lambda *_: pytest.fail("a chunk was decoded"))
+    monkeypatch.setattr(chunk_work._Sources, "elements", lambda *_: pytest.fail("a chunk was decoded"))
     step = (array.shards or array.chunks)[1]
     made = splitops.files.split(source, tmp_path, "SplitToSequence", axis=1, split=step, verify=True)
     parts = [path for path, _ in made.files]
@@ -83,7 +84,7 @@ def test_aligned_parts_are_copied_as_chunks(tmp_path, coding, monkeypatch):
 def test_other_chunks_are_coded_anew(tmp_path, monkeypatch):
     """The test above can fail: the same watch sees the chunks of parts that are not aligned."""
     source = saved(tmp_path / "x.zarr", **CODINGS["plain"])
-    monkeypatch.setattr(by_chunks._Sources, "elements", lambda *_: pytest.fail("a chunk was decoded"))
+    monkeypatch.setattr(chunk_work._Sources, "elements", lambda *_: pytest.fail("a chunk was decoded"))
     with pytest.raises(pytest.fail.Exception, match="was decoded"):
         splitops.files.split(source, tmp_path, axis=1, split=[3, 18])
 
@@ -261,7 +262,7 @@ def test_a_run_that_was_stopped_is_gone_on_with(tmp_path, monkeypatch):
     class Killed(BaseException):
         pass
 
-    real = by_chunks.ChunkWork.copy
+    real = chunk_work.ChunkWork.copy
 
     def stop(self, tick):
         reached.append(self.task)
@@ -269,7 +270,7 @@ def test_a_run_that_was_stopped_is_gone_on_with(tmp_path, monkeypatch):
             raise Killed
         return real(self, tick)
 
-    monkeypatch.setattr(by_chunks.ChunkWork, "copy", stop)
+    monkeypatch.setattr(chunk_work.ChunkWork, "copy", stop)
     with monkeypatch.context() as kept:
         kept.setattr("splitops.writing.StagedFiles._clean", lambda _: None)  # as a kill leaves it
         with pytest.raises(Killed):

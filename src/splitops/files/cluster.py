@@ -21,9 +21,11 @@ from typing import Any, Final, Protocol
 import splitops
 from splitops.errors import FileError, shown, shown_path
 from splitops.files import engine
-from splitops.files.copying import FilePlan, Progress, Report, Run, close, make_durable, read_back
+from splitops.files.copying import FilePlan, Progress, Report
+from splitops.files.descriptors import close, make_durable, read_back
 from splitops.files.engine import CopyError, Pass
 from splitops.files.journal import Journal
+from splitops.files.running import Run
 from splitops.files.sources import LocalFile, reason
 
 __all__ = ["ClusterRun", "Place", "Work", "Workers", "client_of"]
@@ -32,7 +34,6 @@ _SIGN: Final = ".cluster"
 """A file in the staging folder that workers find there, if they see the same folder."""
 _PATIENCE: Final = 60
 """Seconds in which a first worker must answer."""
-_THREADS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class Work:
         sources = {index: LocalFile(path) for index, path in self.sources.items()}
         descriptors = {index: source.descriptor for index, source in sources.items()}
         with self._open() as targets:
-            checksums = engine.copy(self.task, descriptors, targets, threads=_THREADS)
+            checksums = engine.copy(self.task, descriptors, targets)
             if self.sync:
                 make_durable(list(targets.values()))
         return checksums

@@ -24,12 +24,13 @@ from splitops.elements.types import ElementType
 from splitops.errors import FileError, shown_path
 from splitops.files.addresses import target_path
 from splitops.files.boxes import Box, boxes
-from splitops.files.chunks import ChunkedArray, ChunkedFormat, checksum_of, make_names_durable
+from splitops.files.chunk_work import ChunkedArray, ChunkedFormat, checksum_of, make_names_durable
 from splitops.files.cluster import Workers, client_of
-from splitops.files.copying import MEMORY, DryRun, FilePlan, Part, Progress, Report, Run
+from splitops.files.copying import MEMORY, DryRun, FilePlan, Part, Progress, Report
 from splitops.files.formats import Format, TargetFile, format_named
 from splitops.files.journal import Journal
 from splitops.files.requests import Bind
+from splitops.files.running import Run
 from splitops.files.sources import reading, writing
 from splitops.files.tensors import StoredTensor, Unit
 from splitops.files.uploads import at_address

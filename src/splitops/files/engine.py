@@ -17,10 +17,12 @@ import numpy as np
 from splitops.files.extents import Extent, contiguous, inverse, joined, rows
 from splitops.native.files import copy_extents
 
-__all__ = ["TASK_BYTES", "CopyError", "Pass", "checksums", "copy", "passes", "tasks"]
+__all__ = ["TASK_BYTES", "THREADS", "CopyError", "Pass", "checksums", "copy", "passes", "tasks"]
 
 TASK_BYTES: Final = 256 << 20
 """About how much a task copies: what is made durable, journalled and sent to a worker at a time."""
+THREADS: Final = 2
+"""How many copy."""
 _BLOCK: Final = 1 << 20
 """Bytes that a thread reads at a time: longer writes cost the system less, shorter ones the caches."""
 _LONG_RUN: Final = 64 << 10
@@ -227,7 +229,7 @@ def copy(
     sources: Mapping[int, int],
     targets: Mapping[int, int],
     *,
-    threads: int = 2,
+    threads: int = THREADS,
     tick: Callable[[int], object] = lambda _: None,
 ) -> list[int]:
     """Copy a task's bytes.
@@ -252,7 +254,7 @@ def checksums(
     task: Sequence[Pass],
     targets: Mapping[int, int],
     *,
-    threads: int = 2,
+    threads: int = THREADS,
     tick: Callable[[int], object] = lambda _: None,
 ) -> list[int]:
     """Read back what a task has written: the CRC-32 of each extent's bytes, as :func:`copy` returns them.

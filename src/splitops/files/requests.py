@@ -13,7 +13,8 @@ from typing import Final
 from splitops.elements.types import ElementType
 from splitops.errors import FileError, shown
 from splitops.files.addresses import RemoteFile, is_address, target_path
-from splitops.files.chunks import ChunkedFormat, ChunkPlan, Flow, Piece
+from splitops.files.chunk_work import ChunkedFormat, Flow, Piece
+from splitops.files.chunks import ChunkPlan
 from splitops.files.copying import FilePlan, Finish, Part
 from splitops.files.extents import Extent, contiguous, inverse
 from splitops.files.formats import Contents, Format, Layout, TargetFile, format_of

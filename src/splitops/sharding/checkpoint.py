@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from splitops.errors import FileError, ModelError, PlanError, SplitError, shown, shown_path
-from splitops.files.copying import raise_file_limit
+from splitops.files.descriptors import raise_file_limit
 from splitops.files.extents import Extent
 from splitops.files.formats import Contents, Format, format_named
 from splitops.files.sources import LocalFile, Source

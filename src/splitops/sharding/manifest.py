@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from splitops.errors import FileError, PlanError, shown, shown_path
-from splitops.files.copying import raise_file_limit
+from splitops.files.descriptors import raise_file_limit
 from splitops.files.extents import Extent, inverse
 from splitops.files.formats import TargetFile
 from splitops.files.formats.safetensors import stated_tensor

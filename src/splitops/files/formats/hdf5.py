@@ -23,8 +23,7 @@ import numpy.typing as npt
 
 from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import FileError, shown
-from splitops.files.boxes import BoxedArray
-from splitops.files.chunks import Box
+from splitops.files.boxes import Box, BoxedArray
 from splitops.files.formats import Contents, Layout, Place, TargetFile
 from splitops.files.sources import Source, reading
 from splitops.files.tensors import StoredTensor, Unit

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.errors import FileError, ModelError, shown, shown_path
-from splitops.files.chunks import Box
+from splitops.files.boxes import Box
 from splitops.files.tensors import StoredTensor
 from splitops.models.formats.reading import read_whole
 

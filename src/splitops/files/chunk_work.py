@@ -1,0 +1,337 @@
+"""The chunks of tensors: what is copied at a time, here or by a worker of a cluster.
+
+A chunk of a target that is a chunk of a source as it stands is copied as its bytes; any other is put together
+in memory from what it meets and coded anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from splitops.errors import shown_path
+from splitops.files.boxes import Box
+from splitops.files.formats import Contents, Format
+from splitops.files.sources import reading, writing
+from splitops.files.tensors import StoredTensor
+from splitops.native.files import crc32, sync_files
+
+__all__ = [
+    "ChunkTask",
+    "ChunkWork",
+    "ChunkedArray",
+    "ChunkedFormat",
+    "Flow",
+    "Piece",
+    "checksum_of",
+    "chunks_of",
+    "make_names_durable",
+]
+
+
+class ChunkedArray(Protocol):
+    """An open array of a source, or of a target that is being written."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        ...
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """The shape of what is coded as one: of a shard, where there are such."""
+        ...
+
+    @property
+    def coding(self) -> object:
+        """Where it is the same for two arrays, the same elements are the same chunks; None: nowhere."""
+        ...
+
+    @property
+    def written(self) -> Sequence[Path]:
+        """The files that were written to; they are complete once the array is closed."""
+        ...
+
+    def read(self, box: Box) -> npt.NDArray[Any]:
+        """Return elements; a chunk whose checksum is wrong is an error of the library."""
+        ...
+
+    def write(self, box: Box, elements: npt.NDArray[Any]) -> None:
+        """Write the elements of a whole chunk."""
+        ...
+
+    def stored(self, index: tuple[int, ...]) -> bytes | None:
+        """Return a chunk as it is stored, with its checksums proved; None where none is stored.
+
+        Raises:
+            FileError: a checksum is wrong.
+        """
+        ...
+
+    def store(self, index: tuple[int, ...], data: bytes) -> None:
+        """Store a chunk."""
+        ...
+
+
+@runtime_checkable
+class ChunkedFormat(Format, Protocol):
+    """A format some of whose tensors are stored in chunks."""
+
+    @property
+    def folders(self) -> bool:
+        """Whether its files are folders; only these can be gone on with after a kill."""
+        ...
+
+    def open_array(
+        self, path: Path, name: str, *, writing: bool = False
+    ) -> AbstractContextManager[ChunkedArray]:
+        """Open an array of a file."""
+        ...
+
+    def create(self, path: Path, tensors: Sequence[StoredTensor], like: Contents) -> None:
+        """Make a file with tensors of these names and shapes; all but the elements is as in ``like``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of a tensor of a source along an axis, and where it begins in the target's tensor."""
+
+    source: int
+    begin: int
+    target_begin: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A tensor of a target, and the pieces of the tensors of its name in sources that it is made of.
+
+    Attributes:
+        target: the position of the target.
+        tensor: as it will be in the target; its chunks are what is copied at a time.
+        axis: along which the pieces follow each other, without a gap.
+        pieces: in this order.
+    """
+
+    target: int
+    tensor: StoredTensor
+    axis: int
+    pieces: tuple[Piece, ...]
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """The shape of what is copied at a time."""
+        assert self.tensor.chunks is not None  # tensors without chunks have extents
+        return self.tensor.chunks
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """How many chunks there are along each axis."""
+        return tuple(-(-size // chunk) for size, chunk in zip(self.tensor.shape, self.chunks, strict=True))
+
+    @property
+    def chunk_bytes(self) -> int:
+        """The bytes of a chunk in memory."""
+        return math.prod(self.chunks) * self.tensor.unit.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkTask:
+    """The chunks ``first`` to ``end`` of a flow."""
+
+    flow: int
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkWork:
+    """A task as it is done here, or sent to a worker of a cluster.
+
+    Attributes:
+        flow: what is copied.
+        task: which chunks of it.
+        sources: the path and the format of each source of the flow.
+        target: where the target is written.
+        format: of the target.
+        name: what messages call the target.
+        sync: whether what is written is to be durable.
+    """
+
+    flow: Flow
+    task: ChunkTask
+    sources: Mapping[int, tuple[Path, ChunkedFormat]]
+    target: Path
+    format: ChunkedFormat
+    name: str
+    sync: bool
+
+    @property
+    def reads(self) -> tuple[Path, ...]:
+        """The files that are read."""
+        return tuple(path for path, _ in self.sources.values())
+
+    def copy(self, tick: Callable[[int], object] = lambda _: None) -> list[int]:
+        """Copy the chunks and make them durable; return the checksum of each."""
+        found, done = [], 0
+        with contextlib.ExitStack() as stack:
+            with writing(self.name):
+                target = stack.enter_context(self._open(writing=True))
+            sources = _Sources(self.sources, self.flow, stack)
+            for chunk in chunks_of(self.flow, self.task):
+                data = sources.whole_chunk(chunk, target)
+                elements = None if data is not None else sources.elements(chunk)
+                with writing(self.name):
+                    if elements is not None:
+                        target.write(chunk.box, elements)
+                    elif data:
+                        target.store(chunk.index, data)
+                found.append(checksum_of(data if elements is None else elements))
+                done += chunk.elements * self.flow.tensor.unit.bytes
+                tick(done)
+            with writing(self.name):
+                stack.close()
+        if self.sync:
+            with writing(self.name):
+                make_names_durable(target.written)
+        return found
+
+    def read_back(self, tick: Callable[[int], object] = lambda _: None) -> list[int]:
+        """Return the checksums of the chunks as they were taken: of bytes where these were copied."""
+        found, done = [], 0
+        with contextlib.ExitStack() as stack, reading(self.name):
+            target = stack.enter_context(self._open())
+            sources = _Sources(self.sources, self.flow, stack)
+            for chunk in chunks_of(self.flow, self.task):
+                whole = sources.source_of(chunk, target) is not None
+                data = (target.stored(chunk.index) or b"") if whole else target.read(chunk.box)
+                found.append(checksum_of(data))
+                done += chunk.elements * self.flow.tensor.unit.bytes
+                tick(done)
+        return found
+
+    def _open(self, *, writing: bool = False) -> AbstractContextManager[ChunkedArray]:
+        return self.format.open_array(self.target, self.flow.tensor.name, writing=writing)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """A chunk of a flow: where it is among the chunks and among the elements of its tensor."""
+
+    index: tuple[int, ...]
+    box: Box
+
+    @property
+    def elements(self) -> int:
+        return math.prod(side.stop - side.start for side in self.box)
+
+
+def chunks_of(flow: Flow, task: ChunkTask) -> Iterator[_Chunk]:
+    """Yield the chunks of a task in their order."""
+    grid, chunks, shape = flow.grid, flow.chunks, flow.tensor.shape
+    for number in range(task.first, task.end):
+        index = tuple(int(at) for at in np.unravel_index(number, grid)) if grid else ()
+        sides = zip(index, chunks, shape, strict=True)
+        yield _Chunk(index, tuple(slice(at * step, min((at + 1) * step, size)) for at, step, size in sides))
+
+
+class _Sources:
+    """The tensors that a flow is made of, opened when they are needed."""
+
+    def __init__(
+        self, sources: Mapping[int, tuple[Path, ChunkedFormat]], flow: Flow, stack: contextlib.ExitStack
+    ) -> None:
+        self._sources, self._flow, self._stack = sources, flow, stack
+        self._open: dict[int, ChunkedArray] = {}
+
+    def whole_chunk(self, chunk: _Chunk, target: ChunkedArray) -> bytes | None:
+        """Return the stored chunk of a source that is this one, empty where none is stored; None: none is."""
+        found = self.source_of(chunk, target)
+        if found is None:
+            return None
+        source, index = found
+        with reading(self._name(source)):
+            return self._array(source).stored(index) or b""
+
+    def source_of(self, chunk: _Chunk, target: ChunkedArray) -> tuple[int, tuple[int, ...]] | None:
+        """Return the source and the index of the chunk that has exactly the elements of this one."""
+        if not chunk.box or target.coding is None:
+            return None
+        axis = self._flow.axis
+        side, step = chunk.box[axis], self._flow.chunks[axis]
+        piece = self._pieces(side)[0]
+        begin = piece.begin + side.start - piece.target_begin
+        if side.stop > piece.target_begin + piece.size or begin % step:
+            return None
+        array = self._array(piece.source)
+        end = min(begin + step, array.shape[axis])
+        if array.coding != target.coding or end - begin != side.stop - side.start:
+            return None
+        return piece.source, (*chunk.index[:axis], begin // step, *chunk.index[axis + 1 :])
+
+    def elements(self, chunk: _Chunk) -> npt.NDArray[Any]:
+        """Return the elements of a chunk, in row-major order."""
+        axis = self._flow.axis
+        if not chunk.box:
+            return self._read(self._flow.pieces[0].source, ())
+        side = chunk.box[axis]
+        parts = []
+        for piece in self._pieces(side):
+            first = max(side.start, piece.target_begin)
+            end = min(side.stop, piece.target_begin + piece.size)
+            shift = piece.begin - piece.target_begin
+            box = (*chunk.box[:axis], slice(first + shift, end + shift), *chunk.box[axis + 1 :])
+            parts.append(self._read(piece.source, box))
+        return np.ascontiguousarray(parts[0] if len(parts) == 1 else np.concatenate(parts, axis))
+
+    def _pieces(self, side: slice) -> Sequence[Piece]:
+        """Return the pieces that meet a stretch of the target."""
+        pieces = self._flow.pieces
+        first = bisect_right(pieces, side.start, key=lambda piece: piece.target_begin) - 1
+        end = bisect_right(pieces, side.stop - 1, key=lambda piece: piece.target_begin)
+        return [piece for piece in pieces[first:end] if piece.size]
+
+    def _read(self, source: int, box: Box) -> npt.NDArray[Any]:
+        with reading(self._name(source)):
+            return self._array(source).read(box)
+
+    def _array(self, source: int) -> ChunkedArray:
+        if source not in self._open:
+            path, form = self._sources[source]
+            with reading(self._name(source)):
+                opened = form.open_array(path, self._flow.tensor.name)
+                self._open[source] = self._stack.enter_context(opened)
+        return self._open[source]
+
+    def _name(self, source: int) -> str:
+        return shown_path(self._sources[source][0])
+
+
+def checksum_of(data: bytes | npt.NDArray[Any] | None) -> int:
+    """Return the CRC-32 of bytes, or of elements in row-major order."""
+    if not isinstance(data, np.ndarray):
+        return crc32(np.frombuffer(data or b"", np.uint8), 0)
+    return crc32(np.ascontiguousarray(data).reshape(-1).view(np.uint8), 0)
+
+
+def make_names_durable(paths: Sequence[Path]) -> None:
+    """Make files durable, and their names: a chunk that is not there would be one of fill values."""
+    for path in (*paths, *{path.parent for path in paths}):
+        file = os.open(path, os.O_RDONLY)
+        try:
+            error = sync_files([file])
+        finally:
+            os.close(file)
+        if error:
+            raise OSError(error, os.strerror(error))

@@ -1,0 +1,103 @@
+"""Open files of this machine: room, bytes, and what makes them last."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from splitops.files import engine
+from splitops.files.engine import Pass
+from splitops.native.files import sync_files
+
+__all__ = [
+    "allocate",
+    "close",
+    "make_durable",
+    "opened",
+    "raise_file_limit",
+    "read_back",
+    "sync_folder",
+    "write_all",
+]
+
+
+def read_back(
+    task: Sequence[Pass], files: Mapping[int, int], tick: Callable[[int], object] = lambda _: None
+) -> list[int]:
+    """Return the checksums of what a task has written; of the disk, where the system lets go of its cache."""
+    for file in files.values():
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    return engine.checksums(task, files, tick=tick)
+
+
+def close(files: Mapping[int, int]) -> None:
+    """Close descriptors."""
+    for file in files.values():
+        os.close(file)
+
+
+@contextlib.contextmanager
+def opened(paths: Sequence[Path]) -> Iterator[dict[int, int]]:
+    """Open what there is of some files and folders, for reading."""
+    files: dict[int, int] = {}
+    try:
+        for index, path in enumerate(paths):
+            if path.exists():
+                files[index] = os.open(path, os.O_RDONLY)
+        yield files
+    finally:
+        close(files)
+
+
+def make_durable(files: Sequence[int]) -> None:
+    """Bring what was written to descriptors to the disk."""
+    error = sync_files(files)
+    if error:
+        raise OSError(error, os.strerror(error))
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable, where the system can."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def allocate(descriptor: int, size: int) -> None:
+    """Give a file its size; a disk without room for it says so now, not after an hour."""
+    os.ftruncate(descriptor, size)
+    if size and hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                raise
+
+
+def write_all(descriptor: int, data: bytes, offset: int) -> None:
+    """Write all bytes of data at an offset."""
+    view = memoryview(data)
+    while view:
+        put = os.pwrite(descriptor, view, offset)
+        view, offset = view[put:], offset + put
+
+
+def raise_file_limit(files: int) -> None:
+    """Let this process open so many files, as far as the system lets it."""
+    try:
+        import resource
+    except ImportError:  # not a POSIX system
+        return
+    wanted = files + 64
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
