@@ -25,6 +25,7 @@ import json
 import math
 import os
 import resource
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +35,18 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["KINDS", "PROTOCOL", "Case", "NotApplicable", "Refused", "Tensor", "pack", "refusing", "unpack"]
+__all__ = [
+    "KINDS",
+    "PROTOCOL",
+    "Case",
+    "NotApplicable",
+    "Refused",
+    "Tensor",
+    "pack",
+    "refusing",
+    "tool",
+    "unpack",
+]
 
 PROTOCOL: Final = 1
 """The version of the messages."""
@@ -113,6 +125,24 @@ def refusing(stage: str) -> Iterator[None]:
         raise
     except BaseException as error:  # a panic of Rust is no Exception, a peer may call exit
         raise Refused(stage, error) from error
+
+
+def tool(stage: str, *command: str | os.PathLike[str], folder: str | None = None) -> None:
+    """Run a program of the peer: its failure is a refusal, its death is ours.
+
+    Args:
+        stage: ``"load"``, ``"compile"`` or another word.
+        command: the program and its arguments.
+        folder: where it runs.
+    """
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace")  # noqa: S603
+    sys.stderr.write(done.stdout + done.stderr)
+    if done.returncode < 0:
+        sys.stderr.flush()
+        os.kill(os.getpid(), -done.returncode)
+    if done.returncode:
+        said = done.stderr.strip() or done.stdout.strip()
+        raise Refused(stage, said or f"{os.path.basename(command[0])} ends with {done.returncode}")
 
 
 def pack(value: Any, folder: str, name: str) -> dict[str, Any]:

@@ -1,0 +1,4 @@
+// onnxruntime in WebAssembly, run by Node.js.
+import { serve } from "./_node.mjs";
+
+await serve("onnxruntime-web", "wasm");
