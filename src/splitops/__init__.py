@@ -4,7 +4,7 @@
 for repeated use, :func:`schema`, :func:`history` and :func:`difference` give the specification as data, and
 :func:`load`, :func:`save`, :func:`run`, :func:`infer`, :func:`check`, :func:`convert`, :func:`legalize` and
 :func:`simplify` take whole models. ``splitops.files`` splits and merges tensor files of any size,
-``splitops.sharding`` cuts checkpoints into ranks.
+``splitops.sharding`` cuts checkpoints into ranks, and :func:`compare` asks every runtime that is here.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from splitops.planning import Plan
 
 if TYPE_CHECKING:
     from splitops import files, sharding
+    from splitops.compare import compare
     from splitops.models import load, run, save
     from splitops.models.check import check
     from splitops.models.convert import conversion, convert
@@ -42,6 +43,7 @@ __all__ = [
     "Where",
     "__version__",
     "check",
+    "compare",
     "conversion",
     "convert",
     "difference",
@@ -73,6 +75,7 @@ __version__ = "0.1.0"
 # What works on models is imported when it is first asked for: onnx alone takes longer than all the rest.
 _ON_DEMAND = {
     "check": "splitops.models.check",
+    "compare": "splitops.compare",
     "conversion": "splitops.models.convert",
     "convert": "splitops.models.convert",
     "infer": "splitops.models.infer",

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-__all__ = ["Listener", "Progress", "counted", "progressing"]
+__all__ = ["Listener", "Progress", "counted", "progressing", "telling"]
 
 _Item = TypeVar("_Item")
 
@@ -25,11 +25,13 @@ class Progress:
         what: the work, such as ``"infer"``.
         done: how many of its steps are done.
         total: how many there are; None where that is not known.
+        at: what is at work now, where it has a name.
     """
 
     what: str
     done: int
     total: int | None
+    at: str = ""
 
 
 Listener = Callable[[Progress | None], None]
@@ -60,7 +62,7 @@ def progressing(listener: Listener) -> Iterator[None]:
         >>> with progressing(heard.append):
         ...     total = sum(counted([1, 2], "add"))
         >>> heard
-        [Progress(what='add', done=0, total=2), Progress(what='add', done=1, total=2), None]
+        [Progress(what='add', done=0, total=2, at=''), Progress(what='add', done=1, total=2, at=''), None]
     """
     token = _LISTENING.set(_Listening(listener))
     try:
@@ -89,6 +91,33 @@ def _told(items: Iterable[_Item], what: str, listening: _Listening) -> Iterator[
         for done, item in enumerate(items):
             listening.listener(Progress(what, done, total))
             yield item
+    finally:
+        listening.busy = False
+        listening.listener(None)
+
+
+@contextmanager
+def telling(what: str, total: int) -> Iterator[Callable[[int, str], None]]:
+    """Give the block a function that tells how many steps are done, and what is at work.
+
+    Args:
+        what: the work of the block.
+        total: how many steps it has.
+
+    Examples:
+        >>> heard = []
+        >>> with progressing(heard.append), telling("ask", 2) as tell:
+        ...     tell(1, "somebody")
+        >>> heard
+        [Progress(what='ask', done=1, total=2, at='somebody'), None]
+    """
+    listening = _LISTENING.get()
+    if listening is None or listening.busy:
+        yield lambda done, at: None
+        return
+    listening.busy = True
+    try:
+        yield lambda done, at: listening.listener(Progress(what, done, total, at))
     finally:
         listening.busy = False
         listening.listener(None)

@@ -48,8 +48,11 @@ class _Bar:
         self._due = now + _INTERVAL
         if self._shown is None:
             self._shown = self._show(progress)
+        from splitops.cli._console import one_line
+
         bar, task = self._shown
-        bar.update(task, completed=progress.done)
+        at = f" {one_line(progress.at, 60)}" if progress.at else ""
+        bar.update(task, completed=progress.done, description=f"{progress.what}{at}")
 
     def _show(self, progress: Progress) -> tuple[rich_progress.Progress, rich_progress.TaskID]:
         from rich import progress as rich_progress

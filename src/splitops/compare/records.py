@@ -244,7 +244,12 @@ class Verdict:
     @property
     def counts(self) -> bool:
         """Whether it is a finding that was confirmed."""
-        return self.word in FINDINGS and self.confirmed >= SETTLED
+        return self.is_finding and self.confirmed >= SETTLED
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether it says that something is wrong, confirmed or not."""
+        return self.word in FINDINGS
 
     @property
     def kind(self) -> tuple[str, str | None]:

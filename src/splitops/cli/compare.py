@@ -1,0 +1,200 @@
+"""``splitops compare``: what every runtime here makes of the split family."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from splitops.cli._console import console, json_option, one_line, print_json, table
+
+if TYPE_CHECKING:
+    from splitops.compare import Report
+    from splitops.compare.reports.expecting import Judgement
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_NOT_STARTED: Final = 3
+_INTERRUPTED: Final = 130
+
+
+@click.command(short_help="Ask every runtime here, and show where they disagree.")
+@click.option("--peer", "peers", multiple=True, metavar="NAME[=COMMAND]", help="Ask this peer alone; with a "
+              "command, any executable that speaks the protocol. May be repeated.")  # fmt: skip
+@click.option("--op", "operators", multiple=True, help="Ask of this operator alone, such as Split-18.")
+@click.option("--case", "cases", multiple=True, metavar="ID", help="Ask this case alone, and its control.")
+@click.option("--python", "pythons", multiple=True, metavar="NAME=PATH", help="Ask a peer of another "
+              "environment too: its name, and the Python of the environment.")  # fmt: skip
+@click.option("--setting", "settings", multiple=True, metavar="NAME=KEY=VALUE", help="Ask a peer with a "
+              "setting too, such as onnxruntime=threads=1.")  # fmt: skip
+@click.option("--html", type=_FILE, help="Write the report as a page.")
+@click.option("--junit", type=_FILE, help="Write the report as JUnit XML.")
+@click.option("--sarif", type=_FILE, help="Write the findings as SARIF.")
+@click.option("--diff", type=_FILE, help="Show what is new, fixed and changed since a report in JSON.")
+@click.option("--expect", type=_FILE, help="Hold the report against a TOML file of known disagreements, or "
+              "against a report in JSON: new ones fail, and so do those that are gone.")  # fmt: skip
+@click.option(
+    "--seconds", type=click.FloatRange(0.1, 3600), default=30, show_default=True, help="For a case."
+)
+@click.option("--memory", type=click.FloatRange(0.1), default=4, show_default=True, help="GB for a peer.")
+@click.option(
+    "--jobs", type=click.IntRange(1, 64), help="So many peers at once; as many as cores by default."
+)
+@click.option("--shrink/--no-shrink", default=True, help="Look for the smallest case of each finding.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    peers: tuple[str, ...],
+    operators: tuple[str, ...],
+    cases: tuple[str, ...],
+    pythons: tuple[str, ...],
+    settings: tuple[str, ...],
+    html: Path | None,
+    junit: Path | None,
+    sarif: Path | None,
+    diff: Path | None,
+    expect: Path | None,
+    seconds: float,
+    memory: float,
+    jobs: int | None,
+    shrink: bool,
+    as_json: bool,
+) -> None:
+    """Ask runtimes, compilers, converters and simplifiers about splits, and hold them to what is decided.
+
+    All peers of this environment are asked, each in processes of its own. A disagreement counts once two
+    fresh processes have done the same. Ctrl-C stops everything and keeps what is known.
+
+    Exit codes: 0 no disagreement, or all as expected; 1 a disagreement, or one that is not as expected; 2
+    wrong usage; 3 a peer that was asked for did not start; 130 interrupted.
+
+    \b
+    Examples:
+      splitops compare --html report.html
+      splitops compare --peer onnxruntime --op Split-18
+      splitops compare --peer onnxruntime --python onnxruntime=../new/bin/python
+      splitops compare --peer mine="node worker.mjs" --json > report.json
+      splitops compare --diff report.json
+    """
+    from splitops.compare import compare
+    from splitops.compare.records import CompareError, State, parse_setting
+    from splitops.compare.reports.expecting import judge, read_expectations
+    from splitops.compare.reports.reading import read_report
+
+    try:
+        old = None if diff is None else read_report(diff)
+        expected = None if expect is None else read_expectations(expect)
+        report = compare(
+            peers=[name for name in peers if "=" not in name] or (None if not _commands(peers) else []),
+            commands=_commands(peers),
+            operators=operators,
+            cases=cases,
+            pythons=[_pair(text, "--python") for text in pythons],
+            settings=[parse_setting(text) for text in settings],
+            seconds=seconds,
+            memory=memory,
+            shrink_seconds=5 if shrink else 0,
+            jobs=jobs,
+        )
+        judgement = None if expected is None else judge(report, expected)
+    except CompareError as error:
+        raise click.UsageError(one_line(str(error)), ctx) from error
+    _write(report, html, junit, sarif)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        _print(report)
+    if old is not None and not as_json:
+        _print_differences(old, report)
+    if judgement is not None:
+        _print_judgement(judgement)
+    if report.environment["stopped"]:
+        ctx.exit(_INTERRUPTED)
+    if judgement is not None:
+        ctx.exit(judgement.exit_code)
+    if any(peer.state in (State.FAILED, State.ABSENT) for peer in report.peers):
+        ctx.exit(_NOT_STARTED)
+    ctx.exit(int(bool(report.findings)))
+
+
+def _commands(peers: Sequence[str]) -> dict[str, str]:
+    return dict(_pair(text, "--peer") for text in peers if "=" in text)
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    name, _, rest = text.partition("=")
+    if not name or not rest:
+        raise click.BadParameter(f"{one_line(text, 80)!r} is not NAME=...", param_hint=option)
+    return name, rest
+
+
+def _write(report: Report, html: Path | None, junit: Path | None, sarif: Path | None) -> None:
+    """Write the files that are asked for, all or none."""
+    from splitops import __version__
+    from splitops.compare.reports.html import to_html
+    from splitops.compare.reports.junit import to_junit
+    from splitops.compare.reports.sarif import to_sarif
+    from splitops.writing import StagedFiles
+
+    contents: dict[Path | None, Callable[[], str]] = {
+        html: lambda: to_html(report, __version__),
+        junit: lambda: to_junit(report),
+        sarif: lambda: json.dumps(to_sarif(report, __version__), indent=2) + "\n",
+    }
+    with StagedFiles() as files:
+        for path, content in contents.items():
+            if path is not None:
+                with files.open(path) as file:
+                    file.write(content().encode())
+
+
+def _print(report: Report) -> None:
+    from splitops.compare.records import FINDINGS, Word
+    from splitops.compare.reports.verdicts import counts, described, releases
+
+    screen = console()
+    counted = counts(report)
+    shown = [word for word in Word if any(counted[name][word] for name in counted)]
+    peers = table("peer", "release", *shown, "", right=tuple(shown))
+    for peer in report.peers:
+        cells = [str(counted[peer.name][word] or "") for word in shown]
+        state = "" if peer.state.value == "ok" else one_line(f"{peer.state}: {peer.detail}", 60)
+        peers.add_row(one_line(peer.name, 40), one_line(releases(peer), 40), *cells, state)
+    screen.print(peers)
+    for entry, peer, verdict in report.findings:
+        screen.print(one_line(f"{entry.id}  {peer.name}: {described(verdict)}"), style="bold", soft_wrap=True)
+        screen.print(one_line(f"  {verdict.detail}", 300), soft_wrap=True)
+    loose = sum(
+        verdict.word in FINDINGS and not verdict.counts
+        for entry in report.entries
+        for verdict in entry.verdicts.values()
+    )
+    screen.print(
+        f"{len(report.entries)} cases, {len(report.findings)} disagreements"
+        f"{f', {loose} that did not repeat' if loose else ''}"
+    )
+
+
+def _print_differences(old: Report, report: Report) -> None:
+    from splitops.compare.reports.differing import differences
+
+    found, screen = differences(old, report), console()
+    for name, (before, now) in found.releases.items():
+        screen.print(one_line(f"{name}: {before} -> {now}"), soft_wrap=True)
+    for heading, changes in (("new", found.new), ("fixed", found.fixed), ("changed", found.changed)):
+        screen.print(f"{heading}: {len(changes)}", style="bold")
+        for change in changes:
+            screen.print(one_line(f"  {change}"), soft_wrap=True)
+
+
+def _print_judgement(judgement: Judgement) -> None:
+    screen = console(stderr=True)
+    for case, peer, words in judgement.new:
+        screen.print(one_line(f"new: {case} {peer}: {words}"), soft_wrap=True)
+    for gone in judgement.gone:
+        screen.print(one_line(f"gone: {gone}"), soft_wrap=True)
+    for name in judgement.missing:
+        screen.print(one_line(f"did not start: {name}"), soft_wrap=True)
