@@ -17,11 +17,18 @@ if TYPE_CHECKING:
     from splitops.files import DryRun, Report
     from splitops.sharding import ShardPlan
 
-__all__ = ["cut", "merge_ranks", "shard_options"]
+__all__ = ["cut", "like_option", "merge_ranks", "shard_options"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _RANKS_SHOWN = 8
 """So many ranks are explained where none are stated."""
+
+
+like_option = click.option(
+    "--like",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="For a distributed checkpoint of PyTorch's: a checkpoint whose files the whole is to have.",
+)
 
 
 def shard_options(function: _Function) -> _Function:
@@ -41,7 +48,7 @@ def shard_options(function: _Function) -> _Function:
         ),
         click.option(
             "--layout",
-            metavar="NAME",
+            metavar="hf|dcp|vllm",
             help="How the ranks' files are written.  [default: the plan's, else hf]",
         ),
         click.option(
@@ -73,6 +80,7 @@ def cut(
     allow_links: bool,
     how: RunOptions,
     as_json: bool,
+    like: Path | None = None,
 ) -> None:
     """Plan, explain and carry out a cut."""
     from splitops.sharding import plan
@@ -85,7 +93,8 @@ def cut(
         raise click.UsageError("Missing option '--ranks'.")
     if out is None and not explain:
         raise click.UsageError("Missing option '--out'.")
-    made = plan(folder, plan_, ranks=ranks or _RANKS_SHOWN, layout=layout, allow_links=allow_links)
+    ranks = ranks or _RANKS_SHOWN
+    made = plan(folder, plan_, ranks=ranks, layout=layout, like=like, allow_links=allow_links)
     if svg is not None:
         write_whole(svg, draw(made).encode())
     if html is not None:
@@ -108,12 +117,14 @@ def cut(
         _tell(result)
 
 
-def merge_ranks(folder: Path, out: Path, allow_links: bool, how: RunOptions, *, as_json: bool) -> None:
+def merge_ranks(
+    folder: Path, out: Path, like: Path | None, allow_links: bool, how: RunOptions, *, as_json: bool
+) -> None:
     """Merge a folder of ranks."""
     from splitops.sharding import merge
 
     _refuse_digests(how)
-    result = how.run(merge(folder, allow_links=allow_links).file_plan(out))
+    result = how.run(merge(folder, like=like, allow_links=allow_links).file_plan(out))
     if as_json:
         print_json({"from": str(folder), **_written(result)})
     else:

@@ -10,7 +10,7 @@ import click
 from splitops.cli._console import json_option, one_line
 from splitops.cli._files import RunOptions, format_option, raw_option, run_options, show
 from splitops.cli._models import links_option
-from splitops.cli._shards import merge_ranks
+from splitops.cli._shards import like_option, merge_ranks
 
 if TYPE_CHECKING:
     from splitops.files import Format
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     required=True,
     help="The file to write, or its address; of ranks, the folder.",
 )
+@like_option
 @links_option
 @run_options
 @json_option
@@ -38,6 +39,7 @@ def command(
     raw: Format | None,
     to: Format | None,
     out: Path,
+    like: Path | None,
     allow_links: bool,
     how: RunOptions,
     as_json: bool,
@@ -48,7 +50,8 @@ def command(
     Other tensors of the files are taken from the first.
 
     One folder of ranks, as `splitops shard` writes it, is merged into the checkpoint that it was cut
-    from: the same files, byte by byte.
+    from: the same files, byte by byte. The safetensors of a distributed checkpoint that PyTorch wrote are
+    merged as well; --like says what files the whole is to have.
 
     \b
     Examples:
@@ -61,8 +64,10 @@ def command(
     from splitops.files.requests import merge_plan, read
 
     if len(files) == 1 and files[0].is_dir() and files[0].suffix.lower() != ".zarr":
-        merge_ranks(files[0], out, allow_links, how, as_json=as_json)
+        merge_ranks(files[0], out, like, allow_links, how, as_json=as_json)
         return
+    if like is not None:
+        raise click.UsageError("--like is for a folder of ranks.")
     plan = merge_plan([read(file, raw) for file in files], out, axis=axis, tensor=tensor, to=to)
     result = how.run(plan)
     [part] = plan.parts

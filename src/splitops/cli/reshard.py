@@ -7,14 +7,16 @@ from typing import Any
 
 import click
 
-from splitops.cli._shards import cut, shard_options
+from splitops.cli._shards import cut, like_option, shard_options
 
 
 @click.command(short_help="Cut ranks anew, for another number of them.")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@like_option
 @shard_options
 def command(folder: Path, **options: Any) -> None:
-    """Cut the ranks in DIR, which `splitops shard` wrote, into another number of ranks, or by another plan.
+    """Cut the ranks in DIR, which `splitops shard` or PyTorch wrote, into another number of them, or by
+    another plan.
 
     The same as a merge and a cut one after the other, in one pass over the bytes. The plan is that of DIR,
     unless --plan states another one.

@@ -30,6 +30,7 @@ __all__ = [
     "WholeFile",
     "config_of",
     "open_file",
+    "others_of",
     "read_checkpoint",
     "safe_name",
 ]
@@ -143,7 +144,7 @@ def read_checkpoint(path: Path, *, allow_links: bool = False) -> Checkpoint:
         tensors += found.tensors if number == 0 else [replace(t, file=number) for t in found.tensors]
         sources.append(source)
     _refuse_repeated(tensors, files)
-    others, warnings = _others(folder, names, [*contents], frozenset({index} if index else ()))
+    others, warnings = others_of(folder, names, [*contents], frozenset({index} if index else ()))
     return Checkpoint(
         shown_path(path),
         tuple(files),
@@ -248,7 +249,7 @@ def _gaps(source: Source, tensors: Sequence[StoredTensor]) -> tuple[tuple[int, b
     return tuple(made)
 
 
-def _others(
+def others_of(
     folder: DataFolder, names: Sequence[str], tensors: Sequence[str], unshared: frozenset[str]
 ) -> tuple[tuple[Other, ...], tuple[str, ...]]:
     """Return the small files beside the tensors, and what is left behind."""
@@ -300,7 +301,7 @@ def _onnx(path: Path, names: Sequence[str]) -> Checkpoint:
     tied = _tied(tensors)
     inside = len(contents.metadata["model"].graph.initializer) - len(tensors)
     warnings = [f"{inside} tensors inside of {shown(path.name)} stay there, whole"] if inside else []
-    others, more = _others(
+    others, more = others_of(
         DataFolder(path.parent), names, [path.name, *(file.name for file in files)], frozenset()
     )
     return Checkpoint(

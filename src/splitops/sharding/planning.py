@@ -14,6 +14,7 @@ from splitops.files.copying import MEMORY, DryRun, FilePlan, Progress, Report
 from splitops.sharding.assembly import file_plan
 from splitops.sharding.checkpoint import Checkpoint, read_checkpoint
 from splitops.sharding.cuts import MAX_RANKS
+from splitops.sharding.distributed import is_distributed, read_distributed
 from splitops.sharding.layouts import LAYOUTS, layout_named
 from splitops.sharding.manifest import SOURCE, has_manifest, manifest_files, read_ranks
 from splitops.sharding.placements import Placements, whole_files
@@ -120,13 +121,18 @@ class MergePlan(_Runnable):
         return file_plan(found, laid, (), [("", True)], Path(out))
 
 
-def open_checkpoint(path: AnyPath, *, allow_links: bool = False) -> Checkpoint:
+def open_checkpoint(path: AnyPath, *, like: AnyPath | None = None, allow_links: bool = False) -> Checkpoint:
     """Read a checkpoint, or the one that a folder of ranks holds.
 
     Raises:
         PlanError, FileError: as :func:`plan`.
     """
     found = Path(path)
+    if not has_manifest(found) and is_distributed(found):
+        other = None if like is None else read_checkpoint(Path(like), allow_links=allow_links)
+        return read_distributed(found, like=other, allow_links=allow_links)
+    if like is not None:
+        raise PlanError(f"{shown_path(found)} says itself what the whole is like")
     if has_manifest(found):
         return read_ranks(found, allow_links=allow_links)[0]
     return read_checkpoint(found, allow_links=allow_links)
@@ -138,17 +144,19 @@ def plan(
     *,
     ranks: int,
     layout: str | None = None,
+    like: AnyPath | None = None,
     allow_links: bool = False,
 ) -> ShardPlan:
     """Plan how a checkpoint is cut into ranks, or ranks into other ranks; nothing is written.
 
     Args:
         path: a folder with ``model.safetensors`` or an index and its shards, an ONNX model with external
-            data, or a folder of ranks.
+            data, a folder of ranks, or a distributed checkpoint that PyTorch wrote as safetensors.
         plan: a file of rules in TOML or JSON, or what it says; ``"auto"`` goes by ``config.json``. None is
             the plan of ranks that are cut anew, else ``"auto"``.
         ranks: how many ranks there are to be.
         layout: how their files are written; None is what the plan says, else ``"hf"``.
+        like: of a distributed checkpoint, the folder of another one whose files the whole is to have.
         allow_links: whether links in the folder may lead out of it, as in the cache of a hub.
 
     Returns:
@@ -175,7 +183,7 @@ def plan(
     """
     if not 1 <= ranks <= MAX_RANKS:
         raise PlanError(f"{ranks} ranks, and it must be 1 to {MAX_RANKS}")
-    checkpoint = open_checkpoint(path, allow_links=allow_links)
+    checkpoint = open_checkpoint(path, like=like, allow_links=allow_links)
     names = [tensor.name for tensor in checkpoint.tensors]
     document = document_of(plan, checkpoint.plan, checkpoint.config, names, layout)
     rules = rules_of(document, "the plan" if plan is None or isinstance(plan, Mapping) else shown_path(plan))
@@ -187,26 +195,28 @@ def plan(
     return ShardPlan(checkpoint, placements, tuple(matched), chosen, document, checkpoint.warnings)
 
 
-def merge(path: AnyPath, *, allow_links: bool = False) -> MergePlan:
+def merge(path: AnyPath, *, like: AnyPath | None = None, allow_links: bool = False) -> MergePlan:
     """Plan the merge of ranks into the files that they were cut from; nothing is written.
 
     Args:
-        path: the folder of the ranks, with their manifest.
+        path: the folder of the ranks, with their manifest, or a distributed checkpoint of PyTorch's.
+        like: as in :func:`plan`; without it, a distributed checkpoint has files of our own choice.
         allow_links: as in :func:`plan`.
 
     Raises:
-        PlanError: the manifest is malformed, a rank is missing or is of another run.
+        PlanError: the manifest is malformed, a rank is missing or is of another run, pieces of a tensor are
+            missing or overlap.
         FileError: a file cannot be read.
     """
     prove_ranks(path)
-    return MergePlan(open_checkpoint(path, allow_links=allow_links))
+    return MergePlan(open_checkpoint(path, like=like, allow_links=allow_links))
 
 
 def prove_ranks(path: AnyPath) -> None:
     """Refuse what is no folder of ranks.
 
     Raises:
-        PlanError: there is no manifest.
+        PlanError: there is no manifest, and no distributed checkpoint.
     """
-    if not has_manifest(Path(path)):
+    if not has_manifest(Path(path)) and not is_distributed(Path(path)):
         raise PlanError(f"{shown_path(path)} holds no manifest.json of ranks")

@@ -56,12 +56,18 @@ def _model(name: str) -> Any:
 
 def _filled(config: Any) -> Any:
     """Return a configuration with what a model cannot be built without."""
-    heads = getattr(config, "num_attention_heads", None)
-    usual = {"num_key_value_heads": heads, "pad_token_id": 0, "moe_intermediate_size": 64}
-    if isinstance(heads, int) and isinstance(getattr(config, "hidden_size", None), int):
-        usual["head_dim"] = config.hidden_size // heads
+    stated = vars(config)
+    heads, hidden = stated.get("num_attention_heads"), stated.get("hidden_size")
+    usual = {
+        "num_key_value_heads": heads,
+        "pad_token_id": 0,
+        "moe_intermediate_size": 64,
+        "n_routed_experts": 8,
+    }
+    if isinstance(heads, int) and isinstance(hidden, int):
+        usual["head_dim"] = hidden // heads
     for key, value in usual.items():
-        if getattr(config, key, 0) is None:
+        if stated.get(key, 0) is None:
             setattr(config, key, value)
     return config
 

@@ -1,0 +1,239 @@
+"""Distributed checkpoints that PyTorch wrote as safetensors, read without live ranks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from splitops.errors import PlanError, brief, shown, shown_path
+from splitops.files.descriptors import raise_file_limit
+from splitops.files.extents import Extent
+from splitops.files.formats import Contents, format_named
+from splitops.files.formats.safetensors import stated_tensor
+from splitops.files.sources import LocalFile, Source
+from splitops.files.tensors import StoredTensor
+from splitops.models.formats.reading import DataFolder
+from splitops.sharding.boxes import Box, box_extents, prove_boxes
+from splitops.sharding.checkpoint import (
+    INDEX,
+    Checkpoint,
+    Other,
+    WholeFile,
+    config_of,
+    open_file,
+    others_of,
+)
+from splitops.sharding.documents import parse
+from splitops.sharding.layouts.dcp import INFO, NAME, OFFSETS
+
+__all__ = ["is_distributed", "read_distributed"]
+
+_SINGLE: Final = "model.safetensors"
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A piece of a tensor.
+
+    Attributes:
+        tensor: as its file has it.
+        box: where it is in the whole.
+        source: the position of its file.
+        part: of the checkpoint that its file is of.
+    """
+
+    tensor: StoredTensor
+    box: Box
+    source: int
+    part: int
+
+
+class _Text:
+    """A small file that is made anew, as a source."""
+
+    def __init__(self, path: Path, text: bytes) -> None:
+        self.path, self._text = path, text
+        self.name, self.size = shown_path(path), len(text)
+
+    def read(self, offset: int, size: int) -> bytes:
+        return self._text[offset : offset + size]
+
+    def identity(self) -> list[Any]:
+        return [str(self.path), self._text.decode()]
+
+    def local(self) -> LocalFile | None:
+        return None
+
+    def copy_to(self, file: Any, stretches: Sequence[tuple[int, int]]) -> None:
+        file.seek(0)
+        file.write(self._text)
+
+
+def is_distributed(path: Path) -> bool:
+    """Return whether a path is a folder with files that PyTorch's writer names so."""
+    return path.is_dir() and any(NAME.fullmatch(entry.name) for entry in path.iterdir())
+
+
+def read_distributed(path: Path, *, like: Checkpoint | None = None, allow_links: bool = False) -> Checkpoint:
+    """Read a distributed checkpoint.
+
+    Args:
+        path: its folder.
+        like: a checkpoint with tensors of the same names, shapes and types, whose files the whole is to have.
+            Without one, a tensor ends where its last piece does: a lost file cannot be seen there.
+        allow_links: whether links in the folder may lead out of it.
+
+    Raises:
+        PlanError: pieces are missing, overlap, or do not fit ``like`` or the folder's index.
+        FileError: a file is malformed.
+    """
+    folder = DataFolder(path, allow_links)
+    names = sorted(entry.name for entry in path.iterdir())
+    files = [name for name in names if NAME.fullmatch(name)]
+    raise_file_limit(len(files))
+    sources = [open_file(folder, name) for name in files]
+    pieces: dict[str, list[_Piece]] = {}
+    for number, (name, source) in enumerate(zip(files, sources, strict=True)):
+        for piece in _pieces(source, name, number):
+            pieces.setdefault(piece.tensor.name, []).append(piece)
+    others, warnings = others_of(folder, names, files, frozenset(n for n in names if n.endswith(INDEX)))
+    if like is None:
+        wholes, made, index = _laid_out(pieces, path)
+        _prove_index(others, {tensor.name: tensor for tensor in wholes})
+        others = (*(other for other in others if not other.name.endswith(INDEX)), *index)
+    else:
+        wholes, made, others = list(like.tensors), list(like.files), like.others
+        _prove_like(pieces, like)
+    return Checkpoint(
+        shown_path(path),
+        tuple(made),
+        tuple(wholes),
+        tuple(sources),
+        tuple(tuple(_held(tensor, pieces[tensor.name])) for tensor in wholes),
+        others,
+        config_of(others),
+        warnings=(*warnings, *_lost(files)),
+    )
+
+
+def _pieces(source: Source, file: str, number: int) -> Iterable[_Piece]:
+    """Yield the pieces in a file, with where they begin by its metadata."""
+    contents = format_named("safetensors").read(source)
+    stated = contents.metadata.get(INFO)
+    info = parse(stated.encode(), f"{source.name}: {INFO}") if stated is not None else None
+    if not isinstance(info, dict):
+        raise PlanError(f"{source.name} has no {INFO}: it is of no distributed checkpoint")
+    match = NAME.fullmatch(file)
+    assert match is not None
+    for tensor in contents.tensors:
+        entry = info.get(tensor.name)
+        begin = entry.get(OFFSETS) if isinstance(entry, dict) else None
+        if not (
+            isinstance(begin, list)
+            and len(begin) == len(tensor.shape)
+            and all(type(at) is int and 0 <= at < 1 << 62 for at in begin)
+        ):
+            raise PlanError(
+                f"{source.name}: {tensor.label} of shape {brief(tensor.shape)} begins at {shown(begin)}"
+            )
+        yield _Piece(tensor, Box(tuple(begin), tensor.shape), number, int(match[2]))
+
+
+def _whole(pieces: Sequence[_Piece]) -> StoredTensor:
+    """Return the tensor that pieces make up, at no place yet."""
+    first = pieces[0].tensor
+    for piece in pieces:
+        if (piece.tensor.code, len(piece.box.shape)) != (first.code, len(first.shape)):
+            raise PlanError(
+                f"{first.label} is {first.code} of rank {len(first.shape)} in one file, and not in another"
+            )
+    shape = tuple(max(ends) for ends in zip(*(piece.box.end for piece in pieces), strict=True))
+    try:
+        return stated_tensor(first.name, first.code, list(shape), 0)
+    except ValueError as error:
+        raise PlanError(str(error)) from error
+
+
+def _laid_out(
+    pieces: dict[str, list[_Piece]], path: Path
+) -> tuple[list[StoredTensor], list[WholeFile], list[Other]]:
+    """Return the tensors in files of their own: one for each part, and the index of several."""
+    by_part: dict[int, list[StoredTensor]] = {}
+    for found in pieces.values():
+        by_part.setdefault(min(piece.part for piece in found), []).append(_whole(found))
+    form = format_named("safetensors")
+    tensors, files = [], []
+    where: dict[str, str] = {}
+    for number, (_, members) in enumerate(sorted(by_part.items())):
+        name = _SINGLE if len(by_part) == 1 else f"model-{number + 1:05}-of-{len(by_part):05}.safetensors"
+        laid = form.lay_out(members, Contents(form, (), (), {"format": "pt"}), name)
+        [target] = laid.files
+        files.append(WholeFile(name, target.size, target.literals, {"format": "pt"}))
+        tensors += [
+            replace(tensor, file=number, offset=place.offset)
+            for tensor, place in zip(members, laid.places, strict=True)
+        ]
+        where |= {tensor.name: name for tensor in members}
+    if len(files) == 1:
+        return tensors, files, []
+    document = {
+        "metadata": {"total_size": sum(tensor.size for tensor in tensors)},
+        "weight_map": dict(sorted(where.items())),
+    }
+    text = json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n"
+    return tensors, files, [Other(f"model{INDEX}", _Text(path / f"model{INDEX}", text), shared=False)]
+
+
+def _held(tensor: StoredTensor, pieces: Sequence[_Piece]) -> Iterable[Extent]:
+    """Yield the bytes of a tensor, each from one piece; ranks that hold the same piece count once."""
+    own: dict[Box, _Piece] = {}
+    for piece in pieces:
+        own.setdefault(piece.box, piece)
+    try:
+        prove_boxes(tuple(sorted(own)), tensor.shape)
+        for box, piece in own.items():
+            yield from box_extents(tensor, box, piece.source, piece.tensor.offset)
+    except PlanError as error:
+        raise PlanError(f"{tensor.label}: {error.message}") from error
+
+
+def _prove_like(pieces: dict[str, list[_Piece]], like: Checkpoint) -> None:
+    own = {tensor.name: tensor for tensor in like.tensors}
+    for name, found in pieces.items():
+        if name not in own:
+            raise PlanError(f"tensor {shown(name)} is not in {like.name}")
+        if found[0].tensor.code != own[name].code or len(found[0].box.shape) != len(own[name].shape):
+            raise PlanError(f"{own[name].label} is {own[name].code} {brief(own[name].shape)} in {like.name}")
+    missing = next((name for name in own if name not in pieces), None)
+    if missing is not None:
+        raise PlanError(f"tensor {shown(missing)} of {like.name} is in no file")
+
+
+def _prove_index(others: Sequence[Other], tensors: dict[str, StoredTensor]) -> None:
+    """Hold what was found to the index beside it, where there is one."""
+    for other in others:
+        if not other.name.endswith(INDEX):
+            continue
+        document = parse(other.source.read(0, other.source.size), other.source.name)
+        stated = document.get("weight_map") if isinstance(document, dict) else None
+        if not isinstance(stated, dict):
+            raise PlanError(f"{other.source.name} has no weight_map of names to files")
+        missing = next((name for name in stated if name not in tensors), None)
+        if missing is not None:
+            raise PlanError(f"tensor {shown(missing)} of {other.source.name} is in no file")
+        metadata = document.get("metadata")
+        total = metadata.get("total_size") if isinstance(metadata, dict) else None
+        held = sum(tensors[name].size for name in stated)
+        if type(total) is int and total != held:
+            raise PlanError(f"{other.source.name} states {total} bytes of tensors, and the files have {held}")
+
+
+def _lost(files: Sequence[str]) -> list[str]:
+    """Return what the names of the files leave out, which may have been nothing."""
+    matches = [match for name in files if (match := NAME.fullmatch(name)) is not None]
+    ranks = {int(match[1]) for match in matches}
+    holes = sorted(set(range(1, min(max(ranks), 1 << 16) + 1)) - ranks)
+    return [f"no file of ranks {brief(holes)}, which may have held nothing"] if holes else []
