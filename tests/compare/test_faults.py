@@ -1,0 +1,199 @@
+"""Peers that lie, flood, fork, hang and die: each fault is named, and nothing is left of it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import tempfile
+import uuid
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from splitops.compare.driver.comparing import ask_everything
+from splitops.compare.driver.finding import Wanted
+from splitops.compare.driver.process import Limits
+from splitops.compare.records import Case, Report, State, Verdict, Word
+
+HERE = Path(__file__).parent
+VALID, INVALID = "valid", "invalid"
+SLOW = {"sleeps", "busy", "ignores signals", "stops itself", "prints for ever", "half a line"}
+
+
+def case(name: str, error: str | None = None, control: str | None = None) -> Case:
+    return Case(
+        id=name,
+        operator="Split-18",
+        rule="even",
+        title="",
+        record=None,
+        model=b"model",
+        inputs={"x": np.arange(4, dtype=np.float32)},
+        types={"x": "float32"},
+        outputs=("y",),
+        expected=(np.array([1, 2], np.float32),) if error is None else None,
+        expected_types=("float32",),
+        error=error,
+        control=control,
+    )
+
+
+def asked(fault: str, *cases: Case) -> Report:
+    command = shlex.join([sys.executable, "-S", "-E", str(HERE / "fakes.py"), fault])
+    limits = Limits(
+        seconds=1 if fault in SLOW else 20, start=2 if "sleeps at" in fault else 20, memory=300 << 20
+    )
+    wanted = Wanted(commands={"fake": command})
+    return ask_everything(cases or (case(VALID),), wanted, limits, shrink_seconds=0, jobs=2)
+
+
+def verdict_of(report: Report, name: str = VALID) -> Verdict:
+    return next(entry for entry in report.entries if entry.id == name).verdicts["fake"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> object:
+    mark = f"FAKE_{uuid.uuid4().hex}"
+    monkeypatch.setenv(mark, "1")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    yield
+    assert marked(mark) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def marked(mark: str) -> list[str]:
+    found = []
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            if mark.encode() in Path(f"/proc/{name}/environ").read_bytes():
+                found.append(name)
+        except OSError:
+            continue
+    return found
+
+
+def test_the_search_for_what_is_left_finds_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    import subprocess
+
+    monkeypatch.setenv("FAKE_LEFT", "1")
+    with subprocess.Popen(["sleep", "600"]) as process:
+        try:
+            assert marked("FAKE_LEFT") == [str(process.pid)]
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(
+    ("fault", "word", "signal", "detail"),
+    [
+        ("right", Word.AGREES, None, ""),
+        ("values", Word.DIFFERS, None, "1 of 2 values differ, first at [1]: 3.0, not 2.0"),
+        ("shape", Word.DIFFERS, None, "float32[2, 1], not float32[2]"),
+        ("type", Word.DIFFERS, None, "int32[2], not float32[2]"),
+        ("too few", Word.DIFFERS, None, "0 outputs, not 1"),
+        ("too many", Word.DIFFERS, None, "2 outputs, not 1"),
+        ("sequence", Word.DIFFERS, None, "a sequence, not a tensor"),
+        ("reads outside", Word.DIFFERS, None, "it reads outside the tensor"),
+        ("refuses", Word.REFUSES, None, "E: no"),
+        ("does not claim", Word.NOT_APPLICABLE, None, "no"),
+        ("adapter fails", Word.ADAPTER_ERROR, None, "E: no"),
+        ("segfault", Word.CRASH, "SIGSEGV", "SIGSEGV"),
+        ("abort", Word.CRASH, "SIGABRT", "SIGABRT"),
+        ("kills its group", Word.CRASH, "SIGKILL", "SIGKILL"),
+        ("exit 0", Word.CRASH, None, "ends with status 0"),
+        ("exit 3", Word.CRASH, None, "ends with status 3"),
+        ("says why and exits", Word.CRASH, None, "ends with status 3: out of luck"),
+        ("sleeps", Word.HANG, None, "no answer in 1 s"),
+        ("busy", Word.HANG, None, "no answer in 1 s"),
+        ("ignores signals", Word.HANG, None, "no answer in 1 s"),
+        ("stops itself", Word.HANG, None, "no answer in 1 s"),
+        ("flood without lines", Word.PROTOCOL, None, "more than 64 MB"),
+        ("flood of lines", Word.PROTOCOL, None, "it is no JSON"),
+        ("flood of what is right", Word.PROTOCOL, None, "more than it was asked"),
+        ("prints much", Word.AGREES, None, ""),
+        ("prints for ever", Word.HANG, None, "no answer in 1 s"),
+        ("closes its output", Word.PROTOCOL, None, "closed its output"),
+        ("answers twice", Word.PROTOCOL, None, "more than it was asked"),
+        ("half a line", Word.HANG, None, "no answer in 1 s"),
+        ("half a line and exits", Word.CRASH, None, "ends with status 0"),
+        ("no JSON", Word.PROTOCOL, None, "it is no JSON"),
+        ("no text", Word.PROTOCOL, None, "it is no JSON"),
+        ("empty line", Word.PROTOCOL, None, "it is no JSON"),
+        ("deep", Word.PROTOCOL, None, "it is no JSON"),
+        ("a list", Word.PROTOCOL, None, "no reply"),
+        ("another id", Word.PROTOCOL, None, "it answers question 99, and was asked 1"),
+        ("another word", Word.PROTOCOL, None, "no reply"),
+        ("starts again", Word.PROTOCOL, None, "it says 'started' in the place of an answer"),
+        ("endless text", Word.PROTOCOL, None, "no reply"),
+        ("no bytes", Word.PROTOCOL, None, "not 8"),
+        ("endless shape", Word.PROTOCOL, None, "bytes"),
+        ("negative shape", Word.PROTOCOL, None, "no reply"),
+        ("no such type", Word.PROTOCOL, None, "there is no element type 'float7'"),
+        ("file elsewhere", Word.PROTOCOL, None, "no file of the folder"),
+        ("no file", Word.PROTOCOL, None, "there is no file"),
+        ("link", Word.PROTOCOL, None, "no file of the folder"),
+        ("pipe", Word.PROTOCOL, None, "no file of the folder"),
+        ("eats memory", Word.MEMORY, None, "more than 0.29"),
+        ("child eats memory", Word.MEMORY, None, "more than 0.29"),
+        ("child keeps the pipes", Word.CRASH, None, "ends with status 0"),
+        ("child lives on", Word.AGREES, None, ""),
+        ("daemon", Word.AGREES, None, ""),
+        ("starts a program", Word.AGREES, None, ""),
+        ("dies after its answer", Word.CRASH, "SIGABRT", "SIGABRT"),
+    ],
+)
+def test_a_fault_is_named_and_confirmed(fault: str, word: Word, signal: str | None, detail: str) -> None:
+    found = verdict_of(asked(fault))
+    assert (found.word, found.signal) == (word, signal), found
+    assert detail in found.detail
+    assert found.counts is (word not in (Word.AGREES, Word.NOT_APPLICABLE))
+    assert found.unstable is None
+
+
+@pytest.mark.parametrize(
+    ("fault", "state", "detail"),
+    [
+        ("another protocol", State.FAILED, "2"),
+        ("dies at the start", State.FAILED, "SIGABRT"),
+        ("sleeps at the start", State.FAILED, "no answer in 2 s"),
+        ("refuses", State.DEAD, "no valid case passed"),
+        ("right", State.OK, ""),
+    ],
+)
+def test_what_does_not_start_or_never_works_is_said(fault: str, state: State, detail: str) -> None:
+    peer = asked(fault).peers[0]
+    assert peer.state is state
+    assert detail in peer.detail
+
+
+def test_damage_of_an_earlier_case_is_no_finding() -> None:
+    report = asked("damage of an earlier case", case("first"), case(VALID))
+    found = verdict_of(report)
+    assert found.word is Word.AGREES
+    assert found.unstable == "crash (SIGABRT) once, after other cases"
+    assert report.findings == ()
+
+
+def test_what_does_not_repeat_is_no_finding() -> None:
+    report = asked("another fault each time")
+    found = verdict_of(report)
+    assert (found.word, found.confirmed) == (Word.CRASH, 0)
+    assert found.unstable == "alone: crash, then agrees"
+    assert report.findings == ()
+
+
+def test_what_comes_after_an_answer_belongs_to_its_case() -> None:
+    report = asked("dies after its answer", case(VALID), case("second"), case("third"))
+    assert {entry.verdicts["fake"].word for entry in report.entries} == {Word.CRASH}
+    report = asked("answers twice", case(VALID), case("second"))
+    assert {entry.verdicts["fake"].word for entry in report.entries} == {Word.PROTOCOL}
+
+
+def test_a_refusal_counts_only_where_the_control_passes() -> None:
+    cases = case(VALID), case(INVALID, "lengths.sum", VALID), case("needy", control=VALID)
+    refused = asked("refuses", *cases)
+    assert verdict_of(refused).word is Word.REFUSES
+    assert verdict_of(refused, INVALID).word is verdict_of(refused, "needy").word is Word.DEAD
+    assert verdict_of(asked("right", *cases), INVALID).word is Word.ACCEPTS
