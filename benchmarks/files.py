@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import statistics
@@ -223,7 +224,8 @@ def main() -> None:
         compared = [case for case in compared if case.name in wanted]
         measured = {case.name: Measured() for case in compared}
         with contextlib.suppress(KeyboardInterrupt):
-            for case in compared * rounds:
+            order = random.Random(0)  # what ran before a case is not always the same
+            for case in [each for _ in range(rounds) for each in order.sample(compared, len(compared))]:
                 if not measured[case.name].problem:
                     turn = take_turn(case, folder / "out")
                     if isinstance(turn, str):

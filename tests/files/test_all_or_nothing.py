@@ -406,7 +406,7 @@ def peak():  # not ru_maxrss, which begins with what the process that made this 
 before = peak()
 for path in map(Path, sys.argv[1:]):
     folder = path.with_suffix(".parts")
-    like = RawFormat((2560, -1), ELEMENT_TYPES["float32"]) if path.suffix == ".raw" else None
+    like = RawFormat((1536, -1), ELEMENT_TYPES["float32"]) if path.suffix == ".raw" else None
     options = {"memory": 8 << 20, "sync": False, "overwrite": True, "like": like}
     for axis in (0, 1):
         report = splitops.files.split(path, folder, axis=axis, num_outputs=7, **options)
@@ -417,7 +417,7 @@ for path in map(Path, sys.argv[1:]):
     print((peak() - before) >> 10)
 """
     like = tmp_path / "x.npy"
-    np.lib.format.open_memmap(like, "w+", np.float32, (2560, 16384)).flush()
+    np.lib.format.open_memmap(like, "w+", np.float32, (1536, 16384)).flush()
     paths = [big_file(tmp_path, name, like) for name in FORMATS]
     done = subprocess.run(
         [sys.executable, "-c", script, *map(str, paths)],

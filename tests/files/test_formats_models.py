@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+import fsspec
 import gguf
 import ml_dtypes
 import numpy as np
@@ -103,6 +104,23 @@ def test_gguf_in_pieces(tmp_path):
     others[1].unlink()
     with pytest.raises(FileError, match="cannot open"):
         splitops.files.open(first)
+
+
+def test_gguf_in_pieces_at_an_address(tmp_path):
+    gguf_file(tmp_path / "m.gguf", split_max_tensors=2)
+    first, *others = sorted(tmp_path.glob("m-*.gguf"))
+    files = fsspec.filesystem("memory")
+    for path in (first, *others):
+        files.pipe_file(f"/gguf/{path.name}", path.read_bytes())
+    made = splitops.files.split(
+        f"memory://gguf/{first.name}", tmp_path, tensor="Q4_0", prefix="y", num_outputs=2, keep_others=True
+    )
+    again = splitops.files.split(
+        first, tmp_path / "here", tensor="Q4_0", prefix="y", num_outputs=2, keep_others=True
+    )
+    for (path, _), (same, _) in zip(made.files, again.files, strict=True):
+        assert path.read_bytes() == same.read_bytes()
+    files.rm("/gguf", recursive=True)
 
 
 def test_the_tables_are_those_of_the_library():

@@ -158,10 +158,10 @@ def test_members_split_and_merge(tmp_path, save, keep):
 
 
 def test_deflated_members_are_read_lazily(tmp_path):
-    array = np.arange(3_000_000).reshape(3, 1_000_000)
+    array = np.arange(600_000).reshape(3, 200_000)
     np.savez_compressed(tmp_path / "x.npz", a=array)
     tensor = splitops.files.open(tmp_path / "x.npz")["a"]
-    np.testing.assert_array_equal(np.asarray(tensor[1:, 5:999_000:1000]), array[1:, 5:999_000:1000])
+    np.testing.assert_array_equal(np.asarray(tensor[1:, 5:199_000:1000]), array[1:, 5:199_000:1000])
 
 
 def archive(**members: bytes) -> bytearray:

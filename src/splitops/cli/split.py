@@ -57,11 +57,11 @@ def command(
 ) -> None:
     """Split a tensor in FILE and write PREFIX.0.npy, PREFIX.1.npy and so on, or as FILE's name ends.
 
-    FILE is a .npy, .npz, .safetensors, .gguf, .onnx (external data) or .xml (OpenVINO IR) file, or raw
-    bytes; some may be compressed (.npy.gz) or at an address (s3://...). Only bounded buffers of it are in
-    memory. The indices have leading zeros, so that the files sort in order. The parts keep its element type,
-    byte order and memory order bit for bit, and the tensor's name. They appear all together or not at all;
-    files of the same names are an error without --overwrite.
+    FILE is a .npy, .npz, .safetensors, .gguf, .onnx (external data), .xml (OpenVINO IR), .h5 or .zarr
+    file, or raw bytes; some may be compressed (.npy.gz) or at an address (s3://...). Only bounded buffers of
+    it are in memory. The indices have leading zeros, so that the files sort in order. The parts keep its
+    element type, byte order and memory order bit for bit, and the tensor's name. They appear all together or
+    not at all; files of the same names are an error without --overwrite.
 
     \b
     Examples:

@@ -29,8 +29,8 @@ __all__ = ["Bind", "merge_plan", "read", "split_plan"]
 Bind = Callable[[tuple[int, ...], ElementType | None], Plan]
 """Binds a request to a shape and an element type, with the errors of its operator."""
 
-_BY_RANGES: Final = ("npy", "npz", "safetensors", "raw")
-"""Formats of one file that need nothing but ranges of its bytes."""
+_BY_RANGES: Final = ("npy", "npz", "safetensors", "gguf", "raw")
+"""Formats that need nothing but ranges of its bytes."""
 _FORWARDS: Final = ("npy", "safetensors", "raw")
 """Formats whose header stands first."""
 _NAMELESS: Final = "data"

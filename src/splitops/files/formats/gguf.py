@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import FileError, shown
+from splitops.files.addresses import RemoteFile, is_address
 from splitops.files.formats import Contents, Layout, Place, TargetFile
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor, Unit
@@ -197,6 +198,12 @@ class _Reader:
         self.at = end
         return data
 
+    def since(self, begin: int) -> bytes:
+        """Return once more what was taken from a place on."""
+        if begin < self._begin:
+            return self._source.read(begin, self.at - begin)
+        return self._chunk[begin - self._begin : self.at - self._begin]
+
     def number(self, form: str) -> int:
         [value] = struct.unpack(f"<{form}", self.take(struct.calcsize(f"<{form}")))
         return int(value)
@@ -245,7 +252,7 @@ def _header(source: Source) -> tuple[list[_Entry], list[StoredTensor]]:
     tensor_count, entry_count = reader.number("Q"), reader.number("Q")
     entries: dict[str, _Entry] = {}
     for _ in _counted(entry_count, source):
-        entry = _entry(reader, source)
+        entry = _entry(reader)
         if entry.key in entries:
             raise _MalformedError(f"key {shown(entry.key)} stands twice in its header")
         entries[entry.key] = entry
@@ -280,14 +287,13 @@ def _counted(count: int, source: Source) -> range:
     return range(count)
 
 
-def _entry(reader: _Reader, source: Source) -> _Entry:
+def _entry(reader: _Reader) -> _Entry:
     begin = reader.at
     key, kind = reader.text(), reader.number("I")
-    value = reader.at
     reader.value(kind)
-    width = _WIDTHS.get(kind)
-    number = int.from_bytes(source.read(value, width), "little") if width and kind not in (6, 12) else None
-    return _Entry(key, source.read(begin, reader.at - begin), number)
+    raw, width = reader.since(begin), _WIDTHS.get(kind)
+    number = int.from_bytes(raw[-width:], "little") if width and kind not in (6, 12) else None
+    return _Entry(key, raw, number)
 
 
 def _stated(reader: _Reader) -> StoredTensor:
@@ -319,4 +325,5 @@ def _other_pieces(source: Source, count: int, number: Any) -> list[Source]:
             f"{source.name} is one of {count} pieces: open the first, named ...-00001-of-{count:05}.gguf"
         )
     names = [f"{found[1]}-{piece:05}-of-{count:05}.gguf" for piece in range(2, count + 1)]
-    return [LocalFile(source.path.with_name(name)) for name in names]
+    opened = RemoteFile if is_address(source.path) else LocalFile
+    return [opened(source.path.with_name(name)) for name in names]
