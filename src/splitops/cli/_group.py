@@ -72,6 +72,7 @@ Examples:
   splitops check model.onnx --target onnxruntime --target openvino
   splitops infer model.onnx -o shaped.onnx
   splitops convert model.onnx --to openvino -o model.xml
+  splitops shard model --ranks 8 --plan auto --out ranks
   splitops spec Split --opset 13
   splitops diff Split 13 18
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,8 +14,11 @@ from splitops.cli._files import RunOptions, run_options
 from splitops.cli._models import links_option
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from splitops.files import DryRun, Report
     from splitops.sharding import ShardPlan
+    from splitops.sharding.explaining import Row
 
 __all__ = ["cut", "like_option", "merge_ranks", "shard_options"]
 
@@ -112,7 +115,7 @@ def cut(
         facts |= {"rules": [row.as_dict() for row in rows_of(made)], "warnings": list(made.warnings)}
         print_json(facts | ({} if result is None else _written(result)))
         return
-    _show(made, folder)
+    _show(made, folder, table_too=explain or how.dry_run)
     if result is not None:
         _tell(result)
 
@@ -136,29 +139,29 @@ def _refuse_digests(how: RunOptions) -> None:
         raise click.UsageError("--sha256 is for single files: --verify reads ranks back.")
 
 
-def _show(made: ShardPlan, folder: Path) -> None:
-    from splitops.sharding.explaining import rows_of
-
-    screen = console()
-    tensors = len(made.placements.tensors)
-    heading = f"{one_line(str(folder))}: {tensors} tensors for {made.ranks} ranks, layout {made.layout}"
-    screen.print(heading, style="bold", soft_wrap=True)
-    right = ("rule", "tensors", "bytes a rank")
-    found = table(
-        "rule", "match", "tensors", "shape", "axis", "sizes", "bytes a rank", "repeats", right=right
-    )
-    for row in rows_of(made):
+def _table(rows: Sequence[Row]) -> Table:
+    found = table("tensors", "shape", "axis", "sizes", "bytes", "repeats", right=("bytes",))
+    for row in rows:
         found.add_row(
-            str(row.rule),
-            one_line(row.match, 60),
-            str(len(row.tensors)),
+            f"{len(row.tensors)} x {one_line(row.match, 60)}",
             f"{row.dtype} {row.shape}",
             "" if row.cut.axis is None else str(row.cut.axis),
             row.sizes,
             str(max(row.bytes)),
             row.repeats,
         )
-    screen.print(found)
+    return found
+
+
+def _show(made: ShardPlan, folder: Path, *, table_too: bool) -> None:
+    from splitops.sharding.explaining import rows_of
+
+    screen = console()
+    tensors = len(made.placements.tensors)
+    heading = f"{one_line(str(folder))}: {tensors} tensors for {made.ranks} ranks, layout {made.layout}"
+    screen.print(heading, style="bold", soft_wrap=True)
+    if table_too:
+        screen.print(_table(rows_of(made)))
     low, high = min(made.rank_bytes), max(made.rank_bytes)
     each = f"{high}" if low == high else f"{low} to {high}"
     screen.print(f"each rank holds {each} bytes", soft_wrap=True)

@@ -33,7 +33,8 @@ def file_plan(
         homes: folders that get the small files, and whether they get all or those that are shared.
         out: the folder.
     """
-    out = Path(os.path.abspath(out))
+    if out.name in ("", ".."):
+        out = Path(os.path.abspath(out))
     sources: list[Source] = [*checkpoint.sources]
     targets = [TargetFile(out.name, 0, folder=True)]
     extents: list[Extent] = []

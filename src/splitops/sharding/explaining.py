@@ -67,18 +67,18 @@ class Row:
 
     @property
     def repeats(self) -> str:
-        """What more than one rank holds, and what is padded."""
+        """What more than one rank holds, on how many of them, and what is padded."""
         if self.cut.axis is None:
-            return "" if self.places or len(self.cut.shards) == 1 else f"all, on {len(self.cut.shards)} ranks"
+            return "" if self.places or len(self.cut.shards) == 1 else f"all on {len(self.cut.shards)}"
         held = [piece for shard in self.cut.shards if shard is not None for piece in shard.pieces]
         counts = Counter((piece.begin, piece.size) for piece in held)
         said = []
         most = max(counts.values(), default=1)
         if most > 1:
             own = sum(size for (_, size), count in counts.items() if count > 1)
-            said.append(f"{own} of {self.shape[self.cut.axis]}, on {most} ranks")
+            said.append(f"{own} of {self.shape[self.cut.axis]} on {most}")
         if self.cut.padded:
-            said.append(f"{self.cut.padded - self.shape[self.cut.axis]} of padding")
+            said.append(f"{self.cut.padded - self.shape[self.cut.axis]} padded")
         return "; ".join(said)
 
     def as_dict(self) -> dict[str, Any]:

@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""Writes the table of a rule's fields into sharding.md; a test holds the page against it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from splitops.sharding.documents import schema
+
+PAGE: Final = Path(__file__).with_name("sharding.md")
+_MARKED: Final = re.compile(r"(<!-- fields -->\n).*?(<!-- /fields -->)", re.DOTALL)
+
+
+def fields() -> str:
+    """Return the table of the fields of a rule."""
+    lines = ["| field | value | meaning |", "| --- | --- | --- |"]
+    for name, entry in schema("plan")["properties"]["rule"]["items"]["properties"].items():
+        lines.append(f"| `{name}` | {kind(entry)} | {entry['description']} |")
+    return "\n".join(lines) + "\n"
+
+
+def kind(entry: dict[str, Any]) -> str:
+    """Return what may stand there; a text in the place of a number is an expression."""
+    if "anyOf" in entry:
+        kinds = [kind(each) for each in entry["anyOf"]]
+        return " or ".join(
+            "an expression" if each == "text" and "integer" in kinds else each for each in kinds
+        )
+    if entry["type"] == "array":
+        return f"list of {kind(entry['items'])}"
+    return {"string": "text", "boolean": "true or false"}.get(entry["type"], entry["type"])
+
+
+def page(text: str) -> str:
+    """Return the page with its table made anew."""
+    return _MARKED.sub(lambda found: f"{found[1]}\n{fields()}\n{found[2]}", text)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,91 @@
+"""The commands: what they print, draw and refuse; and the page that describes them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from sharding_helpers import LLAMA, LLAMA_PLAN, contents, llama, save
+
+from splitops.cli import cli
+
+
+def run(*arguments: object, code: int = 0) -> str:
+    done = CliRunner().invoke(cli, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+@pytest.fixture
+def model(tmp_path):
+    (tmp_path / "plan.json").write_text(json.dumps(LLAMA_PLAN))
+    return save(tmp_path / "model", llama(), LLAMA, 2)
+
+
+def test_the_way_round(model, tmp_path):
+    said = run(
+        "shard", model, "--ranks", 4, "--plan", tmp_path / "plan.json", "--out", tmp_path / "four", "--verify"
+    )
+    assert "each rank holds 77184 to 77568 bytes" in said
+    said = run("reshard", tmp_path / "four", "--ranks", 2, "--out", tmp_path / "two", "--json")
+    assert json.loads(said)["rank_bytes"] == [152576, 152448]
+    assert "wrote" in run("merge", tmp_path / "two", "--out", tmp_path / "again")
+    assert contents(tmp_path / "again") == contents(model)
+
+
+def test_explaining_writes_nothing_but_the_pictures(model, tmp_path):
+    svg, page = tmp_path / "who.svg", tmp_path / "who.html"
+    said = run("shard", model, "--plan", tmp_path / "plan.json", "--explain", "--svg", svg, "--html", page)
+    lines = {line.split("  ")[0].strip(): line for line in said.splitlines()}
+    assert "8 of 8 on 4" in lines["4 x *.k_proj.weight"]
+    assert "23 padded" in lines["1 x *embed_tokens.weight"]
+    assert "7 x 126 + 1 x 119" in lines["1 x lm_head.weight"]
+    bars = [bar for bar in ET.parse(svg).iter("{http://www.w3.org/2000/svg}rect") if len(bar)]
+    assert len(bars) == 8 * 8  # every rank holds some of the tensors of all eight lines
+    assert "<td>*.k_proj.weight</td>" in page.read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "plan.json", "who.html", "who.svg"]
+
+
+def test_the_rows_in_json(model, tmp_path):
+    found = json.loads(
+        run("shard", model, "--ranks", 2, "--plan", tmp_path / "plan.json", "--explain", "--json")
+    )
+    first = found["rules"][0]
+    assert (first["match"], first["tensors"], first["axis"]) == ("*.k_proj.weight", 4, 0)
+    assert first["shards"][1] == {"size": 4, "pieces": [[4, 4, 0]]}
+    assert sum(row["bytes"][0] for row in found["rules"]) == found["rank_bytes"][0]
+
+
+def test_a_dry_run_writes_nothing(model, tmp_path):
+    arguments = ["shard", model, "--ranks", 2, "--plan", tmp_path / "plan.json", "--out", tmp_path / "out"]
+    assert "nothing is written" in run(*arguments, "--dry-run")
+    assert not (tmp_path / "out").exists()
+
+
+def test_wrong_usage_and_what_cannot_be(model, tmp_path):
+    assert "Missing option '--ranks'" in run("shard", model, "--out", tmp_path / "x", code=2)
+    assert "Missing option '--out'" in run("shard", model, "--ranks", 2, code=2)
+    assert "--sha256 is for single files" in run("merge", model, "--out", tmp_path / "x", "--sha256", code=2)
+    plan = ["--plan", tmp_path / "plan.json", "--out", tmp_path / "x"]
+    said = run("shard", model, "--ranks", 3, *plan, code=1)
+    assert said.count("\n") == 1
+    assert "tensor 'model.layers.0.self_attn.k_proj.weight', rule 1" in said
+    for command in (["reshard", model, "--ranks", 2, *plan], ["merge", model, "--out", tmp_path / "x"]):
+        assert "holds no manifest.json of ranks" in run(*command, code=1)
+    assert not (tmp_path / "x").exists()
+
+
+def test_the_table_of_the_page_is_that_of_the_schema():
+    path = Path(__file__).parents[2] / "docs" / "generate_sharding.py"
+    spec = importlib.util.spec_from_file_location("generate_sharding", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    text = module.PAGE.read_text(encoding="utf-8")
+    assert module.page(text) == text
+    assert "| `sections` | list of integer or an expression |" in module.fields()
