@@ -40,7 +40,7 @@ def test_the_way_round(model, tmp_path):
 def test_explaining_writes_nothing_but_the_pictures(model, tmp_path):
     svg, page = tmp_path / "who.svg", tmp_path / "who.html"
     said = run("shard", model, "--plan", tmp_path / "plan.json", "--explain", "--svg", svg, "--html", page)
-    lines = {line.split("  ")[0].strip(): line for line in said.splitlines()}
+    lines = {line.strip().split("  ")[0]: line for line in said.splitlines()}
     assert "8 of 8 on 4" in lines["4 x *.k_proj.weight"]
     assert "23 padded" in lines["1 x *embed_tokens.weight"]
     assert "7 x 126 + 1 x 119" in lines["1 x lm_head.weight"]
