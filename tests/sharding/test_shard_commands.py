@@ -15,7 +15,9 @@ from splitops.cli import cli
 
 
 def run(*arguments: object, code: int = 0) -> str:
-    done = CliRunner().invoke(cli, [str(argument) for argument in arguments], catch_exceptions=False)
+    done = CliRunner(env={"COLUMNS": "120"}).invoke(
+        cli, [str(argument) for argument in arguments], catch_exceptions=False
+    )
     assert done.exit_code == code, done.output
     return done.output
 

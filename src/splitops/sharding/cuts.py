@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from splitops.calls.plan import plan_arguments
-from splitops.errors import PlanError, RuleError, brief
+from splitops.errors import PlanError, RuleError, SplitError, brief
 from splitops.files.extents import Extent, contiguous
 from splitops.files.tensors import StoredTensor, Unit, part_extents
 from splitops.planning import Plan, SplitPlan
@@ -230,24 +230,36 @@ def shard_extents(
     Raises:
         PlanError: a cut goes through elements that share a byte.
     """
-    shard = cut.shards[rank]
-    assert shard is not None
     if cut.axis is None:
         return [contiguous(0, 0, file, offset, tensor.size)] if tensor.size else []
-    begins, sizes, ats = zip(*shard.pieces, strict=True) if shard.pieces else ((), (), ())
-    step, unit = math.prod(tensor.shape[cut.axis + 1 :]), tensor.unit
-    row = _bytes(shard.size * step, unit, tensor)
-    places = [(file, offset + _bytes(at * step, unit, tensor)) for at in ats]
-    found = part_extents(tensor, Plan(tensor.shape, cut.axis, begins, sizes), places)
+    try:
+        found = _in_rank(cut, rank, tensor.shape, tensor.size, tensor.unit)
+    except SplitError as error:
+        raise PlanError(f"{tensor.label}, {tensor.code}: {error.message}") from error
     return [
-        extent._replace(source=0, offset=extent.offset - tensor.offset, target_stride=stride or row)
-        if extent.runs > 1
-        else extent._replace(source=0, offset=extent.offset - tensor.offset)
-        for extent in found
+        Extent(0, e.offset, e.stride, file, offset + e.target_offset, e.target_stride, e.run, e.runs)
+        if stride is None or e.runs == 1
+        else e._replace(target=file, target_offset=offset + e.target_offset, target_stride=stride)
+        for e in found
     ]
 
 
-def _bytes(elements: int, unit: Unit, tensor: StoredTensor) -> int:
+@lru_cache(maxsize=4096)
+def _in_rank(cut: Cut, rank: int, shape: tuple[int, ...], size: int, unit: Unit) -> tuple[Extent, ...]:
+    """Return which bytes of any tensor like this go to a rank's, in file 0 from its first byte on."""
+    shard, axis = cut.shards[rank], cut.axis
+    assert shard is not None
+    assert axis is not None
+    tensor = StoredTensor("", shape, "packed", unit, 0, size)
+    begins, sizes, ats = zip(*shard.pieces, strict=True) if shard.pieces else ((), (), ())
+    step = math.prod(shape[axis + 1 :])
+    row = _bytes(shard.size * step, unit)
+    places = [(0, _bytes(at * step, unit)) for at in ats]
+    found = part_extents(tensor, Plan(shape, axis, begins, sizes), places)
+    return tuple(e._replace(target_stride=row) if e.runs > 1 else e for e in found)
+
+
+def _bytes(elements: int, unit: Unit) -> int:
     if elements % unit.elements:
-        raise PlanError(f"{tensor.label}: a cut goes through {unit.elements} elements in {unit.bytes} bytes")
+        raise PlanError(f"a cut goes through {unit.elements} elements in {unit.bytes} bytes")
     return elements // unit.elements * unit.bytes

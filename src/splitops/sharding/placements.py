@@ -47,10 +47,13 @@ class Placements:
     def rank_bytes(self) -> list[int]:
         """Return the tensor bytes of each rank, padding included."""
         total = [0] * self.ranks
+        alike: dict[tuple[Cut, tuple[int, ...], str], list[StoredTensor]] = {}
         for tensor, cut in zip(self.tensors, self.cuts, strict=True):
+            alike.setdefault((cut, tensor.shape, tensor.code), []).append(tensor)
+        for (cut, _, _), tensors in alike.items():
             for rank, shard in enumerate(cut.shards):
                 if shard is not None:
-                    total[rank] += shard_of(tensor, cut, rank).size
+                    total[rank] += len(tensors) * shard_of(tensors[0], cut, rank).size
         return total
 
 

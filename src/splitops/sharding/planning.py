@@ -11,6 +11,7 @@ from typing import Any
 
 from splitops.errors import PlanError, shown, shown_path
 from splitops.files.copying import MEMORY, DryRun, FilePlan, Progress, Report
+from splitops.files.tensors import without_collector
 from splitops.sharding.assembly import file_plan
 from splitops.sharding.checkpoint import Checkpoint, read_checkpoint
 from splitops.sharding.cuts import MAX_RANKS
@@ -100,8 +101,9 @@ class ShardPlan(_Runnable):
         """Return which bytes of which files go where."""
         layout = layout_named(self.layout)
         homes = [(SOURCE, True), *((home, False) for home in layout.homes(self.ranks))]
-        written = manifest_files(self.placements, self.layout, self.checkpoint, self.document)
-        return file_plan(self.checkpoint, layout.lay_out(self.placements), written, homes, Path(out))
+        with without_collector():
+            written = manifest_files(self.placements, self.layout, self.checkpoint, self.document)
+            return file_plan(self.checkpoint, layout.lay_out(self.placements), written, homes, Path(out))
 
 
 @dataclass(frozen=True)
@@ -190,7 +192,8 @@ def plan(
     chosen = layout or rules.layout or "hf"
     if chosen not in LAYOUTS:
         raise PlanError(f"layout {shown(chosen)} is none of {', '.join(LAYOUTS)}")
-    matched, cuts = cuts_of(rules, checkpoint.tensors, checkpoint.config, ranks)
+    with without_collector():
+        matched, cuts = cuts_of(rules, checkpoint.tensors, checkpoint.config, ranks)
     placements = Placements(ranks, checkpoint.files, checkpoint.tensors, tuple(cuts))
     return ShardPlan(checkpoint, placements, tuple(matched), chosen, document, checkpoint.warnings)
 
