@@ -6,11 +6,14 @@ import ast
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from splitops.cli import cli
 from splitops.compare.cases import cases
 from splitops.compare.records import Case, CompareError, Entry, Peer, Report, Verdict, Word
 from splitops.compare.reports.reproduction import reproduction, write_reproduction
@@ -22,6 +25,7 @@ TEXTS = "split-2/even/6-into-2/string/static"
 VARIADIC = "openvino-variadicsplit-1/explicit/6-as-2+4/float32/static/axis=0"
 
 
+@cache
 def case_of(name: str) -> Case:
     (case,) = cases([name])
     return case
@@ -167,3 +171,22 @@ def test_a_folder_that_cannot_be_written_stays_as_it_was(tmp_path: Path) -> None
         write_reproduction(reported(case, "onnxruntime"), case, "onnxruntime", tmp_path / "made")
     assert (tmp_path / "made").read_text() == "a file"
     assert [path.name for path in tmp_path.iterdir()] == ["made"]
+
+
+def test_the_command_writes_one(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    made = tmp_path / "made"
+    done = CliRunner().invoke(cli, ["compare", "--repro", CEIL, "onnxruntime[threads=1]", "-o", str(made)])
+    assert done.exit_code == 1, done.output
+    names = {path.name for path in made.iterdir()}
+    assert names == {"input_0.pb", "model.onnx", "reproduce.py", "report.md"}
+    assert "intra_op_num_threads" in (made / "reproduce.py").read_text()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--repro", CEIL, "onnxruntime"], ["-o", "made"], ["--repro", "a", "b", "-o", "c"]]
+)
+def test_usage_that_is_wrong(arguments: list[str]) -> None:
+    done = CliRunner().invoke(cli, ["compare", *arguments])
+    assert done.exit_code == 2
+    assert "Error: " in done.output

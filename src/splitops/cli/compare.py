@@ -35,6 +35,9 @@ _INTERRUPTED: Final = 130
 @click.option("--diff", type=_FILE, help="Show what is new, fixed and changed since a report in JSON.")
 @click.option("--expect", type=_FILE, help="Hold the report against a TOML file of known disagreements, or "
               "against a report in JSON: new ones fail, and so do those that are gone.")  # fmt: skip
+@click.option("--repro", nargs=2, metavar="CASE PEER", help="Ask this case of this peer, and write a folder "
+              "for its engineers to -o: model, script, and the text of a report.")  # fmt: skip
+@click.option("-o", "--out", type=click.Path(path_type=Path, file_okay=False), help="The folder of --repro.")
 @click.option(
     "--seconds", type=click.FloatRange(0.1, 3600), default=30, show_default=True, help="For a case."
 )
@@ -57,6 +60,8 @@ def command(
     sarif: Path | None,
     diff: Path | None,
     expect: Path | None,
+    repro: tuple[str, str] | None,
+    out: Path | None,
     seconds: float,
     memory: float,
     jobs: int | None,
@@ -78,13 +83,21 @@ def command(
       splitops compare --peer onnxruntime --python onnxruntime=../new/bin/python
       splitops compare --peer mine="node worker.mjs" --json > report.json
       splitops compare --diff report.json
+      splitops compare --repro split-18/ceil/5-into-4/float32/static onnxruntime -o reproduction
     """
     from splitops.compare import compare
-    from splitops.compare.records import CompareError, State, parse_setting
+    from splitops.compare.cases import listed
+    from splitops.compare.records import CompareError, State, parse_column, parse_setting
     from splitops.compare.reports.expecting import judge, read_expectations
     from splitops.compare.reports.reading import read_report
 
+    if (repro is None) != (out is None):
+        raise click.UsageError("--repro and -o belong together", ctx)
     try:
+        if repro is not None:
+            name, setting = parse_column(repro[1])
+            cases, peers, shrink = repro[:1], (name,), False
+            settings += (f"{name}={setting}",) if setting else ()
         old = None if diff is None else read_report(diff)
         expected = None if expect is None else read_expectations(expect)
         report = compare(
@@ -99,7 +112,9 @@ def command(
             shrink_seconds=5 if shrink else 0,
             jobs=jobs,
         )
-        judgement = None if expected is None else judge(report, expected)
+        judgement = None if expected is None else judge(report, expected, listed())
+        if repro is not None and out is not None:
+            _reproduce(report, *repro, out)
     except CompareError as error:
         raise click.UsageError(one_line(str(error)), ctx) from error
     _write(report, html, junit, sarif)
@@ -111,6 +126,8 @@ def command(
         _print_differences(old, report)
     if judgement is not None:
         _print_judgement(judgement)
+    if out is not None:
+        console(stderr=as_json).print(one_line(f"written to {out}"), soft_wrap=True)
     if report.environment["stopped"]:
         ctx.exit(_INTERRUPTED)
     if judgement is not None:
@@ -129,6 +146,13 @@ def _pair(text: str, option: str) -> tuple[str, str]:
     if not name or not rest:
         raise click.BadParameter(f"{one_line(text, 80)!r} is not NAME=...", param_hint=option)
     return name, rest
+
+
+def _reproduce(report: Report, case: str, peer: str, out: Path) -> None:
+    from splitops.compare.cases import cases
+    from splitops.compare.reports.reproduction import write_reproduction
+
+    write_reproduction(report, cases([case])[0], peer, out)
 
 
 def _write(report: Report, html: Path | None, junit: Path | None, sarif: Path | None) -> None:

@@ -27,6 +27,7 @@ __all__ = [
     "Verdict",
     "Word",
     "column",
+    "parse_column",
     "parse_setting",
 ]
 
@@ -421,6 +422,19 @@ def column(name: str, setting: Mapping[str, str] = _NOTHING) -> str:
     if not setting:
         return name
     return f"{name}[{','.join(f'{key}={value}' for key, value in sorted(setting.items()))}]"
+
+
+def parse_column(name: str) -> tuple[str, str]:
+    """Return the peer of a column, and its setting as it is written.
+
+    Examples:
+        >>> parse_column("onnxruntime[threads=1]")
+        ('onnxruntime', 'threads=1')
+        >>> parse_column("onnxruntime@1.31.1")
+        ('onnxruntime', '')
+    """
+    peer, _, setting = name.removesuffix("]").partition("[")
+    return peer.partition("@")[0], setting
 
 
 def parse_setting(text: str) -> tuple[str, dict[str, str]]:

@@ -98,7 +98,7 @@ def _script(entry: Entry, case: Case, peer: Peer, script: Script) -> str:
     lines = [
         f"# {_comment(entry.operator)} on {_comment(releases(peer))}",
         f"# {_comment(entry.title)}",
-        f"# pip install {script.needs}{'' if case.format == 'ir' else ' onnx'}",
+        f"# {script.install}{'' if case.format == 'ir' else '; pip install onnx'}",
         "import os",
         "from pathlib import Path",
         *imports,
@@ -144,7 +144,7 @@ def _report(report: Report, entry: Entry, peer: Peer, verdict: Verdict, script: 
         *([f"It gives:\n\n{_block(chr(10).join(map(written, verdict.got)))}"] if verdict.got else []),
         f"Seen alone in {verdict.confirmed + 1} processes.",
         "## To reproduce",
-        f"{_block(f'pip install {script.needs}{chr(10)}python reproduce.py')}",
+        f"{_block(f'{script.install}{chr(10)}python reproduce.py')}",
         "## Where",
         "\n".join(f"- {name}: {_comment(str(value))}" for name, value in place.items()),
         *([f"The model, as data:\n\n{_block(json.dumps(stated(entry.record)))}"] if entry.record else []),

@@ -1,0 +1,221 @@
+"""The page in a real browser, offline: filters, permalinks, keys, contrast, names, no error, no request.
+
+They need Chromium (``/usr/bin/chromium``, or ``$CHROMIUM``) and playwright, and are skipped without them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic import report
+
+from splitops.compare.records import Word
+from splitops.compare.reports.fragments import anchor
+from splitops.compare.reports.html import to_html
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
+pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason=f"there is no Chromium at {CHROMIUM}")
+
+ARGUMENTS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
+    *("--disable-sync", "--no-first-run", "--disable-quic"),
+]
+MADE = report(40, 12)
+VISIBLE = "tr[data-case]:not([hidden])"
+CONTRAST = """(elements) => elements.map((element) => {
+    const channels = (colour) => colour.match(/[\\d.]+/g).map(Number);
+    const light = (colour) => channels(colour).slice(0, 3).map((c) => c / 255)
+        .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
+        .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+    let behind = element;
+    const seen = (e) => getComputedStyle(e).backgroundColor;
+    while (behind && channels(seen(behind))[3] === 0) behind = behind.parentElement;
+    const [a, b] = [light(getComputedStyle(element).color), light(seen(behind))].sort((x, y) => y - x);
+    return [(a + 0.05) / (b + 0.05), element.className, element.textContent.slice(0, 20)];
+})"""
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    path.write_text(to_html(MADE, "1"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(browser: Any, file: Path) -> Iterator[Any]:
+    """Opens the page with options of a context; at the end nothing was asked for and nothing complained."""
+    contexts, complaints, requests = [], [], []
+
+    def open_page(fragment: str = "", **options: Any) -> Any:
+        context = browser.new_context(
+            offline=True, **({"viewport": {"width": 1440, "height": 900}} | options)
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(f"{file.as_uri()}{fragment}")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+    assert all(url.startswith(file.as_uri()) for url in requests)
+
+
+def shown(page: Any) -> int:
+    return int(page.locator(VISIBLE).count())
+
+
+def cases_with(word: Word, peer: str | None = None) -> int:
+    return sum(
+        any(
+            verdict.word is word and (verdict.counts or word in (Word.AGREES, Word.DEAD))
+            for name, verdict in entry.verdicts.items()
+            if peer in (None, name)
+        )
+        for entry in MADE.entries
+    )
+
+
+def test_filters(opened: Any) -> None:
+    page = opened()
+    assert shown(page) == 40
+    page.get_by_role("checkbox", name="crash").check()
+    assert shown(page) == cases_with(Word.CRASH) < 40
+    assert page.locator(".case:not([hidden])").count() == shown(page)
+    assert page.get_by_role("status").inner_text() == f"{shown(page)} of 40 cases, 12 of 12 peers"
+    page.get_by_role("button", name="Show all").click()
+    page.wait_for_function("document.querySelector('.status').textContent.startsWith('40 of')")
+    page.get_by_label("Operator").select_option("Split-13")
+    assert shown(page) == sum(entry.operator == "Split-13" for entry in MADE.entries)
+    page.get_by_label("Search cases").fill("LENGTHS.sum static")
+    assert 0 < shown(page) == sum("lengths.sum" in e.id and e.operator == "Split-13" for e in MADE.entries)
+
+
+def test_only_the_disagreements_of_one_peer(opened: Any) -> None:
+    page = opened()
+    page.locator(".filters summary").click()
+    page.get_by_role("checkbox", name="tract").check()
+    page.get_by_label("Only disagreements").check()
+    wanted = sum(entry.verdicts["tract"].counts for entry in MADE.entries)
+    assert 0 < shown(page) == wanted
+    assert page.locator(".matrix thead th:visible").all_inner_texts() == ["Case", "tract"]
+    assert page.url.endswith("#?peer=tract&only=1")
+
+
+def test_a_link_to_what_is_seen(opened: Any) -> None:
+    page = opened("#?peer=tract&only=1")
+    assert shown(page) == sum(entry.verdicts["tract"].counts for entry in MADE.entries)
+    assert page.get_by_label("Only disagreements").is_checked()
+
+
+def test_a_permalink_opens_its_case_even_where_it_is_filtered_out(opened: Any) -> None:
+    entry, peer, _ = MADE.findings[-1]
+    page = opened(f"#{anchor(entry.id, peer.name)}")
+    card = page.locator(".finding:target")
+    assert card.get_by_role("heading").inner_text() == peer.name
+    assert card.is_visible()
+    hidden = next(e for e in MADE.entries if not any(v.word is Word.CRASH for v in e.verdicts.values()))
+    page.get_by_role("checkbox", name="crash").check()
+    page.evaluate("(place) => { location.hash = place }", anchor(hidden.id))
+    page.wait_for_function("!document.querySelector('.case:target').hidden")
+
+
+def test_keys(opened: Any) -> None:
+    page = opened()
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.name") == "text"
+    page.locator(f"{VISIBLE} a").first.focus()
+    page.keyboard.press("ArrowDown")
+    place = page.evaluate("document.activeElement.closest('tr').dataset.case")
+    assert place == anchor(MADE.entries[1].id)
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.querySelector('.case:target')")
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.closest('tr').dataset.case") == place
+
+
+def test_a_copied_reproduction(opened: Any) -> None:
+    page = opened(permissions=["clipboard-read", "clipboard-write"])
+    first = page.locator(".copy").first
+    first.get_by_role("button").click()
+    first.get_by_text("Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == first.locator("code").inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_contrast(opened: Any, scheme: str) -> None:
+    page = opened(color_scheme=scheme)
+    places = (
+        "h1, h2, .lead, .matrix td, .matrix th a, .peers td, .mark, .card p, .parts li, .faint, .legend dd"
+    )
+    ratios = page.locator(places).evaluate_all(CONTRAST)
+    assert len(ratios) > 500
+    assert [one for one in ratios if one[0] < 4.5] == []
+
+
+def test_the_measure_of_contrast_finds_grey_on_white(browser: Any) -> None:
+    page = browser.new_page()
+    page.set_content('<body style="background: rgb(255, 255, 255)"><p style="color: #aaa">faint')
+    assert 2 < page.locator("p").evaluate_all(CONTRAST)[0][0] < 3
+    page.close()
+
+
+def test_names_of_the_accessibility_tree(opened: Any) -> None:
+    page = opened()
+    for role, name in (
+        ("heading", "12 peers and 40 splits"),
+        ("region", "The matrix of cases and peers"),
+        ("table", "What each peer makes of each case"),
+        ("rowheader", "ceil/3-into-2/"),
+        ("columnheader", "onnxruntime[threads=1]"),
+        ("searchbox", "Search cases"),
+        ("combobox", "Operator"),
+        ("group", "Verdicts"),
+        ("img", "Data [3] split along axis 0 into parts of 2, 1"),
+    ):
+        assert page.get_by_role(role, name=name).count(), (role, name)
+    nameless = "[...document.querySelectorAll('a, button')].filter((e) => !e.textContent.trim()).length"
+    assert page.evaluate(nameless) == 0
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_page_is_never_wider_than_the_window(opened: Any, width: int) -> None:
+    page = opened(viewport={"width": width, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    page.locator(".frame").evaluate("(frame) => frame.scrollTo(500, 300)")
+    box, frame = page.locator(".matrix thead th").first.bounding_box(), page.locator(".frame").bounding_box()
+    assert abs(box["x"] - frame["x"]) < 3
+    assert abs(box["y"] - frame["y"]) < 3
+
+
+def test_without_javascript(opened: Any) -> None:
+    page = opened(java_script_enabled=False)
+    assert page.locator(".case").count() == 40
+    assert not page.locator(".filters").is_visible()
+    assert page.locator(".copy code").first.is_visible()
+    assert not page.locator(".copy button").first.is_visible()
+
+
+def test_print_shows_everything(opened: Any) -> None:
+    page = opened()
+    page.emulate_media(media="print")
+    assert not page.locator(".filters").is_visible()
+    assert page.locator(".frame").evaluate("(frame) => frame.scrollHeight <= frame.clientHeight")
