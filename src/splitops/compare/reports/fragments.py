@@ -22,7 +22,8 @@ def anchor(case: str, peer: str | None = None) -> str:
 
     Places of the page itself begin with a colon, which no case has unquoted.
     """
-    return quote(case) if peer is None else f"{quote(case)}:{quote(peer, safe='')}"
+    place = quote(case, safe="/+=,")
+    return place if peer is None else f"{place}:{quote(peer, safe='=,')}"
 
 
 def class_of(word: Word) -> str:

@@ -18,7 +18,8 @@ def peers_table(report: Report) -> str:
     """Return the summary of each peer."""
     counted_words = counts(report)
     heads = "".join(f'<th scope=col class="n">{text(word)}' for word in (Word.AGREES, *DISAGREEMENTS))
-    rows = "".join(_peer(peer, counted_words[peer.name]) for peer in report.peers)
+    asked = Counter(name for entry in report.entries for name in entry.verdicts)
+    rows = "".join(_peer(peer, counted_words[peer.name], asked[peer.name]) for peer in report.peers)
     return (
         '<div class="scroll" tabindex=0 role=region aria-label="The peers"><table class="peers"><thead><tr>'
         f"<th scope=col>Peer<th scope=col>Releases<th scope=col>Kind<th scope=col>Of all cases{heads}"
@@ -26,7 +27,7 @@ def peers_table(report: Report) -> str:
     )
 
 
-def _peer(peer: Peer, words: Counter[Word]) -> str:
+def _peer(peer: Peer, words: Counter[Word], asked: int) -> str:
     notes = [peer.kind]
     if peer.state is not State.OK:
         notes.append(f"{peer.state}: {peer.detail}")
@@ -36,17 +37,16 @@ def _peer(peer: Peer, words: Counter[Word]) -> str:
         f'<td class="n">{words[word]:,}' if words[word] else '<td class="n faint">0'
         for word in (Word.AGREES, *DISAGREEMENTS)
     )
-    nothing = sum(words.values()) - sum(words[word] for word in (Word.AGREES, *DISAGREEMENTS))
+    nothing = asked - sum(words[word] for word in (Word.AGREES, *DISAGREEMENTS))
     return (
         f'<tr><th scope=row><a href="#?{_query(peer.name)}">{text(peer.name)}</a>'
         f'<td class="v">{text(releases(peer))}<td class="faint">{text("; ".join(notes))}'
-        f'<td>{_bar(words)}{numbers}<td class="n faint">{nothing:,}'
+        f'<td>{_bar(words, asked)}{numbers}<td class="n faint">{nothing:,}'
     )
 
 
-def _bar(words: Counter[Word]) -> str:
+def _bar(words: Counter[Word], total: int) -> str:
     """Draw the shares of the words; the numbers beside it say the same."""
-    total = sum(words.values())
     shapes, x = [], 0
     for word in MEANINGS:
         if words[word]:

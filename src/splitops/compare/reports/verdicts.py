@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
-from splitops.compare.records import Peer, Record, Report, Verdict, Word
+from splitops.compare.records import FINDINGS, Peer, Record, Report, Verdict, Word
 
 __all__ = ["DISAGREEMENTS", "MEANINGS", "counts", "described", "releases", "stated", "written"]
 
@@ -67,10 +67,10 @@ def written(value: Mapping[str, Any]) -> str:
 
 
 def counts(report: Report) -> dict[str, Counter[Word]]:
-    """Return how often each peer has each word."""
+    """Return how often each peer has each word; what was not confirmed alone is counted nowhere."""
     counted: dict[str, Counter[Word]] = {peer.name: Counter() for peer in report.peers}
     for entry in report.entries:
         for name, verdict in entry.verdicts.items():
-            if name in counted:
+            if name in counted and (verdict.counts or verdict.word not in FINDINGS):
                 counted[name][verdict.word] += 1
     return counted
