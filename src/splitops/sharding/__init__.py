@@ -7,5 +7,6 @@ from __future__ import annotations
 
 from splitops.sharding.cuts import Cut, Piece, Shard
 from splitops.sharding.planning import MergePlan, ShardPlan, merge, plan
+from splitops.sharding.ranks import Rank, RankTensor, rank
 
-__all__ = ["Cut", "MergePlan", "Piece", "Shard", "ShardPlan", "merge", "plan"]
+__all__ = ["Cut", "MergePlan", "Piece", "Rank", "RankTensor", "Shard", "ShardPlan", "merge", "plan", "rank"]

@@ -1,0 +1,188 @@
+"""The tensors of one rank: mapped files, as arrays of NumPy, and of PyTorch where that is loaded."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from splitops.errors import ArrayError, FileError, PlanError, shown_path
+from splitops.files.sources import LocalFile
+from splitops.files.tensors import StoredTensor
+from splitops.sharding.checkpoint import read_checkpoint
+from splitops.sharding.documents import read
+from splitops.sharding.layouts.hf import folder_name
+from splitops.sharding.manifest import MARK
+
+__all__ = ["Rank", "RankTensor", "rank"]
+
+_TORCH: Final = {
+    **{f"F{bits}": f"float{bits}" for bits in (16, 32, 64)},
+    **{f"I{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"U{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
+    "BF16": "bfloat16",
+    "BOOL": "bool",
+    "C64": "complex64",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E8M0": "float8_e8m0fnu",
+}
+"""The names that PyTorch has for types of safetensors."""
+
+
+class RankTensor:
+    """A tensor of a rank; its bytes are read when they are looked at.
+
+    Attributes:
+        stored: its name, type and shape, and where its bytes are.
+    """
+
+    __slots__ = ("_mapped", "stored")
+
+    def __init__(self, stored: StoredTensor, mapped: mmap.mmap) -> None:
+        self.stored = stored
+        self._mapped = mapped
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape."""
+        return self.stored.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of its array.
+
+        Raises:
+            FileError: no array holds its elements.
+        """
+        if self.stored.dtype is None:
+            raise FileError(
+                f"{self.stored.label} is of type {self.stored.code}, whose elements no array holds"
+            )
+        return self.stored.dtype
+
+    def __repr__(self) -> str:
+        return f"RankTensor({self.stored.code} {self.shape})"
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """Return a read-only view of the mapped file.
+
+        Raises:
+            FileError: no array holds its elements.
+        """
+        count = math.prod(self.shape)
+        if not count:
+            return np.empty(self.shape, self.dtype)
+        found = np.frombuffer(self._mapped, self.dtype, count, self.stored.offset).reshape(self.shape)
+        found.flags.writeable = False
+        return found
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """Return :meth:`numpy`, or a copy."""
+        found = self.numpy()
+        return found.astype(dtype or found.dtype) if copy else found.astype(dtype or found.dtype, copy=False)
+
+    def torch(self) -> Any:
+        """Return a ``torch.Tensor`` of the mapped file; what is written to it stays in memory.
+
+        Raises:
+            ArrayError: PyTorch is not loaded, or has no such type.
+        """
+        library = sys.modules.get("torch")
+        if library is None:
+            raise ArrayError("torch is not loaded: import it first")
+        dtype = getattr(library, _TORCH.get(self.stored.code, ""), None)
+        if dtype is None:
+            raise ArrayError(f"{self.stored.label} is of type {self.stored.code}, which torch has not")
+        count = math.prod(self.shape)
+        if not count:
+            return library.empty(self.shape, dtype=dtype)
+        return library.frombuffer(self._mapped, dtype=dtype, count=count, offset=self.stored.offset).reshape(
+            self.shape
+        )
+
+
+class Rank(Mapping[str, RankTensor]):
+    """The tensors of a rank by name.
+
+    Attributes:
+        folder: where they are.
+        config: what its ``config.json`` says.
+    """
+
+    def __init__(self, folder: Path, *, allow_links: bool = False) -> None:
+        found = read_checkpoint(folder, allow_links=allow_links)
+        self.folder, self.config = folder, found.config
+        maps = [_mapped(source.local()) for source in found.sources]
+        self._tensors = {tensor.name: RankTensor(tensor, maps[tensor.file]) for tensor in found.tensors}
+
+    def __getitem__(self, name: str) -> RankTensor:
+        return self._tensors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __repr__(self) -> str:
+        return f"Rank({self.folder.name!r}, {len(self)} tensors)"
+
+
+def _mapped(file: LocalFile | None) -> mmap.mmap:
+    assert file is not None  # safetensors of a folder
+    try:
+        return mmap.mmap(file.descriptor, 0, access=mmap.ACCESS_COPY)
+    except OSError as error:
+        raise FileError(f"cannot map {file.name}: {(error.strerror or str(error)).lower()}") from error
+
+
+def rank(path: str | os.PathLike[str], number: int, *, allow_links: bool = False) -> Rank:
+    """Open one rank of a folder that ``splitops shard`` wrote with the layout ``hf``.
+
+    The files of the other ranks are not looked at; they may be on other machines. As long as tensors are in
+    use, the files must stay as they are.
+
+    Args:
+        path: the folder of the ranks.
+        number: the rank, from 0 on.
+        allow_links: whether links in the folder may lead out of it.
+
+    Returns:
+        A mapping of names to tensors, which map the rank's files: ``numpy()`` gives a read-only view,
+        ``torch()`` a tensor.
+
+    Raises:
+        PlanError: there is no such rank.
+        FileError: a file of it is missing or malformed.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> import numpy as np, splitops
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> np.save(folder / "w.npy", np.arange(6.0).reshape(3, 2))
+        >>> form = splitops.files.format_named("safetensors")
+        >>> _ = splitops.files.merge([folder / "w.npy"], folder / "model.safetensors", to=form)
+        >>> everything = {"version": 1, "rule": [{"match": "*", "axis": 0}]}
+        >>> _ = splitops.sharding.plan(folder, everything, ranks=2).run(folder / "ranks")
+        >>> [tensor.numpy().tolist() for tensor in splitops.sharding.rank(folder / "ranks", 1).values()]
+        [[[4.0, 5.0]]]
+    """
+    folder = Path(path)
+    found = sorted(folder.glob(f"rank-{number:05}-of-*")) if number >= 0 else []
+    if len(found) != 1:
+        what = "no folder" if not found else "more than one folder"
+        raise PlanError(
+            f"{shown_path(folder)} holds {what} of rank {number}, such as {folder_name(number, 8)}"
+        )
+    mark = read(found[0] / MARK, limit=1 << 16)
+    if not isinstance(mark, dict) or mark.get("rank") != number:
+        raise PlanError(f"{shown_path(found[0])} is not of rank {number} by its {MARK}")
+    return Rank(found[0], allow_links=allow_links)
