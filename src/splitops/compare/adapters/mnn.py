@@ -16,8 +16,8 @@ KIND = "runtime"
 FORMATS = ("onnx",)
 SETTINGS = {"threads": ("1", "4")}
 ADDRESS_SPACE = 16 << 30
-_TYPES = {"float32": "float", "int32": "int", "int8": "int8", "uint8": "uint8"}
-"""The tensors that it has."""
+_TYPES = {"float32": "float", "int32": "int", "uint8": "uint8"}
+"""The tensors that ``MNN.expr.const`` makes."""
 _NARROW = {"int64": np.int32, "float64": np.float32}
 """What its converter makes of the types of models that it does not have."""
 
@@ -47,7 +47,7 @@ def answer(case: Case) -> list[Any]:
         outputs = module.onForward(inputs)
         if len(outputs) != len(case.outputs):  # it says what is wrong on its terminal alone
             raise RuntimeError(f"it gives {len(outputs)} outputs, not {len(case.outputs)}")
-        return [output.read() for output in outputs]
+        return [MNN.expr.convert(output, MNN.expr.NCHW).read().copy() for output in outputs]
 
 
 def _tensor(name: str, array: npt.NDArray[Any]) -> Any:
@@ -55,6 +55,6 @@ def _tensor(name: str, array: npt.NDArray[Any]) -> Any:
 
     array = array.astype(_NARROW.get(array.dtype.name, array.dtype))
     if array.dtype.name not in _TYPES:
-        raise NotApplicable(f"MNN.expr has no {array.dtype.name} (input {name})")
+        raise NotApplicable(f"MNN.expr.const takes no {array.dtype.name} (input {name})")
     dtype = getattr(MNN.expr, _TYPES[array.dtype.name])
     return MNN.expr.const(array, list(array.shape), MNN.expr.NCHW, dtype)
