@@ -2,6 +2,7 @@
 
 Make a folder with ``python benchmarks/architectures.py --out FOLDER``, then run
 ``python benchmarks/sessions.py FOLDER [--write docs/models.md] [--only WORD ...] [--rounds 15]``.
+A folder of IRs, as ``benchmarks/networks.py --ir FOLDER`` leaves it, is run beside OpenVINO.
 
 Both sides run in turns in this one process, on the same inputs, with their own defaults; figures are ratios
 of medians. ``--cpu`` takes the processor time of sessions of one thread in the place of the clock's, for a
@@ -32,6 +33,8 @@ from benchmarks.timing import interleaved  # noqa: E402
 from splitops.models.sessions import legality  # noqa: E402
 
 SILENT = 4
+RUN, BORDER = (1.05, 20e-6), (1.1, 100e-6)
+"""What a run may take beside the runtime: a factor, and seconds that are added."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Measured:
     here: int
     same: bool
     run: tuple[float, float]
-    """Session, onnxruntime."""
+    """Session, runtime."""
     make: tuple[float, float]
     path: tuple[float, float]
     border: tuple[float, float] | None = None
@@ -65,26 +68,35 @@ class Clock:
 CLOCK = Clock()
 
 
-def plain(path: Path) -> onnxruntime.InferenceSession:
+Feeds = dict[str, Any]
+
+
+def plain(path: Path) -> Callable[[Feeds], Sequence[Any]]:
+    """The runtime itself, ready to run a file."""
+    if path.suffix == ".xml":
+        import openvino
+
+        compiled = openvino.Core().compile_model(path, "CPU", engine_options(path)["config"])
+        return lambda feeds: list(compiled(feeds).values())
     options = onnxruntime.SessionOptions()
     for name, value in CLOCK.options.items():
         setattr(options, name, value)
     options.log_severity_level = SILENT
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return lambda feeds: session.run(names, feeds)
 
 
-def inputs_of(session: onnxruntime.InferenceSession) -> dict[str, Any]:
+def inputs_of(session: splitops.Session) -> Feeds:
     """Random inputs of the declared shapes; open sizes are 2."""
     random = np.random.default_rng(0)
     feeds = {}
-    for item in session.get_inputs():
-        shape = [size if isinstance(size, int) else 2 for size in item.shape]
-        if item.type in ("tensor(int64)", "tensor(int32)"):
-            feeds[item.name] = random.integers(0, 2, shape).astype(item.type[7:-1])
-        elif item.type == "tensor(bool)":
-            feeds[item.name] = random.random(shape) < 0.5
-        else:
-            feeds[item.name] = random.standard_normal(shape).astype(np.float32)
+    for item in session.inputs:
+        assert item.element_type is not None
+        assert item.shape is not None
+        dtype, shape = item.element_type.numpy, [size if isinstance(size, int) else 2 for size in item.shape]
+        values = random.standard_normal(shape) if dtype.kind == "f" else random.integers(0, 2, shape)
+        feeds[item.name] = values.astype(dtype)
     return feeds
 
 
@@ -119,12 +131,21 @@ def in_turns(candidates: dict[str, Callable[[], object]], rounds: int) -> dict[s
     return {name: statistics.median(times) for name, times in found.items()}
 
 
+def engine_options(path: Path) -> dict[str, Any]:
+    """How a session is asked to run a file as the runtime itself does."""
+    if path.suffix == ".xml":
+        return {"engine": "openvino", "config": {"INFERENCE_NUM_THREADS": 1} if CLOCK.options else {}}
+    return {"engine": "onnxruntime", "session_options": CLOCK.options}
+
+
 def ready(path: Path) -> splitops.Session:
-    return splitops.session(path, "onnxruntime", session_options=CLOCK.options)
+    return splitops.session(path, **engine_options(path))
 
 
 def with_border(path: Path) -> splitops.Session | None:
     """Make a session in which the first split of the main graph is done here; None where there is none."""
+    if path.suffix == ".xml":
+        return None
     found = legality.survey(onnx.load(path), splitops.Where(), "onnxruntime")
     keys = [
         legality.site_key(site.where.graph, site.outputs) for site in found.sites if site.where.graph is None
@@ -148,36 +169,35 @@ def with_border(path: Path) -> splitops.Session | None:
 
 
 def measured(path: Path, rounds: int) -> Measured:
-    theirs = plain(path)
-    feeds = inputs_of(theirs)
-    ours = ready(path)
-    names = [output.name for output in theirs.get_outputs()]
-    same = equal(ours.run(feeds), theirs.run(names, feeds))
+    theirs, ours = plain(path), ready(path)
+    feeds = inputs_of(ours)
+    same = equal(ours.run(feeds), theirs(feeds))
     candidates: dict[str, Callable[[], object]] = {
         "session": lambda: ours.run(feeds),
-        "onnxruntime": lambda: theirs.run(names, feeds),
+        "runtime": lambda: theirs(feeds),
     }
     cut = with_border(path)
     if cut is not None:
-        same = same and equal(cut.run(feeds), theirs.run(names, feeds))
+        near = zip(cut.run(feeds).values(), theirs(feeds), strict=True)  # less is fused around a border
+        assert all(np.allclose(a, b, rtol=1e-3, atol=1e-4, equal_nan=True) for a, b in near), path
         candidates["border"] = lambda: cut.run(feeds)
     times = in_turns(candidates, rounds)
     few = max(3, rounds // 4)
     make = seconds(lambda: ready(path), few), seconds(lambda: plain(path), few)
     whole = (
-        seconds(lambda: splitops.run(path, feeds, engine="onnxruntime", session_options=CLOCK.options), few),
-        seconds(lambda: plain(path).run(names, feeds), few),
+        seconds(lambda: splitops.run(path, feeds, **engine_options(path)), few),
+        seconds(lambda: plain(path)(feeds), few),
     )
     return Measured(
         path.stem,
-        len(onnx.load(path, load_external_data=False).graph.node),
+        nodes_of(path),
         len(ours.sites),
         sum(ours.engine_of(site) == "splitops" for site in ours.sites),
         same,
-        (times["session"], times["onnxruntime"]),
+        (times["session"], times["runtime"]),
         make,
         whole,
-        (times["border"], times["onnxruntime"]) if cut is not None else None,
+        (times["border"], times["runtime"]) if cut is not None else None,
     )
 
 
@@ -186,15 +206,27 @@ def bits(paths: Sequence[Path]) -> str:
     same = splits = 0
     for path in paths:
         theirs, ours = plain(path), ready(path)
-        feeds = inputs_of(theirs)
-        same += equal(ours.run(feeds), theirs.run(None, feeds))
+        feeds = inputs_of(ours)
+        same += equal(ours.run(feeds), theirs(feeds))
         splits += len(ours.sites)
     return f"{same} of {len(paths)} models with {splits} splits give the same bits"
 
 
-def ratios(pairs: Sequence[tuple[float, float]]) -> str:
+def nodes_of(path: Path) -> int:
+    if path.suffix == ".xml":
+        return path.read_text(encoding="utf-8").count("<layer ")
+    return len(onnx.load(path, load_external_data=False).graph.node)
+
+
+def ratios(pairs: Sequence[tuple[float, float]], aim: tuple[float, float] | None = None) -> str:
+    """Median and worst ratio, and how many are within an aim: a factor, and seconds that are added to it."""
     found = sorted(ours / theirs for ours, theirs in pairs)
-    return f"{statistics.median(found):.2f} ({found[-1]:.2f})" if found else ""
+    if not found:
+        return ""
+    cell = f"{statistics.median(found):.2f} ({found[-1]:.2f})"
+    if aim is None:
+        return cell
+    return f"{cell}; {sum(ours <= aim[0] * theirs + aim[1] for ours, theirs in pairs)} of {len(pairs)}"
 
 
 def table(rows: Sequence[Measured]) -> str:
@@ -214,8 +246,8 @@ def table(rows: Sequence[Measured]) -> str:
             str(len(group)),
             str(sum(row.splits for row in group)),
             str(sum(row.same for row in group)),
-            ratios([row.run for row in group]),
-            ratios([row.border for row in group if row.border is not None]),
+            ratios([row.run for row in group], RUN),
+            ratios([row.border for row in group if row.border is not None], BORDER),
             f"{statistics.median(added):.2f} ({added[-1]:.2f})",
             ratios([row.path for row in group]),
         ]
@@ -235,18 +267,18 @@ def main() -> None:
     parser.add_argument("--bits", action="store_true", help="compare the bits alone")
     parser.add_argument("--cpu", action="store_true", help="processor time of one thread")
     chosen = parser.parse_args()
+    paths = [
+        path
+        for path in sorted((*chosen.folder.glob("*.onnx"), *chosen.folder.glob("*.xml")))
+        if not chosen.only or any(word in path.stem for word in chosen.only)
+    ][:: chosen.every]
     if chosen.bits:
-        print(bits(sorted(chosen.folder.glob("*.onnx"))[:: chosen.every]))
+        print(bits(paths))
         return
     if chosen.cpu:
         CLOCK.read, CLOCK.options = time.process_time, {"intra_op_num_threads": 1}
     rows = []
-    paths = [
-        path
-        for path in sorted(chosen.folder.glob("*.onnx"))
-        if not chosen.only or any(word in path.stem for word in chosen.only)
-    ]
-    for path in paths[:: chosen.every]:
+    for path in paths:
         try:
             row = measured(path, chosen.rounds)
         except Exception as error:

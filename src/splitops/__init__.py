@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from splitops.compare import compare
     from splitops.models import load, run, save
     from splitops.models.check import check
-    from splitops.models.convert import conversion, convert
+    from splitops.models.convert import convert
     from splitops.models.infer import infer
     from splitops.models.legalize import legalize
     from splitops.models.sessions import Session, session
-    from splitops.models.simplify import simplification, simplify
+    from splitops.models.simplify import simplify
 
 __all__ = [
     "ArrayError",
@@ -44,7 +44,6 @@ __all__ = [
     "__version__",
     "check",
     "compare",
-    "conversion",
     "convert",
     "difference",
     "errors",
@@ -66,7 +65,6 @@ __all__ = [
     "session",
     "set_num_threads",
     "sharding",
-    "simplification",
     "simplify",
 ]
 
@@ -76,7 +74,6 @@ __version__ = "0.1.0"
 _ON_DEMAND = {
     "check": "splitops.models.check",
     "compare": "splitops.compare",
-    "conversion": "splitops.models.convert",
     "convert": "splitops.models.convert",
     "infer": "splitops.models.infer",
     "legalize": "splitops.models.legalize",
@@ -85,7 +82,6 @@ _ON_DEMAND = {
     "Session": "splitops.models.sessions",
     "save": "splitops.models",
     "session": "splitops.models.sessions",
-    "simplification": "splitops.models.simplify",
     "simplify": "splitops.models.simplify",
 }
 

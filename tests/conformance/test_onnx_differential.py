@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,15 @@ import pytest
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+import splitops
 from splitops.elements.types import ElementType
 from splitops.errors import RuleError
-from splitops.models.running.onnx import run
 from splitops.operators import OperatorSchema, history
 
 sys.path.insert(0, str(Path(__file__).parent))
 from onnxruntime_worker import send
+
+run = partial(splitops.run, engine="reference")
 
 OPSETS = {("Split", 1): 1, ("Split", 2): 10, ("Split", 11): 12, ("Split", 13): 17, ("Split", 18): 23}
 OPSETS |= {("SplitToSequence", 11): 23, ("SplitToSequence", 24): 24}

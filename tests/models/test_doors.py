@@ -20,7 +20,6 @@ import splitops
 from splitops.cli import cli
 from splitops.errors import ModelError, SplitError
 from splitops.models.formats import openvino as openvino_ir
-from splitops.models.running.onnx import load as load_onnx
 
 
 def split_model(opset: int = 18) -> ModelProto:
@@ -94,20 +93,6 @@ def test_a_report_is_saved_as_its_model(tmp_path, report):
         splitops.run(made, {})
 
 
-@pytest.mark.parametrize(
-    ("old", "verb", "options"), [("conversion", "convert", {"to": 13}), ("simplification", "simplify", {})]
-)
-def test_the_old_name_of_a_report_warns_and_gives_the_same(old, verb, options):
-    message = rf"^splitops\.{old} goes in 0\.2: splitops\.{verb}\(\.\.\., report=True\) takes its place$"
-    with pytest.warns(DeprecationWarning, match=message) as caught:
-        found = getattr(splitops, old)(split_model(), **options)
-    assert caught[0].filename == __file__
-    expected = getattr(splitops, verb)(split_model(), **options, report=True)
-    assert type(found) is type(expected)
-    assert (found.model, found.changes) == (expected.model, expected.changes)
-    assert getattr(splitops, verb)(split_model(), **options) == expected.model
-
-
 def test_a_refusal_raises_without_a_report_alone():
     counted = onnx.parser.parse_model("""
         <ir_version: 9, opset_import: ["": 18]>
@@ -155,11 +140,11 @@ def test_the_bound_is_of_one_run_of_all_loops():
     second.input[2], second.output[0] = "y", "z"
     made.graph.output[0].name = "z"
     feeds = {"x": np.zeros(2, np.float32), "go": np.array(True)}
-    prepared = load_onnx(made)
+    prepared = splitops.session(made, "reference", max_body_runs=120)
     for _ in range(2):
-        prepared.run(feeds, max_body_runs=120)
+        prepared.run(feeds)
     with pytest.raises(ModelError, match="more than 119"):
-        prepared.run(feeds, max_body_runs=119)
+        splitops.run(made, feeds, engine="reference", max_body_runs=119)
 
 
 TRUNCATED = """
@@ -197,7 +182,7 @@ def with_external_data() -> ModelProto:
 def test_external_data_that_is_cut_short_in_use_changes_nothing(tmp_path):
     (tmp_path / "m.onnx").write_bytes(with_external_data().SerializeToString())
     (tmp_path / "x.bin").write_bytes(np.arange(6, dtype=np.float32).tobytes())
-    prepared = load_onnx(tmp_path / "m.onnx")
+    prepared = splitops.session(tmp_path / "m.onnx", "reference")
     os.truncate(tmp_path / "x.bin", 0)
     assert prepared.run({})["b"].tolist() == [3, 4, 5]
 

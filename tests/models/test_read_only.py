@@ -13,7 +13,6 @@ from onnx.reference import ReferenceEvaluator
 
 import splitops
 from splitops.models.formats import openvino as openvino_ir
-from splitops.models.running.onnx import load as load_onnx
 from splitops.models.running.openvino import run as run_ir
 from splitops.onnx import reference_ops
 
@@ -80,7 +79,7 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_what_an_onnx_model_gives_cannot_change_its_inputs_or_constants(name):
     made = MODELS[name]()
-    prepared = load_onnx(made)
+    prepared = splitops.session(made, "reference")
     x = np.arange(6, dtype=np.float32)
     first = prepared.run({"x": x})
     assert x.flags.writeable

@@ -203,6 +203,8 @@ def test_a_broken_rule_is_named_wherever_it_is_found_out():
 def test_a_split_that_the_runtime_refuses_when_it_runs_is_done_here():
     ready = same(LEGAL, {"x": X[:1]})  # the last part is empty
     assert "by the reference, since onnxruntime fails" in ready.describe()
+    with ThreadPoolExecutor(1) as other:
+        assert "all else by onnxruntime" in other.submit(ready.describe).result()
     assert ready.run({"x": X})["a"].tolist() == [0, 0, 0]
     assert "all else by onnxruntime" in ready.describe()
 

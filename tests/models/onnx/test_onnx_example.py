@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import runpy
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import splitops
 from splitops.models.formats.onnx import read
 from splitops.models.graph.onnx_model import as_graph
 from splitops.models.graph.onnx_sites import split_sites
-from splitops.models.running.onnx import run
+
+run = partial(splitops.run, engine="reference")
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 MODEL = EXAMPLES / "models" / "attention_block.onnx"

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ import onnx.parser
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+import splitops
 from splitops.errors import ModelError
 from splitops.models.formats import reading as files
 from splitops.models.formats.onnx import check_model, read, write
 from splitops.models.formats.onnx.storage import MAX_MODEL_BYTES
-from splitops.models.running.onnx import run
+
+run = partial(splitops.run, engine="reference")
 
 WEIGHT = np.arange(12, dtype=np.float32).reshape(4, 3)
 X = np.ones((2, 4), np.float32)
@@ -502,9 +505,10 @@ def test_lying_sizes_take_no_memory(tmp_path: Path) -> None:
     code = (
         "import resource, sys\n"
         "from splitops.errors import ModelError\n"
-        "from splitops.models.running.onnx import run\n"
+        "import splitops\n"
         f"resource.setrlimit(resource.RLIMIT_AS, ({2 << 30}, {2 << 30}))\n"
-        "try:\n    run(sys.argv[1], {})\nexcept ModelError as error:\n    print(error)\n"
+        "try:\n    splitops.run(sys.argv[1], {}, engine='reference')\n"
+        "except ModelError as error:\n    print(error)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+import splitops
 from splitops.errors import SplitError
 from splitops.models.formats.onnx import read
 from splitops.models.graph.onnx_model import as_graph
 from splitops.models.graph.onnx_sites import split_sites
-from splitops.models.running.onnx import run
+
+run = partial(splitops.run, engine="reference")
 
 OPSETS = (1, 2, 7, 11, 12, 13, 17, 18, 23, onnx.defs.onnx_opset_version())
 Chain = tuple[onnx.ModelProto, np.ndarray[Any, Any], list[np.ndarray[Any, Any]]]

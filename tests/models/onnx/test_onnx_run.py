@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -16,14 +17,16 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
+import splitops
 import splitops.onnx.reference
 from splitops.binding import Fact
 from splitops.calls.node import observing
 from splitops.errors import NOWHERE, ModelError, Rule, RuleError, SplitError, Where
 from splitops.models.graph.onnx_model import as_graph
 from splitops.models.graph.onnx_sites import split_sites
-from splitops.models.running.onnx import load, run
 from splitops.models.sites import Site
+
+run = partial(splitops.run, engine="reference")
 
 X = np.arange(24, dtype=np.float32).reshape(6, 4)
 
@@ -355,7 +358,7 @@ class TestInputs:
         model = split_model(13, ["a", "b"], split=np.array([2, 4]))
         model.ir_version = 3
         model.graph.input.append(helper.make_tensor_value_info("split", TensorProto.INT64, [2]))
-        assert load(model).inputs == ("x",)
+        assert [item.name for item in splitops.session(model, "reference").inputs if item.required] == ["x"]
         assert_parts(run(model, {"x": X}), [2, 4])
         assert_parts(run(model, {"x": X, "split": np.array([5, 1])}), [5, 1])
 
@@ -455,7 +458,7 @@ class TestOtherForms:
         assert model.SerializeToString(deterministic=True) == before
 
     def test_threads_share_a_model(self) -> None:
-        model = load(
+        model = splitops.session(
             parse("""<ir_version: 9, opset_import: ["": 18]>
             g (float[1] shift, int64 trips) => (float[n, 1] y) {
                 y = Loop (trips, "") <
@@ -464,7 +467,8 @@ class TestOtherForms:
                         z = Identity (shift)
                     }
                 >
-            }""")
+            }"""),
+            "reference",
         )
 
         def sums(value: float) -> float:
@@ -476,7 +480,7 @@ class TestOtherForms:
             assert list(pool.map(sums, range(16))) == [200.0 * value for value in range(16)]
 
     def test_runs_again(self) -> None:
-        model = load(parse(IF))
+        model = splitops.session(parse(IF), "reference")
         for _ in range(2):
             outputs = model.run({"x": X[:, 0], "sizes": np.array([1, 5]), "c": np.array(True)})
             assert outputs["y"].shape == (1,)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from typing import TYPE_CHECKING, Final, Literal, overload
 
 from splitops.errors import ModelError, Rule, rule_error, shown
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel
     from splitops.models.formats.openvino import OpenVINOModel
 
-__all__ = ["Change", "Conversion", "Form", "Status", "Target", "conversion", "convert", "parse_target"]
+__all__ = ["Change", "Conversion", "Form", "Status", "Target", "convert", "parse_target"]
 
 _ONNX: Final = re.compile(r"(?:onnx|ai\.onnx)(?::([0-9]{1,4}))?")
 _OPENVINO: Final = re.compile(r"openvino(?::opset([0-9]{1,4}))?")
@@ -159,44 +158,6 @@ def convert(
         return found
     converted: onnx.ModelProto | OpenVINOModel = found.model
     return converted
-
-
-def conversion(
-    model: AnyModel,
-    to: str | int | None = None,
-    *,
-    only_split: bool = False,
-    form: str | Form | None = None,
-) -> Conversion:
-    """Convert a model and report on it: the old name of :func:`convert` with ``report=True``, until 0.2.
-
-    It emits a DeprecationWarning.
-
-    Args:
-        model: as in :func:`convert`.
-        to: as in :func:`convert`.
-        only_split: as in :func:`convert`.
-        form: as in :func:`convert`.
-
-    Returns:
-        The report.
-
-    Raises:
-        SplitError: as :func:`convert` with ``report=True``.
-
-    Examples:
-        >>> import onnx.parser, warnings
-        >>> model = onnx.parser.parse_model('''
-        ...     <ir_version: 8, opset_import: ["": 18]>
-        ...     g (float[4] x) => (float[2] a, float[2] b) { a, b = Split<num_outputs = 2>(x) }''')
-        >>> with warnings.catch_warnings():
-        ...     warnings.simplefilter("ignore")
-        ...     conversion(model, to="onnx:11")
-        Conversion(target='onnx:11', 1 changes, complete)
-    """
-    message = "splitops.conversion goes in 0.2: splitops.convert(..., report=True) takes its place"
-    warnings.warn(message, DeprecationWarning, stacklevel=2)
-    return convert(model, to, only_split=only_split, form=form, report=True)
 
 
 def _converted(

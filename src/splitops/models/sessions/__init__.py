@@ -188,7 +188,7 @@ class Session:
         return sites
 
     def describe(self) -> str:
-        """Return in one line who runs what, and why; after a run, who did."""
+        """Return in one line who runs what, and why; after a run in this thread, who did."""
         engine = self._program.engine
         borders = [(site, reason) for site in self.sites if (reason := self._program.border(site))]
         splits = len(self.sites)
@@ -196,9 +196,10 @@ class Session:
             refused = f", since {self._program.refusal.message}" if self._program.refusal else ""
             absent = "; no runtime is installed" if self._asked == AUTO and self._runtime is None else ""
             return f"{_counted(splits, 'split')} by splitops, all else by the reference{refused}{absent}"
-        if self._program.failure is not None:
-            failed = self._program.failure.message
-            return f"{_counted(splits, 'split')} by splitops, all else by the reference, since {failed}"
+        failure = self._program.last.failure
+        if failure is not None:
+            reason = failure.message
+            return f"{_counted(splits, 'split')} by splitops, all else by the reference, since {reason}"
         who = engine.name
         bits = "; bits of floats are its own"
         restated = self._program.restated

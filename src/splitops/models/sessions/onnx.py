@@ -31,7 +31,7 @@ from splitops.models.sessions.legality import (
     survey,
     types_of_values,
 )
-from splitops.models.sessions.rescue import rescued
+from splitops.models.sessions.rescue import LastRun, rescued
 from splitops.models.sites import Site
 from splitops.operators import FAMILY
 
@@ -57,7 +57,7 @@ class OnnxProgram:
     Attributes:
         engine: who runs it; None is the reference.
         refusal: why the engine that was asked for does not.
-        failure: at what it failed in the last run, which the reference did then.
+        last: what the last run of a thread needed.
         inputs: what the model declares of its inputs.
         outputs: the names of the outputs.
         sites: its splits.
@@ -88,7 +88,7 @@ class OnnxProgram:
         self._compiled: list[Compiled] = []
         self.division: Division | None = None
         self.refusal: EngineError | None = None
-        self.failure: EngineError | None = None
+        self.last = LastRun()
         self.borders = Borders()
         proto = self._read()
         self.restated: tuple[SiteReport, ...] = ()
@@ -112,7 +112,7 @@ class OnnxProgram:
         """Run the model; see :meth:`Session.run`."""
         if self.engine is None or self._model.replaces_constants(inputs):
             return self._by_reference().run(inputs, max_body_runs=self._most)
-        self.failure = None
+        self.last.failure = None
         try:
             return self._model.run(inputs, max_body_runs=self._most)
         except EngineError as error:
@@ -128,7 +128,7 @@ class OnnxProgram:
         if not (self._fallback or error.operator in FAMILY[""]):
             raise error
         found = rescued(lambda: self._by_reference().run(inputs, max_body_runs=self._most), error)
-        self.failure = error
+        self.last.failure = error
         return found
 
     def border(self, site: Site) -> str | None:
@@ -137,7 +137,7 @@ class OnnxProgram:
 
     def foretold(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
         """Yield what inference knows of the splits that the engine evaluates, on some inputs."""
-        if self.engine is not None and self.failure is None:
+        if self.engine is not None and self.last.failure is None:
             sites = foretold_onnx(self._read(), self._where, inputs)
             yield from (site for site in sites if self.border(site) is None)
 

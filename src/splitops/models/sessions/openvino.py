@@ -25,7 +25,7 @@ from splitops.models.running.openvino.evaluator import Prepared, is_evaluated
 from splitops.models.running.openvino.foreign import Settled, Sizes
 from splitops.models.sessions.declared import openvino_inputs
 from splitops.models.sessions.foretold import foretold_ir
-from splitops.models.sessions.rescue import rescued
+from splitops.models.sessions.rescue import LastRun, rescued
 from splitops.models.sessions.settled import settled_sizes
 from splitops.models.sites import Site
 from splitops.operators import FAMILY
@@ -46,7 +46,7 @@ class OpenVINOIRProgram:
         allow_links: of a path, whether links in its folder may lead out of it.
 
     Attributes:
-        engine, refusal, failure, restated, inputs, outputs, sites: as those of
+        engine, refusal, last, restated, inputs, outputs, sites: as those of
             :class:`~splitops.models.sessions.onnx.OnnxProgram`.
 
     Raises:
@@ -74,7 +74,7 @@ class OpenVINOIRProgram:
         self.inputs = openvino_inputs(read, self._where)
         self.outputs = output_names(read)
         self.refusal: EngineError | None = None
-        self.failure: EngineError | None = None
+        self.last = LastRun()
         self.engine = engine
         self._borders: dict[str, str] = {}
         self.restated: tuple[SiteReport, ...] = ()
@@ -92,7 +92,7 @@ class OpenVINOIRProgram:
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Run the model; see :meth:`Session.run`."""
-        self.failure = None
+        self.last.failure = None
         try:
             return self._prepared.run(inputs, max_body_runs=self._most)
         except EngineError as error:
@@ -105,7 +105,7 @@ class OpenVINOIRProgram:
             self._here = self._here or Prepared(self._model)
         here = self._here
         found = rescued(lambda: here.run(inputs, max_body_runs=self._most), error)
-        self.failure = error
+        self.last.failure = error
         return found
 
     def border(self, site: Site) -> str | None:
@@ -116,7 +116,7 @@ class OpenVINOIRProgram:
 
     def foretold(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
         """Yield what inference knows of the splits that OpenVINO evaluates, on some inputs."""
-        if self.engine is not None and self.failure is None:
+        if self.engine is not None and self.last.failure is None:
             for site in foretold_ir(self._model, self._where, inputs):
                 if self.border(site) is None:
                     yield site

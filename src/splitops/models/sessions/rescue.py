@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from splitops.errors import RuleError, SplitError
 from splitops.models.engines.engine import EngineError
 
-__all__ = ["rescued"]
+__all__ = ["LastRun", "rescued"]
+
+
+class LastRun(threading.local):
+    """What is remembered of the last run, for each thread.
+
+    Attributes:
+        failure: at what the engine failed, which was evaluated here then.
+    """
+
+    failure: EngineError | None = None
 
 
 def rescued(run: Callable[[], dict[str, Any]], error: EngineError) -> dict[str, Any]:

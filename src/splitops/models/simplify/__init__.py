@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -14,7 +13,7 @@ from splitops.models.simplify.report import Simplification
 if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel, ModelInMemory
 
-__all__ = ["ALLOWANCES", "REWRITES", "Applied", "Rewriting", "Simplification", "simplification", "simplify"]
+__all__ = ["ALLOWANCES", "REWRITES", "Applied", "Rewriting", "Simplification", "simplify"]
 
 
 @overload
@@ -106,39 +105,6 @@ all parts of a split stand in their order
     """
     found = _simplified(model, rewrites, allow, limit, allow_links)
     return found if report else found.model
-
-
-def simplification(
-    model: AnyModel, rewrites: Iterable[str] | None = None, *, limit: int | None = None
-) -> Simplification:
-    """Simplify a model and report on it: the old name of :func:`simplify` with ``report=True``, until 0.2.
-
-    It emits a DeprecationWarning.
-
-    Args:
-        model: as in :func:`simplify`.
-        rewrites: as in :func:`simplify`.
-        limit: as in :func:`simplify`.
-
-    Returns:
-        The report.
-
-    Raises:
-        SplitError: as :func:`simplify` with ``report=True``.
-
-    Examples:
-        >>> import onnx.parser, warnings
-        >>> model = onnx.parser.parse_model('''
-        ...     <ir_version: 8, opset_import: ["": 18]>
-        ...     g (float[4] x) => (float[4] y) { y = Relu(x) }''')
-        >>> with warnings.catch_warnings():
-        ...     warnings.simplefilter("ignore")
-        ...     simplification(model)
-        Simplification(0 changes, 1 -> 1 nodes)
-    """
-    message = "splitops.simplification goes in 0.2: splitops.simplify(..., report=True) takes its place"
-    warnings.warn(message, DeprecationWarning, stacklevel=2)
-    return simplify(model, rewrites, limit=limit, report=True)
 
 
 def _simplified(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     AnyModel = str | os.PathLike[str] | ModelProto | onnx_ir.Model
 
-__all__ = ["Model", "load", "run"]
+__all__ = ["Model", "read_to_run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +74,13 @@ class Model:
         outputs = tuple(value.name for value in proto.graph.output)
         return cls(Inputs(proto.graph, proto.ir_version), outputs, where, partial(evaluator.run, None))
 
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Names of the inputs that have no default, in order."""
-        return tuple(name for name in self.signature.names if name not in self.signature.defaults)
-
     def replaces_constants(self, inputs: Mapping[str, Any]) -> bool:
         """Return whether a caller gives what a runtime has taken for constant."""
         constants = self.signature.constants
         return bool(constants) and isinstance(inputs, Mapping) and not constants.isdisjoint(inputs)
 
     def run(self, inputs: Mapping[str, Any], *, max_body_runs: int = MAX_BODY_RUNS) -> dict[str, Any]:
-        """Run the model; see :func:`run`."""
+        """Run the model; see :func:`splitops.run`."""
         feeds = self.signature.check(inputs, self.where)
         if self.foreign:
             return dict(zip(self.outputs, self.evaluate(feeds), strict=True))
@@ -114,57 +109,6 @@ def read_to_run(model: AnyModel, *, allow_links: bool = False) -> tuple[ModelPro
     # Before onnx looks for the data of a Constant in the working directory.
     load_external(model_tensors(proto, initializers=False), where, None)
     return proto, where, None
-
-
-def load(model: AnyModel, *, allow_links: bool = False) -> Model:
-    """Prepare a model to run.
-
-    Args:
-        model: path of a ``.onnx`` file, ``onnx.ModelProto`` or ``onnx_ir.Model``.
-        allow_links: of a path, whether a link in its folder may lead out of it.
-
-    Raises:
-        ModelError: it is not well formed, or has an operator of which no implementation is known.
-        OperatorError: ``op.version`` where Split or SplitToSequence does not exist at the imported opset.
-    """
-    return Model.of(*read_to_run(model, allow_links=allow_links))
-
-
-def run(
-    model: AnyModel,
-    inputs: Mapping[str, Any],
-    *,
-    max_body_runs: int = MAX_BODY_RUNS,
-    allow_links: bool = False,
-) -> dict[str, Any]:
-    """Run an ONNX model: the split family is ours, every other operator onnx's reference implementation.
-
-    Args:
-        model: path of a ``.onnx`` file, ``onnx.ModelProto`` or ``onnx_ir.Model``.
-        inputs: arrays by input name; lists of arrays for sequences. Their element types, and sizes where
-            declared, must be the model's.
-        max_body_runs: how often the bodies of Loop, Scan and SequenceMap run at most, all together.
-        allow_links: of a path, whether a link in its folder may lead out of it.
-
-    Returns:
-        The outputs by name, in the model's order: arrays, lists of arrays for sequences, None for an absent
-        optional. What shares memory with an input or a constant of the model is a read-only view; outputs may
-        share memory with each other.
-
-    Raises:
-        RuleError: a rule of the split family is broken; ``error.where`` says at which node of which graph.
-        ModelError: the model is not well formed, an input does not fit, or another operator fails, or bodies
-            run too often.
-
-    Examples:
-        >>> import numpy as np, onnx.parser
-        >>> model = onnx.parser.parse_model('''
-        ...     <ir_version: 9, opset_import: ["": 18]>
-        ...     g (float[N] x) => (float[n] a, float[m] b) { a, b = Split<num_outputs = 2>(x) }''')
-        >>> run(model, {"x": np.arange(5, dtype=np.float32)})
-        {'a': array([0., 1., 2.], dtype=float32), 'b': array([3., 4.], dtype=float32)}
-    """
-    return load(model, allow_links=allow_links).run(inputs, max_body_runs=max_body_runs)
 
 
 def _own_view(value: Any) -> Any:
