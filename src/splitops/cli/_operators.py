@@ -14,7 +14,7 @@ from splitops.binding import Fact
 from splitops.calls.arguments import bind_call
 from splitops.elements.types import ELEMENT_TYPES, ElementType, from_openvino, from_precision
 from splitops.errors import RuleError
-from splitops.operators import SCHEMAS, OperatorSchema, history, schema
+from splitops.operators import SCHEMAS, OperatorSchema, display_name, history, schema
 from splitops.planning import Plan, plan_request
 from splitops.sizes.rules import SizeRule
 
@@ -24,7 +24,6 @@ __all__ = [
     "OPERATOR",
     "SHAPE",
     "SplitOptions",
-    "display_name",
     "find_element_type",
     "find_operator",
     "split_options",
@@ -37,16 +36,6 @@ if TYPE_CHECKING:
     _ParamType = click.ParamType[Any, Any]
 else:
     _ParamType = click.ParamType  # older versions are not generic
-
-
-def display_name(row: OperatorSchema) -> str:
-    """Return the shortest name that ``--op`` takes: ``Split-18``, ``openvino:Split-1``, ``VariadicSplit-1``.
-
-    Examples:
-        >>> display_name(schema("Split", domain="openvino"))
-        'openvino:Split-1'
-    """
-    return str(row) if history(row.name)[0].domain == row.domain else f"{row.domain}:{row}"
 
 
 def find_operator(text: str, opset: int | None = None) -> OperatorSchema:

@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from splitops.cli._console import console, json_option, print_json, table
-from splitops.cli._operators import OPERATOR, display_name, find_operator
+from splitops.cli._operators import OPERATOR, find_operator
 from splitops.cli._rows import as_json_value, schema_json
-from splitops.operators import Difference
+from splitops.operators import Difference, display_name
 from splitops.operators.difference import compare
 
 

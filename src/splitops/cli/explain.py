@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from splitops import __version__
 from splitops.cli._console import console, json_option, print_json, table
-from splitops.cli._operators import ELEMENT_TYPE, SHAPE, SplitOptions, display_name, split_options
+from splitops.cli._operators import ELEMENT_TYPE, SHAPE, SplitOptions, split_options
 from splitops.elements.types import ELEMENT_TYPES, ElementType
-from splitops.explain import Layout, PartLayout, Span, diagram, explain, memory_strip, svg
-from splitops.operators import OperatorSchema
+from splitops.explain import Layout, PartLayout, Span, diagram, explain, memory_strip, svg, to_html
+from splitops.operators import OperatorSchema, display_name
 from splitops.writing import write_whole
 
 if TYPE_CHECKING:
@@ -34,12 +35,19 @@ _MAX_PICTURE_WIDTH: Final = 100
 @click.option(
     "--svg", "svg_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the picture as SVG."
 )
+@click.option(
+    "--html",
+    "html_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write a page on which the split can be changed: one file, which needs no network.",
+)
 @json_option
 def command(
     shape: tuple[int, ...],
     options: SplitOptions,
     dtype: ElementType | None,
     svg_file: Path | None,
+    html_file: Path | None,
     as_json: bool,
 ) -> None:
     """Show how a tensor is split: each part's offset, size, shape, bytes and place in memory, and a picture.
@@ -51,7 +59,7 @@ def command(
     Examples:
       splitops explain --shape 6,12,10,24 --axis 1 --parts 3
       splitops explain --shape 8,50257 --axis -1 --chunk 4096 --dtype bfloat16
-      splitops explain --shape 6,12 --sizes -1,2 --svg split.svg
+      splitops explain --shape 6,12 --sizes -1,2 --svg split.svg --html split.html
       splitops explain --shape 6,4 --sizes 2,4 --op Split-13 --json
     """
     element_type = dtype or ELEMENT_TYPES["float32"]
@@ -59,10 +67,29 @@ def command(
     layout = explain(plan, element_type)
     if svg_file is not None:
         write_whole(svg_file, svg(layout, display_name(row)).encode())
+    if html_file is not None:
+        page = to_html(layout, _start(row, options, layout), display_name(row), __version__)
+        write_whole(html_file, page.encode())
     if as_json:
         print_json(_json(row, layout))
     else:
         _print(row, layout)
+
+
+def _start(row: OperatorSchema, options: SplitOptions, layout: Layout) -> dict[str, str]:
+    """Return what the controls of the page say at first."""
+    given = {"sizes": options.sizes, "parts": options.parts, "chunk": options.chunk, "ones": ""}
+    way, numbers = next((way, value) for way, value in given.items() if value is not None)
+    listed = numbers if isinstance(numbers, tuple) else (numbers,)
+    return {
+        "operator": display_name(row),
+        "shape": ", ".join(map(str, layout.plan.shape)),
+        "axis": str(options.axis or 0),
+        "way": way,
+        "numbers": ", ".join(map(str, listed)),
+        "dtype": str(layout.element_type),
+        "keepdims": str(int(options.keepdims is not False)),
+    }
 
 
 def _json(row: OperatorSchema, layout: Layout) -> dict[str, Any]:

@@ -12,11 +12,11 @@ import numpy as np
 from splitops.calls.node import observing
 from splitops.cli._console import console, json_option, one_line, place, print_json, table
 from splitops.cli._models import MODEL_FILE, links_option
-from splitops.cli._operators import display_name
 from splitops.cli._trace import Foretold, Split, Trace
 from splitops.errors import Where, brief
 from splitops.models.engines import AUTO, ENGINES, OWN
 from splitops.models.sites import Site
+from splitops.operators import display_name
 from splitops.planning import SplitPlan
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from splitops.cli._console import console, json_option, print_json, table
-from splitops.cli._operators import OPERATOR, display_name, find_operator
+from splitops.cli._operators import OPERATOR, find_operator
 from splitops.cli._rows import schema_json
-from splitops.operators import SCHEMAS, OperatorSchema
+from splitops.operators import SCHEMAS, OperatorSchema, display_name
 from splitops.operators.schema import Attribute, Parameter, TypeConstraint
 from splitops.sizes.rules import SizeRule
 

@@ -1,12 +1,13 @@
 """What a plan means for memory: where each part lies, how many bytes it has, in how many runs.
 
-Pure functions of a :class:`~splitops.planning.SplitPlan`: nothing here knows an operator, an array or a
-terminal. :func:`svg` draws the same as a picture.
+Pure functions of a :class:`~splitops.planning.SplitPlan`: nothing here knows an array or a
+terminal. :func:`svg` draws the same as a picture, and :func:`to_html` a page on which it changes.
 """
 
 from __future__ import annotations
 
 from splitops.explain.cells import Cell, cells
+from splitops.explain.interactive import to_html
 from splitops.explain.layout import Group, Layout, PartLayout, explain
 from splitops.explain.svg import svg
 from splitops.explain.text import Span, diagram, memory_strip
@@ -22,4 +23,5 @@ __all__ = [
     "explain",
     "memory_strip",
     "svg",
+    "to_html",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import mul
+
 __all__ = ["PALETTE", "colour", "ink", "shade"]
 
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8c8c8c")
@@ -19,8 +21,10 @@ def ink(background: str) -> str:
         >>> ink("#0072b2"), ink("#f0e442")
         ('#ffffff', '#000000')
     """
-    red, green, blue = _channels(background)
-    return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > 130 else "#ffffff"
+    linear = ((channel / 255) ** 2.2 for channel in _channels(background))
+    luminance = sum(map(mul, (0.2126, 0.7152, 0.0722), linear))
+    # Where black and white have the same contrast, as WCAG 2 defines it.
+    return "#000000" if luminance > 0.179 else "#ffffff"
 
 
 def shade(background: str, amount: float) -> str:

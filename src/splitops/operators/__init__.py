@@ -19,6 +19,7 @@ __all__ = [
     "Difference",
     "OperatorSchema",
     "difference",
+    "display_name",
     "history",
     "schema",
     "versions",
@@ -118,6 +119,16 @@ def history(name: str, domain: str | None = None) -> tuple[OperatorSchema, ...]:
         name=name,
         domain=domain,
     )
+
+
+def display_name(row: OperatorSchema) -> str:
+    """Return the shortest name of one row alone: ``Split-18``, ``openvino:Split-1``, ``VariadicSplit-1``.
+
+    Examples:
+        >>> display_name(schema("Split", domain="openvino"))
+        'openvino:Split-1'
+    """
+    return str(row) if history(row.name)[0].domain == row.domain else f"{row.domain}:{row}"
 
 
 def difference(name: str, old: int, new: int, domain: str | None = None) -> Difference:

@@ -1,0 +1,115 @@
+"""A page on which a split can be changed: one file, which asks nobody for anything."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Mapping
+from importlib.resources import files
+from string import Template
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from splitops.elements.packing import packed_size
+from splitops.elements.types import ELEMENT_TYPES, ElementType
+from splitops.explain.layout import Layout
+from splitops.explain.palette import PALETTE, ink
+from splitops.explain.svg import svg
+from splitops.operators import SCHEMAS, OperatorSchema, display_name
+from splitops.operators.schema import Given
+from splitops.sizes.rules import SizeRule
+
+__all__ = ["EXAMPLES", "operator_data", "to_html", "type_data"]
+
+_POLICY: Final = (
+    "default-src 'none'; style-src '{}'; script-src '{}'; img-src data:; base-uri 'none'; form-action 'none'"
+)
+
+EXAMPLES: Final = {
+    "7 into 4": {"operator": "Split-18", "shape": "7", "way": "parts", "numbers": "4"},
+    "5 into 4": {"operator": "Split-18", "shape": "5", "way": "parts", "numbers": "4"},
+    "3 into 5": {"operator": "Split-18", "shape": "3", "way": "parts", "numbers": "5"},
+    "10 into 4": {"operator": "Split-18", "shape": "10", "way": "parts", "numbers": "4"},
+    "2, 0, 4": {"operator": "Split-13", "shape": "6", "way": "sizes", "numbers": "2, 0, 4"},
+    "-1": {"operator": "VariadicSplit-1", "shape": "6", "way": "sizes", "numbers": "1, -1, 2"},
+    "chunks of 4": {"operator": "SplitToSequence-24", "shape": "10", "way": "chunk", "numbers": "4"},
+    "not divisible": {"operator": "Split-13", "shape": "7", "way": "parts", "numbers": "2"},
+}
+"""What the page offers beside one another: the edge cases of the size rules."""
+
+
+def to_html(layout: Layout, start: Mapping[str, str], title: str, version: str) -> str:
+    """Write the page.
+
+    Args:
+        layout: the split that it begins with, drawn for readers without JavaScript.
+        start: what the controls say at first: ``operator``, ``shape``, ``axis``, ``way`` (``sizes``,
+            ``parts``, ``chunk`` or ``ones``), ``numbers``, ``dtype`` and ``keepdims``.
+        title: the heading of the picture.
+        version: of splitops.
+    """
+    data = {
+        "rows": [{"name": display_name(row), **operator_data(row)} for row in SCHEMAS],
+        "dtypes": type_data(),
+        "palette": [(colour, ink(colour)) for colour in PALETTE],
+        "start": start,
+    }
+    # In a script, `<` could end it; JSON can say it otherwise.
+    content = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    style, script = _file("page.css"), f"{_file('sizes.js')}{_file('page.js')}"
+    return Template(_file("page.html")).substitute(
+        policy=_POLICY.format(*map(_hash, (style, script))),
+        version=html.escape(version),
+        examples="".join(_button(name, said) for name, said in EXAMPLES.items()),
+        title=html.escape(title),
+        picture=svg(layout, title),
+        data=content,
+        style=style,
+        script=script,
+    )
+
+
+def _button(name: str, said: Mapping[str, str]) -> str:
+    start = html.escape(urlencode({"axis": "0", **said}))
+    return f'<button type="button" data-start="{start}">{name}</button>'
+
+
+def operator_data(row: OperatorSchema) -> dict[str, Any]:
+    """Return what the page must know of an operator version."""
+    ways = {
+        "parts": row.count is not None,
+        "sizes": bool(row.lengths),
+        "chunk": row.scalar_rule is SizeRule.CHUNK,
+        "ones": row.default_chunk is not None,
+    }
+    return {
+        "ways": [way for way, has in ways.items() if has],
+        "least": -1 if row.lengths_rule is SizeRule.REMAINDER else 0,
+        "parts": "ceil" if row.count_rule is SizeRule.CEIL else "even",
+        "attribute": row.count is not None and row.count.given is Given.ATTRIBUTE,
+        "input": any(place.given is Given.INPUT for place in row.lengths),
+        "sequence": row.gives_sequence,
+        "keepdims": row.keepdims is not None,
+        "openvino": row.domain == "openvino",
+        "opset": row.since_version,
+    }
+
+
+def type_data() -> dict[str, tuple[int, int]]:
+    """Return bits of each element type, and how many elements are stored together: 0 is as many as fit."""
+    return {name: (found.bits, _group(found)) for name, found in ELEMENT_TYPES.items() if found.bits}
+
+
+def _group(element_type: ElementType) -> int:
+    stored = 8 * packed_size(element_type, 1)
+    return stored // element_type.bits if stored - element_type.bits >= 8 else 0
+
+
+def _file(name: str) -> str:
+    return (files("splitops.explain") / "page" / name).read_text(encoding="utf-8")
+
+
+def _hash(content: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
