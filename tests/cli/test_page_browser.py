@@ -96,7 +96,11 @@ def test_a_broken_rule_is_said(page):
 
 @pytest.mark.parametrize(
     ("button", "wanted"),
-    [("7 into 4", ["2", "2", "2", "1"]), ("3 into 5", ["1", "1", "1", "0", "0"]), ("-1", ["1", "3", "2"])],
+    [
+        ("7 into 4", ["2", "2", "2", "1"]),
+        ("3 into 5", ["1", "1", "1", "0", "0"]),
+        ("1, -1, 2", ["1", "3", "2"]),
+    ],
 )
 def test_the_edge_cases_are_one_click_away(page, button, wanted):
     page.get_by_role("button", name=button, exact=True).click()

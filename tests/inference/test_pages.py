@@ -1,4 +1,4 @@
-"""The pages on inference and checking are what their scripts make of the code."""
+"""The pages on inference, checking and sizes are what their scripts make of the code."""
 
 from __future__ import annotations
 
@@ -31,3 +31,12 @@ def test_the_page_on_inference_is_current() -> None:
 
 def test_the_page_on_checking_is_current() -> None:
     assert (DOCS / "check.md").read_text() == script("generate_check").page(), "run docs/generate_check.py"
+
+
+def test_the_pages_on_sizes_are_current() -> None:
+    made = script("generate_sizes")
+    written = {path.name: path.read_text() for path in (DOCS / "pictures").glob("*-into-*.svg")}
+    assert (DOCS / "sizes.md").read_text() == made.page(), "run docs/generate_sizes.py"
+    assert (DOCS / "explain.html").read_text() == made.interactive(), "run docs/generate_sizes.py"
+    assert written.items() <= made.pictures().items(), "run docs/generate_sizes.py"
+    assert len(written) == 4

@@ -33,7 +33,7 @@ EXAMPLES: Final = {
     "3 into 5": {"operator": "Split-18", "shape": "3", "way": "parts", "numbers": "5"},
     "10 into 4": {"operator": "Split-18", "shape": "10", "way": "parts", "numbers": "4"},
     "2, 0, 4": {"operator": "Split-13", "shape": "6", "way": "sizes", "numbers": "2, 0, 4"},
-    "-1": {"operator": "VariadicSplit-1", "shape": "6", "way": "sizes", "numbers": "1, -1, 2"},
+    "1, -1, 2": {"operator": "VariadicSplit-1", "shape": "6", "way": "sizes", "numbers": "1, -1, 2"},
     "chunks of 4": {"operator": "SplitToSequence-24", "shape": "10", "way": "chunk", "numbers": "4"},
     "not divisible": {"operator": "Split-13", "shape": "7", "way": "parts", "numbers": "2"},
 }
