@@ -146,6 +146,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="turns of each case (5)")
     parser.add_argument("--only", default="", help="cases with this in their names, and what they need")
     parser.add_argument("--peers", default=sys.executable, help="a Python with torch and safetensors")
+    parser.add_argument("--minima", action="store_true", help="minima, for a busy machine")
     parser.add_argument("--dask", action="store_true", help="on a cluster, too")
     chosen = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -172,7 +173,7 @@ def main() -> None:
                 if case.arguments["do"] == "cluster" and "killed" in case.name and case.name not in seen:
                     seen[case.name] = digest(out / "ranks")
         mebibytes = sum(path.stat().st_size for path in model.iterdir()) >> 20
-        show(compared, measured, mebibytes, chosen.rounds, minima=False)
+        show(compared, measured, mebibytes, chosen.rounds, minima=chosen.minima)
         if seen:
             sharding.plan(model, PLAN, ranks=4).run(base / "alone", sync=False)
             same = set(seen.values()) == {digest(base / "alone")}
