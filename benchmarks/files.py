@@ -15,6 +15,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import statistics
@@ -204,7 +205,9 @@ def main() -> None:
     parser.add_argument("--mib", type=int, default=1024, help="of the source (1024)")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each case (5)")
     parser.add_argument("--quick", action="store_true", help="32 MiB, one round: does it run at all")
-    parser.add_argument("--only", default="", help="cases with this in their names, and what they need")
+    parser.add_argument(
+        "--only", default="", metavar="PATTERN", help="cases whose names match, and what they need"
+    )
     parser.add_argument("--minima", action="store_true", help="minima, for a busy machine")
     parser.add_argument(
         "--peer", action="append", default=[], metavar="NAME=PYTHON", help="runs a peer with another Python"
@@ -219,7 +222,7 @@ def main() -> None:
     try:
         make_sources(folder, mebibytes)
         compared = list(cases(folder, folder / "out", pythons))
-        wanted = {case.name for case in compared if chosen.only in case.name}
+        wanted = {case.name for case in compared if re.search(chosen.only, case.name)}
         wanted |= {case.beside for case in compared if case.name in wanted}
         compared = [case for case in compared if case.name in wanted]
         measured = {case.name: Measured() for case in compared}
