@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from splitops.cli._console import console, json_option, one_line, print_json, table
+from splitops.cli._models import MODEL_FILE, links_option
 
 if TYPE_CHECKING:
     from splitops.compare import Report
@@ -29,6 +30,10 @@ _INTERRUPTED: Final = 130
               "environment too: its name, and the Python of the environment.")  # fmt: skip
 @click.option("--setting", "settings", multiple=True, metavar="NAME=KEY=VALUE", help="Ask a peer with a "
               "setting too, such as onnxruntime=threads=1.")  # fmt: skip
+@click.option(
+    "--model", type=MODEL_FILE, help="Ask of this model, whole and split by split, not of our cases."
+)
+@links_option
 @click.option("--html", type=_FILE, help="Write the report as a page.")
 @click.option("--junit", type=_FILE, help="Write the report as JUnit XML.")
 @click.option("--sarif", type=_FILE, help="Write the findings as SARIF.")
@@ -55,6 +60,8 @@ def command(
     cases: tuple[str, ...],
     pythons: tuple[str, ...],
     settings: tuple[str, ...],
+    model: Path | None,
+    allow_links: bool,
     html: Path | None,
     junit: Path | None,
     sarif: Path | None,
@@ -83,6 +90,7 @@ def command(
       splitops compare --peer onnxruntime --python onnxruntime=../new/bin/python
       splitops compare --peer mine="node worker.mjs" --json > report.json
       splitops compare --diff report.json
+      splitops compare --model mine.onnx --html mine.html
       splitops compare --repro split-18/ceil/5-into-4/float32/static onnxruntime -o reproduction
     """
     from splitops.compare import compare
@@ -93,6 +101,8 @@ def command(
 
     if (repro is None) != (out is None):
         raise click.UsageError("--repro and -o belong together", ctx)
+    if model is not None and (cases or operators or repro):
+        raise click.UsageError("--model goes without --case, --op and --repro, which are of our cases", ctx)
     try:
         if repro is not None:
             name, setting = parse_column(repro[1])
@@ -111,6 +121,8 @@ def command(
             memory=memory,
             shrink_seconds=5 if shrink else 0,
             jobs=jobs,
+            model=model,
+            allow_links=allow_links,
         )
         judgement = None if expected is None else judge(report, expected, listed())
         if repro is not None and out is not None:

@@ -160,6 +160,8 @@ class Case:
         error: code of the rule that it breaks; None where it is valid.
         evident: whether the model alone shows that it is invalid, so that a checker can know.
         control: id of the valid case that must pass before a refusal of this one counts.
+        exact: whether the values must be the same bit for bit; where other operators compute, floats may be
+            rounded.
     """
 
     id: str
@@ -178,6 +180,7 @@ class Case:
     error: str | None = None
     evident: bool = False
     control: str | None = None
+    exact: bool = True
 
     @property
     def valid(self) -> bool:

@@ -30,7 +30,7 @@ from splitops.sizes.rules import SizeRule
 if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel
 
-__all__ = ["Proof", "Trial", "Verdict", "prove"]
+__all__ = ["Proof", "Trial", "Verdict", "differ_by_rounding", "made_inputs", "prove"]
 
 _PROVABLE: Final = ("onnxruntime", "openvino")
 _MOST_TRIALS: Final = 32
@@ -152,6 +152,26 @@ def prove(source: AnyModel, report: Legalization, *, seed: int = 0, allow_links:
             engine.close()
 
 
+def made_inputs(ours: Session, *, seed: int = 0) -> dict[str, Any]:
+    """Make inputs that a model takes, by name.
+
+    Args:
+        ours: a session of the model on the reference.
+        seed: of the random numbers.
+
+    Raises:
+        ModelError: an input is no tensor of a declared type and rank, or no made input is one that the model
+            takes.
+    """
+    trials = _Trials(ours, [_Input.of(declared) for declared in ours.inputs], seed)
+    return trials.feeds(trials.base())
+
+
+def differ_by_rounding(ours: Any, theirs: Any) -> bool:
+    """Whether two outputs, arrays or lists of arrays, are equal but for the rounding of floats."""
+    return _difference(ours, theirs)[0] is not Verdict.DIFFERENT
+
+
 @dataclass(frozen=True, slots=True)
 class _Input:
     """One input, of whose sizes some are open and have names."""
@@ -203,14 +223,14 @@ class _Trials:
         self.small = False
 
     def run(self, engine: Any, program: Program) -> Iterator[Trial]:
-        base = self._base()
+        base = self.base()
         try:
             compiled = engine.compile(program)
         except EngineError as error:
             yield Trial(base, Verdict.FAILED, error.message)
             return
         for sizes in self._variants(base):
-            feeds = self._feeds(sizes)
+            feeds = self.feeds(sizes)
             try:
                 expected = self.ours.run(feeds)
             except SplitError:
@@ -223,17 +243,18 @@ class _Trials:
                 return  # its process may have ended
             yield Trial(sizes, *_compared(expected, dict(zip(program.outputs, found, strict=True))))
 
-    def _feeds(self, sizes: Mapping[str, int]) -> dict[str, Any]:
+    def feeds(self, sizes: Mapping[str, int]) -> dict[str, Any]:
+        """Return inputs of some sizes."""
         return {one.name: one.make(sizes, self.random, small=self.small) for one in self.inputs}
 
-    def _base(self) -> dict[str, int]:
+    def base(self) -> dict[str, int]:
         """Return sizes, the same for all names, that the source takes."""
         candidates = [size for size in self._sizes() if size > 0] or [1]
         for self.small in (False, True):
             for size in sorted(candidates, reverse=True):
                 sizes = {name: _within(size, bounds) for name, bounds in self.bounds.items()}
                 try:
-                    self.ours.run(self._feeds(sizes))
+                    self.ours.run(self.feeds(sizes))
                 except SplitError:
                     continue
                 return sizes

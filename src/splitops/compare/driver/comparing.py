@@ -8,19 +8,23 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import splitops
 from splitops.compare.cases import build, listed, named
 from splitops.compare.cases import cases as listed_cases
 from splitops.compare.driver.finding import Column, Wanted, columns
 from splitops.compare.driver.judging import expected_of
+from splitops.compare.driver.models import cases_of_model
 from splitops.compare.driver.process import Limits, without_network
 from splitops.compare.driver.running import Run, settled
 from splitops.compare.records import Case, CompareError, Entry, Peer, Record, Report, State, Verdict, Word
 from splitops.errors import shown
 from splitops.models.check.profiles import LIMITS
 from splitops.progress import telling
+
+if TYPE_CHECKING:
+    from splitops.models.formats.files import AnyModel
 
 __all__ = ["ask_everything", "compare"]
 
@@ -32,6 +36,8 @@ def compare(
     peers: Sequence[str] | None = None,
     operators: Sequence[str] = (),
     cases: Sequence[str] = (),
+    model: AnyModel | None = None,
+    inputs: Mapping[str, Any] | None = None,
     commands: Mapping[str, str] | None = None,
     pythons: Sequence[tuple[str, str]] = (),
     settings: Sequence[tuple[str, Mapping[str, str]]] = (),
@@ -39,6 +45,7 @@ def compare(
     memory: float = 4,
     shrink_seconds: float = 5,
     jobs: int | None = None,
+    allow_links: bool = False,
 ) -> Report:
     """Ask every runtime, compiler, converter and simplifier that is here what it makes of the split family.
 
@@ -49,6 +56,9 @@ def compare(
         peers: names of adapters; None is all whose peer is installed.
         operators: such as ``"Split-18"``, ``"VariadicSplit"``; none is all.
         cases: names of cases; none is all.
+        model: a model that is asked in the place of our cases: each of its splits cut out, with the sizes
+            and values that it has for the inputs, and the model as a whole.
+        inputs: of the model, arrays by name; None makes some.
         commands: executables that speak the protocol of ``schemas/messages.json``, by the name that they get.
         pythons: pairs of an adapter and the Python of another environment, whose peer is asked too.
         settings: pairs of an adapter and the values of its settings that one more column has.
@@ -56,6 +66,8 @@ def compare(
         memory: gigabytes of resident memory that a peer may take.
         shrink_seconds: for each finding; 0 shrinks none.
         jobs: so many peers at once; None is as many as there are cores.
+        allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
+            :func:`splitops.load`.
 
     Returns:
         The peers, the cases and the verdicts; after Ctrl-C what is known by then, with
@@ -63,13 +75,16 @@ def compare(
 
     Raises:
         CompareError: there is no such peer, setting, case or operator, or no peer at all.
+        ModelError: the model cannot be read, or no inputs can be made for it.
 
     Examples:
         >>> report = splitops.compare(peers=["onnxruntime"], operators=["Split-18"])  # doctest: +SKIP
         >>> [entry.id for entry, peer, verdict in report.findings]  # doctest: +SKIP
         ['split-18/ceil/5-into-4/float32/static', ...]
     """
-    asked = _chosen(operators, cases)
+    asked = (
+        _chosen(operators, cases) if model is None else cases_of_model(model, inputs, allow_links=allow_links)
+    )
     wanted = Wanted(peers, commands, pythons, settings)
     limits = Limits(seconds=seconds, memory=int(memory * 2**30))
     return ask_everything(asked, wanted, limits, shrink_seconds=shrink_seconds, jobs=jobs)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from splitops.compare.records import Case, Outcome, Value, Verdict, Word
 from splitops.errors import one_line
+from splitops.models.proving import differ_by_rounding
 
 __all__ = ["expected_of", "got", "judge", "same_values"]
 
@@ -59,7 +60,16 @@ def _of_values(case: Case, outcome: Outcome) -> Verdict:
     problem = _difference(case, outcome)
     if problem is None:
         return Verdict(word=Word.AGREES)
+    if not case.exact and _is_rounded(case, outcome):
+        return Verdict(word=Word.AGREES, detail="equal but for the rounding of floats")
     return Verdict(word=Word.DIFFERS, detail=problem, got=shown)
+
+
+def _is_rounded(case: Case, outcome: Outcome) -> bool:
+    assert case.expected is not None
+    pairs = zip(case.expected, outcome.values, strict=False)
+    alike = len(outcome.values) == len(case.expected) and outcome.types == case.expected_types
+    return alike and all(differ_by_rounding(ours, theirs) for ours, theirs in pairs)
 
 
 def _of_shapes(case: Case, outcome: Outcome) -> Verdict:

@@ -1,0 +1,112 @@
+"""``splitops compare`` as its user types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from splitops.cli import cli
+from splitops.compare.protocol import read_report
+
+PLAIN = "split-18/ceil/6-into-2/float32/static"
+FIVE = "split-18/ceil/5-into-4/float32/static"
+FAKES = Path(__file__).with_name("fakes.py")
+
+
+def fake(fault: str) -> str:
+    return f"fake={shlex.join([sys.executable, '-S', '-E', str(FAKES), fault])}"
+
+
+def ran(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["compare", "--no-shrink", *map(str, arguments)])
+
+
+def test_agreement_and_disagreement_have_exit_codes_of_their_own(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("a.html", "a.xml", "a.sarif")]
+    options = [part for pair in zip(("--html", "--junit", "--sarif"), files, strict=True) for part in pair]
+    found = ran("--peer", "onnxruntime", "--case", PLAIN, *options)
+    assert found.exit_code == 0, found.output
+    assert "1 cases, 0 disagreements" in found.output
+    assert all(path.stat().st_size for path in files)
+    found = ran("--peer", "onnxruntime", "--case", FIVE, "--json")
+    assert found.exit_code == 1
+    (tmp_path / "old.json").write_text(found.stdout)
+    assert len(read_report(found.stdout.encode()).findings) == 1
+    expected = ran("--peer", "onnxruntime", "--case", FIVE, "--expect", tmp_path / "old.json")
+    assert expected.exit_code == 0, expected.output
+    (tmp_path / "known.toml").write_text(f'[[expected]]\ncase = "{PLAIN}"\npeer = "*"\nverdict = "differs"\n')
+    gone = ran("--peer", "onnxruntime", "--case", FIVE, "--expect", tmp_path / "known.toml")
+    assert gone.exit_code == 1
+    assert "new: " in gone.output
+    assert "gone: " in gone.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--peer", "nobody", "--case", PLAIN], 2, "there is no adapter 'nobody'"),
+        (["--case", "nothing"], 2, "there is no case 'nothing'"),
+        (["--setting", "onnxruntime", "--case", PLAIN], 2, "a setting is NAME=KEY=VALUE"),
+        (["--python", "onnxruntime"], 2, "is not NAME="),
+        (["--repro", PLAIN, "onnxruntime"], 2, "belong together"),
+        (["--expect", __file__], 2, "is no TOML"),
+        (["--diff", __file__], 2, "is no JSON"),
+        (["--peer", "onnxruntime", "--case", PLAIN, "--html", "/no/such/folder/x"], 1, "cannot write"),
+        (["--peer", fake("dies at the start"), "--case", PLAIN], 3, "failed"),
+        (["--peer", fake("absent"), "--case", PLAIN], 3, "absent"),
+    ],
+)
+def test_what_cannot_be_done_is_said(arguments: list[str], code: int, message: str) -> None:
+    found = ran(*arguments)
+    assert (found.exit_code, message in found.output) == (code, True), found.output
+    assert "Traceback" not in found.output
+
+
+def test_a_reproduction_runs_without_splitops(tmp_path: Path) -> None:
+    found = ran("--repro", FIVE, "onnxruntime", "-o", tmp_path / "repro")
+    assert found.exit_code == 1, found.output
+    done = subprocess.run(
+        [sys.executable, tmp_path / "repro" / "reproduce.py"], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode
+    assert "Split size 2 exceeds the remaining size" in done.stderr
+
+
+def test_ctrl_c_stops_everything_and_keeps_what_is_known(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "splitops", "compare", "--op", "Split-18", "--no-shrink", "--json"]
+    command += ["--seconds", "600", "--peer", fake("sleeps"), "--peer", "onnxruntime"]
+    mark = tmp_path.name.upper() + "_MARK"
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {mark: "1"}) as process:
+        deadline = time.monotonic() + 120
+        while not any("fakes.py\0sleeps" in line for line in _lines(mark)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        time.sleep(3)
+        process.send_signal(signal.SIGINT)
+        printed = process.communicate(timeout=120)[0]
+        assert process.returncode == 130
+    report = read_report(printed)
+    assert report.environment["stopped"] is True
+    assert all("fake" not in entry.verdicts for entry in report.entries)
+    assert json.loads(printed)["cases"]
+    assert _lines(mark) == []
+
+
+def _lines(mark: str) -> list[str]:
+    """The command lines of all processes with a mark in their environment."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (folder / "environ").read_bytes():
+                found.append((folder / "cmdline").read_text())
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,86 @@
+"""A user's own model: its splits cut out, and the whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+
+import splitops
+from splitops.compare.driver.models import cases_of_model
+from splitops.compare.records import Word
+from splitops.errors import ModelError
+
+MODELS = Path(__file__).parents[2] / "examples/models"
+
+
+def model() -> onnx.ModelProto:
+    return onnx.parser.parse_model("""
+        <ir_version: 9, opset_import: ["": 18]>
+        g (float[N, 6] x, int64[2] lengths) => (float[A, B] a, float[C, D] d, seq(float) s) {
+            y = Relu (x)
+            a, b = Split <axis = 1> (y, lengths)
+            c, d, e = Split <axis = 1, num_outputs = 3> (y)
+            s = SplitToSequence <axis = 1, keepdims = 0> (y)
+        }""")
+
+
+def feeds() -> dict[str, np.ndarray]:
+    return {"x": np.arange(12, dtype=np.float32).reshape(2, 6), "lengths": np.array([2, 4])}
+
+
+def test_each_split_has_the_sizes_and_values_that_it_has_there() -> None:
+    by_lengths, by_number, sequence, whole = cases_of_model(model(), feeds())
+    assert by_lengths.record is not None
+    assert by_lengths.record.lengths == [2, 4]
+    assert by_lengths.record.shape == (2, 6)
+    assert not by_lengths.record.constant
+    assert by_lengths.record.dynamic
+    assert by_number.record is not None
+    assert by_number.record.attributes == {"num_outputs": 3}
+    assert by_number.record.constant
+    assert (sequence.operator, sequence.valid) == ("SplitToSequence-11", True)
+    assert whole.outputs == ("a", "d", "s")
+    assert set(whole.inputs) == {"x", "lengths"}
+
+
+def test_an_ir_is_cut_too() -> None:
+    *cuts, whole = cases_of_model(MODELS / "feature_split.xml")
+    assert cuts
+    assert {case.format for case in (*cuts, whole)} == {"ir"}
+    assert whole.weights
+
+
+def test_a_model_is_asked_as_a_whole_and_in_parts() -> None:
+    report = splitops.compare(model=model(), inputs=feeds(), peers=["onnxruntime"], shrink_seconds=0)
+    assert {entry.verdicts["onnxruntime"].word for entry in report.entries} == {Word.AGREES}
+    assert report.entries[-1].id == "model"
+    assert len(report.entries) == 4
+
+
+def test_what_is_no_model_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(b"\x08hello")
+    for path in (tmp_path / "m.onnx", tmp_path / "none.onnx", tmp_path / "m.txt"):
+        with pytest.raises(ModelError) as caught:
+            cases_of_model(path)
+        assert "\n" not in str(caught.value)
+
+
+def test_rounding_is_told_from_other_values() -> None:
+    from dataclasses import replace
+
+    from splitops.compare.driver.judging import judge
+    from splitops.compare.records import Outcome
+
+    *_, whole = cases_of_model(model(), feeds())
+    assert whole.expected is not None
+    first = whole.expected[0]
+    assert isinstance(first, np.ndarray)
+    for change, word in ((np.float32(1e-6), Word.AGREES), (np.float32(1), Word.DIFFERS)):
+        values = (first + change, *whole.expected[1:])
+        outcome = Outcome(kind="ok", values=values, types=whole.expected_types)
+        assert judge(whole, outcome, lambda _: None).word is word
+        assert judge(replace(whole, exact=True), outcome, lambda _: None).word is Word.DIFFERS
