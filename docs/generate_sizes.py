@@ -42,7 +42,7 @@ def _shown(name: str) -> str:
     try:
         splitops_plan = _plan(said)
     except splitops.RuleError as error:
-        return f"{RULES[name]}\n\n```\n{error}\n```\n"
+        return f"{RULES[name]} `{error}`\n"
     sizes = ", ".join(map(str, splitops_plan.sizes))
     return f"{RULES[name]}\n\n![{title}: the parts are {sizes}](pictures/{_file(name)})\n"
 
