@@ -6,6 +6,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy.typing as npt
+
 from splitops.compare.worker import Case, refusing, tool
 
 NAME = "iree"
@@ -35,7 +37,14 @@ def answer(case: Case) -> list[Any]:
         module = iree.runtime.load_vm_flatbuffer(binary.read_bytes(), driver="local-sync")
         names = [name for name in module.vm_module.function_names if not name.endswith(("$async", "__init"))]
         found = module[names[0]](*case.inputs.values())
-        return [part.to_host() for part in (found if isinstance(found, list | tuple) else [found])]
+        arrays = [part.to_host() for part in (found if isinstance(found, list | tuple) else [found])]
+    return [_signed(array, case) for array in arrays]
+
+
+def _signed(array: npt.NDArray[Any], case: Case) -> npt.NDArray[Any]:
+    """Return an array with the sign of the data: the integers of the runtime say none."""
+    data = next(iter(case.inputs.values())).dtype
+    return array.view(data) if data.kind == "u" and array.dtype.name == data.name[1:] else array
 
 
 def _import(case: Case, target: Path) -> None:
