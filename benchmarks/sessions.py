@@ -134,7 +134,9 @@ def in_turns(candidates: dict[str, Callable[[], object]], rounds: int) -> dict[s
 def engine_options(path: Path) -> dict[str, Any]:
     """How a session is asked to run a file as the runtime itself does."""
     if path.suffix == ".xml":
-        return {"engine": "openvino", "config": {"INFERENCE_NUM_THREADS": 1} if CLOCK.options else {}}
+        threads = {"INFERENCE_NUM_THREADS": 1} if CLOCK.options else {}
+        # Both compute float32 as float32, as sessions do unless they are told otherwise.
+        return {"engine": "openvino", "config": {"INFERENCE_PRECISION_HINT": "f32", **threads}}
     return {"engine": "onnxruntime", "session_options": CLOCK.options}
 
 
