@@ -22,7 +22,7 @@ def page() -> str:
 
 def row(limit: Limit) -> str:
     """Write one limit as a row of the table."""
-    seen = limit.proved or f"[documented]({limit.source})"
+    seen = limit.seen or f"[documented]({limit.source})"
     fix = (limit.fix or "") + (
         f" ({' or '.join(f'`{form}`' for form in limit.legal)})" if limit.legal else ""
     )
@@ -44,7 +44,7 @@ mind. It never stops at the first finding.
 ...         a, b, c, d = Split<num_outputs = 4>(x) }''')
 >>> for finding in splitops.check(model, ["onnxruntime"]):
 ...     print(finding)
-error: Split-18 [onnxruntime.ceil-empty-part]: num_outputs leaves the last part empty, which is refused \
+error: Split-18 [onnxruntime.ceil-negative-part]: num_outputs whose parts reach beyond the axis is refused \
 (node 'Split -> a'); fix: state the lengths in the input 'split' instead of num_outputs
 
 ```

@@ -258,7 +258,7 @@ def test_empty_parts_that_are_transposed_in_onnx_models_too() -> None:
 
 
 def test_a_single_string_is_one_target() -> None:
-    model = PROOFS["onnxruntime.ceil-empty-part"].model()
+    model = PROOFS["openvino.ceil-empty-part"].model()
     assert check(model, "onnxruntime") == check(model, ["onnxruntime"])
     for ask in (check, splitops.legalize):
         with pytest.raises(splitops.SplitError, match="'o' has no profile"):
@@ -266,7 +266,7 @@ def test_a_single_string_is_one_target() -> None:
 
 
 def test_targets() -> None:
-    model = PROOFS["onnxruntime.ceil-empty-part"].model()
+    model = PROOFS["openvino.ceil-empty-part"].model()
     every = check(model)
     assert {finding.target for finding in every} == {"onnxruntime", "onnx", "openvino", "opencv"}
     assert {finding.severity for finding in every} == {Severity.WARNING}

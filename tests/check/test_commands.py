@@ -54,7 +54,7 @@ def test_a_target_makes_its_limits_errors(model: Any) -> None:
     done = run("check", path, "--target", "onnxruntime", "--json")
     assert done.exit_code == 1
     (finding,) = json.loads(done.output)["findings"]
-    assert (finding["code"], finding["outcome"]) == ("onnxruntime.ceil-empty-part", "error")
+    assert (finding["code"], finding["outcome"]) == ("onnxruntime.ceil-negative-part", "error")
     assert run("check", path, "--target", "nonesuch").exit_code == 2
 
 

@@ -86,7 +86,7 @@ def test_a_number_that_each_caller_states_is_refused() -> None:
         <domain: "own", opset_import: ["": 18]>
         first <n> (x) => (a) { a, b, c, d = Split<num_outputs: int = @n>(x) }""")
     with pytest.raises(
-        splitops.ModelError, match=r"\[onnxruntime.ceil-empty-part\].*attribute 'n'"
+        splitops.ModelError, match=r"\[onnxruntime.ceil-negative-part\].*attribute 'n'"
     ) as caught:
         legalize(model, "onnxruntime")
     assert caught.value.where.graph == "function own.first"
@@ -285,7 +285,7 @@ def test_two_things_at_once_take_one_statement() -> None:
     report = proved("onnxruntime", model, {"x": FIVE})
     (site,) = report.restated
     assert {reason.code for reason in site.reasons} == {
-        "onnxruntime.ceil-empty-part",
+        "onnxruntime.ceil-negative-part",
         "onnxruntime.fewer-outputs",
     }
 

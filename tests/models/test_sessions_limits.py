@@ -16,7 +16,7 @@ from splitops.models.engines import is_installed
 sys.path.insert(0, str(Path(__file__).parent.parent / "check"))
 from proofs import PROOFS
 
-RUN = [limit for limit in LIMITS if limit.runtime in ("onnxruntime", "openvino") and limit.proved]
+RUN = [limit for limit in LIMITS if limit.runtime in ("onnxruntime", "openvino") and limit.case]
 LARGE = ("onnxruntime.size-32-bit",)
 """Models whose input has 2^31 elements or more."""
 

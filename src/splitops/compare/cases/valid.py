@@ -142,6 +142,8 @@ def _declared(row: OperatorSchema) -> Iterator[Record]:
         yield by_count(row, (5,), 4)
         yield by_count(row, (5,), 4, dynamic=True)
         yield by_count(row, (4,), 3, dynamic=True)
+        yield by_count(row, (1,), 2, dynamic=True)
+        yield by_lengths(row, (6,), [0, 6])
 
 
 def _of_sequences(row: OperatorSchema) -> Iterator[Record]:
@@ -160,16 +162,16 @@ def _of_sequences(row: OperatorSchema) -> Iterator[Record]:
     yield by_lengths(row, (2, 3), 2, 1, **drop)
     yield by_lengths(row, (2, 3), [1, 2], 1, **drop)
     yield by_lengths(row, (0,), [])
+    yield by_lengths(row, (6,), 2, dynamic=True, **two)
+    yield by_lengths(row, (6,), 2, constant=False, **two)
+    yield by_lengths(row, (0,), [], special="length", outputs=part_names(1))
     if not is_newest(row):
         return
     yield by_lengths(row, (6,), 2, lengths_dtype="int32")
     yield by_lengths(row, (6,), [2, 4], lengths_dtype="int32", dynamic=True)
-    yield by_lengths(row, (6,), 2, dynamic=True, **two)
-    yield by_lengths(row, (6,), 2, constant=False, **two)
     yield by_lengths(row, (6,), [2, 4], **two)
     yield by_lengths(row, (6,), [2, 4], dynamic=True, constant=False, **two)
     yield by_count(row, (2, 3), 1, 1, **two | drop)
-    yield by_lengths(row, (0,), [], special="length", outputs=part_names(1))
 
 
 def _of_ir(row: OperatorSchema) -> Iterator[Record]:

@@ -161,7 +161,7 @@ def _limit_findings(site: Site, model: Surroundings, targets: Sequence[str]) -> 
             severity=Severity.ERROR if certain else Severity.WARNING,
             operator=site.operator,
             where=site.where,
-            message=limit.message if surely is Surely.YES else f"{limit.message} (depends on the input)",
+            message=limit.words if surely is Surely.YES else f"{limit.words} (depends on the input)",
             target=limit.runtime,
             outcome=str(limit.outcome),
             fix=limit.fix,

@@ -36,6 +36,7 @@ __all__ = [
     "empty_open_part",
     "empty_output",
     "empty_transposed",
+    "exactly_empty_part",
     "fewer_outputs",
     "large",
     "large_even",
@@ -46,6 +47,8 @@ __all__ = [
     "negative_remainder",
     "omitted_output",
     "open_chunks",
+    "open_halves",
+    "open_overshoot",
     "overshoots",
     "packed_constant",
     "runtime_lengths",
@@ -203,6 +206,21 @@ def empty_open_part(site: Site, model: Surroundings) -> Surely:
         return Surely.MAYBE
     last = parts[-1]
     return Surely.MAYBE if not isinstance(last, int) and last.lo == 0 and last.hi is None else Surely.NO
+
+
+def exactly_empty_part(site: Site, model: Surroundings) -> Surely:
+    """The last of num_outputs parts is empty, and those before it fill the axis."""
+    return Surely.NO if overshoots(site, model) is Surely.YES else empty_ceil_part(site, model)
+
+
+def open_halves(site: Site, model: Surroundings) -> Surely:
+    """An axis of which only a run knows that no part is empty is divided by 1 or 2."""
+    return empty_open_part(site, model) if _stated(site) < 3 else Surely.NO
+
+
+def open_overshoot(site: Site, model: Surroundings) -> Surely:
+    """Only a run knows whether parts of ceil(D / n) reach beyond the axis before the last part begins."""
+    return empty_open_part(site, model) if _stated(site) > 2 else Surely.NO
 
 
 def merged(site: Site, model: Surroundings) -> Surely:

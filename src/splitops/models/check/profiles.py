@@ -1,11 +1,12 @@
 """What runtimes do with split operators that are valid, or that they do not reject: one row for each limit.
 
-Every row of a runtime that can be installed is proved by a test that drives that runtime in a process of its
-own; ``proved`` names the release in which it last was.
+Every row of a runtime that can be installed names the case of a comparison that proves it; a test drives that
+runtime in a process of its own.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,7 +17,7 @@ from splitops.models.check import conditions
 from splitops.models.check.conditions import Condition
 from splitops.models.sites.site import UNBIND_REPAIRS
 
-__all__ = ["LIMITS", "TARGETS", "LegalForm", "Limit", "Outcome", "known_targets"]
+__all__ = ["LIMITS", "LOOKED_AT", "TARGETS", "LegalForm", "Limit", "Outcome", "known_targets"]
 
 
 class Outcome(StrEnum):
@@ -72,7 +73,8 @@ class Limit:
     Attributes:
         code: its name, which begins with the runtime's.
         runtime: ``"onnx"``, ``"onnxruntime"``, ``"openvino"``, ``"opencv"`` or ``"tensorrt"``.
-        proved: the release in which a test last saw it; None where the runtime cannot be installed here.
+        case: the case of :mod:`splitops.compare` that proves it; None where the runtime cannot be installed.
+        until: the last release that does so; None where the newest one that was looked at does.
         outcome: what happens.
         message: the same in words, after the operator's name.
         condition: where it is met.
@@ -84,7 +86,8 @@ class Limit:
 
     code: str
     runtime: str
-    proved: str | None
+    case: str | None
+    until: str | None = None
     outcome: Outcome
     message: str
     condition: Condition
@@ -92,9 +95,44 @@ class Limit:
     fix: str | None = None
     legal: tuple[LegalForm, ...] = ()
 
+    def holds_in(self, release: str) -> bool:
+        """Return whether a release of the runtime does so, as far as is known.
+
+        Examples:
+            >>> mended = next(limit for limit in LIMITS if limit.code == "onnxruntime.empty-name")
+            >>> mended.holds_in("1.31.1"), mended.holds_in("1.32.0")
+            (True, False)
+        """
+        return self.until is None or _numbers(release) <= _numbers(self.until)
+
+    @property
+    def seen(self) -> str:
+        """The releases in which it was seen, in words; empty where none could be looked at."""
+        looked_at = LOOKED_AT.get(self.runtime)
+        if looked_at is None:
+            return ""
+        first, last = looked_at[0], self.until or looked_at[-1]
+        return first if first == last else f"{first} to {last}"
+
+    @property
+    def words(self) -> str:
+        """The message, with the releases where not all that were looked at do so."""
+        return self.message if self.until is None else f"{self.message} (up to {self.until})"
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", release)[:3])
+
+
+LOOKED_AT: Final = {
+    "onnxruntime": ("1.31.1", "1.32.0"),
+    "onnx": ("1.23.2",),
+    "openvino": ("2026.4.1",),
+    "opencv": ("5.0.0",),
+}
+"""The releases of each runtime that were asked every case, the oldest first."""
 
 _ORT: Final = "onnxruntime"
-_ORT_RELEASE: Final = "1.31.1"
 _ORT_SPLIT: Final = (
     "https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/providers/cpu/tensor/split.h"
 )
@@ -104,9 +142,7 @@ _ORT_MERGING: Final = (
     "common_subexpression_elimination.cc"
 )
 _ORT_KERNELS: Final = "https://github.com/microsoft/onnxruntime/blob/main/docs/OperatorKernels.md"
-_ONNX_RELEASE: Final = "1.23.2"
 _ONNX_SPLIT: Final = "https://github.com/onnx/onnx/blob/main/onnx/defs/tensor/utils.cc"
-_OPENVINO_RELEASE: Final = "2026.4.1"
 _OPENVINO_VARIADIC: Final = (
     "https://github.com/openvinotoolkit/openvino/blob/master/src/core/shape_inference/include/"
     "variadic_split_shape_inference.hpp"
@@ -119,7 +155,6 @@ _OPENVINO_FRONTEND_SEQUENCE: Final = (
     "https://github.com/openvinotoolkit/openvino/blob/master/src/frontends/onnx/frontend/src/op/"
     "split_to_sequence.cpp"
 )
-_OPENCV_RELEASE: Final = "5.0.0"
 _OPENCV_SPLIT: Final = "https://github.com/opencv/opencv/blob/5.x/modules/dnn/src/layers/split2_layer.cpp"
 _OPENCV_IMPORTER: Final = "https://github.com/opencv/opencv/blob/5.x/modules/dnn/src/onnx/onnx_importer2.cpp"
 _USE_LENGTHS: Final = "state the lengths in the input 'split' instead of num_outputs"
@@ -128,7 +163,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="onnxruntime.split-1",
         runtime=_ORT,
-        proved=_ORT_RELEASE,
+        case="split-1/even/6-into-2/float32/static",
         outcome=Outcome.ERROR,
         message="there is no implementation below opset 2",
         condition=conditions.split_1,
@@ -139,10 +174,22 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="onnxruntime.ceil-empty-part",
         runtime=_ORT,
-        proved=_ORT_RELEASE,
+        case="split-18/ceil/2x6-into-4/float32/static/axis=1",
+        until="1.31.1",
         outcome=Outcome.ERROR,
         message="num_outputs leaves the last part empty, which is refused",
-        condition=conditions.empty_ceil_part,
+        condition=conditions.exactly_empty_part,
+        source=_ORT_SPLIT,
+        fix=_USE_LENGTHS,
+        legal=(LegalForm.LENGTHS,),
+    ),
+    Limit(
+        code="onnxruntime.ceil-negative-part",
+        runtime=_ORT,
+        case="split-18/ceil/5-into-4/float32/static",
+        outcome=Outcome.ERROR,
+        message="num_outputs whose parts reach beyond the axis is refused",
+        condition=conditions.overshoots,
         source=_ORT_SPLIT,
         fix=_USE_LENGTHS,
         legal=(LegalForm.LENGTHS,),
@@ -150,10 +197,22 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="onnxruntime.open-axis",
         runtime=_ORT,
-        proved=_ORT_RELEASE,
+        case="split-18/ceil/5-into-4/float32/dynamic",
         outcome=Outcome.ERROR,
-        message="num_outputs on an axis of unknown size is refused when its last part turns out empty",
-        condition=conditions.empty_open_part,
+        message="num_outputs on an axis of unknown size is refused when the parts reach beyond it",
+        condition=conditions.open_overshoot,
+        source=_ORT_SPLIT,
+        fix="state the lengths in the input 'split', computed from the size of the axis",
+        legal=(LegalForm.LENGTHS, LegalForm.SLICES),
+    ),
+    Limit(
+        code="onnxruntime.open-halves",
+        runtime=_ORT,
+        case="split-18/ceil/1-into-2/float32/dynamic",
+        until="1.31.1",
+        outcome=Outcome.ERROR,
+        message="num_outputs of 1 or 2 on an axis of unknown size is refused when a part turns out empty",
+        condition=conditions.open_halves,
         source=_ORT_SPLIT,
         fix="state the lengths in the input 'split', computed from the size of the axis",
         legal=(LegalForm.LENGTHS, LegalForm.SLICES),
@@ -161,7 +220,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="onnxruntime.merged",
         runtime=_ORT,
-        proved=_ORT_RELEASE,
+        case="split-13/even/6-into-2/float32/dynamic/twin",
         outcome=Outcome.WRONG,
         message="another Split of the same data, without lengths too, has another number of outputs: "
         "the optimiser takes one for the other",
@@ -173,7 +232,8 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="onnxruntime.empty-name",
         runtime=_ORT,
-        proved=_ORT_RELEASE,
+        case="split-18/ceil/6-into-2/float32/static/absent",
+        until="1.31.1",
         outcome=Outcome.ERROR,
         message="an absent input that is named '' counts as given beside num_outputs",
         condition=conditions.empty_name,
@@ -184,7 +244,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="onnxruntime.omitted-output",
         runtime=_ORT,
-        proved=_ORT_RELEASE,
+        case="split-18/ceil/6-into-2/float32/static/without-0",
         outcome=Outcome.CRASH,
         message="an output that is named '' is written through a null pointer",
         condition=conditions.omitted_output,
@@ -195,9 +255,9 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="onnxruntime.fewer-outputs",
         runtime=_ORT,
-        proved=_ORT_RELEASE,
+        case="split-18/ceil/6-into-2/float32/static/1-outputs",
         outcome=Outcome.WRONG,
-        message="the axis is divided by the declared outputs, not by num_outputs",
+        message="the axis is divided by the declared outputs, not by num_outputs (refused from 1.32.0 on)",
         condition=conditions.fewer_outputs,
         source=_ORT_SPLIT,
         fix="declare num_outputs outputs, even if nobody reads them",
@@ -206,7 +266,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="onnxruntime.sequence-type",
         runtime=_ORT,
-        proved=_ORT_RELEASE,
+        case="splittosequence-11/chunk/6-by-3/int8/static",
         outcome=Outcome.ERROR,
         message="there is no implementation for this element type",
         condition=conditions.sequence_type,
@@ -217,7 +277,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="onnxruntime.complex",
         runtime=_ORT,
-        proved=_ORT_RELEASE,
+        case="split-18/ceil/6-into-2/complex64/static",
         outcome=Outcome.ERROR,
         message="complex tensors are not supported",
         condition=conditions.complex,
@@ -226,7 +286,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="onnxruntime.size-32-bit",
         runtime=_ORT,
-        proved=_ORT_RELEASE,
+        case="split-18/ceil/4294967300x0-into-2/float32/static",
         outcome=Outcome.ERROR,
         message="sizes of 2^31 and more are refused",
         condition=conditions.large,
@@ -236,7 +296,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="onnxruntime.unbind",
         runtime=_ORT,
-        proved=_ORT_RELEASE,
+        case="splittosequence-11/chunk/2x3-by-1/float32/static/axis=1/keepdims=0",
         outcome=Outcome.WRONG,
         message="keepdims = 0 beside chunks of 1 drops the axis, as PyTorch means it; the text ignores it",
         condition=conditions.unbind,
@@ -247,7 +307,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="onnxruntime.scalar-keepdims",
         runtime=_ORT,
-        proved=_ORT_RELEASE,
+        case="splittosequence-11/chunk/2x3-by-2/float32/static/axis=1/keepdims=0",
         outcome=Outcome.ERROR,
         message="keepdims = 0 beside chunks of more than 1 is refused when it runs",
         condition=conditions.scalar_keepdims,
@@ -258,7 +318,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="onnxruntime.empty-lengths",
         runtime=_ORT,
-        proved=_ORT_RELEASE,
+        case="splittosequence-11/explicit/0-as-nothing/float32/static",
         outcome=Outcome.ERROR,
         message="constant lengths without entries are refused",
         condition=conditions.empty_lengths,
@@ -268,7 +328,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="onnx.more-outputs",
         runtime="onnx",
-        proved=_ONNX_RELEASE,
+        case="split-18/outputs.count/6-into-2/float32/static/3-outputs",
         outcome=Outcome.CRASH,
         message="shape inference and version conversion abort the process",
         condition=conditions.more_outputs,
@@ -278,7 +338,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="onnx.size-32-bit",
         runtime="onnx",
-        proved=_ONNX_RELEASE,
+        case="split-18/ceil/4294967300x0-into-2/float32/static",
         outcome=Outcome.WRONG,
         message="shape inference divides sizes of 2^31 and more in 32 bits",
         condition=conditions.large_even,
@@ -288,7 +348,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="onnx.ceil-negative-part",
         runtime="onnx",
-        proved=_ONNX_RELEASE,
+        case="split-18/ceil/5-into-4/float32/static",
         outcome=Outcome.WRONG,
         message="shape inference gives the last part a negative size",
         condition=conditions.overshoots,
@@ -299,7 +359,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="openvino.negative-remainder",
         runtime="openvino",
-        proved=_OPENVINO_RELEASE,
+        case="openvino-variadicsplit-1/remainder.negative/6-as--1+8/float32/static/axis=0",
         outcome=Outcome.CRASH,
         message="-1 that is left with less than 0 is taken for 0, and memory behind the tensor is read",
         condition=conditions.negative_remainder,
@@ -308,7 +368,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="openvino.narrowed-values",
         runtime="openvino",
-        proved=_OPENVINO_RELEASE,
+        case="split-18/ceil/6-into-2/int64/static/wide",
         outcome=Outcome.WRONG,
         message="the CPU computes 64-bit numbers in 32 bits: larger integers and finer fractions are lost",
         condition=conditions.narrowed_values,
@@ -317,7 +377,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="openvino.string",
         runtime="openvino",
-        proved=_OPENVINO_RELEASE,
+        case="split-18/ceil/6-into-2/string/static",
         outcome=Outcome.WRONG,
         message="every part of a string tensor gets the first strings",
         condition=conditions.strings,
@@ -327,7 +387,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="openvino.packed-constant",
         runtime="openvino",
-        proved=_OPENVINO_RELEASE,
+        case="openvino-split-1/even/6-into-2/uint4/static/axis=0/packed",
         outcome=Outcome.WRONG,
         message="parts of a constant whose elements are smaller than a byte are not its elements",
         condition=conditions.packed_constant,
@@ -338,7 +398,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="openvino.uneven-open-axis",
         runtime="openvino",
-        proved=_OPENVINO_RELEASE,
+        case="split-18/ceil/5-into-2/float32/dynamic",
         outcome=Outcome.ERROR,
         message="num_outputs on an axis of unknown size must divide it when it runs",
         condition=conditions.uneven_open_axis,
@@ -348,7 +408,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="openvino.uneven-negative-axis",
         runtime="openvino",
-        proved=_OPENVINO_RELEASE,
+        case="split-18/ceil/5-into-2/float32/static/axis=-1",
         outcome=Outcome.ERROR,
         message="num_outputs that does not divide a negative axis is refused",
         condition=conditions.uneven_negative_axis,
@@ -359,7 +419,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="openvino.ceil-empty-part",
         runtime="openvino",
-        proved=_OPENVINO_RELEASE,
+        case="split-18/ceil/5-into-4/float32/static",
         outcome=Outcome.ERROR,
         message="num_outputs leaves the last part empty, which is refused",
         condition=conditions.empty_ceil_part,
@@ -370,7 +430,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="openvino.split-1-lengths",
         runtime="openvino",
-        proved=_OPENVINO_RELEASE,
+        case="split-1/explicit/6-as-2+4/float32/static/float32-lengths",
         outcome=Outcome.WRONG,
         message="lengths as an input are ignored, and the parts are equal",
         condition=conditions.split_1_lengths,
@@ -381,7 +441,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="openvino.complex",
         runtime="openvino",
-        proved=_OPENVINO_RELEASE,
+        case="split-18/ceil/6-into-2/complex64/static",
         outcome=Outcome.ERROR,
         message="complex tensors are not supported",
         condition=conditions.complex,
@@ -390,7 +450,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="openvino.sequence-output",
         runtime="openvino",
-        proved=_OPENVINO_RELEASE,
+        case="splittosequence-11/chunk/6-by-3/float32/static",
         outcome=Outcome.ERROR,
         message="a sequence cannot be an output of the model",
         condition=conditions.sequence_output,
@@ -400,7 +460,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="openvino.empty-transposed",
         runtime="openvino",
-        proved=_OPENVINO_RELEASE,
+        case="openvino-variadicsplit-1/explicit/6x1x1-as-0+6/float32/static/axis=0/transposed",
         outcome=Outcome.WRONG,
         message="a part of size 0 gets another size from a Transpose that moves it past axes of size 1 alone",
         condition=conditions.empty_transposed,
@@ -411,7 +471,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="openvino.sequence-open-axis",
         runtime="openvino",
-        proved=_OPENVINO_RELEASE,
+        case="splittosequence-11/chunk/6-by-2/float32/dynamic/2-outputs/elements",
         outcome=Outcome.ERROR,
         message="chunks of an axis of unknown size are refused",
         condition=conditions.open_chunks,
@@ -422,7 +482,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="openvino.sequence-runtime-lengths",
         runtime="openvino",
-        proved=_OPENVINO_RELEASE,
+        case="splittosequence-11/chunk/6-by-2/float32/static/run-time/2-outputs/elements",
         outcome=Outcome.ERROR,
         message="a chunk, or a number of lengths, that only a run knows is refused",
         condition=conditions.runtime_lengths,
@@ -433,7 +493,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="opencv.default-axis",
         runtime="opencv",
-        proved=_OPENCV_RELEASE,
+        case="split-18/ceil/2x6-into-2/float32/static",
         outcome=Outcome.WRONG,
         message="without the attribute axis, axis 1 is split, not 0",
         condition=conditions.default_axis,
@@ -444,7 +504,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="opencv.fewer-outputs",
         runtime="opencv",
-        proved=_OPENCV_RELEASE,
+        case="split-18/ceil/2x6-into-2/float32/static/axis=1/1-outputs",
         outcome=Outcome.WRONG,
         message="the axis is divided by the declared outputs, not by num_outputs",
         condition=conditions.fewer_outputs,
@@ -455,7 +515,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="opencv.empty-name",
         runtime="opencv",
-        proved=_OPENCV_RELEASE,
+        case="split-18/ceil/6-into-2/float32/static/absent",
         outcome=Outcome.ERROR,
         message="an absent input that is named '' counts as given beside num_outputs",
         condition=conditions.empty_name,
@@ -466,7 +526,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="opencv.split-1-lengths",
         runtime="opencv",
-        proved=_OPENCV_RELEASE,
+        case="split-1/explicit/6-as-2+4/float32/static/float32-lengths",
         outcome=Outcome.ERROR,
         message="lengths as an input of floating-point numbers are refused",
         condition=conditions.split_1_input,
@@ -477,7 +537,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="opencv.empty-output",
         runtime="opencv",
-        proved=_OPENCV_RELEASE,
+        case="split-18/explicit/6-as-0+6/float32/static",
         outcome=Outcome.WRONG,
         message="an output of the model without elements is no array",
         condition=conditions.empty_output,
@@ -487,7 +547,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="opencv.narrowed-values",
         runtime="opencv",
-        proved=_OPENCV_RELEASE,
+        case="split-18/ceil/6-into-2/int64/static/wide",
         outcome=Outcome.WRONG,
         message="of 64-bit integers the low 32 bits are kept",
         condition=conditions.narrowed_integers,
@@ -496,7 +556,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="opencv.string",
         runtime="opencv",
-        proved=_OPENCV_RELEASE,
+        case="split-18/ceil/6-into-2/string/static",
         outcome=Outcome.ERROR,
         message="strings are not supported",
         condition=conditions.strings,
@@ -505,7 +565,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="opencv.complex",
         runtime="opencv",
-        proved=_OPENCV_RELEASE,
+        case="split-18/ceil/6-into-2/complex64/static",
         outcome=Outcome.ERROR,
         message="complex tensors are not supported",
         condition=conditions.complex,
@@ -514,7 +574,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="opencv.sequence",
         runtime="opencv",
-        proved=_OPENCV_RELEASE,
+        case="splittosequence-11/chunk/6-by-3/float32/static/2-outputs/elements",
         outcome=Outcome.ERROR,
         message="sequences are not supported",
         condition=conditions.any_sequence,
@@ -525,7 +585,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="openvino.empty-lengths",
         runtime="openvino",
-        proved=_OPENVINO_RELEASE,
+        case="splittosequence-11/explicit/0-as-nothing/float32/static/length",
         outcome=Outcome.ERROR,
         message="constant lengths without entries are refused",
         condition=conditions.empty_lengths,
@@ -535,7 +595,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="openvino.size-32-bit",
         runtime="openvino",
-        proved=_OPENVINO_RELEASE,
+        case="split-18/explicit/4294967300x0-as-4294967298+2/float32/static",
         outcome=Outcome.ERROR,
         message="lengths of 2^31 and more are taken for 2^31 - 1",
         condition=conditions.large,
@@ -544,7 +604,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="tensorrt.sequence",
         runtime="tensorrt",
-        proved=None,
+        case=None,
         outcome=Outcome.ERROR,
         message="sequences are not supported",
         condition=conditions.any_sequence,
