@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
-from splitops.compare.worker import Case, refusing
+from splitops.compare.worker import Case, NotApplicable, refusing
 
 NAME = "onnxruntime"
 KIND = "runtime"
@@ -30,5 +30,7 @@ def answer(case: Case) -> list[Any]:
         options.intra_op_num_threads = options.inter_op_num_threads = 1
     with refusing("load"):
         session = ort.InferenceSession(case.model, options, providers=["CPUExecutionProvider"])
+    if "bfloat16" in case.types.values():
+        raise NotApplicable("its Python package takes no arrays of bfloat16")
     with refusing("run"):
         return list(session.run(case.outputs, dict(case.inputs)))

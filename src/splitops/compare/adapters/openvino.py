@@ -41,13 +41,13 @@ def answer(case: Case) -> list[Any]:
     properties = {"EXECUTION_MODE_HINT": case.setting["mode"].upper()}
     if case.setting["threads"] == "1":
         properties["INFERENCE_NUM_THREADS"] = "1"
-    feeds = {name: _tensor(array, case.types[name]) for name, array in case.inputs.items()}
     with refusing("load"):
         model = core.read_model(case.model)
         if case.setting["shapes"] == "given":
             model.reshape({name: list(array.shape) for name, array in case.inputs.items()})
     with refusing("compile"):
         request = core.compile_model(model, "CPU", properties).create_infer_request()
+    feeds = {name: _tensor(array, case.types[name]) for name, array in case.inputs.items()}
     with refusing("run"):
         request.infer(feeds)
         found = [request.get_output_tensor(index) for index in range(len(case.outputs))]
