@@ -1,6 +1,6 @@
-"""One process of PyTorch's: ``python sharding_processes.py TASK FOLDER``, with the rank in the environment.
+"""One process of PyTorch's: ``python sharding_processes.py FOLDER``, with the rank in the environment.
 
-Run by the tests of sharding, several at a time; each task is a function of this module.
+The tests of sharding run several at a time.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 
-def run(task: str, folder: Path, ranks: int, timeout: float = 240) -> None:
-    """Run a task in so many processes; what one of them says fails the test."""
+def run(folder: Path, ranks: int, timeout: float = 240) -> None:
+    """Run :func:`checkpoints` in so many processes; what one of them says fails the test."""
     common = {
         "WORLD_SIZE": str(ranks),
         "OMP_NUM_THREADS": "1",
@@ -20,7 +20,7 @@ def run(task: str, folder: Path, ranks: int, timeout: float = 240) -> None:
     }
     started = [
         subprocess.Popen(
-            [sys.executable, __file__, task, str(folder)],
+            [sys.executable, __file__, str(folder)],
             env=os.environ | common | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -103,7 +103,7 @@ def checkpoints(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    globals()[sys.argv[1]](Path(sys.argv[2]))
+    checkpoints(Path(sys.argv[1]))
     import torch.distributed
 
     torch.distributed.destroy_process_group()

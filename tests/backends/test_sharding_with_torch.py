@@ -109,7 +109,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_file(tensors(), found / "model" / "model.safetensors", metadata={"format": "pt"})
     for name, rules in (("columns", COLUMNS), ("packed", PACKED)):
         plan(found / "model", rules, ranks=3, layout="dcp").run(found / f"ranks-{name}")
-    sharding_processes.run("checkpoints", found, 4)
+    sharding_processes.run(found, 4)
     return found
 
 
