@@ -73,9 +73,9 @@ def _expected(entry: Entry) -> str:
 def _finding(entry: Entry, peer: Peer, verdict: Verdict) -> str:
     place = anchor(entry.id, peer.name)
     versions = [releases(peer), *(f"{name} = {value}" for name, value in peer.setting.items())]
-    stage = f" at {verdict.stage}" if verdict.stage else ""
+    stage = f"{verdict.stage}: " if verdict.stage else ""
     lines = [
-        f"<p>{text((verdict.detail or MEANINGS[verdict.word]) + stage)}</p>",
+        f"<p>{text(stage + (verdict.detail or MEANINGS[verdict.word]))}</p>",
         _parts(verdict.got, () if isinstance(entry.expected, str) else entry.expected),
         f'<p class="faint">{text(", ".join(versions))}; seen again in '
         f"{verdict.confirmed} fresh processes</p>",

@@ -1,0 +1,342 @@
+#!/usr/bin/env python3
+"""Writes compare.md and compare/page.html from compare/report.json, and keeps compat/.
+
+python docs/generate_compare.py                       makes the pages anew
+python docs/generate_compare.py --add REPORT.json...  puts the verdicts of reports into compat/
+python docs/generate_compare.py --show REPORT.json... does the same, and shows them from now on, as one
+
+compat/ has a file for each operator: case -> peer -> release -> verdict. compat/known.yml links reports.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+import splitops
+from splitops.compare.records import Entry, Peer, Report, Verdict, Word
+from splitops.compare.reports.fragments import anchor
+from splitops.compare.reports.html import to_html
+from splitops.compare.reports.reading import read_report
+from splitops.compare.reports.rules import rule_text
+from splitops.compare.reports.verdicts import DISAGREEMENTS, MEANINGS, counts, described, releases
+
+DOCS: Final = Path(__file__).parent
+COMPAT: Final = DOCS.parent / "compat"
+DATA: Final = DOCS / "compare" / "report.json"
+PAGE: Final = DOCS / "compare" / "page.html"
+TEXT: Final = DOCS / "compare.md"
+
+Compat = dict[str, dict[str, dict[str, str]]]
+
+
+# The data of the repository
+
+
+def file_of(operator: str) -> Path:
+    """Return the file of an operator's version."""
+    return COMPAT / f"{operator.replace(':', '-')}.json"
+
+
+def read_compat(path: Path) -> Compat:
+    """Read what is known of an operator's version: case, peer, release, verdict."""
+    found: Compat = json.loads(path.read_text()) if path.exists() else {}
+    return found
+
+
+def add(report: Report) -> None:
+    """Put the verdicts of a report into the files of their operators."""
+    entries: dict[str, list[Entry]] = defaultdict(list)
+    for entry in report.entries:
+        entries[entry.operator].append(entry)
+    for operator, group in entries.items():
+        path = file_of(operator)
+        path.write_text(written(merged(read_compat(path), group, report.peers)))
+
+
+def merged(compat: Compat, entries: list[Entry], peers: tuple[Peer, ...]) -> Compat:
+    """Return what is known with what a report says: the newest word on a release counts."""
+    made = {case: {peer: dict(seen) for peer, seen in row.items()} for case, row in compat.items()}
+    for entry in entries:
+        row = made.setdefault(entry.id, {})
+        for peer in peers:
+            verdict = entry.verdicts.get(peer.name)
+            if verdict is not None and peer.versions:
+                row.setdefault(peer.name.partition("@")[0], {})[release(peer)] = word(verdict)
+    return {case: dict(sorted(row.items())) for case, row in sorted(made.items()) if row}
+
+
+def written(compat: Compat) -> str:
+    """Write the file of an operator's version: a line for each case."""
+    lines = (f"{json.dumps(case)}: {json.dumps(row)}" for case, row in compat.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def release(peer: Peer) -> str:
+    """Return a peer's own release."""
+    return next(iter(peer.versions.values()))
+
+
+def word(verdict: Verdict) -> str:
+    """Return a verdict in a word, with the signal of a crash."""
+    return described(verdict) if verdict.counts or not is_disagreement(verdict) else "unconfirmed"
+
+
+def is_disagreement(verdict: Verdict) -> bool:
+    """Whether a verdict says that a peer disagrees."""
+    return verdict.word in (*DISAGREEMENTS, Word.PROTOCOL, Word.ADAPTER_ERROR)
+
+
+def with_known(report: Report, known: list[Mapping[str, str]]) -> Report:
+    """Return a report whose findings link what is reported upstream."""
+
+    def linked(entry: Entry, name: str, verdict: Verdict) -> Verdict:
+        urls = (
+            one["url"]
+            for one in known
+            if fnmatchcase(entry.id, one["case"])
+            and fnmatchcase(name, one["peer"])
+            and one.get("verdict", verdict.word) == verdict.word
+        )
+        return replace(verdict, known=next(urls, None)) if verdict.counts else verdict
+
+    entries = (
+        replace(entry, verdicts={name: linked(entry, name, one) for name, one in entry.verdicts.items()})
+        for entry in report.entries
+    )
+    return replace(report, entries=tuple(entries))
+
+
+def read_known() -> list[Mapping[str, str]]:
+    """Read the links to reports upstream."""
+    import yaml
+
+    path = COMPAT / "known.yml"
+    found: list[Mapping[str, str]] = yaml.safe_load(path.read_text()) or []
+    return found
+
+
+# compare.md
+
+
+def shown() -> Report:
+    """Return the report that the documentation shows."""
+    return with_known(read_report(DATA), read_known())
+
+
+def page(report: Report) -> str:
+    """Return compare.md."""
+    return (
+        TEMPLATE.replace("{peers}", peers_table(report))
+        .replace("{findings}", findings_table(report))
+        .replace("{numbers}", numbers(report))
+        .replace("{rules}", rules_table(report))
+        .replace("{words}", "\n".join(f"| {one} | {text} |" for one, text in MEANINGS.items()))
+        .replace("{date}", str(report.environment.get("time", ""))[:10])
+    )
+
+
+def numbers(report: Report) -> str:
+    """Say how much was asked and found."""
+    cases = len({entry.id for entry, _, _ in report.findings})
+    return (
+        f"{len(report.peers)} peers answered {len(report.entries)} cases. "
+        f"{cases} cases have a disagreement that two more processes repeated alone"
+    )
+
+
+def table(heading: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
+    """Write a Markdown table."""
+    lines = [heading, ("---",) * len(heading), *rows]
+    return "\n".join(f"| {' | '.join(map(cell, line))} |" for line in lines)
+
+
+def cell(value: Any) -> str:
+    """Write a value in a table."""
+    return str(value).replace("|", "&#124;").replace("\n", " ")
+
+
+def peers_table(report: Report) -> str:
+    """Return the peers and how often each has each word."""
+    counted = counts(report)
+    words = [Word.AGREES, *DISAGREEMENTS]
+    rows = []
+    for peer in report.peers:
+        of_peer = counted[peer.name]
+        silent = sum(of_peer.values()) - sum(of_peer[one] for one in words)
+        rows.append(
+            (f"`{peer.name}`", releases(peer), peer.kind, *(of_peer[one] or "" for one in words), silent)
+        )
+    return table(("peer", "releases", "kind", *words, "says nothing"), rows)
+
+
+def findings_table(report: Report) -> str:
+    """Return the disagreements, those of one peer and rule in a row."""
+    groups: dict[tuple[str, str, str], list[Entry]] = defaultdict(list)
+    links: dict[tuple[str, str, str], str] = {}
+    for entry, peer, verdict in report.findings:
+        if verdict.word not in DISAGREEMENTS:
+            continue
+        key = peer.name, entry.rule, described(verdict)
+        groups[key].append(entry)
+        if verdict.known:
+            links.setdefault(key, verdict.known)
+    order = {peer.name: index for index, peer in enumerate(report.peers)}
+    rows = []
+    for key, entries in sorted(groups.items(), key=lambda item: (order[item[0][0]], item[0])):
+        name, rule, what = key
+        first = entries[0].id
+        case = f"[`{first}`](compare/page.html#{anchor(first, name)})"
+        operators = ", ".join(dict.fromkeys(entry.operator for entry in entries))
+        upstream = f"[reported]({links[key]})" if key in links else ""
+        rows.append((f"`{name}`", f"`{rule}`", operators, what, len(entries), case, upstream))
+    return table(("peer", "rule", "operators", "verdict", "cases", "for example", "upstream"), rows)
+
+
+def rules_table(report: Report) -> str:
+    """Return the rules that some peer breaks, in a sentence each."""
+    broken = {entry.rule for entry, _, verdict in report.findings if verdict.word in DISAGREEMENTS}
+    return table(("rule", "says"), [(f"`{rule}`", rule_text(rule)) for rule in sorted(broken)])
+
+
+TEMPLATE: Final = """<!-- Made by docs/generate_compare.py. -->
+
+# Comparing runtimes
+
+`splitops compare` asks runtimes, compilers, converters and simplifiers what they make of the split
+operators, and holds each answer to [what the operators mean](semantics.md), bit for bit. It finds where
+they disagree, proves it, shrinks it to the smallest case, and names the rule.
+
+```console
+$ pip install 'splitops[compare]'
+$ splitops compare --html report.html
+$ splitops compare --peer onnxruntime --op Split-18 --setting onnxruntime=threads=1
+$ splitops compare --peer onnxruntime --python onnxruntime=../newer/bin/python
+$ splitops compare --repro split-18/ceil/5-into-4/float32/static onnxruntime -o reproduction
+```
+
+[![The matrix of cases and peers](compare/matrix.png)](compare/page.html)
+
+[**The whole page**](compare/page.html), with a permalink for each case and each disagreement, and [its
+data](compare/report.json), of {date}.
+
+## What the words mean
+
+- **A peer has a process of its own.** It may crash, hang, print or take memory: that is an answer, and the
+  next case gets a new process. Where the system allows it, the process has no network.
+- **A disagreement counts once it was confirmed alone**: two fresh processes, each with other rubbish in
+  freed memory (`MALLOC_PERTURB_`), do the same. What does not repeat is shown as unconfirmed, and counted
+  nowhere. Values that move with the rubbish are read outside of the tensor.
+- **A refusal counts only beside its control.** Each case names a valid case like it. A peer that fails this
+  one, too, is *dead* there: it says nothing, and does not agree either.
+- **Settings are columns**: `openvino[threads=1]` is asked beside `openvino`.
+- **A converter or simplifier is judged by its model**, which a peer runs that was right about the source.
+
+| verdict | the peer |
+|---|---|
+{words}
+
+## What was found
+
+{numbers}; the page has each. Where a text is silent, the
+decision is ours, with its reason in [what each operator means](semantics.md): a peer may have read it in
+another way, in good faith. Many are corners that no model of today has.
+
+{peers}
+
+The disagreements, those of one peer and rule in a row:
+
+{findings}
+
+The rules that they are about:
+
+{rules}
+
+## What was not looked at
+
+- What was interrupted: cells that say *not asked*, and what was not confirmed in time counts nowhere. Most of
+  the compilers and of the peers on Node.js were asked a part of the cases.
+- pnnx, PyTorch by onnx2torch and TensorFlow by onnx2tf, which have adapters.
+- Other devices than the CPU, other systems than Linux on x86-64, and other releases than those above.
+- Speed, gradients, and quantised or sparse tensors.
+- Splits among other operators, but for the few that cases name (a Transpose behind the parts, a constant in
+  front, a second split of the same data). `splitops compare --model FILE` asks of a model of yours.
+- TensorRT, Core ML, DirectML and QNN, which cannot be installed beside the others.
+- Whether a peer gives the right values for what it takes beyond the rules.
+
+## In the CI of a runtime
+
+`--expect FILE` holds a comparison against the disagreements that are known. The file is an earlier
+`--json`, or TOML:
+
+```toml
+[[expected]]
+case = "split-18/ceil/*"      # an id, or a pattern
+peer = "onnxruntime"
+verdict = "refuses"
+reason = "https://github.com/onnx/onnx/issues/5766"
+```
+
+| exit code | |
+|---|---|
+| 0 | all as expected |
+| 1 | a disagreement that nobody expects, or an expected one that is gone |
+| 2 | wrong usage, or an expectation of a case that there is not |
+| 3 | a peer did not start |
+
+`--junit` and `--sarif` write the same for CI servers and code-hosting sites, and `--diff OLD.json` shows
+what is new, fixed and changed since an earlier report.
+
+## A report upstream
+
+`--repro CASE PEER -o DIR` writes a folder for the engineers of the peer: the model, its inputs as ONNX's
+own test data has them, `reproduce.py`, which needs the peer and onnx alone, and `report.md`: what the
+specification says and where, what was got, and on which versions.
+
+## The data
+
+`compat/` in the repository has a file for each operator: case, peer, release, verdict. `compat/known.yml`
+links what is reported upstream. `python docs/generate_compare.py --show REPORT.json` puts a report there,
+and makes this page anew."""
+
+
+def together(reports: list[Report]) -> Report:
+    """Return reports of the same cases as one: not every peer can be asked in one environment."""
+    first = reports[0]
+    peers = {peer.name: peer for report in reports for peer in report.peers}
+    verdicts: dict[str, dict[str, Verdict]] = defaultdict(dict)
+    entries: dict[str, Entry] = {}
+    for report in reports:
+        for entry in report.entries:
+            entries.setdefault(entry.id, entry)
+            verdicts[entry.id] |= entry.verdicts
+    rows = tuple(
+        replace(entry, verdicts={name: verdicts[case][name] for name in peers if name in verdicts[case]})
+        for case, entry in entries.items()
+    )
+    return replace(first, peers=tuple(peers.values()), entries=rows)
+
+
+def main(arguments: list[str]) -> None:
+    """Take reports where some are given, and write the pages."""
+    if arguments:
+        action, *paths = arguments
+        reports = [read_report(Path(path)) for path in paths]
+        for report in reports:
+            add(report)
+        if action == "--show":
+            content = json.dumps(together(reports).to_json(), separators=(",", ":"))
+            DATA.write_text(f"{content}\n")
+    report = shown()
+    TEXT.write_text(page(report))
+    PAGE.write_text(to_html(report, splitops.__version__))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

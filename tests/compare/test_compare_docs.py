@@ -1,0 +1,114 @@
+"""The documentation of comparisons and the data of the repository: current, and true to each other."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator, ValidationError
+from synthetic import report
+
+from splitops.compare.records import Verdict, Word
+
+ROOT = Path(__file__).parents[2]
+COMPAT = ROOT / "compat"
+
+
+@pytest.fixture(scope="module")
+def made() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate_compare", ROOT / "docs" / "generate_compare.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_on_comparisons_is_current(made: ModuleType) -> None:
+    assert made.TEXT.read_text() == made.page(made.shown()), "run docs/generate_compare.py"
+
+
+def test_the_page_shows_ten_peers_and_confirmed_disagreements_alone(made: ModuleType) -> None:
+    shown = made.shown()
+    assert len({peer.adapter for peer in shown.peers if peer.state == "ok"}) >= 10
+    page = made.PAGE.read_text()
+    assert page.count('class="card finding"') == len(shown.findings) > 0
+    assert page.count('<article class="case"') == len(shown.entries)
+
+
+def schema() -> Draft202012Validator:
+    return Draft202012Validator(json.loads((COMPAT / "schema.json").read_text()))
+
+
+def operators() -> list[Path]:
+    return [path for path in sorted(COMPAT.glob("*.json")) if path.name != "schema.json"]
+
+
+def test_the_data_of_every_operator_fit_the_schema() -> None:
+    assert len(operators()) == 9
+    for path in operators():
+        schema().validate(json.loads(path.read_text()))
+
+
+@pytest.mark.parametrize("wrong", [{"a": {"b": {"1": "breaks"}}}, {"a": {"b": {}}}, {"a": "agrees"}])
+def test_the_schema_refuses_what_is_no_verdict(wrong: Any) -> None:
+    with pytest.raises(ValidationError):
+        schema().validate(wrong)
+
+
+def test_the_files_are_as_they_are_written(made: ModuleType) -> None:
+    for path in operators():
+        assert path.read_text() == made.written(made.merged(made.read_compat(path), [], ()))
+
+
+def test_what_is_shown_is_in_the_data(made: ModuleType) -> None:
+    for entry, peer, verdict in made.shown().findings:
+        row = made.read_compat(made.file_of(entry.operator))[entry.id]
+        assert row[peer.name.partition("@")[0]][made.release(peer)] == made.word(verdict)
+
+
+def test_a_newer_word_on_a_release_counts_and_other_releases_stay(made: ModuleType) -> None:
+    shown = report(1, 1)
+    peer, entry = shown.peers[0], shown.entries[0]
+    entry = replace(entry, verdicts={peer.name: Verdict(word=Word.CRASH, signal="SIGSEGV", confirmed=2)})
+    old = {entry.id: {peer.name: {"0.1": "hang", "0.4.1": "agrees"}}, "other": {"b": {"1": "agrees"}}}
+    new = made.merged(old, [entry], shown.peers)
+    assert new[entry.id] == {peer.name: {"0.1": "hang", "0.4.1": "crash SIGSEGV"}}
+    assert new["other"] == old["other"]
+    once = replace(entry, verdicts={peer.name: Verdict(word=Word.CRASH)})
+    assert made.merged({}, [once], shown.peers)[entry.id][peer.name] == {"0.4.1": "unconfirmed"}
+
+
+def test_reports_of_different_peers_are_one(made: ModuleType) -> None:
+    whole = report(8, 4)
+    halves = [
+        replace(
+            whole,
+            peers=peers,
+            entries=tuple(
+                replace(entry, verdicts={peer.name: entry.verdicts[peer.name] for peer in peers})
+                for entry in whole.entries
+            ),
+        )
+        for peers in (whole.peers[:2], whole.peers[2:])
+    ]
+    assert made.together(halves).to_json() == whole.to_json()
+
+
+def test_links_to_reports_upstream(made: ModuleType) -> None:
+    shown = report(40, 4)
+    entry, peer, verdict = next(one for one in shown.findings if one[2].known is None)
+    known = [
+        {"case": f"{entry.id[:12]}*", "peer": peer.name, "verdict": str(verdict.word), "url": "https://a.b"}
+    ]
+    linked = {(e.id, p.name): v.known for e, p, v in made.with_known(shown, known).findings}
+    assert linked[entry.id, peer.name] == "https://a.b"
+    assert None in linked.values()
+    for one in made.read_known():
+        assert one["url"].startswith("https://")
+        assert {"case", "peer", "url"} <= one.keys() <= {"case", "peer", "url", "verdict", "title"}
