@@ -296,14 +296,27 @@ class _Plan:
                     replace(place, node=layer.name),
                 )
         self.constants: dict[int, Value] = {}
+        stages = list(foreign.stages(graph, layers, is_own))
+        held: set[int] = set()  # constants that regions hold once they are compiled, and nobody else reads
+        if settled is not None:
+            inside = {layer.id for own, found in stages if not own for layer in found}
+            constants = (layer for layer in layers if layer.constant is not None)
+            held = {
+                layer.id
+                for layer in constants
+                if all(
+                    target.layer in inside
+                    for target in graph.consumers[Endpoint(layer.id, layer.outputs[0].id)]
+                )
+            }
         self.stages = [
             (
-                found,
+                [layer for layer in found if layer.id not in held],
                 None
                 if own
                 else foreign.Runner(foreign.Region.of(graph, found, set(self.uses)), engine, place, settled),
             )
-            for own, found in foreign.stages(graph, layers, is_own)
+            for own, found in stages
         ]
 
 
