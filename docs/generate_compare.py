@@ -213,12 +213,12 @@ TEMPLATE: Final = """<!-- Made by docs/generate_compare.py. -->
 operators, and holds each answer to [what the operators mean](semantics.md), bit for bit. It finds where
 they disagree, proves it, shrinks it to the smallest case, and names the rule.
 
-```console
-$ pip install 'splitops[compare]'
-$ splitops compare --html report.html
-$ splitops compare --peer onnxruntime --op Split-18 --setting onnxruntime=threads=1
-$ splitops compare --peer onnxruntime --python onnxruntime=../newer/bin/python
-$ splitops compare --repro split-18/ceil/5-into-4/float32/static onnxruntime -o reproduction
+```sh
+pip install "splitops[compare]"
+splitops compare --html report.html
+splitops compare --peer onnxruntime --op Split-18 --setting onnxruntime=threads=1
+splitops compare --peer onnxruntime --python onnxruntime=../newer/bin/python
+splitops compare --repro split-18/ceil/5-into-4/float32/static onnxruntime -o reproduction
 ```
 
 [![The matrix of cases and peers](compare/matrix.png)](compare/page.html)
