@@ -28,6 +28,7 @@ __all__ = [
     "outcome",
     "read",
     "read_report",
+    "require_schemas",
     "schema",
     "start",
     "validate",
@@ -49,15 +50,25 @@ def schema(name: str) -> Any:
     return json.loads((files("splitops.compare") / "schemas" / f"{name}.json").read_bytes())
 
 
+def require_schemas() -> None:
+    """Prove that what holds messages to their schemas is installed, before any peer is asked.
+
+    Raises:
+        CompareError: it is not.
+    """
+    _validator("reply")
+
+
 def validate(found: Any, what: str) -> None:
     """Prove that a value is a ``"report"`` or the ``"reply"`` of a peer.
 
     Raises:
         CompareError: it is not, or jsonschema is not installed.
     """
+    validator = _validator(what)
     from jsonschema.exceptions import best_match
 
-    error = best_match(_validator(what).iter_errors(found))
+    error = best_match(validator.iter_errors(found))
     if error is not None:
         place = "".join(f"[{step!r}]" for step in error.absolute_path)
         raise CompareError(

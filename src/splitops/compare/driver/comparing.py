@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import splitops
+from splitops.compare import protocol
 from splitops.compare.cases import build, listed, named
 from splitops.compare.cases import cases as listed_cases
 from splitops.compare.driver.finding import Column, Wanted, columns
@@ -124,6 +125,7 @@ def ask_everything(
     """Ask cases of peers and report; see :func:`compare`."""
     if not hasattr(os, "pidfd_open"):
         raise CompareError(f"comparisons run on Linux alone, not on {platform.system()}")
+    protocol.require_schemas()
     jobs = jobs or min(_MOST_JOBS, len(os.sched_getaffinity(0)))
     started = datetime.now(UTC)
     with ThreadPoolExecutor(jobs) as pool:
