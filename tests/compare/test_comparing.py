@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import pytest
 
 import splitops
 from splitops.compare import protocol
-from splitops.compare.records import CompareError, Report, State, Word
+from splitops.compare.cases import cases
+from splitops.compare.driver.shrinking import shrunk
+from splitops.compare.records import Case, CompareError, Record, Report, State, Word
 
 FIVE = "split-18/ceil/5-into-4/float32/static"
 
@@ -75,3 +79,16 @@ def test_an_import_of_splitops_brings_no_comparison() -> None:
     code = "import sys, splitops; print([m for m in sys.modules if 'compare' in m and 'splitops' in m])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_no_candidate_has_more_data_than_can_be_made() -> None:
+    huge = Record(operator="Split", version=18, shape=(0, 2**32 + 4), attributes={"num_outputs": 2}, axis=1)
+    built: list[Record] = []
+
+    def refuse(record: Record) -> Case:
+        built.append(record)
+        raise CompareError("no")
+
+    assert shrunk(replace(cases([FIVE])[0], record=huge), lambda _: True, refuse, 5) is None
+    assert built
+    assert all(prod(record.shape) < 2**25 for record in built)

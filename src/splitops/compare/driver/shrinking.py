@@ -12,12 +12,14 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from splitops.compare.records import Case, Record
 from splitops.errors import SplitError
 
 __all__ = ["Build", "shrunk", "size_of", "smaller"]
+
+_MOST_ELEMENTS: Final = 1 << 24
 
 Build = Callable[[Record], Case]
 """Makes the case of a record."""
@@ -55,6 +57,8 @@ def _new(record: Record, case: Case, build: Build, tried: set[str]) -> Case | No
     if text in tried:
         return None
     tried.add(text)
+    if math.prod(record.shape) > _MOST_ELEMENTS:  # an axis of size 0 beside a huge one is gone
+        return None
     try:
         found = build(record)
     except SplitError:

@@ -101,7 +101,7 @@ def legalize(
         >>> (site,) = legalize(model, "onnxruntime", report=True).sites
         >>> site.before, site.after, site.code
         ('Split-18(axis=0, num_outputs=4)', 'Split-18(axis=0, split=[2, 2, 1, 0])', \
-'onnxruntime.ceil-empty-part')
+'onnxruntime.ceil-negative-part')
 
     Source: ONNX Split-1, -2, -11, -13, -18, SplitToSequence-11, -24; OpenVINO Split-1, VariadicSplit-1.
     """
