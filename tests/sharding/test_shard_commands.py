@@ -91,3 +91,18 @@ def test_the_table_of_the_page_is_that_of_the_schema():
     text = module.PAGE.read_text(encoding="utf-8")
     assert module.page(text) == text
     assert "| `sections` | list of integer or an expression |" in module.fields()
+
+
+def test_cuts_through_heads_are_told_with_the_ranks_that_would_do(tmp_path):
+    model = save(tmp_path / "model", llama(), LLAMA)
+    arguments = ["shard", model, "--plan", "auto", "--explain"]
+    assert "note:" not in run(*arguments, "--ranks", 2)
+    notes = [line for line in run(*arguments, "--ranks", 4).splitlines() if line.startswith("note:")]
+    assert notes == [
+        f"note: rule {number} ('model.layers.*.self_attn.{name}.weight') cuts through heads: 4 ranks cut 8 "
+        "elements at 2, inside a unit of 4: [1, 2] ranks would do, of [8, 4] elements each"
+        for number, name in ((3, "k_proj"), (4, "v_proj"))
+    ]
+    warnings = json.loads(run(*arguments, "--ranks", 3, "--json"))["warnings"]
+    assert [line.split(".")[4] for line in warnings] == ["q_proj", "k_proj", "v_proj", "o_proj"]
+    assert "[1, 2, 4, 8] ranks would do" in warnings[0]

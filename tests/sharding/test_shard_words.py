@@ -242,3 +242,45 @@ def test_joined_tensors_must_fit(tmp_path: Path) -> None:
         PlanError, match=r"'a\.qkv_proj\.weight' joins .*, which do not fit: shapes .* on rank 0"
     ):
         plan(source, rules, ranks=2, layout="vllm").dry_run(tmp_path / "ranks")
+
+
+FUSED = "a.query_key_value.weight"
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "more", "ranks", "unit"),
+    [
+        (FUSED, {"hf": "colwise"}, {}, 4, None),
+        (FUSED, {"hf": "colwise"}, {}, 3, 12),
+        (FUSED, {"hf": "colwise"}, {"head_dim": 5}, 3, None),  # no axis of such heads
+        (FUSED, {"hf": "colwise"}, {"num_attention_heads": None}, 3, None),  # nobody knows
+        (FUSED, {"hf": "colwise"}, {"num_attention_heads": 0, "head_dim": 4}, 3, None),
+        (FUSED, {"hf": "colwise_gather_output"}, {}, 3, None),
+        (FUSED, {"replicate": True}, {}, 3, None),
+        ("a.dense.weight", {"hf": "rowwise"}, {}, 3, 4),
+        ("a.dense.bias", {"hf": "rowwise"}, {}, 3, None),
+        ("a.k_proj.weight", {"hf": "colwise"}, {}, 4, 4),
+        ("a.k_proj.weight", {"axis": 0, "unit": "head_dim", "replicate": True}, {}, 4, None),
+        ("a.o_proj.qweight", {"axis": 0, "pack": 8}, {}, 4, None),
+        ("a.o_proj.qweight", {"axis": 0, "pack": 2}, {"head_dim": 6}, 4, None),
+        ("a.o_proj.qweight", {"axis": 0, "pack": 2}, {"head_dim": 6}, 6, 6),
+    ],
+)
+def test_cuts_through_heads(
+    tmp_path: Path, name: str, rule: dict[str, object], more: dict[str, object], ranks: int, unit: int | None
+) -> None:
+    shapes = {
+        FUSED: (96, 32),
+        "a.dense.weight": (32, 32),
+        "a.dense.bias": (32,),
+        "a.k_proj.weight": (8, 32),
+        "a.o_proj.qweight": (24 if more else 4, 2),
+    }
+    source = save(tmp_path / "model", {name: np.zeros(shapes[name], np.int32)}, config(**more))
+    warnings = plan(source, {"version": 1, "rule": [{"match": "*", **rule}]}, ranks=ranks).warnings
+    if unit is None:
+        assert warnings == ()
+    else:
+        [warning] = warnings
+        assert f"{ranks} ranks cut" in warning
+        assert f"inside a unit of {unit}: [1, 2" in warning

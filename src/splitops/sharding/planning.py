@@ -16,6 +16,7 @@ from splitops.sharding.assembly import file_plan
 from splitops.sharding.checkpoint import Checkpoint, read_checkpoint
 from splitops.sharding.cuts import MAX_RANKS
 from splitops.sharding.distributed import is_distributed, read_distributed
+from splitops.sharding.heads import cut_heads
 from splitops.sharding.layouts import LAYOUTS, layout_named
 from splitops.sharding.manifest import SOURCE, has_manifest, manifest_files, read_ranks
 from splitops.sharding.placements import Placements, whole_files
@@ -77,7 +78,7 @@ class ShardPlan(_Runnable):
         rules: of each tensor, the rule that says so.
         layout: how the files of the ranks are written.
         document: the plan as it was read.
-        warnings: what the ranks do not get, in words.
+        warnings: in words, what the ranks do not get, and which rules cut through heads of attention.
     """
 
     checkpoint: Checkpoint
@@ -195,7 +196,9 @@ def plan(
     with without_collector():
         matched, cuts = cuts_of(rules, checkpoint.tensors, checkpoint.config, ranks)
     placements = Placements(ranks, checkpoint.files, checkpoint.tensors, tuple(cuts))
-    return ShardPlan(checkpoint, placements, tuple(matched), chosen, document, checkpoint.warnings)
+    heads = cut_heads(placements, matched, rules, checkpoint.config) if chosen == "hf" else ()
+    warnings = (*checkpoint.warnings, *heads)
+    return ShardPlan(checkpoint, placements, tuple(matched), chosen, document, warnings)
 
 
 def merge(path: AnyPath, *, like: AnyPath | None = None, allow_links: bool = False) -> MergePlan:

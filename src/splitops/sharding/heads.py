@@ -1,0 +1,68 @@
+"""Cuts that go through a head of attention: transformers makes them, but attention wants whole heads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from splitops.errors import PlanError
+from splitops.sharding.cuts import Recipe, cut_axis
+from splitops.sharding.expressions import Names
+from splitops.sharding.placements import Placements
+from splitops.sharding.rules import Rule, Rules
+
+__all__ = ["cut_heads"]
+
+_HEADS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("q_proj", "q_b_proj", "kv_b_proj", "query_key_value", "o_proj", "dense"), "num_attention_heads"
+    ),
+    **dict.fromkeys(("k_proj", "v_proj"), "num_key_value_heads"),
+}
+"""By the last name of a module, how many heads its cut axis counts."""
+
+
+def cut_heads(
+    placements: Placements, matched: Sequence[Rule], rules: Rules, config: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """Return a line for each rule that cuts through a head, with the numbers of ranks that would not.
+
+    Words that gather what they cut are left out: attention gets whole heads there.
+
+    Args:
+        placements: what each rank holds.
+        matched: of each tensor, its rule.
+        rules: the plan.
+        config: the model's ``config.json``, which says how many heads there are, and their size.
+    """
+    names = Names(rules.variables, config)
+    seen: set[tuple[int, str, tuple[int, ...]]] = set()
+    told: dict[int, str] = {}
+    for tensor, rule, cut in zip(placements.tensors, matched, placements.cuts, strict=True):
+        heads = _HEADS.get(tensor.name.rpartition(".")[0].rpartition(".")[2])
+        if heads is None or cut.axis is None or rule.says.get("hf", "colwise") not in ("colwise", "rowwise"):
+            continue
+        key = rule.number, heads, tensor.shape
+        if rule.number in told or key in seen:
+            continue
+        seen.add(key)
+        pack = names.value(rule.says.get("pack", 1))
+        size = tensor.shape[cut.axis]
+        unit = _unit(size * pack, heads, names)
+        if any(piece.begin * pack % unit for shard in cut.shards if shard for piece in shard.pieces):
+            try:
+                cut_axis(Recipe(cut.axis, unit=unit, pack=pack), size, placements.ranks)
+            except PlanError as error:
+                told[rule.number] = f"{rule.label} cuts through heads: {error.message}"
+    return tuple(line for _, line in sorted(told.items()))
+
+
+def _unit(elements: int, heads: str, names: Names) -> int:
+    """Return the elements of a head, which may be of fused parts; 1 where the axis is not of such heads."""
+    try:
+        count, size = names.value(heads), names.value("head_dim")
+    except PlanError:  # the configuration does not say
+        return 1
+    if count < 1 or size < 1 or elements % (count * size):
+        return 1
+    return max(1, elements // count)
