@@ -13,7 +13,7 @@ import pytest
 
 import splitops
 from splitops.compare import protocol
-from splitops.compare.cases import cases
+from splitops.compare.cases import build, cases, listed, named
 from splitops.compare.driver.shrinking import shrunk
 from splitops.compare.records import Case, CompareError, Record, Report, State, Word
 
@@ -92,3 +92,11 @@ def test_no_candidate_has_more_data_than_can_be_made() -> None:
     assert shrunk(replace(cases([FIVE])[0], record=huge), lambda _: True, refuse, 5) is None
     assert built
     assert all(prod(record.shape) < 2**25 for record in built)
+
+
+KINDS = {(case.record.operator, case.record.special): name for name, case in listed().items()}
+
+
+@pytest.mark.parametrize("name", KINDS.values())
+def test_whatever_shrinking_makes_of_a_case_is_built_or_left(name: str) -> None:
+    assert shrunk(cases([name])[0], lambda _: False, lambda record: build(named(record)), 5) is None

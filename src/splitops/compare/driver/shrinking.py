@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from splitops.compare.records import Case, Record
-from splitops.errors import SplitError
 
 __all__ = ["Build", "shrunk", "size_of", "smaller"]
 
@@ -61,7 +60,7 @@ def _new(record: Record, case: Case, build: Build, tried: set[str]) -> Case | No
         return None
     try:
         found = build(record)
-    except SplitError:
+    except Exception:  # a record that was changed may say nothing that can be built
         return None
     return found if found.error == case.error else None
 
