@@ -217,6 +217,7 @@ they disagree, proves it, shrinks it to the smallest case, and names the rule.
 pip install "splitops[compare]"
 splitops compare --html report.html
 splitops compare --peer onnxruntime --op Split-18 --setting onnxruntime=threads=1
+splitops compare --peer onnxruntime --generate 1000 --seed 7
 splitops compare --peer onnxruntime --python onnxruntime=../newer/bin/python
 splitops compare --repro split-18/ceil/5-into-4/float32/static onnxruntime -o reproduction
 ```

@@ -26,6 +26,9 @@ _INTERRUPTED: Final = 130
               "command, any executable that speaks the protocol. May be repeated.")  # fmt: skip
 @click.option("--op", "operators", multiple=True, help="Ask of this operator alone, such as Split-18.")
 @click.option("--case", "cases", multiple=True, metavar="ID", help="Ask this case alone, and its control.")
+@click.option("--generate", type=click.IntRange(0, 9999), default=0, metavar="N", help="Ask N cases more, "
+              "drawn by Hypothesis.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Of --generate: gives the same cases.")
 @click.option("--python", "pythons", multiple=True, metavar="NAME=PATH", help="Ask a peer of another "
               "environment too: its name, and the Python of the environment.")  # fmt: skip
 @click.option("--setting", "settings", multiple=True, metavar="NAME=KEY=VALUE", help="Ask a peer with a "
@@ -58,6 +61,8 @@ def command(
     peers: tuple[str, ...],
     operators: tuple[str, ...],
     cases: tuple[str, ...],
+    generate: int,
+    seed: int,
     pythons: tuple[str, ...],
     settings: tuple[str, ...],
     model: Path | None,
@@ -87,6 +92,7 @@ def command(
     Examples:
       splitops compare --html report.html
       splitops compare --peer onnxruntime --op Split-18
+      splitops compare --generate 1000 --seed 7 --html report.html
       splitops compare --peer onnxruntime --python onnxruntime=../new/bin/python
       splitops compare --peer mine="node worker.mjs" --json > report.json
       splitops compare --diff report.json
@@ -101,8 +107,9 @@ def command(
 
     if (repro is None) != (out is None):
         raise click.UsageError("--repro and -o belong together", ctx)
-    if model is not None and (cases or operators or repro):
-        raise click.UsageError("--model goes without --case, --op and --repro, which are of our cases", ctx)
+    if model is not None and (cases or operators or repro or generate):
+        message = "--model goes without --case, --op, --generate and --repro, which are of our cases"
+        raise click.UsageError(message, ctx)
     try:
         if repro is not None:
             name, setting = parse_column(repro[1])
@@ -115,6 +122,8 @@ def command(
             commands=_commands(peers),
             operators=operators,
             cases=cases,
+            generate=generate,
+            seed=seed,
             pythons=[_pair(text, "--python") for text in pythons],
             settings=[parse_setting(text) for text in settings],
             seconds=seconds,

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from splitops.compare.cases.building import SPECIALS
-from splitops.compare.cases.listing import Listed, build, cases, control_of, listed, named
+from splitops.compare.cases.listing import Listed, build, cases, control_of, find, generated, listed, named
 
-__all__ = ["SPECIALS", "Listed", "build", "cases", "control_of", "listed", "named"]
+__all__ = ["SPECIALS", "Listed", "build", "cases", "control_of", "find", "generated", "listed", "named"]

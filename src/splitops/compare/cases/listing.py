@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
@@ -14,15 +15,15 @@ from splitops.compare.cases.forms import part_names, plain
 from splitops.compare.cases.invalid import invalid_records
 from splitops.compare.cases.valid import valid_records
 from splitops.compare.cases.words import domain_of, id_of, operator_of, opset_of, row_of
-from splitops.compare.records import Case, Record, Value
+from splitops.compare.records import Case, CompareError, Record, Value
 from splitops.elements.types import ELEMENT_TYPES
-from splitops.errors import RuleError
+from splitops.errors import RuleError, shown
 from splitops.models import run
 from splitops.models.check import Severity, check
 from splitops.models.formats.openvino import OpenVINOModel, to_bytes
 from splitops.operators import SCHEMAS, OperatorSchema, schema
 
-__all__ = ["Listed", "build", "cases", "control_of", "listed", "named"]
+__all__ = ["Listed", "build", "cases", "control_of", "find", "generated", "listed", "named"]
 
 _OTHER_TYPES: Final = {"length": "int64", "packed": "int32"}
 
@@ -63,14 +64,60 @@ def listed() -> Mapping[str, Listed]:
     return MappingProxyType(found)
 
 
-def cases(ids: Iterable[str] | None = None) -> tuple[Case, ...]:
-    """Build cases; None is all of them.
+def generated(number: int, seed: int = 0) -> dict[str, Listed]:
+    """Return so many cases that are not listed, drawn by Hypothesis, by their names.
+
+    Args:
+        number: so many; the first ones of a seed do not depend on it.
+        seed: gives the same cases for the same releases of splitops and Hypothesis.
 
     Raises:
-        KeyError: there is no case of a name.
+        CompareError: Hypothesis is not installed.
+
+    Examples:
+        >>> list(generated(2, seed=7))
+        ['generated/7/0', 'generated/7/1']
     """
-    every = listed()
-    return tuple(build(every[name]) for name in (every if ids is None else ids))
+    try:
+        from splitops.compare.cases.drawing import drawn
+    except ImportError as error:
+        raise CompareError("to generate cases takes Hypothesis: pip install 'splitops[compare]'") from error
+
+    found: dict[str, Listed] = {}
+    had = set(listed())
+    records = drawn(seed)
+    while len(found) < number:
+        new = named(*next(records))
+        if new.id not in had:
+            had.add(new.id)
+            name = f"generated/{seed}/{len(found)}"
+            found[name] = replace(new, id=name)
+    return found
+
+
+def find(name: str) -> Listed:
+    """Return the case of a name, a listed or a generated one.
+
+    Raises:
+        CompareError: there is none.
+    """
+    drawn = re.fullmatch(r"generated/(\d{1,18})/(\d{1,4})", name, re.ASCII)
+    if drawn is not None:
+        seed, index = map(int, drawn.groups())
+        name = f"generated/{seed}/{index}"
+        return generated(index + 1, seed)[name]
+    if name not in listed():
+        raise CompareError(f"there is no case {shown(name)}")
+    return listed()[name]
+
+
+def cases(ids: Iterable[str] | None = None) -> tuple[Case, ...]:
+    """Build cases; None is all that are listed.
+
+    Raises:
+        CompareError: there is no case of a name.
+    """
+    return tuple(map(build, listed().values() if ids is None else map(find, ids)))
 
 
 def named(record: Record, control: Record | None = None) -> Listed:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import splitops
 from splitops.compare import protocol
-from splitops.compare.cases import build, listed, named
-from splitops.compare.cases import cases as listed_cases
+from splitops.compare.cases import build, find, generated, listed, named
 from splitops.compare.driver.finding import Column, Wanted, columns
 from splitops.compare.driver.judging import expected_of
 from splitops.compare.driver.models import cases_of_model
@@ -37,6 +36,8 @@ def compare(
     peers: Sequence[str] | None = None,
     operators: Sequence[str] = (),
     cases: Sequence[str] = (),
+    generate: int = 0,
+    seed: int = 0,
     model: AnyModel | None = None,
     inputs: Mapping[str, Any] | None = None,
     commands: Mapping[str, str] | None = None,
@@ -56,7 +57,10 @@ def compare(
     Args:
         peers: names of adapters; None is all whose peer is installed.
         operators: such as ``"Split-18"``, ``"VariadicSplit"``; none is all.
-        cases: names of cases; none is all.
+        cases: names of cases; none is all that are listed.
+        generate: so many cases more, which Hypothesis draws; of them, too, those of ``operators`` alone are
+            asked. They are named ``"generated/SEED/INDEX"``.
+        seed: of these; it gives the same cases for the same releases of splitops and Hypothesis.
         model: a model that is asked in the place of our cases: each of its splits cut out, with the sizes
             and values that it has for the inputs, and the model as a whole.
         inputs: of the model, arrays by name; None makes some.
@@ -75,7 +79,8 @@ def compare(
         ``environment["stopped"]`` True.
 
     Raises:
-        CompareError: there is no such peer, setting, case or operator, or no peer at all.
+        CompareError: there is no such peer, setting, case or operator, or no peer at all; Hypothesis is
+            needed and not installed.
         ModelError: the model cannot be read, or no inputs can be made for it.
 
     Examples:
@@ -83,27 +88,28 @@ def compare(
         >>> [entry.id for entry, peer, verdict in report.findings]  # doctest: +SKIP
         ['split-18/ceil/5-into-4/float32/static', ...]
     """
-    asked = (
-        _chosen(operators, cases) if model is None else cases_of_model(model, inputs, allow_links=allow_links)
-    )
+    if model is None:
+        asked = _chosen(operators, cases, generate, seed)
+    else:
+        asked = cases_of_model(model, inputs, allow_links=allow_links)
     wanted = Wanted(peers, commands, pythons, settings)
     limits = Limits(seconds=seconds, memory=int(memory * 2**30))
     return ask_everything(asked, wanted, limits, shrink_seconds=shrink_seconds, jobs=jobs)
 
 
-def _chosen(operators: Sequence[str], ids: Sequence[str]) -> tuple[Case, ...]:
+def _chosen(operators: Sequence[str], ids: Sequence[str], generate: int, seed: int) -> tuple[Case, ...]:
     """Return the cases that are asked for, and their controls."""
-    known = listed()
-    for name in ids:
-        if name not in known:
-            raise CompareError(f"there is no case {shown(name)}")
-    found = listed_cases(ids or None)
+    wanted = {name: find(name) for name in ids} if ids else dict(listed())
+    if generate:
+        wanted |= generated(generate, seed)
+    found = {name: build(one) for name, one in wanted.items()}
     for operator in operators:
-        if not any(_is_of(case, operator) for case in found):
+        if not any(_is_of(case, operator) for case in found.values()):
             raise CompareError(f"there is no case of an operator {shown(operator)}")
-    chosen = {case.id: case for case in found if not operators or any(_is_of(case, o) for o in operators)}
-    controls = {case.control for case in chosen.values() if case.control is not None} - set(chosen)
-    return (*chosen.values(), *listed_cases(sorted(controls)))
+    chosen = [case for case in found.values() if not operators or any(_is_of(case, o) for o in operators)]
+    controls = {case.control: wanted[case.id].control for case in chosen}
+    missing = sorted({name for name in controls if name is not None} - {case.id for case in chosen})
+    return (*chosen, *(build(named(record)) for name in missing if (record := controls[name]) is not None))
 
 
 def _is_of(case: Case, operator: str) -> bool:

@@ -1,0 +1,103 @@
+"""The cases that Hypothesis draws: the same for a seed, of every kind, and all of them are questions."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from splitops.cli import cli
+from splitops.compare.cases import build, cases, find, generated, listed, named
+from splitops.compare.driver.shrinking import smaller
+from splitops.compare.records import CompareError
+from splitops.elements.types import ELEMENT_TYPES
+from splitops.operators import SCHEMAS
+from splitops.sizes.rules import SizeRule
+
+MODEL = Path(__file__).parents[2] / "examples/models/attention_block.onnx"
+MANY = generated(500)
+VALID = {rule.value for rule in SizeRule}
+
+
+def test_a_seed_gives_the_same_cases_everywhere() -> None:
+    code = "from splitops.compare.cases import generated; print(*generated(120, 3).values(), sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.stdout.splitlines() == list(map(str, generated(120, 3).values())), done.stderr
+    assert list(generated(20, 3).items()) == list(generated(120, 3).items())[:20]
+    assert [one.record for one in generated(20, 4).values()] != [
+        one.record for one in generated(20, 3).values()
+    ]
+
+
+def test_everything_is_drawn() -> None:
+    records = [one.record for one in MANY.values()]
+    rows = {(record.format, record.operator, record.version) for record in records}
+    assert rows == {("ir" if row.domain else "onnx", row.name, row.since_version) for row in SCHEMAS}
+    assert {record.dynamic for record in records} == {record.constant for record in records} == {True, False}
+    assert {len(record.shape) for record in records} == {1, 2, 3, 4}
+    assert len({record.dtype for record in records}) > len(ELEMENT_TYPES) / 2
+    assert max(max(record.shape) for record in records) > 2**53
+    assert any("" in record.outputs for record in records)
+    rules = {one.rule for one in MANY.values()}
+    assert rules >= VALID
+    assert len(rules - VALID) > 10
+    assert len({named(one.record).id for one in MANY.values()} - set(listed())) == len(MANY)
+
+
+def test_each_can_be_asked_and_has_a_control_that_is_valid() -> None:
+    valid = 0
+    for name, one in MANY.items():
+        case = build(one)
+        assert case.id == name
+        assert case.rule == one.rule == (case.error or one.rule), one.record
+        assert one.control is not None
+        assert case.control == named(one.control).id
+        assert named(one.control).rule in VALID, one.control
+        valid += case.valid
+    assert len(MANY) / 4 < valid < len(MANY) * 3 / 4
+
+
+def test_a_name_says_which_it_is() -> None:
+    assert find("generated/0/17") == MANY["generated/0/17"]
+    assert cases(["generated/0/17"])[0].model == build(MANY["generated/0/17"]).model
+    for name in ("generated/0", "generated/0/-1", "generated/x/1", "generated/0/99999"):
+        with pytest.raises(CompareError, match="there is no case"):
+            find(name)
+
+
+def test_they_can_be_shrunk() -> None:
+    record = max((one.record for one in MANY.values() if one.rule == "explicit"), key=lambda r: len(r.shape))
+    assert any(named(candidate).rule == "explicit" for candidate in smaller(record))
+
+
+def test_the_command_asks_them_beside_the_others() -> None:
+    asked = [
+        "compare",
+        "--no-shrink",
+        "--peer",
+        "onnx_reference",
+        "--case",
+        "split-13/even/6-into-2/float32/static",
+    ]
+    found = CliRunner().invoke(cli, [*asked, "--generate", "3", "--seed", "5", "--json"])
+    assert found.exit_code in (0, 1), found.output
+    for index in range(3):
+        assert f'"generated/5/{index}"' in found.stdout
+    wrong = CliRunner().invoke(cli, ["compare", "--model", str(MODEL), "--generate", "1"])
+    assert wrong.exit_code == 2
+    assert "--model goes without" in wrong.output
+
+
+def test_hypothesis_is_imported_only_when_asked_for() -> None:
+    code = "import sys, splitops.compare.driver.comparing; print('hypothesis' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.stdout == "False\n", done.stderr
+
+
+def test_without_hypothesis_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "splitops.compare.cases.drawing", None)
+    with pytest.raises(CompareError, match=r"splitops\[compare\]"):
+        generated(1)
