@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 
-def run(folder: Path, ranks: int, timeout: float = 240) -> None:
-    """Run :func:`checkpoints` in so many processes; what one of them says fails the test."""
+def run(folder: Path, ranks: int, *arguments: str, script: str = __file__, timeout: float = 240) -> None:
+    """Run a script (this one: :func:`checkpoints`) in so many processes; an error in one fails the test."""
     common = {
         "WORLD_SIZE": str(ranks),
         "OMP_NUM_THREADS": "1",
@@ -20,7 +20,7 @@ def run(folder: Path, ranks: int, timeout: float = 240) -> None:
     }
     started = [
         subprocess.Popen(
-            [sys.executable, __file__, str(folder)],
+            [sys.executable, script, str(folder), *arguments],
             env=os.environ | common | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -37,7 +37,7 @@ def run(folder: Path, ranks: int, timeout: float = 240) -> None:
         assert process.returncode == 0, text[-4000:]
 
 
-def _join() -> int:
+def join() -> int:
     """Take part in the group of processes; return the rank."""
     import torch.distributed as dist
 
@@ -81,7 +81,7 @@ def checkpoints(folder: Path) -> None:
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
-    _join()
+    join()
     wanted = _distributed(folder)
     line = init_device_mesh("cpu", (int(os.environ["WORLD_SIZE"]),))
     rows = {
