@@ -183,7 +183,9 @@ class OpenVINOProgram:
     def _fed(self, at: int, array: npt.NDArray[Any]) -> Any:
         kind = self._kinds[at]
         if array.dtype.kind in _PLAIN and (kind is None or (array.dtype == kind.numpy and not kind.packed)):
-            return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+            array = array if array.flags.c_contiguous else np.ascontiguousarray(array)
+            # OpenVINO copies what is read-only itself, but more slowly.
+            return array if array.flags.writeable else self._library.Tensor(array)
         return _to_tensor(self._library, array, kind)
 
     def events(self) -> Sequence[Event]:
@@ -221,7 +223,9 @@ def _taken(tensor: Any, kind: ElementType | None) -> npt.NDArray[Any]:
     kind = kind or from_openvino(tensor.element_type.get_type_name())
     if kind is None:
         raise EngineError("openvino", f"gives elements of type {tensor.element_type.get_type_name()!r}")
-    shape = tuple(tensor.shape)
+    if kind.numpy.kind in _PLAIN and not kind.packed and kind.storage is None:
+        return np.array(tensor.data)
+    shape = tuple(tensor.shape)  # slow
     if kind.bits == 0:
         array = np.empty(shape, object)
         if array.size:  # bytes_data of no strings ends the process
@@ -230,8 +234,6 @@ def _taken(tensor: Any, kind: ElementType | None) -> npt.NDArray[Any]:
                 for text in np.asarray(tensor.bytes_data).reshape(-1).tolist()
             ]
         return array
-    if kind.numpy.kind in _PLAIN and not kind.packed and kind.storage is None:
-        return np.array(tensor.data)
     content = _bytes(tensor).tobytes()
     size = packed_size(kind, int(np.prod(shape, dtype=np.int64)))
     return unpack(content[:size], kind, shape).copy()

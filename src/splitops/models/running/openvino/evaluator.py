@@ -5,29 +5,25 @@ installed.
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
-from splitops.calls.node import read_only
-from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import ModelError, Where
 from splitops.models.engines import is_installed, make_engine
 from splitops.models.engines.engine import Compiled, Engine
 from splitops.models.engines.recording import recorded, recorder
 from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.model import Endpoint, Graph, Layer, OpenVINOModel
-from splitops.models.formats.openvino.shapes import format_shape, matches
-from splitops.models.formats.openvino.sites import input_names, output_names
+from splitops.models.formats.openvino.sites import output_names
 from splitops.models.movers.evaluated import Value
 from splitops.models.running.bodies import MAX_BODY_RUNS, BodyRuns
 from splitops.models.running.openvino import bodies, foreign
+from splitops.models.running.openvino.inputs import Inputs
 from splitops.models.running.openvino.layers import evaluated, is_own
 from splitops.progress import counted
 
@@ -111,8 +107,11 @@ class Prepared:
         settled: foreign.Settled | None = None,
     ) -> None:
         self._model = model
-        self._names = output_names(model)
         self._where = Where(model=model.file)
+        self._inputs = Inputs(model, self._where)
+        self._outputs = [
+            (name, layer.id) for name, layer in zip(output_names(model), model.outputs, strict=True)
+        ]
         self._engine = engine
         self._is_own = is_own
         self._settled = settled
@@ -124,7 +123,9 @@ class Prepared:
     @property
     def programs(self) -> list[Compiled]:
         """What the engine has compiled."""
-        runners = [runner for plan in self._plans.values() for _, runner in plan.stages if runner is not None]
+        runners = [
+            step.runner for plan in self._plans.values() for step in plan.steps if step.runner is not None
+        ]
         return [program for runner in runners for program in runner.programs]
 
     def run(
@@ -135,18 +136,13 @@ class Prepared:
         observer: Observer | None = None,
     ) -> dict[str, npt.NDArray[Any]]:
         """Run the model; see :func:`run`."""
-        whole = _Run(self, self._model, BodyRuns(max_body_runs), observer)
-        execution = _Execution(whole, self._model.graph, whole.where)
-        for layer, array in _bound_inputs(self._model, inputs):
-            execution.feed(layer, array)
+        whole = _Run(self, self._where, BodyRuns(max_body_runs), observer)
+        execution = _Execution(whole, self._model.graph, self._where, self._inputs.check(inputs))
         try:
             results = execution.results()
         except MemoryError as error:
             raise ModelError("a result does not fit into memory", whole.where) from error
-        return {
-            name: results[layer.id].array
-            for name, layer in zip(self._names, self._model.outputs, strict=True)
-        }
+        return {name: results[id_].array for name, id_ in self._outputs}
 
     def plan(self, graph: Graph, place: Where) -> _Plan:
         """Return the plan of a graph, made once."""
@@ -180,98 +176,27 @@ class Prepared:
             return self._engine
 
 
-def _bound_inputs(
-    model: OpenVINOModel, inputs: Mapping[str, npt.ArrayLike]
-) -> Iterable[tuple[Layer, npt.NDArray[Any]]]:
-    """Return the array of every Parameter, checked against its type and shape."""
-    by_tensor: dict[str, list[Layer]] = {}
-    by_layer: dict[str, list[Layer]] = {}
-    for layer in model.inputs:
-        by_layer.setdefault(layer.name, []).append(layer)
-        for name in layer.outputs[0].names:
-            by_tensor.setdefault(name, []).append(layer)
-    where = Where(model=model.file)
-    if not isinstance(inputs, Mapping):
-        raise ModelError(f"inputs are a {type(inputs).__name__}, not a mapping of names to arrays", where)
-    known = ", ".join(map(repr, input_names(model))) or "none"
-    arrays: dict[int, npt.NDArray[Any]] = {}
-    for name, array in inputs.items():
-        found = by_tensor.get(name) or by_layer.get(name)
-        if found is None:
-            raise ModelError(f"the model has no input {name!r}; its inputs are {known}", where)
-        if len(found) > 1:
-            raise ModelError(f"{len(found)} inputs of the model are named {name!r}", where)
-        if found[0].id in arrays:
-            raise ModelError(f"input {name!r} is given twice, by two of its names", where)
-        place = replace(where, node=found[0].name)
-        if np.ma.is_masked(array):
-            raise ModelError(f"input {name!r} is masked, which a tensor cannot say", place)
-        try:
-            given = np.asarray(array)
-        except (ValueError, TypeError, OverflowError) as error:
-            raise ModelError(f"input {name!r} is no array: {str(error)[:200]}", place) from error
-        arrays[found[0].id] = _checked(found[0], name, given, place)
-    missing = [
-        name for name, layer in zip(input_names(model), model.inputs, strict=True) if layer.id not in arrays
-    ]
-    if missing:
-        raise ModelError(f"input {', '.join(map(repr, missing))} is missing; the inputs are {known}", where)
-    return [(layer, arrays[layer.id]) for layer in model.inputs]
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A layer that is evaluated here, or a region.
 
+    Attributes:
+        layer: the layer; of a region, its first one.
+        where: its place.
+        sources: the output ports that it takes.
+        dropped: those of them that nothing needs any more.
+        runner: what runs the region.
+    """
 
-def _type_of(layer: Layer, array: npt.NDArray[Any], where: Where) -> ElementType:
-    """Return the element type of a Parameter, or of its array where it takes any."""
-    if not layer.takes_any_type:
-        return layer.element_type(where)
-    found = element_type_of(array.dtype)
-    if found is None or found.openvino is None:
-        raise ModelError(f"OpenVINO has no element type for dtype {array.dtype}", where)
-    return found
-
-
-def _checked(layer: Layer, name: str, array: npt.NDArray[Any], where: Where) -> npt.NDArray[Any]:
-    element_type, shape = _type_of(layer, array, where), layer.shape(where)
-    expected = element_type.numpy
-    if element_type.bits == 0:
-        fits = array.dtype.kind in "OUST"
-    else:
-        fits = array.dtype == expected or element_type_of(array.dtype) is element_type
-    if not fits:
-        raise ModelError(
-            f"input {name!r} has dtype {array.dtype}, but the model takes {element_type.openvino}, "
-            f"which is {expected}",
-            where,
-        )
-    if not matches(array.shape, shape):
-        raise ModelError(
-            f"input {name!r} has shape {list(array.shape)}, but the model takes [{format_shape(shape)}]",
-            where,
-        )
-    limit = (1 << element_type.bits) - 1
-    if element_type.storage is not None and array.size and int(array.max()) > limit:
-        raise ModelError(f"input {name!r} has the code {array.max()}, more than {limit}", where)
-    if element_type.bits == 0:
-        return _texts(name, array, where)
-    return array if array.dtype == expected else array.astype(expected)
-
-
-def _texts(name: str, array: npt.NDArray[Any], where: Where) -> npt.NDArray[Any]:
-    """Return strings of any kind as an array of str."""
-    if array.dtype == object and all(isinstance(value, str) for value in array.flat):
-        return array
-    texts = np.empty(array.shape, object)
-    for index, value in enumerate(array.reshape(-1).tolist()):
-        if not isinstance(value, str | bytes):
-            raise ModelError(f"input {name!r} holds a {type(value).__name__}, not strings alone", where)
-        try:
-            texts.reshape(-1)[index] = value.decode() if isinstance(value, bytes) else value
-        except UnicodeDecodeError as error:
-            raise ModelError(f"input {name!r} holds bytes that are no UTF-8: {error}", where) from error
-    return texts
+    layer: Layer
+    where: Where
+    sources: tuple[Endpoint, ...]
+    dropped: tuple[Endpoint, ...]
+    runner: foreign.Runner | None
 
 
 class _Plan:
-    """What is the same in every run of a graph: the layers that its Results need, in stages, and their uses.
+    """What is the same in every run of a graph: the steps to its Results, and what each of these takes.
 
     Raises:
         ModelError: a split would be left to OpenVINO.
@@ -287,7 +212,6 @@ class _Plan:
     ) -> None:
         needed = _needed(graph)
         layers = [layer for layer in graph.order if layer.id in needed]
-        self.uses = Counter(source for layer in layers for source in graph.sources(layer))
         for layer in layers:
             if not is_evaluated(layer) and bodies.holds_split(layer):
                 raise ModelError(
@@ -296,28 +220,39 @@ class _Plan:
                     replace(place, node=layer.name),
                 )
         self.constants: dict[int, Value] = {}
+        self.results = [(layer.id, graph.sources(layer)[0]) for layer in graph.layers_of_type("Result")]
+        used = {source for layer in layers for source in graph.sources(layer)}
         stages = list(foreign.stages(graph, layers, is_own))
+        inside = {layer.id for own, found in stages if not own for layer in found}
         held: set[int] = set()  # constants that regions hold once they are compiled, and nobody else reads
         if settled is not None:
-            inside = {layer.id for own, found in stages if not own for layer in found}
             constants = (layer for layer in layers if layer.constant is not None)
-            held = {
-                layer.id
-                for layer in constants
-                if all(
-                    target.layer in inside
-                    for target in graph.consumers[Endpoint(layer.id, layer.outputs[0].id)]
-                )
-            }
-        self.stages = [
-            (
-                [layer for layer in found if layer.id not in held],
-                None
-                if own
-                else foreign.Runner(foreign.Region.of(graph, found, set(self.uses)), engine, place, settled),
-            )
-            for own, found in stages
-        ]
+            held = {layer.id for layer in constants if _feeds_only(graph, layer, inside)}
+        steps: list[tuple[Layer, tuple[Endpoint, ...], foreign.Runner | None]] = []
+        for own, found in stages:
+            if not own:
+                region = foreign.Region.of(graph, found, used)
+                taken = tuple(source for source in region.inputs if source.layer not in held)
+                steps.append((found[0], taken, foreign.Runner(region, engine, place, settled)))
+                continue
+            steps += [
+                (layer, graph.sources(layer), None)
+                for layer in found
+                if layer.type not in {"Parameter", "Result"} and layer.id not in held
+            ]
+        later = {source for _, source in self.results}
+        self.steps: list[_Step] = []
+        for layer, sources, runner in reversed(steps):
+            dropped = tuple(source for source in dict.fromkeys(sources) if source not in later)
+            later.update(dropped)
+            where = replace(place, node=layer.name)
+            self.steps.append(_Step(layer, where, sources, dropped, runner))
+        self.steps.reverse()
+
+
+def _feeds_only(graph: Graph, layer: Layer, targets: set[int]) -> bool:
+    ends = (Endpoint(layer.id, port.id) for port in layer.outputs)
+    return all(target.layer in targets for end in ends for target in graph.consumers[end])
 
 
 class _Run:
@@ -328,10 +263,10 @@ class _Run:
     """
 
     def __init__(
-        self, prepared: Prepared, model: OpenVINOModel, body_runs: BodyRuns, observer: Observer | None
+        self, prepared: Prepared, where: Where, body_runs: BodyRuns, observer: Observer | None
     ) -> None:
         self.observer = observer
-        self.where = Where(model=model.file)
+        self.where = where
         self.plan = prepared.plan
         self._body_runs = body_runs
 
@@ -354,10 +289,8 @@ class _Run:
         self._body_runs.count(place)
         path = f"{layer.name}/{tag}"
         inner = Where(place.model, path if place.graph is None else f"{place.graph}/{path}")
-        execution = _Execution(self, graph, inner)
-        for id_, value in fed.items():
-            execution.feed_body(graph.by_id[id_], value)
-        results = execution.results()
+        values = dict(_fed(graph.by_id[id_], value, inner) for id_, value in fed.items())
+        results = _Execution(self, graph, inner, values).results()
         self.where = place
         return results
 
@@ -365,56 +298,29 @@ class _Run:
 class _Execution:
     """One run of a graph: the values that later layers still need."""
 
-    def __init__(self, run: _Run, graph: Graph, place: Where) -> None:
+    def __init__(self, run: _Run, graph: Graph, place: Where, values: dict[Endpoint, Value]) -> None:
         self._run = run
-        self._graph = graph
-        self._place = place
+        self._in_body = place.graph is not None  # which can run again
         self._plan = run.plan(graph, place)
-        self._uses = self._plan.uses.copy()
-        self._values: dict[Endpoint, Value] = {}
-
-    def feed(self, layer: Layer, array: npt.NDArray[Any]) -> None:
-        """Take the array of a Parameter of the model."""
-        kind = _type_of(layer, array, replace(self._place, node=layer.name))
-        # Every view of it, the outputs too, is read-only then.
-        self._feed(layer, Value(read_only(array), kind))
-
-    def feed_body(self, layer: Layer, value: Value) -> None:
-        """Take the value of a Parameter of a body, whose shape is that of the value, whatever is stated."""
-        where = replace(self._place, node=layer.name)
-        if not layer.takes_any_type and value.element_type is not layer.element_type(where):
-            raise ModelError(
-                f"the body takes {layer.attribute('element_type')}, but gets {value.element_type}", where
-            )
-        # To the body it is no constant: the next run can bring another one.
-        self._feed(layer, replace(value, constant=False))
-
-    def _feed(self, layer: Layer, value: Value) -> None:
-        end = Endpoint(layer.id, layer.outputs[0].id)
-        if end in self._uses:
-            self._values[end] = value
+        self._values = values
 
     def results(self) -> _Results:
         """Evaluate the layers and return the value of each Result, by layer id."""
-        for layers, runner in self._plan.stages:
-            if runner is not None:
-                self._evaluate_region(layers, runner)
-                continue
-            for layer in counted(layers, "run"):
-                if layer.type not in {"Parameter", "Result"}:
-                    self._run.where = replace(self._place, node=layer.name)
-                    self._evaluate(layer)
-        return {
-            layer.id: self._values[self._graph.sources(layer)[0]]
-            for layer in self._graph.layers_of_type("Result")
-        }
+        values = self._values
+        for step in counted(self._plan.steps, "run"):
+            self._run.where = step.where
+            if step.runner is None:
+                self._evaluate(step.layer, step.sources, step.where)
+            else:
+                values.update(step.runner.run(values, again=self._in_body))
+            for source in step.dropped:
+                values.pop(source, None)
+        return {id_: values[source] for id_, source in self._plan.results}
 
-    def _evaluate(self, layer: Layer) -> None:
-        where = self._run.where
+    def _evaluate(self, layer: Layer, sources: Sequence[Endpoint], where: Where) -> None:
         if layer.constant is not None:
             self._values[Endpoint(layer.id, layer.outputs[0].id)] = self._constant(layer, layer.constant)
             return
-        sources = self._graph.sources(layer)
         inputs = [self._values[source] for source in sources]
         results: Sequence[Value]
         if is_own(layer):
@@ -434,28 +340,25 @@ class _Execution:
             self._run.observer(layer, *arrays)
         for port, value in zip(layer.outputs, results, strict=True):
             self._values[Endpoint(layer.id, port.id)] = replace(value, constant=constant)
-        self._release(sources)
 
     def _constant(self, layer: Layer, constant: Constant) -> Value:
         found = self._plan.constants.get(layer.id)
         if found is None:
             found = Value(constant.array(self._run.where), constant.element_type, constant=True)
-            if self._place.graph is not None:  # a body can run again
+            if self._in_body:
                 self._plan.constants[layer.id] = found
         return found
 
-    def _evaluate_region(self, layers: Sequence[Layer], runner: foreign.Runner) -> None:
-        self._run.where = replace(self._place, node=layers[0].name)
-        self._values.update(runner.run(self._values, again=self._place.graph is not None))
-        for layer in layers:
-            self._release(self._graph.sources(layer))
 
-    def _release(self, sources: Iterable[Endpoint]) -> None:
-        """Drop the values that nothing needs any more."""
-        for source in sources:
-            self._uses[source] -= 1
-            if self._uses[source] == 0:
-                self._values.pop(source, None)
+def _fed(parameter: Layer, value: Value, place: Where) -> tuple[Endpoint, Value]:
+    """Return the value of a Parameter of a body; its shape is that of the value, whatever is stated."""
+    where = replace(place, node=parameter.name)
+    if not parameter.takes_any_type and value.element_type is not parameter.element_type(where):
+        raise ModelError(
+            f"the body takes {parameter.attribute('element_type')}, but gets {value.element_type}", where
+        )
+    # To the body it is no constant: the next run can bring another one.
+    return Endpoint(parameter.id, parameter.outputs[0].id), replace(value, constant=False)
 
 
 def is_evaluated(layer: Layer) -> bool:

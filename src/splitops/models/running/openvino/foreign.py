@@ -174,6 +174,8 @@ class Runner:
         self._kept: tuple[object, Compiled] | None = None
         self._lock = threading.Lock()
         self._settled = settled
+        by_id = region.graph.by_id
+        self._fed = [end for end in region.inputs if by_id[end.layer].constant is None]
         if settled is not None:
             self._kept = None, self._compiled({end: self._known(end, settled) for end in region.inputs})
 
@@ -220,10 +222,10 @@ class Runner:
         self, values: Mapping[Endpoint, Value], *, again: bool
     ) -> tuple[Compiled, Sequence[Endpoint]]:
         """Return what is compiled for some values, and the inputs that are no constants."""
-        by_id = self._region.graph.by_id
         if self._settled is not None:
             assert self._kept is not None
-            return self._kept[1], [end for end in self._region.inputs if by_id[end.layer].constant is None]
+            return self._kept[1], self._fed
+        by_id = self._region.graph.by_id
         given = {end: _given(values[end], by_id[end.layer].constant) for end in self._region.inputs}
         fed = [end for end in self._region.inputs if given[end].constant is None]
         # Constants are those of the graph, the same in every run of it.
