@@ -140,6 +140,10 @@ def _agree(found: Sequence[tuple[int | None, ...] | None], proved: Sequence[tupl
     )
 
 
+_Held = dict[int, tuple[Any, npt.NDArray[Any]]]
+"""The tensors of a request that inputs are copied to, and their memory as arrays."""
+
+
 class OpenVINOProgram:
     """A compiled model, with a request for each thread that runs it at a time.
 
@@ -151,7 +155,7 @@ class OpenVINOProgram:
         self._library = library
         self._compiled = compiled
         self._where = where
-        self._idle: deque[Any] = deque()
+        self._idle: deque[tuple[Any, _Held]] = deque()
         self._kinds = [from_openvino(port.element_type.get_type_name()) for port in compiled.inputs]
         self.types: Sequence[ElementType | None] = [
             from_openvino(port.element_type.get_type_name()) for port in compiled.outputs
@@ -163,12 +167,12 @@ class OpenVINOProgram:
     def run(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
         """Run a request; what it gives is copied out of it."""
         try:
-            request = self._idle.pop()
+            request, held = self._idle.pop()
         except IndexError:  # the first one of this thread
-            request = self._compiled.create_infer_request()
+            request, held = self._compiled.create_infer_request(), {}
         # By name where names are known, else in the order of the inputs.
         places = [self._positions.get(name, at) for at, name in enumerate(feeds)]
-        given = {at: self._fed(at, array) for at, array in zip(places, feeds.values(), strict=True)}
+        given = {at: self._fed(at, array, held) for at, array in zip(places, feeds.values(), strict=True)}
         begin = time.time()
         try:
             request.infer(given, share_inputs=True, share_outputs=True)
@@ -177,15 +181,22 @@ class OpenVINOProgram:
         found = [_taken(request.get_output_tensor(at), kind) for at, kind in enumerate(self.types)]
         if self._profile:
             self._events += _events_of(request, begin)
-        self._idle.append(request)
+        self._idle.append((request, held))
         return found
 
-    def _fed(self, at: int, array: npt.NDArray[Any]) -> Any:
+    def _fed(self, at: int, array: npt.NDArray[Any], held: _Held) -> Any:
         kind = self._kinds[at]
         if array.dtype.kind in _PLAIN and (kind is None or (array.dtype == kind.numpy and not kind.packed)):
-            array = array if array.flags.c_contiguous else np.ascontiguousarray(array)
-            # OpenVINO copies what is read-only itself, but more slowly.
-            return array if array.flags.writeable else self._library.Tensor(array)
+            if array.flags.c_contiguous and array.flags.writeable:
+                return array
+            # OpenVINO takes nothing read-only without a copy; new memory in each run would cost more than it.
+            tensor, memory = held.get(at, (None, None))
+            if memory is None or (memory.dtype, memory.shape) != (array.dtype, array.shape):
+                tensor = self._library.Tensor(np.array(array, order="C"))
+                held[at] = tensor, tensor.data
+            else:
+                memory[...] = array
+            return tensor
         return _to_tensor(self._library, array, kind)
 
     def events(self) -> Sequence[Event]:
