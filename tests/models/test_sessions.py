@@ -611,6 +611,15 @@ def test_64_bit_numbers_keep_their_bits_on_the_way():
 
 
 @needs_openvino
+def test_a_run_of_ir_keeps_nothing_of_the_one_before():
+    ready = splitops.session(ir_model(), "openvino")
+    given = [DATA, DATA + 1, DATA[:, ::-1], np.ones((5, 6), np.float32), DATA[:0], DATA.T.copy().T, -DATA]
+    found = [ready.run({"data": data}) for data in given]
+    for data, parts in zip(given, found, strict=True):
+        np.testing.assert_array_equal(np.hstack([parts["a"], parts["b"]]), np.maximum(data, 0))
+
+
+@needs_openvino
 def test_threads_share_a_session_of_openvino():
     ready = splitops.session(ir_model(), "openvino")
     barrier = threading.Barrier(4)
