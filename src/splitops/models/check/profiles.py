@@ -17,7 +17,16 @@ from splitops.models.check import conditions
 from splitops.models.check.conditions import Condition
 from splitops.models.sites.site import UNBIND_REPAIRS
 
-__all__ = ["LIMITS", "LOOKED_AT", "TARGETS", "LegalForm", "Limit", "Outcome", "known_targets"]
+__all__ = [
+    "LIMITS",
+    "LOOKED_AT",
+    "TARGETS",
+    "LegalForm",
+    "Limit",
+    "Outcome",
+    "known_targets",
+    "release_numbers",
+]
 
 
 class Outcome(StrEnum):
@@ -103,7 +112,7 @@ class Limit:
             >>> mended.holds_in("1.31.1"), mended.holds_in("1.32.0")
             (True, False)
         """
-        return self.until is None or _numbers(release) <= _numbers(self.until)
+        return self.until is None or release_numbers(release) <= release_numbers(self.until)
 
     @property
     def seen(self) -> str:
@@ -120,7 +129,8 @@ class Limit:
         return self.message if self.until is None else f"{self.message} (up to {self.until})"
 
 
-def _numbers(release: str) -> tuple[int, ...]:
+def release_numbers(release: str) -> tuple[int, ...]:
+    """Return what releases are ordered by: the first three numbers of one."""
     return tuple(int(part) for part in re.findall(r"\d+", release)[:3])
 
 
