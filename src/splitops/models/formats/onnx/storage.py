@@ -75,8 +75,7 @@ def parse(path: Path, *, allow_links: bool = False) -> ModelProto:
         model.ParseFromString(content)
     except (DecodeError, UnicodeDecodeError, ValueError) as error:
         raise ModelError(f"this is not an ONNX model: {str(error)[:200]}", where) from error
-    check_model(model, where)
-    load_external(model_tensors(model, initializers=False), where, DataFolder(path.parent, allow_links))
+    load_external(check_model(model, where), where, DataFolder(path.parent, allow_links))
     return model
 
 

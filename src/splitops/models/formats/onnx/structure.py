@@ -10,7 +10,7 @@ from typing import Final
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 from splitops.errors import ModelError, Where, shown
-from splitops.models.formats.onnx.tensors import check_tensor
+from splitops.models.formats.onnx.tensors import check_tensor, is_external
 from splitops.onnx.reference import node_label
 
 __all__ = [
@@ -50,7 +50,7 @@ class Located:
     opsets: Mapping[str, int]
 
 
-def check_model(model: ModelProto, where: Where | None = None) -> None:
+def check_model(model: ModelProto, where: Where | None = None) -> list[TensorProto]:
     """Prove that a model is well formed.
 
     Every name is defined once and before it is read, every domain is imported once, every tensor has exactly
@@ -60,6 +60,9 @@ def check_model(model: ModelProto, where: Where | None = None) -> None:
         model: the model.
         where: the place that errors name; its ``model``.
 
+    Returns:
+        The tensors of node attributes whose data is in another file.
+
     Raises:
         ModelError: it is not.
     """
@@ -68,11 +71,13 @@ def check_model(model: ModelProto, where: Where | None = None) -> None:
         raise ModelError("this is not an ONNX model: it has no graph", where)
     opsets = opset_imports(model, where)
     functions = functions_of(model, where)
-    _GraphCheck(opsets, functions, where).graph(model.graph, (), 0)
+    external: list[TensorProto] = []
+    _GraphCheck(opsets, functions, where, external).graph(model.graph, (), 0)
     for function in functions.values():
         place = replace(where, graph=function_path(function))
-        _GraphCheck(opset_imports(function, place), functions, place, function).function(function)
+        _GraphCheck(opset_imports(function, place), functions, place, external, function).function(function)
     callees_first(functions, where)
+    return external
 
 
 def opset_imports(owner: ModelProto | FunctionProto, where: Where | None = None) -> dict[str, int]:
@@ -131,8 +136,9 @@ def subgraphs(node: NodeProto) -> Iterator[tuple[str, GraphProto]]:
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield f"{node_label(node)}.{attribute.name}", attribute.g
-        for index, graph in enumerate(attribute.graphs):
-            yield f"{node_label(node)}.{attribute.name}[{index}]", graph
+        if attribute.graphs:  # asking is quicker than iterating, and hardly any has some
+            for index, graph in enumerate(attribute.graphs):
+                yield f"{node_label(node)}.{attribute.name}[{index}]", graph
 
 
 def extend(path: str | None, step: str) -> str:
@@ -172,16 +178,15 @@ def _nodes(nodes: Sequence[NodeProto], where: Where, opsets: Mapping[str, int]) 
             yield from _nodes(graph.node, replace(where, graph=extend(where.graph, step)), opsets)
 
 
-def model_tensors(model: ModelProto, *, initializers: bool = True) -> Iterator[TensorProto]:
-    """Yield the tensors of a model: those of node attributes and, where asked, the initializers."""
+def model_tensors(model: ModelProto) -> Iterator[TensorProto]:
+    """Yield the tensors of a model: the initializers and those of node attributes."""
     pending: list[GraphProto] = [model.graph]
     lists: list[Sequence[NodeProto]] = [function.node for function in model.functions]
     while pending or lists:
         if pending:
             graph = pending.pop()
             lists.append(graph.node)
-            if initializers:
-                yield from graph.initializer
+            yield from graph.initializer
         else:
             for node in lists.pop():
                 pending.extend(graph for _, graph in subgraphs(node))
@@ -189,14 +194,15 @@ def model_tensors(model: ModelProto, *, initializers: bool = True) -> Iterator[T
                     yield from _attribute_tensors(attribute)
 
 
-def _attribute_tensors(attribute: AttributeProto) -> Iterator[TensorProto]:
-    if attribute.HasField("t"):
-        yield attribute.t
-    yield from attribute.tensors
+def _attribute_tensors(attribute: AttributeProto) -> Sequence[TensorProto]:
+    return [attribute.t, *attribute.tensors] if attribute.HasField("t") else attribute.tensors
 
 
 def _visible(name: str, scopes: _Scopes) -> bool:
-    return any(name in scope for scope in scopes)
+    for scope in scopes:  # noqa: SIM110 - of every name: a generator would take most of the time
+        if name in scope:
+            return True
+    return False
 
 
 class _GraphCheck:
@@ -207,11 +213,13 @@ class _GraphCheck:
         opsets: Mapping[str, int],
         functions: Mapping[FunctionKey, FunctionProto],
         where: Where,
+        external: list[TensorProto],
         function: FunctionProto | None = None,
     ) -> None:
         self.opsets = opsets
         self.functions = functions
         self.where = where
+        self.external = external
         self.parameters: frozenset[str] | None = None
         if function is not None:
             names = [*function.attribute, *(default.name for default in function.attribute_proto)]
@@ -283,16 +291,17 @@ class _GraphCheck:
     def _attributes(self, node: NodeProto, visible: _Scopes, depth: int) -> None:
         seen: set[str] = set()
         for attribute in node.attribute:
-            if not attribute.name or attribute.name in seen or not isinstance(attribute.name, str):
-                raise self._wrong(
-                    node, attribute, f"{shown(attribute.name)} is unnamed, no text, or stated twice"
-                )
-            seen.add(attribute.name)
-            if attribute.ref_attr_name and attribute.ref_attr_name not in (self.parameters or ()):
-                reference = shown(attribute.ref_attr_name)
-                raise self._wrong(node, attribute, f"refers to {reference}, which no function around it has")
+            name, reference = attribute.name, attribute.ref_attr_name
+            if not name or name in seen or not isinstance(name, str):
+                raise self._wrong(node, attribute, f"{shown(name)} is unnamed, no text, or stated twice")
+            seen.add(name)
+            if reference and reference not in (self.parameters or ()):
+                what = f"refers to {shown(reference)}, which no function around it has"
+                raise self._wrong(node, attribute, what)
             for tensor in _attribute_tensors(attribute):
-                check_tensor(tensor, replace(self._at(node), attribute=attribute.name[:80]))
+                check_tensor(tensor, replace(self._at(node), attribute=name[:80]))
+                if is_external(tensor):
+                    self.external.append(tensor)
         around = self.where
         for step, graph in subgraphs(node):
             self.where = replace(around, graph=extend(around.graph, step))
@@ -306,7 +315,7 @@ class _GraphCheck:
         """Define a name: of the item that is described, or of an output of a node."""
         if not isinstance(name, str):  # protobuf gives bytes that are no UTF-8 as they are
             raise ModelError(f"name {bytes(name)[:80]!r} is no text in UTF-8", self.where)
-        if name and not _visible(name, (*outer, names)):
+        if name and name not in names and not _visible(name, outer):
             names.add(name)
             return
         if isinstance(what, NodeProto):

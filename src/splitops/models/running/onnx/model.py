@@ -15,7 +15,7 @@ from onnx import ModelProto
 from splitops.calls.node import read_only
 from splitops.errors import Where
 from splitops.models.formats.onnx.storage import as_proto, parse
-from splitops.models.formats.onnx.structure import check_model, model_tensors
+from splitops.models.formats.onnx.structure import check_model
 from splitops.models.formats.onnx.tensors import load_external
 from splitops.models.formats.reading import DataFolder, place_of
 from splitops.models.running.bodies import MAX_BODY_RUNS
@@ -105,9 +105,8 @@ def read_to_run(model: AnyModel, *, allow_links: bool = False) -> tuple[ModelPro
         return proto, place_of(model), DataFolder(path.parent, allow_links)
     proto = as_proto(model)
     where = Where(model=proto.graph.name or None)
-    check_model(proto, where)
     # Before onnx looks for the data of a Constant in the working directory.
-    load_external(model_tensors(proto, initializers=False), where, None)
+    load_external(check_model(proto, where), where, None)
     return proto, where, None
 
 
