@@ -12,7 +12,7 @@ import numpy as np
 
 from splitops.errors import ModelError, Where, shown, shown_path
 
-__all__ = ["DataFolder", "open_regular", "place_of", "read_range", "read_whole"]
+__all__ = ["DataFolder", "open_regular", "place_of", "read_content", "read_range", "read_whole"]
 
 
 def open_regular(path: Path, where: Where | None = None) -> BinaryIO:
@@ -37,7 +37,16 @@ def read_whole(path: Path, *, limit: int, where: Where | None = None) -> bytes:
     """Read a file of at most ``limit`` bytes.
 
     Raises:
-        ModelError: the file cannot be opened, or is longer.
+        ModelError: as :func:`read_content`.
+    """
+    return bytes(read_content(path, limit=limit, where=where))
+
+
+def read_content(path: Path, *, limit: int, where: Where | None = None) -> memoryview:
+    """Read a file of at most ``limit`` bytes into memory that is quick to get for large ones.
+
+    Raises:
+        ModelError: the file cannot be opened, is longer, or is cut short while it is read.
     """
     with open_regular(path, where) as file:
         size = os.fstat(file.fileno()).st_size
@@ -45,11 +54,7 @@ def read_whole(path: Path, *, limit: int, where: Where | None = None) -> bytes:
             raise ModelError(
                 f"{shown_path(path)} has {size} bytes, more than the {limit} that its format can have", where
             )
-        try:
-            # Never until the end: the file may grow meanwhile. What is lost at its end, the parser misses.
-            return file.read(size)
-        except (OSError, MemoryError) as error:
-            raise ModelError(f"cannot read {shown_path(path)}: {_reason(error)}", where) from error
+        return read_range(file, 0, size, where)  # never until the end: the file may grow meanwhile
 
 
 def place_of(model: object) -> Where:

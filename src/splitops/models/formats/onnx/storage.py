@@ -23,7 +23,7 @@ from splitops.models.formats.onnx.tensors import (
     prove_external,
     tensor_array,
 )
-from splitops.models.formats.reading import DataFolder, place_of, read_whole
+from splitops.models.formats.reading import DataFolder, place_of, read_content
 from splitops.writing import StagedFiles, write_whole
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def parse(path: Path, *, allow_links: bool = False) -> ModelProto:
         ModelError: as :func:`read`.
     """
     where = place_of(path)
-    content = read_whole(path, limit=MAX_MODEL_BYTES, where=where)
+    content = read_content(path, limit=MAX_MODEL_BYTES, where=where)
     model = ModelProto()
     try:
         model.ParseFromString(content)
