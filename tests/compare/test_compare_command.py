@@ -110,3 +110,16 @@ def _lines(mark: str) -> list[str]:
         except OSError:
             continue
     return found
+
+
+def test_inputs_of_a_model_are_given_as_run_takes_them() -> None:
+    model = Path(__file__).parents[2] / "examples/models/attention_block.onnx"
+    data = model.parents[1] / "data/attention_block_x.npy"
+    found = ran("--peer", "onnx_reference", "--model", model, "--input", f"x={data}")
+    assert found.exit_code == 0, found.output
+    for arguments, message in (
+        (["--model", model, "--input", "y=1"], "there is no input"),
+        (["--input", "x=1"], "of --model"),
+    ):
+        found = ran(*arguments)
+        assert (found.exit_code, message in found.output) == (2, True), found.output

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -36,6 +36,8 @@ _INTERRUPTED: Final = 130
 @click.option(
     "--model", type=MODEL_FILE, help="Ask of this model, whole and split by split, not of our cases."
 )
+@click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="An input of --model, as "
+              "run takes it; without any, they are made.")  # fmt: skip
 @links_option
 @click.option("--html", type=_FILE, help="Write the report as a page.")
 @click.option("--junit", type=_FILE, help="Write the report as JUnit XML.")
@@ -66,6 +68,7 @@ def command(
     pythons: tuple[str, ...],
     settings: tuple[str, ...],
     model: Path | None,
+    inputs: tuple[str, ...],
     allow_links: bool,
     html: Path | None,
     junit: Path | None,
@@ -110,6 +113,8 @@ def command(
     if model is not None and (cases or operators or repro or generate):
         message = "--model goes without --case, --op, --generate and --repro, which are of our cases"
         raise click.UsageError(message, ctx)
+    if inputs and model is None:
+        raise click.UsageError("--input is of --model", ctx)
     try:
         if repro is not None:
             name, setting = parse_column(repro[1])
@@ -131,6 +136,7 @@ def command(
             shrink_seconds=5 if shrink else 0,
             jobs=jobs,
             model=model,
+            inputs=_inputs(model, inputs, allow_links) if model is not None and inputs else None,
             allow_links=allow_links,
         )
         judgement = None if expected is None else judge(report, expected, listed())
@@ -156,6 +162,15 @@ def command(
     if any(peer.state in (State.FAILED, State.ABSENT) for peer in report.peers):
         ctx.exit(_NOT_STARTED)
     ctx.exit(int(bool(report.findings)))
+
+
+def _inputs(model: Path, texts: Sequence[str], allow_links: bool) -> dict[str, Any]:
+    from splitops.cli._inputs import read_inputs
+    from splitops.models import load
+    from splitops.models.sessions import session
+
+    with session(load(model, allow_links=allow_links), "reference") as ours:
+        return read_inputs(texts, ours.inputs)
 
 
 def _commands(peers: Sequence[str]) -> dict[str, str]:
