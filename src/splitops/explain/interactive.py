@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html
 import json
 from collections.abc import Mapping
-from importlib.resources import files
-from string import Template
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from splitops.elements.packing import packed_size
 from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.explain.layout import Layout
+from splitops.explain.pages import fill, page_file
 from splitops.explain.palette import PALETTE, ink
 from splitops.explain.svg import svg
 from splitops.operators import SCHEMAS, OperatorSchema, display_name
@@ -22,10 +19,6 @@ from splitops.operators.schema import Given
 from splitops.sizes.rules import SizeRule
 
 __all__ = ["EXAMPLES", "operator_data", "to_html", "type_data"]
-
-_POLICY: Final = (
-    "default-src 'none'; style-src '{}'; script-src '{}'; img-src data:; base-uri 'none'; form-action 'none'"
-)
 
 EXAMPLES: Final = {
     "7 into 4": {"operator": "Split-18", "shape": "7", "way": "parts", "numbers": "4"},
@@ -58,16 +51,15 @@ def to_html(layout: Layout, start: Mapping[str, str], title: str, version: str) 
     }
     # In a script, `<` could end it; JSON can say it otherwise.
     content = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-    style, script = _file("page.css"), f"{_file('sizes.js')}{_file('page.js')}"
-    return Template(_file("page.html")).substitute(
-        policy=_POLICY.format(*map(_hash, (style, script))),
+    return fill(
+        _file("page.html"),
+        style=_file("page.css"),
+        script=f"{_file('sizes.js')}{_file('page.js')}",
         version=html.escape(version),
         examples="".join(_button(name, said) for name, said in EXAMPLES.items()),
         title=html.escape(title),
         picture=svg(layout, title),
         data=content,
-        style=style,
-        script=script,
     )
 
 
@@ -108,8 +100,4 @@ def _group(element_type: ElementType) -> int:
 
 
 def _file(name: str) -> str:
-    return (files("splitops.explain") / "page" / name).read_text(encoding="utf-8")
-
-
-def _hash(content: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
+    return page_file("splitops.explain", name)

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from importlib.resources import files
-from string import Template
-from typing import Final
-
 from splitops.compare.records import Report, Word
 from splitops.compare.reports.fragments import counted, terms, text
 from splitops.compare.reports.matrix import filters, legend, matrix, peers_table
 from splitops.compare.reports.pictures import Pictures
 from splitops.compare.reports.sections import sections
+from splitops.explain.pages import fill, page_file
 
 __all__ = ["to_html"]
-
-_POLICY: Final = (
-    "default-src 'none'; style-src '{}'; script-src '{}'; img-src data:; base-uri 'none'; form-action 'none'"
-)
 
 
 def to_html(report: Report, version: str) -> str:
@@ -33,10 +24,10 @@ def to_html(report: Report, version: str) -> str:
     """
     pictures = Pictures()
     cases = sections(report, pictures)
-    style = f":root {{ --peers: {len(report.peers)} }}\n{_file('page.css')}{pictures.style()}"
-    script = _file("page.js")
-    return Template(_file("page.html")).substitute(
-        policy=_POLICY.format(_hash(style), _hash(script)),
+    return fill(
+        _file("page.html"),
+        style=f":root {{ --peers: {len(report.peers)} }}\n{_file('page.css')}{pictures.style()}",
+        script=_file("page.js"),
         version=text(version),
         title=f"{counted(len(report.peers), 'peer')} and {counted(len(report.entries), 'split')}",
         lead=_lead(report),
@@ -47,8 +38,6 @@ def to_html(report: Report, version: str) -> str:
         legend=legend(),
         cases=cases,
         environment=terms(report.environment),
-        style=style,
-        script=script,
     )
 
 
@@ -77,8 +66,4 @@ def _tiles(report: Report) -> str:
 
 
 def _file(name: str) -> str:
-    return (files("splitops.compare.reports") / "page" / name).read_text(encoding="utf-8")
-
-
-def _hash(content: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
+    return page_file("splitops.compare.reports", name)
