@@ -262,7 +262,7 @@ The rules that they are about:
 ## What was not looked at
 
 - What was interrupted: cells that say *not asked*, and what was not confirmed in time counts nowhere. Most of
-  the compilers and of the peers on Node.js were asked a part of the cases.
+  the compilers were asked a part of the cases.
 - pnnx, PyTorch by onnx2torch and TensorFlow by onnx2tf, which have adapters.
 - Other devices than the CPU, other systems than Linux on x86-64, and other releases than those above.
 - Speed, gradients, and quantised or sparse tensors.
