@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from splitops.compare.cases.words import row_of
 from splitops.compare.records import Case, Record
+from splitops.errors import SplitError
 
 __all__ = ["Build", "shrunk", "size_of", "smaller"]
 
@@ -60,7 +62,7 @@ def _new(record: Record, case: Case, build: Build, tried: set[str]) -> Case | No
         return None
     try:
         found = build(record)
-    except Exception:  # a record that was changed may say nothing that can be built
+    except SplitError:
         return None
     return found if found.error == case.error else None
 
@@ -124,21 +126,25 @@ def _parts(record: Record) -> Iterator[Record]:
     if isinstance(lengths, list | tuple) and len(lengths) > 1 and all(isinstance(n, int) for n in lengths):
         for index, length in enumerate(lengths):
             rest = [*lengths[:index], *lengths[index + 1 :]]
-            outputs = record.outputs[:index] + record.outputs[index + 1 :]
-            fewer = replace(record, lengths=rest, outputs=outputs if record.outputs else ())
+            fewer = replace(record, lengths=rest, outputs=_without(record, index))
             yield from _resized(fewer, -max(length, 0))
             yield fewer
     for name, value in record.attributes.items():
         if isinstance(value, list | tuple) and len(value) > 1:
             for index, length in enumerate(value):
                 rest = [*value[:index], *value[index + 1 :]]
-                outputs = record.outputs[:index] + record.outputs[index + 1 :]
-                fewer = replace(_with(record, name, rest), outputs=outputs)
+                fewer = replace(_with(record, name, rest), outputs=_without(record, index))
                 yield from _resized(fewer, -max(length, 0))
         elif isinstance(value, int) and value == len(record.outputs) > 1:
             yield replace(_with(record, name, value - 1), outputs=record.outputs[:-1])
     for index in range(len(record.outputs)) if len(record.outputs) > 1 and not _counted(record) else ():
-        yield replace(record, outputs=record.outputs[:index] + record.outputs[index + 1 :])
+        yield replace(record, outputs=_without(record, index))
+
+
+def _without(record: Record, index: int) -> tuple[str, ...]:
+    """Return the outputs without that of one part; a sequence is one output of all parts."""
+    names = record.outputs
+    return names if len(names) == 1 else names[:index] + names[index + 1 :]
 
 
 def _counted(record: Record) -> bool:
@@ -206,7 +212,8 @@ def _plainer(record: Record) -> Iterator[Record]:
     for name in record.attributes:
         left = {other: value for other, value in record.attributes.items() if other != name}
         yield replace(record, attributes=left)
-    yield replace(record, axis=None)
+    if row_of(record).default_axis is not None:
+        yield replace(record, axis=None)
     rank, axis = len(record.shape), record.axis or 0
     if 0 < axis < rank:  # the same axis, first
         shape = (record.shape[axis], *record.shape[:axis], *record.shape[axis + 1 :])
