@@ -50,12 +50,12 @@ def page(browser: Any, address: str) -> Iterator[Any]:
     opened, said = context.new_page(), []
     opened.on("console", lambda message: said.append(message.text))
     opened.on("pageerror", lambda error: said.append(str(error)))
-    opened.on("request", lambda request: said.append(request.url) if request.url != opened.url else None)
+    opened.on("request", lambda request: said.append(request.url))
     opened.goto(address)
-    said.clear()  # the file itself
     yield opened
     context.close()
-    assert [text for text in said if not text.startswith("data:")] == []
+    assert said[0] == address  # the file itself
+    assert [text for text in said[1:] if not text.startswith("data:")] == []
 
 
 def sizes(page: Any) -> list[str]:
