@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,15 +23,6 @@ __all__ = ["read_inputs", "wanted"]
 
 _GENERATORS: Final = ("ramp", "random")
 _MAX_PROTOBUF: Final = (1 << 31) - 1
-_BROKEN_ZIP: Final = (
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    NotImplementedError,
-    RuntimeError,
-    OSError,
-    UnicodeDecodeError,
-)
 
 
 def read_inputs(texts: Sequence[str], declared: Sequence[Declared]) -> dict[str, Any]:
@@ -128,6 +118,8 @@ def _read_npz(path: Path, key: str, declared: Declared) -> npt.NDArray[Any]:
     def accept(header: Header) -> None:  # a small file can inflate to more than the memory
         declared.accept(header.dtype, header.shape)
 
+    from splitops.files.formats.npz import BROKEN
+
     name = f"{path}:{key}"
     with open_regular(path) as file:
         try:
@@ -140,7 +132,7 @@ def _read_npz(path: Path, key: str, declared: Declared) -> npt.NDArray[Any]:
                     )
                 with archive.open(info) as member:
                     array = read_array(member, name, size, accept)
-        except _BROKEN_ZIP as error:
+        except BROKEN as error:
             raise ModelError(f"{shown_path(path)} is a malformed .npz: {one_line(str(error))}") from error
     return array.view(declared.dtype_of(array.dtype))
 

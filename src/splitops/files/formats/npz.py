@@ -27,7 +27,7 @@ from splitops.files.sources import LocalFile, Source, SourceFile, Stretch
 from splitops.files.tensors import StoredTensor
 from splitops.native.files import crc32
 
-__all__ = ["FORMAT"]
+__all__ = ["BROKEN", "FORMAT"]
 
 _LOCAL: Final = struct.Struct("<4s5H3L2H")
 _CENTRAL: Final = struct.Struct("<4s6H3L5H2L")
@@ -40,7 +40,7 @@ _EPOCH: Final = 0x21
 """1980-01-01, the date of zip files that state none."""
 _BLOCK: Final = 1 << 20
 _MAX_DIRECTORY: Final = 100_000_000
-_BROKEN: Final = (
+BROKEN: Final = (
     zipfile.BadZipFile,
     zlib.error,
     EOFError,
@@ -50,6 +50,7 @@ _BROKEN: Final = (
     struct.error,
     UnicodeDecodeError,
 )
+"""What :mod:`zipfile` raises of an archive that is damaged or lies."""
 
 
 class _Npz:
@@ -61,7 +62,7 @@ class _Npz:
             with zipfile.ZipFile(_Archive(source)) as archive:
                 members = archive.infolist()
                 tensors, sources = _tensors(members, source)
-        except _BROKEN as error:
+        except BROKEN as error:
             raise FileError(f"{source.name} is a malformed .npz: {one_line(str(error), 200)}") from error
         methods = {member.filename.removesuffix(".npy"): member.compress_type for member in members}
         return Contents(self, tuple(tensors), tuple(sources), {"methods": methods})
