@@ -5,7 +5,6 @@ They need Chromium (``/usr/bin/chromium``, or ``$CHROMIUM``) and playwright, and
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,31 +12,15 @@ from typing import Any
 import pytest
 from synthetic import report
 
+from browsing import CONTRAST, launched, needs_chromium
 from splitops.compare.records import Word
 from splitops.compare.reports.fragments import anchor
 from splitops.compare.reports.html import to_html
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
-pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason=f"there is no Chromium at {CHROMIUM}")
+pytestmark = needs_chromium
 
-ARGUMENTS = [
-    *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
-    *("--disable-sync", "--no-first-run", "--disable-quic"),
-]
 MADE = report(40, 12)
 VISIBLE = "tr[data-case]:not([hidden])"
-CONTRAST = """(elements) => elements.map((element) => {
-    const channels = (colour) => colour.match(/[\\d.]+/g).map(Number);
-    const light = (colour) => channels(colour).slice(0, 3).map((c) => c / 255)
-        .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
-        .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
-    let behind = element;
-    const seen = (e) => getComputedStyle(e).backgroundColor;
-    while (behind && channels(seen(behind))[3] === 0) behind = behind.parentElement;
-    const [a, b] = [light(getComputedStyle(element).color), light(seen(behind))].sort((x, y) => y - x);
-    return [(a + 0.05) / (b + 0.05), element.className, element.textContent.slice(0, 20)];
-})"""
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +32,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
-        yield browser
-        browser.close()
+    with launched() as found:
+        yield found
 
 
 @pytest.fixture
