@@ -27,11 +27,13 @@ def main(examples: Path, core: str | None) -> None:
     assert [part.shape for part in splitops.onnx.split_to_sequence(x, 4, axis=1)] == [(2, 4), (2, 2)]
     assert [part.shape for part in splitops.openvino.split(x, 1, 3)] == [(2, 2)] * 3
     assert [part.shape for part in splitops.openvino.variadic_split(x, 1, [1, -1])] == [(2, 1), (2, 5)]
+    outputs = {}
     for suffix, name in ((".onnx", "attention_block"), (".xml", "feature_split")):
         data = np.load(examples / "data" / f"{name}_x.npy")
-        outputs = splitops.run(examples / "models" / f"{name}{suffix}", {"x": data}, engine="reference")
-        assert outputs
-        assert all(np.isfinite(part).all() for value in outputs.values() for part in value)
+        outputs |= splitops.run(examples / "models" / f"{name}{suffix}", {"x": data}, engine="reference")
+    assert [part.shape for part in outputs["windows"]] == [(1, 4, 32), (1, 4, 32), (1, 2, 32)]
+    assert np.isfinite(outputs["y"]).all()
+    assert (outputs["lidar"] == data[:, 8:]).all()  # the last part of the last input
     said = subprocess.run(
         [sys.executable, "-m", "splitops", "--version"], capture_output=True, text=True, check=True
     ).stdout
