@@ -180,6 +180,8 @@ FAULTS: dict[str, Callable[[Ask], Any]] = {
     "daemon": lambda a: then(lambda: fork_and(daemon, lambda: os.wait()), lambda: ok(a)),
     "starts a program": lambda a: then(lambda: subprocess.Popen(["sleep", "600"]), lambda: ok(a)),
     "dies after its answer": lambda a: then(lambda: ok(a), os.abort),
+    "dies a while after its answer": lambda a: then(lambda: ok(a), lambda: time.sleep(0.2), os.abort),
+    "answers twice after a while": lambda a: then(lambda: ok(a), lambda: time.sleep(0.2), lambda: ok(a)),
     "damage of an earlier case": later,
     "another fault each time": alone_otherwise,
 }

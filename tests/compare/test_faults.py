@@ -184,11 +184,18 @@ def test_what_does_not_repeat_is_no_finding() -> None:
     assert report.findings == ()
 
 
-def test_what_comes_after_an_answer_belongs_to_its_case() -> None:
-    report = asked("dies after its answer", case(VALID), case("second"), case("third"))
-    assert {entry.verdicts["fake"].word for entry in report.entries} == {Word.CRASH}
-    report = asked("answers twice", case(VALID), case("second"))
-    assert {entry.verdicts["fake"].word for entry in report.entries} == {Word.PROTOCOL}
+@pytest.mark.parametrize(
+    ("fault", "word"),
+    [
+        ("dies after its answer", Word.CRASH),
+        ("dies a while after its answer", Word.CRASH),
+        ("answers twice", Word.PROTOCOL),
+        ("answers twice after a while", Word.PROTOCOL),
+    ],
+)
+def test_what_comes_after_an_answer_belongs_to_its_case(fault: str, word: Word) -> None:
+    report = asked(fault, case(VALID), case("second"), case("third"))
+    assert [entry.verdicts["fake"].word for entry in report.entries] == [word] * 3
 
 
 def test_a_refusal_counts_only_where_the_control_passes() -> None:

@@ -68,6 +68,11 @@ class Asker:
     ) -> None:
         self.stop()
 
+    @property
+    def running(self) -> bool:
+        """Whether the process of the last question goes on."""
+        return self._process is not None
+
     def start(self) -> dict[str, Any]:
         """Start the process and return what it says of itself.
 

@@ -23,6 +23,8 @@ __all__ = ["Run", "Step", "settled"]
 Verdicts = dict[str, dict[str, Verdict]]
 """By the name of the column and the id of the case."""
 
+Told = tuple[Case, Verdict, Outcome]
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -161,7 +163,7 @@ class Run:
                 old.stop()
 
     @contextmanager
-    def _fresh(self, column: Column, perturbation: int) -> Iterator[Asker]:
+    def _fresh(self, column: Column, perturbation: int | None) -> Iterator[Asker]:
         asker = Asker(column.source, self._limits, perturbation)
         with self._lock:
             self._askers.add(asker)
@@ -175,10 +177,14 @@ class Run:
     def _ask_all(self, column: Column) -> None:
         """Ask a column every case; what comes after an answer belongs to the case of that answer."""
         with self._lent(column) as asker:
-            before: tuple[Case, Verdict, Outcome] | None = None
+            before: Told | None = None
             for case in self._cases:
-                self._tell(column, before, asker.after())
+                late = asker.after()
+                same_process = before is not None and asker.running
                 verdict, outcome = self._judged(column, asker, case)
+                if same_process and not asker.running:  # its end may have been on its way before
+                    late = self._late(column, before)
+                self._tell(column, before, late)
                 before = case, verdict, outcome
             self._tell(column, before, asker.finish())
 
@@ -193,9 +199,7 @@ class Run:
                 raise _Stopped
         return judge(case, outcome, lambda path: self._rerun(case, path)), outcome
 
-    def _tell(
-        self, column: Column, found: tuple[Case, Verdict, Outcome] | None, late: Outcome | None
-    ) -> None:
+    def _tell(self, column: Column, found: Told | None, late: Outcome | None) -> None:
         if found is None:
             return
         case, verdict, outcome = found
@@ -221,6 +225,14 @@ class Run:
             if late is None:
                 return verdict, outcome
             return judge(case, late, lambda _: None), late
+
+    def _late(self, column: Column, found: Told | None) -> Outcome | None:
+        """Return what a column does after its answer to a case, given all the time that it needs."""
+        if found is None or found[1].is_finding:
+            return None
+        with self._fresh(column, None) as asker:
+            self._judged(column, asker, found[0])
+            return asker.finish()
 
     def _shrunk(self, column: Column, case: Case, verdict: Verdict, build: Build) -> Record | None:
         """Return the smallest record that does the same, also alone."""
