@@ -98,7 +98,7 @@ def docs() -> None:
     tools = python()
     for script in sorted((ROOT / "docs").glob("generate*.py")):
         run(tools, script)
-    run(tools, "-m", "mkdocs", "build", "--strict")
+    run(tools, "-m", "mkdocs", "build", "--strict", NO_MKDOCS_2_WARNING="1")
 
 
 def fuzz(*arguments: str) -> None:
