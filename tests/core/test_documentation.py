@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import importlib
 import importlib.util
 import inspect
+import io
 import os
 import pkgutil
 import re
@@ -31,7 +33,12 @@ MODULES = sorted(
         if not module.name.endswith("__main__") and module.name not in NATIVE_PARTS
     }
 )
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+PAGE_NEEDS = re.compile(r"\A<!-- page needs: ([\w, .]+) -->\n")
+SET_UP = {"pip", "python3.11"}  # commands that are not tried here
+PRELUDE = f"""python() {{ {shlex.quote(sys.executable)} "$@"; }}
+splitops() {{ python -m splitops "$@"; }}
+"""
 FENCE = re.compile(r"^(?:<!-- needs: ([\w, .]+) -->\n)?```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FLAGS = doctest.ELLIPSIS | doctest.FAIL_FAST
 
@@ -95,9 +102,14 @@ def blocks(page: Path) -> list[tuple[int, str, str, str]]:
     return [(text.count("\n", 0, m.start(3)), m[1] or "", m[2], m[3]) for m in FENCE.finditer(text)]
 
 
-def run_python(page: Path, text: str, line: int, names: dict[str, Any]) -> int:
+def run_python(page: Path, text: str, line: int, names: dict[str, Any], shown: str = "") -> int:
+    """Run the examples of a block, or a script, which prints what is shown behind it."""
     if ">>>" not in text:
-        exec(compile("\n" * line + text, str(page), "exec"), names)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile("\n" * line + text, str(page), "exec"), names)
+        got = printed.getvalue()
+        assert doctest.OutputChecker().check_output(shown, got, FLAGS), f"{page.name}, line {line}:\n{got}"
         return 1
     test = doctest.DocTestParser().get_doctest(text, names, page.name, str(page), line)
     test.globs = names  # one page is one session
@@ -105,18 +117,19 @@ def run_python(page: Path, text: str, line: int, names: dict[str, Any]) -> int:
 
 
 def run_console(text: str) -> int:
-    """Run the commands ``$ splitops ...`` of a block, compare what they print, and return their number."""
-    commands = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE)
+    """Run the commands ``$ ...`` of a block in a shell, compare what they print, and return their number."""
+    commands = re.findall(r"^\$ (.*(?:\n> .*)*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE)
     count = 0
     for command, shown in commands:
-        words = shlex.split(command)
-        if words[0] != "splitops":
-            continue  # how to install is not tried here
+        if command.split()[0] in SET_UP:
+            continue
         if "all else by openvino" in shown and importlib.util.find_spec("openvino") is None:
             continue  # it shows who evaluates what
-        arguments = [sys.executable, "-m", "splitops", *words[1:]]
+        script = PRELUDE + command.replace("\n> ", "\n")
         environment = os.environ | {"NO_COLOR": "1", "COLUMNS": "100", "PYTHONPATH": SOURCES}
-        done = subprocess.run(arguments, capture_output=True, text=True, env=environment, check=False)
+        done = subprocess.run(
+            ["bash", "-c", script], capture_output=True, text=True, env=environment, check=False
+        )
         got = "".join(f"{line.rstrip()}\n" for line in (done.stdout + done.stderr).splitlines())
         assert doctest.OutputChecker().check_output(shown, got, FLAGS), f"$ {command}\n{got}"
         count += 1
@@ -135,14 +148,23 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.usefixtures("workplace")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_examples_of_a_page_run(page: Path) -> None:
+    whole = PAGE_NEEDS.match(page.read_text())
+    if whole and not installed(whole[1]):
+        pytest.skip(f"it needs {whole[1]}")
     names: dict[str, Any] = {"__name__": "__main__"}
-    for line, needs, language, text in blocks(page):
-        if any(importlib.util.find_spec(need.strip()) is None for need in needs.split(",") if need.strip()):
+    found = blocks(page)
+    behind = [*found[1:], (0, "", "", "")]
+    for (line, needs, language, text), (_, _, following, shown) in zip(found, behind, strict=False):
+        if not installed(needs):
             continue
         if language == "python":
-            assert run_python(page, text, line, names) > 0
+            assert run_python(page, text, line, names, shown if following == "text" else "") > 0
         elif language == "console":
             run_console(text)
+
+
+def installed(needs: str) -> bool:
+    return all(importlib.util.find_spec(need.strip()) for need in needs.split(",") if need.strip())
 
 
 def test_each_error_can_be_pasted() -> None:
@@ -173,8 +195,9 @@ def test_every_fence_of_a_page_is_read() -> None:
         ">>> 1 + 1\n3\n",
         ">>> import splitops\n>>> splitops.onnx.split([1, 2], [1])\n(array([1]),)\n",
         "raise ValueError('no')\n",
+        "print('what no block shows')\n",
     ],
-    ids=["value", "error", "script"],
+    ids=["value", "error", "script", "printed"],
 )
 def test_a_wrong_example_fails(text: str, tmp_path: Path) -> None:
     with pytest.raises((AssertionError, ValueError)):
@@ -183,8 +206,13 @@ def test_a_wrong_example_fails(text: str, tmp_path: Path) -> None:
 
 def test_a_wrong_console_example_fails() -> None:
     assert run_console("$ splitops diff SplitToSequence 11 24\n...\n") == 1
-    with pytest.raises(AssertionError):
-        run_console("$ splitops diff SplitToSequence 11 24\nnothing of the kind\n")
+    assert (
+        run_console("$ echo one > file\n$ cat file &&\n> python -c 'print(2)'\none\n2\n$ pip install it\n")
+        == 2
+    )
+    for wrong in ("$ splitops diff SplitToSequence 11 24\nnothing of the kind\n", "$ splitops nothing\n"):
+        with pytest.raises(AssertionError):
+            run_console(wrong)
 
 
 # Generated pages

@@ -59,6 +59,19 @@ def test_in_a_scan() -> None:
     proved("onnxruntime", model, {"x": np.arange(12, dtype=np.float32).reshape(3, 4)})
 
 
+def test_two_sites_of_the_same_data_are_told_apart() -> None:
+    both = f"""(int8[5] x) => (seq(int8) s, int8[A] y) {{
+        s = SplitToSequence(x)
+        {FOUR_WAYS}
+        y = Concat<axis = 0>(d, c, b, a)
+    }}"""
+    report = proved("onnxruntime", parse(both), {"x": FIVE.astype(np.int8)})
+    assert [(site.before, site.code) for site in report.sites] == [
+        ("SplitToSequence-11(axis=0, split=1)", "onnxruntime.sequence-type"),
+        ("Split-18(axis=0, num_outputs=4)", "onnxruntime.ceil-negative-part"),
+    ]
+
+
 HALVE = """
     <domain: "own", opset_import: ["": 18]>
     quarters (x) => (y) { a, b, c, d = Split<num_outputs = 4>(x) y = Concat<axis = 0>(d, c, b, a) }"""

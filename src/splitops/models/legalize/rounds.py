@@ -129,8 +129,9 @@ class _Rounds:
         """Restate what can be restated now; whether anything was."""
         self._compare(survey)
         changed = False
-        for node, calls in survey.calls.items():
-            record = self._record(node, calls[0])
+        # Before any is restated: another site of the same data has a record of its own.
+        records = [self._record(node, calls[0]) for node, calls in survey.calls.items()]
+        for (node, calls), record in zip(survey.calls.items(), records, strict=True):
             if record.left:
                 continue
             found = obstacles(calls, survey.surroundings, self.target, self.unbind)
