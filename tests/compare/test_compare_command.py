@@ -35,7 +35,7 @@ def test_agreement_and_disagreement_have_exit_codes_of_their_own(tmp_path: Path)
     options = [part for pair in zip(("--html", "--junit", "--sarif"), files, strict=True) for part in pair]
     found = ran("--peer", "onnxruntime", "--case", PLAIN, *options)
     assert found.exit_code == 0, found.output
-    assert "1 cases, 0 disagreements" in found.output
+    assert "1 case, 0 disagreements" in found.output
     assert all(path.stat().st_size for path in files)
     found = ran("--peer", "onnxruntime", "--case", FIVE, "--json")
     assert found.exit_code == 1

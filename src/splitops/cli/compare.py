@@ -213,14 +213,15 @@ def _write(report: Report, html: Path | None, junit: Path | None, sarif: Path | 
 
 def _print(report: Report) -> None:
     from splitops.compare.records import FINDINGS, Word
+    from splitops.compare.reports.fragments import counted
     from splitops.compare.reports.verdicts import counts, described, releases
 
     screen = console()
-    counted = counts(report)
-    shown = [word for word in Word if any(counted[name][word] for name in counted)]
+    numbers = counts(report)
+    shown = [word for word in Word if any(numbers[name][word] for name in numbers)]
     peers = table("peer", "release", *shown, "", right=tuple(shown))
     for peer in report.peers:
-        cells = [str(counted[peer.name][word] or "") for word in shown]
+        cells = [str(numbers[peer.name][word] or "") for word in shown]
         state = "" if peer.state.value == "ok" else one_line(f"{peer.state}: {peer.detail}", 60)
         peers.add_row(one_line(peer.name, 40), one_line(releases(peer), 40), *cells, state)
     screen.print(peers)
@@ -233,7 +234,7 @@ def _print(report: Report) -> None:
         for verdict in entry.verdicts.values()
     )
     screen.print(
-        f"{len(report.entries)} cases, {len(report.findings)} disagreements"
+        f"{counted(len(report.entries), 'case')}, {counted(len(report.findings), 'disagreement')}"
         f"{f', {loose} that did not repeat' if loose else ''}"
     )
 

@@ -105,7 +105,8 @@ class Proof:
     def __str__(self) -> str:
         counts = {verdict: sum(trial.verdict is verdict for trial in self.trials) for verdict in Verdict}
         words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-        return f"{self.target} {self.release}: {len(self.trials)} trials: {words}"
+        trials = f"{len(self.trials)} trial{'s' * (len(self.trials) != 1)}"
+        return f"{self.target} {self.release}: {trials}: {words}"
 
 
 def prove(source: AnyModel, report: Legalization, *, seed: int = 0, allow_links: bool = False) -> Proof:
