@@ -18,7 +18,7 @@ from splitops.backends import ARRAY_API, BACKENDS, DLPACK, capability_rows
 from splitops.backends.gpu.cupy_kernels import ENTRIES, MORE_ENTRIES
 from splitops.backends.gpu.layout import MAX_ENTRIES
 from splitops.operators import FAMILY, SCHEMAS, Change, OperatorSchema
-from splitops.operators.difference import compare
+from splitops.operators.differences import compare
 from splitops.operators.schema import Attribute, Option, Parameter
 from splitops.sizes.rules import SizeRule
 

@@ -17,7 +17,7 @@ import splitops
 from splitops.elements.packing import packed_size
 from splitops.elements.types import ELEMENT_TYPES
 from splitops.explain import cells, diagram, explain, memory_strip, svg
-from splitops.explain.cells import proportional
+from splitops.explain.axis import proportional
 from splitops.planning import Plan
 
 FLOAT = ELEMENT_TYPES["float32"]

@@ -1,20 +1,13 @@
-"""The site builds without warnings, and every link in it leads somewhere."""
+"""Every link in the site leads somewhere, every image has a text, and nothing is asked of another host."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-
-pytest.importorskip("material", reason="the theme of the site is not installed")
-
-ROOT = Path(__file__).parents[2]
 
 
 class Page(HTMLParser):
@@ -68,18 +61,6 @@ def _faults(root: Path, path: Path, pages: dict[Path, Page]) -> Iterator[str]:
             yield f"{link} does not exist"
         elif target in pages and not pages[target].has(parts.fragment):
             yield f"{link} is no anchor there"
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as it is published."""
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout + done.stderr == ""
-    return folder
 
 
 def test_every_link_leads_somewhere(site: Path) -> None:

@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 ENTRY_POINT_GROUP: Final = "splitops.backends"
+"""The entry points of other packages that are backends."""
 
 
 class Backend(Protocol):

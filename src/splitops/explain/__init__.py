@@ -6,10 +6,10 @@ terminal. :func:`svg` draws the same as a picture, and :func:`to_html` a page on
 
 from __future__ import annotations
 
-from splitops.explain.cells import Cell, cells
+from splitops.explain.axis import Cell, cells
+from splitops.explain.drawing import svg
 from splitops.explain.interactive import EXAMPLES, to_html
 from splitops.explain.layout import Group, Layout, PartLayout, explain
-from splitops.explain.svg import svg
 from splitops.explain.text import Span, diagram, memory_strip
 
 __all__ = [

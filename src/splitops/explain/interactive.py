@@ -10,10 +10,10 @@ from urllib.parse import urlencode
 
 from splitops.elements.packing import packed_size
 from splitops.elements.types import ELEMENT_TYPES, ElementType
+from splitops.explain.drawing import svg
 from splitops.explain.layout import Layout
 from splitops.explain.pages import fill, page_file
 from splitops.explain.palette import PALETTE, ink
-from splitops.explain.svg import svg
 from splitops.operators import SCHEMAS, OperatorSchema, display_name
 from splitops.operators.schema import Given
 from splitops.sizes.rules import SizeRule

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from splitops.explain.cells import Cell, cells, proportional
+from splitops.explain.axis import Cell, cells, proportional
 from splitops.explain.layout import Layout
 
 __all__ = ["Span", "diagram", "memory_strip"]

@@ -8,7 +8,7 @@ from typing import Final
 
 from splitops.errors import Rule, rule_error, shown
 from splitops.operators import onnx, openvino
-from splitops.operators.difference import Change, Difference, compare
+from splitops.operators.differences import Change, Difference, compare
 from splitops.operators.schema import OperatorSchema
 from splitops.sizes.dims import exact_integer
 

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 from itertools import islice
 from typing import Final
 
-from splitops.explain.cells import Cell, cells, proportional
+from splitops.explain.axis import Cell, cells, proportional
 from splitops.explain.layout import Group, Layout
 from splitops.explain.palette import colour, ink, shade
 
