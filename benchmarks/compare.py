@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import splitops
-from splitops.compare.cases import cases, listed
-from splitops.compare.driver.asking import Asker, Source
-from splitops.compare.driver.process import Limits
-from splitops.compare.reports.verdicts import counts
+from splitops.comparison.cases import cases, listed
+from splitops.comparison.driver.asking import Asker, Source
+from splitops.comparison.driver.process import Limits
+from splitops.comparison.reports.verdicts import counts
 
 FAKE = Path(__file__).parents[1] / "tests/compare/fakes.py"
 

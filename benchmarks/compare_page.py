@@ -15,8 +15,8 @@ import tempfile
 from html import escape
 from pathlib import Path
 
-from splitops.compare.records import Report
-from splitops.compare.reports.html import to_html
+from splitops.comparison.records import Report
+from splitops.comparison.reports.html import to_html
 
 ARGUMENTS = [
     "--no-sandbox",

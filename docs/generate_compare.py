@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import splitops
-from splitops.compare.records import Entry, Peer, Report, Verdict, Word
-from splitops.compare.reports.fragments import anchor
-from splitops.compare.reports.html import to_html
-from splitops.compare.reports.reading import read_report
-from splitops.compare.reports.rules import rule_text
-from splitops.compare.reports.verdicts import DISAGREEMENTS, MEANINGS, counts, described, releases
+from splitops.comparison.records import Entry, Peer, Report, Verdict, Word
+from splitops.comparison.reports.fragments import anchor
+from splitops.comparison.reports.html import to_html
+from splitops.comparison.reports.reading import read_report
+from splitops.comparison.reports.rules import rule_text
+from splitops.comparison.reports.verdicts import DISAGREEMENTS, MEANINGS, counts, described, releases
 
 DOCS: Final = Path(__file__).parent
 COMPAT: Final = DOCS.parent / "compat"

@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from splitops.compare.records import CompareError, Report, Word
-from splitops.compare.reports.reading import read_report
+from splitops.comparison.records import CompareError, Report, Word
+from splitops.comparison.reports.reading import read_report
 from splitops.models.check.profiles import LIMITS, LOOKED_AT, Limit, release_numbers
 
 Answers = dict[str, bool]

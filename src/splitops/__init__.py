@@ -21,7 +21,7 @@ from splitops.planning import Plan
 
 if TYPE_CHECKING:
     from splitops import files, sharding
-    from splitops.compare import compare
+    from splitops.comparison.driver.comparing import compare
     from splitops.models import load, run, save
     from splitops.models.check import check
     from splitops.models.convert import convert
@@ -73,7 +73,7 @@ __version__ = "0.1.0"
 # What works on models is imported when it is first asked for: onnx alone takes longer than all the rest.
 _ON_DEMAND = {
     "check": "splitops.models.check",
-    "compare": "splitops.compare",
+    "compare": "splitops.comparison.driver.comparing",
     "convert": "splitops.models.convert",
     "infer": "splitops.models.infer",
     "legalize": "splitops.models.legalize",

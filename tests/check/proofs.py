@@ -10,9 +10,9 @@ import numpy as np
 import onnx
 import onnx.parser
 
-from splitops.compare.cases import listed
-from splitops.compare.cases.building import inputs_of, model_of
-from splitops.compare.records import Record
+from splitops.comparison.cases import listed
+from splitops.comparison.cases.building import inputs_of, model_of
+from splitops.comparison.records import Record
 from splitops.models.check import LIMITS
 from splitops.models.formats.openvino import Builder, OpenVINOModel
 

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import splitops
-from splitops.compare.records import Entry, Peer, Record, Report, State, Verdict, Word
+from splitops.comparison.records import Entry, Peer, Record, Report, State, Verdict, Word
 
 _WORDS = (Word.DIFFERS, Word.REFUSES, Word.CRASH, Word.HANG, Word.MEMORY, Word.PROTOCOL, Word.ADAPTER_ERROR)
 _NAMES = (

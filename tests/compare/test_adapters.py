@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from splitops.compare import adapters, worker
-from splitops.compare.adapters.openvino import _codes, _packed
-from splitops.compare.cases import build, listed
-from splitops.compare.protocol import ask, outcome, read, start
-from splitops.compare.records import Case, Outcome
+from splitops.comparison import adapters, worker
+from splitops.comparison.adapters.openvino import _codes, _packed
+from splitops.comparison.cases import build, listed
+from splitops.comparison.protocol import ask, outcome, read, start
+from splitops.comparison.records import Case, Outcome
 from splitops.elements.packing import pack
 from splitops.elements.types import ELEMENT_TYPES
 

@@ -12,10 +12,10 @@ import numpy as np
 import onnx
 import pytest
 
-from splitops.compare.cases import SPECIALS, build, cases, control_of, listed, named
-from splitops.compare.cases.building import model_of
-from splitops.compare.cases.words import operator_of
-from splitops.compare.records import Case, Record
+from splitops.comparison.cases import SPECIALS, build, cases, control_of, listed, named
+from splitops.comparison.cases.building import model_of
+from splitops.comparison.cases.words import operator_of
+from splitops.comparison.records import Case, Record
 from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import Rule
 from splitops.models.check import check

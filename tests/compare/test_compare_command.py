@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from splitops.cli import cli
-from splitops.compare.protocol import read_report
+from splitops.comparison.protocol import read_report
 
 PLAIN = "split-18/ceil/6-into-2/float32/static"
 FIVE = "split-18/ceil/5-into-4/float32/static"

@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 from synthetic import report
 
-from splitops.compare.records import Verdict, Word
+from splitops.comparison.records import Verdict, Word
 
 ROOT = Path(__file__).parents[2]
 COMPAT = ROOT / "compat"

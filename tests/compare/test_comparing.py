@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import splitops
-from splitops.compare import protocol
-from splitops.compare.cases import build, cases, listed, named
-from splitops.compare.driver.shrinking import shrunk
-from splitops.compare.records import Case, CompareError, Record, Report, State, Word
+from splitops.comparison import protocol
+from splitops.comparison.cases import build, cases, listed, named
+from splitops.comparison.driver.shrinking import shrunk
+from splitops.comparison.records import Case, CompareError, Record, Report, State, Word
 
 FIVE = "split-18/ceil/5-into-4/float32/static"
 

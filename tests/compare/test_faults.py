@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from splitops.compare.driver.comparing import ask_everything
-from splitops.compare.driver.finding import Wanted
-from splitops.compare.driver.process import Limits
-from splitops.compare.records import Case, Report, State, Verdict, Word
+from splitops.comparison.driver.comparing import ask_everything
+from splitops.comparison.driver.finding import Wanted
+from splitops.comparison.driver.process import Limits
+from splitops.comparison.records import Case, Report, State, Verdict, Word
 
 HERE = Path(__file__).parent
 VALID, INVALID = "valid", "invalid"

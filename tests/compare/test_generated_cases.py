@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from splitops.cli import cli
-from splitops.compare.cases import build, cases, find, generated, listed, named
-from splitops.compare.driver.shrinking import smaller
-from splitops.compare.records import CompareError
+from splitops.comparison.cases import build, cases, find, generated, listed, named
+from splitops.comparison.driver.shrinking import smaller
+from splitops.comparison.records import CompareError
 from splitops.elements.types import ELEMENT_TYPES
 from splitops.operators import SCHEMAS
 from splitops.sizes.rules import SizeRule
@@ -23,7 +23,7 @@ VALID = {rule.value for rule in SizeRule}
 
 
 def test_a_seed_gives_the_same_cases_everywhere() -> None:
-    code = "from splitops.compare.cases import generated; print(*generated(120, 3).values(), sep='\\n')"
+    code = "from splitops.comparison.cases import generated; print(*generated(120, 3).values(), sep='\\n')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.stdout.splitlines() == list(map(str, generated(120, 3).values())), done.stderr
     assert list(generated(20, 3).items()) == list(generated(120, 3).items())[:20]
@@ -92,12 +92,12 @@ def test_the_command_asks_them_beside_the_others() -> None:
 
 
 def test_hypothesis_is_imported_only_when_asked_for() -> None:
-    code = "import sys, splitops.compare.driver.comparing; print('hypothesis' in sys.modules)"
+    code = "import sys, splitops.comparison.driver.comparing; print('hypothesis' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.stdout == "False\n", done.stderr
 
 
 def test_without_hypothesis_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "splitops.compare.cases.drawing", None)
+    monkeypatch.setitem(sys.modules, "splitops.comparison.cases.drawing", None)
     with pytest.raises(CompareError, match=r"splitops\[compare\]"):
         generated(1)

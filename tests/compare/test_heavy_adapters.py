@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from splitops.compare import adapters, protocol, worker
+from splitops.comparison import adapters, protocol, worker
 
 HEAVY = ("iree", "mnn", "ncnn", "onnx2tf", "onnx2torch", "pnnx", "tinygrad", "tract", "tvm")
 NODE = ("onnxruntime-node", "onnxruntime-web")
@@ -128,7 +128,7 @@ def test_node_refuses_says_what_it_lacks_and_dies_of_a_trap(modules: str, tmp_pa
 
 
 TOOL = """
-from splitops.compare.worker import tool
+from splitops.comparison.worker import tool
 NAME, KIND, FORMATS = "tool", "checker", ("onnx",)
 def versions():
     return {"tool": "1"}

@@ -10,8 +10,8 @@ import onnx.parser
 import pytest
 
 import splitops
-from splitops.compare.driver.models import cases_of_model
-from splitops.compare.records import Word
+from splitops.comparison.driver.models import cases_of_model
+from splitops.comparison.records import Word
 from splitops.errors import ModelError
 
 MODELS = Path(__file__).parents[2] / "examples/models"
@@ -72,8 +72,8 @@ def test_what_is_no_model_is_one_line(tmp_path: Path) -> None:
 def test_rounding_is_told_from_other_values() -> None:
     from dataclasses import replace
 
-    from splitops.compare.driver.judging import judge
-    from splitops.compare.records import Outcome
+    from splitops.comparison.driver.judging import judge
+    from splitops.comparison.records import Outcome
 
     *_, whole = cases_of_model(model(), feeds())
     assert whole.expected is not None

@@ -11,10 +11,10 @@ from html.parser import HTMLParser
 import pytest
 from synthetic import report
 
-from splitops.compare.records import Peer, Record, Report, Verdict, Word
-from splitops.compare.reports.html import to_html
-from splitops.compare.reports.pictures import Pictures, planned
-from splitops.compare.reports.verdicts import MEANINGS
+from splitops.comparison.records import Peer, Record, Report, Verdict, Word
+from splitops.comparison.reports.html import to_html
+from splitops.comparison.reports.pictures import Pictures, planned
+from splitops.comparison.reports.verdicts import MEANINGS
 
 HOSTILE = "</style></script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\x00\x1b[2J\u202e$policy"
 

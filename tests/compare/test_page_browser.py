@@ -13,9 +13,9 @@ import pytest
 from synthetic import report
 
 from browsing import CONTRAST, launched, needs_chromium
-from splitops.compare.records import Word
-from splitops.compare.reports.fragments import anchor
-from splitops.compare.reports.html import to_html
+from splitops.comparison.records import Word
+from splitops.comparison.reports.fragments import anchor
+from splitops.comparison.reports.html import to_html
 
 pytestmark = needs_chromium
 

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from synthetic import report
 
-from splitops.compare.protocol import validate
-from splitops.compare.records import CompareError, Report, State, Verdict, Word
-from splitops.compare.reports.differing import differences
-from splitops.compare.reports.expecting import Expectation, expectations, judge, read_expectations
-from splitops.compare.reports.junit import to_junit
-from splitops.compare.reports.reading import read_report
-from splitops.compare.reports.rules import RULES, source_of
-from splitops.compare.reports.sarif import to_sarif
-from splitops.compare.reports.verdicts import MEANINGS, counts
+from splitops.comparison.protocol import validate
+from splitops.comparison.records import CompareError, Report, State, Verdict, Word
+from splitops.comparison.reports.differing import differences
+from splitops.comparison.reports.expecting import Expectation, expectations, judge, read_expectations
+from splitops.comparison.reports.junit import to_junit
+from splitops.comparison.reports.reading import read_report
+from splitops.comparison.reports.rules import RULES, source_of
+from splitops.comparison.reports.sarif import to_sarif
+from splitops.comparison.reports.verdicts import MEANINGS, counts
 from splitops.errors import Rule
 from splitops.operators import SCHEMAS
 from splitops.sizes.rules import SizeRule

@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner
 
 from splitops.cli import cli
-from splitops.compare.cases import cases
-from splitops.compare.records import Case, CompareError, Entry, Peer, Report, Verdict, Word
-from splitops.compare.reports.reproduction import reproduction, write_reproduction
-from splitops.compare.reports.scripts import SCRIPTS, script_of
+from splitops.comparison.cases import cases
+from splitops.comparison.records import Case, CompareError, Entry, Peer, Report, Verdict, Word
+from splitops.comparison.reports.reproduction import reproduction, write_reproduction
+from splitops.comparison.reports.scripts import SCRIPTS, script_of
 
 CEIL = "split-18/ceil/5-into-4/float32/static"
 PLAIN = "split-13/even/6-into-2/float32/static"

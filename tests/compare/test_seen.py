@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
 
-from splitops.compare.records import Entry, Peer, Report, Verdict, Word
+from splitops.comparison.records import Entry, Peer, Report, Verdict, Word
 from splitops.models.check.profiles import LIMITS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))

@@ -11,13 +11,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from splitops.compare import worker
-from splitops.compare.protocol import ProtocolError, ask, outcome, read, start
-from splitops.compare.records import Case, CompareError, Outcome
+from splitops.comparison import worker
+from splitops.comparison.protocol import ProtocolError, ask, outcome, read, start
+from splitops.comparison.records import Case, CompareError, Outcome
 
 ADAPTER = """
 import sys, numpy as np
-from splitops.compare.worker import Case, NotApplicable, Tensor, refusing
+from splitops.comparison.worker import Case, NotApplicable, Tensor, refusing
 NAME, KIND, FORMATS = "echo", "runtime", ("onnx",)
 SETTINGS = {"mode": ("back", "refuse", "skip", "bug", "exit")}
 def versions():
@@ -173,7 +173,7 @@ def test_tensors_that_lie_are_refused(tmp_path: Path, tensor: dict[str, object])
 
 
 def test_a_broken_report_is_one_line() -> None:
-    from splitops.compare.protocol import read_report
+    from splitops.comparison.protocol import read_report
 
     for content in (b"", b"\xff", b"{}", b'{"version": 1, "environment": {}, "peers": [1], "cases": []}'):
         with pytest.raises(CompareError, match="no report of a comparison") as caught:

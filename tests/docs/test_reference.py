@@ -14,7 +14,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PUBLIC = [
     "splitops",
     "splitops.backends",
-    "splitops.compare",
+    "splitops.comparison",
     "splitops.elements.types",
     "splitops.errors",
     "splitops.explain",

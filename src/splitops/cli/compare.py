@@ -13,8 +13,8 @@ from splitops.cli._console import console, json_option, one_line, print_json, ta
 from splitops.cli._models import MODEL_FILE, links_option
 
 if TYPE_CHECKING:
-    from splitops.compare import Report
-    from splitops.compare.reports.expecting import Judgement
+    from splitops.comparison import Report
+    from splitops.comparison.reports.expecting import Judgement
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _NOT_STARTED: Final = 3
@@ -102,11 +102,11 @@ def command(
       splitops compare --model mine.onnx --html mine.html
       splitops compare --repro split-18/ceil/5-into-4/float32/static onnxruntime -o reproduction
     """
-    from splitops.compare import compare
-    from splitops.compare.cases import listed
-    from splitops.compare.records import CompareError, State, parse_column, parse_setting
-    from splitops.compare.reports.expecting import judge, read_expectations
-    from splitops.compare.reports.reading import read_report
+    from splitops.comparison.cases import listed
+    from splitops.comparison.driver.comparing import compare
+    from splitops.comparison.records import CompareError, State, parse_column, parse_setting
+    from splitops.comparison.reports.expecting import judge, read_expectations
+    from splitops.comparison.reports.reading import read_report
 
     if (repro is None) != (out is None):
         raise click.UsageError("--repro and -o belong together", ctx)
@@ -185,8 +185,8 @@ def _pair(text: str, option: str) -> tuple[str, str]:
 
 
 def _reproduce(report: Report, case: str, peer: str, out: Path) -> None:
-    from splitops.compare.cases import cases
-    from splitops.compare.reports.reproduction import write_reproduction
+    from splitops.comparison.cases import cases
+    from splitops.comparison.reports.reproduction import write_reproduction
 
     write_reproduction(report, cases([case])[0], peer, out)
 
@@ -194,9 +194,9 @@ def _reproduce(report: Report, case: str, peer: str, out: Path) -> None:
 def _write(report: Report, html: Path | None, junit: Path | None, sarif: Path | None) -> None:
     """Write the files that are asked for, all or none."""
     from splitops import __version__
-    from splitops.compare.reports.html import to_html
-    from splitops.compare.reports.junit import to_junit
-    from splitops.compare.reports.sarif import to_sarif
+    from splitops.comparison.reports.html import to_html
+    from splitops.comparison.reports.junit import to_junit
+    from splitops.comparison.reports.sarif import to_sarif
     from splitops.writing import StagedFiles
 
     contents: dict[Path | None, Callable[[], str]] = {
@@ -212,9 +212,9 @@ def _write(report: Report, html: Path | None, junit: Path | None, sarif: Path | 
 
 
 def _print(report: Report) -> None:
-    from splitops.compare.records import FINDINGS, Word
-    from splitops.compare.reports.fragments import counted
-    from splitops.compare.reports.verdicts import counts, described, releases
+    from splitops.comparison.records import FINDINGS, Word
+    from splitops.comparison.reports.fragments import counted
+    from splitops.comparison.reports.verdicts import counts, described, releases
 
     screen = console()
     numbers = counts(report)
@@ -240,7 +240,7 @@ def _print(report: Report) -> None:
 
 
 def _print_differences(old: Report, report: Report) -> None:
-    from splitops.compare.reports.differing import differences
+    from splitops.comparison.reports.differing import differences
 
     found, screen = differences(old, report), console()
     for name, (before, now) in found.releases.items():

@@ -82,7 +82,7 @@ class Limit:
     Attributes:
         code: its name, which begins with the runtime's.
         runtime: ``"onnx"``, ``"onnxruntime"``, ``"openvino"``, ``"opencv"`` or ``"tensorrt"``.
-        case: the case of :mod:`splitops.compare` that proves it; None where the runtime cannot be installed.
+        case: the case of :func:`splitops.compare` that proves it; None where the runtime cannot be installed.
         until: the last release that does so; None where the newest one that was looked at does.
         outcome: what happens.
         message: the same in words, after the operator's name.

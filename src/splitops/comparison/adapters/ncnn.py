@@ -1,0 +1,51 @@
+"""ncnn: the model converted by pnnx, and run on one thread of the CPU in single precision."""
+
+from __future__ import annotations
+
+import shutil
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from splitops.comparison.worker import Case, NotApplicable, refusing, tool
+
+NAME = "ncnn"
+KIND = "runtime"
+FORMATS = ("onnx",)
+
+
+def versions() -> dict[str, str]:
+    """Return the releases of the runtime and of its converter."""
+    return {name: version(name) for name in ("ncnn", "pnnx")}
+
+
+def answer(case: Case) -> list[Any]:
+    """Convert the model for the shapes of the inputs, and run it."""
+    import ncnn
+    import pnnx
+
+    for name, array in case.inputs.items():
+        if array.dtype.name != "float32" or not 1 <= array.ndim <= 4:
+            raise NotApplicable(f"blobs are float32 of 1 to 4 dimensions (input {name})")
+    model = shutil.copy(case.model, Path(case.folder, "model.onnx"))  # what it makes lies beside it
+    shapes = [f"{list(array.shape)}f32".replace(" ", "") for array in case.inputs.values()]
+    tool("load", pnnx.EXEC_PATH, model, f"inputshape={','.join(shapes)}", "fp16=0", folder=case.folder)
+    with refusing("compile"):
+        net = ncnn.Net()
+        net.opt.num_threads = 1
+        net.opt.use_fp16_packed = net.opt.use_fp16_storage = net.opt.use_fp16_arithmetic = False
+        for load, name in ((net.load_param, "model.ncnn.param"), (net.load_model, "model.ncnn.bin")):
+            if load(str(Path(case.folder, name))):
+                raise RuntimeError(f"it cannot load {name}")
+    with refusing("run"):
+        extractor = net.create_extractor()
+        for index, array in enumerate(case.inputs.values()):
+            extractor.input(f"in{index}", ncnn.Mat(array).clone())
+        return [_extracted(extractor, f"out{index}") for index, _ in enumerate(case.outputs)]
+
+
+def _extracted(extractor: Any, name: str) -> Any:
+    status, found = extractor.extract(name)
+    if status:
+        raise RuntimeError(f"extract({name!r}) gives {status}")
+    return found.numpy().copy()

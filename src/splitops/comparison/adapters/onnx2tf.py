@@ -1,0 +1,38 @@
+"""onnx2tf: the model made one of TensorFlow, and run there."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from splitops.comparison.worker import Case, refusing
+
+NAME = "onnx2tf"
+KIND = "runtime"
+FORMATS = ("onnx",)
+
+
+def versions() -> dict[str, str]:
+    """Return the releases of the converter and of TensorFlow."""
+    return {name: version(name) for name in ("onnx2tf", "tensorflow", "onnx")}
+
+
+def answer(case: Case) -> list[Any]:
+    """Convert the model, with the layouts of the inputs kept, and run it."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    import onnx2tf
+    import tensorflow as tf
+
+    with refusing("load"):
+        model = onnx2tf.convert(
+            input_onnx_file_path=case.model,
+            output_folder_path=str(Path(case.folder, "saved_model")),
+            keep_shape_absolutely_input_names=list(case.inputs),
+            disable_model_save=True,
+            non_verbose=True,
+        )
+    with refusing("run"):
+        found = model([tf.constant(array) for array in case.inputs.values()])
+        return [part.numpy() for part in (found if isinstance(found, list | tuple) else [found])]

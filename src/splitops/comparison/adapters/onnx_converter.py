@@ -1,0 +1,35 @@
+"""onnx's version converter, from each version of Split to the next."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+
+from splitops.comparison.worker import Case, NotApplicable, refusing
+
+NAME = "onnx-converter"
+KIND = "converter"
+FORMATS = ("onnx",)
+_STEPS = (11, 13, 18, 24)
+
+
+def versions() -> dict[str, str]:
+    """Return the release."""
+    return {"onnx": version("onnx")}
+
+
+def answer(case: Case) -> Path:
+    """Convert the model to the next opset in which an operator of the family changed."""
+    import onnx
+    from onnx.version_converter import convert_version
+
+    model = onnx.load(case.model)
+    opset = next(own.version for own in model.opset_import if own.domain == "")
+    target = next((step for step in _STEPS if step > opset), None)
+    if target is None:
+        raise NotApplicable(f"nothing changed after opset {opset}")
+    with refusing("convert"):
+        converted = convert_version(model, target)
+    path = Path(case.folder, "converted.onnx")
+    path.write_bytes(converted.SerializeToString())
+    return path

@@ -1,0 +1,27 @@
+"""onnx's reference evaluator."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+from splitops.comparison.worker import Case, refusing
+
+NAME = "onnx-reference"
+KIND = "runtime"
+FORMATS = ("onnx",)
+
+
+def versions() -> dict[str, str]:
+    """Return the release."""
+    return {"onnx": version("onnx")}
+
+
+def answer(case: Case) -> list[Any]:
+    """Run the model."""
+    from onnx.reference import ReferenceEvaluator
+
+    with refusing("load"):
+        evaluator = ReferenceEvaluator(case.model)
+    with refusing("run"):
+        return list(evaluator.run(list(case.outputs), dict(case.inputs)))

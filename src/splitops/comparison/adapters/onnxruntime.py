@@ -1,0 +1,36 @@
+"""onnxruntime on the CPU."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+from splitops.comparison.worker import Case, NotApplicable, refusing
+
+NAME = "onnxruntime"
+KIND = "runtime"
+FORMATS = ("onnx",)
+SETTINGS = {"optimisation": ("all", "none"), "threads": ("all", "1")}
+
+
+def versions() -> dict[str, str]:
+    """Return the release."""
+    return {"onnxruntime": version("onnxruntime")}
+
+
+def answer(case: Case) -> list[Any]:
+    """Run the model."""
+    import onnxruntime as ort
+
+    ort.set_default_logger_severity(4)
+    options = ort.SessionOptions()
+    if case.setting["optimisation"] == "none":
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    if case.setting["threads"] == "1":
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+    with refusing("load"):
+        session = ort.InferenceSession(case.model, options, providers=["CPUExecutionProvider"])
+    if "bfloat16" in case.types.values():
+        raise NotApplicable("its Python package takes no arrays of bfloat16")
+    with refusing("run"):
+        return list(session.run(case.outputs, dict(case.inputs)))

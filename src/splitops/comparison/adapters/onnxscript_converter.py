@@ -1,0 +1,42 @@
+"""The version converter of onnxscript, which knows opset 18 and later."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+
+from splitops.comparison.worker import Case, NotApplicable, refusing
+
+NAME = "onnxscript-converter"
+KIND = "converter"
+FORMATS = ("onnx",)
+SETTINGS = {"fallback": ("no", "yes")}
+_STEPS = (18, 24)
+
+
+def versions() -> dict[str, str]:
+    """Return the release."""
+    return {name: version(name) for name in ("onnxscript", "onnx-ir", "onnx")}
+
+
+def answer(case: Case) -> Path:
+    """Convert the model to the next of its opsets in which an operator of the family changed."""
+    import onnx
+    import onnx_ir as ir
+    from onnxscript import version_converter
+
+    model = ir.load(case.model)
+    opset = model.opset_imports.get("", 0)
+    fallback = case.setting["fallback"] == "yes"
+    if opset < _STEPS[0] and not fallback:
+        raise NotApplicable(f"it converts from opset {_STEPS[0]} on, not from {opset}")
+    target = next((step for step in _STEPS if step > opset), None)
+    if target is None:
+        raise NotApplicable(f"nothing changed after opset {opset}")
+    with refusing("convert"):
+        version_converter.convert_version(model, target_version=target, fallback=fallback)
+        if model.opset_imports.get("") != target:
+            raise ValueError(f"the model is left at opset {model.opset_imports.get('')}")
+    path = Path(case.folder, "converted.onnx")
+    onnx.save(ir.to_proto(model), path)
+    return path

@@ -1,0 +1,29 @@
+"""The optimizer of onnxscript."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+
+from splitops.comparison.worker import Case, refusing
+
+NAME = "onnxscript-optimizer"
+KIND = "simplifier"
+FORMATS = ("onnx",)
+
+
+def versions() -> dict[str, str]:
+    """Return the release."""
+    return {name: version(name) for name in ("onnxscript", "onnx-ir", "onnx")}
+
+
+def answer(case: Case) -> Path:
+    """Optimise the model."""
+    import onnx
+    from onnxscript import optimizer
+
+    with refusing("optimise"):
+        made = optimizer.optimize(onnx.load(case.model))
+    path = Path(case.folder, "optimised.onnx")
+    path.write_bytes(made.SerializeToString())
+    return path

@@ -1,0 +1,29 @@
+"""onnxslim, a simplifier."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+
+from splitops.comparison.worker import Case, refusing
+
+NAME = "onnxslim"
+KIND = "simplifier"
+FORMATS = ("onnx",)
+
+
+def versions() -> dict[str, str]:
+    """Return the release."""
+    return {"onnxslim": version("onnxslim"), "onnx": version("onnx")}
+
+
+def answer(case: Case) -> Path:
+    """Simplify the model."""
+    import onnx
+    import onnxslim
+
+    with refusing("simplify"):
+        made = onnxslim.slim(onnx.load(case.model))
+    path = Path(case.folder, "slim.onnx")
+    path.write_bytes(made.SerializeToString())
+    return path

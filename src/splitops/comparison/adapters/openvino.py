@@ -1,0 +1,123 @@
+"""OpenVINO on the CPU, asked through ONNX and through IR."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from splitops.comparison.worker import Case, Tensor, refusing
+
+NAME = "openvino"
+KIND = "runtime"
+FORMATS = ("onnx", "ir")
+SETTINGS = {"threads": ("all", "1"), "shapes": ("declared", "given"), "mode": ("performance", "accuracy")}
+
+Array = npt.NDArray[Any]
+
+_TYPES: Final = {
+    "bool": "boolean", "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16",
+    "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2", "float8_e8m0fnu": "f8e8m0",
+    "float4_e2m1fn": "f4e2m1", "nf4": "nf4", "int4": "i4", "uint1": "u1", "uint2": "u2", "uint3": "u3",
+    "uint4": "u4", "uint6": "u6",
+}  # fmt: skip
+"""OpenVINO's names of types that are not simply NumPy's."""
+_SMALL: Final = {"f4e2m1": 4, "nf4": 4, "i4": 4, "u1": 1, "u2": 2, "u3": 3, "u4": 4, "u6": 6}
+"""The bits of types of which a byte holds several."""
+
+
+def versions() -> dict[str, str]:
+    """Return the release."""
+    return {"openvino": version("openvino")}
+
+
+def answer(case: Case) -> list[Any]:
+    """Run the model, with the shapes that it declares or those of the inputs."""
+    import openvino
+
+    core = openvino.Core()
+    properties = {"EXECUTION_MODE_HINT": case.setting["mode"].upper()}
+    if case.setting["threads"] == "1":
+        properties["INFERENCE_NUM_THREADS"] = "1"
+    with refusing("load"):
+        model = core.read_model(case.model)
+        if case.setting["shapes"] == "given":
+            model.reshape({name: list(array.shape) for name, array in case.inputs.items()})
+    with refusing("compile"):
+        request = core.compile_model(model, "CPU", properties).create_infer_request()
+    feeds = {name: _tensor(array, case.types[name]) for name, array in case.inputs.items()}
+    with refusing("run"):
+        request.infer(feeds)
+        found = [request.get_output_tensor(index) for index in range(len(case.outputs))]
+    return [_value(tensor) for tensor in found]
+
+
+def _tensor(array: Array, dtype: str) -> Any:
+    import openvino
+
+    if dtype == "string":
+        return openvino.Tensor(array.astype(str))
+    kind = _TYPES.get(dtype, dtype.replace("uint", "u").replace("int", "i"))
+    tensor = openvino.Tensor(getattr(openvino.Type, kind), openvino.Shape(array.shape))
+    if not array.size:
+        return tensor
+    if kind in _SMALL:
+        packed = _packed(array.view(np.uint8).reshape(-1), _SMALL[kind])
+        tensor.data.view(np.uint8).reshape(-1)[:] = packed[: tensor.byte_size]
+    else:
+        tensor.data[...] = array.view(tensor.data.dtype)
+    return tensor
+
+
+def _value(tensor: Any) -> Any:
+    kind, shape = tensor.element_type.get_type_name(), tuple(tensor.shape)
+    if kind == "string":
+        return tensor.str_data.astype(object)
+    dtype = next((ours for ours, name in _TYPES.items() if name == kind), tensor.data.dtype.name)
+    if kind in _SMALL:
+        codes = _codes(tensor.data.view(np.uint8).reshape(-1), _SMALL[kind], int(np.prod(shape)))
+        return Tensor(dtype, codes.reshape(shape))
+    return Tensor(dtype, tensor.data.copy().reshape(shape))
+
+
+def _places(bits: int) -> Array:
+    """Return which bit of a group of bytes is which bit of which element, the lowest first."""
+    if bits in (2, 4):
+        return np.arange(8).reshape(-1, bits)
+    if bits == 1:
+        return np.arange(7, -1, -1).reshape(-1, 1)
+    # Two bytes hold the low bits, the third one the high ones; elements begin in the high bits.
+    high = bits // 3
+    low, count = bits - high, 24 // bits
+    lows = [16 - (index + 1) * low for index in range(count)]
+    return np.array(
+        [
+            [
+                *((start + bit) ^ 8 for bit in range(low)),
+                *(24 - (index + 1) * high + bit for bit in range(high)),
+            ]
+            for index, start in enumerate(lows)
+        ]
+    )
+
+
+def _packed(codes: Array, bits: int) -> Array:
+    places = _places(bits)
+    count, size = len(places), places.size // 8
+    groups = -(-len(codes) // count)
+    elements = np.zeros(groups * count, np.uint8)
+    elements[: len(codes)] = codes
+    found = np.zeros((groups, size * 8), np.uint8)
+    found[:, places] = (elements.reshape(groups, count, 1) >> np.arange(bits, dtype=np.uint8)) & 1
+    return np.packbits(found, axis=1, bitorder="little").reshape(-1)
+
+
+def _codes(content: Array, bits: int, count: int) -> Array:
+    places = _places(bits)
+    size = places.size // 8
+    whole = np.zeros(-(-len(content) // size) * size, np.uint8)
+    whole[: len(content)] = content
+    found = np.unpackbits(whole.reshape(-1, size), axis=1, bitorder="little")[:, places]
+    return (found << np.arange(bits, dtype=np.uint8)).sum(axis=2, dtype=np.uint8).reshape(-1)[:count]

@@ -1,0 +1,41 @@
+"""pnnx: the model made a module of PyTorch, and run there."""
+
+from __future__ import annotations
+
+import runpy
+import shutil
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from splitops.comparison.worker import Case, NotApplicable, refusing, tool
+
+NAME = "pnnx"
+KIND = "runtime"
+FORMATS = ("onnx",)
+SETTINGS = {"optimisation": ("2", "0")}
+_TYPES = {f"{name}{bits}": f"{name[0]}{bits}" for name in ("float", "int") for bits in (16, 32, 64)}
+_TYPES |= {"int8": "i8", "uint8": "u8", "complex64": "c64", "complex128": "c128"}
+
+
+def versions() -> dict[str, str]:
+    """Return the releases of the converter and of PyTorch."""
+    return {name: version(name) for name in ("pnnx", "torch")}
+
+
+def answer(case: Case) -> list[Any]:
+    """Convert the model for the shapes of the inputs, and run it."""
+    import pnnx
+    import torch
+
+    for name, dtype in case.types.items():
+        if dtype not in _TYPES:
+            raise NotApplicable(f"pnnx has no inputs of {dtype} (input {name})")
+    model = shutil.copy(case.model, Path(case.folder, "model.onnx"))  # what it makes lies beside it
+    shapes = [f"{list(a.shape)}{_TYPES[a.dtype.name]}".replace(" ", "") for a in case.inputs.values()]
+    optimisation = f"optlevel={case.setting['optimisation']}"
+    tool("load", pnnx.EXEC_PATH, model, f"inputshape={','.join(shapes)}", optimisation, folder=case.folder)
+    with refusing("run"):
+        module = runpy.run_path(str(Path(case.folder, "model_pnnx.py")))["Model"]()
+        found = module(*(torch.from_numpy(array.copy()) for array in case.inputs.values()))
+        return [part.numpy() for part in (found if isinstance(found, list | tuple) else [found])]

@@ -1,0 +1,43 @@
+"""TVM: the ONNX frontend of Relax, compiled by LLVM for the CPU."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+from splitops.comparison.worker import Case, refusing
+
+NAME = "tvm"
+KIND = "compiler"
+FORMATS = ("onnx",)
+SETTINGS = {"shapes": ("declared", "given")}
+ADDRESS_SPACE = 16 << 30
+
+
+def versions() -> dict[str, str]:
+    """Return the releases of TVM and of what reads the model."""
+    return {name: version(name) for name in ("apache-tvm", "onnx")}
+
+
+def answer(case: Case) -> list[Any]:
+    """Import, compile and run the model, with the shapes that it declares or those of the inputs."""
+    import onnx
+    import tvm
+    from tvm import relax
+    from tvm.relax.frontend.onnx import from_onnx
+
+    shapes = {name: list(array.shape) for name, array in case.inputs.items()}
+    with refusing("load"):
+        model = onnx.load(case.model)
+        module = from_onnx(model, shapes if case.setting["shapes"] == "given" else None)
+    with refusing("compile"):
+        machine = relax.VirtualMachine(tvm.compile(module, target="llvm"), tvm.cpu())
+    with refusing("run"):
+        found = _arrays(machine["main"](*(tvm.runtime.tensor(array) for array in case.inputs.values())))
+    single = len(model.graph.output) == 1
+    # One output stands alone, and a sequence is a tuple of its parts.
+    return [found] if single else list(found)
+
+
+def _arrays(value: Any) -> Any:
+    return value.numpy() if hasattr(value, "numpy") else [_arrays(part) for part in value]

@@ -1,0 +1,8 @@
+"""The cases of a comparison: made from the rows, each from one record."""
+
+from __future__ import annotations
+
+from splitops.comparison.cases.building import SPECIALS
+from splitops.comparison.cases.listing import Listed, build, cases, control_of, find, generated, listed, named
+
+__all__ = ["SPECIALS", "Listed", "build", "cases", "control_of", "find", "generated", "listed", "named"]

@@ -1,0 +1,252 @@
+"""Models and inputs of records: the same record always gives the same model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from splitops.comparison.cases.forms import input_of_lengths
+from splitops.comparison.cases.words import opset_of, row_of
+from splitops.comparison.records import Record
+from splitops.elements.types import ELEMENT_TYPES, ElementType
+from splitops.models.formats.openvino import Builder, OpenVINOModel, Output
+from splitops.operators.schema import Given
+from splitops.sizes.dims import UNKNOWN
+
+__all__ = ["DATA", "SPECIALS", "inputs_of", "model_of", "operands_of"]
+
+DATA: Final = "x"
+"""The name of the data in every model."""
+SPECIALS: Final = {
+    "absent": "an input 'split' that is named ''",
+    "constant-data": "the data is a constant of the model",
+    "elements": "SequenceAt takes the parts out of the sequence",
+    "length": "SequenceLength counts the parts",
+    "packed": "the data is a constant, and its parts are converted to int32",
+    "transposed": "the first two axes of each part change places",
+    "twin": "a second split of the same data has one output more",
+    "unranked": "the model does not say the rank of the data",
+    "wide": "the data needs all 64 bits",
+}
+"""What else may be unusual of a model, by the word of its record."""
+
+Array = npt.NDArray[Any]
+
+
+def inputs_of(record: Record) -> dict[str, Array]:
+    """Return what a run of the model is given."""
+    made = {} if _is_constant(record) else {DATA: _data(record)}
+    return made | ({} if record.constant else dict(operands_of(record)))
+
+
+def model_of(record: Record) -> onnx.ModelProto | OpenVINOModel:
+    """Return the model of a record.
+
+    Raises:
+        OperatorError: there is no such operator version.
+
+    Examples:
+        >>> five = Record(operator="Split", version=18, shape=(5,), attributes={"num_outputs": 2},
+        ...               outputs=("p0", "p1"))
+        >>> [node.op_type for node in model_of(five).graph.node]
+        ['Split']
+    """
+    return _onnx_model(record) if record.format == "onnx" else _ir_model(record)
+
+
+def _is_constant(record: Record) -> bool:
+    return record.special in ("constant-data", "packed")
+
+
+def _data(record: Record) -> Array:
+    kind, count = ELEMENT_TYPES[record.dtype], prod(record.shape)
+    if count == 0:
+        return np.zeros(record.shape, kind.numpy)
+    values: Array = _values(np.arange(count), kind, wide=record.special == "wide")
+    return values.reshape(record.shape)
+
+
+def _values(numbers: Array, kind: ElementType, *, wide: bool) -> Any:
+    """Return as many values, of which neighbours differ; wide ones need all bits of a 64-bit type."""
+    if kind.name == "string":
+        return np.array([f"text {number}" for number in numbers], object)
+    if wide:
+        return (numbers + 2**40 + 1 if kind.integer else (numbers + 1) / 3).astype(kind.numpy)
+    if kind.name.startswith("complex"):
+        return (numbers - 1j * numbers).astype(kind.numpy)
+    if kind.storage is not None or (kind.name.startswith("float") and kind.bits <= 8):
+        # Bit patterns, of which none is infinite or no number.
+        return (numbers % 2 ** min(kind.bits, 6)).astype(np.uint8).view(kind.numpy)
+    return (numbers % 2 ** min(kind.bits - kind.name.startswith("int"), 6)).astype(kind.numpy)
+
+
+def operands_of(record: Record) -> list[tuple[str, Array]]:
+    """Return the inputs of the node beside the data, by name."""
+    row, found = row_of(record), []
+    if row.axis.given is Given.INPUT:
+        axis = np.full(record.axis_shape, record.axis, ELEMENT_TYPES[record.axis_dtype].numpy)
+        found.append((row.axis.name, axis))
+    if record.lengths is not None:
+        source = input_of_lengths(row)
+        name = "split" if source is None else source.name
+        found.append((name, np.array(record.lengths, ELEMENT_TYPES[record.lengths_dtype].numpy)))
+    return found
+
+
+def _dims(record: Record, unknown: Any) -> list[Any]:
+    """Return what the model says of the shape: the size of the split axis may be unknown."""
+    dims: list[Any] = list(record.shape)
+    if record.dynamic and dims:
+        axis = record.axis or 0
+        dims[axis if -len(dims) <= axis < len(dims) else 0] = unknown
+    return dims
+
+
+def _onnx_model(record: Record) -> onnx.ModelProto:
+    graph = onnx.GraphProto(name="split")
+    names = [DATA]
+    if _is_constant(record):
+        graph.initializer.append(numpy_helper.from_array(_data(record), DATA))
+    else:
+        graph.input.append(_value(DATA, record.dtype, _dims(record, "N")))
+    for name, array in operands_of(record):
+        if record.constant:
+            graph.initializer.append(numpy_helper.from_array(array, name))
+        else:
+            graph.input.append(_value(name, record.lengths_dtype, array.shape))
+        names.append(name)
+    names += [""] if record.special == "absent" else []
+    read = _READERS.get(record.special or "", _sequence if row_of(record).gives_sequence else _parts)
+    read(record, graph, names)
+    imports = [helper.make_opsetid("", opset_of(record))]
+    version = max(
+        4, helper.find_min_ir_version_for(imports, ignore_unknown=True)
+    )  # initializers of their own
+    return helper.make_model(graph, opset_imports=imports, ir_version=version, producer_name="splitops")
+
+
+def _value(name: str, dtype: str, dims: Sequence[Any]) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, ELEMENT_TYPES[dtype].onnx_number or 0, dims)
+
+
+def _add_split(
+    record: Record, graph: onnx.GraphProto, inputs: Sequence[str], outputs: Sequence[str], name: str = "split"
+) -> None:
+    row = row_of(record)
+    attributes = dict(record.attributes)
+    if record.axis is not None and row.axis.given is Given.ATTRIBUTE:
+        attributes[row.axis.name] = record.axis
+    graph.node.append(helper.make_node(record.operator, inputs, outputs, name=name, **attributes))
+
+
+def _declare(
+    record: Record, graph: onnx.GraphProto, dtype: str | None = None, rank: int | None = None
+) -> None:
+    rank = len(record.shape) if rank is None else rank
+    for name in filter(None, record.outputs):
+        graph.output.append(_value(name, dtype or record.dtype, [f"{name}_{axis}" for axis in range(rank)]))
+
+
+def _parts(record: Record, graph: onnx.GraphProto, inputs: Sequence[str]) -> None:
+    _add_split(record, graph, inputs, record.outputs)
+    _declare(record, graph)
+
+
+def _sequence(record: Record, graph: onnx.GraphProto, inputs: Sequence[str]) -> None:
+    _add_split(record, graph, inputs, record.outputs)
+    kind = ELEMENT_TYPES[record.dtype].onnx_number or 0
+    graph.output.append(helper.make_tensor_sequence_value_info(record.outputs[0], kind, None))
+
+
+def _elements(record: Record, graph: onnx.GraphProto, inputs: Sequence[str]) -> None:
+    keepdims = row_of(record).keepdims
+    drops = keepdims is not None and record.attributes.get(keepdims.name) == 0 and record.lengths is None
+    _add_split(record, graph, inputs, ["s"])
+    for index, name in enumerate(record.outputs):
+        graph.initializer.append(numpy_helper.from_array(np.array(index), f"i{index}"))
+        graph.node.append(helper.make_node("SequenceAt", ["s", f"i{index}"], [name]))
+    _declare(record, graph, rank=len(record.shape) - drops)
+
+
+def _length(record: Record, graph: onnx.GraphProto, inputs: Sequence[str]) -> None:
+    _add_split(record, graph, inputs, ["s"])
+    graph.node.append(helper.make_node("SequenceLength", ["s"], [record.outputs[0]]))
+    _declare(record, graph, "int64", 0)
+
+
+def _transposed(record: Record, graph: onnx.GraphProto, inputs: Sequence[str]) -> None:
+    parts = [f"t{index}" for index in range(len(record.outputs))]
+    _add_split(record, graph, inputs, parts)
+    for part, name in zip(parts, record.outputs, strict=True):
+        graph.node.append(helper.make_node("Transpose", [part], [name], perm=_order(record)))
+    _declare(record, graph)
+
+
+def _order(record: Record) -> list[int]:
+    return [1, 0, *range(2, len(record.shape))]
+
+
+def _converted(record: Record, graph: onnx.GraphProto, inputs: Sequence[str]) -> None:
+    parts = [f"t{index}" for index in range(len(record.outputs))]
+    _add_split(record, graph, inputs, parts)
+    for part, name in zip(parts, record.outputs, strict=True):
+        graph.node.append(helper.make_node("Cast", [part], [name], to=TensorProto.INT32))
+    _declare(record, graph, "int32")
+
+
+def _twin(record: Record, graph: onnx.GraphProto, inputs: Sequence[str]) -> None:
+    """Add two splits: the last output is the last part of the one that has more parts."""
+    count = len(record.outputs)
+    for letter, number in (("a", count), ("b", count + 1)):
+        _add_split(record, graph, inputs, [f"{letter}{part}" for part in range(number)], f"split_{letter}")
+    for part, name in zip(
+        [*(f"a{part}" for part in range(count - 1)), f"b{count}"], record.outputs, strict=True
+    ):
+        graph.node.append(helper.make_node("Relu", [part], [name]))
+    _declare(record, graph)
+
+
+_READERS: Final[dict[str, Callable[[Record, onnx.GraphProto, Sequence[str]], None]]] = {
+    "elements": _elements,
+    "length": _length,
+    "transposed": _transposed,
+    "packed": _converted,
+    "twin": _twin,
+}
+
+
+def _ir_model(record: Record) -> OpenVINOModel:
+    builder = Builder("split")
+    kind = ELEMENT_TYPES[record.dtype]
+    if _is_constant(record):
+        ports = [builder.const(_data(record), kind)]
+    else:
+        shape = None if record.special == "unranked" else tuple(_dims(record, UNKNOWN))
+        ports = [builder.parameter(DATA, kind, shape)]
+    row = row_of(record)
+    for name, array in operands_of(record):
+        element = ELEMENT_TYPES[record.axis_dtype if name == row.axis.name else record.lengths_dtype]
+        made = (
+            builder.const(array, element)
+            if record.constant
+            else builder.parameter(name, element, array.shape)
+        )
+        ports.append(made)
+    parts = builder.layer(record.operator, ports, record.attributes or None, outputs=len(record.outputs))
+    for part, name in zip(parts, record.outputs, strict=True):
+        builder.result(_read(builder, record, part), name)
+    return builder.model()
+
+
+def _read(builder: Builder, record: Record, part: Output) -> Output:
+    if record.special == "transposed":
+        return builder.layer("Transpose", [part, builder.const(np.array(_order(record)))])[0]
+    if record.special == "packed":
+        return builder.layer("Convert", [part], {"destination_type": "i32"}, element_type="i32")[0]
+    return part

@@ -1,0 +1,244 @@
+"""The cases: every record with its name, its rule, its control, and what splitops makes of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Final
+
+from splitops.binding import Fact, bind, fact_of
+from splitops.comparison.cases.building import DATA, inputs_of, model_of, operands_of
+from splitops.comparison.cases.forms import part_names, plain
+from splitops.comparison.cases.invalid import invalid_records
+from splitops.comparison.cases.valid import valid_records
+from splitops.comparison.cases.words import domain_of, id_of, operator_of, opset_of, row_of
+from splitops.comparison.records import Case, CompareError, Record, Value
+from splitops.elements.types import ELEMENT_TYPES
+from splitops.errors import RuleError, shown
+from splitops.models import run
+from splitops.models.check import Severity, check
+from splitops.models.formats.openvino import OpenVINOModel, to_bytes
+from splitops.operators import SCHEMAS, OperatorSchema, schema
+
+__all__ = ["Listed", "build", "cases", "control_of", "find", "generated", "listed", "named"]
+
+_OTHER_TYPES: Final = {"length": "int64", "packed": "int32"}
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A case before it is built.
+
+    Attributes:
+        id: its stable name.
+        rule: the size rule that it asks for, or the code of the rule that it breaks.
+        record: what generates it.
+        control: the valid record that must pass before a refusal of this one counts; None for a plain one.
+    """
+
+    id: str
+    rule: str
+    record: Record
+    control: Record | None
+
+
+@cache
+def listed() -> Mapping[str, Listed]:
+    """Return every case by its name.
+
+    Examples:
+        >>> listed()["split-18/ceil/5-into-4/float32/static"].record.outputs
+        ('p0', 'p1', 'p2', 'p3')
+    """
+    found: dict[str, Listed] = {}
+    for row in SCHEMAS:
+        for record in valid_records(row):
+            new = named(record)
+            found.setdefault(new.id, new)
+        for record, control in invalid_records(row):
+            for new in (named(control), named(record, control)):
+                found.setdefault(new.id, new)
+    return MappingProxyType(found)
+
+
+def generated(number: int, seed: int = 0) -> dict[str, Listed]:
+    """Return so many cases that are not listed, drawn by Hypothesis, by their names.
+
+    Args:
+        number: so many; the first ones of a seed do not depend on it.
+        seed: gives the same cases for the same releases of splitops and Hypothesis.
+
+    Raises:
+        CompareError: Hypothesis is not installed.
+
+    Examples:
+        >>> list(generated(2, seed=7))
+        ['generated/7/0', 'generated/7/1']
+    """
+    try:
+        from splitops.comparison.cases.drawing import drawn
+    except ImportError as error:
+        raise CompareError("to generate cases takes Hypothesis: pip install 'splitops[compare]'") from error
+
+    found: dict[str, Listed] = {}
+    had = set(listed())
+    records = drawn(seed)
+    while len(found) < number:
+        new = named(*next(records))
+        if new.id not in had:
+            had.add(new.id)
+            name = f"generated/{seed}/{len(found)}"
+            found[name] = replace(new, id=name)
+    return found
+
+
+def find(name: str) -> Listed:
+    """Return the case of a name, a listed or a generated one.
+
+    Raises:
+        CompareError: there is none.
+    """
+    drawn = re.fullmatch(r"generated/(\d{1,18})/(\d{1,4})", name, re.ASCII)
+    if drawn is not None:
+        seed, index = map(int, drawn.groups())
+        name = f"generated/{seed}/{index}"
+        return generated(index + 1, seed)[name]
+    if name not in listed():
+        raise CompareError(f"there is no case {shown(name)}")
+    return listed()[name]
+
+
+def cases(ids: Iterable[str] | None = None) -> tuple[Case, ...]:
+    """Build cases; None is all that are listed.
+
+    Raises:
+        CompareError: there is no case of a name.
+    """
+    return tuple(map(build, listed().values() if ids is None else map(find, ids)))
+
+
+def named(record: Record, control: Record | None = None) -> Listed:
+    """Name a record.
+
+    Args:
+        record: the record, a new one or a smaller one.
+        control: its control; None is that of a valid record.
+
+    Raises:
+        OperatorError: there is no such operator version.
+    """
+    rule = _rule_of(record)
+    return Listed(id_of(record, rule), rule, record, control_of(record) if control is None else control)
+
+
+def control_of(record: Record) -> Record | None:
+    """Return the plain record of the version (of elements that are read, with them); None for that itself."""
+    row = row_of(record)
+    read = record.special in ("elements", "length")
+    control = plain(row, special="elements", outputs=part_names(2)) if read else plain(row)
+    return None if control == record else control
+
+
+def build(case: Listed) -> Case:
+    """Make the model and the inputs of a case, and what is decided of it.
+
+    Examples:
+        >>> case = build(listed()["split-18/ceil/5-into-4/float32/static"])
+        >>> [part.tolist() for part in case.expected]
+        [[0.0, 1.0], [2.0, 3.0], [4.0], []]
+    """
+    record = case.record
+    model, inputs = model_of(record), inputs_of(record)
+    names = tuple(name for name in record.outputs if name)
+    types = {name: _type_of_input(record, name) for name in inputs}
+    expected, error = _decided(model, inputs)
+    content, weights = _content(model)
+    return Case(
+        id=case.id,
+        operator=operator_of(record),
+        rule=case.rule,
+        title=_title(record, error),
+        record=record,
+        format=record.format,
+        model=content,
+        weights=weights,
+        inputs=inputs,
+        types=types,
+        outputs=names,
+        expected=None if expected is None else tuple(expected[name] for name in names),
+        expected_types=(_OTHER_TYPES.get(record.special or "", record.dtype),) * len(names),
+        error=error,
+        evident=error is not None and _is_evident(model, error),
+        control=None if case.control is None else named(case.control).id,
+    )
+
+
+def _content(model: Any) -> tuple[bytes, bytes | None]:
+    if isinstance(model, OpenVINOModel):
+        return to_bytes(model)
+    return model.SerializeToString(deterministic=True), None
+
+
+def _decided(model: Any, inputs: Mapping[str, Any]) -> tuple[Mapping[str, Value] | None, str | None]:
+    """Return the outputs by name, or the code of the rule that is broken."""
+    try:
+        found = run(model, inputs, engine="reference")
+    except RuleError as error:
+        return None, str(error.rule)
+    return found, None
+
+
+def _rule_of(record: Record) -> str:
+    """Return the size rule that a record asks for, or the code of the rule that it breaks."""
+    try:
+        row = schema(record.operator, opset_of(record), domain_of(record))
+        binding = bind(row, _attributes(record, row), _facts(record), outputs=_declared(record, row))
+        return binding.request().division.rule.value
+    except RuleError as error:
+        return str(error.rule)
+
+
+def _attributes(record: Record, row: OperatorSchema) -> dict[str, Any]:
+    stated = dict(record.attributes)
+    if record.axis is not None and row.attribute(row.axis.name) is not None:
+        stated[row.axis.name] = record.axis
+    return stated
+
+
+def _facts(record: Record) -> list[Fact | None]:
+    data = Fact(ELEMENT_TYPES[record.dtype], record.shape)
+    return [data, *(fact_of(array, value=True) for _, array in operands_of(record))]
+
+
+def _declared(record: Record, row: OperatorSchema) -> int:
+    return 1 if row.gives_sequence else len(record.outputs)
+
+
+def _type_of_input(record: Record, name: str) -> str:
+    if name == DATA:
+        return record.dtype
+    return record.axis_dtype if name == row_of(record).axis.name else record.lengths_dtype
+
+
+def _is_evident(model: Any, error: str) -> bool:
+    return any(own.code == error and own.severity is Severity.ERROR for own in check(model))
+
+
+def _title(record: Record, error: str | None) -> str:
+    """Return what is asked, in words."""
+    shape = "x".join(map(str, record.shape)) or "a scalar"
+    lengths = record.attributes.get("split", record.lengths)
+    asked = f"as {lengths}" if isinstance(lengths, list) else f"by {lengths}" if lengths is not None else ""
+    counts = [own for name, own in record.attributes.items() if name.startswith("num_")]
+    asked = (
+        " ".join([asked, *(f"into {count}" for count in counts)]).strip()
+        or f"into {len(record.outputs)} outputs"
+    )
+    axis = "" if record.axis is None else f" on axis {record.axis}"
+    known = ", of unknown size" if record.dynamic else ""
+    given = "" if record.constant else ", given by the run"
+    broken = f": breaks {error}" if error else ""
+    return f"{operator_of(record)}: {record.dtype} {shape} {asked}{axis}{known}{given}{broken}"

@@ -1,0 +1,187 @@
+"""Asks one column case by case: starts its process, starts it again after a death, reads what it says."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from splitops.comparison import protocol
+from splitops.comparison.driver.process import Ended, Limits, Process
+from splitops.comparison.protocol import ProtocolError
+from splitops.comparison.records import Case, Outcome
+
+__all__ = ["PERTURBATIONS", "Absent", "Asker", "Source"]
+
+PERTURBATIONS: Final = (85, 170)
+"""What new memory is filled with in the two fresh processes that confirm a finding (``MALLOC_PERTURB_``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a peer comes from.
+
+    Attributes:
+        adapter: its name.
+        command: what starts its process.
+        setting: what differs from the defaults of its settings.
+        variables: of its environment.
+    """
+
+    adapter: str
+    command: Sequence[str]
+    setting: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+class Absent(Exception):  # noqa: N818 - an answer
+    """The peer is not installed."""
+
+
+class Asker:
+    """Asks a peer; its process starts with the first question, and again when it has ended.
+
+    Args:
+        source: the peer.
+        limits: what it may take.
+        perturbation: what new memory is filled with; None is not at all.
+    """
+
+    def __init__(self, source: Source, limits: Limits, perturbation: int | None = None) -> None:
+        self._source = source
+        self._limits = limits
+        self._variables = dict(source.variables)
+        if perturbation is not None:
+            self._variables["MALLOC_PERTURB_"] = str(perturbation)
+        self._process: Process | None = None
+        self._asked = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def running(self) -> bool:
+        """Whether the process of the last question goes on."""
+        return self._process is not None
+
+    def start(self) -> dict[str, Any]:
+        """Start the process and return what it says of itself.
+
+        Raises:
+            Absent: the peer is not installed.
+            Ended: it does not start, or speaks no protocol of ours.
+        """
+        self.stop()
+        self._process = Process(self._source.command, self._limits, self._variables)
+        try:
+            found = protocol.read(self._process.ask(protocol.start(self._source.setting), self._limits.start))
+            if found["message"] == "answer":
+                raise ProtocolError("it answers before it has started")
+        except ProtocolError as error:
+            self.stop()
+            raise Ended("protocol", str(error)) from error
+        except Ended:
+            self.stop()
+            raise
+        if found["message"] == "absent":
+            self.stop()
+            raise Absent(found["reason"])
+        return found
+
+    def ask(self, case: Case, model: Path | None = None) -> Outcome:
+        """Ask a case, and return what became of it.
+
+        Args:
+            case: the question.
+            model: the file that is asked in the place of the case's own model.
+        """
+        try:
+            if self._process is None:
+                self.start()
+            return self._ask(case, model)
+        except Absent as absent:
+            return Outcome(kind="crash", text=f"its process does not start again: {absent}")
+        except ProtocolError as error:
+            self.stop()
+            return Outcome(kind="protocol", text=str(error))
+        except Ended as ended:
+            self.stop()
+            return ended.outcome
+
+    def _ask(self, case: Case, model: Path | None) -> Outcome:
+        assert self._process is not None
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._asked += 1
+        # A folder of its own for each case: a peer may have mapped the file of the case before.
+        self._folder.mkdir()
+        path = _written(case, self._folder) if model is None else model
+        line = self._process.ask(protocol.ask(case, self._asked, path, self._folder), self._limits.seconds)
+        answer = protocol.read(line)
+        if answer["message"] != "answer":
+            raise ProtocolError(f"it says {answer['message']!r} in the place of an answer")
+        if answer["id"] != self._asked:
+            raise ProtocolError(f"it answers question {answer['id']}, and was asked {self._asked}")
+        found = protocol.outcome(answer, self._folder)
+        if found.model is not None:
+            _prove_made(found.model, self._folder)
+        return replace(found, text=found.text.replace(f"{self._folder}/", ""))
+
+    @property
+    def _folder(self) -> Path:
+        assert self._process is not None
+        return self._process.folder / str(self._asked)
+
+    def after(self) -> Outcome | None:
+        """Return what it did after its last answer, if it did anything; then it starts anew."""
+        ended = None if self._process is None else self._process.after()
+        if ended is None:
+            return None
+        self.stop()
+        return ended.outcome
+
+    def finish(self) -> Outcome | None:
+        """Stop the process once it had the time to end, and return what it did after its last answer."""
+        if self._process is None:
+            return None
+        ended = self._process.finish()
+        self.stop()
+        return None if ended is None else ended.outcome
+
+    def kill(self) -> None:
+        """End the process, whoever is asking it; that thread hears of it."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
+    def stop(self) -> None:
+        """Stop the process, if there is one."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+
+def _written(case: Case, folder: Path) -> Path:
+    path = folder / ("m.onnx" if case.format == "onnx" else "m.xml")
+    path.write_bytes(case.model)
+    if case.weights is not None:
+        path.with_suffix(".bin").write_bytes(case.weights)
+    return path
+
+
+def _prove_made(model: str, folder: Path) -> None:
+    path = Path(model)
+    try:
+        regular = stat.S_ISREG(path.lstat().st_mode)
+    except (OSError, ValueError):
+        regular = False
+    if not regular or path.parent != folder:
+        raise ProtocolError("the model that it says it made is no file of the folder of the case")

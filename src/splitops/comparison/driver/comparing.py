@@ -1,0 +1,214 @@
+"""``splitops.compare``: the peers are found, the cases asked, the report made."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import splitops
+from splitops.comparison import protocol
+from splitops.comparison.cases import build, find, generated, listed, named
+from splitops.comparison.driver.finding import Column, Wanted, columns
+from splitops.comparison.driver.judging import expected_of
+from splitops.comparison.driver.models import cases_of_model
+from splitops.comparison.driver.process import Limits, without_network
+from splitops.comparison.driver.running import Run, settled
+from splitops.comparison.records import Case, CompareError, Entry, Peer, Record, Report, State, Verdict, Word
+from splitops.errors import shown
+from splitops.models.check.profiles import LIMITS
+from splitops.progress import telling
+
+if TYPE_CHECKING:
+    from splitops.models.formats.files import AnyModel
+
+__all__ = ["ask_everything", "compare"]
+
+_MOST_JOBS: Final = 8
+
+
+def compare(
+    *,
+    peers: Sequence[str] | None = None,
+    operators: Sequence[str] = (),
+    cases: Sequence[str] = (),
+    generate: int = 0,
+    seed: int = 0,
+    model: AnyModel | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    commands: Mapping[str, str] | None = None,
+    pythons: Sequence[tuple[str, str]] = (),
+    settings: Sequence[tuple[str, Mapping[str, str]]] = (),
+    seconds: float = 30,
+    memory: float = 4,
+    shrink_seconds: float = 5,
+    jobs: int | None = None,
+    allow_links: bool = False,
+) -> Report:
+    """Ask every runtime, compiler, converter and simplifier that is here what it makes of the split family.
+
+    Each peer has processes of its own, so that it may crash or hang. A disagreement is a finding once two
+    fresh processes have done the same, and is shrunk to the smallest case that does.
+
+    Args:
+        peers: names of adapters; None is all whose peer is installed.
+        operators: such as ``"Split-18"``, ``"VariadicSplit"``; none is all.
+        cases: names of cases; none is all that are listed.
+        generate: so many cases more, which Hypothesis draws; of them, too, those of ``operators`` alone are
+            asked. They are named ``"generated/SEED/INDEX"``.
+        seed: of these; it gives the same cases for the same releases of splitops and Hypothesis.
+        model: a model that is asked in the place of our cases: each of its splits cut out, with the sizes
+            and values that it has for the inputs, and the model as a whole.
+        inputs: of the model, arrays by name; None makes some.
+        commands: executables that speak the protocol of ``schemas/messages.json``, by the name that they get.
+        pythons: pairs of an adapter and the Python of another environment, whose peer is asked too.
+        settings: pairs of an adapter and the values of its settings that one more column has.
+        seconds: that a peer has for one case.
+        memory: gigabytes of resident memory that a peer may take.
+        shrink_seconds: for each finding; 0 shrinks none.
+        jobs: so many peers at once; None is as many as there are cores.
+        allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
+            :func:`splitops.load`.
+
+    Returns:
+        The peers, the cases and the verdicts; after Ctrl-C what is known by then, with
+        ``environment["stopped"]`` True.
+
+    Raises:
+        CompareError: there is no such peer, setting, case or operator, or no peer at all; Hypothesis is
+            needed and not installed.
+        ModelError: the model cannot be read, or no inputs can be made for it.
+
+    Examples:
+        >>> report = splitops.compare(peers=["onnxruntime"], operators=["Split-18"])  # doctest: +SKIP
+        >>> [entry.id for entry, peer, verdict in report.findings]  # doctest: +SKIP
+        ['split-18/ceil/5-into-4/float32/static', ...]
+    """
+    if model is None:
+        asked = _chosen(operators, cases, generate, seed)
+    else:
+        asked = cases_of_model(model, inputs, allow_links=allow_links)
+    wanted = Wanted(peers, commands, pythons, settings)
+    limits = Limits(seconds=seconds, memory=int(memory * 2**30))
+    return ask_everything(asked, wanted, limits, shrink_seconds=shrink_seconds, jobs=jobs)
+
+
+def _chosen(operators: Sequence[str], ids: Sequence[str], generate: int, seed: int) -> tuple[Case, ...]:
+    """Return the cases that are asked for, and their controls."""
+    wanted = {name: find(name) for name in ids} if ids else dict(listed())
+    if generate:
+        wanted |= generated(generate, seed)
+    found = {name: build(one) for name, one in wanted.items()}
+    for operator in operators:
+        if not any(_is_of(case, operator) for case in found.values()):
+            raise CompareError(f"there is no case of an operator {shown(operator)}")
+    chosen = [case for case in found.values() if not operators or any(_is_of(case, o) for o in operators)]
+    controls = {case.control: wanted[case.id].control for case in chosen}
+    missing = sorted({name for name in controls if name is not None} - {case.id for case in chosen})
+    return (*chosen, *(build(named(record)) for name in missing if (record := controls[name]) is not None))
+
+
+def _is_of(case: Case, operator: str) -> bool:
+    """Whether a case is of an operator, named with its version or without, with its domain or without."""
+    full = case.operator
+    bare = full.rpartition(":")[2]
+    return operator in (full, bare, full.rpartition("-")[0], bare.rpartition("-")[0])
+
+
+def ask_everything(
+    cases: Sequence[Case],
+    wanted: Wanted,
+    limits: Limits,
+    *,
+    shrink_seconds: float,
+    jobs: int | None = None,
+    build_case: Callable[[Record], Case] | None = lambda record: build(named(record)),
+) -> Report:
+    """Ask cases of peers and report; see :func:`compare`."""
+    if not hasattr(os, "pidfd_open"):
+        raise CompareError(f"comparisons run on Linux alone, not on {platform.system()}")
+    protocol.require_schemas()
+    jobs = jobs or min(_MOST_JOBS, len(os.sched_getaffinity(0)))
+    started = datetime.now(UTC)
+    with ThreadPoolExecutor(jobs) as pool:
+        asked, failed = columns(wanted, limits, pool)
+    if not asked and not failed:
+        raise CompareError("no peer is installed: pip install 'splitops[compare]'")
+    run = Run(
+        cases,
+        asked,
+        limits,
+        build=build_case if shrink_seconds > 0 else None,
+        shrink_seconds=shrink_seconds,
+        jobs=jobs,
+    )
+    stopped = _told(run, len(cases) * len(asked))
+    environment = {
+        "splitops": splitops.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "time": started.isoformat(timespec="seconds"),
+        "network": not without_network(),
+        "stopped": stopped,
+    }
+    found = {column.peer.name: settled(cases, run.verdicts[column.peer.name]) for column in asked}
+    rows = tuple(_entry(case, asked, found) for case in cases)
+    peers = (*(_seen(column.peer, rows) for column in asked), *failed)
+    return Report(environment=environment, peers=peers, entries=rows)
+
+
+def _told(run: Run, total: int) -> bool:
+    """Run everything, and return whether it was stopped before its end."""
+    done = 0
+    try:
+        with telling("compare", total) as tell:
+            for step in run.steps():
+                done += step.final
+                tell(done, f"{step.peer} {step.case}")
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def _entry(case: Case, asked: Sequence[Column], found: Mapping[str, Mapping[str, Verdict]]) -> Entry:
+    names = (column.peer.name for column in asked)
+    verdicts = {name: found[name][case.id] for name in names if case.id in found[name]}
+    adapters = {column.peer.name: column.peer.adapter for column in asked}
+    return Entry(
+        id=case.id,
+        operator=case.operator,
+        format=case.format,
+        rule=case.rule,
+        title=case.title,
+        valid=case.valid,
+        record=case.record,
+        expected=expected_of(case),
+        control=case.control,
+        verdicts={
+            name: replace(verdict, limit=_limit(case, adapters[name])) if verdict.is_finding else verdict
+            for name, verdict in verdicts.items()
+        },
+    )
+
+
+def _limit(case: Case, adapter: str) -> str | None:
+    """Return the code of the limit of ``check`` that a finding is proof of."""
+    for limit in LIMITS:
+        proof: Any = getattr(limit, "case", None)
+        if proof == case.id and adapter.replace("_", "-").split("-")[0] == limit.runtime:
+            return limit.code
+    return None
+
+
+def _seen(peer: Peer, rows: Sequence[Entry]) -> Peer:
+    """Return a peer, dead where no valid case passed though some were asked."""
+    words = [entry.verdicts[peer.name].word for entry in rows if entry.valid and peer.name in entry.verdicts]
+    asked = [word for word in words if word is not Word.NOT_APPLICABLE]
+    if asked and Word.AGREES not in asked:
+        return replace(peer, state=State.DEAD, detail="no valid case passed")
+    return peer

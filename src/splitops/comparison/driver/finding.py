@@ -1,0 +1,191 @@
+"""Which peers there are: the adapters here, those of other packages, other environments, any executable."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Final
+
+from splitops.comparison import adapters, worker
+from splitops.comparison.driver.asking import Absent, Asker, Source
+from splitops.comparison.driver.process import Ended, Limits, without_network
+from splitops.comparison.records import CompareError, Peer, State, column
+from splitops.errors import one_line, shown, shown_path
+
+__all__ = ["Column", "Wanted", "adapter_files", "columns"]
+
+_GROUP: Final = "splitops.compare"
+"""The entry point group of adapters in other packages; each names its module."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which peers are asked.
+
+    Attributes:
+        peers: names of adapters; None is all whose peer is installed.
+        commands: executables that speak the protocol, by the name that they get.
+        pythons: names of adapters, and the Python of another environment that runs each.
+        settings: names of adapters, and what differs from their defaults in one more column.
+    """
+
+    peers: Sequence[str] | None = None
+    commands: Mapping[str, str] | None = None
+    pythons: Sequence[tuple[str, str]] = ()
+    settings: Sequence[tuple[str, Mapping[str, str]]] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Column:
+    """A peer with a setting, ready to be asked."""
+
+    peer: Peer
+    source: Source
+
+    @property
+    def transforms(self) -> bool:
+        """Whether it makes models, which another peer must run."""
+        return self.peer.kind in ("converter", "simplifier")
+
+    @property
+    def runs(self) -> bool:
+        """Whether it gives values."""
+        return self.peer.kind in ("runtime", "compiler")
+
+
+def adapter_files() -> dict[str, Path]:
+    """Return the file of each adapter by name: ours, and those of other packages."""
+    folder = Path(next(iter(adapters.__path__)))
+    found = {path.stem: path for path in sorted(folder.iterdir()) if _is_adapter(path)}
+    for point in entry_points(group=_GROUP):
+        spec = importlib.util.find_spec(point.value)
+        if spec is None or spec.origin is None:
+            raise CompareError(
+                f"the adapter {shown(point.name)} is missing: there is no module {point.value}"
+            )
+        found[point.name] = Path(spec.origin)
+    return found
+
+
+def _is_adapter(path: Path) -> bool:
+    return path.suffix in (".py", ".mjs") and not path.name.startswith("_")
+
+
+def columns(wanted: Wanted, limits: Limits, pool: Executor) -> tuple[list[Column], list[Peer]]:
+    """Start every peer once, and return those that did and what is to be said of those that did not.
+
+    Raises:
+        CompareError: there is no such adapter or setting, or a peer that was asked for is not installed.
+    """
+    sources = list(_sources(wanted))
+    answers = pool.map(lambda source: _hello(source, limits), sources)
+    ready: list[tuple[Source, dict[str, Any]]] = []
+    failed: list[Peer] = []
+    for source, found in zip(sources, answers, strict=True):
+        if isinstance(found, dict):
+            ready.append((source, found))
+        elif isinstance(found, Ended):
+            failed.append(_failed(source, found))
+        elif wanted.peers is not None or source.variables:
+            failed.append(replace(_failed(source, found), state=State.ABSENT))
+    _prove_known(wanted, [source.adapter for source in sources])
+    return list(_named(ready, wanted.settings)), failed
+
+
+def _sources(wanted: Wanted) -> Iterator[Source]:
+    files = adapter_files()
+    commands = wanted.commands or {}
+    names = list(files) if wanted.peers is None and not commands else list(wanted.peers or ())
+    for name in [*names, *(name for name, _ in wanted.pythons)]:
+        if name not in files:
+            raise CompareError(f"there is no adapter {shown(name)}; there are {', '.join(files)}")
+    yield from (_source(name, files[name], sys.executable) for name in names)
+    yield from (_source(name, files[name], python) for name, python in wanted.pythons)
+    for name, command in commands.items():
+        try:
+            words = shlex.split(command)
+        except ValueError as error:
+            raise CompareError(f"the command of {shown(name)} cannot be read: {error}") from error
+        program = shutil.which(words[0]) if words else None
+        if program is None:
+            raise CompareError(f"the command of {shown(name)} is missing: {shown(command)}")
+        # It runs in a folder of its own.
+        rest = (os.path.abspath(word) if os.path.exists(word) else word for word in words[1:])
+        yield Source(name, [os.path.abspath(program), *rest])
+
+
+def _source(name: str, file: Path, python: str) -> Source:
+    if file.suffix == ".mjs":
+        return Source(name, ["node", str(file)])
+    program = shutil.which(python)
+    if program is None:
+        raise CompareError(f"the Python of {shown(name)} is missing: {shown_path(python)}")
+    # Of other environments, the paths of ours would hide what they have.
+    variables = {} if python == sys.executable else {"PYTHONPATH": "", "PYTHONHOME": ""}
+    return Source(name, [os.path.abspath(program), "-P", worker.__file__, str(file)], variables=variables)
+
+
+def _hello(source: Source, limits: Limits) -> dict[str, Any] | Ended | Absent:
+    with Asker(source, limits) as asker:
+        try:
+            return asker.start()
+        except (Ended, Absent) as answer:
+            return answer
+
+
+def _failed(source: Source, why: Exception) -> Peer:
+    return Peer(
+        name=source.adapter, adapter=source.adapter, state=State.FAILED, detail=one_line(str(why), 300)
+    )
+
+
+def _prove_known(wanted: Wanted, names: Sequence[str]) -> None:
+    for name, _ in wanted.settings:
+        if name not in names:
+            raise CompareError(f"a setting is for {shown(name)}, which is not asked")
+
+
+def _named(
+    ready: Sequence[tuple[Source, dict[str, Any]]], settings: Sequence[tuple[str, Mapping[str, str]]]
+) -> Iterator[Column]:
+    for (source, found), name in zip(ready, _names(ready), strict=True):
+        wanted = [setting for adapter, setting in settings if adapter == source.adapter]
+        for setting in ({}, *wanted):
+            _prove_setting(source.adapter, setting, found["settings"])
+            peer = Peer(
+                name=column(name, setting),
+                adapter=source.adapter,
+                kind=found["kind"],
+                formats=tuple(found["formats"]),
+                versions=found["versions"],
+                setting=setting,
+                network=not without_network(),
+            )
+            yield Column(peer, replace(source, setting=setting))
+
+
+def _names(ready: Sequence[tuple[Source, dict[str, Any]]]) -> Iterator[str]:
+    """Yield the name of each; where an adapter is there twice, with the release, and with a number."""
+    adapters = [source.adapter for source, _ in ready]
+    used: dict[str, int] = {}
+    for source, found in ready:
+        name = source.adapter
+        if adapters.count(name) > 1:
+            name = f"{name}@{next(iter(found['versions'].values()))}"
+        used[name] = used.get(name, 0) + 1
+        yield name if used[name] == 1 else f"{name}#{used[name]}"
+
+
+def _prove_setting(name: str, setting: Mapping[str, str], known: Mapping[str, Iterable[str]]) -> None:
+    for key, value in setting.items():
+        if value not in known.get(key, ()):
+            has = "; ".join(f"{key}={'|'.join(values)}" for key, values in known.items()) or "none"
+            raise CompareError(f"{name} has no setting {shown(f'{key}={value}')}; it has {has}")

@@ -1,0 +1,203 @@
+"""What an outcome says of a peer: held to what is decided of the case, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from splitops.comparison.records import Case, Outcome, Value, Verdict, Word
+from splitops.errors import one_line
+from splitops.models.proving import differ_by_rounding
+
+__all__ = ["expected_of", "got", "judge", "same_values"]
+
+Rerun = Callable[[Path], Outcome | None]
+"""Runs a model on a peer that was right on the case; None where there is no such peer."""
+
+_ENDS: Final = {
+    "crash": Word.CRASH,
+    "hang": Word.HANG,
+    "memory": Word.MEMORY,
+    "protocol": Word.PROTOCOL,
+    "adapter error": Word.ADAPTER_ERROR,
+    "not applicable": Word.NOT_APPLICABLE,
+}
+_SAMPLE: Final = 16
+
+
+def judge(case: Case, outcome: Outcome, rerun: Rerun) -> Verdict:
+    """Say what an outcome means.
+
+    Args:
+        case: what was asked.
+        outcome: what the peer did.
+        rerun: runs what a converter or simplifier made.
+    """
+    match outcome.kind:
+        case "ok":
+            return _of_values(case, outcome)
+        case "inferred":
+            return _of_shapes(case, outcome)
+        case "accepted":
+            return Verdict(word=Word.AGREES) if case.valid else _taken(case, "it is taken for valid")
+        case "made":
+            assert outcome.model is not None
+            return _of_made(case, rerun(Path(outcome.model)))
+        case "refused":
+            return _of_refusal(case, outcome)
+    text = f"{outcome.error}: {outcome.text}" if outcome.error else outcome.text
+    return Verdict(word=_ENDS[outcome.kind], detail=one_line(text, 500), signal=outcome.signal)
+
+
+def _of_values(case: Case, outcome: Outcome) -> Verdict:
+    shown = tuple(map(got, outcome.values, outcome.types))
+    if case.expected is None:
+        return Verdict(word=Word.ACCEPTS, detail=f"it runs what breaks {case.error}", got=shown)
+    problem = _difference(case, outcome)
+    if problem is None:
+        return Verdict(word=Word.AGREES)
+    if not case.exact and _is_rounded(case, outcome):
+        return Verdict(word=Word.AGREES, detail="equal but for the rounding of floats")
+    return Verdict(word=Word.DIFFERS, detail=problem, got=shown)
+
+
+def _is_rounded(case: Case, outcome: Outcome) -> bool:
+    assert case.expected is not None
+    pairs = zip(case.expected, outcome.values, strict=False)
+    alike = len(outcome.values) == len(case.expected) and outcome.types == case.expected_types
+    return alike and all(differ_by_rounding(ours, theirs) for ours, theirs in pairs)
+
+
+def _of_shapes(case: Case, outcome: Outcome) -> Verdict:
+    if case.expected is None:
+        return _taken(case, "it infers shapes of what is invalid")
+    shown = tuple({"inferred": None if dims is None else list(dims)} for dims in outcome.shapes)
+    if len(outcome.shapes) != len(case.expected):
+        detail = f"{len(outcome.shapes)} outputs, not {len(case.expected)}"
+        return Verdict(word=Word.DIFFERS, detail=detail, got=shown)
+    for name, dims, value in zip(case.outputs, outcome.shapes, case.expected, strict=True):
+        if dims is not None and not isinstance(value, list) and not _may_be(dims, value.shape):
+            detail = f"output {name!r} is inferred as {_dims(dims)}, and is {list(value.shape)}"
+            return Verdict(word=Word.DIFFERS, detail=one_line(detail, 500), got=shown)
+    return Verdict(word=Word.AGREES)
+
+
+def _may_be(dims: Sequence[int | str | None], shape: Sequence[int]) -> bool:
+    pairs = zip(dims, shape, strict=False)
+    return len(dims) == len(shape) and all(not isinstance(dim, int) or dim == size for dim, size in pairs)
+
+
+def _dims(dims: Sequence[int | str | None]) -> str:
+    return f"[{', '.join('?' if dim is None else str(dim) for dim in dims)}]"
+
+
+def _taken(case: Case, detail: str) -> Verdict:
+    if case.evident:
+        return Verdict(word=Word.ACCEPTS, detail=f"{detail}, which breaks {case.error}")
+    return Verdict(word=Word.NOT_APPLICABLE, detail="the model alone does not show that it is invalid")
+
+
+def _of_made(case: Case, outcome: Outcome | None) -> Verdict:
+    if outcome is None:
+        return Verdict(word=Word.NOT_APPLICABLE, detail="no runtime that was right on the case is here")
+    if case.expected is None and outcome.kind == "refused":
+        return Verdict(word=Word.AGREES)
+    if outcome.kind == "ok":
+        found = _of_values(case, outcome)
+        word = {Word.ACCEPTS: "what it made runs", Word.DIFFERS: "what it made gives another result"}
+        detail = f"{word[found.word]}: {found.detail}" if found.word in word else ""
+        return Verdict(word=found.word, detail=detail, got=found.got)
+    detail = f"what it made does not run ({outcome.kind}): {outcome.text}"
+    return Verdict(word=Word.DIFFERS, detail=one_line(detail, 500))
+
+
+def _of_refusal(case: Case, outcome: Outcome) -> Verdict:
+    detail = one_line(f"{outcome.error}: {outcome.text}", 500)
+    return Verdict(word=Word.REFUSES if case.valid else Word.AGREES, detail=detail, stage=outcome.stage)
+
+
+def _difference(case: Case, outcome: Outcome) -> str | None:
+    assert case.expected is not None
+    if len(outcome.values) != len(case.expected):
+        return f"{len(outcome.values)} outputs, not {len(case.expected)}"
+    rows = zip(case.outputs, case.expected, case.expected_types, outcome.values, outcome.types, strict=True)
+    for name, ours, our_type, theirs, their_type in rows:
+        problem = _unequal(ours, our_type, theirs, their_type)
+        if problem is not None:
+            return one_line(f"output {name!r}: {problem}", 500)
+    return None
+
+
+def _unequal(ours: Value, our_type: str, theirs: Value, their_type: str) -> str | None:
+    if isinstance(ours, list) != isinstance(theirs, list):
+        return f"{_kind(theirs)}, not {_kind(ours)}"
+    if isinstance(ours, list):
+        if len(ours) != len(theirs):
+            return f"{len(theirs)} elements, not {len(ours)}"
+        problems = (_unequal(a, our_type, b, their_type) for a, b in zip(ours, theirs, strict=True))
+        found = ((index, problem) for index, problem in enumerate(problems) if problem is not None)
+        return next((f"element {index}: {problem}" for index, problem in found), None)
+    assert not isinstance(theirs, list)
+    if (their_type, theirs.shape) != (our_type, ours.shape):
+        return f"{their_type}{list(theirs.shape)}, not {our_type}{list(ours.shape)}"
+    if not ours.size:
+        return None
+    wrong = np.flatnonzero((_bits(ours) != _bits(theirs)).any(axis=1))
+    if not len(wrong):
+        return None
+    place = [int(i) for i in np.unravel_index(int(wrong[0]), ours.shape)]
+    a, b = ours.ravel()[wrong[0]], theirs.ravel()[wrong[0]]
+    return f"{len(wrong)} of {ours.size} values differ, first at {place}: {b}, not {a}"
+
+
+def _kind(value: Value) -> str:
+    return "a sequence" if isinstance(value, list) else "a tensor"
+
+
+def _bits(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return what is compared, a row an element: strings themselves, of all else the bytes."""
+    if array.dtype.kind in "OUST":
+        return array.reshape(-1, 1)
+    little = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
+    return little.reshape(-1).view(np.uint8).reshape(array.size, -1)
+
+
+def same_values(a: Outcome, b: Outcome) -> bool:
+    """Whether two outcomes have the same values, bit for bit."""
+    rows = zip(a.values, a.types, b.values, b.types, strict=False)
+    return len(a.values) == len(b.values) and all(
+        _unequal(ours, our_type, theirs, their_type) is None for ours, our_type, theirs, their_type in rows
+    )
+
+
+def expected_of(case: Case) -> tuple[dict[str, Any], ...] | str:
+    """Return what is decided of a case as it is shown: of an invalid one, the code of the rule."""
+    if case.expected is None:
+        return case.error or ""
+    return tuple(map(got, case.expected, case.expected_types))
+
+
+def got(value: Value, kind: str) -> dict[str, Any]:
+    """Return type, shape and first values of an output, as values for JSON."""
+    if isinstance(value, list):
+        return {"sequence": [_sample(part, kind) for part in value[:_SAMPLE]]}
+    return _sample(value, kind)
+
+
+def _sample(array: npt.NDArray[Any], kind: str) -> dict[str, Any]:
+    first = array.ravel()[:_SAMPLE]
+    return {"dtype": kind, "shape": list(array.shape), "sample": [_shown(value) for value in first]}
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating) and np.isfinite(value):
+        return float(value)
+    return one_line(str(value), 80)

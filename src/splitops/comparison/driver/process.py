@@ -1,0 +1,300 @@
+"""The process of a peer seen from outside: whatever it does is named, and nothing is left of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import selectors
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from splitops.comparison.protocol import MAX_LINE
+from splitops.comparison.records import Outcome
+
+__all__ = ["Ended", "Limits", "Process", "family", "without_network"]
+
+_TICK: Final = 0.1
+"""Seconds between two looks at the memory."""
+_GRACE: Final = 1.0
+"""Seconds that a process has to end when nobody asks any more, or once its output is closed."""
+_LARGEST_FILE: Final = 4 << 30
+_TOKEN: Final = "SPLITOPS_COMPARE"  # noqa: S105 - names a variable
+_CHUNK: Final = 1 << 20
+_TAIL: Final = 1 << 12
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a peer may take.
+
+    Attributes:
+        seconds: for one case.
+        start: seconds to start.
+        memory: bytes of resident memory, of all its processes together.
+    """
+
+    seconds: float = 30
+    start: float = 120
+    memory: int = 4 << 30
+
+
+class Ended(Exception):  # noqa: N818 - an outcome
+    """The process is of no more use.
+
+    Attributes:
+        outcome: what became of it.
+    """
+
+    def __init__(self, kind: str, text: str, signal_name: str | None = None) -> None:
+        super().__init__(text)
+        self.outcome = Outcome(kind=kind, text=text, signal=signal_name)
+
+
+class Process:
+    """A running peer.
+
+    Args:
+        command: what starts it.
+        limits: what it may take.
+        environment: variables beside those of this process.
+
+    Attributes:
+        folder: where it works; gone once the process is stopped.
+    """
+
+    def __init__(self, command: Sequence[str], limits: Limits, environment: Mapping[str, str]) -> None:
+        self._limits = limits
+        self._token = secrets.token_hex(16)
+        self._home = tempfile.TemporaryDirectory(prefix="splitops-compare-", ignore_cleanup_errors=True)
+        self.folder = Path(self._home.name)
+        variables = {**os.environ, **environment, "TMPDIR": self._home.name, _TOKEN: self._token}
+        # No core files, and no disk filled; then the peer takes the place of the shell.
+        limited = ("sh", "-c", f'ulimit -c 0; ulimit -f {_LARGEST_FILE >> 9}; exec "$@"', "sh")
+        try:
+            self._process = subprocess.Popen(  # noqa: S603
+                [*limited, *without_network(), *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=self.folder,
+                env=variables,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._home.cleanup()
+            raise Ended("crash", f"it cannot be started: {error.strerror}") from error
+        self._exit = _exit_of(self._process)
+        self._selector = selectors.DefaultSelector()
+        for pipe in (self._process.stdout, self._process.stderr, self._exit):
+            self._selector.register(pipe, selectors.EVENT_READ)  # type: ignore[arg-type]
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            os.set_blocking(pipe.fileno(), False)  # type: ignore[union-attr]
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._lines: list[bytes] = []
+        self._printed = b""
+        self._exited = self._closed = False
+
+    @property
+    def printed(self) -> str:
+        """The end of what it printed."""
+        return self._printed.decode(errors="replace")
+
+    def ask(self, message: bytes, seconds: float) -> bytes:
+        """Send a message and return the line that answers it.
+
+        Raises:
+            Ended: it does not answer.
+        """
+        deadline = time.monotonic() + seconds
+        looked = time.monotonic()
+        rest = memoryview(message)
+        while not self._lines:
+            rest = self._write(rest)
+            now = time.monotonic()
+            if now >= deadline:
+                raise Ended("hang", f"no answer in {seconds:g} s")
+            self._read(min(_TICK, deadline - now))
+            if self._lines:
+                break
+            if self._exited:
+                raise self._end()
+            if self._closed:
+                raise self._closing()
+            if now - looked >= _TICK:
+                looked = now
+                self._weigh()
+        return self._lines.pop(0)
+
+    def after(self) -> Ended | None:
+        """Return what the process did after its last answer, which belongs to the same case."""
+        try:
+            self._read(0)
+        except Ended as ended:
+            return ended
+        if self._lines or self._size:
+            said = (self._lines or self._chunks)[0][:60]
+            return Ended("protocol", f"it says more than it was asked: {said!r}")
+        if self._exited:
+            return self._end()
+        return self._closing() if self._closed else None
+
+    def finish(self) -> Ended | None:
+        """Say that nobody asks any more, and return what it did after its last answer; then stop it."""
+        found = self.after()
+        if found is None:
+            assert self._process.stdin is not None
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+            deadline = time.monotonic() + _GRACE
+            while not self._exited and not self._lines and time.monotonic() < deadline:
+                with contextlib.suppress(Ended):
+                    self._read(_TICK)
+            if self._lines or self._size:
+                found = self.after()
+            elif self._exited and self._process.wait() < 0:
+                found = self._end()
+        return found
+
+    def kill(self) -> None:
+        """End the process and all that it started; whoever asks it hears that it has ended."""
+        for _ in range(20):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            left = family(self._token)
+            for number in left:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(number, signal.SIGKILL)
+            if not left:
+                break
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        """End the process and all that it started, and take its files away."""
+        self.kill()
+        self._process.wait()
+        self._selector.close()
+        os.close(self._exit)
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            with contextlib.suppress(OSError):
+                pipe.close()  # type: ignore[union-attr]
+        self._home.cleanup()
+
+    def _write(self, rest: memoryview) -> memoryview:
+        if not rest:
+            return rest
+        pipe = self._process.stdin
+        assert pipe is not None
+        try:
+            rest = rest[os.write(pipe.fileno(), rest[:_CHUNK]) :]
+        except BlockingIOError:
+            pass
+        except OSError:  # nobody reads any more: the exit says why
+            rest = rest[:0]
+        known = pipe in self._selector.get_map()
+        if rest and not known:
+            self._selector.register(pipe, selectors.EVENT_WRITE)
+        elif known and not rest:
+            self._selector.unregister(pipe)
+        return rest
+
+    def _read(self, seconds: float) -> None:
+        """Take what there is, waiting so long for it."""
+        for key, _ in self._selector.select(seconds):
+            if key.fileobj is self._process.stdout:
+                self._take()
+            elif key.fileobj is self._process.stderr:
+                self._listen()
+            elif key.fileobj == self._exit:
+                self._exited = True
+        if self._exited:  # what it said before, at most what a pipe holds
+            self._take()
+            self._listen()
+
+    def _take(self) -> None:
+        data = self._data(self._process.stdout)
+        first, *more = data.split(b"\n")
+        self._chunks.append(first)
+        self._size += len(first)
+        if more:
+            self._lines += [b"".join(self._chunks), *more[:-1]]
+            self._chunks, self._size = [more[-1]], len(more[-1])
+        if self._size > MAX_LINE:
+            raise Ended("protocol", f"a message has more than {MAX_LINE >> 20} MB")
+
+    def _listen(self) -> None:
+        self._printed = (self._printed + self._data(self._process.stderr))[-_TAIL:]
+
+    def _data(self, pipe: Any) -> bytes:
+        try:
+            data = os.read(pipe.fileno(), _CHUNK)
+        except BlockingIOError:
+            return b""
+        if not data and pipe in self._selector.get_map():
+            self._selector.unregister(pipe)
+            self._closed |= pipe is self._process.stdout
+        return data
+
+    def _closing(self) -> Ended:
+        """Say why the output is closed: it ends, or it does not."""
+        try:
+            self._process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            return Ended("protocol", "it has closed its output")
+        return self._end()
+
+    def _end(self) -> Ended:
+        status = self._process.wait()
+        lines = [line for line in self.printed.splitlines() if line.strip()]
+        said = f": {lines[-1].strip()}" if lines else ""
+        if status >= 0:
+            return Ended("crash", f"its process ends with status {status}{said}")
+        try:
+            name = signal.Signals(-status).name
+        except ValueError:
+            name = f"signal {-status}"
+        return Ended("crash", f"its process ends with {name}{said}", name)
+
+    def _weigh(self) -> None:
+        pages = 0
+        for number in family(self._token):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                pages += int(Path(f"/proc/{number}/statm").read_text().split()[1])
+        if pages * os.sysconf("SC_PAGE_SIZE") > self._limits.memory:
+            raise Ended("memory", f"it takes more than {self._limits.memory / 2**30:g} GB")
+
+
+def _exit_of(process: subprocess.Popen[bytes]) -> int:
+    """Return what becomes readable when a process ends."""
+    return os.pidfd_open(process.pid)
+
+
+def family(token: str) -> list[int]:
+    """Return all processes that have a token from us, wherever they have gone."""
+    wanted = f"{_TOKEN}={token}".encode()
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            with contextlib.suppress(OSError):
+                if wanted in Path(f"/proc/{name}/environ").read_bytes():
+                    found.append(int(name))
+    return found
+
+
+@cache
+def without_network() -> tuple[str, ...]:
+    """Return what starts a command without a network; nothing where this machine does not allow it."""
+    for options in ("-cn", "-rn"):
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            command = ("unshare", options, "true")
+            if subprocess.run(command, capture_output=True, timeout=10, check=False).returncode == 0:  # noqa: S603
+                return ("unshare", options, "--")
+    return ()

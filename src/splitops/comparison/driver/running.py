@@ -1,0 +1,282 @@
+"""All cases on all peers: asked, judged, confirmed alone and shrunk, as many at once as there are cores."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from splitops.comparison.driver.asking import PERTURBATIONS, Asker
+from splitops.comparison.driver.confirming import confirmed
+from splitops.comparison.driver.finding import Column
+from splitops.comparison.driver.judging import judge
+from splitops.comparison.driver.process import Limits
+from splitops.comparison.driver.shrinking import Build, shrunk
+from splitops.comparison.records import Case, Outcome, Record, Verdict, Word
+
+__all__ = ["Run", "Step", "settled"]
+
+Verdicts = dict[str, dict[str, Verdict]]
+"""By the name of the column and the id of the case."""
+
+Told = tuple[Case, Verdict, Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One verdict that is known.
+
+    Attributes:
+        peer: name of the column.
+        case: id of the case.
+        verdict: what is said.
+        final: whether nothing more is asked of it.
+    """
+
+    peer: str
+    case: str
+    verdict: Verdict
+    final: bool
+
+
+class _Stopped(Exception):  # noqa: N818 - no error
+    """Nothing more is asked."""
+
+
+class Run:
+    """One comparison.
+
+    Args:
+        cases: the questions.
+        columns: the peers.
+        limits: what each may take.
+        build: makes cases of records, for shrinking; None leaves findings as they are.
+        shrink_seconds: for each finding.
+        jobs: so many threads ask.
+    """
+
+    def __init__(
+        self,
+        cases: Sequence[Case],
+        columns: Sequence[Column],
+        limits: Limits,
+        *,
+        build: Build | None,
+        shrink_seconds: float,
+        jobs: int,
+    ) -> None:
+        self._cases = cases
+        self._columns = columns
+        self._limits = limits
+        self._build = build
+        self._shrink_seconds = shrink_seconds
+        self._steps: queue.SimpleQueue[Step | BaseException] = queue.SimpleQueue()
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._askers: set[Asker] = set()
+        self._idle: list[tuple[Column, Asker]] = []
+        self._most_idle = 2 * jobs
+        self._futures: list[Future[None]] = []
+        self._verdicts: Verdicts = {column.peer.name: {} for column in columns}
+        self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="splitops-compare")
+
+    @property
+    def verdicts(self) -> Mapping[str, Mapping[str, Verdict]]:
+        """What is known so far."""
+        return self._verdicts
+
+    def steps(self) -> Iterator[Step]:
+        """Ask everything; yield each verdict when it is known, first as it is seen, then as it is confirmed.
+
+        Whoever leaves the loop early, or is interrupted in it, stops everything; what is known is kept.
+        """
+        try:
+            yield from self._phase([column for column in self._columns if not column.transforms])
+            yield from self._phase([column for column in self._columns if column.transforms])
+        finally:
+            self._stop()
+
+    def _phase(self, columns: Sequence[Column]) -> Iterator[Step]:
+        left = len(columns) * len(self._cases)
+        for column in columns:
+            self._submit(lambda column=column: self._ask_all(column))  # type: ignore[misc]
+        while left:
+            step = self._steps.get()
+            if isinstance(step, BaseException):
+                raise step
+            self._verdicts[step.peer][step.case] = step.verdict
+            left -= step.final
+            yield step
+
+    def _submit(self, work: Callable[[], None]) -> None:
+        def run() -> None:
+            try:
+                work()
+            except _Stopped:
+                pass
+            except BaseException as error:  # of ours: it ends the comparison, in the thread of the caller
+                self._steps.put(error)
+
+        self._futures.append(self._pool.submit(run))
+
+    def _stop(self) -> None:
+        """Stop every process and thread, and keep the verdicts that are on their way."""
+        self._stopped.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        while True:
+            with self._lock:
+                askers = list(self._askers)
+            for asker in askers:
+                asker.kill()
+            running = [future for future in self._futures if not future.done()]
+            if not running:
+                break
+            wait(running, timeout=0.05)
+        for asker in askers:
+            asker.stop()
+        with suppress(queue.Empty):
+            while True:
+                step = self._steps.get_nowait()
+                if isinstance(step, Step):
+                    self._verdicts[step.peer][step.case] = step.verdict
+
+    @contextmanager
+    def _lent(self, column: Column) -> Iterator[Asker]:
+        """Lend a process that may have been asked other cases before."""
+        with self._lock:
+            found = next((own for own in self._idle if own[0] is column), None)
+            if found is not None:
+                self._idle.remove(found)
+            asker = Asker(column.source, self._limits) if found is None else found[1]
+            self._askers.add(asker)
+        try:
+            yield asker
+        finally:
+            with self._lock:
+                self._idle.append((column, asker))
+                old = self._idle.pop(0)[1] if len(self._idle) > self._most_idle else None
+            if old is not None:
+                old.stop()
+
+    @contextmanager
+    def _fresh(self, column: Column, perturbation: int | None) -> Iterator[Asker]:
+        asker = Asker(column.source, self._limits, perturbation)
+        with self._lock:
+            self._askers.add(asker)
+        try:
+            yield asker
+        finally:
+            asker.stop()
+            with self._lock:
+                self._askers.discard(asker)
+
+    def _ask_all(self, column: Column) -> None:
+        """Ask a column every case; what comes after an answer belongs to the case of that answer."""
+        with self._lent(column) as asker:
+            before: Told | None = None
+            for case in self._cases:
+                late = asker.after()
+                same_process = before is not None and asker.running
+                verdict, outcome = self._judged(column, asker, case)
+                if same_process and not asker.running:  # its end may have been on its way before
+                    late = self._late(column, before)
+                self._tell(column, before, late)
+                before = case, verdict, outcome
+            self._tell(column, before, asker.finish())
+
+    def _judged(self, column: Column, asker: Asker, case: Case) -> tuple[Verdict, Outcome]:
+        if self._stopped.is_set():
+            raise _Stopped
+        if case.format not in column.peer.formats:
+            outcome = Outcome(kind="not applicable", text=f"it does not read {case.format}")
+        else:
+            outcome = asker.ask(case)
+            if self._stopped.is_set():  # which has killed it
+                raise _Stopped
+        return judge(case, outcome, lambda path: self._rerun(case, path)), outcome
+
+    def _tell(self, column: Column, found: Told | None, late: Outcome | None) -> None:
+        if found is None:
+            return
+        case, verdict, outcome = found
+        if late is not None:
+            outcome = replace(late, text=f"after its answer: {late.text}")
+            verdict = judge(case, outcome, lambda _: None)
+        final = not verdict.is_finding
+        self._steps.put(Step(column.peer.name, case.id, verdict, final))
+        if not final:
+            self._submit(lambda: self._confirm(column, case, verdict, outcome))
+
+    def _confirm(self, column: Column, case: Case, verdict: Verdict, outcome: Outcome) -> None:
+        verdict = confirmed(verdict, outcome, lambda index: self._alone(column, case, index))
+        if verdict.counts and case.record is not None and self._build is not None:
+            record = self._shrunk(column, case, verdict, self._build)
+            verdict = replace(verdict, shrunk=record)
+        self._steps.put(Step(column.peer.name, case.id, verdict, True))
+
+    def _alone(self, column: Column, case: Case, index: int) -> tuple[Verdict, Outcome]:
+        with self._fresh(column, PERTURBATIONS[index]) as asker:
+            verdict, outcome = self._judged(column, asker, case)
+            late = asker.finish()
+            if late is None:
+                return verdict, outcome
+            return judge(case, late, lambda _: None), late
+
+    def _late(self, column: Column, found: Told | None) -> Outcome | None:
+        """Return what a column does after its answer to a case, given all the time that it needs."""
+        if found is None or found[1].is_finding:
+            return None
+        with self._fresh(column, None) as asker:
+            self._judged(column, asker, found[0])
+            return asker.finish()
+
+    def _shrunk(self, column: Column, case: Case, verdict: Verdict, build: Build) -> Record | None:
+        """Return the smallest record that does the same, also alone."""
+        with self._lent(column) as asker:
+
+            def does_the_same(smaller: Case) -> bool:
+                found, _ = self._judged(column, asker, smaller)
+                late = asker.after()
+                if late is not None:
+                    found = judge(smaller, late, lambda _: None)
+                return found.kind == verdict.kind
+
+            smallest = shrunk(case, does_the_same, build, self._shrink_seconds)
+        if smallest is None:
+            return None
+        repeats = all(
+            self._alone(column, smallest, index)[0].kind == verdict.kind
+            for index in range(len(PERTURBATIONS))
+        )
+        return smallest.record if repeats else None
+
+    def _rerun(self, case: Case, path: Path) -> Outcome | None:
+        """Run what was made of a case on the first runtime that was right on it."""
+        format_ = "ir" if path.suffix == ".xml" else "onnx"
+        for column in self._columns:
+            verdict = self._verdicts[column.peer.name].get(case.id)
+            right = verdict is not None and verdict.word is Word.AGREES
+            if column.runs and right and format_ in column.peer.formats:
+                with self._lent(column) as asker:
+                    outcome = asker.ask(case, path)
+                    return asker.after() or outcome
+        return None
+
+
+def settled(cases: Iterable[Case], verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
+    """Return the verdicts of a column in which refusals count only where the control of the case passes."""
+    found = dict(verdicts)
+    for case in cases:
+        verdict = found.get(case.id)
+        if verdict is None or case.control is None or verdict.stage is None:
+            continue
+        control = verdicts.get(case.control)
+        if control is None or control.word is not Word.AGREES:
+            said = "was not asked" if control is None else f"is {control.word}"
+            detail = f"its control {case.control} {said}: {verdict.detail}"
+            found[case.id] = Verdict(word=Word.DEAD, detail=detail)
+    return found

@@ -1,0 +1,221 @@
+"""The smallest record on which a peer does the same: one change at a time, as long as any helps.
+
+Smaller is, in this order: fewer axes, fewer outputs, fewer elements, smaller lengths, plainer (float32, a
+static shape, constants, fewer attributes, the default axis, nothing special, the opset of the version). No
+size and no length becomes 0: that would be another case.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from splitops.comparison.cases.words import row_of
+from splitops.comparison.records import Case, Record
+from splitops.errors import SplitError
+
+__all__ = ["Build", "shrunk", "size_of", "smaller"]
+
+_MOST_ELEMENTS: Final = 1 << 24
+
+Build = Callable[[Record], Case]
+"""Makes the case of a record."""
+
+
+def shrunk(case: Case, does_the_same: Callable[[Case], bool], build: Build, seconds: float) -> Case | None:
+    """Return the smallest case that was found on which a peer does the same; None where none is smaller.
+
+    Args:
+        case: one that has a record.
+        does_the_same: asks the peer.
+        build: makes cases; what it refuses is no candidate.
+        seconds: after so many the smallest one so far is returned.
+    """
+    deadline = time.monotonic() + seconds
+    best: Case | None = None
+    record = case.record
+    tried: set[str] = set()
+    while record is not None:
+        for candidate in sorted(smaller(record), key=size_of):
+            if time.monotonic() > deadline:
+                return best
+            found = _new(candidate, case, build, tried)
+            if found is not None and does_the_same(found):
+                best, record = found, candidate
+                break
+        else:
+            return best
+    return best
+
+
+def _new(record: Record, case: Case, build: Build, tried: set[str]) -> Case | None:
+    """Return the case of a record that was not tried, if it breaks what the case breaks."""
+    text = json.dumps(record.to_json(), sort_keys=True)
+    if text in tried:
+        return None
+    tried.add(text)
+    if math.prod(record.shape) > _MOST_ELEMENTS:  # an axis of size 0 beside a huge one is gone
+        return None
+    try:
+        found = build(record)
+    except SplitError:
+        return None
+    return found if found.error == case.error else None
+
+
+def size_of(record: Record) -> tuple[Any, ...]:
+    """Return what records are ordered by, from small to large."""
+    lengths = _numbers(record.lengths)
+    attributes = sum(abs(number) for value in record.attributes.values() for number in _numbers(value))
+    return (
+        len(record.shape),
+        len(record.outputs),
+        math.prod(record.shape),
+        sum(record.shape),
+        sum(map(abs, lengths)) + attributes,
+        record.special is not None,
+        record.dtype != "float32",
+        record.dynamic,
+        not record.constant,
+        len(record.attributes),
+        record.axis is not None,
+        abs(record.axis or 0),
+        record.opset is not None,
+    )
+
+
+def _numbers(value: Any) -> list[int]:
+    if isinstance(value, list | tuple):
+        return [number for entry in value for number in _numbers(entry)]
+    return [int(value)] if isinstance(value, int) else []
+
+
+def smaller(record: Record) -> Iterator[Record]:
+    """Yield records that are smaller by one change; not all of them make sense."""
+    own = size_of(record)
+    changes = (_ranks, _parts, _sizes, _lengths, _plainer)
+    yield from (found for change in changes for found in change(record) if size_of(found) < own)
+
+
+def _ranks(record: Record) -> Iterator[Record]:
+    """Leave out one axis that is not split."""
+    rank = len(record.shape)
+    given = record.axis or 0
+    axis = given % rank if rank and -rank <= given < rank else None
+    for other in range(rank):
+        if other == axis:
+            continue
+        shape = record.shape[:other] + record.shape[other + 1 :]
+        moved = given
+        if axis is None:
+            moved = given - 1 if given > 0 else given + 1  # as far out of range as before
+        elif given >= 0:
+            moved = given - (other < axis)
+        else:
+            moved = given + (other > axis)
+        yield replace(record, shape=shape, axis=None if record.axis is None else moved)
+
+
+def _parts(record: Record) -> Iterator[Record]:
+    """Leave out one part, with its length, its share of the axis and its output."""
+    lengths = record.lengths
+    if isinstance(lengths, list | tuple) and len(lengths) > 1 and all(isinstance(n, int) for n in lengths):
+        for index, length in enumerate(lengths):
+            rest = [*lengths[:index], *lengths[index + 1 :]]
+            fewer = replace(record, lengths=rest, outputs=_without(record, index))
+            yield from _resized(fewer, -max(length, 0))
+            yield fewer
+    for name, value in record.attributes.items():
+        if isinstance(value, list | tuple) and len(value) > 1:
+            for index, length in enumerate(value):
+                rest = [*value[:index], *value[index + 1 :]]
+                fewer = replace(_with(record, name, rest), outputs=_without(record, index))
+                yield from _resized(fewer, -max(length, 0))
+        elif isinstance(value, int) and value == len(record.outputs) > 1:
+            yield replace(_with(record, name, value - 1), outputs=record.outputs[:-1])
+    for index in range(len(record.outputs)) if len(record.outputs) > 1 and not _counted(record) else ():
+        yield replace(record, outputs=_without(record, index))
+
+
+def _without(record: Record, index: int) -> tuple[str, ...]:
+    """Return the outputs without that of one part; a sequence is one output of all parts."""
+    names = record.outputs
+    return names if len(names) == 1 else names[:index] + names[index + 1 :]
+
+
+def _counted(record: Record) -> bool:
+    """Whether the number of outputs is stated beside them: to declare fewer would be another case."""
+    values = (record.lengths, *record.attributes.values())
+    counts = (len(value) if isinstance(value, list | tuple) else value for value in values)
+    return len(record.outputs) in counts
+
+
+def _with(record: Record, name: str, value: Any) -> Record:
+    changed: Mapping[str, Any] = {**record.attributes, name: value}
+    return replace(record, attributes=changed)
+
+
+def _resized(record: Record, change: int) -> Iterator[Record]:
+    """Change the size of the split axis."""
+    rank, axis = len(record.shape), record.axis or 0
+    if -rank <= axis < rank:
+        axis %= rank
+        size = record.shape[axis] + change
+        if size >= 0:
+            yield replace(record, shape=(*record.shape[:axis], size, *record.shape[axis + 1 :]))
+
+
+def _sizes(record: Record) -> Iterator[Record]:
+    """Make one size smaller."""
+    for axis, size in enumerate(record.shape):
+        for less in sorted({1, 2, size // 2, size - 1}):
+            if 0 < less < size:
+                yield replace(record, shape=(*record.shape[:axis], less, *record.shape[axis + 1 :]))
+
+
+def _lengths(record: Record) -> Iterator[Record]:
+    """Make one length smaller, alone and with its share of the axis."""
+    lengths = record.lengths
+    if isinstance(lengths, int):
+        yield from (replace(record, lengths=less) for less in _less(lengths))
+    elif isinstance(lengths, list | tuple):
+        for index, length in enumerate(lengths):
+            for less in _less(length) if isinstance(length, int) else ():
+                changed = replace(record, lengths=[*lengths[:index], less, *lengths[index + 1 :]])
+                yield from _resized(changed, less - length)
+                yield changed
+    for name, value in record.attributes.items():
+        if isinstance(value, int):
+            yield from (_with(record, name, less) for less in _less(value))
+        elif isinstance(value, list | tuple):
+            for index, length in enumerate(value):
+                for less in _less(length):
+                    changed = _with(record, name, [*value[:index], less, *value[index + 1 :]])
+                    yield from _resized(changed, less - length)
+
+
+def _less(value: int) -> list[int]:
+    """Return numbers that are nearer to 0, of the same sign."""
+    sign, size = (1, value) if value > 0 else (-1, -value)
+    return [sign * less for less in sorted({1, 2, size // 2, size - 1}) if 0 < less < size]
+
+
+def _plainer(record: Record) -> Iterator[Record]:
+    yield replace(record, special=None)
+    yield replace(record, dtype="float32")
+    yield replace(record, dynamic=False)
+    yield replace(record, constant=True)
+    for name in record.attributes:
+        left = {other: value for other, value in record.attributes.items() if other != name}
+        yield replace(record, attributes=left)
+    if row_of(record).default_axis is not None:
+        yield replace(record, axis=None)
+    rank, axis = len(record.shape), record.axis or 0
+    if 0 < axis < rank:  # the same axis, first
+        shape = (record.shape[axis], *record.shape[:axis], *record.shape[axis + 1 :])
+        yield replace(record, axis=0, shape=shape)
+    yield replace(record, opset=None)

@@ -1,0 +1,204 @@
+"""The messages of peers and the JSON of reports, held to their schemas; tensors of strangers."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import os
+import stat
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+import numpy.typing as npt
+
+from splitops.comparison.records import Case, CompareError, Outcome, Report, Value
+from splitops.comparison.worker import pack, storage, unpack
+from splitops.elements.types import ELEMENT_TYPES
+from splitops.errors import one_line
+
+__all__ = [
+    "MAX_LINE",
+    "ProtocolError",
+    "ask",
+    "outcome",
+    "read",
+    "read_report",
+    "require_schemas",
+    "schema",
+    "start",
+    "validate",
+]
+
+MAX_LINE: Final = 64 << 20
+"""So many bytes a message has at most."""
+_MAX_TENSOR: Final = 1 << 32
+_PLACES: Final = {"report": ("report", None), "reply": ("messages", "reply")}
+
+
+class ProtocolError(Exception):
+    """A peer says what is no message."""
+
+
+@cache
+def schema(name: str) -> Any:
+    """Return a JSON Schema: ``"messages"`` or ``"report"``."""
+    return json.loads((files("splitops.comparison") / "schemas" / f"{name}.json").read_bytes())
+
+
+def require_schemas() -> None:
+    """Prove that what holds messages to their schemas is installed, before any peer is asked.
+
+    Raises:
+        CompareError: it is not.
+    """
+    _validator("reply")
+
+
+def validate(found: Any, what: str) -> None:
+    """Prove that a value is a ``"report"`` or the ``"reply"`` of a peer.
+
+    Raises:
+        CompareError: it is not, or jsonschema is not installed.
+    """
+    validator = _validator(what)
+    from jsonschema.exceptions import best_match
+
+    error = best_match(validator.iter_errors(found))
+    if error is not None:
+        place = "".join(f"[{step!r}]" for step in error.absolute_path)
+        raise CompareError(
+            f"this is no {what} of a comparison: {one_line(error.message, 300)}{place and f' at {place}'}"
+        )
+
+
+def read_report(content: bytes) -> Report:
+    """Read the JSON of a report.
+
+    Raises:
+        CompareError: it is none.
+    """
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise CompareError(f"this is no report of a comparison: it is no JSON: {error}") from error
+    validate(found, "report")
+    return Report.from_json(found)
+
+
+@cache
+def _validator(what: str) -> Any:
+    try:
+        from jsonschema import Draft202012Validator
+    except ImportError as error:
+        raise CompareError("a comparison needs jsonschema: pip install 'splitops[compare]'") from error
+    name, definition = _PLACES[what]
+    whole = schema(name)
+    return Draft202012Validator(whole if definition is None else whole | {"$ref": f"#/$defs/{definition}"})
+
+
+def start(setting: Mapping[str, str]) -> bytes:
+    """Write the message that starts a peer."""
+    return _line({"message": "start", "protocol": 1, "setting": dict(setting)})
+
+
+def ask(case: Case, number: int, model: Path, folder: Path) -> bytes:
+    """Write the message that asks a case; large inputs go into files of the folder."""
+    inputs = {
+        name: pack(array, str(folder), f"input-{index}") | {"dtype": case.types[name]}
+        for index, (name, array) in enumerate(case.inputs.items())
+    }
+    return _line(
+        {
+            "message": "ask",
+            "id": number,
+            "model": str(model),
+            "inputs": inputs,
+            "outputs": list(case.outputs),
+            "folder": str(folder),
+        }
+    )
+
+
+def _line(message: Mapping[str, Any]) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+def read(line: bytes) -> dict[str, Any]:
+    """Read a reply.
+
+    Raises:
+        ProtocolError: it is none.
+    """
+    try:
+        found = json.loads(line)
+        validate(found, "reply")
+    except (ValueError, RecursionError) as error:
+        problem = error.message if isinstance(error, CompareError) else f"it is no JSON: {error}"
+        raise ProtocolError(one_line(f"{problem}; it begins {line[:60]!r}", 500)) from error
+    return dict(found)
+
+
+def outcome(found: Mapping[str, Any], folder: Path) -> Outcome:
+    """Read what a peer did from its answer; large outputs lie in the folder.
+
+    Raises:
+        ProtocolError: its tensors are none.
+    """
+    outputs = found.get("outputs", ())
+    values = [_value(one, folder) for one in outputs]
+    return Outcome(
+        kind=found["outcome"],
+        values=tuple(value for value, _ in values),
+        types=tuple(name for _, name in values),
+        shapes=tuple(found.get("shapes", ())),
+        model=found.get("model"),
+        stage=found.get("stage"),
+        error=found.get("type"),
+        text=found.get("text", ""),
+    )
+
+
+def _value(found: Mapping[str, Any], folder: Path) -> tuple[Value, str]:
+    if "sequence" not in found:
+        return _tensor(found, folder), found["dtype"]
+    parts = found["sequence"]
+    return [_tensor(part, folder) for part in parts], parts[0]["dtype"] if parts else ""
+
+
+def _tensor(found: Mapping[str, Any], folder: Path) -> npt.NDArray[Any]:
+    dtype, shape = found["dtype"], found["shape"]
+    count = math.prod(shape)
+    if "strings" in found:
+        size, expected = len(found["strings"]), count
+    elif dtype not in ELEMENT_TYPES:
+        raise ProtocolError(f"there is no element type {one_line(dtype, 40)!r}")
+    else:
+        size, expected = _size(found, folder), count * storage(dtype).itemsize
+    if size != expected or size > _MAX_TENSOR:
+        raise ProtocolError(f"a tensor {dtype}{shape} has {size} bytes or strings, not {expected}")
+    try:
+        return unpack(found)
+    except (ValueError, OSError) as error:
+        raise ProtocolError(f"a tensor {dtype}{shape} cannot be read: {error}") from error
+
+
+def _size(found: Mapping[str, Any], folder: Path) -> int:
+    """Return the number of bytes of a tensor; of a file, once it is proved to be one of ours."""
+    if "data" in found:
+        try:
+            return len(base64.b64decode(found["data"], validate=True))
+        except (binascii.Error, ValueError) as error:
+            raise ProtocolError(f"the data of a tensor is no base64: {error}") from error
+    path = Path(found["file"])
+    try:
+        state = os.lstat(path)
+    except (OSError, ValueError) as error:
+        raise ProtocolError(f"there is no file {one_line(str(path), 100)!r}") from error
+    if path.parent != folder or not stat.S_ISREG(state.st_mode):
+        raise ProtocolError(f"{one_line(str(path), 100)!r} is no file of the folder of the case")
+    return state.st_size

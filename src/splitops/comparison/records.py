@@ -1,0 +1,457 @@
+"""What a comparison is made of: cases, peers, outcomes, verdicts and the report, as data and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final, Self
+
+import numpy.typing as npt
+
+from splitops.errors import SplitError, shown
+
+__all__ = [
+    "FINDINGS",
+    "SETTLED",
+    "Case",
+    "CompareError",
+    "Entry",
+    "Outcome",
+    "Peer",
+    "Record",
+    "Report",
+    "State",
+    "Value",
+    "Verdict",
+    "Word",
+    "column",
+    "parse_column",
+    "parse_setting",
+]
+
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+SETTLED: Final = 2
+"""So many fresh processes must repeat a finding before it counts."""
+
+Value = npt.NDArray[Any] | list[npt.NDArray[Any]]
+"""An output: an array, or a list of arrays for a sequence."""
+
+
+class CompareError(SplitError):
+    """A comparison cannot be made: a peer that does not start, an unknown case, a broken report."""
+
+
+class Word(StrEnum):
+    """What a comparison says of a case and a peer."""
+
+    AGREES = "agrees"
+    """It gives what is decided: the values of a valid case, a refusal of an invalid one."""
+    DIFFERS = "differs"
+    """It gives something else for a valid case."""
+    REFUSES = "refuses"
+    """It refuses a valid case."""
+    ACCEPTS = "accepts"
+    """It takes an invalid case."""
+    CRASH = "crash"
+    """Its process ends."""
+    HANG = "hang"
+    """It does not answer in the time that it has."""
+    MEMORY = "memory"
+    """It takes more memory than it may."""
+    PROTOCOL = "protocol"
+    """It answers what is no message."""
+    ADAPTER_ERROR = "adapter-error"
+    """The adapter fails, not the peer."""
+    DEAD = "dead"
+    """It refuses the control of the case too, so that its refusal says nothing."""
+    NOT_APPLICABLE = "n/a"
+    """It is not asked, or says that it does not do this."""
+
+
+FINDINGS: Final = frozenset(set(Word) - {Word.AGREES, Word.DEAD, Word.NOT_APPLICABLE})
+"""The words that say that something is wrong."""
+
+
+class State(StrEnum):
+    """What has become of a peer."""
+
+    OK = "ok"
+    DEAD = "dead"
+    """It started, and no valid case passed."""
+    ABSENT = "absent"
+    """It is not installed."""
+    FAILED = "failed"
+    """It did not start, or does not speak the protocol."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What generates a case; smaller records are made from it.
+
+    Attributes:
+        format: ``"onnx"`` or ``"ir"``.
+        operator: such as ``"Split"``.
+        version: of the operator, such as 18; in IR the number of the opset.
+        opset: what the model imports; None is ``version``.
+        dtype: name of the element type of the data.
+        shape: of the data.
+        dynamic: whether the model leaves the size of the split axis open.
+        axis: None where it is left out.
+        axis_dtype: of the axis where it is an input.
+        axis_shape: of the axis where it is an input.
+        lengths: the lengths, a number for a scalar; None where they are left out.
+        lengths_dtype: of the lengths where they are an input.
+        constant: whether axis and lengths that are inputs are constants of the model.
+        attributes: all others, such as ``num_outputs``.
+        outputs: names of the declared outputs; ``""`` is one that is left out.
+        special: what else is unusual of the model, a word of :data:`splitops.comparison.cases.SPECIALS`.
+    """
+
+    format: str = "onnx"
+    operator: str
+    version: int
+    opset: int | None = None
+    dtype: str = "float32"
+    shape: tuple[int, ...] = ()
+    dynamic: bool = False
+    axis: int | None = None
+    axis_dtype: str = "int64"
+    axis_shape: tuple[int, ...] = ()
+    lengths: Any = None
+    lengths_dtype: str = "int64"
+    constant: bool = True
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    outputs: tuple[str, ...] = ()
+    special: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as values for JSON."""
+        found = {name: getattr(self, name) for name in self.__slots__}
+        lists = {name: list(value) for name, value in found.items() if isinstance(value, tuple)}
+        return found | lists | {"attributes": dict(self.attributes)}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Self:
+        """Read what :meth:`to_json` wrote."""
+        tuples = {name: tuple(found[name]) for name in ("shape", "axis_shape", "outputs")}
+        return cls(**{**found, **tuples})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Case:
+    """One question to every peer, with what is decided of it.
+
+    Attributes:
+        id: its stable name, such as ``"split-18/ceil/5-into-4/float32/static"``.
+        operator: ``"Split-18"``, ``"openvino:VariadicSplit-1"``.
+        rule: the rule code that it is about, or the name of the size rule.
+        title: one line in words.
+        record: what generates it; None for a user's own model.
+        format: ``"onnx"`` or ``"ir"``.
+        model: content of the .onnx or .xml file.
+        weights: content of the .bin file of IR.
+        inputs: arrays by input name.
+        types: name of the element type of each input.
+        outputs: names of the outputs that are asked for.
+        expected: their values; None where the case is invalid.
+        expected_types: name of the element type of each output.
+        error: code of the rule that it breaks; None where it is valid.
+        evident: whether the model alone shows that it is invalid, so that a checker can know.
+        control: id of the valid case that must pass before a refusal of this one counts.
+        exact: whether the values must be the same bit for bit; where other operators compute, floats may be
+            rounded.
+    """
+
+    id: str
+    operator: str
+    rule: str
+    title: str
+    record: Record | None
+    format: str = "onnx"
+    model: bytes
+    weights: bytes | None = None
+    inputs: Mapping[str, npt.NDArray[Any]]
+    types: Mapping[str, str]
+    outputs: tuple[str, ...]
+    expected: tuple[Value, ...] | None
+    expected_types: tuple[str, ...] = ()
+    error: str | None = None
+    evident: bool = False
+    control: str | None = None
+    exact: bool = True
+
+    @property
+    def valid(self) -> bool:
+        """Whether the case is valid."""
+        return self.expected is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outcome:
+    """What a peer did with a case.
+
+    Attributes:
+        kind: what it answered, ``"ok"``, ``"inferred"``, ``"accepted"``, ``"made"``, ``"refused"``,
+            ``"not applicable"`` or ``"adapter error"``; or what became of its process, ``"crash"``,
+            ``"hang"``, ``"memory"`` or ``"protocol"``.
+        values: the outputs.
+        types: name of the element type of each output.
+        shapes: the inferred dimensions of each output.
+        model: path of the model that it made.
+        stage: where it refused.
+        error: type of the error.
+        text: its message, or what is wrong.
+        signal: that ended the process, such as ``"SIGSEGV"``.
+    """
+
+    kind: str
+    values: tuple[Value, ...] = ()
+    types: tuple[str, ...] = ()
+    shapes: tuple[Sequence[int | str | None] | None, ...] = ()
+    model: str | None = None
+    stage: str | None = None
+    error: str | None = None
+    text: str = ""
+    signal: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What is said of a case and a peer.
+
+    Attributes:
+        word: the verdict.
+        detail: why, in one line.
+        stage: where it refused.
+        signal: that ended the process.
+        got: type, shape and first values of what it gave.
+        confirmed: so many fresh processes gave the same; a finding counts from :data:`SETTLED` on.
+        unstable: what was seen once, and not alone.
+        shrunk: the smallest record on which it does the same.
+        limit: code of the limit in the profiles of ``check`` that says this.
+        known: link to the report upstream.
+    """
+
+    word: Word
+    detail: str = ""
+    stage: str | None = None
+    signal: str | None = None
+    got: tuple[Mapping[str, Any], ...] = ()
+    confirmed: int = 0
+    unstable: str | None = None
+    shrunk: Record | None = None
+    limit: str | None = None
+    known: str | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is a finding that was confirmed."""
+        return self.is_finding and self.confirmed >= SETTLED
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether it says that something is wrong, confirmed or not."""
+        return self.word in FINDINGS
+
+    @property
+    def kind(self) -> tuple[str, str | None]:
+        """What must repeat for it to be the same finding: the word and the signal."""
+        return self.word.value, self.signal
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as values for JSON; what says nothing is left out."""
+        found: dict[str, Any] = {
+            "verdict": self.word.value,
+            "detail": self.detail,
+            "confirmed": self.confirmed,
+            "stage": self.stage,
+            "signal": self.signal,
+            "got": [dict(one) for one in self.got],
+            "unstable": self.unstable,
+            "shrunk": None if self.shrunk is None else self.shrunk.to_json(),
+            "limit": self.limit,
+            "known": self.known,
+        }
+        always = ("verdict", "detail", "confirmed")
+        return {name: value for name, value in found.items() if name in always or value not in (None, [])}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Self:
+        """Read what :meth:`to_json` wrote."""
+        rest = {name: value for name, value in found.items() if name not in ("verdict", "got", "shrunk")}
+        shrunk = found.get("shrunk")
+        return cls(
+            word=Word(found["verdict"]),
+            got=tuple(found.get("got", ())),
+            shrunk=None if shrunk is None else Record.from_json(shrunk),
+            **rest,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """A column of the report: one peer of one environment with one setting.
+
+    Attributes:
+        name: ``"onnxruntime"``, ``"onnxruntime[threads=1]"``; with ``@release`` where there are several.
+        adapter: name of its adapter.
+        kind: one of :data:`splitops.comparison.worker.KINDS`.
+        formats: ``"onnx"``, ``"ir"`` or both.
+        versions: releases by name, its own first.
+        setting: what differs from the defaults.
+        network: whether its processes could reach a network.
+        state: what has become of it.
+        detail: why, in one line.
+    """
+
+    name: str
+    adapter: str
+    kind: str = "runtime"
+    formats: tuple[str, ...] = ("onnx",)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    setting: Mapping[str, str] = field(default_factory=dict)
+    network: bool = True
+    state: State = State.OK
+    detail: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as values for JSON."""
+        found = {name: getattr(self, name) for name in self.__slots__}
+        maps = {name: dict(found[name]) for name in ("versions", "setting")}
+        return found | maps | {"formats": list(self.formats), "state": self.state.value}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Self:
+        """Read what :meth:`to_json` wrote."""
+        return cls(**{**found, "formats": tuple(found["formats"]), "state": State(found["state"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A row of the report: a case as it is shown, and the verdicts by the name of the peer.
+
+    Attributes:
+        id: the case's; so are the other fields of the same names.
+        valid: whether the case is valid.
+        expected: type, shape and first values of each output, or the code of the rule that is broken.
+        verdicts: by the name of the peer.
+    """
+
+    id: str
+    operator: str
+    format: str
+    rule: str
+    title: str
+    valid: bool
+    record: Record | None
+    expected: tuple[Mapping[str, Any], ...] | str
+    control: str | None
+    verdicts: Mapping[str, Verdict]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as values for JSON."""
+        found = {name: getattr(self, name) for name in self.__slots__}
+        expected = {"error": self.expected} if isinstance(self.expected, str) else list(self.expected)
+        return found | {
+            "record": None if self.record is None else self.record.to_json(),
+            "expected": expected,
+            "verdicts": {name: verdict.to_json() for name, verdict in self.verdicts.items()},
+        }
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Self:
+        """Read what :meth:`to_json` wrote."""
+        record, expected = found["record"], found["expected"]
+        changed = {
+            "record": None if record is None else Record.from_json(record),
+            "expected": expected["error"] if isinstance(expected, Mapping) else tuple(expected),
+            "verdicts": {name: Verdict.from_json(one) for name, one in found["verdicts"].items()},
+        }
+        return cls(**{**found, **changed})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a comparison has found.
+
+    Attributes:
+        environment: splitops, Python, platform, time; whether the comparison was stopped before its end.
+        peers: the columns.
+        entries: the rows.
+    """
+
+    environment: Mapping[str, Any]
+    peers: tuple[Peer, ...]
+    entries: tuple[Entry, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as values for JSON; ``schemas/report.json`` holds it."""
+        return {
+            "version": 1,
+            "environment": dict(self.environment),
+            "peers": [peer.to_json() for peer in self.peers],
+            "cases": [entry.to_json() for entry in self.entries],
+        }
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Self:
+        """Read what :meth:`to_json` wrote; of strangers, through ``protocol.read_report``."""
+        return cls(
+            environment=found["environment"],
+            peers=tuple(map(Peer.from_json, found["peers"])),
+            entries=tuple(map(Entry.from_json, found["cases"])),
+        )
+
+    @property
+    def findings(self) -> tuple[tuple[Entry, Peer, Verdict], ...]:
+        """All confirmed findings."""
+        return tuple(
+            (entry, peer, verdict)
+            for entry in self.entries
+            for peer in self.peers
+            if (verdict := entry.verdicts.get(peer.name)) is not None and verdict.counts
+        )
+
+
+def column(name: str, setting: Mapping[str, str] = _NOTHING) -> str:
+    """Return the name of a peer with a setting.
+
+    Examples:
+        >>> column("onnxruntime", {"threads": "1"})
+        'onnxruntime[threads=1]'
+    """
+    if not setting:
+        return name
+    return f"{name}[{','.join(f'{key}={value}' for key, value in sorted(setting.items()))}]"
+
+
+def parse_column(name: str) -> tuple[str, str]:
+    """Return the peer of a column, and its setting as it is written.
+
+    Examples:
+        >>> parse_column("onnxruntime[threads=1]")
+        ('onnxruntime', 'threads=1')
+        >>> parse_column("onnxruntime@1.31.1")
+        ('onnxruntime', '')
+    """
+    peer, _, setting = name.removesuffix("]").partition("[")
+    return peer.partition("@")[0], setting
+
+
+def parse_setting(text: str) -> tuple[str, dict[str, str]]:
+    """Read the name of a peer and a setting of it.
+
+    Raises:
+        CompareError: it is not written ``NAME=KEY=VALUE`` or ``NAME=KEY=VALUE,KEY=VALUE``.
+
+    Examples:
+        >>> parse_setting("onnxruntime=threads=1")
+        ('onnxruntime', {'threads': '1'})
+    """
+    name, _, rest = text.partition("=")
+    pairs = [pair.partition("=") for pair in rest.split(",")]
+    if not name or not all(key and value for key, _, value in pairs):
+        raise CompareError(f"a setting is NAME=KEY=VALUE[,KEY=VALUE], not {shown(text)}")
+    return name, {key: value for key, _, value in pairs}

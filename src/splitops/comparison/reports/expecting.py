@@ -1,0 +1,148 @@
+"""What is expected of a report: the disagreements that are known, so that new ones and gone ones show."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+from splitops.comparison.records import FINDINGS, CompareError, Report, State, Verdict, Word
+from splitops.comparison.reports.reading import parse_report, read_bytes
+from splitops.comparison.reports.verdicts import described
+from splitops.errors import one_line, shown, shown_path
+
+__all__ = ["Expectation", "Judgement", "expectations", "judge", "read_expectations"]
+
+_FIELDS: Final = ("case", "peer", "verdict", "reason")
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """A disagreement that is known.
+
+    Attributes:
+        case: the case's id, or a pattern of ids with ``*`` and ``?``.
+        peer: the peer's name, or a pattern.
+        verdict: its verdict.
+        reason: why, for example a link to a report.
+    """
+
+    case: str
+    peer: str
+    verdict: Word
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.case} {self.peer}: {self.verdict}"
+
+    def asks(self, case: str, peer: str) -> bool:
+        """Whether it is about this case and peer."""
+        return _fits(case, self.case) and _fits(peer, self.peer)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A report beside what is expected of it.
+
+    Attributes:
+        new: disagreements that nobody expects, as case, peer and the verdict in words.
+        gone: expectations that do not come true, though cases and peers of theirs were asked.
+        missing: peers that did not start.
+    """
+
+    new: tuple[tuple[str, str, str], ...]
+    gone: tuple[Expectation, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 as expected, 1 where a disagreement is new or gone, 3 where a peer did not start."""
+        return 3 if self.missing else int(bool(self.new or self.gone))
+
+
+def read_expectations(path: Path) -> tuple[Expectation, ...]:
+    """Read expectations: tables ``[[expected]]`` of a TOML file, or the disagreements of an old report.
+
+    Args:
+        path: a ``.toml`` file, of which each table states ``case``, ``peer``, ``verdict`` and, if wanted,
+            ``reason``; or a ``.json`` file that ``splitops compare --json`` printed.
+
+    Raises:
+        CompareError: the file cannot be read, or is neither.
+    """
+    content = read_bytes(path)
+    if path.suffix == ".json":
+        return expectations(parse_report(content, path))
+    try:
+        document = tomllib.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        raise CompareError(f"{shown_path(path)} is no TOML: {one_line(str(error), 200)}") from error
+    rows = document.pop("expected", None)
+    if document or not isinstance(rows, list):
+        raise CompareError(f"{shown_path(path)} must hold tables [[expected]], and nothing else")
+    return tuple(_expectation(row, f"{shown_path(path)}, [[expected]] {i}") for i, row in enumerate(rows, 1))
+
+
+def expectations(report: Report) -> tuple[Expectation, ...]:
+    """Return what is expected of a later report: the disagreements of this one."""
+    return tuple(Expectation(entry.id, peer.name, verdict.word) for entry, peer, verdict in report.findings)
+
+
+def judge(report: Report, expected: Collection[Expectation], cases: Collection[str] = ()) -> Judgement:
+    """Hold a report against what is expected of it.
+
+    An expectation must come true: it is *gone* where no disagreement meets it. Of cases and peers that the
+    report was not asked for nothing is said.
+
+    Args:
+        report: the report.
+        expected: the expectations.
+        cases: the ids of all cases that there are, also of those that the report was not asked for.
+
+    Raises:
+        CompareError: an expectation is stale: there is no such case.
+    """
+    known = {*cases, *(entry.id for entry in report.entries)}
+    for one in expected:
+        if not any(_fits(case, one.case) for case in known):
+            raise CompareError(f"stale expectation: there is no case {shown(one.case)}")
+    found = [(entry.id, peer.name, verdict) for entry, peer, verdict in report.findings]
+    asked = [(entry.id, peer) for entry in report.entries for peer in entry.verdicts]
+    return Judgement(
+        new=tuple(
+            (case, peer, described(verdict))
+            for case, peer, verdict in found
+            if not any(_meets(one, case, peer, verdict) for one in expected)
+        ),
+        gone=tuple(
+            one
+            for one in expected
+            if any(one.asks(*place) for place in asked)
+            and not any(_meets(one, *finding) for finding in found)
+        ),
+        missing=tuple(peer.name for peer in report.peers if peer.state is not State.OK),
+    )
+
+
+def _meets(expected: Expectation, case: str, peer: str, verdict: Verdict) -> bool:
+    return expected.verdict is verdict.word and expected.asks(case, peer)
+
+
+def _expectation(row: Any, place: str) -> Expectation:
+    if not isinstance(row, Mapping) or not all(isinstance(value, str) for value in row.values()):
+        raise CompareError(f"{place}: every value must be a text")
+    if unknown := sorted(row.keys() - {*_FIELDS}):
+        raise CompareError(f"{place} has {shown(unknown[0])}, and not only {', '.join(_FIELDS)}")
+    if missing := [name for name in _FIELDS[:3] if name not in row]:
+        raise CompareError(f"{place} has no {missing[0]}")
+    if row["verdict"] not in FINDINGS:
+        raise CompareError(f"{place}: {shown(row['verdict'])} is no disagreement")
+    return Expectation(row["case"], row["peer"], Word(row["verdict"]), row.get("reason", ""))
+
+
+def _fits(name: str, pattern: str) -> bool:
+    """Whether a name is the pattern or fits it; brackets stand for themselves, as in names of peers."""
+    return fnmatchcase(name, pattern.replace("[", "[[]"))

@@ -1,0 +1,71 @@
+"""The pictures of the splits of a report, each drawn once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from splitops.calls.functions import plan
+from splitops.comparison.records import Record
+from splitops.elements.types import ELEMENT_TYPES
+from splitops.errors import SplitError
+from splitops.explain import explain, svg
+from splitops.planning import SplitPlan
+
+__all__ = ["Pictures", "planned"]
+
+_PLAIN = " =:/,;()'.-_!*@&$+"
+"""Characters that stand for themselves in an address of data, inside of double quotes."""
+
+
+def planned(record: Record) -> SplitPlan | None:
+    """Return the plan of a valid case; None where it is no split alone."""
+    if record.special is not None:
+        return None
+    ir = record.format == "ir"
+    arguments: dict[str, Any] = dict(record.attributes)
+    if record.axis is not None:
+        arguments["axis"] = record.axis
+    if record.lengths is not None:
+        arguments["split_lengths" if ir else "split"] = record.lengths
+    elif record.operator == "Split" and not ir and not {"num_outputs", "split"} & arguments.keys():
+        arguments["num_outputs"] = len(record.outputs)
+    try:
+        return plan(
+            record.operator,
+            shape=record.shape,
+            opset=record.version,
+            domain="openvino" if ir else "",
+            **arguments,
+        )
+    except (SplitError, TypeError):
+        return None
+
+
+@dataclass(slots=True)
+class Pictures:
+    """The pictures that a page needs: equal splits share one."""
+
+    drawn: dict[str, str] = field(default_factory=dict)
+
+    def of(self, record: Record) -> tuple[str, str] | None:
+        """Return the class of a record's picture, and what it shows in words; None where there is none."""
+        found = planned(record)
+        if found is None:
+            return None
+        picture = svg(explain(found, ELEMENT_TYPES.get(record.dtype)))
+        name = self.drawn.setdefault(picture, f"p{len(self.drawn)}")
+        sizes = ", ".join(map(str, found.sizes[:16])) + (", ..." if len(found.sizes) > 16 else "")
+        words = f"Data {list(found.shape)} split along axis {found.axis} into parts of {sizes or 'nothing'}"
+        return name, words
+
+    def style(self) -> str:
+        """Return the rules that hold the pictures."""
+        return "\n".join(_rule(name, picture) for picture, name in self.drawn.items())
+
+
+def _rule(name: str, picture: str) -> str:
+    size = picture.partition('viewBox="0 0 ')[2].partition('"')[0].replace(" ", " / ")
+    address = quote("".join(line.strip() for line in picture.splitlines()), safe=_PLAIN)
+    return f'.{name} {{ aspect-ratio: {size}; background-image: url("data:image/svg+xml,{address}") }}'

@@ -1,0 +1,158 @@
+"""A disagreement as a folder for the peer's engineers: the model, a script, a report ready to file."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from splitops.comparison.records import Case, CompareError, Entry, Peer, Report, Verdict
+from splitops.comparison.reports.rules import rule_text, source_of
+from splitops.comparison.reports.scripts import Script, script_of
+from splitops.comparison.reports.verdicts import MEANINGS, described, releases, stated, written
+from splitops.errors import one_line, shown
+from splitops.writing import StagedFiles
+
+__all__ = ["reproduction", "write_reproduction"]
+
+_FILES: Final = {"onnx": "model.onnx", "ir": "model.xml"}
+_READING: Final = {
+    "onnx": """\
+tensors = [onnx.load_tensor(path) for path in sorted(here.glob("input_*.pb"))]
+inputs = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in tensors}""",
+    "ir": 'inputs = {path.stem: np.load(path) for path in sorted(here.glob("*.npy"))}',
+}
+
+
+def write_reproduction(report: Report, case: Case, peer: str, folder: Path) -> None:
+    """Write a folder that shows one disagreement without splitops.
+
+    It holds the model, its inputs (as ONNX's own test data has them, or ``.npy`` beside an IR),
+    ``reproduce.py`` of at most 30 lines, which needs the peer and onnx (or NumPy), and ``report.md``.
+
+    Args:
+        report: a report of the case.
+        case: the case with its model and inputs.
+        peer: the peer's name in the report.
+        folder: where; made if it is not there.
+
+    Raises:
+        CompareError: the report has no such case or peer, it shows no disagreement there, or there is no
+            script for the peer.
+        ModelError: a file cannot be written.
+    """
+    with StagedFiles(make_folders=True) as files:
+        for name, content in reproduction(report, case, peer).items():
+            with files.open(folder / name) as file:
+                file.write(content)
+
+
+def reproduction(report: Report, case: Case, peer: str) -> dict[str, bytes]:
+    """Return the files of :func:`write_reproduction` by name."""
+    entry, column, verdict = _found(report, case.id, peer)
+    script = script_of(column)
+    files = {_FILES[case.format]: case.model, **_inputs(case)}
+    if case.weights is not None:
+        files["model.bin"] = case.weights
+    files["reproduce.py"] = _script(entry, case, column, script).encode()
+    files["report.md"] = _report(report, entry, column, verdict, script).encode()
+    return files
+
+
+def _found(report: Report, case: str, peer: str) -> tuple[Entry, Peer, Verdict]:
+    for entry, column, verdict in report.findings:
+        if entry.id == case and column.name == peer:
+            return entry, column, verdict
+    if not any(column.name == peer for column in report.peers):
+        raise CompareError(f"there is no peer {shown(peer)} in this comparison")
+    raise CompareError(f"{shown(peer)} has no confirmed disagreement in case {shown(case)}")
+
+
+def _inputs(case: Case) -> dict[str, bytes]:
+    if case.format == "ir":
+        return {f"{name}.npy": _npy(case, name) for name in case.inputs}
+    from onnx import numpy_helper
+
+    return {
+        f"input_{index}.pb": numpy_helper.from_array(array, name).SerializeToString()
+        for index, (name, array) in enumerate(case.inputs.items())
+    }
+
+
+def _npy(case: Case, name: str) -> bytes:
+    array = case.inputs[name]
+    if array.dtype.kind == "O":
+        array = array.astype(np.str_)
+    if array.dtype.kind not in "biufcU":
+        raise CompareError(f"there is no reproduction of IR with an input of type {case.types[name]}")
+    file = BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return file.getvalue()
+
+
+def _script(entry: Entry, case: Case, peer: Peer, script: Script) -> str:
+    imports = ["import numpy as np"] if case.format == "ir" else ["import onnx"]
+    lines = [
+        f"# {_comment(entry.operator)} on {_comment(releases(peer))}",
+        f"# {_comment(entry.title)}",
+        f"# {script.install}{'' if case.format == 'ir' else '; pip install onnx'}",
+        "import os",
+        "from pathlib import Path",
+        *imports,
+        "here = Path(__file__).resolve().parent",
+        "os.chdir(here)",
+        f"model, names = {_FILES[case.format]!r}, {list(case.outputs)!r}",
+        *_READING[case.format].splitlines(),
+        f"print('expected:', {_expected(entry)!r}, flush=True)",
+        *script.lines.splitlines(),
+        "for part in outputs:",
+        "    print('got:', getattr(part, 'dtype', ''), getattr(part, 'shape', ''), part)",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _expected(entry: Entry) -> str:
+    if isinstance(entry.expected, str):
+        return f"an error ({entry.expected})"
+    return "; ".join(map(written, entry.expected)) or "nothing"
+
+
+def _comment(value: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in one_line(value, 90))
+
+
+def _report(report: Report, entry: Entry, peer: Peer, verdict: Verdict, script: Script) -> str:
+    source = source_of(entry.operator)
+    detail = verdict.detail or MEANINGS[verdict.word]
+    settings = [f"{name} = {value}" for name, value in peer.setting.items()]
+    place = {
+        "versions": ", ".join([releases(peer), *settings]),
+        "platform": report.environment.get("platform", "unknown"),
+        "python": report.environment.get("python", "unknown"),
+    }
+    parts = [
+        f"# {_comment(entry.operator)}: {_comment(entry.title)}: {described(verdict)}",
+        "## What the specification says",
+        rule_text(entry.rule) or _comment(entry.rule),
+        f"Source: {source or 'see the specification of the operator'}",
+        f"For the attached model it gives:\n\n{_block(_expected(entry))}",
+        f"## What {_comment(peer.name)} does",
+        f"{described(verdict)}{f' at {verdict.stage}' if verdict.stage else ''}:\n\n{_block(detail)}",
+        *([f"It gives:\n\n{_block(chr(10).join(map(written, verdict.got)))}"] if verdict.got else []),
+        f"Seen alone in {verdict.confirmed + 1} processes.",
+        "## To reproduce",
+        f"{_block(f'{script.install}{chr(10)}python reproduce.py')}",
+        "## Where",
+        "\n".join(f"- {name}: {_comment(str(value))}" for name, value in place.items()),
+        *([f"The model, as data:\n\n{_block(json.dumps(stated(entry.record)))}"] if entry.record else []),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _block(text: str) -> str:
+    """Set a text apart: by four spaces, which no text can end."""
+    lines = ("".join(c if c.isprintable() else "?" for c in line) for line in text.splitlines())
+    return "\n".join(f"    {line}" for line in lines)

@@ -1,0 +1,304 @@
+"""The process of a peer: JSON lines in, and on what was standard output what one adapter answers.
+
+    python worker.py ADAPTER.py
+
+It runs in the environment of the peer, which need not have splitops: this module and the adapters know the
+standard library, NumPy, ml_dtypes where it is there, and the peer. An adapter is a file with
+
+- ``NAME``; ``KIND``, one of :data:`KINDS`; ``FORMATS``, ``("onnx",)``, ``("ir",)`` or both;
+- ``SETTINGS``, where it has any: the values of each setting by its name, the default one first;
+- ``ADDRESS_SPACE``, where it can work with a limit: so many bytes;
+- ``versions()``: the releases of the peer (first) and of what it stands on, from metadata alone; ImportError
+  where it is not installed;
+- ``answer(case)``: what the peer makes of a :class:`Case`.
+
+What the peer's own calls raise is its refusal: they stand in :func:`refusing`. Any other exception is an
+error of the adapter.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import importlib.util
+import json
+import math
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "KINDS",
+    "PROTOCOL",
+    "Case",
+    "NotApplicable",
+    "Refused",
+    "Tensor",
+    "pack",
+    "refusing",
+    "tool",
+    "unpack",
+]
+
+PROTOCOL: Final = 1
+"""The version of the messages."""
+KINDS: Final = ("runtime", "compiler", "inference", "checker", "converter", "simplifier")
+"""What a peer is. ``answer`` returns
+
+- of a runtime or compiler the outputs: arrays (or :class:`Tensor`) in the order of ``case.outputs`` or by
+  name, lists of arrays for sequences;
+- of an inference their dimensions in the same way: a number, a name or None for each, or None for all;
+- of a checker nothing;
+- of a converter or simplifier the path of the model that it made, in ``case.folder``.
+"""
+_INLINE: Final = 1 << 20
+"""Larger tensors go through files."""
+_TEXT: Final = 2000
+
+
+@dataclass(frozen=True)
+class Case:
+    """One question to a peer.
+
+    Attributes:
+        model: path of the .onnx or .xml file.
+        inputs: arrays by input name. Strings are object arrays, small types those of ml_dtypes, one element
+            an item; a type that NumPy and ml_dtypes lack is unsigned integers of its bits.
+        types: name of the element type of each input, such as ``"float32"``, ``"bfloat16"``, ``"nf4"``.
+        outputs: names of the outputs that are asked for.
+        setting: the value of each setting of the adapter.
+        folder: where files may be written.
+    """
+
+    model: str
+    inputs: Mapping[str, npt.NDArray[Any]]
+    types: Mapping[str, str]
+    outputs: tuple[str, ...]
+    setting: Mapping[str, str]
+    folder: str
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An array whose element type NumPy and ml_dtypes cannot say."""
+
+    dtype: str
+    array: npt.NDArray[Any]
+
+
+class Refused(Exception):  # noqa: N818 - an answer
+    """The peer refuses the case.
+
+    Attributes:
+        stage: ``"load"``, ``"compile"``, ``"run"`` or another word of the adapter's.
+        error: what it raised.
+    """
+
+    def __init__(self, stage: str, error: BaseException | str) -> None:
+        super().__init__(stage, error)
+        self.stage = stage
+        self.error = error
+
+
+class NotApplicable(Exception):  # noqa: N818 - an answer
+    """The peer says in its documentation that it does not do this."""
+
+
+@contextlib.contextmanager
+def refusing(stage: str) -> Iterator[None]:
+    """Take what the calls of the peer raise in the block for its refusal.
+
+    Args:
+        stage: ``"load"``, ``"compile"``, ``"run"`` or another word.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, Refused, NotApplicable):
+        raise
+    except BaseException as error:  # a panic of Rust is no Exception, a peer may call exit
+        raise Refused(stage, error) from error
+
+
+def tool(stage: str, *command: str | os.PathLike[str], folder: str | None = None) -> None:
+    """Run a program of the peer: its failure is a refusal, its death is ours.
+
+    Args:
+        stage: ``"load"``, ``"compile"`` or another word.
+        command: the program and its arguments.
+        folder: where it runs.
+    """
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace")  # noqa: S603
+    sys.stderr.write(done.stdout + done.stderr)
+    if done.returncode < 0:
+        sys.stderr.flush()
+        os.kill(os.getpid(), -done.returncode)
+    if done.returncode:
+        said = done.stderr.strip() or done.stdout.strip()
+        raise Refused(stage, said or f"{os.path.basename(command[0])} ends with {done.returncode}")
+
+
+def pack(value: Any, folder: str, name: str) -> dict[str, Any]:
+    """Write an array for a message; a large one goes into a file of that name.
+
+    Raises:
+        TypeError: it holds objects that are no strings.
+    """
+    dtype, array = (value.dtype, value.array) if isinstance(value, Tensor) else (None, np.asarray(value))
+    found: dict[str, Any] = {"dtype": dtype or array.dtype.name, "shape": list(array.shape)}
+    if array.dtype.kind in "OUST":
+        return {**found, "dtype": "string", "strings": [_string(item) for item in array.ravel().tolist()]}
+    array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
+    if array.nbytes <= _INLINE:
+        return {**found, "data": base64.b64encode(array.tobytes()).decode()}
+    path = os.path.join(folder, name)
+    array.tofile(path)
+    return {**found, "file": path}
+
+
+def _string(item: Any) -> str:
+    if isinstance(item, bytes):
+        return item.decode("utf-8", "surrogateescape")
+    if not isinstance(item, str):
+        raise TypeError(f"a string was expected, not {type(item).__name__}")
+    return item
+
+
+def unpack(found: Mapping[str, Any]) -> npt.NDArray[Any]:
+    """Read an array of a message; the element type is ``found["dtype"]``.
+
+    Raises:
+        ValueError: the bytes are not as many as type and shape say.
+        OSError: its file cannot be read.
+    """
+    shape = tuple(found["shape"])
+    if "strings" in found:
+        array = np.empty(len(found["strings"]), object)
+        array[:] = found["strings"]
+        return array.reshape(shape)
+    dtype = storage(found["dtype"])
+    if math.prod(shape) * dtype.itemsize == 0:
+        return np.zeros(shape, dtype)
+    content = Path(found["file"]).read_bytes() if "file" in found else base64.b64decode(found["data"])
+    return np.frombuffer(content, dtype).reshape(shape)
+
+
+def storage(name: str) -> np.dtype[Any]:
+    """Return the dtype that arrays of an element type have; integers of its bits where there is none."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        pass
+    try:
+        import ml_dtypes
+
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return found
+    except (ImportError, AttributeError, TypeError):
+        return np.dtype("<u2" if name == "bfloat16" else "u1")
+
+
+def main() -> None:
+    """Answer until nobody asks any more."""
+    sys.modules["splitops.comparison.worker"] = sys.modules["__main__"]  # where adapters import it from
+    adapter = _adapter(Path(sys.argv[1]))
+    # What the peer reads and prints is no message.
+    asked = os.fdopen(os.dup(0), "rb")
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    setting: Mapping[str, str] = {}
+    for line in asked:
+        message = json.loads(line)
+        if message["message"] == "start":
+            defaults = {name: values[0] for name, values in getattr(adapter, "SETTINGS", {}).items()}
+            setting = defaults | message["setting"]
+            answer = _started(adapter)
+        else:
+            answer = {"message": "answer", "id": message["id"], **_answer(adapter, message, setting)}
+        answers.write(json.dumps(answer).encode() + b"\n")
+        answers.flush()
+    os._exit(0)  # what a peer does at its exit belongs to no case
+
+
+def _adapter(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(f"splitops_adapter_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _started(adapter: Any) -> dict[str, Any]:
+    limit = getattr(adapter, "ADDRESS_SPACE", None)
+    if limit is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    try:
+        versions = adapter.versions()
+    except ImportError as error:
+        return {"message": "absent", "reason": str(error)[:_TEXT]}
+    return {
+        "message": "started",
+        "protocol": PROTOCOL,
+        "name": adapter.NAME,
+        "kind": adapter.KIND,
+        "formats": list(adapter.FORMATS),
+        "settings": {name: list(values) for name, values in getattr(adapter, "SETTINGS", {}).items()},
+        "versions": versions,
+    }
+
+
+def _answer(adapter: Any, message: Mapping[str, Any], setting: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        case = Case(
+            message["model"],
+            {name: unpack(tensor) for name, tensor in message["inputs"].items()},
+            {name: tensor["dtype"] for name, tensor in message["inputs"].items()},
+            tuple(message["outputs"]),
+            setting,
+            message["folder"],
+        )
+        return _told(adapter.KIND, adapter.answer(case), case)
+    except Refused as refused:
+        error = refused.error
+        kind = "error" if isinstance(error, str) else type(error).__name__
+        return {"outcome": "refused", "stage": refused.stage, "type": kind, "text": _text(error)}
+    except NotApplicable as reason:
+        return {"outcome": "not applicable", "text": _text(reason)}
+    except Exception as error:
+        return {"outcome": "adapter error", "type": type(error).__name__, "text": _text(error)}
+
+
+def _told(kind: str, found: Any, case: Case) -> dict[str, Any]:
+    if kind == "checker":
+        return {"outcome": "accepted"}
+    if kind in ("converter", "simplifier"):
+        return {"outcome": "made", "model": os.fspath(found)}
+    values: Sequence[Any] = [found[name] for name in case.outputs] if isinstance(found, Mapping) else found
+    if kind == "inference":
+        return {"outcome": "inferred", "shapes": [None if dims is None else list(dims) for dims in values]}
+    names = (f"answer-{index}" for index in range(1 << 62))
+    outputs = [
+        {"sequence": [pack(part, case.folder, next(names)) for part in value]}
+        if isinstance(value, list | tuple)
+        else pack(value, case.folder, next(names))
+        for value in values
+    ]
+    return {"outcome": "ok", "outputs": outputs}
+
+
+def _text(error: BaseException | str) -> str:
+    text = str(error) if isinstance(error, str) else str(error) or repr(error)
+    return text if len(text) <= _TEXT else f"{text[: _TEXT // 2]} ... {text[-_TEXT // 2 :]}"
+
+
+if __name__ == "__main__":
+    main()
