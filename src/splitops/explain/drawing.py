@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ET
 from itertools import islice
 from typing import Final
 
 from splitops.explain.axis import Cell, cells, proportional
+from splitops.explain.canvas import FAINT, PAPER, TEXT, Canvas, number
 from splitops.explain.layout import Group, Layout
 from splitops.explain.palette import colour, ink, shade
 
@@ -19,11 +19,8 @@ _CELLS: Final = 64
 _ROWS: Final = 12
 """Rows of the table; each stands for consecutive parts of equal size."""
 _REPEATS: Final = 4
-_TEXT: Final = "#24292f"
-_FAINT: Final = "#6e7781"
 _TIMES: Final = "\N{MULTIPLICATION SIGN}"
-_EMPTY: Final = {"fill": "#ffffff", "stroke": _FAINT, "stroke-dasharray": "3 3"}
-_FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
+_EMPTY: Final = {"stroke": FAINT, "stroke_dasharray": "3 3"}
 
 
 def svg(layout: Layout, title: str = "") -> str:
@@ -51,36 +48,22 @@ class _Drawing:
 
     def __init__(self, layout: Layout, title: str) -> None:
         self.layout = layout
-        self.title = "".join(c if c.isprintable() else "\ufffd" for c in title)
+        self.title = title
         self.cells = cells(layout, _CELLS)
-        self.y = 0.0
-        self.root = ET.Element("svg")
+        self.canvas = Canvas(self._heading())
+        self.y = 96.0
 
     def document(self) -> str:
-        heading = self._heading()
-        ET.SubElement(self.root, "title").text = heading
-        ET.SubElement(self.root, "rect", {"width": "100%", "height": "100%", "fill": "#ffffff"})
-        self._text(_MARGIN, 44, heading, size=20, weight="600")
-        self._text(_MARGIN, 66, self._summary(), size=13, fill=_FAINT)
-        self.y = 96
+        self.canvas.text(_MARGIN, 44, self._heading(), size=20, weight="600")
+        self.canvas.text(_MARGIN, 66, self._summary(), size=13, fill=FAINT)
         if self.cells:
             self._block()
             self._memory()
             self._table()
         else:
-            self._text(_MARGIN, self.y + 20, "No parts: the axis has size 0.", size=14)
+            self.canvas.text(_MARGIN, self.y + 20, "No parts: the axis has size 0.")
             self.y += 40
-        height = round(self.y + 24)
-        self.root.attrib = {
-            "xmlns": "http://www.w3.org/2000/svg",
-            "viewBox": f"0 0 {_WIDTH} {height}",
-            "width": str(_WIDTH),
-            "height": str(height),
-            "role": "img",
-            "font-family": _FONT,
-        }
-        ET.indent(self.root)
-        return ET.tostring(self.root, encoding="unicode") + "\n"
+        return self.canvas.document(_WIDTH, round(self.y + 24))
 
     def _heading(self) -> str:
         count = len(self.layout)
@@ -114,7 +97,7 @@ class _Drawing:
         widths = _widths(self.cells, room)
         top = self.y + depth * 0.6 + 20
         x = float(left)
-        ticks = _Labels(self)
+        ticks = _Labels(self.canvas)
         # From left to right: seen from the upper right, each block covers the side of the one before it.
         for cell, width in zip(self.cells, widths, strict=True):
             self._slab(cell, x, top, width, height, depth)
@@ -123,24 +106,22 @@ class _Drawing:
         bottom = top + height
         middle = (left + x - gap) / 2
         name = f"axis {plan.axis} = {self.layout.size:,}"
-        self._text(middle, bottom + 42, name, anchor="middle", weight="600")
+        self.canvas.text(middle, bottom + 42, name, anchor="middle", weight="600")
         if before:
-            self._text(left - 14, top + height / 2 - 4, _axes(0, before), anchor="end", weight="600")
-            self._text(left - 14, top + height / 2 + 14, _product(before), anchor="end", fill=_FAINT)
+            self.canvas.text(left - 14, top + height / 2 - 4, _axes(0, before), anchor="end", weight="600")
+            self.canvas.text(left - 14, top + height / 2 + 14, _product(before), anchor="end", fill=FAINT)
         if after:
             text = f"{_axes(plan.axis + 1, after)}: {_product(after)}"
-            self._text(_WIDTH - _MARGIN, top - depth * 0.6 - 10, text, anchor="end", weight="600")
+            self.canvas.text(_WIDTH - _MARGIN, top - depth * 0.6 - 10, text, anchor="end", weight="600")
         self.y = bottom + 72
 
     def _slab(self, cell: Cell, x: float, y: float, width: float, height: float, depth: float) -> None:
-        fill = _FAINT if cell.count > 1 else colour(cell.first)
+        fill = FAINT if cell.count > 1 else colour(cell.first)
         rise = depth * 0.6
-        group = ET.SubElement(self.root, "g")
-        ET.SubElement(group, "title").text = self._describe(cell)
+        said = self._describe(cell)
         if cell.size == 0:
-            line = {"x": _n(x), "y": _n(y), "width": _n(width), "height": _n(height)}
-            ET.SubElement(group, "rect", line | _EMPTY)
-            self._label(cell, x, y, width, height, _TEXT)
+            self.canvas.rect(x, y, width, height, PAPER, title=said, **_EMPTY)
+            self._label(cell, x, y, width, height, TEXT)
             return
         if depth:
             lid = [(x, y), (x + depth, y - rise), (x + width + depth, y - rise), (x + width, y)]
@@ -150,11 +131,9 @@ class _Drawing:
                 (x + width + depth, y - rise + height),
                 (x + width, y + height),
             ]
-            for points, amount in ((lid, 0.35), (side, -0.25)):
-                corners = " ".join(f"{_n(a)},{_n(b)}" for a, b in points)
-                ET.SubElement(group, "polygon", {"points": corners, "fill": shade(fill, amount)})
-        front = {"x": _n(x), "y": _n(y), "width": _n(width), "height": _n(height), "fill": fill}
-        ET.SubElement(group, "rect", front)
+            self.canvas.polygon(lid, shade(fill, 0.35))
+            self.canvas.polygon(side, shade(fill, -0.25))
+        self.canvas.rect(x, y, width, height, fill, title=said)
         self._label(cell, x, y, width, height, ink(fill))
 
     def _label(self, cell: Cell, x: float, y: float, width: float, height: float, fill: str) -> None:
@@ -162,10 +141,10 @@ class _Drawing:
         for size in (16, 13, 10, 8):
             if _text_width(cell.label, size) <= width - 1:
                 middle = y + height / 2 + size * 0.35
-                self._text(x + width / 2, middle, cell.label, size=size, fill=fill, anchor="middle")
+                self.canvas.text(x + width / 2, middle, cell.label, size=size, fill=fill, anchor="middle")
                 return
-        at = f"translate({_n(x + width / 2 + 3)} {_n(y + height / 2)}) rotate(-90)"
-        self._text(0, 0, cell.label, size=9, fill=fill, anchor="middle", transform=at)
+        at = f"translate({number(x + width / 2 + 3)} {number(y + height / 2)}) rotate(-90)"
+        self.canvas.text(0, 0, cell.label, size=9, fill=fill, anchor="middle", transform=at)
 
     def _describe(self, cell: Cell) -> str:
         if cell.count > 1:
@@ -191,20 +170,21 @@ class _Drawing:
         caption = "Memory, from the first element on"
         if not contiguous:
             caption += f": one turn of all parts for each of the {self.layout.outer:,} steps before the axis"
-        self._text(_MARGIN, self.y, caption, size=13, weight="600")
+        self.canvas.text(_MARGIN, self.y, caption, size=13, weight="600")
         x, y = float(_MARGIN), self.y + 12
         for _ in range(repeats):
             widths = _widths(shown, room / repeats - 4)
             for cell, width in zip(shown, widths, strict=True):
-                fill = _FAINT if cell.count > 1 else colour(cell.first)
-                rect = {"x": _n(x), "y": _n(y), "width": _n(width), "height": "22", "fill": fill}
-                ET.SubElement(self.root, "rect", rect | {"stroke": "#ffffff", "stroke-width": "0.5"})
+                fill = FAINT if cell.count > 1 else colour(cell.first)
+                self.canvas.rect(x, y, width, 22, fill, stroke=PAPER, stroke_width="0.5")
                 if _text_width(cell.label, 10) <= width:
-                    self._text(x + width / 2, y + 15, cell.label, size=10, fill=ink(fill), anchor="middle")
+                    self.canvas.text(
+                        x + width / 2, y + 15, cell.label, size=10, fill=ink(fill), anchor="middle"
+                    )
                 x += width
             x += 4
         if more:
-            self._text(x + 4, y + 16, "…", size=16, fill=_FAINT)
+            self.canvas.text(x + 4, y + 16, "…", size=16, fill=FAINT)
         self.y = y + 60
 
     # Table
@@ -214,61 +194,41 @@ class _Drawing:
         names = ("parts", "offset", "size", "shape", "bytes each", f"blocks {_TIMES} elements")
         columns = tuple(zip((_MARGIN + 22, 200, 310, 400, 620, 760), names, strict=True))
         for x, name in columns:
-            self._text(x, self.y, name, size=12, weight="600", fill=_FAINT)
+            self.canvas.text(x, self.y, name, size=12, weight="600", fill=FAINT)
         self.y += 8
         for group in groups[:_ROWS]:
-            rule = {"x1": str(_MARGIN), "x2": str(_WIDTH - _MARGIN), "y1": _n(self.y), "y2": _n(self.y)}
-            ET.SubElement(self.root, "line", rule | {"stroke": "#d0d7de"})
+            self.canvas.line(_MARGIN, self.y, _WIDTH - _MARGIN, self.y)
             self.y += 19
             self._swatch(group)
             for (x, _), text in zip(columns, _row(group), strict=True):
-                self._text(x, self.y, text, size=13)
+                self.canvas.text(x, self.y, text, size=13)
             self.y += 8
         if len(groups) > _ROWS:
             self.y += 14
-            self._text(_MARGIN + 22, self.y, "and more parts of other sizes", size=13, fill=_FAINT)
+            self.canvas.text(_MARGIN + 22, self.y, "and more parts of other sizes", size=13, fill=FAINT)
 
     def _swatch(self, group: Group) -> None:
         """Draw the colours of a group's parts, side by side."""
         if not group.first.size:
-            place = {"x": str(_MARGIN), "y": _n(self.y - 11), "width": "14", "height": "14"}
-            ET.SubElement(self.root, "rect", place | _EMPTY)
+            self.canvas.rect(_MARGIN, self.y - 11, 14, 14, PAPER, **_EMPTY)
             return
-        stripes = min(group.count, 4)
-        for i in range(stripes):
-            stripe = {"x": _n(_MARGIN + i * 14 / stripes), "width": _n(14 / stripes)}
-            place = {"y": _n(self.y - 11), "height": "14", "fill": colour(group.first.index + i)}
-            ET.SubElement(self.root, "rect", stripe | place)
-
-    def _text(
-        self,
-        x: float,
-        y: float,
-        text: str,
-        *,
-        size: int = 14,
-        fill: str = _TEXT,
-        weight: str | None = None,
-        anchor: str | None = None,
-        transform: str | None = None,
-    ) -> None:
-        attributes = {"x": _n(x), "y": _n(y), "font-size": str(size), "fill": fill}
-        optional = {"font-weight": weight, "text-anchor": anchor, "transform": transform}
-        attributes |= {name: value for name, value in optional.items() if value is not None}
-        ET.SubElement(self.root, "text", attributes).text = text
+        width = 14 / min(group.count, 4)
+        for i in range(min(group.count, 4)):
+            fill = colour(group.first.index + i)
+            self.canvas.rect(_MARGIN + i * width, self.y - 11, width, 14, fill)
 
 
 class _Labels:
     """Centred labels on one line; one that would touch the label before it is left out."""
 
-    def __init__(self, drawing: _Drawing) -> None:
-        self.drawing = drawing
+    def __init__(self, canvas: Canvas) -> None:
+        self.canvas = canvas
         self.end = 0.0
 
     def put(self, x: float, y: float, text: str) -> None:
         half = _text_width(text, 11) / 2
         if x - half > self.end:
-            self.drawing._text(x, y, text, size=11, fill=_FAINT, anchor="middle")
+            self.canvas.text(x, y, text, size=11, fill=FAINT, anchor="middle")
             self.end = x + half + 3
 
 
@@ -302,7 +262,3 @@ def _product(sizes: tuple[int, ...]) -> str:
 def _text_width(text: str, size: int) -> float:
     """Return about how wide a text is; digits and signs, the most of it, are 0.58 of the size."""
     return len(text) * size * 0.58
-
-
-def _n(value: float) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 from splitops.elements.packing import packed_size
 from splitops.elements.types import ELEMENT_TYPES, ElementType
+from splitops.explain.canvas import STYLE
 from splitops.explain.drawing import svg
 from splitops.explain.layout import Layout
 from splitops.explain.pages import fill, page_file
@@ -58,6 +59,7 @@ def to_html(layout: Layout, start: Mapping[str, str], title: str, version: str) 
         version=html.escape(version),
         examples="".join(_button(name, said) for name, said in EXAMPLES.items()),
         title=html.escape(title),
+        pictures=STYLE,
         picture=svg(layout, title),
         data=content,
     )

@@ -11,7 +11,7 @@ from typing import Final
 __all__ = ["fill", "page_file"]
 
 _POLICY: Final = (
-    "default-src 'none'; style-src '{}'; script-src '{}'; img-src data:; base-uri 'none'; form-action 'none'"
+    "default-src 'none'; style-src {}; script-src {}; img-src data:; base-uri 'none'; form-action 'none'"
 )
 
 
@@ -20,18 +20,20 @@ def page_file(package: str, name: str) -> str:
     return (files(package) / "page" / name).read_text(encoding="utf-8")
 
 
-def fill(template: str, *, style: str, script: str, **texts: str) -> str:
-    """Fill a template whose content security policy allows its own style and script alone.
+def fill(template: str, *, style: str, script: str, pictures: str = "", **texts: str) -> str:
+    """Fill a template whose content security policy allows its own styles and script alone.
 
     Args:
         template: HTML in which ``$policy``, ``$style``, ``$script`` and the names of the texts stand.
         style: CSS.
         script: JavaScript.
+        pictures: the style that pictures in the texts bring along.
         **texts: HTML; whatever comes from outside is escaped already.
     """
-    policy = _POLICY.format(_hash(style), _hash(script))
+    styles = " ".join(_hash(one) for one in (style, pictures) if one)
+    policy = _POLICY.format(styles, _hash(script))
     return Template(template).substitute(texts, policy=policy, style=style, script=script)
 
 
 def _hash(content: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import html
-import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from splitops.errors import brief
+from splitops.explain.canvas import FIELD, FONT, Canvas
 from splitops.explain.palette import colour
 from splitops.sharding.cuts import Cut
 from splitops.sharding.placements import shard_of
@@ -23,7 +23,6 @@ _GAP: Final = 10
 _LINE: Final = 26
 _MOST_RANKS: Final = 16
 _MOST_ROWS: Final = 200
-_FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
 
 
 @dataclass(frozen=True)
@@ -136,36 +135,28 @@ def draw(plan: ShardPlan) -> str:
     rows = rows_of(plan)
     shown, ranks = rows[:_MOST_ROWS], min(plan.ranks, _MOST_RANKS)
     width = _LABEL + ranks * (_BAR + _GAP) + 20
-    root = ET.Element(
-        "svg",
-        {
-            "xmlns": "http://www.w3.org/2000/svg",
-            "viewBox": f"0 0 {width} {_LINE * (len(shown) + 3)}",
-            "font-family": _FONT,
-            "font-size": "12",
-        },
-    )
-    ET.SubElement(root, "rect", {"width": "100%", "height": "100%", "fill": "#ffffff"})
     more = f", the first {ranks} drawn" if ranks < plan.ranks else ""
-    _text(root, 10, 18, f"{len(plan.placements.tensors)} tensors on {plan.ranks} ranks{more}")
+    heading = f"{len(plan.placements.tensors)} tensors on {plan.ranks} ranks{more}"
+    canvas = Canvas(heading)
+    canvas.text(10, 18, heading, size=12)
     for rank in range(ranks):
-        _text(root, _LABEL + rank * (_BAR + _GAP), _LINE + 18, f"{rank}: {_short(plan.rank_bytes[rank])}")
+        said = f"{rank}: {_short(plan.rank_bytes[rank])}"
+        canvas.text(_LABEL + rank * (_BAR + _GAP), _LINE + 18, said, size=12)
     for line, row in enumerate(shown, 2):
         top = line * _LINE
         text = f"{len(row.tensors)} x {row.match} {brief(row.shape)}"
-        _text(root, 10, top + 15, text if len(text) <= 58 else f"{text[:55]}...")
+        canvas.text(10, top + 15, text if len(text) <= 58 else f"{text[:55]}...", size=12)
         for rank in range(ranks):
-            _cell(root, row, rank, _LABEL + rank * (_BAR + _GAP), top)
-    return ET.tostring(root, encoding="unicode") + "\n"
+            _cell(canvas, row, rank, _LABEL + rank * (_BAR + _GAP), top)
+    return canvas.document(width, _LINE * (len(shown) + 3))
 
 
-def _cell(root: ET.Element, row: Row, rank: int, left: float, top: float) -> None:
-    box = {"x": f"{left:.2f}", "y": f"{top:.0f}", "width": f"{_BAR}", "height": "18"}
-    ET.SubElement(root, "rect", {**box, "fill": "#eaeef2"})
+def _cell(canvas: Canvas, row: Row, rank: int, left: float, top: float) -> None:
+    canvas.rect(left, top, _BAR, 18, FIELD)
     for begin, end in _held(row, rank):
-        place = box | {"x": f"{left + begin * _BAR:.2f}", "width": f"{max(0.5, (end - begin) * _BAR):.2f}"}
-        bar = ET.SubElement(root, "rect", {**place, "fill": colour(rank)})
-        ET.SubElement(bar, "title").text = f"rank {rank}: {row.bytes[rank]} bytes"
+        width = max(0.5, (end - begin) * _BAR)
+        said = f"rank {rank}: {row.bytes[rank]} bytes"
+        canvas.rect(left + begin * _BAR, top, width, 18, colour(rank), title=said)
 
 
 def _held(row: Row, rank: int) -> Sequence[tuple[float, float]]:
@@ -197,8 +188,9 @@ def page(plan: ShardPlan) -> str:
     )
     head = "".join(f"<th>{name}</th>" for name in heading)
     return (
-        '<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>Who holds what</title>\n'
-        f"<style>body{{font-family:{_FONT};margin:2em}}svg{{max-width:100%}}"
+        '<!doctype html>\n<html lang="en"><meta charset="utf-8">\n'
+        '<meta name="color-scheme" content="light dark"><title>Who holds what</title>\n'
+        f"<style>body{{font-family:{FONT};margin:2em}}svg{{max-width:100%}}"
         "table{border-collapse:collapse}"
         "td,th{padding:.2em .8em;text-align:left;border-bottom:1px solid #d0d7de}"
         f"</style>\n{draw(plan)}<table>\n<tr>{head}</tr>\n{cells}\n</table></html>\n"
@@ -216,8 +208,3 @@ def _short(size: int) -> str:
 
 def _safe(text: str) -> str:
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
-
-
-def _text(root: ET.Element, left: float, baseline: float, text: str) -> None:
-    made = ET.SubElement(root, "text", {"x": f"{left:.0f}", "y": f"{baseline:.0f}", "fill": "#24292f"})
-    made.text = _safe(text)
