@@ -204,6 +204,7 @@ def test_a_wrong_example_fails(text: str, tmp_path: Path) -> None:
         run_python(tmp_path / "page.md", text, 1, {})
 
 
+@pytest.mark.usefixtures("workplace")
 def test_a_wrong_console_example_fails() -> None:
     assert run_console("$ splitops diff SplitToSequence 11 24\n...\n") == 1
     assert (
