@@ -234,9 +234,7 @@ def show(
     for path, digest in list(digests.items())[:_MAX_ROWS]:
         out.print(f"sha256 {digest}  {one_line(written(path))}", soft_wrap=True)
     if isinstance(result, DryRun):
-        out.print(
-            f"{result.bytes} bytes in {result.extents} extents and {result.tasks} tasks; nothing is written"
-        )
+        out.print(str(result))
         for path in result.exists[:_MAX_ROWS]:
             out.print(f"{one_line(written(path))} exists already", soft_wrap=True)
     elif result.resumed:

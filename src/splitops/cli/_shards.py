@@ -185,9 +185,7 @@ def _tell(result: Report | DryRun) -> None:
 
     screen = console()
     if isinstance(result, DryRun):
-        screen.print(
-            f"{result.bytes} bytes in {result.extents} extents and {result.tasks} tasks; nothing is written"
-        )
+        screen.print(str(result))
         for path in result.exists:
             screen.print(f"{one_line(str(path))} exists already", soft_wrap=True)
         return

@@ -72,6 +72,13 @@ class DryRun:
     tasks: int
     exists: tuple[Path, ...]
 
+    def __str__(self) -> str:
+        extents, tasks = (
+            f"{count} {word}{'s' * (count != 1)}"
+            for count, word in ((self.extents, "extent"), (self.tasks, "task"))
+        )
+        return f"{self.bytes} bytes in {extents} and {tasks}; nothing is written"
+
 
 @dataclass(frozen=True, slots=True)
 class Report:

@@ -105,7 +105,9 @@ class Run:
             if os.path.join(folder, path.name) in sources:
                 raise FileError(f"{shown_path(path)} would replace what it is made from")
             if not overwrite and os.path.lexists(path):
-                raise FileError(f"{shown_path(path)} exists already")
+                raise FileError(
+                    f"{shown_path(path)} exists already; overwrite=True (--overwrite) replaces it"
+                )
 
     def _clear(self) -> Path | None:
         """Throw away what a run that was killed has left; return where that was."""

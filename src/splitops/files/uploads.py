@@ -158,7 +158,7 @@ class _UploadRun(Run):
             if address in sources:
                 raise FileError(f"{address} would replace what it is made from")
         for address in () if overwrite else files.existing():
-            raise FileError(f"{address} exists already")
+            raise FileError(f"{address} exists already; overwrite=True (--overwrite) replaces it")
 
     def _send(self, files: Uploads, *, sha256: bool) -> None:
         """Make the targets window by window, as many at a time as the memory takes, and send them."""

@@ -12,6 +12,7 @@ from splitops.errors import brief
 from splitops.explain.canvas import FIELD, FONT, Canvas
 from splitops.explain.palette import colour
 from splitops.sharding.cuts import Cut
+from splitops.sharding.globs import matched
 from splitops.sharding.placements import shard_of
 from splitops.sharding.planning import ShardPlan
 
@@ -31,7 +32,7 @@ class Row:
 
     Attributes:
         rule: the number of the rule.
-        match: its first glob.
+        match: those of its globs that name them.
         tensors: their names.
         dtype: their type, as safetensors names it.
         shape: their shape.
@@ -121,7 +122,8 @@ def rows_of(plan: ShardPlan) -> list[Row]:
                 if shard is not None:
                     total[rank] += count * shard_of(held.tensors[members[0]], cut, rank).size
         names = tuple(held.tensors[i].name for i in members)
-        match = plan.rules[members[0]].match[0]
+        globs = plan.rules[members[0]].match
+        match = ", ".join(glob for glob in globs if any(matched(glob, name) is not None for name in names))
         made.append(Row(number, match, names, code, shape, held.cuts[members[0]], tuple(total)))
     return made
 
