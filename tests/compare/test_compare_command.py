@@ -43,6 +43,7 @@ def test_agreement_and_disagreement_have_exit_codes_of_their_own(tmp_path: Path)
     assert len(read_report(found.stdout.encode()).findings) == 1
     expected = ran("--peer", "onnxruntime", "--case", FIVE, "--expect", tmp_path / "old.json")
     assert expected.exit_code == 0, expected.output
+    assert expected.stderr.endswith("all as expected\n")
     (tmp_path / "known.toml").write_text(f'[[expected]]\ncase = "{PLAIN}"\npeer = "*"\nverdict = "differs"\n')
     gone = ran("--peer", "onnxruntime", "--case", FIVE, "--expect", tmp_path / "known.toml")
     assert gone.exit_code == 1

@@ -39,7 +39,9 @@ SET_UP = {"pip", "python3.11"}  # commands that are not tried here
 PRELUDE = f"""python() {{ {shlex.quote(sys.executable)} "$@"; }}
 splitops() {{ python -m splitops "$@"; }}
 """
-FENCE = re.compile(r"^(?:<!-- needs: ([\w, .]+) -->\n)?```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(
+    r'^(?:<!-- needs: ([\w, .]+) -->\n)?```(\w+)(?: title="([\w.]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL
+)
 FLAGS = doctest.ELLIPSIS | doctest.FAIL_FAST
 
 
@@ -97,9 +99,9 @@ def test_public_functions_show_an_example_and_say_what_they_take(name: str) -> N
 
 
 def blocks(page: Path) -> list[tuple[int, str, str, str]]:
-    """Return the code blocks of a page: line, needed modules, language and text."""
+    """Return the code blocks of a page: line, needed modules, language or name of the file, and text."""
     text = page.read_text()
-    return [(text.count("\n", 0, m.start(3)), m[1] or "", m[2], m[3]) for m in FENCE.finditer(text)]
+    return [(text.count("\n", 0, m.start(4)), m[1] or "", m[3] or m[2], m[4]) for m in FENCE.finditer(text)]
 
 
 def run_python(page: Path, text: str, line: int, names: dict[str, Any], shown: str = "") -> int:
@@ -142,6 +144,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if (ROOT / "examples").is_dir():
         (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)  # the modules that a page shows
     return tmp_path
 
 
@@ -161,6 +164,8 @@ def test_the_examples_of_a_page_run(page: Path) -> None:
             assert run_python(page, text, line, names, shown if following == "text" else "") > 0
         elif language == "console":
             run_console(text)
+        elif "." in language:
+            Path(language).write_text(text)
 
 
 def installed(needs: str) -> bool:

@@ -259,3 +259,5 @@ def _print_judgement(judgement: Judgement) -> None:
         screen.print(one_line(f"gone: {gone}"), soft_wrap=True)
     for name in judgement.missing:
         screen.print(one_line(f"did not start: {name}"), soft_wrap=True)
+    if judgement.exit_code == 0:
+        screen.print("all as expected")

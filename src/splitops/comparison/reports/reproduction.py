@@ -134,7 +134,7 @@ def _report(report: Report, entry: Entry, peer: Peer, verdict: Verdict, script: 
         "python": report.environment.get("python", "unknown"),
     }
     parts = [
-        f"# {_comment(entry.operator)}: {_comment(entry.title)}: {described(verdict)}",
+        f"# {_comment(entry.title)}: {described(verdict)}",
         "## What the specification says",
         rule_text(entry.rule) or _comment(entry.rule),
         f"Source: {source or 'see the specification of the operator'}",
