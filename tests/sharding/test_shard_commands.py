@@ -43,12 +43,12 @@ def test_explaining_writes_nothing_but_the_pictures(model, tmp_path):
     svg, page = tmp_path / "who.svg", tmp_path / "who.html"
     said = run("shard", model, "--plan", tmp_path / "plan.json", "--explain", "--svg", svg, "--html", page)
     lines = {line.strip().split("  ")[0]: line for line in said.splitlines()}
-    assert "8 of 8 on 4" in lines["4 x *.k_proj.weight"]
+    assert "8 of 8 on 4" in lines["4 x *.k_proj.weight, *.v_proj.weight"]
     assert "23 padded" in lines["1 x *embed_tokens.weight"]
     assert "7 x 126 + 1 x 119" in lines["1 x lm_head.weight"]
     bars = [bar for bar in ET.parse(svg).iter("{http://www.w3.org/2000/svg}rect") if len(bar)]
     assert len(bars) == 8 * 8  # every rank holds some of the tensors of all eight lines
-    assert "<td>*.k_proj.weight</td>" in page.read_text()
+    assert "<td>*.k_proj.weight, *.v_proj.weight</td>" in page.read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "plan.json", "who.html", "who.svg"]
 
 
@@ -57,7 +57,7 @@ def test_the_rows_in_json(model, tmp_path):
         run("shard", model, "--ranks", 2, "--plan", tmp_path / "plan.json", "--explain", "--json")
     )
     first = found["rules"][0]
-    assert (first["match"], first["tensors"], first["axis"]) == ("*.k_proj.weight", 4, 0)
+    assert (first["match"], first["tensors"], first["axis"]) == ("*.k_proj.weight, *.v_proj.weight", 4, 0)
     assert first["shards"][1] == {"size": 4, "pieces": [[4, 4, 0]]}
     assert sum(row["bytes"][0] for row in found["rules"]) == found["rank_bytes"][0]
 

@@ -116,7 +116,7 @@ def _print(findings: Sequence[Finding], repairs: Sequence[SiteReport], out: Path
     for repair in repairs:
         screen.print(one_line(f"repaired: {repair}"), style="green", soft_wrap=True)
     if out is not None:
-        screen.print(one_line(f"written to {out}"), soft_wrap=True)
+        screen.print(one_line(f"Written to {out}"), soft_wrap=True)
     for group in alike(sorted(findings, key=_order), _what):
         finding = group[0]
         screen.print(_heading(group), style=_STYLES[str(finding.severity)], soft_wrap=True)

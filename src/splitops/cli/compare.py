@@ -154,7 +154,7 @@ def command(
     if judgement is not None:
         _print_judgement(judgement)
     if out is not None:
-        console(stderr=as_json).print(one_line(f"written to {out}"), soft_wrap=True)
+        console(stderr=as_json).print(one_line(f"Written to {out}"), soft_wrap=True)
     if report.environment["stopped"]:
         ctx.exit(_INTERRUPTED)
     if judgement is not None:

@@ -34,7 +34,8 @@ _MAX_ROWS: Final = 200
 )
 @click.option(
     "-o",
-    "--output",
+    "--out",
+    "output",
     type=MODEL_FILE,
     help="Where to write the model: .onnx, or .xml with its .bin beside it. Without it, only report.",
 )
@@ -82,6 +83,8 @@ def command(
         _ = report.model  # a refusal is the exit code here as well
     else:
         report.save(output)
+        if not as_json:
+            console().print(one_line(f"Written to {output}"), soft_wrap=True)
 
 
 def _json(report: Conversion, output: Path | None) -> dict[str, Any]:

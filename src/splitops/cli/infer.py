@@ -84,7 +84,7 @@ def _print(inferred: InferredModel, show_all: bool, out: Path | None) -> None:
         f"{len(inferred.sites)} split sites"
     )
     if out is not None:
-        screen.print(one_line(f"written to {out}"))
+        screen.print(one_line(f"Written to {out}"))
 
 
 def _in_order(values: list[InferredValue], inferred: InferredModel) -> list[InferredValue]:

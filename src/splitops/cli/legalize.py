@@ -29,7 +29,9 @@ _MAX_ROWS: Final = 200
     type=click.Choice(RUNTIMES),
     help="The runtime.",
 )
-@click.option("-o", "--output", type=MODEL_FILE, help="Where to write the model. Without it, only report.")
+@click.option(
+    "-o", "--out", "output", type=MODEL_FILE, help="Where to write the model. Without it, only report."
+)
 @click.option(
     "--unbind",
     type=click.Choice(["as-written", "as-pytorch"]),
