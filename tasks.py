@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Development tasks: ``python3.11 tasks.py demo|test|lint|oldest|backends|docs|bench|fuzz|wheels``.
+"""Development tasks: ``python3.11 tasks.py demo|test|lint|oldest|backends|docs|bench|fuzz|soak|wheels``.
 
 Each task makes the virtual environment that it needs, so a fresh clone needs nothing but Python and a C++
 compiler. Arguments after the task go to the tool that it runs.
@@ -106,6 +106,11 @@ def fuzz(*arguments: str) -> None:
     run(python(FUZZ, "fuzz"), "-m", "fuzz", *arguments)
 
 
+def soak(*arguments: str) -> None:
+    """Make mixed calls for so many minutes in several threads while memory is watched: ``soak [MINUTES]``."""
+    run(python(BACKENDS, "backends", "tests/backends.txt"), "-m", "soak", *arguments)
+
+
 def wheels(*arguments: str) -> None:
     """Build, check and try the distributions: those for every platform alone (``any``), or for Linux too."""
     run(python(RELEASE, "release"), "tools/wheels.py", *arguments)
@@ -120,7 +125,8 @@ DEMO = (
     ("run", "examples/models/attention_block.onnx", "--input", "x=examples/data/attention_block_x.npy"),
     ("run", "examples/models/feature_split.xml", "--input", "x=examples/data/feature_split_x.npy"),
 )
-TASKS = {task.__name__: task for task in (demo, test, lint, oldest, backends, docs, bench, fuzz, wheels)}
+_TASKS = (demo, test, lint, oldest, backends, docs, bench, fuzz, soak, wheels)
+TASKS = {task.__name__: task for task in _TASKS}
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in TASKS:

@@ -238,7 +238,8 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     pending: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    # A handler that was not set from Python, as by a program around it, could not be put back: it stays.
+    numbers = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is not None]
     before = {number: signal.signal(number, lambda found, _: pending.append(found)) for number in numbers}
     try:
         yield

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import splitops
+from splitops.calls import memo
+from splitops.calls.plan import plan_data
 
 CALLS: dict[str, Callable[..., Any]] = {
     "onnx.split": lambda x, **how: splitops.onnx.split(x, [1, 5], axis=1, **how),
@@ -83,3 +85,21 @@ def test_what_was_proved_of_one_type_is_not_believed_of_another() -> None:
         splitops.onnx.split(np.zeros(4, np.int64), [2, 2], opset=1)
     with pytest.raises(splitops.RuleError, match=r"type\.unsupported"):
         splitops.openvino.split(np.zeros(4, np.complex64), 0, 2)
+
+
+@pytest.mark.parametrize("kind", [list, np.array], ids=["list", "array"])
+def test_lengths_that_change_while_they_are_planned_spoil_no_later_call(
+    kind: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strict = pytest.importorskip("array_api_strict")
+    lengths = kind([7, 11])
+
+    def changing(schema: Any, backend: Any, data: Any, arguments: Any) -> Any:
+        lengths[:] = kind([9, 9])  # as another thread may do
+        return plan_data(schema, backend, data, arguments)
+
+    data = strict.zeros((18,))
+    with monkeypatch.context() as patch:
+        patch.setattr(memo, "plan_data", changing)
+        assert [part.shape for part in splitops.onnx.split(data, lengths)] == [(7,), (11,)]
+    assert [part.shape for part in splitops.onnx.split(data, kind([7, 11]))] == [(7,), (11,)]

@@ -344,6 +344,8 @@ ENDLESS = {
     "objects": "native.Plan(objects.shape, 0, (0, 1), (1, 3)).copies(objects)",
     "release": "native.release_pool()",
     "calls": "splitops.onnx.split(large, [np.int64(1), 3], copy=True)",
+    "planned": "splitops.onnx.split(large[:, : time.monotonic_ns() % 8], [1, 3], copy=True)",
+    "files": "assert files.copy_extents(*read, [file], None, 2, lambda size: None)[1] is None",
 }
 
 
@@ -351,14 +353,21 @@ ENDLESS = {
 def test_daemon_threads_that_copy_end_with_the_interpreter(call: str) -> None:
     """CPython stops them where they take the interpreter back: in the middle of a call of ours."""
     script = f"""
-import threading, time
+import tempfile, threading, time
 import numpy as np, splitops
 from splitops import native
+from splitops.native import files
 large = np.zeros((4, 8, 1 << 16), np.uint8)
 buffers = [np.zeros((n, 8, 1 << 16), np.uint8) for n in (1, 3)]
 strings = np.full((4, 10000), "longer than what a string holds itself", np.dtypes.StringDType())
 string_buffers = [np.empty((n, 10000), strings.dtype) for n in (1, 3)]
 objects = np.full((4, 10000), None, object)
+row = 1 << 20
+tables = (1 << 10, 1), (0, 0, 0, row, row), (0, 0, 0, row, row), (0, 0, 0, 0, row)
+read = [np.array([line], np.int64) for line in tables]
+sparse = tempfile.TemporaryFile()
+sparse.truncate(1 << 30)
+file = sparse.fileno()
 copying = [threading.Event() for _ in range(3)]
 def work(event):
     while True:

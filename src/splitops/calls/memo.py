@@ -19,6 +19,8 @@ _PLANS: Final[dict[tuple[Any, ...], tuple[SplitPlan, Backend]]] = {}
 _MAX_PLANS: Final = 1024
 _MAX_REMEMBERED: Final = 256
 """Calls with more arguments or parts than this are not remembered."""
+_SHAPE: Final = 4
+"""Where a key has the shape of the data."""
 _ONLY_INT: Final = frozenset({int})
 
 
@@ -28,12 +30,20 @@ def find_plan(schema: OperatorSchema, backend: Backend, data: Any, arguments: Ma
     known = _PLANS.get(key) if key is not None else None
     if known is not None:
         return known[0]
+    if key is not None:
+        # Another thread may change lengths meanwhile: the plan is remembered by copies, of which it is made.
+        arguments = {name: _copied(value) for name, value in arguments.items()}
+        key = _call_key(schema, backend, data, arguments)
     plan = plan_data(schema, backend, data, arguments)
-    if key is not None and len(plan.sizes) <= _MAX_REMEMBERED:
+    if key is not None and len(plan.sizes) <= _MAX_REMEMBERED and plan.shape == key[_SHAPE]:
         if len(_PLANS) >= _MAX_PLANS:
             _PLANS.clear()
         _PLANS[key] = plan, backend
     return plan
+
+
+def _copied(value: Any) -> Any:
+    return value.copy() if isinstance(value, list | np.ndarray) else value
 
 
 def _call_key(

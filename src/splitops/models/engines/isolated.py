@@ -19,6 +19,9 @@ __all__ = ["IsolatedEngine"]
 
 _WORKER: Final = "splitops.models.engines.worker"
 
+_END: Final = pickle.dumps(None)
+"""The message that ends the worker."""
+
 
 class IsolatedEngine:
     """A runtime behind messages; calls from several threads wait for one another.
@@ -37,7 +40,10 @@ class IsolatedEngine:
         self.name = name
         self._lock = threading.Lock()
         self._process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", _WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-m", _WORKER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            process_group=0,  # Ctrl-C is ours: it must not end the worker between two messages
         )
         self.version: str = self.ask("make", name, dict(options), profile)
 
@@ -63,6 +69,9 @@ class IsolatedEngine:
                 answer = pickle.load(self._process.stdout)  # noqa: S301
             except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
                 raise EngineError(self.name, self._end(), where) from error
+            except BaseException:  # Ctrl-C: the next message would be given the answer to this one
+                self._process.kill()
+                raise
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -82,11 +91,16 @@ class IsolatedEngine:
 
     def close(self) -> None:
         """End the process."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None and not pipe.closed:
-                with contextlib.suppress(BrokenPipeError):  # it has ended already
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with self._lock:
+            # A message, since it sees no end of the pipe while the child of a fork holds it too.
+            with contextlib.suppress(OSError, ValueError):  # it has ended already, or was told
+                self._process.stdin.write(_END)
+            for pipe in (self._process.stdin, self._process.stdout):
+                with contextlib.suppress(BrokenPipeError):
                     pipe.close()
-        self._process.wait()
+            self._process.wait()
 
 
 class IsolatedProgram:

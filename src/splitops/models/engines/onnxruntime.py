@@ -7,7 +7,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ import numpy as np
 from splitops.elements.types import ElementType, element_type_of, from_onnx
 from splitops.errors import ModelError, Where, shown
 from splitops.models.engines.engine import EngineError, Event, Program, check_options
+from splitops.models.engines.forks import kept_in_forks
 
 __all__ = ["OnnxRuntime"]
 
@@ -96,7 +97,7 @@ class OnnxRuntime:
             )
         except Exception as error:  # its own exceptions share no base but this
             raise _refusal(error, program.where) from error
-        return OnnxRuntimeProgram(self, session, program, (held, folder))
+        return kept_in_forks(OnnxRuntimeProgram(self, session, program, (held, folder)))
 
     def _value(self, array: Any) -> Any:
         """Return an OrtValue that shares the memory of an array."""
@@ -131,14 +132,12 @@ class OnnxRuntimeProgram:
         self._kept = kept  # the memory of the weights is not owned by the session
         strange = {"tensor(bfloat16)", *(f"tensor(Float8{kind})" for kind in _FLOAT8)}
         ends = (*session.get_inputs(), *session.get_outputs())
-        self._run: Callable[[Mapping[str, Any]], Sequence[Any]] = (
-            self._by_values if any(end.type in strange for end in ends) else self._by_arrays
-        )
+        self._is_strange = any(end.type in strange for end in ends)
 
     def run(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
         """Run the session; what it gives is new memory."""
         try:
-            return self._run(feeds)
+            return self._by_values(feeds) if self._is_strange else self._by_arrays(feeds)
         except Exception as error:
             raise _failure(error, self._where) from error
 

@@ -18,6 +18,7 @@ from splitops.elements.packing import pack, packed_size, unpack
 from splitops.elements.types import ElementType, element_type_of, from_onnx, from_openvino
 from splitops.errors import ModelError, Where
 from splitops.models.engines.engine import EngineError, Event, Program, check_options
+from splitops.models.engines.forks import kept_in_forks
 from splitops.models.formats.onnx.structure import model_tensors
 from splitops.models.formats.onnx.tensors import load_external
 from splitops.models.formats.reading import DataFolder
@@ -67,7 +68,8 @@ class OpenVINO:
             model = self._read(program)
             _prove_sizes(model, program)
             compiled = self._core.compile_model(model, self._device, self._config)
-            return OpenVINOProgram(self._library, compiled, program.where, profile=self._profile)
+            made = OpenVINOProgram(self._library, compiled, program.where, profile=self._profile)
+            return kept_in_forks(made)
         except ModelError:
             raise
         except Exception as error:  # its exceptions are RuntimeErrors, and what its bindings raise

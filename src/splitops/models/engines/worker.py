@@ -41,6 +41,8 @@ def main() -> None:
             message = pickle.load(sys.stdin.buffer)  # noqa: S301
         except EOFError:
             return
+        if message is None:
+            return
         try:
             answer = worker.answer(*message)
         except SplitError as error:

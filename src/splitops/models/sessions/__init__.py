@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -106,6 +107,7 @@ class Session:
         if runtime is None and options:
             raise ModelError(f"the reference has no option {shown(min(options))}")
         self._asked = engine
+        self._process = os.getpid()
         self._closed = False
         self._events: list[Event] | None = [] if profile else None
         self._runtime = None
@@ -147,6 +149,9 @@ class Session:
         """
         if self._closed:
             raise ModelError("the session is closed")
+        if self._is_forked and self._program.engine is not None:
+            problem = "does not survive a fork: make the session in the process that runs it"
+            raise EngineError(self.engine, problem)
         if self._events is None:
             return self._program.run(inputs)  # type: ignore[no-any-return]
         with recording(self._events):
@@ -225,8 +230,13 @@ class Session:
     def close(self) -> None:
         """Give back what the engine holds; the session does not run any more."""
         self._closed = True
-        if self._runtime is not None:
+        if self._runtime is not None and not self._is_forked:
             self._runtime.close()
+
+    @property
+    def _is_forked(self) -> bool:
+        """Whether the threads, or the own process, of a runtime belong to another process than this one."""
+        return os.getpid() != self._process
 
     def __enter__(self) -> Session:
         return self

@@ -4,8 +4,8 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 
 namespace splitops::thread_pool {
@@ -36,19 +36,13 @@ struct State {
 
 std::atomic<int> g_threads{1};
 
-// Leaked on purpose: sleeping workers refer to it until the process is gone. After a fork the child
-// gets a new one, since the parent's workers do not exist there.
-State *g_state = nullptr;
-
-State &state() {
-    static const bool once = [] {
-        g_state = new State;
-        pthread_atfork(nullptr, nullptr, [] { g_state = new State; });
-        return true;
-    }();
-    (void)once;
-    return *g_state;
-}
+// Leaked on purpose: sleeping workers refer to it until the process is gone. After a fork the child gets a new one,
+// since the parent's workers do not exist there. It is made when the library is loaded: a fork in the middle of that
+// would leave a child that waits for the end of it.
+State *g_state = [] {
+    pthread_atfork(nullptr, nullptr, [] { g_state = new State; });
+    return new State;
+}();
 
 void worker(State *s) {
     std::size_t seen = 0;
@@ -80,7 +74,7 @@ void run(std::size_t count, Task task, void *context) {
         job.work();
         return;
     }
-    State &s = state();
+    State &s = *g_state;
     std::unique_lock<std::mutex> turn(s.busy, std::try_to_lock);
     if (!turn.owns_lock()) {
         job.work();
@@ -91,8 +85,8 @@ void run(std::size_t count, Task task, void *context) {
         try {
             for (; s.started < helpers; ++s.started)
                 std::thread(worker, &s).detach();
-        } catch (const std::system_error &) {
-            // No more threads to be had: the ones that exist, and this one, do the work.
+        } catch (const std::exception &) {
+            // No more threads, or no memory for them, to be had: those that exist, and this one, do the work.
         }
         s.job = &job;
         s.places = helpers;

@@ -43,21 +43,19 @@ nb::tuple copy_extents_of(Table passes, Table sources, Table targets, Table move
     if (const char *problem = problem_of(work))
         throw nb::value_error(problem);
     std::exception_ptr raised;
-    const std::function<bool(Offset)> call = [&](Offset bytes) {
-        return asleep_at_exit([&] {
-            const nb::gil_scoped_acquire held;
-            try {
-                tick(bytes);
-                return true;
-            } catch (...) {
-                raised = std::current_exception();
-                return false;
-            }
-        });
-    };
     Outcome outcome;
     {
-        const WithoutInterpreter waiting;
+        WithoutInterpreter waiting;
+        const std::function<bool(Offset)> call = [&](Offset bytes) {
+            return waiting.interrupted([&] {
+                PyObject *done = asleep_at_exit(
+                    [&] { return PyObject_CallFunction(tick.ptr(), "L", static_cast<long long>(bytes)); });
+                if (done == nullptr)
+                    raised = std::make_exception_ptr(nb::python_error());
+                Py_XDECREF(done);
+                return done != nullptr;
+            });
+        };
         outcome = copy_extents(work, threads, call);
     }
     if (raised)

@@ -9,11 +9,11 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <numeric>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -152,11 +152,12 @@ class Copy {
         for (Room &room : rooms)
             room = Room(buffer_bytes_, widest_);
         std::vector<std::thread> others;
+        others.reserve(rooms.size());
         try {
             for (std::size_t i = 1; i < rooms.size(); ++i)
                 others.emplace_back([this, room = &rooms[i]] { work_on(*room, false); });
-        } catch (const std::system_error &) {
-            // No more threads to be had: this one does the work.
+        } catch (const std::exception &) {
+            // No more threads, or no memory for them, to be had: this one does the work.
         }
         work_on(rooms[0], true);
         for (std::thread &other : others)
@@ -200,7 +201,11 @@ class Copy {
             const Part &found = parts_[part];
             const std::size_t index = i - found.first_block;
             const Offset first = static_cast<Offset>(index) * found.pass->block_rows;
-            do_block({&found, first, std::min(found.pass->block_rows, found.pass->rows - first), index}, room);
+            try {
+                do_block({&found, first, std::min(found.pass->block_rows, found.pass->rows - first), index}, room);
+            } catch (const std::bad_alloc &) {
+                fail({false, found.sources[0].file, found.sources[0].base, ENOMEM});
+            }
             if (caller && std::chrono::steady_clock::now() - last >= kTick) {
                 if (!tick_(done_))
                     stop_ = true;

@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 
 #include <algorithm>
+#include <memory>
 #include <new>
 #include <vector>
 
@@ -117,21 +118,26 @@ Extent bytes_per_position(PyArrayObject *array, const Cuts &cuts) {
     return bytes;
 }
 
-// Where the parts of an array go.
+// Where the parts of an array go. Extents and strides are those of the plan and copies: while the bytes move, another
+// thread may give an array another shape, which frees those that it had.
 class Targets {
   public:
     Targets(PyArrayObject *array, const Cuts &cuts)
-        : source_{PyArray_BYTES(array), cuts.ndim, PyArray_DIMS(array), PyArray_STRIDES(array), PyArray_ITEMSIZE(array),
-                  cuts.axis},
+        : source_{PyArray_BYTES(array), cuts.ndim, cuts.shape, strides_, PyArray_ITEMSIZE(array), cuts.axis},
           squeeze_(cuts.squeeze),
           unit_(bytes_per_position(array, cuts)),
           in_one_piece_(PyArray_IS_C_CONTIGUOUS(array) &&
                         std::all_of(cuts.shape, cuts.shape + cuts.axis, [](npy_intp extent) { return extent == 1; })) {
+        std::copy_n(PyArray_STRIDES(array), cuts.ndim, strides_);
         targets_.reserve(cuts.count());
     }
 
-    // `strides` as in SplitTarget.
-    void add(char *data, Extent offset, Extent size, const Extent *strides) {
+    Targets(const Targets &) = delete;
+    Targets &operator=(const Targets &) = delete;
+
+    // Adds the next part; the array is its buffer where that is the caller's, and not C-contiguous.
+    void add(char *data, Extent offset, Extent size, PyArrayObject *array = nullptr) {
+        const Extent *strides = array == nullptr ? nullptr : copied_strides(array);
         bytes_ += static_cast<std::size_t>(size * unit_);  // buffers that lie on one another may have any sum
         in_one_piece_ = in_one_piece_ && strides == nullptr;
         if (in_one_piece_ && !targets_.empty()) {
@@ -163,6 +169,13 @@ class Targets {
     }
 
   private:
+    const Extent *copied_strides(PyArrayObject *array) {
+        const std::size_t n = static_cast<std::size_t>(PyArray_NDIM(array));
+        Extent *copied = target_strides_.emplace_back(std::make_unique<Extent[]>(n)).get();
+        std::copy_n(PyArray_STRIDES(array), n, copied);
+        return copied;
+    }
+
     void split(bool fresh) const {
         if (in_one_piece_ && targets_.size() >= kManyPieces && longest_ * unit_ <= kLongPiece)
             copy_pieces();
@@ -190,6 +203,8 @@ class Targets {
     bool in_one_piece_;   // each part is one stretch of bytes, in the source and in its target
     Extent longest_ = 0;  // of the targets, along the axis
     std::size_t bytes_ = 0;
+    Extent strides_[NPY_MAXDIMS];
+    std::vector<std::unique_ptr<Extent[]>> target_strides_;
     std::vector<SplitTarget> targets_;
 };
 
@@ -328,7 +343,7 @@ bool Filling::check(PyObject *out) {
         if (!check(i, shape, target))
             return false;
         targets_.add(PyArray_BYTES(target), cuts_.offsets[i], cuts_.sizes[i],
-                     PyArray_IS_C_CONTIGUOUS(target) ? nullptr : PyArray_STRIDES(target));
+                     PyArray_IS_C_CONTIGUOUS(target) ? nullptr : target);
         const Extent bytes = cuts_.sizes[i] * targets_.unit();
         if (proving_ && bytes != 0) {
             const std::intptr_t low = reinterpret_cast<std::intptr_t>(PyArray_BYTES(target));
@@ -409,7 +424,7 @@ PyObject *make_plain_copies(PyArrayObject *array, const Cuts &cuts, bool separat
         if (part == nullptr)
             return nullptr;
         items[i] = part;
-        targets.add(next, cuts.offsets[i], cuts.sizes[i], nullptr);
+        targets.add(next, cuts.offsets[i], cuts.sizes[i]);
         next += aligned(bytes);
     }
     targets.copy(fresh);

@@ -8,6 +8,7 @@
 #include <new>
 #include <vector>
 
+#include "python/gil.h"
 #include "python/plan.h"
 
 namespace nb = nanobind;
@@ -104,13 +105,17 @@ bool push_argument(Key &key, PyObject *object) {
     return false;
 }
 
+std::int64_t word_of(PyArray_Descr *descr) {
+    return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(descr));
+}
+
 // False when a value does not qualify. Objects do not: their values tell the element type.
 bool make_key(PyObject *const *args, std::size_t nargs, Key &key) {
     PyArrayObject *array = reinterpret_cast<PyArrayObject *>(args[0]);
     if (PyArray_TYPE(array) == NPY_OBJECT)
         return false;
     const int ndim = PyArray_NDIM(array);
-    key.push(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(PyArray_DESCR(array))));
+    key.push(word_of(PyArray_DESCR(array)));
     key.push(ndim);
     for (int i = 0; i < ndim; ++i)
         key.push(PyArray_DIM(array, i));
@@ -121,6 +126,12 @@ bool make_key(PyObject *const *args, std::size_t nargs, Key &key) {
 }
 
 static_assert(kMaxWords > NPY_MAXDIMS + 2, "the words of any array fit");
+
+// Whether the array still is what the key says, and the plan is for it.
+bool is_of(const Key &key, PyArrayObject *array, const Cuts &cuts) {
+    return key.words[0] == word_of(PyArray_DESCR(array)) && key.words[1] == cuts.ndim &&
+           std::equal(cuts.shape, cuts.shape + cuts.ndim, key.words + 2) && cuts.matches(array);
+}
 
 struct Entry {
     std::uint64_t hash = 0;
@@ -218,22 +229,44 @@ bool read_parameters(const Function *f, PyObject *const *args, Py_ssize_t given,
     return is_copy_argument(values[count - 2]);
 }
 
-// The plan of a call, remembered or made now; none with an error set.
-nb::object find_plan(const Function *f, const Key &key, PyObject *const *values, std::size_t count) {
-    nb::object plan = f->table->find(key);
-    if (plan.is_valid())
-        return plan;
-    plan = nb::steal(PyObject_Vectorcall(f->planner, values, count, nullptr));
+// An argument that nobody else can change: a list or an array is copied; null with an error set.
+PyObject *unchanging(PyObject *object) {
+    if (PyList_CheckExact(object))
+        return PyList_GetSlice(object, 0, PY_SSIZE_T_MAX);
+    if (PyArray_CheckExact(object))
+        return PyArray_NewCopy(reinterpret_cast<PyArrayObject *>(object), NPY_CORDER);
+    return Py_NewRef(object);
+}
+
+// Makes the plan of a call and remembers it by what the planner was given: copies, since another thread may change
+// lengths while they are planned. None without an error: the call is no longer one that can be remembered.
+nb::object make_plan(const Function *f, PyObject *const *values, std::size_t count) {
+    PyArrayObject *array = reinterpret_cast<PyArrayObject *>(values[0]);
+    nb::object kept[kMaxParameters];
+    PyObject *arguments[kMaxParameters] = {values[0]};
+    for (std::size_t i = 1; i < count; ++i) {
+        kept[i] = nb::steal(arguments[i] = unchanging(values[i]));
+        if (arguments[i] == nullptr)
+            return {};
+    }
+    Key key;
+    if (!make_key(arguments, count, key))
+        return {};
+    nb::object plan = nb::steal(
+        asleep_at_exit([&] { return PyObject_Vectorcall(f->planner, arguments, count, nullptr); }));
     if (!plan.is_valid())
         return plan;
     if (!is_plan(plan.ptr())) {
         PyErr_SetString(PyExc_TypeError, "the planner of a Function must give a Plan");
         return {};
     }
-    if (reinterpret_cast<Plan *>(plan.ptr())->cuts.count() > kMaxParts)
+    const Cuts &cuts = reinterpret_cast<Plan *>(plan.ptr())->cuts;
+    if (!is_of(key, array, cuts))
+        return {};
+    if (cuts.count() > kMaxParts)
         return plan;
     try {
-        f->table->store(key, reinterpret_cast<PyArrayObject *>(values[0]), plan.ptr());
+        f->table->store(key, array, plan.ptr());
     } catch (const std::bad_alloc &) {
         PyErr_NoMemory();
         return {};
@@ -248,8 +281,13 @@ PyObject *function_call(PyObject *self, PyObject *const *args, std::size_t nargs
         const std::size_t count = static_cast<std::size_t>(PyTuple_GET_SIZE(f->names)) - 2;
         Key key;
         if (make_key(values, count, key)) {
-            const nb::object plan = find_plan(f, key, values, count);
-            return plan.is_valid() ? run_plan(plan.ptr(), values[0], values[count], values[count + 1]) : nullptr;
+            nb::object plan = f->table->find(key);
+            if (!plan.is_valid())
+                plan = make_plan(f, values, count);
+            if (!plan.is_valid() && PyErr_Occurred())
+                return nullptr;
+            if (plan.is_valid())
+                return run_plan(plan.ptr(), values[0], values[count], values[count + 1]);
         }
     }
     return PyObject_Vectorcall(f->function, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);

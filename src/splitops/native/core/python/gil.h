@@ -27,11 +27,23 @@ class WithoutInterpreter {
     WithoutInterpreter() : thread_(PyEval_SaveThread()) {}
     WithoutInterpreter(const WithoutInterpreter &) = delete;
     WithoutInterpreter &operator=(const WithoutInterpreter &) = delete;
-    ~WithoutInterpreter() {
-        asleep_at_exit([this] { PyEval_RestoreThread(thread_); });
+    ~WithoutInterpreter() { take_back(); }
+
+    // Calls what needs the interpreter; it must throw nothing. (PyGILState_Ensure() would not do: it makes a new thread
+    // where the interpreter is gone.)
+    template <class Body>
+    auto interrupted(Body &&body) {
+        take_back();
+        const auto result = body();
+        thread_ = PyEval_SaveThread();
+        return result;
     }
 
   private:
+    void take_back() {
+        asleep_at_exit([this] { PyEval_RestoreThread(thread_); });
+    }
+
     PyThreadState *thread_;
 };
 

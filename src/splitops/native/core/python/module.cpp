@@ -4,6 +4,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include <atomic>
+#include <cstdint>
 #include <cstring>
 
 #include "copy/split_copy.h"
@@ -42,9 +44,20 @@ void use_instruction_set_named(const char *name) {
     throw nb::value_error("this processor has no such instruction set");
 }
 
+// The types and the functions of calls exist once in a process: another interpreter would call them without its own
+// lock, on objects of the first one.
+void claim_for_this_interpreter() {
+    static std::atomic<std::int64_t> owner{-1};
+    const std::int64_t here = PyInterpreterState_GetID(PyInterpreterState_Get());
+    std::int64_t found = -1;
+    if (!owner.compare_exchange_strong(found, here) && found != here)
+        throw nb::import_error("another interpreter of this process uses the compiled core");
+}
+
 }  // namespace
 
 NB_MODULE(_core, m) {
+    claim_for_this_interpreter();
     const nb::object base = nb::module_::import_("splitops.native._types").attr("SplitPlan");
     if (PyArray_ImportNumPyAPI() < 0 || !init_block_type() || !add_plan(m.ptr(), base.ptr()) || !add_function(m.ptr()))
         throw nb::python_error();

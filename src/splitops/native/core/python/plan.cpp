@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "python/copies.h"
+#include "python/gil.h"
 #include "python/views.h"
 
 namespace nb = nanobind;
@@ -40,7 +41,7 @@ PyObject *call_general(PyObject *self, PyObject *const *args, std::size_t nargs,
     const std::size_t total = nargs + (kwnames == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(kwnames)));
     std::vector<PyObject *> all{self};
     all.insert(all.end(), args, args + total);
-    return PyObject_Vectorcall(g_general_call, all.data(), nargs + 1, kwnames);
+    return asleep_at_exit([&] { return PyObject_Vectorcall(g_general_call, all.data(), nargs + 1, kwnames); });
 }
 
 // Reads `copy=` and `out=`; false where they are others, or none that are done here.
