@@ -82,6 +82,7 @@ def operators() -> str:
     text = "# Operators\n\n" + HEADER
     text += "Every version of every operator that splitops runs, as its schema states it. "
     text += "`splitops.schema`, `splitops.history` and `splitops.difference` give the same as data.\n\n"
+    text += "![The versions of each operator by opset, with the size rules of each](pictures/history.svg)\n\n"
     text += table(heading, rows)
     text += "\n## Size rules\n\nD is the size of the split axis, n the number of parts, s the chunk.\n\n"
     text += table(("rule", "sizes"), [(rule.value, DESCRIPTIONS[rule]) for rule in SizeRule])

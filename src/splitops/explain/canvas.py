@@ -78,9 +78,12 @@ class Canvas:
         place = {"x": x, "y": y, "width": width, "height": height}
         attributes = {key: value if isinstance(value, str) else number(value) for key, value in place.items()}
         attributes |= {"fill": fill} | {key.replace("_", "-"): value for key, value in more.items()}
-        made = ET.SubElement(self.root, "rect", attributes)
-        if title is not None:
-            ET.SubElement(made, "title").text = _printable(title)
+        self._titled(ET.SubElement(self.root, "rect", attributes), title)
+
+    def circle(self, x: float, y: float, radius: float, fill: str, *, title: str | None = None) -> None:
+        """Draw a disc with a rim in the colour of the page, so that those that overlap are told apart."""
+        place = {"cx": number(x), "cy": number(y), "r": number(radius), "fill": fill, "stroke": PAPER}
+        self._titled(ET.SubElement(self.root, "circle", place), title)
 
     def line(self, x1: float, y1: float, x2: float, y2: float, stroke: str = LINE, **more: str) -> None:
         """Draw a straight line."""
@@ -91,6 +94,10 @@ class Canvas:
         """Draw a filled shape."""
         corners = " ".join(f"{number(x)},{number(y)}" for x, y in points)
         ET.SubElement(self.root, "polygon", {"points": corners, "fill": fill})
+
+    def _titled(self, element: ET.Element, title: str | None) -> None:
+        if title is not None:
+            ET.SubElement(element, "title").text = _printable(title)
 
     def document(self, width: float, height: float) -> str:
         """Return the whole document."""

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Draws the versions of the operators as a timeline: pictures/history.svg.
+
+python docs/generate_history.py
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import splitops
+from splitops.explain.canvas import FAINT, Canvas
+from splitops.explain.palette import colour, ink
+from splitops.operators import FAMILY, OperatorSchema, display_name
+from splitops.sizes.rules import SizeRule
+
+PICTURES: Final = Path(__file__).parent / "pictures"
+
+_WIDTH: Final = 960
+_LEFT: Final = 214
+_RIGHT: Final = 24
+_STRIPE: Final = 22
+_LANE: Final = 100
+_COLOURS: Final = {rule: colour(index) for index, rule in enumerate(SizeRule)}
+
+
+def picture() -> str:
+    """Return the timeline: a lane for each operator, a bar for each version, in it a stripe for each rule."""
+    lanes = [
+        (f"{'OpenVINO ' if domain else ''}{name}", splitops.history(name, domain))
+        for domain, names in FAMILY.items()
+        for name in names
+    ]
+    opsets = sorted({row.since_version for _, rows in lanes for row in rows})
+    step = (_WIDTH - _LEFT - _RIGHT) / len(opsets)
+    places = {opset: _LEFT + index * step for index, opset in enumerate(opsets)}
+    canvas = Canvas("Versions of the split operators by opset")
+    canvas.text(24, 36, "Versions by opset, and the size rules that they have", size=18, weight="600")
+    canvas.text(24, 70, "since opset", size=12, fill=FAINT)
+    for opset, x in places.items():
+        canvas.text(x, 70, f"{opset}", size=13, weight="600", fill=FAINT)
+        canvas.line(x - 4, 58, x - 4, 82 + len(lanes) * _LANE - 20)
+    top = 82.0
+    for name, rows in lanes:
+        canvas.text(24, top + 22, name, size=14, weight="600")
+        ends = [*(places[row.since_version] for row in rows), _WIDTH - _RIGHT + 8]
+        for row, (left, right) in zip(rows, pairwise(ends), strict=True):
+            _version(canvas, row, left, top, right - left - 8)
+        top += _LANE
+    return canvas.document(_WIDTH, top)
+
+
+def _version(canvas: Canvas, row: OperatorSchema, left: float, top: float, width: float) -> None:
+    said = f"{display_name(row)}: {', '.join(rule.value for rule in row.size_rules)}"
+    for rule in row.size_rules:
+        canvas.rect(left, top, width, _STRIPE, _COLOURS[rule], title=said)
+        canvas.text(left + 7, top + 15, rule.value, size=12, fill=ink(_COLOURS[rule]))
+        top += _STRIPE
+    for text in _sources(row):
+        top += 14
+        canvas.text(left, top, text, size=11, fill=FAINT)
+
+
+def _sources(row: OperatorSchema) -> list[str]:
+    """Say where lengths come from, and where their number."""
+    sources = [*row.lengths, *([] if row.count is None else [row.count])]
+    return [str(source).replace("'", "").replace("number of ", "") for source in sources]
+
+
+def pictures() -> dict[str, str]:
+    """Return the pictures by file name."""
+    return {"history.svg": picture()}
+
+
+if __name__ == "__main__":
+    for name, drawn in pictures().items():
+        (PICTURES / name).write_text(drawn)
