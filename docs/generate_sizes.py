@@ -12,10 +12,19 @@ from typing import Any, Final
 
 import splitops
 from splitops.explain import EXAMPLES, explain, svg, to_html
+from splitops.explain.canvas import FAINT, PAPER, Canvas
+from splitops.explain.palette import colour, ink
 from splitops.operators import SCHEMAS, OperatorSchema, display_name
 
 DOCS: Final = Path(__file__).parent
 PICTURES: Final = DOCS / "pictures"
+
+_WIDTH: Final = 960
+_LEFT: Final = 190
+_LANE: Final = 58
+_BOX: Final = 70
+_NONE: Final = 34
+"""How wide a part of no position is drawn."""
 
 RULES: Final = {
     "7 into 4": "`num_outputs` = 4 of 7: ceil(7 / 4) = 2 as long as the axis lasts, then what is left.",
@@ -32,8 +41,45 @@ RULES: Final = {
 
 def page() -> str:
     """Return sizes.md."""
-    sections = [f"## {name[0].upper()}{name[1:]}\n\n{_shown(name)}" for name in EXAMPLES]
+    sections = [_beside(), *(f"## {name[0].upper()}{name[1:]}\n\n{_shown(name)}" for name in EXAMPLES)]
     return TEMPLATE + "\n".join(sections)
+
+
+def _beside() -> str:
+    plans = {name: plan for name in EXAMPLES if (plan := _plan_of(name)) is not None}
+    words = "; ".join(f"{name}: {', '.join(map(str, plan.sizes))}" for name, plan in plans.items())
+    return f"![The rules at their edges, beside one another. {words}](pictures/rules.svg)\n"
+
+
+def beside_one_another() -> str:
+    """Draw each example as one bar of its axis, all at one scale, with the sizes of the parts."""
+    canvas = Canvas("The size rules at their edges, beside one another")
+    canvas.text(24, 36, "One position of the axis is one box wide", size=13, fill=FAINT)
+    top = 56.0
+    for name, said in EXAMPLES.items():
+        canvas.text(24, top + 19, name, size=15, weight="600")
+        canvas.text(24, top + 37, said["operator"], size=12, fill=FAINT)
+        plan = _plan_of(name)
+        if plan is None:
+            canvas.text(_LEFT, top + 24, "refused: the number of parts must divide the axis", size=14)
+        else:
+            _bar(canvas, plan, top)
+        top += _LANE
+    return canvas.document(_WIDTH, top + 4)
+
+
+def _bar(canvas: Canvas, plan: Any, top: float) -> None:
+    left = float(_LEFT)
+    for part, size in enumerate(plan.sizes):
+        if not size:
+            canvas.rect(left, top, _NONE - 4, 34, PAPER, stroke=FAINT, stroke_dasharray="3 3")
+            canvas.text(left + (_NONE - 4) / 2, top + 22, "0", size=14, fill=FAINT, anchor="middle")
+            left += _NONE
+            continue
+        width = size * _BOX - 4
+        canvas.rect(left, top, width, 34, colour(part), title=f"part {part}: {size}")
+        canvas.text(left + width / 2, top + 22, f"{size}", size=15, fill=ink(colour(part)), anchor="middle")
+        left += size * _BOX
 
 
 def _shown(name: str) -> str:
@@ -49,13 +95,9 @@ def _shown(name: str) -> str:
 
 def pictures() -> dict[str, str]:
     """Return the pictures by file name."""
-    found = {}
-    for name, said in EXAMPLES.items():
-        try:
-            found[_file(name)] = svg(explain(_plan(said)), said["operator"])
-        except splitops.RuleError:
-            continue
-    return found
+    plans = {name: plan for name in EXAMPLES if (plan := _plan_of(name)) is not None}
+    found = {_file(name): svg(explain(plan), EXAMPLES[name]["operator"]) for name, plan in plans.items()}
+    return {"rules.svg": beside_one_another(), **found}
 
 
 def interactive() -> str:
@@ -63,6 +105,14 @@ def interactive() -> str:
     start = {"axis": "1", "dtype": "float32", "keepdims": "1", **EXAMPLES["7 into 4"], "shape": "2, 7, 4"}
     plan = splitops.plan("Split", shape=(2, 7, 4), axis=1, num_outputs=4)
     return to_html(explain(plan), start, "Split-18", splitops.__version__)
+
+
+def _plan_of(name: str) -> Any:
+    """Return the plan of an example; None where a rule refuses it."""
+    try:
+        return _plan(EXAMPLES[name])
+    except splitops.RuleError:
+        return None
 
 
 def _plan(said: dict[str, str]) -> Any:

@@ -17,6 +17,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the site without a warning; return its folder."""
     pytest.importorskip("material", reason="the theme of the site is not installed")
     pytest.importorskip("mkdocstrings", reason="what makes the reference is not installed")
+    pytest.importorskip("material", reason="the theme of the site is not installed")
+    pytest.importorskip("mkdocstrings", reason="what makes the reference is not installed")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}

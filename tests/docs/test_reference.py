@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import zlib
 from pathlib import Path
-from typing import Any
 
 import pytest
+from generators import DOCS, script
 
-DOCS = Path(__file__).parents[2] / "docs"
 PUBLIC = [
     "splitops",
     "splitops.backends",
@@ -79,15 +77,6 @@ def test_signatures_and_docstrings_link_what_they_name(site: Path) -> None:
     page = (site / "api" / "models.html").read_text()
     assert 'href="#splitops.models.sessions.Session"' in page
     assert 'href="errors.html#splitops.errors.ModelError"' in page
-
-
-def script(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_the_page_of_commands_is_current() -> None:

@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""Draws how data flows through the packages, and writes architecture.md from their layers and docstrings.
+
+Every box is a module, and every arrow an import between two of them: what is not there is not drawn.
+
+python docs/generate_architecture.py
+"""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import re
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from splitops.explain.canvas import FAINT, FIELD, TEXT, Canvas
+from splitops.explain.palette import colour
+
+DOCS: Final = Path(__file__).parent
+ROOT: Final = DOCS.parent
+SOURCES: Final = ROOT / "src"
+
+
+class Box(NamedTuple):
+    """A module, and what it does in two or three words."""
+
+    module: str
+    words: str
+
+
+LANES: Final = {
+    "Arrays": (
+        Box("calls", "arguments, memo"),
+        Box("operators", "a row a version"),
+        Box("binding", "proves it valid"),
+        Box("planning", "sizes, offsets"),
+        Box("backends", "library by library"),
+        Box("native", "moves bytes"),
+    ),
+    "Models": (
+        Box("models.formats", "ONNX, OpenVINO IR"),
+        Box("models.graph", "walk, edit"),
+        Box("models.sites", "one split each"),
+        Box("models.infer", "what is known"),
+        Box("models.sessions", "who runs what"),
+        Box("models.engines", "the runtimes"),
+    ),
+    "Tools": (
+        Box("models.simplify", "fewer splits"),
+        Box("models.convert", "opset, dialect"),
+        Box("models.check", "who will mind"),
+        Box("models.legalize", "restated, proved"),
+    ),
+    "Files": (
+        Box("files.formats", "names, places"),
+        Box("files.tensors", "units, parts"),
+        Box("files.extents", "runs of bytes"),
+        Box("files.copying", "one plan"),
+        Box("files.engine", "bounded memory"),
+        Box("native", "moves bytes"),
+    ),
+    "Ranks": (
+        Box("sharding.rules", "by name"),
+        Box("sharding.cuts", "by size rules"),
+        Box("sharding.placements", "rank by rank"),
+        Box("sharding.assembly", "as extents"),
+    ),
+    "Comparison": (
+        Box("comparison.cases", "models, answers"),
+        Box("comparison.driver", "asks, confirms"),
+        Box("comparison.protocol", "messages"),
+        Box("comparison.worker", "another process"),
+        Box("comparison.adapters", "a runtime each"),
+    ),
+}
+APART: Final = {"models.simplify", "models.convert", "comparison.protocol"}
+"""No import leads from here to the next box: tools beside each other, and messages to a process."""
+BETWEEN: Final = (
+    ("models.sites", "binding"),
+    ("models.infer", "models.legalize"),
+    ("sharding.assembly", "files.copying"),
+)
+"""Where a lane stands on one above it; a line goes straight up or down."""
+
+_LEFT: Final = 122
+_WIDTH: Final = 124
+_HEIGHT: Final = 46
+_STEP: Final = 142
+_LANE: Final = 82
+
+
+def imports() -> dict[str, set[str]]:
+    """Return for each module of splitops those that it imports, wherever in it."""
+    found: dict[str, set[str]] = {}
+    for path in SOURCES.rglob("*.py"):
+        name = ".".join(path.relative_to(SOURCES).with_suffix("").parts).removesuffix(".__init__")
+        nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        asked = {node.module or "" for node in nodes}
+        asked |= {f"{node.module}.{alias.name}" for node in nodes for alias in node.names}
+        found[name] = asked
+    return found
+
+
+def knows(found: dict[str, set[str]], one: str, other: str) -> bool:
+    """Whether a module, or one in it, imports another, or one in that."""
+    asked = chain.from_iterable(names for module, names in found.items() if _within(module, one))
+    return any(_within(name, other) for name in asked)
+
+
+def _within(name: str, module: str) -> bool:
+    return f"{name}.".startswith(f"splitops.{module}.")
+
+
+def check(found: dict[str, set[str]]) -> None:
+    """Prove the picture.
+
+    Raises:
+        AssertionError: a box is no module, or an arrow no import.
+    """
+    boxes = [box.module for lane in LANES.values() for box in lane]
+    for module in boxes:
+        assert any(_within(name, module) for name in found), f"there is no {module}"
+    pairs = [(a.module, b.module) for lane in LANES.values() for a, b in pairwise(lane)]
+    for one, other in [*(pair for pair in pairs if pair[0] not in APART), *BETWEEN]:
+        related = knows(found, one, other) or knows(found, other, one)
+        assert related, f"neither {one} nor {other} imports the other"
+
+
+def picture() -> str:
+    """Return the picture of the flow."""
+    check(imports())
+    canvas = Canvas("How data flows through the packages of splitops")
+    places: dict[str, tuple[float, float]] = {}
+    for line, (title, lane) in enumerate(LANES.items()):
+        top = 24.0 + line * _LANE
+        canvas.text(20, top + 28, title, size=14, weight="600")
+        for column, box in enumerate(lane):
+            left = _LEFT + column * _STEP
+            places.setdefault(box.module, (left, top))
+            canvas.rect(left, top, _WIDTH, _HEIGHT, FIELD, rx="5")
+            canvas.rect(left, top, 4, _HEIGHT, colour(line))
+            canvas.text(left + 12, top + 20, box.module.rpartition(".")[2], size=13, weight="600")
+            canvas.text(left + 12, top + 37, box.words, size=11, fill=FAINT)
+            if column + 1 < len(lane) and box.module not in APART:
+                _arrow(canvas, left + _WIDTH, top + _HEIGHT / 2)
+    for one, other in BETWEEN:
+        (x, upper), (_, lower) = sorted((places[one], places[other]), key=lambda place: place[1])
+        canvas.line(x + 30, upper + _HEIGHT, x + 30, lower, FAINT, stroke_dasharray="3 3")
+    return canvas.document(_LEFT + 6 * _STEP + 10, 24 + len(LANES) * _LANE - 12)
+
+
+def _arrow(canvas: Canvas, x: float, y: float) -> None:
+    canvas.text(x + 3, y + 5, "\N{RIGHTWARDS ARROW}", size=13, fill=TEXT)
+
+
+def layers() -> str:
+    """Write the layers of the package as a table, from the top down."""
+    contract = configparser.ConfigParser()
+    contract.read(ROOT / ".importlinter")
+    lines = contract["importlinter:contract:layers"]["layers"].split("\n")
+    rows = []
+    for line in filter(None, lines):
+        names = [name.strip("() ") for name in line.replace("|", ":").split(":")]
+        said = "<br>".join(f"`{name}`: {summary(name)}" for name in names)
+        rows.append(f"| {said} |")
+    return "| from the top down |\n|---|\n" + "\n".join(rows) + "\n"
+
+
+def summary(name: str) -> str:
+    """Return the first line of a module's docstring."""
+    path = SOURCES / "splitops" / name
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    text = ast.get_docstring(ast.parse(path.read_text())) or ""
+    line = re.sub(r":\w+:(?=`)", "", text.partition("\n")[0])
+    return line.replace("``", "`").replace("|", "&#124;")
+
+
+TEMPLATE: Final = """# How it is built
+
+<!-- Made by docs/generate_architecture.py from the packages. -->
+
+Data flows one way. A call or a node of a model is looked up in a row of data, bound, which proves it valid or
+says what is wrong, and planned: integers, which a backend obeys. Everything that decides about sizes is in
+`sizes`, once.
+
+![Lanes of packages: arrays, models, tools, files, ranks and comparison, each from its input to what does the
+work](pictures/flow.svg)
+
+An arrow is an import between the two packages, and so is a dashed line: a split in a model is bound as a call
+is, tools see what inference knows, and ranks are files cut by the same extents.
+
+## Layers
+
+Imports run downwards only, and a test holds them to it. A package may know those below it; some of one line
+know each other.
+
+"""
+
+
+def page() -> str:
+    """Return architecture.md."""
+    return TEMPLATE + layers()
+
+
+def pictures() -> dict[str, str]:
+    """Return the pictures by file name."""
+    return {"flow.svg": picture()}
+
+
+if __name__ == "__main__":
+    (DOCS / "architecture.md").write_text(page())
+    for file, drawn in pictures().items():
+        (DOCS / "pictures" / file).write_text(drawn)
