@@ -36,6 +36,7 @@ __all__ = [
     "shown",
     "shown_path",
     "without_addresses",
+    "without_passwords",
 ]
 
 
@@ -110,7 +111,9 @@ class SplitError(ValueError):
     where: Where
 
     def __init__(self, message: str, where: Where | None = None) -> None:
-        self.message = one_line(without_addresses(message), 1000)  # foreign errors quote such texts
+        self.message = one_line(
+            without_passwords(without_addresses(message)), 1000
+        )  # foreign errors quote both
         self.where = where or NOWHERE
         super().__init__(self.message)
 
@@ -301,6 +304,19 @@ def without_addresses(text: str) -> str:
 
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")
+
+
+def without_passwords(text: str) -> str:
+    """Leave out the user and password of addresses of files, which end up in logs.
+
+    Examples:
+        >>> without_passwords("cannot read ftp://me:secret@host/x.npy")
+        'cannot read ftp://...@host/x.npy'
+    """
+    return _PASSWORD.sub("...@", text)
+
+
+_PASSWORD = re.compile(r"(?<=://)[^\s/@'\"]*:[^\s/@'\"]*@")
 
 
 def one_line(text: str, limit: int) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
+import socket
+import subprocess
 import sys
 import tempfile
 import uuid
@@ -14,7 +16,7 @@ import pytest
 
 from splitops.comparison.driver.comparing import ask_everything
 from splitops.comparison.driver.finding import Wanted
-from splitops.comparison.driver.process import Limits
+from splitops.comparison.driver.process import Limits, without_network
 from splitops.comparison.records import Case, Report, State, Verdict, Word
 
 HERE = Path(__file__).parent
@@ -196,6 +198,20 @@ def test_what_does_not_repeat_is_no_finding() -> None:
 def test_what_comes_after_an_answer_belongs_to_its_case(fault: str, word: Word) -> None:
     report = asked(fault, case(VALID), case("second"), case("third"))
     assert [entry.verdicts["fake"].word for entry in report.entries] == [word] * 3
+
+
+def test_a_peer_has_no_network_where_the_system_allows_it() -> None:
+    if not (command := without_network()):
+        pytest.skip("this system takes the network from no process")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        script = f"import socket; socket.create_connection({server.getsockname()}, 30)"
+        connected = [
+            subprocess.run(
+                [*before, sys.executable, "-c", script], capture_output=True, check=False
+            ).returncode
+            for before in ((), command)
+        ]
+    assert connected == [0, 1]
 
 
 def test_a_refusal_counts_only_where_the_control_passes() -> None:

@@ -94,6 +94,17 @@ def test_what_cannot_be_read_is_one_error(tmp_path, remote):
             splitops.files.open(address)
 
 
+def test_a_password_is_not_shown(tmp_path):
+    (tmp_path / "x.npy").write_bytes(npy(tmp_path, ARRAY))
+    for source, out in (
+        ("ftp://me:secret@127.0.0.1:1/x.npy", tmp_path),
+        (tmp_path / "x.npy", "ftp://me:secret@127.0.0.1:1/o"),
+    ):
+        with pytest.raises(FileError, match=r"ftp://\.\.\.@127\.0\.0\.1") as caught:
+            splitops.files.split(source, out, num_outputs=2)
+        assert "secret" not in str(caught.value)
+
+
 def test_a_source_that_changes_meanwhile_is_refused(tmp_path, remote):
     files, _ = remote
     content = npy(tmp_path, ARRAY)

@@ -116,6 +116,23 @@ def test_configurations_that_are_none(model):
     assert "is no JSON" in refused(sharding.plan, model, EVERYTHING, ranks=2)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 100_000, '{"a":' * 100_000, f'{{"version": {"9" * 5_000}}}', f"x = {'[' * 100_000}", "\udc80"],
+    ids=["lists", "objects", "digits", "toml", "no text"],
+)
+@pytest.mark.parametrize(
+    "name", ["config.json", "model.safetensors.index.json", "plan.toml", "plan.json", "manifest.json"]
+)
+def test_documents_without_an_end_are_one_line(model, tmp_path, name, text):
+    folder = tmp_path if name.startswith("plan") else model
+    (folder / name).write_text(text, errors="surrogateescape")
+    if name == "manifest.json":
+        refused(sharding.merge, model)
+    else:
+        refused(sharding.plan, model, folder / name if folder is tmp_path else "auto", ranks=2)
+
+
 # Ranks ---------------------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from splitops.errors import FileError
+from splitops.errors import FileError, without_passwords
 from splitops.files.sources import LocalFile, Stretch, copy_stretches, reading
 
 __all__ = ["RemoteFile", "address_of", "file_system", "is_address", "target_path", "written"]
@@ -45,13 +45,13 @@ def address_of(path: str | os.PathLike[str]) -> str:
 
 
 def written(path: str | os.PathLike[str]) -> str:
-    """Return a path, or an address as it is written.
+    """Return a path, or an address as it is written, without its password.
 
     Examples:
         >>> written(Path("s3://bucket/x.npy")), written(Path("x.npy"))
         ('s3://bucket/x.npy', 'x.npy')
     """
-    return address_of(path) if is_address(path) else os.fspath(path)
+    return without_passwords(address_of(path)) if is_address(path) else os.fspath(path)
 
 
 def target_path(path: str | os.PathLike[str]) -> Path:
