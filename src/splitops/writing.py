@@ -102,7 +102,7 @@ class StagedFiles:
                     self._publish()
                     self._made.clear()
             finally:
-                self._clean()
+                self.clean()
 
     @contextlib.contextmanager
     def open(self, path: Path) -> Iterator[BinaryIO]:
@@ -178,9 +178,13 @@ class StagedFiles:
                     raise _cannot_write(staged.target, error, kept) from error
                 raise
 
-    def _clean(self) -> None:
-        for staging in set(self._staging.values()) - self._kept:
-            shutil.rmtree(staging, ignore_errors=True)
+    def clean(self) -> None:
+        """Remove the hidden folders; again, where one stayed because a file in it was open."""
+        for folder, staging in list(self._staging.items()):
+            if staging not in self._kept:
+                shutil.rmtree(staging, ignore_errors=True)
+            if not staging.exists():
+                del self._staging[folder]
         for folder in reversed(self._made):
             with contextlib.suppress(OSError):
                 folder.rmdir()

@@ -24,7 +24,6 @@ import importlib.util
 import json
 import math
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -240,6 +239,8 @@ def _adapter(path: Path) -> Any:
 def _started(adapter: Any) -> dict[str, Any]:
     limit = getattr(adapter, "ADDRESS_SPACE", None)
     if limit is not None:
+        import resource  # not on Windows, where no peer is started
+
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     try:
         versions = adapter.versions()

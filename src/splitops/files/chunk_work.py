@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -21,10 +20,11 @@ import numpy.typing as npt
 
 from splitops.errors import shown_path
 from splitops.files.boxes import Box
+from splitops.files.descriptors import make_durable, opened
 from splitops.files.formats import Contents, Format
 from splitops.files.sources import reading, writing
 from splitops.files.tensors import StoredTensor
-from splitops.native.files import crc32, sync_files
+from splitops.native.files import crc32
 
 __all__ = [
     "ChunkTask",
@@ -328,10 +328,5 @@ def checksum_of(data: bytes | npt.NDArray[Any] | None) -> int:
 def make_names_durable(paths: Sequence[Path]) -> None:
     """Make files durable, and their names: a chunk that is not there would be one of fill values."""
     for path in (*paths, *{path.parent for path in paths}):
-        file = os.open(path, os.O_RDONLY)
-        try:
-            error = sync_files([file])
-        finally:
-            os.close(file)
-        if error:
-            raise OSError(error, os.strerror(error))
+        with opened([path]) as files:
+            make_durable(list(files.values()))

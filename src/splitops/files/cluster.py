@@ -27,6 +27,7 @@ from splitops.files.engine import CopyError, Pass
 from splitops.files.journal import Journal
 from splitops.files.running import Run
 from splitops.files.sources import LocalFile, reason
+from splitops.native.positioned import open_file
 
 __all__ = ["ClusterRun", "Place", "Work", "Workers", "client_of"]
 
@@ -57,7 +58,7 @@ class Place:
         if splitops.__version__ != self.version:
             return f"has splitops {splitops.__version__}, and not {self.version}"
         try:
-            found = Path(self.sign).read_text()
+            found = Path(self.sign).read_text("ascii")
         except OSError as error:
             found = reason(error)
         if found != self.text:
@@ -114,7 +115,7 @@ class Work:
         at = 0
         try:
             for at, path in self.targets.items():
-                files[at] = os.open(path, os.O_RDWR)
+                files[at] = open_file(path, os.O_RDWR)
             yield files
         except OSError as error:
             raise CopyError(True, at, 0, error.errno or errno.EIO) from error
@@ -256,7 +257,7 @@ def _done(place: Place, function: Callable[..., list[int]], work: _Task) -> list
 def _place_in(staging: Path, sources: Iterable[Path]) -> Place:
     """Return what workers must see, with a sign in the staging folder that they know it by."""
     sign, text = staging.absolute() / _SIGN, secrets.token_hex(16)
-    sign.write_text(text)
+    sign.write_text(text, "ascii")
     found = {}
     for path in sources:
         stat = path.stat()

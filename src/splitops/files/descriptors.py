@@ -11,6 +11,7 @@ from pathlib import Path
 from splitops.files import engine
 from splitops.files.engine import Pass
 from splitops.native.files import sync_files
+from splitops.native.positioned import open_file, write_at
 
 __all__ = [
     "allocate",
@@ -42,12 +43,14 @@ def close(files: Mapping[int, int]) -> None:
 
 @contextlib.contextmanager
 def opened(paths: Sequence[Path]) -> Iterator[dict[int, int]]:
-    """Open what there is of some files and folders, for reading."""
+    """Open files and folders so that they can be made durable; folders where the system has it."""
     files: dict[int, int] = {}
     try:
         for index, path in enumerate(paths):
-            if path.exists():
-                files[index] = os.open(path, os.O_RDONLY)
+            if hasattr(os, "O_DIRECTORY"):
+                files[index] = open_file(path, os.O_RDONLY)
+            elif not path.is_dir():
+                files[index] = open_file(path, os.O_RDWR)  # what is only read cannot be made durable
         yield files
     finally:
         close(files)
@@ -62,12 +65,8 @@ def make_durable(files: Sequence[int]) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable, where the system can."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    with contextlib.suppress(OSError), opened([folder]) as files:
+        make_durable(list(files.values()))
 
 
 def allocate(descriptor: int, size: int) -> None:
@@ -85,7 +84,7 @@ def write_all(descriptor: int, data: bytes, offset: int) -> None:
     """Write all bytes of data at an offset."""
     view = memoryview(data)
     while view:
-        put = os.pwrite(descriptor, view, offset)
+        put = write_at(descriptor, view, offset)
         view, offset = view[put:], offset + put
 
 

@@ -29,6 +29,7 @@ from splitops.files.extents import stretches
 from splitops.files.formats import TargetFile
 from splitops.files.journal import Journal
 from splitops.files.sources import LocalFile
+from splitops.native.positioned import open_file
 from splitops.writing import StagedFiles, staging_folder
 
 __all__ = ["Run"]
@@ -62,6 +63,8 @@ class Run:
         self.total *= 1 + verify
         raise_file_limit(len(plan.targets) + len(plan.sources))
         with contextlib.ExitStack() as stack:
+            staged = StagedFiles(make_folders=True, name=plan.name)
+            stack.callback(staged.clean)  # once the journal is closed
             journal = replaced = None
             if resume:
                 journal = stack.enter_context(contextlib.closing(self._journal(resume=True)))
@@ -69,7 +72,7 @@ class Run:
                 self._refuse(overwrite)
                 replaced = self._clear()
             try:
-                with StagedFiles(make_folders=True, name=plan.name) as staged:
+                with staged:
                     drafts = self._place(staged, journal)
                     if journal is None:
                         journal = stack.enter_context(contextlib.closing(self._journal(resume=False)))
@@ -139,7 +142,8 @@ class Run:
             paths = [drafts[position] for position in positions]
             finish(paths)
             if self.sync:
-                with opened([file for path in paths for file in (path, *path.rglob("*"))]) as files:
+                made = [file for path in paths for file in (path, *path.rglob("*")) if file.exists()]
+                with opened(made) as files:
                     make_durable(list(files.values()))
 
     def refuse_changed_sources(self) -> None:
@@ -159,7 +163,7 @@ class Run:
             folder.mkdir(parents=True, exist_ok=True)
         for draft, target in targets:
             try:
-                descriptor = os.open(draft, os.O_RDWR | os.O_CREAT, 0o666)
+                descriptor = open_file(draft, os.O_RDWR | os.O_CREAT)
                 try:
                     allocate(descriptor, target.size)
                     for offset, data in target.literals:
@@ -246,7 +250,7 @@ class Run:
         files: dict[int, int] = {}
         for index in sorted({extent.target for each in task for extent in each.extents}):
             try:
-                files[index] = os.open(drafts[index], os.O_RDWR)
+                files[index] = open_file(drafts[index], os.O_RDWR)
             except OSError as error:
                 close(files)
                 raise self._cannot_write(self.plan.targets[index], error) from error

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from splitops.errors import FileError, SplitError, one_line, shown_path
 from splitops.models.formats.reading import open_regular
+from splitops.native.positioned import read_at
 
 __all__ = [
     "LocalFile",
@@ -166,7 +167,7 @@ class LocalFile:
         found = bytearray()
         try:
             while len(found) < size:
-                block = os.pread(self.descriptor, size - len(found), offset + len(found))
+                block = read_at(self.descriptor, size - len(found), offset + len(found))
                 if not block:
                     raise FileError(
                         f"{self.name} ends at byte {offset + len(found)}, inside of what it states"

@@ -26,13 +26,14 @@ from splitops.errors import FileError
 from splitops.files import engine
 from splitops.files.addresses import RemoteFile, address_of, file_system, is_address
 from splitops.files.copying import MEMORY, DryRun, FilePlan, Progress, Report
-from splitops.files.descriptors import raise_file_limit
+from splitops.files.descriptors import raise_file_limit, write_all
 from splitops.files.engine import CopyError
 from splitops.files.extents import Extent, compose, contiguous
 from splitops.files.formats import TargetFile
 from splitops.files.running import Run
 from splitops.files.sources import reason, writing
 from splitops.native.files import crc32
+from splitops.native.positioned import read_at
 from splitops.writing import uninterrupted
 
 __all__ = ["UploadPlan", "at_address"]
@@ -190,7 +191,7 @@ class _UploadRun(Run):
             for index, windows in group.items():
                 for window, place in windows:
                     for offset, data in self._made[index].literals(window):
-                        os.pwrite(scratch, data, place + offset)
+                        write_all(scratch, data, place + offset)
                     extents += self._made[index].extents(window, place)
             task = engine.passes(extents, self._memory // 2)
             used = {extent.source for extent in extents}
@@ -207,7 +208,7 @@ class _UploadRun(Run):
     def _send_windows(self, files: Uploads, index: int, windows: _Windows, scratch: int, sha256: bool) -> int:
         sent = 0
         for window, place in windows:
-            data = os.pread(scratch, len(window), place)
+            data = read_at(scratch, len(window), place)
             self._made[index].note(data, sha256=sha256)
             files.write(index, data)
             sent += len(data)

@@ -19,7 +19,7 @@ _POOL_MEMORY_SHARE = 8
 def _control_groups(root: Path, own: Path) -> list[Path]:
     """The version 2 control group of the process and all that enclose it; empty where there are none."""
     try:
-        lines = own.read_text().splitlines()
+        lines = own.read_text("ascii", "replace").splitlines()
     except OSError:
         return []
     for line in lines:
@@ -31,7 +31,7 @@ def _control_groups(root: Path, own: Path) -> list[Path]:
 
 def _read(path: Path) -> list[str]:
     try:
-        return path.read_text().split()
+        return path.read_text("ascii").split()
     except OSError:
         return []
 

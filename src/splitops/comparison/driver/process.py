@@ -267,7 +267,7 @@ class Process:
         pages = 0
         for number in family(self._token):
             with contextlib.suppress(OSError, ValueError, IndexError):
-                pages += int(Path(f"/proc/{number}/statm").read_text().split()[1])
+                pages += int(Path(f"/proc/{number}/statm").read_text("ascii").split()[1])
         if pages * os.sysconf("SC_PAGE_SIZE") > self._limits.memory:
             raise Ended("memory", f"it takes more than {self._limits.memory / 2**30:g} GB")
 

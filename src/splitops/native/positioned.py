@@ -1,0 +1,45 @@
+"""Descriptors of files: opened, read and written at an offset, on systems that can do so and on others."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+__all__ = ["open_file", "read_at", "write_at"]
+
+_lock = threading.Lock()
+
+
+def open_file(path: str | os.PathLike[str], flags: int) -> int:
+    """Return a descriptor of a file's bytes, which Windows would otherwise take for lines of text.
+
+    Raises:
+        OSError: it cannot be opened so.
+    """
+    return os.open(path, flags | getattr(os, "O_BINARY", 0), 0o666)
+
+
+def read_at(file: int, size: int, offset: int) -> bytes:
+    """Return at most so many bytes from an offset on; none at the end of the file.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    if hasattr(os, "pread"):
+        return os.pread(file, size, offset)
+    with _lock:  # threads share the position of a descriptor
+        os.lseek(file, offset, os.SEEK_SET)
+        return os.read(file, size)
+
+
+def write_at(file: int, data: memoryview, offset: int) -> int:
+    """Write bytes from an offset on, and return how many were written.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    if hasattr(os, "pwrite"):
+        return os.pwrite(file, data, offset)
+    with _lock:
+        os.lseek(file, offset, os.SEEK_SET)
+        return os.write(file, data)
