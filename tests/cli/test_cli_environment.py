@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from importlib.metadata import version
+from importlib.metadata import distribution, version
 
 import pytest
 
@@ -15,6 +15,8 @@ from splitops import native
 def test_the_report_says_what_runs_here(invoke):
     found = json.loads(invoke("report-environment", "--json").output)
     assert found["splitops"] == splitops.__version__
+    tags = [f"Tag: {tag}" for tag in found["wheel"].split(", ") if tag != "editable"]
+    assert all(tag in distribution("splitops").read_text("WHEEL").splitlines() for tag in tags)
     assert found["threads"] == splitops.get_num_threads()
     assert (found["native_core"] != "not in use") == native.available
     assert found["libraries"]["numpy"] == version("numpy")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import platform
 import re
 import sys
+from email.parser import Parser
 from typing import Any
 
 import click
@@ -44,6 +46,7 @@ def environment() -> dict[str, Any]:
     """Return the same as data."""
     return {
         "splitops": __version__,
+        "wheel": _wheel(),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "free_threaded": not getattr(sys, "_is_gil_enabled", lambda: True)(),
         "platform": platform.platform(),
@@ -53,6 +56,15 @@ def environment() -> dict[str, Any]:
         "variables": {name: value for name, value in os.environ.items() if name.startswith("SPLITOPS_")},
         "libraries": _libraries(),
     }
+
+
+def _wheel() -> str:
+    """Return what the package was installed as, such as ``cp313-cp313-manylinux_2_28_x86_64``."""
+    distribution = importlib.metadata.distribution("splitops")
+    tags = Parser().parsestr(distribution.read_text("WHEEL") or "").get_all("Tag", ["unknown"])
+    found = json.loads(distribution.read_text("direct_url.json") or "{}")
+    editable = found.get("dir_info", {}).get("editable", False)
+    return ", ".join([*tags, "editable"] if editable else tags)
 
 
 def _libraries() -> dict[str, str]:
