@@ -18,6 +18,7 @@ import pytest
 from splitops.elements.packing import pack, packed_size, unpack
 from splitops.elements.types import ELEMENT_TYPES, ElementType, from_openvino
 from splitops.models.formats import openvino as ir
+from splitops.models.running.openvino.evaluator import Prepared
 
 Array = np.ndarray[Any, Any]
 
@@ -26,6 +27,11 @@ OPENVINO_TYPES = [row for row in ELEMENT_TYPES.values() if row.openvino is not N
 needs_openvino = pytest.mark.skipif(
     importlib.util.find_spec("openvino") is None, reason="the openvino package is not installed"
 )
+
+
+def run_ir(model: ir.OpenVINOModel, inputs: Any, **options: Any) -> dict[str, Array]:
+    """Run a model once, without an engine for what can be evaluated here."""
+    return Prepared(model).run(inputs, **options)
 
 
 def openvino_version() -> tuple[int, ...]:

@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ir_helpers import Array, array_of, assert_same, needs_openvino, run_by_openvino, stated
+from ir_helpers import Array, array_of, assert_same, needs_openvino, run_by_openvino, run_ir, stated
 
 import splitops
 from splitops.elements.types import element_type_of
 from splitops.errors import ModelError, RuleError
+from splitops.models.engines.engine import Event
+from splitops.models.engines.recording import recording
 from splitops.models.formats import openvino as ir
 from splitops.models.movers import evaluated
-from splitops.models.running.openvino import run as run_ir
 
 Ports = Mapping[str, str]
 DATA = np.arange(30, dtype=np.float32).reshape(5, 2, 3)
@@ -311,10 +312,11 @@ def test_bodies_in_bodies() -> None:
         "x": np.arange(4, dtype=np.float32),
         "lengths": np.array([2, -1]),
     }
-    seen: list[str] = []
-    got = run_ir(nested_model(), inputs, observer=lambda layer, *_: seen.append(layer.name))
+    seen: list[Event] = []
+    with recording(seen):
+        got = run_ir(nested_model(), inputs)
     assert got["y"].tolist() == [0, 1, 2, 3, 0, 1]
-    assert seen == ["cut", "gate"] * 3 + ["loop"]
+    assert [event.node for event in seen] == ["cut"] * 3
     with pytest.raises(RuleError) as caught:
         run_ir(nested_model(), inputs | {"lengths": np.array([5, -1])})
     assert caught.value.where.graph == "loop/body/gate/then_body"

@@ -23,13 +23,13 @@ from ir_helpers import (
     needs_openvino,
     openvino_version,
     run_by_openvino,
+    run_ir,
     stated,
 )
 
 from splitops.elements.types import ELEMENT_TYPES, ElementType, from_openvino
 from splitops.models.formats import openvino as ir
 from splitops.models.movers.conversion import is_convertible
-from splitops.models.running.openvino import run as run_ir
 
 pytestmark = [
     needs_openvino,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from ir_helpers import run_ir
 
 from splitops.models.formats import openvino as ir
-from splitops.models.running.openvino import run as run_ir
 
 SHAPE = (6, 12, 10, 24)
 DATA = np.arange(6 * 12 * 10 * 24, dtype=np.float32).reshape(SHAPE)

@@ -18,6 +18,7 @@ from ir_helpers import (
     data_of,
     needs_openvino,
     run_by_openvino,
+    run_ir,
     split_model,
     stated,
 )
@@ -27,7 +28,6 @@ from splitops.errors import ModelError, Where
 from splitops.models.formats import openvino as ir
 from splitops.models.formats.openvino.model import join_names, split_names
 from splitops.models.formats.openvino.shapes import format_shape, matches, parse_integer, parse_shape
-from splitops.models.running.openvino import run as run_ir
 from splitops.sizes.dims import Range
 
 NOWHERE = Where()

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ir_helpers import needs_openvino, run_by_openvino, stated
+from ir_helpers import needs_openvino, run_by_openvino, run_ir, stated
 
 from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import ModelError, SplitError
 from splitops.models.formats import openvino as ir
-from splitops.models.running.openvino import run as run_ir
 
 XML = """<?xml version="1.0"?>
 <net name="model" version="11">
@@ -526,9 +525,9 @@ def test_results_larger_than_the_memory(name: str) -> None:
     script = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))\n"
         "from splitops.models.formats import openvino as ir; from splitops.errors import ModelError\n"
-        "from splitops.models.running.openvino import run as run_ir\n"
+        "from splitops.models.running.openvino.evaluator import Prepared\n"
         "length = int(sys.argv[1]); content = sys.stdin.buffer.read()\n"
-        "try: run_ir(ir.from_bytes(content[:length], content[length:]), {})\n"
+        "try: Prepared(ir.from_bytes(content[:length], content[length:])).run({})\n"
         "except ModelError as error: print(error); sys.exit(3)\n"
     )
     done = subprocess.run(

@@ -21,15 +21,17 @@ from ir_helpers import (
     data_of,
     needs_openvino,
     run_by_openvino,
+    run_ir,
     split_model,
     stated,
 )
 
 from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import ModelError, Rule, RuleError
+from splitops.models.engines.engine import Event
+from splitops.models.engines.recording import recording
 from splitops.models.formats import openvino as ir
 from splitops.models.running.openvino import foreign
-from splitops.models.running.openvino import run as run_ir
 
 DATA = np.arange(24, dtype=np.float32).reshape(6, 4)
 F32 = ELEMENT_TYPES["float32"]
@@ -256,15 +258,12 @@ def test_only_what_an_output_needs_is_evaluated() -> None:
     assert run_ir(builder.model(), {"x": DATA[0]})["y"].tolist() == [0.0, 1.0, 2.0, 3.0]
 
 
-def test_observer_sees_every_own_layer() -> None:
-    seen: list[tuple[str, list[tuple[int, ...]]]] = []
+def test_every_own_layer_is_recorded() -> None:
+    seen: list[Event] = []
     model = split_model(("f32", (6, 4)), np.array(1), num_splits=2, outputs=2)
-    run_ir(
-        model,
-        {"data": DATA},
-        observer=lambda layer, _, outs: seen.append((layer.name, [out.shape for out in outs])),
-    )
-    assert seen == [("split", [(6, 2), (6, 2)])]
+    with recording(seen):
+        run_ir(model, {"data": DATA})
+    assert [(event.operator, event.node) for event in seen] == [("Split", "split")]
 
 
 # Data movers
@@ -457,9 +456,10 @@ def test_foreign_layers_form_few_regions() -> None:
 def test_foreign_layers_run_by_openvino(tmp_path: Path) -> None:
     model = mixed_model()
     data = np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6)
-    split: list[str] = []
-    outputs = run_ir(model, {"x": data}, observer=lambda layer, _, __: split.append(layer.name))
-    assert {"halves", "inner"} <= set(split)
+    events: list[Event] = []
+    with recording(events):
+        outputs = run_ir(model, {"x": data})
+    assert {"halves", "inner"} <= {event.node for event in events}
     ir.write(model, tmp_path / "model.xml")
     job = {"xml": str(tmp_path / "model.xml"), "inputs": [stated(data, F32)], "by": "CPU"}
     (answer,) = run_by_openvino(tmp_path, [job])
@@ -543,9 +543,9 @@ def test_reading_and_running_load_no_framework(tmp_path: Path) -> None:
     script = (
         "import sys, numpy as np\n"
         "from splitops.models.formats import openvino as ir\n"
-        "from splitops.models.running.openvino import run as run_ir\n"
+        "from splitops.models.running.openvino.evaluator import Prepared\n"
         f"model = ir.read({str(tmp_path / 'model.xml')!r})\n"
-        "run_ir(model, {'data': np.zeros((6, 4), np.float32)})\n"
+        "Prepared(model).run({'data': np.zeros((6, 4), np.float32)})\n"
         "names = {'openvino', 'onnx', 'onnx_ir', 'ml_dtypes', 'rich', 'click'}\n"
         "print(sorted(names & set(sys.modules)))\n"
     )

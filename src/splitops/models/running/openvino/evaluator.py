@@ -27,61 +27,9 @@ from splitops.models.running.openvino.inputs import Inputs
 from splitops.models.running.openvino.layers import evaluated, is_own
 from splitops.progress import counted
 
-__all__ = ["Prepared", "is_evaluated", "run"]
+__all__ = ["Prepared", "is_evaluated"]
 
 _Results = Mapping[int, Value]
-Observer = Callable[[Layer, Sequence[npt.NDArray[Any]], Sequence[npt.NDArray[Any]]], None]
-
-
-def run(
-    model: OpenVINOModel,
-    inputs: Mapping[str, npt.ArrayLike],
-    *,
-    max_body_runs: int = MAX_BODY_RUNS,
-    observer: Observer | None = None,
-) -> dict[str, npt.NDArray[Any]]:
-    """Run a model.
-
-    Only layers that an output needs are evaluated. Split, VariadicSplit, Concat, Convert, Reshape, Slice,
-    Squeeze, Unsqueeze, Transpose, ShapeOf and Gather (without batch dimensions) are evaluated by splitops,
-    with all bits of 64-bit types; connected regions of other layers by OpenVINO's CPU plugin, with its
-    precision, where the ``openvino`` package is installed. The bodies of If, Loop and TensorIterator are
-    evaluated in the same way, once for each iteration; a split is never left to OpenVINO, whatever layer it
-    stands in.
-
-    A loop can ask for any number of iterations: what they give is held against the memory before it is
-    joined.
-
-    Args:
-        model: the model.
-        inputs: an array for each Parameter, by any of its tensor names or its layer's name. Its dtype is the
-            NumPy or ml_dtypes type of the element type; codes as uint8 for nf4, u1, u3 and u6; strings of
-            any kind, bytes as UTF-8. Nothing may be masked.
-        max_body_runs: how often the bodies of If, Loop and TensorIterator run at most, all together.
-        observer: called with each layer that splitops evaluates, its input arrays and its output arrays; with
-            a layer in a body each time that the body runs.
-
-    Returns:
-        The outputs by name (:func:`output_names`). What shares memory with an input or a constant of the
-        model is a read-only view; outputs may share memory with each other.
-
-    Raises:
-        ModelError: an input is missing, unknown or of another type or shape; a layer cannot be evaluated, for
-            example because it needs OpenVINO, which is not installed; bodies run too often.
-        RuleError: a split is invalid, with the layer in its ``where``.
-
-    Examples:
-        >>> import numpy as np
-        >>> from splitops.models.formats.openvino.builder import Builder
-        >>> builder = Builder()
-        >>> data = builder.parameter("data", "i64", "?")
-        >>> inputs = [data, builder.const(0), builder.const([1, -1])]
-        >>> parts = builder.layer("VariadicSplit", inputs, outputs=2)
-        >>> builder.result(parts[1], "rest")
-        >>> run(builder.model(), {"data": np.arange(4)})
-        {'rest': array([1, 2, 3])}
-    """
-    return Prepared(model).run(inputs, max_body_runs=max_body_runs, observer=observer)
 
 
 class Prepared:
@@ -129,14 +77,31 @@ class Prepared:
         return [program for runner in runners for program in runner.programs]
 
     def run(
-        self,
-        inputs: Mapping[str, npt.ArrayLike],
-        *,
-        max_body_runs: int = MAX_BODY_RUNS,
-        observer: Observer | None = None,
+        self, inputs: Mapping[str, npt.ArrayLike], *, max_body_runs: int = MAX_BODY_RUNS
     ) -> dict[str, npt.NDArray[Any]]:
-        """Run the model; see :func:`run`."""
-        whole = _Run(self, self._where, BodyRuns(max_body_runs), observer)
+        """Run the model.
+
+        Only layers that an output needs are evaluated. The bodies of If, Loop and TensorIterator are
+        evaluated in the same way, once for each iteration; a split is never left to OpenVINO, whatever layer
+        it stands in. A loop can ask for any number of iterations: what they give is held against the memory
+        before it is joined.
+
+        Args:
+            inputs: an array for each Parameter, by any of its tensor names or its layer's name. Its dtype is
+                the NumPy or ml_dtypes type of the element type; codes as uint8 for nf4, u1, u3 and u6;
+                strings of any kind, bytes as UTF-8. Nothing may be masked.
+            max_body_runs: how often the bodies of If, Loop and TensorIterator run at most, all together.
+
+        Returns:
+            The outputs by name (:func:`output_names`). What shares memory with an input or a constant of the
+            model is a read-only view; outputs may share memory with each other.
+
+        Raises:
+            ModelError: an input is missing, unknown or of another type or shape; a layer cannot be evaluated,
+                for example because it needs OpenVINO, which is not installed; bodies run too often.
+            RuleError: a split is invalid, with the layer in its ``where``.
+        """
+        whole = _Run(self, self._where, BodyRuns(max_body_runs))
         execution = _Execution(whole, self._model.graph, self._where, self._inputs.check(inputs))
         try:
             results = execution.results()
@@ -262,10 +227,7 @@ class _Run:
         where: the place of the layer that is evaluated.
     """
 
-    def __init__(
-        self, prepared: Prepared, where: Where, body_runs: BodyRuns, observer: Observer | None
-    ) -> None:
-        self.observer = observer
+    def __init__(self, prepared: Prepared, where: Where, body_runs: BodyRuns) -> None:
         self.where = where
         self.plan = prepared.plan
         self._body_runs = body_runs
@@ -335,9 +297,6 @@ class _Execution:
             raise ModelError(
                 f"{layer} has {len(layer.outputs)} output ports, but it gives {len(results)}", where
             )
-        if self._run.observer is not None:
-            arrays = [[value.array for value in values] for values in (inputs, results)]
-            self._run.observer(layer, *arrays)
         for port, value in zip(layer.outputs, results, strict=True):
             self._values[Endpoint(layer.id, port.id)] = replace(value, constant=constant)
 
