@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx import AttributeProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
 
 from splitops.errors import NOWHERE, ModelError, Where
-from splitops.models.formats.onnx.structure import function_path, located_graphs, located_nodes
+from splitops.models.formats.onnx.structure import function_path, located_graphs, nodes_of
 from splitops.models.formats.onnx.tensors import folder_of
 from splitops.models.graph.onnx import (
     ATTRIBUTES,
@@ -39,7 +39,7 @@ def as_graph(model: ModelProto, where: Where = NOWHERE) -> ir.Model:
         return _read(model, where)
     except ModelError:
         own = copy_of(model)
-        aside = [_take_unread(located.node) for located in located_nodes(own)]
+        aside = [_take_unread(node) for node in nodes_of(own)]
         if not any(aside):
             raise
     made = _read(own, where)

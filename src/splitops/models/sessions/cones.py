@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TensorShapeProto, ValueInfoProto
@@ -14,6 +14,8 @@ from splitops.models.formats.onnx.structure import (
     canonical,
     function_key,
     functions_of,
+    nodes_inside,
+    nodes_of,
     opset_imports,
     subgraphs,
 )
@@ -22,7 +24,7 @@ from splitops.models.running.onnx.regions import reads
 from splitops.operators import FAMILY, SCHEMAS, schema
 from splitops.operators.schema import Given
 
-__all__ = ["cone_of_sites", "is_site", "nodes_of"]
+__all__ = ["cone_of_sites", "is_site"]
 
 _LARGE: Final = 1 << 12
 """Initializers of more bytes are no lengths: they stand as inputs of their type."""
@@ -57,21 +59,6 @@ def cone_of_sites(model: ModelProto, *, sizes: bool = False) -> ModelProto | Non
     """
     sites = [node for node in nodes_of(model) if is_site(node)]
     return _Cone(model, sites, sizes).model() if sites else None
-
-
-def nodes_of(model: ModelProto) -> Iterator[NodeProto]:
-    """Yield every node of a model: of its graph, of the graphs inside it, and of its functions."""
-    yield from nodes_inside(model.graph.node)
-    for function in model.functions:
-        yield from nodes_inside(function.node)
-
-
-def nodes_inside(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
-    """Yield nodes, and those of the graphs inside them."""
-    for node in nodes:
-        yield node
-        for _, graph in subgraphs(node):
-            yield from nodes_inside(graph.node)
 
 
 class _Cone:

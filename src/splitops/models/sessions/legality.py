@@ -22,6 +22,7 @@ from splitops.models.formats.onnx.structure import (
     function_path,
     functions_of,
     located_graphs,
+    nodes_of,
     subgraphs,
 )
 from splitops.models.formats.onnx.tensors import is_external, tensor_array
@@ -33,7 +34,7 @@ from splitops.models.infer.onnx_walk import Found, Walk
 from splitops.models.known import Known
 from splitops.models.legalize import SiteReport, legalize
 from splitops.models.running.bodies import MAX_BODY_RUNS
-from splitops.models.sessions.cones import cone_of_sites, is_site, nodes_of
+from splitops.models.sessions.cones import cone_of_sites, is_site
 from splitops.models.sessions.settled import settled_sizes
 from splitops.models.sites import Site
 from splitops.onnx.reference import node_label

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
@@ -15,15 +15,15 @@ from splitops.onnx.reference import node_label
 
 __all__ = [
     "FunctionKey",
-    "Located",
     "callees_first",
     "check_model",
     "function_key",
     "function_path",
     "functions_of",
     "located_graphs",
-    "located_nodes",
     "model_tensors",
+    "nodes_inside",
+    "nodes_of",
     "opset_imports",
     "subgraphs",
 ]
@@ -39,15 +39,6 @@ _ALIASES: Final = {"ai.onnx": ""}
 
 _Scopes = tuple[AbstractSet[str], ...]
 """The names that are visible, from the main graph inwards."""
-
-
-@dataclass(frozen=True, slots=True)
-class Located:
-    """A node and where it stands: the place, and the opset that each domain has there."""
-
-    node: NodeProto
-    where: Where
-    opsets: Mapping[str, int]
 
 
 def check_model(model: ModelProto, where: Where | None = None) -> list[TensorProto]:
@@ -146,13 +137,18 @@ def extend(path: str | None, step: str) -> str:
     return f"{path}/{step}" if path else step
 
 
-def located_nodes(model: ModelProto, where: Where | None = None) -> Iterator[Located]:
-    """Yield every node of the main graph, its subgraphs and the functions, in the order of the file."""
-    where = where or Where()
-    yield from _nodes(model.graph.node, where, opset_imports(model, where))
-    for function in model.functions:
-        place = replace(where, graph=function_path(function))
-        yield from _nodes(function.node, place, opset_imports(function, place))
+def nodes_of(model: ModelProto) -> Iterator[NodeProto]:
+    """Yield every node of a model: of its graph, of the graphs inside it, and of its functions."""
+    for owner in (model.graph, *model.functions):
+        yield from nodes_inside(owner.node)
+
+
+def nodes_inside(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+    """Yield nodes, and behind each those of the graphs inside it."""
+    for node in nodes:
+        yield node
+        for _, graph in subgraphs(node):
+            yield from nodes_inside(graph.node)
 
 
 def located_graphs(model: ModelProto) -> Iterator[tuple[str | None, GraphProto]]:
@@ -171,27 +167,13 @@ def _inner_graphs(path: str | None, nodes: Sequence[NodeProto]) -> Iterator[tupl
             yield from _inner_graphs(inner, graph.node)
 
 
-def _nodes(nodes: Sequence[NodeProto], where: Where, opsets: Mapping[str, int]) -> Iterator[Located]:
-    for node in nodes:
-        yield Located(node, replace(where, node=node_label(node)), opsets)
-        for step, graph in subgraphs(node):
-            yield from _nodes(graph.node, replace(where, graph=extend(where.graph, step)), opsets)
-
-
 def model_tensors(model: ModelProto) -> Iterator[TensorProto]:
     """Yield the tensors of a model: the initializers and those of node attributes."""
-    pending: list[GraphProto] = [model.graph]
-    lists: list[Sequence[NodeProto]] = [function.node for function in model.functions]
-    while pending or lists:
-        if pending:
-            graph = pending.pop()
-            lists.append(graph.node)
-            yield from graph.initializer
-        else:
-            for node in lists.pop():
-                pending.extend(graph for _, graph in subgraphs(node))
-                for attribute in node.attribute:
-                    yield from _attribute_tensors(attribute)
+    for _, graph in located_graphs(model):
+        yield from graph.initializer
+    for node in nodes_of(model):
+        for attribute in node.attribute:
+            yield from _attribute_tensors(attribute)
 
 
 def _attribute_tensors(attribute: AttributeProto) -> Sequence[TensorProto]:
@@ -365,6 +347,5 @@ def callees_first(
 
 
 def _called(function: FunctionProto, functions: Mapping[FunctionKey, FunctionProto]) -> list[FunctionKey]:
-    nodes = _nodes(function.node, Where(), {})
-    keys = dict.fromkeys(function_key(located.node) for located in nodes)
+    keys = dict.fromkeys(map(function_key, nodes_inside(function.node)))
     return [key for key in keys if key in functions]
