@@ -31,7 +31,7 @@ from splitops.errors import ModelError, Rule, RuleError
 from splitops.models.engines.engine import Event
 from splitops.models.engines.recording import recording
 from splitops.models.formats import openvino as ir
-from splitops.models.running.openvino import foreign
+from splitops.models.running.stages import stages
 
 DATA = np.arange(24, dtype=np.float32).reshape(6, 4)
 F32 = ELEMENT_TYPES["float32"]
@@ -439,17 +439,18 @@ def mixed_model() -> ir.OpenVINOModel:
 
 def test_foreign_layers_form_few_regions() -> None:
     model = mixed_model()
-    stages = list(
-        foreign.stages(
-            model.graph,
+    found = list(
+        stages(
             model.graph.order,
             lambda layer: layer.type not in {"Add", "Multiply", "ReLU", "ReduceProd"},
+            lambda layer: (source.layer for source in model.graph.sources(layer)),
+            lambda layer: (layer.id,),
         )
     )
-    assert [[layer.type for layer in layers] for own, layers in stages if not own] == [
+    assert [[layer.type for layer in layers] for own, layers in found if not own] == [
         ["Add", "Multiply"], ["ReLU"], ["ReduceProd"],
     ]  # fmt: skip
-    assert sum(len(layers) for _, layers in stages) == len(model.graph.layers)
+    assert sum(len(layers) for _, layers in found) == len(model.graph.layers)
 
 
 @needs_openvino

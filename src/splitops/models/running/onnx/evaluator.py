@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -33,6 +33,7 @@ from splitops.models.formats.onnx.structure import (
     function_path,
     functions_of,
     model_tensors,
+    nodes_inside,
     opset_imports,
     subgraphs,
 )
@@ -352,21 +353,9 @@ def _bound(function: FunctionProto, given: Mapping[str, AttributeProto]) -> Func
     bound = FunctionProto()
     bound.CopyFrom(function)
     values = defaults | dict(given)
-    for nodes in _node_lists(bound):
-        for node in nodes:
-            _bind_attributes(node, values)
+    for node in nodes_inside(bound.node):
+        _bind_attributes(node, values)
     return bound
-
-
-def _node_lists(function: FunctionProto) -> Iterator[Any]:
-    pending: list[Any] = [function.node]
-    while pending:
-        nodes = pending.pop()
-        yield nodes
-        for node in nodes:
-            for attribute in node.attribute:
-                pending.extend([attribute.g.node] if attribute.HasField("g") else [])
-                pending.extend(graph.node for graph in attribute.graphs)
 
 
 def _bind_attributes(node: NodeProto, values: Mapping[str, AttributeProto]) -> None:

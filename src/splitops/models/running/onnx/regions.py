@@ -22,9 +22,10 @@ from splitops.models.engines.engine import Compiled, Engine, EngineError, Progra
 from splitops.models.formats.onnx.structure import FunctionKey, function_key, subgraphs
 from splitops.models.formats.onnx.tensors import external_extent, folder_of, is_external, tensor_array
 from splitops.models.formats.reading import DataFolder
+from splitops.models.running.stages import stages
 from splitops.onnx.reference import node_label
 
-__all__ = ["Division", "GraphView", "Region", "RegionCall", "reads", "stages"]
+__all__ = ["Division", "GraphView", "Region", "RegionCall", "reads"]
 
 _INLINE: Final = 1024
 """Initializers of fewer bytes are written into the region's model."""
@@ -33,27 +34,6 @@ _ELSEWHERE: Final = "weights"
 
 IsOwn = Callable[[str | None, NodeProto], bool]
 """Whether a node, in the graph of a path, is evaluated here."""
-
-
-def stages(
-    nodes: Iterable[NodeProto], is_own: Callable[[NodeProto], bool]
-) -> Iterator[tuple[bool, list[NodeProto]]]:
-    """Divide nodes, which are in topological order, into few stages of own and of foreign ones, in turn.
-
-    Yields:
-        Whether the nodes of a stage are own, and the nodes in their order. What is foreign depends on earlier
-        stages and its own stage alone, so that it is one region.
-    """
-    depth: dict[str, int] = {}  # of values; even: own, odd: foreign
-    found: dict[int, list[NodeProto]] = {}
-    for node in nodes:
-        parity = 0 if is_own(node) else 1
-        before = max((depth.get(name, -1) for name in reads(node)), default=-1)
-        least = max(parity, before + ((before - parity) % 2))
-        depth.update(dict.fromkeys(node.output, least))
-        found.setdefault(least, []).append(node)
-    for number in sorted(found):
-        yield number % 2 == 0, found[number]
 
 
 def reads(node: NodeProto) -> Iterator[str]:
@@ -121,7 +101,7 @@ class Division:
         path = graph.where.graph
         constants = _Constants(graph, lambda node: self.is_own(path, node))
         others = [node for node in graph.nodes if not constants.has(node)]
-        parts = list(stages(others, lambda node: self.is_own(path, node)))
+        parts = list(stages(others, lambda node: self.is_own(path, node), reads, lambda node: node.output))
         readers = [{name for node in nodes for name in reads(node)} for _, nodes in parts]
         cut: list[NodeProto] = []
         for index, (own, nodes) in enumerate(parts):

@@ -25,6 +25,7 @@ from splitops.models.running.bodies import MAX_BODY_RUNS, BodyRuns
 from splitops.models.running.openvino import bodies, foreign
 from splitops.models.running.openvino.inputs import Inputs
 from splitops.models.running.openvino.layers import evaluated, is_own
+from splitops.models.running.stages import stages
 from splitops.progress import counted
 
 __all__ = ["Prepared", "is_evaluated"]
@@ -187,14 +188,21 @@ class _Plan:
         self.constants: dict[int, Value] = {}
         self.results = [(layer.id, graph.sources(layer)[0]) for layer in graph.layers_of_type("Result")]
         used = {source for layer in layers for source in graph.sources(layer)}
-        stages = list(foreign.stages(graph, layers, is_own))
-        inside = {layer.id for own, found in stages if not own for layer in found}
+        parts = list(
+            stages(
+                layers,
+                is_own,
+                lambda layer: (source.layer for source in graph.sources(layer)),
+                lambda layer: (layer.id,),
+            )
+        )
+        inside = {layer.id for own, found in parts if not own for layer in found}
         held: set[int] = set()  # constants that regions hold once they are compiled, and nobody else reads
         if settled is not None:
             constants = (layer for layer in layers if layer.constant is not None)
             held = {layer.id for layer in constants if _feeds_only(graph, layer, inside)}
         steps: list[tuple[Layer, tuple[Endpoint, ...], foreign.Runner | None]] = []
-        for own, found in stages:
+        for own, found in parts:
             if not own:
                 region = foreign.Region.of(graph, found, used)
                 taken = tuple(source for source in region.inputs if source.layer not in held)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,33 +19,10 @@ from splitops.models.known import Tensor
 from splitops.models.movers.evaluated import Value
 from splitops.sizes.dims import Shape
 
-__all__ = ["Region", "Runner", "Settled", "stages"]
+__all__ = ["Region", "Runner", "Settled"]
 
 Sizes = Sequence[tuple[int, int]]
 """The axis and the size of each part of a split."""
-
-
-def stages(
-    graph: Graph, layers: Sequence[Layer], is_own: Callable[[Layer], bool]
-) -> Iterator[tuple[bool, list[Layer]]]:
-    """Divide layers, which are in topological order, into few stages of own and of foreign layers, in turn.
-
-    Yields:
-        Whether the layers of the stage are own, and the layers in topological order. All foreign layers of a
-        stage depend on earlier stages and one another alone, so they are one region.
-    """
-    depth: dict[int, int] = {}  # even: own, odd: foreign
-    found: dict[int, list[Layer]] = {}
-    for layer in layers:
-        own = is_own(layer)
-        least = 0 if own else 1
-        for source in graph.sources(layer):
-            before = depth[source.layer]
-            least = max(least, before + (before % 2 == (1 if own else 0)))
-        depth[layer.id] = least
-        found.setdefault(least, []).append(layer)
-    for number in sorted(found):
-        yield number % 2 == 0, found[number]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,38 @@
+"""A graph divided between this package and an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import TypeVar
+
+__all__ = ["stages"]
+
+T = TypeVar("T")
+Ends = Callable[[T], Iterable[Hashable]]
+
+
+def stages(
+    nodes: Iterable[T], is_own: Callable[[T], bool], reads: Ends[T], makes: Ends[T]
+) -> Iterator[tuple[bool, list[T]]]:
+    """Divide nodes, which are in topological order, into few stages of own and of foreign ones, in turn.
+
+    Args:
+        nodes: the nodes.
+        is_own: whether a node is evaluated here.
+        reads: what a node depends on.
+        makes: what depends on a node.
+
+    Yields:
+        Whether the nodes of a stage are own, and the nodes in their order. What is foreign depends on earlier
+        stages and its own stage alone, so that it is one region.
+    """
+    depth: dict[Hashable, int] = {}  # even: own, odd: foreign
+    found: dict[int, list[T]] = {}
+    for node in nodes:
+        parity = 0 if is_own(node) else 1
+        before = max((depth.get(end, -1) for end in reads(node)), default=-1)
+        least = max(parity, before + ((before - parity) % 2))
+        depth.update(dict.fromkeys(makes(node), least))
+        found.setdefault(least, []).append(node)
+    for number in sorted(found):
+        yield number % 2 == 0, found[number]
