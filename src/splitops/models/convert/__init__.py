@@ -174,12 +174,19 @@ def _converted(
 
     where = place_of(model)
     if is_openvino(model):
-        from splitops.models.convert.from_openvino import convert as convert_openvino
+        from splitops.models.convert.openvino_to_onnx import convert_ir
 
-        return convert_openvino(model, target, preferred, where, allow_links)
-    from splitops.models.convert.from_onnx import convert as convert_onnx
+        return convert_ir(model, target, preferred, where, allow_links)
+    from splitops.models.formats.onnx.storage import opened
 
-    return convert_onnx(model, target, preferred, where, allow_links)
+    proto = opened(model, allow_links=allow_links)  # type: ignore[arg-type]
+    if target is not None and target.domain:
+        from splitops.models.convert.onnx_to_openvino import convert_onnx
+
+        return convert_onnx(proto, target, preferred, where)
+    from splitops.models.convert.onnx_to_onnx import convert_opset
+
+    return convert_opset(proto, target, preferred, where)
 
 
 def _form(form: str | Form | None, only_split: bool) -> Form:

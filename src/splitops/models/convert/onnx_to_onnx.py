@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import onnx
 import onnx_ir as ir
-from onnx import GraphProto, ModelProto, NodeProto, TensorShapeProto
+from onnx import ModelProto, NodeProto, TensorShapeProto
 
 from splitops.errors import ModelError, Rule, SplitError, Where
 from splitops.models.convert.onnx_operators import CONSTANTS_OF_EVERY_TYPE, Mover
 from splitops.models.convert.onnx_sequences import lower_sequence
 from splitops.models.convert.onnx_versions import since_version
-from splitops.models.convert.report import Change, Status
+from splitops.models.convert.report import Change, Conversion, Status
 from splitops.models.formats.onnx import check_model
 from splitops.models.formats.onnx.storage import without_weights
-from splitops.models.formats.onnx.structure import subgraphs
+from splitops.models.formats.onnx.structure import located_graphs, nodes_of
 from splitops.models.graph.merging import SiteKey, merged_sites, site_key
 from splitops.models.graph.onnx import (
     INITIALIZERS_OF_THEIR_OWN,
@@ -58,20 +57,17 @@ def model_opset(model: ModelProto) -> int | None:
     return 1 if model.ir_version < 3 else None
 
 
-def convert_opset(
-    model: ModelProto, opset: int | None, form: Form, where: Where
-) -> tuple[tuple[Change, ...], ModelProto | None, SplitError | None]:
-    """Convert a well-formed model to an opset; None keeps its opset and only states the splits anew.
-
-    Returns:
-        The changes, the model where nothing is refused, and what is wrong with it as a whole.
-    """
+def convert_opset(model: ModelProto, target: Target | None, form: Form, where: Where) -> Conversion:
+    """Convert a well-formed model to an opset; None keeps its opset and only states the splits anew."""
     imported = model_opset(model)
+    opset = None if target is None else target.opset
+    name = f"onnx:{imported}" if target is None else str(target)
     if imported is None and not model.functions:
-        return (), model, None
+        return Conversion(name, (), model)
     if model.training_info and opset not in (None, imported):
         # Its graphs belong to no walk of the model, and run at the model's opset.
-        return (), None, ModelError("training information cannot be converted to another opset", where)
+        problem = ModelError("training information cannot be converted to another opset", where)
+        return Conversion(name, (), None, problem)
     apart: frozenset[SiteKey] = frozenset()
     while True:
         changes, moved = _moved(model, imported, opset, form, where, apart)
@@ -80,13 +76,13 @@ def convert_opset(
             break
         apart |= merged
     if moved is None:
-        return changes, None, None
+        return Conversion(name, changes, None)
     converted = finished(moved, model)
     try:
         prove(converted, where, model)
     except SplitError as error:
-        return changes, None, error
-    return changes, converted, None
+        return Conversion(name, changes, None, error)
+    return Conversion(name, changes, converted)
 
 
 def _moved(
@@ -135,7 +131,7 @@ def prove(model: ModelProto, where: Where, source: ModelProto | None = None) -> 
 def _problem(model: ModelProto, *, full: bool) -> str | None:
     """Return what onnx's checker has against a model, at full with its strict inference; None: nothing."""
     slim = without_weights(model)
-    if full and any(map(_ends_the_process, _nodes(slim))):
+    if full and any(map(_ends_the_process, nodes_of(slim))):
         _forget_sizes(slim)
     try:
         onnx.checker.check_model(slim, full_check=full)
@@ -164,13 +160,6 @@ def _ends_the_process(node: NodeProto) -> bool:
 _MOST_CHECKED: Final = 1 << 16
 
 
-def _nodes(model: ModelProto) -> Iterator[NodeProto]:
-    for graph in _graphs(model):
-        yield from graph.node
-    for function in model.functions:
-        yield from function.node
-
-
 def _forget_sizes(model: ModelProto) -> None:
     """Leave the types of a model and the ranks of its values, which onnx can still check, and no size."""
     inputs = {value.name for value in model.graph.input}
@@ -180,7 +169,7 @@ def _forget_sizes(model: ModelProto) -> None:
             kind.elem_type = tensor.data_type
             kind.shape.dim.extend([TensorShapeProto.Dimension()] * len(tensor.dims))
     del model.graph.initializer[:]
-    for graph in _graphs(model):
+    for _, graph in located_graphs(model):
         for value in (*graph.input, *graph.output, *graph.value_info):
             for size in value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ():
                 size.Clear()
@@ -213,8 +202,8 @@ def editable(model: ModelProto, where: Where, form: Form) -> ir.Model:
 def finished(model: ir.Model, original: ModelProto) -> ModelProto:
     """Return a rewritten model as a proto."""
     proto = written(model)
-    stated = {info.name for graph in _graphs(original) for info in graph.value_info}
-    for graph in _graphs(proto):
+    stated = {info.name for _, graph in located_graphs(original) for info in graph.value_info}
+    for _, graph in located_graphs(proto):
         # onnx-ir states types for initializers, which state their own.
         own = {tensor.name for tensor in graph.initializer} - stated
         kept = [info for info in graph.value_info if info.name not in own]
@@ -227,15 +216,6 @@ def finished(model: ir.Model, original: ModelProto) -> ModelProto:
     if any(tensor.name not in inputs for tensor in proto.graph.initializer):
         proto.ir_version = max(proto.ir_version, INITIALIZERS_OF_THEIR_OWN)
     return proto
-
-
-def _graphs(model: ModelProto) -> Iterator[GraphProto]:
-    """Yield the main graph and every graph inside it; functions have no initializers."""
-    pending = [model.graph]
-    while pending:
-        graph = pending.pop()
-        yield graph
-        pending += [inner for node in graph.node for _, inner in subgraphs(node)]
 
 
 def least_ir_version(proto: ModelProto) -> int:

@@ -43,12 +43,12 @@ from splitops.models.sites.statement import stated
 from splitops.operators import SCHEMAS, OperatorSchema
 from splitops.progress import counted
 
-__all__ = ["convert"]
+__all__ = ["convert_onnx"]
 
 _DOMAIN: Final = "openvino"
 
 
-def convert(model: ModelProto, target: Target, form: Form, where: Where) -> Conversion:
+def convert_onnx(model: ModelProto, target: Target, form: Form, where: Where) -> Conversion:
     """Convert a well-formed ONNX model to OpenVINO."""
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)

@@ -36,6 +36,7 @@ from splitops.models.formats.openvino import (
     OpenVINOModel,
     endpoint_name,
     input_names,
+    opened,
     output_names,
 )
 from splitops.models.formats.openvino.sites import read_site
@@ -61,8 +62,12 @@ from splitops.progress import counted
 __all__ = ["convert_ir"]
 
 
-def convert_ir(model: OpenVINOModel, target: Target, form: Form, where: Where) -> Conversion:
-    """Convert an OpenVINO model to an opset of ONNX."""
+def convert_ir(model: Any, target: Target | None, form: Form, where: Where, allow_links: bool) -> Conversion:
+    """Convert a path or :class:`OpenVINOModel` to an opset of ONNX."""
+    model = opened(model, allow_links=allow_links)
+    where = Where(model=where.model or model.file)
+    if target is None or target.domain:
+        raise ModelError("an OpenVINO model can be converted to 'onnx:' with an opset alone", where)
     apart: frozenset[int] = frozenset()
     while True:
         writer = _Writer(model, target, form, where, apart)
@@ -100,7 +105,7 @@ class _Writer:
         self.form = form
         self.where = where
         self.apart = apart
-        self.known = walk_openvino(source, where, lambda site: None).values
+        self.known = walk_openvino(source, where, lambda site: None)
         self.changes: list[Change] = []
         self.graph = ir.Graph([], [], nodes=[], name=source.name or "model", opset_imports={"": self.opset})
         self.model = ir.Model(self.graph, ir_version=8, producer_name="splitops")

@@ -6,7 +6,7 @@ port a value that carries its :class:`Port`. The inputs of the nodes are the edg
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -14,8 +14,20 @@ import onnx_ir as ir
 
 from splitops.models.formats.openvino.model import Edge, Endpoint, Graph, Layer, OpenVINOModel, Port
 from splitops.models.formats.openvino.sites import endpoint_name
+from splitops.models.graph.onnx import note
+from splitops.models.known import Known
 
-__all__ = ["DOMAIN", "from_nodes", "graphs_inside", "layer_of", "make_node", "port_of", "restate", "to_nodes"]
+__all__ = [
+    "DOMAIN",
+    "from_nodes",
+    "graphs_inside",
+    "layer_of",
+    "make_node",
+    "note_found",
+    "port_of",
+    "restate",
+    "to_nodes",
+]
 
 DOMAIN: Final = "openvino"
 _LAYER: Final = "splitops.layer"
@@ -84,6 +96,14 @@ def graphs_inside(graph: ir.Graph, path: str | None = None) -> Iterator[tuple[st
         for tag, attribute in node.attributes.items():
             inner = f"{node.name}/{tag}"
             yield from graphs_inside(attribute.as_graph(), inner if path is None else f"{path}/{inner}")
+
+
+def note_found(graph: ir.Graph, found: Mapping[tuple[str | None, Endpoint], Known]) -> None:
+    """Note at every value of a graph what is known of it, by graph path and port."""
+    for path, inner in graphs_inside(graph):
+        for node in inner:
+            for value in node.outputs:
+                note(value, found[path, Endpoint(layer_of(node).id, port_of(value).id)])
 
 
 def from_nodes(model: ir.Model, original: OpenVINOModel) -> OpenVINOModel:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -146,11 +145,9 @@ def load_well_formed(
     where = place_of(model)
     if not is_openvino(model):
         return opened(model, weights=weights, allow_links=allow_links), where  # type: ignore[arg-type]
-    if not isinstance(model, str | os.PathLike):
-        return model, where  # type: ignore[return-value]
-    from splitops.models.formats.files import load
+    from splitops.models.formats import openvino
 
-    return load(model, allow_links=allow_links), where
+    return openvino.opened(model, allow_links=allow_links), where  # type: ignore[arg-type]
 
 
 def graph_of(model: ModelProto | OpenVINOModel, where: Where) -> ir.Model | None:
@@ -215,7 +212,7 @@ def _walk_openvino(
     found = walk_openvino(model, where, on_site, compatible=as_openvino)
     graphs = dict(model.graphs())
     rows = []
-    for (path, end), known in found.values.items():
+    for (path, end), known in found.items():
         graph = graphs[path]
         port = graph.by_id[end.layer].output(end.port)
         assert port is not None
@@ -224,5 +221,5 @@ def _walk_openvino(
     for layer, name in zip(model.outputs, output_names(model), strict=True):
         if name not in named:
             port, source = layer.inputs[0], model.graph.sources(layer)[0]
-            rows.append(InferredValue(None, name, stated(port), found.values[None, source]))
-    return tuple(rows), with_shapes(model, found.values) if write else None
+            rows.append(InferredValue(None, name, stated(port), found[None, source]))
+    return tuple(rows), with_shapes(model, found) if write else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from splitops.errors import Rule, RuleError, SplitError, Where
@@ -21,11 +21,8 @@ from splitops.sizes.dims import UNKNOWN, Dim, Range, dimension
 __all__ = ["OpenVINOFound", "walk_openvino"]
 
 
-@dataclass(slots=True)
-class OpenVINOFound:
-    """Everything that a walk has found out: what is known of each output port, by graph path and port."""
-
-    values: dict[tuple[str | None, Endpoint], Tensor] = field(default_factory=dict)
+OpenVINOFound = dict[tuple[str | None, Endpoint], Tensor]
+"""What is known of each output port, by graph path and port."""
 
 
 def walk_openvino(
@@ -45,13 +42,13 @@ def walk_openvino(
         compatible: infer splits as OpenVINO itself does.
         tighten: whether what a split proves of its own input is known of that input.
     """
-    found = OpenVINOFound()
+    found: OpenVINOFound = {}
     for path, graph in model.graphs():
         place = replace(where, graph=path)
         for layer in counted(graph.order, "infer"):
             ends = [Endpoint(layer.id, port.id) for port in layer.outputs]
             sources = graph.sources(layer)
-            inputs = [found.values.get((path, source), Tensor()) for source in sources]
+            inputs = [found.get((path, source), Tensor()) for source in sources]
             if layer.type == "Parameter":
                 outputs = [_parameter(layer, place)]
             elif layer.type == "Const":
@@ -59,10 +56,10 @@ def walk_openvino(
             elif layer.type in FAMILY["openvino"]:
                 outputs, data = _split(graph, layer, place, inputs, on_site, compatible)
                 if data is not None and tighten:
-                    found.values[path, sources[0]] = data
+                    found[path, sources[0]] = data
             else:
                 outputs = infer_layer(layer, inputs)
-            found.values.update({(path, end): known for end, known in zip(ends, outputs, strict=True)})
+            found.update({(path, end): known for end, known in zip(ends, outputs, strict=True)})
     return found
 
 

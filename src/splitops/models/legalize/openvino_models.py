@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
 
 from splitops.errors import ModelError, Where
 from splitops.models.check.conditions import Surroundings
-from splitops.models.formats.openvino import Endpoint, OpenVINOModel, output_names, read
-from splitops.models.graph.onnx import note
-from splitops.models.graph.openvino import from_nodes, graphs_inside, layer_of, port_of, to_nodes
+from splitops.models.formats.openvino import OpenVINOModel, opened, output_names
+from splitops.models.graph.openvino import from_nodes, graphs_inside, layer_of, note_found, to_nodes
 from splitops.models.graph.openvino_editor import OpenVINOEditor
 from splitops.models.infer.openvino_walk import OpenVINOFound, walk_openvino
 from splitops.models.known import Known
@@ -36,12 +33,9 @@ def legalize_openvino(model: Any, target: str, where: Where, allow_links: bool) 
     """
     if target != "openvino":
         raise ModelError(f"{target} reads ONNX models; this is OpenVINO IR, which can be converted", where)
-    if isinstance(model, str | os.PathLike):
-        model = read(Path(model), allow_links=allow_links)
-    if not isinstance(model, OpenVINOModel):
-        raise ModelError(f"a {type(model).__name__} is no model", where)
-    nodes, given = to_nodes(model), model
-    where = replace(where, model=where.model or model.file)
+    given = opened(model, allow_links=allow_links)
+    nodes = to_nodes(given)
+    where = replace(where, model=where.model or given.file)
     sites = legalize_sites(lambda: _survey(nodes, from_nodes(nodes, given), where), target, None)
     return Legalization(target, from_nodes(nodes, given), sites)
 
@@ -57,9 +51,7 @@ def _survey(nodes: ir.Model, model: OpenVINOModel, where: Where) -> Survey:
 
     # What a split proves of its own input is not known before it has run.
     found = walk_openvino(model, where, on_site, tighten=False)
-    for (path, _), node in by_layer.items():
-        for value in node.outputs:
-            note(value, found.values[path, Endpoint(layer_of(node).id, port_of(value).id)])
+    note_found(nodes.graph, found)
     results = _results(model, found)
     forms = OpenVINOForms(OpenVINOEditor(nodes, where))
     return Survey(calls, Surroundings.of(model), forms, lambda node, site: results, lambda: results)
@@ -68,6 +60,4 @@ def _survey(nodes: ir.Model, model: OpenVINOModel, where: Where) -> Survey:
 def _results(model: OpenVINOModel, found: OpenVINOFound) -> _Results:
     """Return what is known of the outputs of a model: names inside it go with the layers."""
     ends = [model.graph.sources(layer)[0] for layer in model.outputs]
-    return {
-        (None, name): found.values[None, end] for name, end in zip(output_names(model), ends, strict=True)
-    }
+    return {(None, name): found[None, end] for name, end in zip(output_names(model), ends, strict=True)}

@@ -10,6 +10,7 @@ import numpy as np
 from splitops.elements.types import ElementType, element_type_of, from_onnx
 from splitops.errors import ModelError, Where, shown
 from splitops.models.formats.openvino import OpenVINOModel, input_names
+from splitops.models.formats.openvino.shapes import matches
 from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Declared:
         found = self.dtype_of(stored)
         if expected is not None and found != expected.numpy and element_type_of(found) is not expected:
             raise ModelError(f"input {name} has element type {found}, but the model declares {expected}")
-        if self.shape is not None and not _fits(shape, self.shape):
+        if self.shape is not None and not matches(shape, self.shape):
             raise ModelError(f"input {name} has shape {shown(shape)}, but the model declares {self}")
 
     def __str__(self) -> str:
@@ -76,14 +77,6 @@ class Declared:
 
 def _has_own_npy_type(element_type: ElementType) -> bool:
     return element_type.numpy.kind in "biufc" and element_type_of(element_type.numpy) is element_type
-
-
-def _fits(shape: tuple[int, ...], declared: Shape) -> bool:
-    return len(shape) == len(declared) and all(map(_is_size_of, shape, declared))
-
-
-def _is_size_of(size: int, dim: Dim) -> bool:
-    return size == dim if isinstance(dim, int) else dim.lo <= size and (dim.hi is None or size <= dim.hi)
 
 
 def onnx_inputs(graph: GraphProto) -> tuple[Declared, ...]:

@@ -7,13 +7,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from splitops.errors import ModelError, SplitError, Where, shown
+from splitops.errors import SplitError, Where
 from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import Surely, Surroundings
 from splitops.models.check.profiles import LIMITS
 from splitops.models.engines.engine import Compiled, Engine, EngineError
-from splitops.models.formats.files import load
-from splitops.models.formats.openvino import OpenVINOModel, output_names, sites
+from splitops.models.formats.openvino import OpenVINOModel, opened, output_names, sites
 from splitops.models.formats.openvino.model import Endpoint, Layer
 from splitops.models.infer.openvino_walk import walk_openvino
 from splitops.models.known import Tensor
@@ -63,9 +62,7 @@ class OpenVINOIRProgram:
         max_body_runs: int | None,
         allow_links: bool,
     ) -> None:
-        read = load(model, allow_links=allow_links) if isinstance(model, str | os.PathLike) else model
-        if not isinstance(read, OpenVINOModel):
-            raise ModelError(f"a {type(read).__name__} is no OpenVINO IR: {shown(read)}")
+        read = opened(model, allow_links=allow_links)
         self._model = read
         self._fallback = fallback
         self._most = MAX_BODY_RUNS if max_body_runs is None else max_body_runs
@@ -163,7 +160,7 @@ class _Survey:
         self._where = where
         visited: list[Site] = []
         found = walk_openvino(model, where, visited.append, tighten=False)
-        self.values = {end: known for (path, end), known in found.values.items() if path is None}
+        self.values = {end: known for (path, end), known in found.items() if path is None}
         self.reasons: list[tuple[Layer, str]] = []
         self.sizes: dict[int, Sizes] = {}
         surroundings = Surroundings.of(model)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from splitops.errors import ModelError, Where
-from splitops.models.formats.openvino import OpenVINOModel, read
+from splitops.errors import Where
+from splitops.models.formats.openvino import OpenVINOModel, opened
 from splitops.models.graph.openvino import from_nodes, to_nodes
 from splitops.models.graph.openvino_editor import OpenVINOEditor
 from splitops.models.simplify.knowledge import note_known_openvino
@@ -24,10 +22,7 @@ def simplify_openvino(
     model: Any, rewrites: Sequence[Rewriting], options: Mapping[str, Any], where: Where, allow_links: bool
 ) -> Simplification:
     """Simplify a path or :class:`OpenVINOModel`."""
-    if isinstance(model, str | os.PathLike):
-        model = read(Path(model), allow_links=allow_links)
-    if not isinstance(model, OpenVINOModel):
-        raise ModelError(f"a {type(model).__name__} is no model", where)
+    model = opened(model, allow_links=allow_links)
     where = replace(where, model=where.model or model.file)
     nodes, current = to_nodes(model), model
     note_known_openvino(nodes, current, where)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from splitops.errors import NOWHERE, Where
-from splitops.models.formats.openvino import Endpoint, OpenVINOModel
-from splitops.models.graph.onnx import note
-from splitops.models.graph.openvino import graphs_inside, layer_of, port_of
+from splitops.models.formats.openvino import OpenVINOModel
+from splitops.models.graph.openvino import note_found
 from splitops.models.infer.onnx_walk import Upstream
 from splitops.models.infer.openvino_walk import walk_openvino
 
@@ -32,11 +31,7 @@ def note_known_openvino(nodes: ir.Model, model: OpenVINOModel, where: Where) -> 
         model: the same model.
         where: its place.
     """
-    found = walk_openvino(model, where, lambda site: None, tighten=False).values
-    for path, graph in graphs_inside(nodes.graph):
-        for node in graph:
-            for value in node.outputs:
-                note(value, found[path, Endpoint(layer_of(node).id, port_of(value).id)])
+    note_found(nodes.graph, walk_openvino(model, where, lambda site: None, tighten=False))
 
 
 class NoteKnownPass(ir.passes.InPlacePass):

@@ -23,7 +23,7 @@ from splitops.models.formats.openvino.builder import Builder, Output
 from splitops.models.formats.openvino.constants import Constant, Weights
 from splitops.models.formats.openvino.document import DEFAULT_LIMITS, Limits
 from splitops.models.formats.openvino.model import Edge, Endpoint, Graph, Layer, OpenVINOModel, Port
-from splitops.models.formats.openvino.reader import from_bytes, read
+from splitops.models.formats.openvino.reader import from_bytes, opened, read
 from splitops.models.formats.openvino.sites import endpoint_name, input_names, output_names, sites
 from splitops.models.formats.openvino.writer import to_bytes, write
 
@@ -43,6 +43,7 @@ __all__ = [
     "endpoint_name",
     "from_bytes",
     "input_names",
+    "opened",
     "output_names",
     "read",
     "sites",

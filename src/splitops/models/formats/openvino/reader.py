@@ -23,7 +23,7 @@ from splitops.models.formats.openvino.model import (
 from splitops.models.formats.openvino.shapes import MAX_RANK, parse_integer, parse_number
 from splitops.models.formats.reading import DataFolder, place_of, read_whole
 
-__all__ = ["VERSIONS", "from_bytes", "read"]
+__all__ = ["VERSIONS", "from_bytes", "opened", "read"]
 
 VERSIONS: Final = (10, 11)
 """The IR versions that are read and written."""
@@ -64,6 +64,11 @@ def read(
         folder = DataFolder(xml_path.parent, allow_links)
         weights_path = folder.file(xml_path.with_suffix(".bin").name, where)
     return _Reader(where, weights_path, explicit=bin_path is not None).read(parse(content, limits, where))
+
+
+def opened(model: str | os.PathLike[str] | OpenVINOModel, *, allow_links: bool = False) -> OpenVINOModel:
+    """Return a model to work on: one in memory as it is, that of a path as :func:`read` gives it."""
+    return model if isinstance(model, OpenVINOModel) else read(model, allow_links=allow_links)
 
 
 def from_bytes(xml: bytes, weights: bytes = b"", *, limits: Limits = DEFAULT_LIMITS) -> OpenVINOModel:
