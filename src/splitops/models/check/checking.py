@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from splitops.errors import Rule, RuleError, SplitError, Where
 from splitops.models.check.conditions import Surely, Surroundings
 from splitops.models.check.findings import Finding, Severity, finding_of
-from splitops.models.check.profiles import LIMITS, known_targets
+from splitops.models.check.profiles import LIMITS, TARGETS, Limit, known_targets
 from splitops.models.formats.files import is_openvino
 from splitops.models.infer import InferredValue, Tensor, graph_of, load_well_formed, walk
 from splitops.models.sites import Site
@@ -142,19 +142,17 @@ def _undeclared_parts(site: Site) -> Iterator[Finding]:
         )
 
 
-def find_limits(site: Site, model: Surroundings) -> Iterator[tuple[int, Surely]]:
-    """Yield the limits that a site meets, as indices of :data:`LIMITS`, and how surely."""
-    for index, limit in enumerate(LIMITS if site.unread is None else ()):
-        surely = limit.condition(site, model)
-        if surely is not Surely.NO:
-            yield index, surely
+def find_limits(
+    site: Site, model: Surroundings, runtimes: Sequence[str] = TARGETS
+) -> Iterator[tuple[Limit, Surely]]:
+    """Yield the limits of some runtimes that a site meets, and how surely."""
+    for limit in LIMITS if site.unread is None else ():
+        if limit.runtime in runtimes and (surely := limit.condition(site, model)) is not Surely.NO:
+            yield limit, surely
 
 
 def _limit_findings(site: Site, model: Surroundings, targets: Sequence[str]) -> Iterator[Finding]:
-    for index, surely in find_limits(site, model):
-        limit = LIMITS[index]
-        if targets and limit.runtime not in targets:
-            continue
+    for limit, surely in find_limits(site, model, targets or TARGETS):
         certain = bool(targets) and surely is Surely.YES and not site.conditional
         yield Finding(
             code=limit.code,

@@ -6,7 +6,6 @@ runtime in a process of its own.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,7 +24,6 @@ __all__ = [
     "Limit",
     "Outcome",
     "known_targets",
-    "release_numbers",
 ]
 
 
@@ -81,7 +79,6 @@ class Limit:
 
     Attributes:
         code: its name, which begins with the runtime's.
-        runtime: ``"onnx"``, ``"onnxruntime"``, ``"openvino"``, ``"opencv"`` or ``"tensorrt"``.
         case: the case of :func:`splitops.compare` that proves it; None where the runtime cannot be installed.
         until: the last release that does so; None where the newest one that was looked at does.
         outcome: what happens.
@@ -94,7 +91,6 @@ class Limit:
     """
 
     code: str
-    runtime: str
     case: str | None
     until: str | None = None
     outcome: Outcome
@@ -104,15 +100,10 @@ class Limit:
     fix: str | None = None
     legal: tuple[LegalForm, ...] = ()
 
-    def holds_in(self, release: str) -> bool:
-        """Return whether a release of the runtime does so, as far as is known.
-
-        Examples:
-            >>> mended = next(limit for limit in LIMITS if limit.code == "onnxruntime.empty-name")
-            >>> mended.holds_in("1.31.1"), mended.holds_in("1.32.0")
-            (True, False)
-        """
-        return self.until is None or release_numbers(release) <= release_numbers(self.until)
+    @property
+    def runtime(self) -> str:
+        """``"onnx"``, ``"onnxruntime"``, ``"openvino"``, ``"opencv"`` or ``"tensorrt"``."""
+        return self.code.partition(".")[0]
 
     @property
     def seen(self) -> str:
@@ -129,11 +120,6 @@ class Limit:
         return self.message if self.until is None else f"{self.message} (up to {self.until})"
 
 
-def release_numbers(release: str) -> tuple[int, ...]:
-    """Return what releases are ordered by: the first three numbers of one."""
-    return tuple(int(part) for part in re.findall(r"\d+", release)[:3])
-
-
 LOOKED_AT: Final = {
     "onnxruntime": ("1.31.1", "1.32.0"),
     "onnx": ("1.23.2",),
@@ -142,7 +128,6 @@ LOOKED_AT: Final = {
 }
 """The releases of each runtime that were asked every case, the oldest first."""
 
-_ORT: Final = "onnxruntime"
 _ORT_SPLIT: Final = (
     "https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/providers/cpu/tensor/split.h"
 )
@@ -172,7 +157,6 @@ _USE_LENGTHS: Final = "state the lengths in the input 'split' instead of num_out
 LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="onnxruntime.split-1",
-        runtime=_ORT,
         case="split-1/even/6-into-2/float32/static",
         outcome=Outcome.ERROR,
         message="there is no implementation below opset 2",
@@ -183,7 +167,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="onnxruntime.ceil-empty-part",
-        runtime=_ORT,
         case="split-18/ceil/2x6-into-4/float32/static/axis=1",
         until="1.31.1",
         outcome=Outcome.ERROR,
@@ -195,7 +178,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="onnxruntime.ceil-negative-part",
-        runtime=_ORT,
         case="split-18/ceil/5-into-4/float32/static",
         outcome=Outcome.ERROR,
         message="num_outputs whose parts reach beyond the axis is refused",
@@ -206,7 +188,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="onnxruntime.open-axis",
-        runtime=_ORT,
         case="split-18/ceil/5-into-4/float32/dynamic",
         outcome=Outcome.ERROR,
         message="num_outputs on an axis of unknown size is refused when the parts reach beyond it",
@@ -217,7 +198,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="onnxruntime.open-halves",
-        runtime=_ORT,
         case="split-18/ceil/1-into-2/float32/dynamic",
         until="1.31.1",
         outcome=Outcome.ERROR,
@@ -229,7 +209,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="onnxruntime.merged",
-        runtime=_ORT,
         case="split-13/even/6-into-2/float32/dynamic/twin",
         outcome=Outcome.WRONG,
         message="another Split of the same data, without lengths too, has another number of outputs: "
@@ -241,7 +220,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="onnxruntime.empty-name",
-        runtime=_ORT,
         case="split-18/ceil/6-into-2/float32/static/absent",
         until="1.31.1",
         outcome=Outcome.ERROR,
@@ -253,7 +231,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="onnxruntime.omitted-output",
-        runtime=_ORT,
         case="split-18/ceil/6-into-2/float32/static/without-0",
         outcome=Outcome.CRASH,
         message="an output that is named '' is written through a null pointer",
@@ -264,7 +241,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="onnxruntime.fewer-outputs",
-        runtime=_ORT,
         case="split-18/ceil/6-into-2/float32/static/1-outputs",
         outcome=Outcome.WRONG,
         message="the axis is divided by the declared outputs, not by num_outputs (refused from 1.32.0 on)",
@@ -275,7 +251,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="onnxruntime.sequence-type",
-        runtime=_ORT,
         case="splittosequence-11/chunk/6-by-3/int8/static",
         outcome=Outcome.ERROR,
         message="there is no implementation for this element type",
@@ -286,7 +261,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="onnxruntime.complex",
-        runtime=_ORT,
         case="split-18/ceil/6-into-2/complex64/static",
         outcome=Outcome.ERROR,
         message="complex tensors are not supported",
@@ -295,7 +269,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="onnxruntime.size-32-bit",
-        runtime=_ORT,
         case="split-18/ceil/4294967300x0-into-2/float32/static",
         outcome=Outcome.ERROR,
         message="sizes of 2^31 and more are refused",
@@ -305,7 +278,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="onnxruntime.unbind",
-        runtime=_ORT,
         case="splittosequence-11/chunk/2x3-by-1/float32/static/axis=1/keepdims=0",
         outcome=Outcome.WRONG,
         message="keepdims = 0 beside chunks of 1 drops the axis, as PyTorch means it; the text ignores it",
@@ -316,7 +288,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="onnxruntime.scalar-keepdims",
-        runtime=_ORT,
         case="splittosequence-11/chunk/2x3-by-2/float32/static/axis=1/keepdims=0",
         outcome=Outcome.ERROR,
         message="keepdims = 0 beside chunks of more than 1 is refused when it runs",
@@ -327,7 +298,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="onnxruntime.empty-lengths",
-        runtime=_ORT,
         case="splittosequence-11/explicit/0-as-nothing/float32/static",
         outcome=Outcome.ERROR,
         message="constant lengths without entries are refused",
@@ -337,7 +307,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="onnx.more-outputs",
-        runtime="onnx",
         case="split-18/outputs.count/6-into-2/float32/static/3-outputs",
         outcome=Outcome.CRASH,
         message="shape inference and version conversion abort the process",
@@ -347,7 +316,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="onnx.size-32-bit",
-        runtime="onnx",
         case="split-18/ceil/4294967300x0-into-2/float32/static",
         outcome=Outcome.WRONG,
         message="shape inference divides sizes of 2^31 and more in 32 bits",
@@ -357,7 +325,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="onnx.ceil-negative-part",
-        runtime="onnx",
         case="split-18/ceil/5-into-4/float32/static",
         outcome=Outcome.WRONG,
         message="shape inference gives the last part a negative size",
@@ -368,7 +335,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="openvino.negative-remainder",
-        runtime="openvino",
         case="openvino-variadicsplit-1/remainder.negative/6-as--1+8/float32/static/axis=0",
         outcome=Outcome.CRASH,
         message="-1 that is left with less than 0 is taken for 0, and memory behind the tensor is read",
@@ -377,7 +343,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="openvino.narrowed-values",
-        runtime="openvino",
         case="split-18/ceil/6-into-2/int64/static/wide",
         outcome=Outcome.WRONG,
         message="the CPU computes 64-bit numbers in 32 bits: larger integers and finer fractions are lost",
@@ -386,7 +351,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="openvino.string",
-        runtime="openvino",
         case="split-18/ceil/6-into-2/string/static",
         outcome=Outcome.WRONG,
         message="every part of a string tensor gets the first strings",
@@ -396,7 +360,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="openvino.packed-constant",
-        runtime="openvino",
         case="openvino-split-1/even/6-into-2/uint4/static/axis=0/packed",
         outcome=Outcome.WRONG,
         message="parts of a constant whose elements are smaller than a byte are not its elements",
@@ -407,7 +370,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="openvino.uneven-open-axis",
-        runtime="openvino",
         case="split-18/ceil/5-into-2/float32/dynamic",
         outcome=Outcome.ERROR,
         message="num_outputs on an axis of unknown size must divide it when it runs",
@@ -417,7 +379,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="openvino.uneven-negative-axis",
-        runtime="openvino",
         case="split-18/ceil/5-into-2/float32/static/axis=-1",
         outcome=Outcome.ERROR,
         message="num_outputs that does not divide a negative axis is refused",
@@ -428,7 +389,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="openvino.ceil-empty-part",
-        runtime="openvino",
         case="split-18/ceil/5-into-4/float32/static",
         outcome=Outcome.ERROR,
         message="num_outputs leaves the last part empty, which is refused",
@@ -439,7 +399,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="openvino.split-1-lengths",
-        runtime="openvino",
         case="split-1/explicit/6-as-2+4/float32/static/float32-lengths",
         outcome=Outcome.WRONG,
         message="lengths as an input are ignored, and the parts are equal",
@@ -450,7 +409,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="openvino.complex",
-        runtime="openvino",
         case="split-18/ceil/6-into-2/complex64/static",
         outcome=Outcome.ERROR,
         message="complex tensors are not supported",
@@ -459,7 +417,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="openvino.sequence-output",
-        runtime="openvino",
         case="splittosequence-11/chunk/6-by-3/float32/static",
         outcome=Outcome.ERROR,
         message="a sequence cannot be an output of the model",
@@ -469,7 +426,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="openvino.empty-transposed",
-        runtime="openvino",
         case="openvino-variadicsplit-1/explicit/6x1x1-as-0+6/float32/static/axis=0/transposed",
         outcome=Outcome.WRONG,
         message="a part of size 0 gets another size from a Transpose that moves it past axes of size 1 alone",
@@ -480,7 +436,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="openvino.sequence-open-axis",
-        runtime="openvino",
         case="splittosequence-11/chunk/6-by-2/float32/dynamic/2-outputs/elements",
         outcome=Outcome.ERROR,
         message="chunks of an axis of unknown size are refused",
@@ -491,7 +446,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="openvino.sequence-runtime-lengths",
-        runtime="openvino",
         case="splittosequence-11/chunk/6-by-2/float32/static/run-time/2-outputs/elements",
         outcome=Outcome.ERROR,
         message="a chunk, or a number of lengths, that only a run knows is refused",
@@ -502,7 +456,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="opencv.default-axis",
-        runtime="opencv",
         case="split-18/ceil/2x6-into-2/float32/static",
         outcome=Outcome.WRONG,
         message="without the attribute axis, axis 1 is split, not 0",
@@ -513,7 +466,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="opencv.fewer-outputs",
-        runtime="opencv",
         case="split-18/ceil/2x6-into-2/float32/static/axis=1/1-outputs",
         outcome=Outcome.WRONG,
         message="the axis is divided by the declared outputs, not by num_outputs",
@@ -524,7 +476,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="opencv.empty-name",
-        runtime="opencv",
         case="split-18/ceil/6-into-2/float32/static/absent",
         outcome=Outcome.ERROR,
         message="an absent input that is named '' counts as given beside num_outputs",
@@ -535,7 +486,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="opencv.split-1-lengths",
-        runtime="opencv",
         case="split-1/explicit/6-as-2+4/float32/static/float32-lengths",
         outcome=Outcome.ERROR,
         message="lengths as an input of floating-point numbers are refused",
@@ -546,7 +496,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="opencv.empty-output",
-        runtime="opencv",
         case="split-18/explicit/6-as-0+6/float32/static",
         outcome=Outcome.WRONG,
         message="an output of the model without elements is no array",
@@ -556,7 +505,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="opencv.narrowed-values",
-        runtime="opencv",
         case="split-18/ceil/6-into-2/int64/static/wide",
         outcome=Outcome.WRONG,
         message="of 64-bit integers the low 32 bits are kept",
@@ -565,7 +513,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="opencv.string",
-        runtime="opencv",
         case="split-18/ceil/6-into-2/string/static",
         outcome=Outcome.ERROR,
         message="strings are not supported",
@@ -574,7 +521,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="opencv.complex",
-        runtime="opencv",
         case="split-18/ceil/6-into-2/complex64/static",
         outcome=Outcome.ERROR,
         message="complex tensors are not supported",
@@ -583,7 +529,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="opencv.sequence",
-        runtime="opencv",
         case="splittosequence-11/chunk/6-by-3/float32/static/2-outputs/elements",
         outcome=Outcome.ERROR,
         message="sequences are not supported",
@@ -594,7 +539,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="openvino.empty-lengths",
-        runtime="openvino",
         case="splittosequence-11/explicit/0-as-nothing/float32/static/length",
         outcome=Outcome.ERROR,
         message="constant lengths without entries are refused",
@@ -604,7 +548,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="openvino.size-32-bit",
-        runtime="openvino",
         case="split-18/explicit/4294967300x0-as-4294967298+2/float32/static",
         outcome=Outcome.ERROR,
         message="lengths of 2^31 and more are taken for 2^31 - 1",
@@ -613,7 +556,6 @@ LIMITS: Final[tuple[Limit, ...]] = (
     ),
     Limit(
         code="tensorrt.sequence",
-        runtime="tensorrt",
         case=None,
         outcome=Outcome.ERROR,
         message="sequences are not supported",

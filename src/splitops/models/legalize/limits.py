@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cache
 from typing import Final, NamedTuple
 
 from splitops.errors import ModelError, Rule, RuleError, shown
+from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import Surely, Surroundings
-from splitops.models.check.profiles import LIMITS, LegalForm, Limit
+from splitops.models.check.profiles import LegalForm
 from splitops.models.legalize.report import Reason, Unbind
 from splitops.models.sites import Site
 
@@ -52,11 +52,6 @@ def obstacles(
     return sorted(found.values(), key=lambda obstacle: (bool(obstacle.forms), -obstacle.strength))
 
 
-@cache
-def _limits_of(target: str) -> tuple[Limit, ...]:
-    return tuple(limit for limit in LIMITS if limit.runtime == target)
-
-
 def _of_site(site: Site, model: Surroundings, target: str, unbind: Unbind | None) -> Iterator[Obstacle]:
     error = site.error
     if error is not None:
@@ -66,12 +61,10 @@ def _of_site(site: Site, model: Surroundings, target: str, unbind: Unbind | None
         yield Obstacle(Reason(code, _words(error)), forms)
         return
     stated = False
-    for limit in _limits_of(target):
-        surely = limit.condition(site, model)
-        if surely is not Surely.NO:
-            stated = stated or LegalForm.MEANING in limit.legal
-            text = limit.message if surely is Surely.YES else f"{limit.message} (depends on the input)"
-            yield Obstacle(Reason(limit.code, text), limit.legal)
+    for limit, surely in find_limits(site, model, (target,)):
+        stated = stated or LegalForm.MEANING in limit.legal
+        text = limit.message if surely is Surely.YES else f"{limit.message} (depends on the input)"
+        yield Obstacle(Reason(limit.code, text), limit.legal)
     if unbind and not stated and site.may_be_unbind:
         text = "keepdims = 0 beside chunks of 1 is read in two ways"
         yield Obstacle(Reason("unbind", text), (LegalForm.MEANING,))

@@ -13,7 +13,7 @@ from onnx import ModelProto, NodeProto, TensorProto, TypeProto
 from splitops.errors import SplitError, Where
 from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import Surely, Surroundings
-from splitops.models.check.profiles import LIMITS, Outcome
+from splitops.models.check.profiles import Outcome
 from splitops.models.formats.onnx.structure import (
     FunctionKey,
     callees_first,
@@ -225,12 +225,10 @@ def _reason(site: Site, model: Surroundings, runtime: str) -> str | None:
     """Return why a split is not given to a runtime; None where it is."""
     if site.error is not None:
         return "it breaks a rule"
-    for index, surely in find_limits(site, model):
-        limit = LIMITS[index]
+    for limit, surely in find_limits(site, model, (runtime,)):
         # What only may be refused shows when it runs, and is done here then, if the node is named.
         refused = limit.outcome is Outcome.ERROR and surely is Surely.MAYBE
-        harmless = refused and runtime == "onnxruntime"
-        if limit.runtime == runtime and not harmless:
+        if not (refused and runtime == "onnxruntime"):
             return limit.code
     return None
 

@@ -9,8 +9,7 @@ from typing import Any, Final, cast
 
 from splitops.errors import SplitError, Where
 from splitops.models.check.checking import find_limits
-from splitops.models.check.conditions import Surely, Surroundings
-from splitops.models.check.profiles import LIMITS
+from splitops.models.check.conditions import Surroundings
 from splitops.models.engines.engine import Compiled, Engine, EngineError
 from splitops.models.formats.openvino import OpenVINOModel, opened, output_names, sites
 from splitops.models.formats.openvino.model import Endpoint, Layer
@@ -193,8 +192,7 @@ class _Survey:
 def _reason(site: Site, model: Surroundings) -> str | None:
     if site.error is not None:
         return "it breaks a rule"
-    met = (LIMITS[index] for index, surely in find_limits(site, model) if surely is not Surely.NO)
-    return next((limit.code for limit in met if limit.runtime == "openvino"), None)
+    return next((limit.code for limit, _ in find_limits(site, model, ("openvino",))), None)
 
 
 def _is_narrowed(layer: Layer, values: Mapping[Endpoint, Tensor]) -> bool:

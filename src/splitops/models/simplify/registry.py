@@ -33,7 +33,6 @@ class Rewriting:
         name: its name.
         summary: what it does, in one line.
         module: the module of its ONNX pass.
-        pass_name: the class of its ONNX pass.
         default: whether it is applied where no rewrites are named.
         openvino: whether OpenVINO models have it too.
         final: whether it looks only at what no other rewrite changes any more.
@@ -43,11 +42,15 @@ class Rewriting:
     name: str
     summary: str
     module: str
-    pass_name: str
     default: bool = True
     openvino: bool = True
     final: bool = False
     options: tuple[str, ...] = ()
+
+    @property
+    def pass_name(self) -> str:
+        """The class of its ONNX pass."""
+        return f"{self.name.title().replace('-', '')}Pass"
 
     def make_pass(self, **options: Any) -> SplitPass:
         """Return the onnx-ir pass; its class says which options it takes."""
@@ -56,151 +59,82 @@ class Rewriting:
         return made
 
 
-REWRITES: Final[Mapping[str, Rewriting]] = MappingProxyType(
-    {
-        row.name: row
-        for row in (
-            Rewriting(
-                "whole-part",
-                "a split into one part, or one part and empty ones, is its data",
-                "parts",
-                "WholePartPass",
-            ),
-            Rewriting(
-                "fold-constants",
-                "parts of constants and of known shapes are constants",
-                "constants",
-                "FoldConstantsPass",
-                options=("limit",),
-            ),
-            Rewriting(
-                "split-initializers",
-                "a constant that only a split reads becomes a constant for each part",
-                "constants",
-                "SplitInitializersPass",
-            ),
-            Rewriting(
-                "empty-parts",
-                "empty parts that are read are constants",
-                "parts",
-                "EmptyPartsPass",
-            ),
-            Rewriting(
-                "sequence-reads",
-                "what reads the sequence of a SplitToSequence reads parts, or the data",
-                "sequences",
-                "SequenceReadsPass",
-                openvino=False,
-            ),
-            Rewriting(
-                "whole-slice",
-                "a Slice that takes whole axes is its data",
-                "slices",
-                "WholeSlicePass",
-            ),
-            Rewriting(
-                "merged-slices",
-                "a Slice that only Slices read becomes part of each of them",
-                "slices",
-                "MergedSlicesPass",
-            ),
-            Rewriting(
-                "strided-slices",
-                "Slices in n steps, from each of the first n positions, are a Reshape, a Split and Squeezes",
-                "slices",
-                "StridedSlicesPass",
-            ),
-            Rewriting(
-                "slices",
-                "Slices that together are a whole axis are one Split",
-                "slices",
-                "SlicesPass",
-            ),
-            Rewriting(
-                "gathers",
-                "Gathers of neighbouring positions that together are a whole axis are one Split",
-                "slices",
-                "GathersPass",
-            ),
-            Rewriting(
-                "scalar-gathers",
-                "Gathers of each position of an axis are one Split and Squeezes: more nodes, not by default",
-                "slices",
-                "ScalarGathersPass",
-                default=False,
-            ),
-            Rewriting(
-                "sole-concat",
-                "a Concat of one value is the value",
-                "concat",
-                "SoleConcatPass",
-            ),
-            Rewriting(
-                "nested-concats",
-                "a Concat that only another one on the same axis reads becomes part of it",
-                "concat",
-                "NestedConcatsPass",
-            ),
-            Rewriting(
-                "concat-split",
-                "what is split at the boundaries where it was concatenated is neither",
-                "concat",
-                "ConcatSplitPass",
-            ),
-            Rewriting(
-                "split-concat",
-                "parts that are concatenated in their order are not split",
-                "concat",
-                "SplitConcatPass",
-            ),
-            Rewriting(
-                "nested-splits",
-                "a split of a part, on the same axis, becomes one with the split that makes it",
-                "parts",
-                "NestedSplitsPass",
-            ),
-            Rewriting(
-                "moved-splits",
-                "a split behind Reshapes and Transposes stands in front of them, where that is fewer nodes",
-                "moves",
-                "MovedSplitsPass",
-            ),
-            Rewriting(
-                "merged-moves",
-                "Reshapes and Transposes in a row are as few as move the same",
-                "moves",
-                "MergedMovesPass",
-            ),
-            Rewriting(
-                "split-weights",
-                "a split of a product with constant weights is products by their parts; of floats if allowed",
-                "weights",
-                "SplitWeightsPass",
-                options=("allow",),
-            ),
-            Rewriting(
-                "unused-parts",
-                "parts that nobody reads are not made; a single part that is read is a Slice",
-                "parts",
-                "UnusedPartsPass",
-            ),
-            Rewriting(
-                "shortest-form",
-                "lengths that follow from the number of parts are not stated",
-                "parts",
-                "ShortestFormPass",
-            ),
-            Rewriting(
-                "stated-lengths",
-                "splits that onnxruntime would take for one another state their lengths",
-                "parts",
-                "StatedLengthsPass",
-                openvino=False,
-                final=True,
-            ),
-        )
-    }
+_ROWS: Final = (
+    Rewriting("whole-part", "a split into one part, or one part and empty ones, is its data", "parts"),
+    Rewriting(
+        "fold-constants",
+        "parts of constants and of known shapes are constants",
+        "constants",
+        options=("limit",),
+    ),
+    Rewriting(
+        "split-initializers",
+        "a constant that only a split reads becomes a constant for each part",
+        "constants",
+    ),
+    Rewriting("empty-parts", "empty parts that are read are constants", "parts"),
+    Rewriting(
+        "sequence-reads",
+        "what reads the sequence of a SplitToSequence reads parts, or the data",
+        "sequences",
+        openvino=False,
+    ),
+    Rewriting("whole-slice", "a Slice that takes whole axes is its data", "slices"),
+    Rewriting("merged-slices", "a Slice that only Slices read becomes part of each of them", "slices"),
+    Rewriting(
+        "strided-slices",
+        "Slices in n steps, from each of the first n positions, are a Reshape, a Split and Squeezes",
+        "slices",
+    ),
+    Rewriting("slices", "Slices that together are a whole axis are one Split", "slices"),
+    Rewriting(
+        "gathers", "Gathers of neighbouring positions that together are a whole axis are one Split", "slices"
+    ),
+    Rewriting(
+        "scalar-gathers",
+        "Gathers of each position of an axis are one Split and Squeezes: more nodes, not by default",
+        "slices",
+        default=False,
+    ),
+    Rewriting("sole-concat", "a Concat of one value is the value", "concat"),
+    Rewriting(
+        "nested-concats", "a Concat that only another one on the same axis reads becomes part of it", "concat"
+    ),
+    Rewriting(
+        "concat-split", "what is split at the boundaries where it was concatenated is neither", "concat"
+    ),
+    Rewriting("split-concat", "parts that are concatenated in their order are not split", "concat"),
+    Rewriting(
+        "nested-splits",
+        "a split of a part, on the same axis, becomes one with the split that makes it",
+        "parts",
+    ),
+    Rewriting(
+        "moved-splits",
+        "a split behind Reshapes and Transposes stands in front of them, where that is fewer nodes",
+        "moves",
+    ),
+    Rewriting("merged-moves", "Reshapes and Transposes in a row are as few as move the same", "moves"),
+    Rewriting(
+        "split-weights",
+        "a split of a product with constant weights is products by their parts; of floats if allowed",
+        "weights",
+        options=("allow",),
+    ),
+    Rewriting(
+        "unused-parts", "parts that nobody reads are not made; a single part that is read is a Slice", "parts"
+    ),
+    Rewriting("shortest-form", "lengths that follow from the number of parts are not stated", "parts"),
+    Rewriting(
+        "stated-lengths",
+        "splits that onnxruntime would take for one another state their lengths",
+        "parts",
+        openvino=False,
+        final=True,
+    ),
 )
+
+REWRITES: Final[Mapping[str, Rewriting]] = MappingProxyType({row.name: row for row in _ROWS})
 """Every rewrite by name, in the order in which they are tried at a node."""
 
 
