@@ -6,12 +6,12 @@ What a NaN becomes in Maximum, Minimum, ReLU and Clamp neither dialect says, and
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
 import onnx_ir as ir
 
-from splitops.elements.types import ElementType
 from splitops.errors import ModelError
 from splitops.models.convert.layers.form import (
     BOOL,
@@ -41,102 +41,64 @@ __all__ = ["ELEMENTWISE"]
 _COMPARED: Final = INTEGERS | FLOATS
 
 
-def _unary(
-    layer: str,
-    onnx: str | None = None,
-    since: int = 7,
-    types: frozenset[ElementType] = FLOATS,
-    *attributes: Attribute,
-    versions: frozenset[str] = opsets(1),
-    gives: ElementType | None = None,
-) -> Shared:
-    return Shared(
-        layer=layer,
-        onnx=onnx or layer,
-        since=since,
-        versions=versions,
-        types=types,
-        attributes=attributes,
-        gives=gives,
-    )
-
-
-def _binary(
-    layer: str,
-    onnx: str,
-    since: int,
-    types: frozenset[ElementType],
-    *,
-    gives: ElementType | None = None,
-    versions: frozenset[str] = opsets(1),
-) -> Shared:
-    return Shared(
-        layer=layer,
-        onnx=onnx,
-        since=since,
-        versions=versions,
-        types=types,
-        inputs=2,
-        broadcasts=True,
-        gives=gives,
-    )
-
+_unary = partial(Shared, since=7, types=FLOATS, versions=opsets(1))
+_binary = partial(_unary, inputs=2, broadcasts=True)
+_AXIS: Final = Attribute("axis", "axis", int, "1", -1)
 
 _SHARED: Final = (
-    _unary("Abs", types=NUMBERS),
-    _unary("Acos"),
-    _unary("Acosh", since=9, versions=opsets(4)),
-    _unary("Asin"),
-    _unary("Asinh", since=9, versions=opsets(4)),
-    _unary("Atan"),
-    _unary("Atanh", since=9, versions=opsets(4)),
+    _unary("Abs", "Abs", types=NUMBERS),
+    _unary("Acos", "Acos"),
+    _unary("Acosh", "Acosh", since=9, versions=opsets(4)),
+    _unary("Asin", "Asin"),
+    _unary("Asinh", "Asinh", since=9, versions=opsets(4)),
+    _unary("Atan", "Atan"),
+    _unary("Atanh", "Atanh", since=9, versions=opsets(4)),
     _unary("Ceiling", "Ceil"),
-    _unary("Cos"),
-    _unary("Cosh", since=9),
-    _unary("Elu", "Elu", 7, FLOATS, Attribute("alpha", "alpha", float, None, 1.0)),
-    _unary("Erf", since=9),
-    _unary("Exp"),
-    _unary("Floor"),
+    _unary("Cos", "Cos"),
+    _unary("Cosh", "Cosh", since=9),
+    _unary("Elu", "Elu", attributes=(Attribute("alpha", "alpha", float, None, 1.0),)),
+    _unary("Erf", "Erf", since=9),
+    _unary("Exp", "Exp"),
+    _unary("Floor", "Floor"),
     _unary(
         "Gelu",
         "Gelu",
-        20,
-        FLOATS,
-        Attribute("approximation_mode", "approximate", {"erf": "none", "tanh": "tanh"}, "erf", "none"),
+        since=20,
+        attributes=(
+            Attribute("approximation_mode", "approximate", {"erf": "none", "tanh": "tanh"}, "erf", "none"),
+        ),
         versions=opsets(2, 7),
     ),
-    _unary("HSwish", "HardSwish", 14, versions=opsets(4)),
-    _unary("IsNaN", since=9, versions=opsets(10), gives=BOOL),
-    _unary("Log"),
-    _unary("LogicalNot", "Not", 1, LOGICAL),
-    _unary("Mish", since=18, versions=opsets(4)),
+    _unary("HSwish", "HardSwish", since=14, versions=opsets(4)),
+    _unary("IsNaN", "IsNaN", since=9, versions=opsets(10), gives=BOOL),
+    _unary("Log", "Log"),
+    _unary("LogicalNot", "Not", since=1, types=LOGICAL),
+    _unary("Mish", "Mish", since=18, versions=opsets(4)),
     _unary("Negative", "Neg", types=NUMBERS),
-    _unary("ReLU", "Relu", types=FLOATS),
-    _unary("Sigmoid"),
-    _unary("Sign", since=9, types=NUMBERS),
-    _unary("Sin"),
-    _unary("Sinh", since=9),
+    _unary("ReLU", "Relu"),
+    _unary("Sigmoid", "Sigmoid"),
+    _unary("Sign", "Sign", since=9, types=NUMBERS),
+    _unary("Sin", "Sin"),
+    _unary("Sinh", "Sinh", since=9),
     _unary("SoftPlus", "Softplus", versions=opsets(4)),
     _unary("SoftSign", "Softsign", versions=opsets(9)),
-    _unary("Sqrt"),
-    _unary("Tan"),
-    _unary("Tanh"),
-    _unary("SoftMax", "Softmax", 13, FLOATS, Attribute("axis", "axis", int, "1", -1), versions=opsets(1, 8)),
-    _unary(
-        "LogSoftmax", "LogSoftmax", 13, FLOATS, Attribute("axis", "axis", int, "1", -1), versions=opsets(5)
-    ),
-    _binary("Power", "Pow", 7, FLOATS),
-    _binary("Greater", "Greater", 7, _COMPARED, gives=BOOL),
-    _binary("GreaterEqual", "GreaterOrEqual", 12, _COMPARED, gives=BOOL),
-    _binary("Less", "Less", 7, _COMPARED, gives=BOOL),
-    _binary("LessEqual", "LessOrEqual", 12, _COMPARED, gives=BOOL),
-    _binary("LogicalAnd", "And", 7, LOGICAL),
-    _binary("LogicalOr", "Or", 7, LOGICAL),
-    _binary("LogicalXor", "Xor", 7, LOGICAL, versions=opsets(2)),
-    _binary("BitwiseAnd", "BitwiseAnd", 18, INTEGERS, versions=opsets(13)),
-    _binary("BitwiseOr", "BitwiseOr", 18, INTEGERS, versions=opsets(13)),
-    _binary("BitwiseXor", "BitwiseXor", 18, INTEGERS, versions=opsets(13)),
-    _unary("BitwiseNot", since=18, types=INTEGERS, versions=opsets(13)),
+    _unary("Sqrt", "Sqrt"),
+    _unary("Tan", "Tan"),
+    _unary("Tanh", "Tanh"),
+    _unary("SoftMax", "Softmax", since=13, attributes=(_AXIS,), versions=opsets(1, 8)),
+    _unary("LogSoftmax", "LogSoftmax", since=13, attributes=(_AXIS,), versions=opsets(5)),
+    _binary("Power", "Pow"),
+    _binary("Greater", "Greater", types=_COMPARED, gives=BOOL),
+    _binary("GreaterEqual", "GreaterOrEqual", since=12, types=_COMPARED, gives=BOOL),
+    _binary("Less", "Less", types=_COMPARED, gives=BOOL),
+    _binary("LessEqual", "LessOrEqual", since=12, types=_COMPARED, gives=BOOL),
+    _binary("LogicalAnd", "And", types=LOGICAL),
+    _binary("LogicalOr", "Or", types=LOGICAL),
+    _binary("LogicalXor", "Xor", types=LOGICAL, versions=opsets(2)),
+    _binary("BitwiseAnd", "BitwiseAnd", since=18, types=INTEGERS, versions=opsets(13)),
+    _binary("BitwiseOr", "BitwiseOr", since=18, types=INTEGERS, versions=opsets(13)),
+    _binary("BitwiseXor", "BitwiseXor", since=18, types=INTEGERS, versions=opsets(13)),
+    _unary("BitwiseNot", "BitwiseNot", since=18, types=INTEGERS, versions=opsets(13)),
 )
 """The layers that are one operator in both directions. Arithmetic on sizes is among the movers."""
 

@@ -157,7 +157,7 @@ class Attribute:
         return next((word for word, said in self.read.items() if said == value), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Shared:
     """A layer and an operator of the same inputs, attributes and values: the row says both directions.
 

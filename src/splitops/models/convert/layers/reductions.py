@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -48,33 +47,18 @@ def _reduced(
     return tape.op(operator, [data], {"axes": list(axes), "keepdims": int(keep)})
 
 
-@dataclass(frozen=True)
-class _Reduction:
-    """Writes a layer as the reduction of this name."""
-
-    operator: str
-
-    def __call__(self, tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-        data, given = sources
-        axes = _axes(tape, layer, given)
-        # The text has the identity there, OpenVINO the size of each number.
-        norm = self.operator in ("ReduceL1", "ReduceL2")
-        prove(bool(axes) or not norm, f"{layer} reduces no axis")
-        keep = boolean(layer, "keep_dims", default=False)
-        return _reduced(tape, self.operator, data, axes, keep=keep)
+def _reduction(operator: str, tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, given = sources
+    axes = _axes(tape, layer, given)
+    # The text has the identity there, OpenVINO the size of each number.
+    prove(bool(axes) or operator not in ("ReduceL1", "ReduceL2"), f"{layer} reduces no axis")
+    return _reduced(tape, operator, data, axes, keep=boolean(layer, "keep_dims", default=False))
 
 
-@dataclass(frozen=True)
-class _LogicalReduction:
-    """Writes a layer as the least or greatest of 0 and 1."""
-
-    operator: str
-
-    def __call__(self, tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-        data, given = sources
-        keep = boolean(layer, "keep_dims", default=False)
-        found = _reduced(tape, self.operator, tape.cast(data, INT32), _axes(tape, layer, given), keep=keep)
-        return tape.cast(found, BOOL)
+def _logical_reduction(operator: str, tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    """Write a layer as the least or greatest of 0 and 1."""
+    numbers = tape.cast(sources[0], INT32)
+    return tape.cast(_reduction(operator, tape, layer, [numbers, sources[1]]), BOOL)
 
 
 def _batch_norm(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -158,22 +142,22 @@ def _local_response(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir
     return tape.op("LRN", [data], {name: number(layer, name) for name in names} | {"size": size})
 
 
-def _reduction(layer: str, types: frozenset[ElementType], versions: frozenset[str] = opsets(1)) -> LayerForm:
-    return LayerForm(layer=layer, versions=versions, write=_Reduction(layer), types=types)
+def _row(layer: str, types: frozenset[ElementType], versions: frozenset[str] = opsets(1)) -> LayerForm:
+    return LayerForm(layer=layer, versions=versions, write=partial(_reduction, layer), types=types)
 
 
 _form = partial(LayerForm, types=FLOATS)
 
 REDUCTIONS: Final = (
-    _reduction("ReduceMean", FLOATS),
-    _reduction("ReduceSum", NUMBERS),
-    _reduction("ReduceProd", NUMBERS),
-    _reduction("ReduceMax", NUMBERS),
-    _reduction("ReduceMin", NUMBERS),
-    _reduction("ReduceL1", FLOATS, opsets(4)),
-    _reduction("ReduceL2", FLOATS, opsets(4)),
-    LayerForm(layer="ReduceLogicalAnd", versions=opsets(1), write=_LogicalReduction("ReduceMin")),
-    LayerForm(layer="ReduceLogicalOr", versions=opsets(1), write=_LogicalReduction("ReduceMax")),
+    _row("ReduceMean", FLOATS),
+    _row("ReduceSum", NUMBERS),
+    _row("ReduceProd", NUMBERS),
+    _row("ReduceMax", NUMBERS),
+    _row("ReduceMin", NUMBERS),
+    _row("ReduceL1", FLOATS, opsets(4)),
+    _row("ReduceL2", FLOATS, opsets(4)),
+    LayerForm(layer="ReduceLogicalAnd", versions=opsets(1), write=partial(_logical_reduction, "ReduceMin")),
+    LayerForm(layer="ReduceLogicalOr", versions=opsets(1), write=partial(_logical_reduction, "ReduceMax")),
     _form(layer="BatchNormInference", versions=opsets(1, 5), write=_batch_norm),
     _form(layer="MVN", versions=opsets(6), write=_mvn),
     _form(layer="MVN", versions=opsets(2), write=_mvn_of_images),
