@@ -6,18 +6,14 @@ one opset, and move to the target as the operators of any ONNX model do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import onnx
 import onnx_ir as ir
 from onnx import ModelProto
 
-from splitops.elements.types import ElementType, from_onnx_name
+from splitops.elements.types import ElementType
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
 from splitops.models.convert.layers import form_of
 from splitops.models.convert.layers.form import Values
@@ -27,8 +23,8 @@ from splitops.models.convert.onnx_to_onnx import (
     prove,
     status_of,
 )
-from splitops.models.convert.reading import ValueReader
 from splitops.models.convert.report import Change, Conversion, Status
+from splitops.models.convert.tape import Tape
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.formats.openvino import (
     Endpoint,
@@ -43,8 +39,6 @@ from splitops.models.formats.openvino.sites import read_site
 from splitops.models.graph.merging import SiteKey, merged_sites, site_key
 from splitops.models.graph.onnx import (
     Names,
-    Tape,
-    constant_array,
     known,
     note,
     remove_if_unused,
@@ -52,7 +46,6 @@ from splitops.models.graph.onnx import (
 )
 from splitops.models.graph.onnx_splits import write_site
 from splitops.models.infer.openvino_walk import walk_openvino
-from splitops.models.known import Tensor as TensorFact
 from splitops.models.movers import ONNX_OPSET, mover_of
 from splitops.models.sites.forms import Form, Target
 from splitops.models.sites.restating import restate
@@ -274,7 +267,8 @@ class _Writer:
         mover, form = mover_of(layer), form_of(layer)
         if layer.bodies or (mover is None and form is None):
             raise ModelError(f"{layer} of {layer.version} has no ONNX form here", where)
-        tape = _Tape(self, layer, ONNX_OPSET if form is None else form.opset)
+        opset = ONNX_OPSET if form is None else form.opset
+        tape = Tape(opset, self.names, self.graph, layer, self.source.graph)
         made: Values
         try:
             if mover is not None:
@@ -287,7 +281,7 @@ class _Writer:
             raise
         self._append(tape, layer, made, where)
 
-    def _append(self, tape: _Tape, layer: Layer, made: Values, where: Where) -> None:
+    def _append(self, tape: Tape, layer: Layer, made: Values, where: Where) -> None:
         """Append the nodes that stand for a layer, moved to the target, and name what they give."""
         nodes = list(tape.nodes)
         readers: dict[Endpoint, ir.Value] = {}
@@ -309,70 +303,3 @@ class _Writer:
             assert identity is not None
             self.values[end] = identity.inputs[0] or output
             self.graph.remove(identity, safe=True)
-
-
-_ANY_SIZE: Final = 1 << 62
-
-
-class _Tape(Tape, ValueReader):
-    """The nodes of one layer, in the order in which they are made; their element types are noted."""
-
-    def __init__(self, writer: _Writer, layer: Layer, opset: int) -> None:
-        super().__init__(opset, writer.names, layer.name)
-        self._writer = writer
-        self._layer = layer
-
-    def multi(
-        self,
-        operator: str,
-        inputs: Sequence[ir.Value | None],
-        attributes: dict[str, Any] | None = None,
-        *,
-        outputs: int,
-        hint: str | None = None,
-    ) -> list[ir.Value]:
-        """Add a node of several outputs."""
-        values = super().multi(operator, inputs, attributes, outputs=outputs, hint=hint)
-        for value, told in zip(values, _output_types(operator, self.opset), strict=False):
-            if isinstance(told, int):
-                source = inputs[told] if told < len(inputs) else None
-                told = None if source is None else self.type_of(source)
-            note(value, TensorFact(told))
-        return values
-
-    def initializer(self, array: npt.NDArray[Any], like: ir.Value) -> ir.Value:
-        """Add an initializer that has the element type of a value."""
-        kind = self.type_of(like)
-        assert kind is not None
-        assert kind.onnx_number is not None
-        name = self.name("weights")
-        tensor = ir.Tensor(np.ascontiguousarray(array), dtype=ir.DataType(kind.onnx_number), name=name)
-        type_, shape = ir.TensorType(tensor.dtype), ir.Shape(array.shape)
-        value = ir.Value(name=name, type=type_, shape=shape, const_value=tensor)
-        self._writer.graph.register_initializer(value)
-        return value
-
-    def stored(self, value: ir.Value) -> npt.NDArray[Any] | None:
-        """Return a constant of any size; None where it is computed when the model runs."""
-        return constant_array(value, limit=_ANY_SIZE)
-
-    def is_read(self, output: int) -> bool:
-        """Return whether anybody reads an output of the layer."""
-        end = Endpoint(self._layer.id, self._layer.outputs[output].id)
-        return end in self._writer.source.graph.consumers
-
-
-@cache
-def _output_types(operator: str, opset: int) -> tuple[ElementType | int | None, ...]:
-    """Return the type of each output of an operator: one that it always has, or the input that has it too."""
-    schema = onnx.defs.get_schema(operator, opset, "")
-    fixed = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
-    inputs = [parameter.type_str for parameter in schema.inputs]
-
-    def told(name: str) -> ElementType | int | None:
-        if name in inputs:
-            return inputs.index(name)
-        allowed = fixed.get(name, [name])
-        return from_onnx_name(allowed[0]) if len(allowed) == 1 else None
-
-    return tuple(told(parameter.type_str) for parameter in schema.outputs)

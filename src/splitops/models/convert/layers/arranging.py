@@ -10,7 +10,6 @@ import onnx_ir as ir
 
 from splitops.models.convert.layers.form import (
     LayerForm,
-    Tape,
     as_int64,
     constant,
     integers,
@@ -19,6 +18,7 @@ from splitops.models.convert.layers.form import (
     rank_of,
     text,
 )
+from splitops.models.convert.tape import Tape
 from splitops.models.formats.openvino import Layer
 
 __all__ = ["ARRANGING"]

@@ -23,7 +23,6 @@ from splitops.models.convert.layers.form import (
     Attribute,
     LayerForm,
     Shared,
-    Tape,
     boolean,
     constant,
     number,
@@ -34,6 +33,7 @@ from splitops.models.convert.layers.form import (
     scalar,
     text,
 )
+from splitops.models.convert.tape import Tape
 from splitops.models.formats.openvino import Layer
 
 __all__ = ["ELEMENTWISE"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,10 @@ import onnx_ir as ir
 
 from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import ModelError
+from splitops.models.convert.tape import Tape
 from splitops.models.formats.openvino import Layer, Output
 from splitops.models.movers import ONNX_OPSET
-from splitops.models.movers.mover import LayerWriter, NodeWriter, Reader
+from splitops.models.movers.mover import LayerWriter, Reader
 
 __all__ = [
     "BOOL",
@@ -28,7 +29,6 @@ __all__ = [
     "Attribute",
     "LayerForm",
     "Shared",
-    "Tape",
     "Values",
     "as_int64",
     "boolean",
@@ -54,32 +54,6 @@ LOGICAL: Final = frozenset({BOOL})
 
 Values = Sequence[ir.Value | None]
 """What stands for the outputs of a layer; None for one that nobody reads."""
-
-
-class Tape(NodeWriter, Protocol):
-    """Writes the ONNX nodes that stand for one layer."""
-
-    def multi(
-        self,
-        operator: str,
-        inputs: Sequence[ir.Value | None],
-        attributes: dict[str, Any] | None = None,
-        *,
-        outputs: int,
-    ) -> list[ir.Value]:
-        """Add a node of several outputs."""
-
-    def constant(self, array: npt.NDArray[Any]) -> ir.Value:
-        """Add a constant."""
-
-    def initializer(self, array: npt.NDArray[Any], like: ir.Value) -> ir.Value:
-        """Add an initializer that has the element type of a value."""
-
-    def stored(self, value: ir.Value) -> npt.NDArray[Any] | None:
-        """Return a constant of any size; None where it is computed when the model runs."""
-
-    def is_read(self, output: int) -> bool:
-        """Return whether anybody reads an output of the layer."""
 
 
 Write = Callable[[Tape, Layer, Sequence[ir.Value]], ir.Value | Values]

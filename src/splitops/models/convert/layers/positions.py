@@ -14,7 +14,6 @@ from splitops.models.convert.layers.form import (
     INT64,
     NUMBERS,
     LayerForm,
-    Tape,
     Values,
     as_int64,
     boolean,
@@ -25,6 +24,7 @@ from splitops.models.convert.layers.form import (
     rank_of,
     text,
 )
+from splitops.models.convert.tape import Tape
 from splitops.models.formats.openvino import Layer
 
 __all__ = ["POSITIONS"]

@@ -14,13 +14,13 @@ from splitops.models.convert.layers.form import (
     FLOATS,
     NUMBERS,
     LayerForm,
-    Tape,
     boolean,
     opsets,
     prove,
     rank_of,
     scalar,
 )
+from splitops.models.convert.tape import Tape
 from splitops.models.formats.openvino import Layer
 
 __all__ = ["PRODUCTS"]

@@ -19,7 +19,6 @@ from splitops.models.convert.layers.form import (
     FLOATS,
     INT32,
     LayerForm,
-    Tape,
     Values,
     boolean,
     integers,
@@ -28,6 +27,7 @@ from splitops.models.convert.layers.form import (
     prove,
     text,
 )
+from splitops.models.convert.tape import Tape
 from splitops.models.formats.openvino import Layer
 
 __all__ = ["RECURRENT"]

@@ -16,7 +16,6 @@ from splitops.models.convert.layers.form import (
     INT32,
     NUMBERS,
     LayerForm,
-    Tape,
     boolean,
     constant,
     integers,
@@ -27,6 +26,7 @@ from splitops.models.convert.layers.form import (
     scalar,
     text,
 )
+from splitops.models.convert.tape import Tape
 from splitops.models.formats.openvino import Layer
 
 __all__ = ["REDUCTIONS"]

@@ -13,7 +13,6 @@ from splitops.models.convert.layers.form import (
     FLOATS,
     INT32,
     LayerForm,
-    Tape,
     Values,
     boolean,
     constant,
@@ -23,6 +22,7 @@ from splitops.models.convert.layers.form import (
     rank_of,
     text,
 )
+from splitops.models.convert.tape import Tape
 from splitops.models.formats.openvino import Layer
 from splitops.sizes.dims import Dim
 

@@ -1,0 +1,96 @@
+"""The ONNX nodes that stand for one OpenVINO layer, in the order in which they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnx_ir as ir
+
+from splitops.elements.types import ElementType, from_onnx_name
+from splitops.models.convert.reading import ValueReader
+from splitops.models.formats.openvino import Endpoint, Graph, Layer
+from splitops.models.graph import onnx as nodes
+from splitops.models.graph.onnx import Names, constant_array, note
+from splitops.models.known import Tensor
+
+__all__ = ["Tape"]
+
+_ANY_SIZE: Final = 1 << 62
+
+
+class Tape(nodes.Tape, ValueReader):
+    """The nodes of one layer; their element types are noted.
+
+    Args:
+        opset: their opset.
+        names: the names of the model that they are for.
+        graph: its graph, where large constants go.
+        layer: the layer.
+        source: the graph of the layer.
+    """
+
+    def __init__(self, opset: int, names: Names, graph: ir.Graph, layer: Layer, source: Graph) -> None:
+        super().__init__(opset, names, layer.name)
+        self._graph = graph
+        self._layer = layer
+        self._source = source
+
+    def multi(
+        self,
+        operator: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: dict[str, Any] | None = None,
+        *,
+        outputs: int,
+        hint: str | None = None,
+    ) -> list[ir.Value]:
+        """Add a node of several outputs."""
+        values = super().multi(operator, inputs, attributes, outputs=outputs, hint=hint)
+        for value, told in zip(values, _output_types(operator, self.opset), strict=False):
+            if isinstance(told, int):
+                source = inputs[told] if told < len(inputs) else None
+                told = None if source is None else self.type_of(source)
+            note(value, Tensor(told))
+        return values
+
+    def initializer(self, array: npt.NDArray[Any], like: ir.Value) -> ir.Value:
+        """Add an initializer that has the element type of a value."""
+        kind = self.type_of(like)
+        assert kind is not None
+        assert kind.onnx_number is not None
+        name = self.name("weights")
+        tensor = ir.Tensor(np.ascontiguousarray(array), dtype=ir.DataType(kind.onnx_number), name=name)
+        type_, shape = ir.TensorType(tensor.dtype), ir.Shape(array.shape)
+        value = ir.Value(name=name, type=type_, shape=shape, const_value=tensor)
+        self._graph.register_initializer(value)
+        return value
+
+    def stored(self, value: ir.Value) -> npt.NDArray[Any] | None:
+        """Return a constant of any size; None where it is computed when the model runs."""
+        return constant_array(value, limit=_ANY_SIZE)
+
+    def is_read(self, output: int) -> bool:
+        """Return whether anybody reads an output of the layer."""
+        end = Endpoint(self._layer.id, self._layer.outputs[output].id)
+        return end in self._source.consumers
+
+
+@cache
+def _output_types(operator: str, opset: int) -> tuple[ElementType | int | None, ...]:
+    """Return the type of each output of an operator: one that it always has, or the input that has it too."""
+    schema = onnx.defs.get_schema(operator, opset, "")
+    fixed = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
+    inputs = [parameter.type_str for parameter in schema.inputs]
+
+    def told(name: str) -> ElementType | int | None:
+        if name in inputs:
+            return inputs.index(name)
+        allowed = fixed.get(name, [name])
+        return from_onnx_name(allowed[0]) if len(allowed) == 1 else None
+
+    return tuple(told(parameter.type_str) for parameter in schema.outputs)
