@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -151,13 +151,6 @@ def label(node: ir.Node) -> str:
     return node.name or f"{node.op_type} -> {named}"
 
 
-class NameSource(Protocol):
-    """Gives names that are free in a model."""
-
-    def fresh(self, wish: str) -> str:
-        """Return the wished name, or one like it that is free."""
-
-
 class Names:
     """Names that no value and no node of a model has yet."""
 
@@ -185,12 +178,9 @@ class Names:
 
 
 class Tape:
-    """Nodes in the order in which they are made, for one opset of ONNX.
+    """Nodes in the order in which they are made, for one opset of ONNX."""
 
-    It is an :class:`~splitops.models.graph.arithmetic.Arithmetic`.
-    """
-
-    def __init__(self, opset: int, names: NameSource, base: str) -> None:
+    def __init__(self, opset: int, names: Names, base: str) -> None:
         self.opset = opset
         self.nodes: list[ir.Node] = []
         self._names = names
@@ -253,43 +243,9 @@ class Tape:
         """Return a slice with bounds of shape [1]; from opset 10 on."""
         return self.op("Slice", [data, begin, end, self.integers([axis])], hint="part")
 
-    # Arithmetic
-
     def integers(self, values: Sequence[int], /) -> ir.Value:
         """Add a constant of shape [number of values]."""
         return self.constant(np.array(values, np.int64), "ints")
-
-    def add(self, a: ir.Value, b: ir.Value, /) -> ir.Value:
-        """Return the sum."""
-        return self.op("Add", [a, b])
-
-    def subtract(self, a: ir.Value, b: ir.Value, /) -> ir.Value:
-        """Return the difference."""
-        return self.op("Sub", [a, b])
-
-    def multiply(self, a: ir.Value, b: ir.Value, /) -> ir.Value:
-        """Return the product."""
-        return self.op("Mul", [a, b])
-
-    def divide(self, a: ir.Value, b: ir.Value, /) -> ir.Value:
-        """Return the quotient, rounded towards zero."""
-        return self.op("Div", [a, b])
-
-    def minimum(self, a: ir.Value, b: ir.Value, /) -> ir.Value:
-        """Return the smaller one."""
-        return self.op("Min", [a, b])
-
-    def maximum(self, a: ir.Value, b: ir.Value, /) -> ir.Value:
-        """Return the larger one."""
-        return self.op("Max", [a, b])
-
-    def equals(self, a: ir.Value, b: ir.Value, /) -> ir.Value:
-        """Return 1 where they are equal, 0 elsewhere."""
-        return self.op("Cast", [self.op("Equal", [a, b])], {"to": ir.DataType.INT64.value})
-
-    def total(self, a: ir.Value, /) -> ir.Value:
-        """Return the sum of all entries, of shape [1]."""
-        return self.op("ReduceSum", [a], {"keepdims": 1})
 
 
 def known(value: ir.Value) -> Known:

@@ -212,7 +212,7 @@ class _Writer:
         begin = tape.integers([0])
         for index in range(count):
             length = tape.op("Gather", [lengths, tape.integers([index])], {"axis": 0}, hint="length")
-            end = tape.add(begin, length)
+            end = tape.op("Add", [begin, length])
             bounds.append((begin, end))
             begin = end
         return bounds

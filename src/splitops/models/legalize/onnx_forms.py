@@ -315,7 +315,7 @@ def _gather_instead(part: ir.Node, restated: Restatement, tape: Tape) -> None:
         positions = tape.integers(range(int(bounds[0][0]), int(bounds[1][0])))
     else:
         if restated.method is Method.SLICED_COMPUTED:
-            end = tape.minimum(end, tape.size(data, axes))  # the last bounds may lie behind the end
+            end = tape.op("Min", [end, tape.size(data, axes)])  # the last bounds may lie behind the end
         first, last = (tape.op("Squeeze", [bound]) for bound in (begin, end))
         positions = tape.op("Range", [first, last, tape.constant(np.array(1, np.int64))], hint="positions")
     gathered = tape.op("Gather", [data, positions], {"axis": restated.axis}, hint="part")

@@ -105,9 +105,9 @@ def _bounds(lengths: ir.Value, at: int, tape: Tape, *, chunk: bool) -> tuple[ir.
     """Return begin and end of a part, of shape [1]: of chunks of one size, or of parts of many lengths."""
     if chunk:
         size = tape.op("Reshape", [lengths, tape.integers([1])], hint="chunk")
-        begin = tape.multiply(size, tape.integers([at]))
-        return begin, tape.add(begin, size)
+        begin = tape.op("Mul", [size, tape.integers([at])])
+        return begin, tape.op("Add", [begin, size])
     before = tape.op("Slice", [lengths, tape.integers([0]), tape.integers([at])], hint="before")
     length = tape.op("Gather", [lengths, tape.integers([at])], {"axis": 0}, hint="length")
-    begin = tape.total(before)
-    return begin, tape.add(begin, length)
+    begin = tape.op("ReduceSum", [before], {"keepdims": 1})
+    return begin, tape.op("Add", [begin, length])
