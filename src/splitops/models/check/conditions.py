@@ -19,7 +19,8 @@ from splitops.models.formats.openvino import OpenVINOModel, endpoint_name
 from splitops.models.graph.merging import SiteKey, merged_sites, site_key
 from splitops.models.graph.onnx import all_graphs
 from splitops.models.sites import Origin, Site
-from splitops.sizes.dims import Dim, Shape
+from splitops.sizes.arithmetic import Division
+from splitops.sizes.dims import Dim, Range, Shape
 from splitops.sizes.ranges import part_range
 from splitops.sizes.rules import SizeRule
 
@@ -169,27 +170,22 @@ def _at_least(size: Dim | None, bound: int) -> Surely:
     return Surely.YES if size is not None and size.lo >= bound else Surely.NO
 
 
-def _is_ceil(site: Site) -> bool:
-    binding = site.binding
-    return binding is not None and binding.division is not None and binding.division.rule is SizeRule.CEIL
+def _ceil(site: Site) -> Division | None:
+    """Return the division of a site, if it is one by num_outputs."""
+    division = None if site.binding is None else site.binding.division
+    return division if division is not None and division.rule is SizeRule.CEIL else None
 
 
-def _ceil_parts(site: Site) -> list[Dim] | None:
-    """Return the sizes of all parts that num_outputs asks for, declared or not; None where they are many."""
-    binding, size = site.binding, _axis_size(site)
-    if not _is_ceil(site) or binding is None or binding.division is None or size is None:
-        return None
-    count = binding.division.count
-    return [part_range(binding.division, size, index) for index in range(max(0, count - 1), count)]
+def _last_ceil_part(site: Site) -> Dim | None:
+    """Return the size of the last part that num_outputs asks for, declared or not."""
+    division, size = _ceil(site), _axis_size(site)
+    return None if division is None or size is None else part_range(division, size, division.count - 1)
 
 
 def empty_ceil_part(site: Site, model: Surroundings) -> Surely:
     """The last of num_outputs parts is empty."""
-    parts = _ceil_parts(site)
-    if parts is None:
-        return Surely.NO
-    last = parts[-1]
-    if isinstance(last, int):
+    last = _last_ceil_part(site)
+    if last is None or isinstance(last, int):
         return _surely(last == 0)
     if last.hi == 0:
         return Surely.YES
@@ -199,13 +195,11 @@ def empty_ceil_part(site: Site, model: Surroundings) -> Surely:
 
 def empty_open_part(site: Site, model: Surroundings) -> Surely:
     """num_outputs divides an axis of which only a run knows that no part is empty."""
-    if not _is_onnx(site) or not _is_ceil(site) or _stated(site) < 1:
+    if not _is_onnx(site) or _ceil(site) is None or _stated(site) < 1:
         return Surely.NO
-    parts = _ceil_parts(site)
-    if parts is None:
-        return Surely.MAYBE
-    last = parts[-1]
-    return Surely.MAYBE if not isinstance(last, int) and last.lo == 0 and last.hi is None else Surely.NO
+    last = _last_ceil_part(site)
+    is_open = last is None or (isinstance(last, Range) and last.lo == 0 and last.hi is None)
+    return Surely.MAYBE if is_open else Surely.NO
 
 
 def exactly_empty_part(site: Site, model: Surroundings) -> Surely:
@@ -230,12 +224,10 @@ def merged(site: Site, model: Surroundings) -> Surely:
 
 def overshoots(site: Site, model: Surroundings) -> Surely:
     """Parts of ceil(D / n) reach beyond the axis before the last part begins."""
-    size = _axis_size(site)
-    binding = site.binding
-    if not _is_ceil(site) or binding is None or binding.division is None or not isinstance(size, int):
+    division, size = _ceil(site), _axis_size(site)
+    if division is None or not isinstance(size, int):
         return Surely.NO
-    count = binding.division.count
-    return _surely(-(-size // count) * (count - 1) > size)
+    return _surely(-(-size // division.count) * (division.count - 1) > size)
 
 
 def split_1(site: Site, model: Surroundings) -> Surely:
@@ -376,7 +368,7 @@ def packed_constant(site: Site, model: Surroundings) -> Surely:
 
 def uneven_open_axis(site: Site, model: Surroundings) -> Surely:
     """num_outputs divides an axis of unknown size."""
-    if not _is_onnx(site) or not _is_ceil(site) or _stated(site) < 2:
+    if not _is_onnx(site) or _ceil(site) is None or _stated(site) < 2:
         return Surely.NO
     return Surely.NO if isinstance(_axis_size(site), int) else Surely.MAYBE
 
@@ -384,7 +376,7 @@ def uneven_open_axis(site: Site, model: Surroundings) -> Surely:
 def uneven_negative_axis(site: Site, model: Surroundings) -> Surely:
     """num_outputs leaves a smaller part of a negative axis."""
     size, axis = _axis_size(site), site.attributes.get("axis", 0)
-    if not _is_ceil(site) or not isinstance(axis, int) or axis >= 0 or not isinstance(size, int):
+    if _ceil(site) is None or not isinstance(axis, int) or axis >= 0 or not isinstance(size, int):
         return Surely.NO
     return _surely(size % _stated(site) != 0)
 

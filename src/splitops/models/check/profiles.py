@@ -6,6 +6,7 @@ runtime in a process of its own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -24,6 +25,7 @@ __all__ = [
     "Limit",
     "Outcome",
     "known_targets",
+    "release_numbers",
 ]
 
 
@@ -105,6 +107,16 @@ class Limit:
         """``"onnx"``, ``"onnxruntime"``, ``"openvino"``, ``"opencv"`` or ``"tensorrt"``."""
         return self.code.partition(".")[0]
 
+    def holds_in(self, release: str) -> bool:
+        """Return whether a release of the runtime does so, as far as is known.
+
+        Examples:
+            >>> mended = next(limit for limit in LIMITS if limit.code == "onnxruntime.empty-name")
+            >>> mended.holds_in("1.31.1"), mended.holds_in("1.32.0")
+            (True, False)
+        """
+        return self.until is None or release_numbers(release) <= release_numbers(self.until)
+
     @property
     def seen(self) -> str:
         """The releases in which it was seen, in words; empty where none could be looked at."""
@@ -118,6 +130,11 @@ class Limit:
     def words(self) -> str:
         """The message, with the releases where not all that were looked at do so."""
         return self.message if self.until is None else f"{self.message} (up to {self.until})"
+
+
+def release_numbers(release: str) -> tuple[int, ...]:
+    """Return what releases are ordered by: the first three numbers of one."""
+    return tuple(int(part) for part in re.findall(r"\d+", release)[:3])
 
 
 LOOKED_AT: Final = {

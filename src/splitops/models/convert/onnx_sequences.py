@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import onnx_ir as ir
 
 from splitops.errors import ModelError, Rule, rule_error
+from splitops.models.graph.editor import note_like
 from splitops.models.graph.onnx import (
     Names,
     Tape,
     constant_array,
-    known,
-    note,
-    remove_if_unused,
     replace_node,
 )
-from splitops.models.known import Tensor
 from splitops.models.sites import Site
 from splitops.models.sites.restating import unbind_error
 from splitops.sizes.arithmetic import Division, part_count, part_sizes
@@ -67,8 +66,7 @@ def lower_sequence(node: ir.Node, site: Site, opset: int, names: Names, rule: Ru
     positions = {reader: _position(reader, site, len(sizes), rule) for reader in readers}
     if sequence.is_graph_output():
         raise _unreadable(site, "the sequence is an output of its graph", rule)
-    rank = len(shape) if shape is not None else None
-    return _Lowering(node, opset, names, axis, sizes, binding.squeeze, rank).write(positions)
+    return _written(node, opset, names, axis, sizes, binding.squeeze, positions)
 
 
 def _sizes(division: Division | None, axis: int | None, shape: object) -> tuple[int, ...] | None:
@@ -107,84 +105,42 @@ def _unreadable(site: Site, reason: str, rule: Rule) -> Exception:
     )
 
 
-class _Lowering:
-    def __init__(
-        self,
-        node: ir.Node,
-        opset: int,
-        names: Names,
-        axis: int,
-        sizes: tuple[int, ...],
-        squeeze: bool | None,
-        rank: int | None,
-    ) -> None:
-        self.node = node
-        self.opset = opset
-        self.axis = axis
-        self.sizes = sizes
-        self.squeeze = squeeze
-        self.rank = rank
-        self.names = names
-        self.base = node.name or node.outputs[0].name or "split"
-        self.tape = Tape(opset, names, self.base)
-
-    def write(self, positions: dict[ir.Node, int | None]) -> ir.Node:
-        node, tape = self.node, self.tape
-        data = node.inputs[0]
-        assert data is not None
-        if self.opset >= 13:
-            inputs: list[ir.Value | None] = [data, tape.integers(self.sizes)]
-            attributes: dict[str, object] = {"axis": self.axis}
-        else:
-            inputs, attributes = [data], {"axis": self.axis, "split": list(self.sizes)}
-        parts = tape.multi("Split", inputs, attributes, outputs=len(self.sizes), hint="part")
-        split = tape.nodes[-1]
-        for part, size in zip(parts, self.sizes, strict=True):
-            source = known(data)
-            if isinstance(source, Tensor) and source.shape is not None:
-                dims = (*source.shape[: self.axis], size, *source.shape[self.axis + 1 :])
-                note(part, Tensor(source.type, dims))
-            else:
-                note(part, source)
-        elements = [self._squeezed(tape, part) for part in parts] if self.squeeze else parts
-        graph = node.graph
-        assert graph is not None
-        graph.insert_before(node, tape.nodes)
-        for reader, position in positions.items():
-            self._read(reader, position, parts, elements)
-        unused = [value for value in node.inputs if value is not None]
-        graph.remove(node, safe=True)
-        for value in unused:
-            remove_if_unused(value)
-        return split
-
-    def _squeezed(self, tape: Tape, part: ir.Value) -> ir.Value:
-        if self.opset >= 13:
-            return tape.op("Squeeze", [part, tape.integers([self.axis])], hint="element")
-        return tape.op("Squeeze", [part], {"axes": [self.axis]}, hint="element")
-
-    def _read(
-        self, reader: ir.Node, position: int | None, parts: list[ir.Value], elements: list[ir.Value]
-    ) -> None:
-        tape = Tape(self.opset, self.names, reader.name or reader.outputs[0].name or self.base)
+def _written(
+    node: ir.Node,
+    opset: int,
+    names: Names,
+    axis: int,
+    sizes: tuple[int, ...],
+    squeeze: bool | None,
+    positions: Mapping[ir.Node, int | None],
+) -> ir.Node:
+    """Write the Split, and what its readers become; the positions say which part each of them reads."""
+    data, base = node.inputs[0], node.name or node.outputs[0].name or "split"
+    assert data is not None
+    tape = Tape(opset, names, base)
+    lengths = [tape.integers(sizes)] if opset >= 13 else []
+    attributes = {"axis": axis} if lengths else {"axis": axis, "split": list(sizes)}
+    parts = tape.multi("Split", [data, *lengths], attributes, outputs=len(sizes), hint="part")
+    split = tape.nodes[-1]
+    for part, size in zip(parts, sizes, strict=True):
+        note_like(part, data, {axis: size})
+    elements = [tape.of_axis("Squeeze", part, axis, "element") for part in parts] if squeeze else parts
+    for reader, position in positions.items():
+        own = Tape(opset, names, reader.name or reader.outputs[0].name or base)
         if position is not None:
             # Identity, so that a graph output keeps its name.
-            result = tape.op("Identity", [elements[position]])
+            result = own.op("Identity", [elements[position]])
         elif reader.op_type == "SequenceLength":
-            result = tape.constant(np.array(len(parts), np.int64))
+            result = own.constant(np.array(len(parts), np.int64))
         else:
-            result = self._concatenated(reader, elements, tape)
-        replace_node(reader, tape.nodes, [result])
+            result = _concatenated(reader, elements, own)
+        replace_node(reader, own.nodes, [result])
+    replace_node(node, tape.nodes, [None])
+    return split
 
-    def _concatenated(self, reader: ir.Node, elements: list[ir.Value], tape: Tape) -> ir.Value:
-        axis = int(reader.attributes["axis"].value)
-        new_axis = reader.attributes.get("new_axis")
-        if new_axis is not None and new_axis.value:
-            unsqueezed = []
-            for element in elements:
-                if self.opset >= 13:
-                    unsqueezed.append(tape.op("Unsqueeze", [element, tape.integers([axis])]))
-                else:
-                    unsqueezed.append(tape.op("Unsqueeze", [element], {"axes": [axis]}))
-            elements = unsqueezed
-        return tape.op("Concat", elements, {"axis": axis})
+
+def _concatenated(reader: ir.Node, elements: list[ir.Value], tape: Tape) -> ir.Value:
+    axis, new_axis = int(reader.attributes["axis"].value), reader.attributes.get("new_axis")
+    if new_axis is not None and new_axis.value:
+        elements = [tape.of_axis("Unsqueeze", element, axis) for element in elements]
+    return tape.op("Concat", elements, {"axis": axis})

@@ -385,6 +385,12 @@ class Editor(ABC):
         axis = self.axis(node)
         return node.op_type if axis is None else f"{node.op_type}(axis={axis})"
 
+    def describe_maker(self, value: ir.Value) -> str:
+        """Write in one line what the node is that makes a value."""
+        node = value.producer()
+        assert node is not None
+        return self.describe(node)
+
     def concat_axis(self, node: ir.Node, rank: int) -> int | None:
         """Return the axis of a Concat of tensors of some rank; None where it states none of theirs."""
         axis = self.axis(node)

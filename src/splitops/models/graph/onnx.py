@@ -234,6 +234,12 @@ class Tape:
         note(made, Tensor(element_type, shape_of(value)))
         return made
 
+    def of_axis(self, operator: str, data: ir.Value, axis: int, hint: str | None = None) -> ir.Value:
+        """Add a Squeeze or Unsqueeze of one axis."""
+        if self.opset < 13:
+            return self.op(operator, [data], {"axes": [axis]}, hint=hint)
+        return self.op(operator, [data, self.integers([axis])], hint=hint)
+
     def size(self, data: ir.Value, axis: ir.Value) -> ir.Value:
         """Return the size of an axis, both of shape [1]."""
         shape = self.op("Shape", [data])

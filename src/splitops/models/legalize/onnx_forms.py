@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from splitops.elements.types import ElementType, element_type_of, from_onnx_name
+from splitops.elements.types import element_type_of
 from splitops.errors import RuleError
 from splitops.models.check.profiles import LegalForm
 from splitops.models.graph.onnx import Tape, constant_array, note, replace_node, shape_of, type_of
@@ -23,7 +22,7 @@ from splitops.models.legalize.rounds import NoFormError, Written
 from splitops.models.simplify.sequences import SequenceReadsPass
 from splitops.models.sites.decisions import Cut
 from splitops.models.sites.forms import Form, Method, Restatement, Target
-from splitops.models.sites.restating import restatements
+from splitops.models.sites.restating import onnx_types, restatements
 from splitops.models.sites.site import UNBIND_REPAIRS, Site
 from splitops.sizes.dims import Dim, Shape
 from splitops.sizes.rules import SizeRule
@@ -184,14 +183,14 @@ class OnnxForms:
             raise NoFormError("its bounds cannot be stated, or Slice does not take the data")
         tape, flat = Tape(opset, self.editor.names, _stem(node)), len(shape) == 1
         if flat:
-            data = _of_axis(tape, "Unsqueeze", data, 1)
+            data = tape.of_axis("Unsqueeze", data, 1)
         other = 0 if restated.axis % len(shape) else 1
         axes = tape.integers([restated.axis, other])
         parts: list[ir.Value | None] = []
         for output, (begin, end) in zip(node.outputs, restated.bounds, strict=True):
             stops = tape.integers([_INT64_MAX if end is None else end, _INT64_MAX])
             part = tape.op("Slice", [data, tape.integers([begin or 0, 0]), stops, axes], hint="part")
-            parts.append((_of_axis(tape, "Squeeze", part, 1) if flat else part) if output.name else None)
+            parts.append((tape.of_axis("Squeeze", part, 1) if flat else part) if output.name else None)
         replace_node(node, tape.nodes, parts)
         return restated
 
@@ -239,7 +238,7 @@ class OnnxForms:
         if cut is None or sizes is None or data is None:
             raise NoFormError("the number of its parts is known only when the model runs")
         kind = type_of(data)
-        if kind not in _element_types("SequenceConstruct", editor.opset(node)):
+        if kind not in onnx_types("SequenceConstruct", editor.opset(node)):
             raise NoFormError(f"SequenceConstruct does not take {kind}")
         if len(sizes) > _MOST_OUTPUTS:
             raise NoFormError(f"it has {len(sizes)} parts")
@@ -248,9 +247,7 @@ class OnnxForms:
             editor.substitute(node, editor.add(node, "SequenceEmpty", [], {"dtype": kind.onnx_number}))
             return Written("SequenceEmpty")
         parts = editor.split(node, data, cut.axis, cut.size, sizes)
-        made = parts[0].producer()
-        assert made is not None
-        split = editor.describe(made)
+        split = editor.describe_maker(parts[0])
         if cut.squeeze:
             parts = [editor.squeeze(node, part, cut.axis) for part in parts]
         editor.substitute(node, editor.add(node, "SequenceConstruct", parts))
@@ -285,13 +282,6 @@ def _axis_size(site: Site) -> Dim | None:
     """Return what is known of the size of the axis, of which given lengths tell too."""
     binding, shape = site.binding, None if site.inference is None else site.inference.data
     return None if binding is None or binding.axis is None or shape is None else shape[binding.axis]
-
-
-def _of_axis(tape: Tape, operator: str, data: ir.Value, axis: int) -> ir.Value:
-    """Add a Squeeze or Unsqueeze of one axis."""
-    if tape.opset < 13:
-        return tape.op(operator, [data], {"axes": [axis]})
-    return tape.op(operator, [data, tape.integers([axis])])
 
 
 def _is_explicit(restated: Restatement) -> bool:
@@ -344,13 +334,3 @@ def _sizes(cut: Cut) -> tuple[int, ...] | None:
     """Return the sizes of the elements of a sequence; None where their number is not known."""
     none = cut.size == 0 or cut.division.rule is SizeRule.EXPLICIT
     return cut.sizes if cut.parts or none else None
-
-
-@cache
-def _element_types(operator: str, opset: int) -> frozenset[ElementType]:
-    """Return the element types that an operator of sequences takes."""
-    from onnx.defs import get_schema
-
-    constraints = get_schema(operator, opset, "").type_constraints
-    names = next(c.allowed_type_strs for c in constraints if c.type_param_str == "T")
-    return frozenset(filter(None, map(from_onnx_name, names)))

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splitops.elements.types import ElementType, element_type_of, from_onnx
+from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import ModelError, Where, shown
 from splitops.models.formats.openvino import OpenVINOModel, input_names
 from splitops.models.formats.openvino.shapes import matches
-from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape
+from splitops.models.known import NOTHING, Tensor
+from splitops.sizes.dims import Shape
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, TensorShapeProto, TypeProto
+    from onnx import GraphProto, TypeProto
 
 __all__ = ["Declared", "onnx_inputs", "openvino_inputs"]
 
@@ -86,22 +87,16 @@ def onnx_inputs(graph: GraphProto) -> tuple[Declared, ...]:
 
 
 def _of_type(name: str, declared: TypeProto, required: bool) -> Declared:
+    from splitops.models.formats.onnx.types import from_type
+
     kind = "tensor"
     if declared.HasField("optional_type"):
         kind, declared, required = "optional", declared.optional_type.elem_type, False
     if declared.HasField("sequence_type"):
         kind, declared = "sequence", declared.sequence_type.elem_type
-    tensor = declared.tensor_type
-    shape: Shape | None = None
-    if tensor.HasField("shape"):
-        shape = tuple(map(_dimension, tensor.shape.dim))
-    return Declared(name, (), from_onnx(tensor.elem_type), shape, kind, required)
-
-
-def _dimension(dim: TensorShapeProto.Dimension) -> Dim:
-    if dim.HasField("dim_value"):
-        return dim.dim_value
-    return Range(name=dim.dim_param) if dim.dim_param else UNKNOWN
+    known = from_type(declared)
+    element = known if isinstance(known, Tensor) else NOTHING
+    return Declared(name, (), element.type, element.shape, kind, required)
 
 
 def openvino_inputs(model: OpenVINOModel, where: Where) -> tuple[Declared, ...]:

@@ -160,9 +160,7 @@ class SplitConcatPass(SplitPass):
                 inputs.append(merged[origin])
         editor.set_inputs(node, inputs)
         editor.substitute(split, values)
-        made = parts[0].producer()
-        assert made is not None
-        after = editor.describe(made)
+        after = editor.describe_maker(parts[0])
         if len(inputs) == 1 and inputs[0] is not None:
             editor.replace(node.outputs[0], inputs[0])
             editor.remove(node)

@@ -144,10 +144,8 @@ class MovedSplitsPass(SplitPass):
                 editor.replace(part.end, stated(part.moves, first, value, editor))
             remove(part.behind, editor)
         remove([*above, *cover.nodes], editor)
-        split = made[0].producer()
-        assert split is not None
         reason = "what moves the whole keeps the axis"
-        editor.applied(self, where, before, editor.describe(split), reason)
+        editor.applied(self, where, before, editor.describe_maker(made[0]), reason)
         return True
 
 

@@ -86,15 +86,13 @@ class UnusedPartsPass(SplitPass):
         if len(groups) == len(sizes) or editor.keeps_parts(node):
             return
         parts = editor.split(node, data, cut.axis, cut.size, joined(sizes, groups))
-        made = parts[0].producer()
-        assert made is not None
         values: list[ir.Value | None] = [None] * len(sizes)
         for group, part in zip(groups, parts, strict=True):
             if read[group.start]:
                 values[group.start] = part
         editor.substitute(node, values)
         reason = f"{len(sizes) - sum(read)} of {len(sizes)} parts are not read"
-        editor.applied(self, where, before, editor.describe(made), reason)
+        editor.applied(self, where, before, editor.describe_maker(parts[0]), reason)
 
 
 class EmptyPartsPass(SplitPass):
@@ -152,12 +150,10 @@ class NestedSplitsPass(SplitPass):
         what = editor.describe(node) if len(inner) == 1 else f"{len(inner)} splits"
         before, where = f"{what} of {editor.describe(root)}", editor.where(node)
         parts = editor.split(root, source, cut.axis, cut.size, list(leaves.values()))
-        made = parts[0].producer()
-        assert made is not None
         new = dict(zip(leaves, parts, strict=True))
         splits = (*reversed(inner), root)
         editor.substitute_all({split: [new.get(output) for output in split.outputs] for split in splits})
-        editor.applied(self, where, before, editor.describe(made), "both split the same axis")
+        editor.applied(self, where, before, editor.describe_maker(parts[0]), "both split the same axis")
 
     def _outer(self, node: ir.Node, editor: Editor) -> tuple[ir.Node, int] | None:
         """Return the split that a split can be joined with, and the position of the part that it divides."""
@@ -224,10 +220,10 @@ class ShortestFormPass(SplitPass):
             return
         before, where = editor.describe(node), editor.where(node)
         parts = editor.split(node, data, cut.axis, cut.size, sizes)
-        made = parts[0].producer()
-        assert made is not None
         editor.substitute(node, list(parts))
-        editor.applied(self, where, before, editor.describe(made), "the lengths follow from their number")
+        editor.applied(
+            self, where, before, editor.describe_maker(parts[0]), "the lengths follow from their number"
+        )
 
 
 class StatedLengthsPass(SplitPass):

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import onnx_ir as ir
 
 from splitops.models.graph.editor import Editor, Role
+from splitops.models.graph.onnx import subgraphs
 from splitops.models.graph.onnx_editor import OnnxEditor
 
 __all__ = ["SplitPass", "prove_order"]
@@ -61,44 +62,22 @@ class SplitPass(ir.passes.InPlacePass):
 
 def prove_order(model: ir.Model) -> str | None:
     """Return what a node reads too early; None where all is in order."""
-    for owner in (model.graph, *model.functions.values()):
-        problem = _unordered(owner)
-        if problem is not None:
-            return problem
-    return None
+    found = (_unordered(owner, set()) for owner in (model.graph, *model.functions.values()))
+    return next(filter(None, found), None)
 
 
-def _unordered(owner: Any) -> str | None:
+def _unordered(graph: Any, made: set[ir.Value]) -> str | None:
     # What a subgraph makes stays visible behind it: onnx-ir's values belong to one graph anyway.
-    made: set[ir.Value] = set()
-    stack: list[tuple[Any, Any]] = []
-
-    def enter(graph: Any) -> None:
-        made.update(graph.inputs)
-        if isinstance(graph, ir.Graph):
-            made.update(graph.initializers.values())
-        stack.append((graph, iter(graph)))
-
-    enter(owner)
-    while stack:
-        graph, nodes = stack[-1]
-        node = next(nodes, None)
-        if node is None:
-            stack.pop()
-            missing = next((value for value in graph.outputs if value not in made), None)
-            if missing is not None:
-                return f"output {missing.name!r} is made by no node"
-            continue
-        for value in node.inputs:
-            if value is not None and value not in made:
-                return f"node {node.name!r} reads {value.name!r} before it is made"
+    made.update(graph.inputs)
+    if isinstance(graph, ir.Graph):
+        made.update(graph.initializers.values())
+    for node in graph:
+        early = next((value for value in node.inputs if value is not None and value not in made), None)
+        if early is not None:
+            return f"node {node.name!r} reads {early.name!r} before it is made"
         made.update(node.outputs)
-        for attribute in node.attributes.values():
-            if attribute.is_ref():
-                continue
-            if attribute.type == ir.AttributeType.GRAPH:
-                enter(attribute.as_graph())
-            elif attribute.type == ir.AttributeType.GRAPHS:
-                for inner in attribute.as_graphs():
-                    enter(inner)
-    return None
+        for _, inner in subgraphs(node):
+            if (problem := _unordered(inner, made)) is not None:
+                return problem
+    missing = next((value for value in graph.outputs if value not in made), None)
+    return None if missing is None else f"output {missing.name!r} is made by no node"

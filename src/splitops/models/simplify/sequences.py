@@ -222,9 +222,7 @@ class _Work:
             sizes = self.cut.sizes
             assert sizes is not None
             self.parts = self.editor.split(self.node, self.data, self.cut.axis, self.cut.size, sizes)
-            made = self.parts[0].producer()
-            assert made is not None
-            self.made.append(self.editor.describe(made))
+            self.made.append(self.editor.describe_maker(self.parts[0]))
         return self.parts
 
     def _position(self, reader: ir.Node) -> int | None:

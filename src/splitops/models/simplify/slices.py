@@ -164,15 +164,13 @@ class _CoverPass(SplitPass):
         first = min(readers, key=lambda reader: editor.position(reader) or 0)
         where, before = editor.where(first), f"{len(readers)} x {first.op_type}(axis={axis})"
         parts = self.parts(first, data, axis, cover, editor)
-        made = parts[0].producer()
-        assert made is not None
         by_positions = dict(zip(cover, parts, strict=True))
         for reader, positions in readers.items():
             if positions in by_positions:
                 part = self.place(reader, by_positions[positions], axis, editor)
                 editor.replace(reader.outputs[0], part)
                 editor.remove(reader)
-        editor.applied(self, where, before, editor.describe(made), "they are the parts of one axis")
+        editor.applied(self, where, before, editor.describe_maker(parts[0]), "they are the parts of one axis")
 
 
 class SlicesPass(_CoverPass):

@@ -31,7 +31,7 @@ from splitops.sizes.arithmetic import (
 )
 from splitops.sizes.rules import SizeRule
 
-__all__ = ["restate", "restatements", "unbind_error"]
+__all__ = ["onnx_types", "restate", "restatements", "unbind_error"]
 
 _INT64: Final = ELEMENT_TYPES["int64"]
 
@@ -434,7 +434,11 @@ class _Search:
         binding, opset = self.binding, self.target.opset
         assert opset is not None
         own, axis = binding.data.type, binding.axis
-        if (own is not None and own not in _slice_types(opset)) or axis is None or (axis < 0 and opset < 11):
+        if (
+            (own is not None and own not in onnx_types("Slice", opset))
+            or axis is None
+            or (axis < 0 and opset < 11)
+        ):
             return None
         return axis
 
@@ -487,11 +491,11 @@ class _Search:
 
 
 @cache
-def _slice_types(opset: int) -> frozenset[ElementType]:
-    """Return the element types that ONNX's Slice takes at an opset."""
+def onnx_types(operator: str, opset: int) -> frozenset[ElementType]:
+    """Return the element types that an operator of ONNX takes for its ``T`` at an opset."""
     from onnx.defs import get_schema
 
-    constraints = get_schema("Slice", opset, "").type_constraints
+    constraints = get_schema(operator, opset, "").type_constraints
     names = next(c.allowed_type_strs for c in constraints if c.type_param_str == "T")
     return frozenset(filter(None, map(from_onnx_name, names)))
 

@@ -23,7 +23,7 @@ from splitops.models.running.bodies import BodyRuns
 if TYPE_CHECKING:
     from splitops.models.running.onnx.evaluator import Evaluator
 
-__all__ = ["CONTROL_FLOW", "FunctionCall", "limited_body_runs"]
+__all__ = ["CONTROL_FLOW", "Call", "FunctionCall", "limited_body_runs"]
 
 _BODY_RUNS: Final[ContextVar[BodyRuns | None]] = ContextVar("body_runs", default=None)
 """Those of the model that runs; evaluators stay the same from run to run and know nothing of it."""
@@ -196,18 +196,27 @@ CONTROL_FLOW: Final[Mapping[str, type[OpRun]]] = {
 """The classes by operator."""
 
 
-class FunctionCall(OpRun):
-    """A call of a model-local function: its body with the caller's attributes in place."""
+class Call(OpRun):
+    """A node whose attributes are no attributes of an operator that onnx knows."""
 
-    def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any], body: Evaluator) -> None:
-        self.body = body
+    def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any]) -> None:
         # False: a function that shares its name with an ONNX operator does not share its attributes.
         super().__init__(onnx_node, run_params, schema=False)
 
     def _load_attributes(self) -> None:
-        # They are in the body already.
         self.has_linked_attribute = False
         self.attributes_names_ = set()
+
+    def _run(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        raise NotImplementedError("run() serves the call")
+
+
+class FunctionCall(Call):
+    """A call of a model-local function: its body with the caller's attributes in place."""
+
+    def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any], body: Evaluator) -> None:
+        self.body = body
+        super().__init__(onnx_node, run_params)
 
     def run(self, *args: Any, **_: Any) -> tuple[Any, ...]:
         """Run the body; inputs and outputs may be left out at the end."""
@@ -219,9 +228,6 @@ class FunctionCall(OpRun):
             )
         feeds = dict.fromkeys(names) | dict(zip(names, args, strict=False))
         return tuple(self.body.run(None, feeds))
-
-    def _run(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        raise NotImplementedError("run() serves the call")
 
 
 def _single(value: Any, name: str) -> Any:

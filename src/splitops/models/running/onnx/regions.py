@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
-from onnx.reference.op_run import OpRun
 
 from splitops.elements.types import element_type_of, from_onnx
 from splitops.errors import Where
@@ -22,6 +21,7 @@ from splitops.models.engines.engine import Compiled, Engine, EngineError, Progra
 from splitops.models.formats.onnx.structure import FunctionKey, function_key, subgraphs
 from splitops.models.formats.onnx.tensors import external_extent, folder_of, is_external, tensor_array
 from splitops.models.formats.reading import DataFolder
+from splitops.models.running.onnx.control_flow import Call
 from splitops.models.running.stages import stages
 from splitops.onnx.reference import node_label
 
@@ -325,20 +325,13 @@ def _type_of(value: Any) -> TypeProto:
     return TypeProto(tensor_type=TypeProto.Tensor(elem_type=kind.onnx_number))
 
 
-class RegionCall(OpRun):
+class RegionCall(Call):
     """The node that stands for a region."""
 
     def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any], region: Region) -> None:
         self.region = region
-        super().__init__(onnx_node, run_params, schema=False)
-
-    def _load_attributes(self) -> None:
-        self.has_linked_attribute = False
-        self.attributes_names_ = set()
+        super().__init__(onnx_node, run_params)
 
     def run(self, *args: Any, **_: Any) -> tuple[Any, ...]:
         """Run the region."""
         return tuple(self.region.run(*args))
-
-    def _run(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        raise NotImplementedError("run() serves the region")

@@ -11,8 +11,11 @@ import numpy.typing as npt
 from onnx import GraphProto, TypeProto
 
 from splitops.calls.node import read_only
-from splitops.elements.types import ElementType, element_type_of, from_onnx
+from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import ModelError, Where, shown
+from splitops.models.formats.onnx.types import from_type
+from splitops.models.known import Tensor
+from splitops.sizes.dims import Dim
 
 __all__ = ["Inputs"]
 
@@ -44,14 +47,10 @@ class _Declared:
     def of(cls, name: str, stated: TypeProto) -> _Declared:
         match stated.WhichOneof("value"):
             case "tensor_type":
-                tensor = stated.tensor_type
-                shape = None
-                if tensor.HasField("shape"):
-                    shape = tuple(
-                        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None
-                        for dim in tensor.shape.dim
-                    )
-                kind = from_onnx(tensor.elem_type)
+                known = from_type(stated)
+                assert isinstance(known, Tensor)
+                kind, sizes = known.type, known.shape
+                shape = sizes if sizes is None else tuple(map(_size, sizes))
                 return cls(name, "tensor", None, kind, shape, None if kind is None else kind.numpy)
             case "sequence_type":
                 return cls(name, "sequence", cls.of(name, stated.sequence_type.elem_type))
@@ -59,6 +58,10 @@ class _Declared:
                 return cls(name, "optional", cls.of(name, stated.optional_type.elem_type))
             case _:
                 return cls(name, "other")
+
+
+def _size(size: Dim) -> int | str | None:
+    return size if isinstance(size, int) else size.name
 
 
 _PLAIN: Final = "biufc"
