@@ -61,7 +61,7 @@ class Piece:
                 continue
             array = _numbers(value)
             if array is not None and array.dtype.kind in "biuf":
-                constants[names[value]] = onnx.numpy_helper.from_array(array, names[value])
+                constants[names[value]] = _readable(array, names[value])
         return cls(proto, types, constants)
 
     @property
@@ -86,6 +86,13 @@ class Piece:
         for name in filter(None, self.node.output):
             graph.output.add(name=name, type=self.types.get(name))
         return _model(graph, opset)
+
+
+def _readable(array: npt.NDArray[Any], name: str) -> TensorProto:
+    """Return a tensor whose numbers onnx's converter reads: up to onnx 1.21, it takes raw data for none."""
+    return helper.make_tensor(
+        name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape, array.reshape(-1).tolist()
+    )
 
 
 def _numbers(value: ir.Value) -> npt.NDArray[Any] | None:
