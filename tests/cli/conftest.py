@@ -4,23 +4,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from inspect import signature
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 import splitops
+from command_line import runner
 from splitops.cli import cli
 
 Invoke = Callable[..., Result]
 Process = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-def runner() -> CliRunner:
-    """Return a runner that keeps stdout and stderr apart; click below 8.2 has to be asked."""
-    separate = {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}
-    return CliRunner(**separate)
 
 
 @pytest.fixture

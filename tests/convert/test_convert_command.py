@@ -9,10 +9,10 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from click.testing import CliRunner
 from conversion_results import equal
 
 import splitops.models
+from command_line import runner
 from splitops.cli._group import cli
 
 X = np.arange(5, dtype=np.float32)
@@ -31,7 +31,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def invoke(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(cli, ["convert", *arguments])
+    result = runner().invoke(cli, ["convert", *arguments])
     return result.exit_code, result.stdout, result.stderr
 
 

@@ -41,6 +41,8 @@ def test_the_document_states_every_cell() -> None:
 
 @pytest.mark.parametrize(("case", "target"), CELLS, ids=lambda item: getattr(item, "label", item))
 def test_cell(case: Case, target: str) -> None:
+    if target == "openvino" and "of any size" in case.form:
+        pytest.importorskip("openvino")  # whose layers compute the lengths
     report = convert(case.build(), to=target, report=True)
     assert own_result(report) == _DOCUMENTED[case.source, case.form, target]
     if not report.complete:

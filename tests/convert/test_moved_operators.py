@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import onnx.parser
-import onnxruntime
 import pytest
 from onnx import ModelProto
 
@@ -137,6 +136,7 @@ def test_a_refusal_inside_a_body_names_the_node_that_has_it() -> None:
 
 
 def test_a_batch_normalization_of_inference_is_the_same_in_every_version() -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
     text = """g (float[2,3,4] x, float[3] s, float[3] b, float[3] m, float[3] v) => (float[2,3,4] y) {
         y = BatchNormalization<epsilon = 0.1>(x, s, b, m, v) }"""
     data = np.abs(np.random.default_rng(0).normal(size=(2, 3, 4))).astype(np.float32)

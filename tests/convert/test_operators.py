@@ -44,12 +44,14 @@ def _official() -> list[Any]:
         warnings.simplefilter("ignore")
         cases = onnx.backend.test.case.node.collect_testcases(None)
     # One in forty-five, spread over all operators: every one takes minutes. And those that once went wrong.
+    # onnx's evaluator runs the versions 9 and 14 of BatchNormalization as if for training.
     named = {"test_softmax_axis_0", "test_logsoftmax_axis_1", "test_onehot_with_negative_axis"}
     named |= {"test_averagepool_2d_pads", "test_averagepool_2d_same_upper"}
     return [
         case
         for index, case in enumerate(cases)
         if case.model is not None and case.data_sets and (index % 45 == 0 or case.name in named)
+        if not case.name.startswith("test_batchnorm")
     ]
 
 

@@ -9,7 +9,7 @@ import onnx
 import onnx.backend.test.case.model
 import onnx.backend.test.case.node
 import pytest
-from conversion_results import equal, runnable
+from conversion_results import RECENT_OPSET, equal, runnable
 from hypothesis import given, note
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
@@ -144,9 +144,11 @@ def test_official_cases_are_there() -> None:
     assert "test_split_to_sequence_1" in names
 
 
-@pytest.mark.parametrize("target", ["onnx:11", "onnx:13", "onnx:18", "onnx:26", "openvino"])
+@pytest.mark.parametrize("target", ["onnx:11", "onnx:13", "onnx:18", f"onnx:{RECENT_OPSET}", "openvino"])
 @pytest.mark.parametrize("case", _OFFICIAL, ids=lambda case: case.name)
 def test_official_case(case: Any, target: str) -> None:
+    if target == "openvino" and not case.name.startswith("test_split"):
+        pytest.importorskip("openvino")  # whose converter takes the operators around the splits
     report = convert(case.model, to=target, report=True)
     if not report.complete:
         # A sequence that is an output has no other form, and some operators have no older version.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import importlib.util
 import pickle
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from splitops.errors import SplitError
 from splitops.models.simplify import Simplification, simplify
 
 Feeds = Mapping[str, Any]
+ONNXRUNTIME = importlib.util.find_spec("onnxruntime") is not None
 
 
 def parse(text: str, opset: int = 18, ir_version: int = 8) -> ModelProto:
@@ -121,15 +123,15 @@ def assert_valid(before: ModelProto, after: ModelProto, *, infer: bool = True) -
 
     Models with ceil parts that onnx takes for negative are not inferred: a Slice of one ends the process.
     """
-    onnx.checker.check_model(after, full_check=infer and _inferable(before))
+    onnx.checker.check_model(after, full_check=infer and inferable(before))
     assert list(before.graph.input) == list(after.graph.input)
     assert list(before.graph.output) == list(after.graph.output)
     assert list(before.metadata_props) == list(after.metadata_props)
     assert list(before.opset_import) == list(after.opset_import)
 
 
-def _inferable(model: ModelProto) -> bool:
-    """Return whether onnx can infer a model: of ceil parts it infers negative sizes, and fails."""
+def inferable(model: ModelProto) -> bool:
+    """Return whether onnx takes a model: of ceil parts it infers negative sizes, and fails."""
     try:
         onnx.checker.check_model(model, full_check=True)
     except Exception:
@@ -191,7 +193,9 @@ def _worker() -> subprocess.Popen[bytes]:
 
 
 def in_onnxruntime(model: ModelProto, feeds: Feeds, *, optimized: bool = False) -> tuple[str, Any]:
-    """Run a model in onnxruntime, in a process of its own; a process that has died says so."""
+    """Run a model in onnxruntime, if it is installed, in a process of its own; one that has died says so."""
+    if not ONNXRUNTIME:
+        return "absent", None
     worker = _worker()
     assert worker.stdin is not None
     assert worker.stdout is not None

@@ -11,6 +11,7 @@ from simplify_helpers import (
     assert_equal,
     assert_valid,
     every_operator,
+    inferable,
     operators,
     parse,
     random_feeds,
@@ -183,4 +184,5 @@ def test_ai_onnx_is_the_same_domain() -> None:
     after = simplify(model)
     assert [node.op_type for node in after.graph.node] == ["Relu"]
     assert_equal(model, after, random_feeds(model.graph))
-    assert_valid(after, after)
+    if inferable(model):  # below 1.23, onnx's checker does not know the name
+        assert_valid(after, after)

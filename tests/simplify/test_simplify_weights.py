@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
-from simplify_helpers import assert_valid, in_onnxruntime, operators, random_feeds, simplified
+from simplify_helpers import ONNXRUNTIME, assert_valid, in_onnxruntime, operators, random_feeds, simplified
 
 import splitops
 from splitops.errors import ModelError
@@ -134,8 +134,8 @@ def allowed(model: ModelProto) -> Simplification:
     feeds = {name: array / np.float32(9) for name, array in random_feeds(model.graph, N=3).items()}
     assert agree(splitops.run(model, feeds), splitops.run(found.model, feeds))
     (kind, left), (_, right) = in_onnxruntime(model, feeds), in_onnxruntime(found.model, feeds)
-    assert kind == "outputs"
-    assert agree(left, right)
+    assert kind == ("outputs" if ONNXRUNTIME else "absent")
+    assert not ONNXRUNTIME or agree(left, right)
     assert not simplify(found.model, allow=["numerics"], report=True).changes
     return found
 
