@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from splitops.elements.packing import pack, unpack
+from splitops.elements.types import from_openvino
+
 
 def drive_onnxruntime(model: Path, inputs: dict[str, Any]) -> list[Any]:
     import onnxruntime
@@ -22,10 +25,32 @@ def drive_openvino(model: Path, inputs: dict[str, Any]) -> list[Any]:
     import openvino
 
     compiled = openvino.Core().compile_model(str(model), "CPU")
-    feeds = {
-        name: openvino.Tensor(value) if value.dtype.kind in "US" else value for name, value in inputs.items()
-    }
-    return list(compiled(feeds).to_tuple())
+    request = compiled.create_infer_request()
+    request.infer({name: _tensor(value, compiled.input(name)) for name, value in inputs.items()})
+    return [_array(request.get_output_tensor(index)) for index in range(len(compiled.outputs))]
+
+
+def _tensor(value: Any, port: Any) -> Any:
+    """Elements smaller than a byte are given in their storage."""
+    import openvino
+
+    if value.dtype.kind in "US":
+        return openvino.Tensor(value)
+    if port.element_type.bitwidth >= 8:
+        return value
+    tensor = openvino.Tensor(port.element_type, openvino.Shape(value.shape))
+    storage = pack(value, from_openvino(port.element_type.get_type_name()))
+    tensor.data.view(np.uint8).reshape(-1)[:] = np.frombuffer(storage, np.uint8)
+    return tensor
+
+
+def _array(tensor: Any) -> Any:
+    if tensor.element_type.get_type_name() == "string":
+        return tensor.str_data
+    if tensor.element_type.bitwidth >= 8:
+        return tensor.data.copy()
+    storage = tensor.data.view(np.uint8).reshape(-1).tobytes()
+    return unpack(storage, from_openvino(tensor.element_type.get_type_name()), tuple(tensor.shape))
 
 
 def drive_opencv(model: Path, inputs: dict[str, Any]) -> list[Any]:
@@ -43,7 +68,7 @@ def drive_onnx(model: Path, inputs: dict[str, Any]) -> list[Any]:
     """Infer shapes: every output stands for its dimensions."""
     import onnx
 
-    inferred = onnx.shape_inference.infer_shapes(onnx.load(model))
+    inferred = onnx.shape_inference.infer_shapes(onnx.load(model), strict_mode=True)
     return [
         np.array([dim.dim_value for dim in output.type.tensor_type.shape.dim])
         for output in inferred.graph.output
@@ -62,7 +87,11 @@ def described(value: Any) -> Any:
     if isinstance(value, list):
         return [described(entry) for entry in value]
     array = np.asarray(value)
-    return {"shape": array.shape, "values": array.tolist() if 0 < array.size <= 64 else None}
+    return {
+        "type": array.dtype.name,
+        "shape": array.shape,
+        "values": array.tolist() if 0 < array.size <= 64 else None,
+    }
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,15 @@ import onnx.parser
 from splitops.comparison.cases import listed
 from splitops.comparison.cases.building import inputs_of, model_of
 from splitops.comparison.records import Record
-from splitops.models.check import LIMITS
+from splitops.models.check import LIMITS, Limit
 from splitops.models.formats.openvino import Builder, OpenVINOModel
 
 Model = onnx.ModelProto | OpenVINOModel
+
+
+def holds_here(limit: Limit) -> bool:
+    """Whether the installed release of the runtime has a limit."""
+    return limit.holds_in(version(PACKAGES.get(limit.runtime, limit.runtime)))
 
 
 @dataclass(frozen=True)
@@ -63,8 +69,11 @@ UNSURE = {
     "onnxruntime.open-halves",
     "openvino.narrowed-values",
     "openvino.uneven-open-axis",
+    "openvino.unranked",
     "opencv.narrowed-values",
 }
+MODULES = {"opencv": "cv2"}
+PACKAGES = {"opencv": "opencv-python-headless"}
 FOUR_WAYS = "(float[A] a, float[B] b, float[C] c, float[D] d) { a, b, c, d = Split<num_outputs = 4>(x) }"
 PROOFS = {
     limit.code: Proof(

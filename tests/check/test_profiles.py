@@ -15,15 +15,14 @@ import numpy as np
 import onnx
 import pytest
 from drive import described
-from proofs import PROOFS, Model
+from proofs import MODULES, PROOFS, Model, holds_here
 
 import splitops
 from splitops.cli._models import RUNTIMES
 from splitops.models.check import LIMITS, TARGETS, Limit, Outcome, check
+from splitops.models.check.profiles import release_numbers
 from splitops.models.infer import Tensor, infer
 
-MODULES = {"opencv": "cv2"}
-PACKAGES = {"opencv": "opencv-python-headless"}
 DRIVE = Path(__file__).with_name("drive.py")
 PROVABLE = [limit for limit in LIMITS if limit.case is not None]
 
@@ -73,7 +72,9 @@ def test_the_runtime_does_what_the_profile_says(limit: Limit, tmp_path: Path) ->
     assert (str(found[limit.code].severity) == "error") is proof.sure
 
     said = drive(limit.runtime, model, proof.inputs, tmp_path)
-    if not limit.holds_in(version(PACKAGES.get(limit.runtime, limit.runtime))):
+    if limit.code == "onnx.more-outputs" and release_numbers(version("onnx")) < (1, 21):
+        return  # its builds do not look: what is written behind a vector ends the process, or does not
+    if not holds_here(limit):
         assert said is not None, "it crashed"
         assert said.get("outputs") == ours(limit, model, proof.inputs), "it is no longer mended"
         return

@@ -5,9 +5,11 @@ Each takes a site and what it must know of the model around it, and says whether
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import accumulate
 from typing import Final
 
 import onnx_ir as ir
@@ -32,6 +34,7 @@ __all__ = [
     "complex",
     "default_axis",
     "empty_ceil_part",
+    "empty_divided_part",
     "empty_lengths",
     "empty_name",
     "empty_open_part",
@@ -39,10 +42,14 @@ __all__ = [
     "empty_transposed",
     "exactly_empty_part",
     "fewer_outputs",
+    "half",
     "large",
     "large_even",
+    "large_lengths",
+    "large_stated",
     "merged",
     "more_outputs",
+    "named_nothing",
     "narrowed_integers",
     "narrowed_values",
     "negative_remainder",
@@ -52,6 +59,8 @@ __all__ = [
     "open_overshoot",
     "overshoots",
     "packed_constant",
+    "packed_parts",
+    "packed_unknown",
     "runtime_lengths",
     "scalar_keepdims",
     "sequence_output",
@@ -63,6 +72,7 @@ __all__ = [
     "unbind",
     "uneven_negative_axis",
     "uneven_open_axis",
+    "unranked",
 ]
 
 _INT32_MAX: Final = (1 << 31) - 1
@@ -193,6 +203,11 @@ def empty_ceil_part(site: Site, model: Surroundings) -> Surely:
     return Surely.MAYBE if last.lo == 0 and last.hi is not None else Surely.NO
 
 
+def empty_divided_part(site: Site, model: Surroundings) -> Surely:
+    """The last of num_outputs parts is empty, and not all of them are."""
+    return Surely.NO if _axis_size(site) == 0 else empty_ceil_part(site, model)
+
+
 def empty_open_part(site: Site, model: Surroundings) -> Surely:
     """num_outputs divides an axis of which only a run knows that no part is empty."""
     if not _is_onnx(site) or _ceil(site) is None or _stated(site) < 1:
@@ -237,9 +252,13 @@ def split_1(site: Site, model: Surroundings) -> Surely:
 
 def empty_name(site: Site, model: Surroundings) -> Surely:
     """num_outputs stands beside an input that is named ''."""
-    row = site.schema
-    ceil = _is_onnx(site) and row.count_attribute in site.attributes
-    return _surely(ceil and len(site.inputs) > 1 and site.inputs[1] == "")
+    ceil = site.schema.count_attribute in site.attributes
+    return named_nothing(site, model) if ceil else Surely.NO
+
+
+def named_nothing(site: Site, model: Surroundings) -> Surely:
+    """An absent input of a Split is named ''."""
+    return _surely(_is_onnx(site) and not _is_sequence(site) and site.inputs[1:2] == ("",))
 
 
 def omitted_output(site: Site, model: Surroundings) -> Surely:
@@ -280,6 +299,24 @@ def large(site: Site, model: Surroundings) -> Surely:
     if not _is_onnx(site) or binding is None or binding.axis is None or inference is None:
         return Surely.NO
     return Surely.NO if inference.data is None else _at_least(inference.data[binding.axis], _INT32_MAX + 1)
+
+
+def large_lengths(site: Site, model: Surroundings) -> Surely:
+    """Lengths of a Split are stated of an axis that the data says to have 2^31 elements or more."""
+    if not _stated_lengths(site) or not _is_onnx(site) or _is_sequence(site):
+        return Surely.NO
+    return _at_least(_axis_size(site), _INT32_MAX + 1)
+
+
+def large_stated(site: Site, model: Surroundings) -> Surely:
+    """A stated length is 2^31 or more."""
+    return _surely(any(length > _INT32_MAX for length in _stated_lengths(site)))
+
+
+def _stated_lengths(site: Site) -> tuple[int, ...]:
+    """Return the length of each part where the site states them; nothing where they are not known."""
+    division = None if site.binding is None else site.binding.division
+    return () if division is None else division.lengths
 
 
 def large_even(site: Site, model: Surroundings) -> Surely:
@@ -351,7 +388,9 @@ def empty_output(site: Site, model: Surroundings) -> Surely:
     if _is_sequence(site) or site.inference is None:
         return Surely.NO
     parts = zip(site.outputs, site.inference.parts or (), strict=False)
-    return _surely(any(shape is not None and 0 in shape and name in model.outputs for name, shape in parts))
+    if any(shape is not None and 0 in shape and name in model.outputs for name, shape in parts):
+        return Surely.YES
+    return empty_open_part(site, model) if site.outputs[-1] in model.outputs else Surely.NO
 
 
 def strings(site: Site, model: Surroundings) -> Surely:
@@ -364,6 +403,40 @@ def packed_constant(site: Site, model: Surroundings) -> Surely:
     kind = _data(site).type
     packed = kind is not None and kind.packed and site.origins[:1] == (Origin.MODEL,)
     return _surely(_is_ir(site) and packed)
+
+
+def packed_parts(site: Site, model: Surroundings) -> Surely:
+    """A part of a run's data, of element types that are moved by whole bytes, is no run of whole bytes."""
+    if not _is_ir(site) or not _type_in(site, "nf4", "float4_e2m1fn", "uint2") or len(site.outputs) < 2:
+        return Surely.NO
+    if site.origins[:1] == (Origin.MODEL,):
+        return Surely.NO  # another limit
+    axis = None if site.binding is None else site.binding.axis
+    kind, parts = _data(site).type, site.inference.parts if site.inference is not None else None
+    if axis is None or kind is None or parts is None or None in parts:
+        return Surely.MAYBE
+    shapes = [tuple(size for size in part or () if isinstance(size, int)) for part in parts]
+    if any(len(shape) != len(part or ()) for shape, part in zip(shapes, parts, strict=True)):
+        return Surely.MAYBE
+    begins = accumulate(math.prod(shape[axis:]) * kind.bits for shape in shapes[:-1])
+    return _surely(math.prod(shapes[0][:axis]) > 1 or any(begin % 8 for begin in begins))
+
+
+def packed_unknown(site: Site, model: Surroundings) -> Surely:
+    """The data has elements of 1, 3 or 6 bits."""
+    constant = site.origins[:1] == (Origin.MODEL,)
+    return _surely(_is_ir(site) and _type_in(site, "uint1", "uint3", "uint6") and not constant)
+
+
+def unranked(site: Site, model: Surroundings) -> Surely:
+    """Nobody says how many axes the data has."""
+    # Inference may know less of the data than OpenVINO does.
+    return Surely.MAYBE if _is_ir(site) and site.facts and _data(site).shape is None else Surely.NO
+
+
+def half(site: Site, model: Surroundings) -> Surely:
+    """The data is float16."""
+    return _surely(_is_onnx(site) and not _is_sequence(site) and _type_in(site, "float16"))
 
 
 def uneven_open_axis(site: Site, model: Surroundings) -> Surely:

@@ -155,6 +155,7 @@ _ORT_MERGING: Final = (
 )
 _ORT_KERNELS: Final = "https://github.com/microsoft/onnxruntime/blob/main/docs/OperatorKernels.md"
 _ONNX_SPLIT: Final = "https://github.com/onnx/onnx/blob/main/onnx/defs/tensor/utils.cc"
+_ONNX_SEQUENCE: Final = "https://github.com/onnx/onnx/blob/main/onnx/defs/sequence/defs.cc"
 _OPENVINO_VARIADIC: Final = (
     "https://github.com/openvinotoolkit/openvino/blob/master/src/core/shape_inference/include/"
     "variadic_split_shape_inference.hpp"
@@ -319,7 +320,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         outcome=Outcome.ERROR,
         message="constant lengths without entries are refused",
         condition=conditions.empty_lengths,
-        source="https://github.com/onnx/onnx/blob/main/onnx/defs/sequence/defs.cc",
+        source=_ONNX_SEQUENCE,
         legal=(LegalForm.PARTS, LegalForm.SEQUENCE),
     ),
     Limit(
@@ -338,7 +339,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         message="shape inference divides sizes of 2^31 and more in 32 bits",
         condition=conditions.large_even,
         source=_ONNX_SPLIT,
-        legal=(LegalForm.LENGTHS,),
+        legal=(LegalForm.SLICES,),
     ),
     Limit(
         code="onnx.ceil-negative-part",
@@ -349,6 +350,24 @@ LIMITS: Final[tuple[Limit, ...]] = (
         source=_ONNX_SPLIT,
         fix=_USE_LENGTHS,
         legal=(LegalForm.LENGTHS,),
+    ),
+    Limit(
+        code="onnx.lengths-32-bit",
+        case="split-18/explicit/4294967300x0-as-4294967298+2/float32/static",
+        outcome=Outcome.ERROR,
+        message="shape inference refuses lengths on an axis of 2^31 elements and more",
+        condition=conditions.large_lengths,
+        source=_ONNX_SPLIT,
+        legal=(LegalForm.SLICES,),
+    ),
+    Limit(
+        code="onnx.empty-lengths",
+        case="splittosequence-11/explicit/0-as-nothing/float32/static",
+        outcome=Outcome.ERROR,
+        message="constant lengths without entries are refused by shape inference",
+        condition=conditions.empty_lengths,
+        source=_ONNX_SEQUENCE,
+        legal=(LegalForm.PARTS, LegalForm.SEQUENCE),
     ),
     Limit(
         code="openvino.negative-remainder",
@@ -386,6 +405,33 @@ LIMITS: Final[tuple[Limit, ...]] = (
         legal=(LegalForm.CONSTANTS,),
     ),
     Limit(
+        code="openvino.packed-parts",
+        case="openvino-split-1/even/6-into-2/nf4/static/axis=0",
+        outcome=Outcome.WRONG,
+        message="nf4, f4e2m1 and u2 are moved by whole bytes: a part that begins inside of one, or is no "
+        "single run, is wrong",
+        condition=conditions.packed_parts,
+        source=_OPENVINO_CPU,
+        fix="convert the data to i8 or u8 before the split",
+    ),
+    Limit(
+        code="openvino.packed-unknown",
+        case="openvino-split-1/even/6-into-2/uint3/static/axis=0",
+        outcome=Outcome.ERROR,
+        message="data of u1, u3 and u6 is not supported by the CPU",
+        condition=conditions.packed_unknown,
+        source=_OPENVINO_CPU,
+    ),
+    Limit(
+        code="openvino.unranked",
+        case="openvino-split-1/even/6-into-2/float32/static/axis=0/unranked",
+        outcome=Outcome.ERROR,
+        message="data of unknown rank is refused",
+        condition=conditions.unranked,
+        source=_OPENVINO_CPU,
+        fix="state the rank of the data",
+    ),
+    Limit(
         code="openvino.uneven-open-axis",
         case="split-18/ceil/5-into-2/float32/dynamic",
         outcome=Outcome.ERROR,
@@ -409,7 +455,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         case="split-18/ceil/5-into-4/float32/static",
         outcome=Outcome.ERROR,
         message="num_outputs leaves the last part empty, which is refused",
-        condition=conditions.empty_ceil_part,
+        condition=conditions.empty_divided_part,
         source=_OPENVINO_FRONTEND,
         fix=_USE_LENGTHS,
         legal=(LegalForm.LENGTHS,),
@@ -495,8 +541,8 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="opencv.empty-name",
         case="split-18/ceil/6-into-2/float32/static/absent",
         outcome=Outcome.ERROR,
-        message="an absent input that is named '' counts as given beside num_outputs",
-        condition=conditions.empty_name,
+        message="an absent input that is named '' counts as given",
+        condition=conditions.named_nothing,
         source=_OPENCV_SPLIT,
         fix="leave the input out",
         legal=(LegalForm.IN_FULL,),
@@ -526,6 +572,14 @@ LIMITS: Final[tuple[Limit, ...]] = (
         outcome=Outcome.WRONG,
         message="of 64-bit integers the low 32 bits are kept",
         condition=conditions.narrowed_integers,
+        source=_OPENCV_IMPORTER,
+    ),
+    Limit(
+        code="opencv.float16",
+        case="split-18/ceil/6-into-2/float16/static",
+        outcome=Outcome.WRONG,
+        message="float16 becomes float32",
+        condition=conditions.half,
         source=_OPENCV_IMPORTER,
     ),
     Limit(
@@ -568,7 +622,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         case="split-18/explicit/4294967300x0-as-4294967298+2/float32/static",
         outcome=Outcome.ERROR,
         message="lengths of 2^31 and more are taken for 2^31 - 1",
-        condition=conditions.large,
+        condition=conditions.large_stated,
         source=_OPENVINO_VARIADIC,
     ),
     Limit(
