@@ -31,6 +31,7 @@ def ran(*arguments: object) -> Result:
 
 
 def test_agreement_and_disagreement_have_exit_codes_of_their_own(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
     files = [tmp_path / name for name in ("a.html", "a.xml", "a.sarif")]
     options = [part for pair in zip(("--html", "--junit", "--sarif"), files, strict=True) for part in pair]
     found = ran("--peer", "onnxruntime", "--case", PLAIN, *options)
@@ -73,13 +74,14 @@ def test_what_cannot_be_done_is_said(arguments: list[str], code: int, message: s
 
 
 def test_a_reproduction_runs_without_splitops(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
     found = ran("--repro", FIVE, "onnxruntime", "-o", tmp_path / "repro")
     assert found.exit_code == 1, found.output
     done = subprocess.run(
         [sys.executable, tmp_path / "repro" / "reproduce.py"], capture_output=True, text=True, timeout=120
     )
     assert done.returncode
-    assert "Split size 2 exceeds the remaining size" in done.stderr
+    assert "num_outputs" in done.stderr or "exceeds the remaining size" in done.stderr  # below 1.32
 
 
 def test_ctrl_c_stops_everything_and_keeps_what_is_known(tmp_path: Path) -> None:

@@ -21,12 +21,15 @@ FIVE = "split-18/ceil/5-into-4/float32/static"
 
 
 def test_a_finding_is_confirmed_alone_and_shrunk() -> None:
+    pytest.importorskip("onnxruntime")
     report = splitops.compare(peers=["onnxruntime"], cases=[FIVE])
     verdict = next(entry for entry in report.entries if entry.id == FIVE).verdicts["onnxruntime"]
     assert (verdict.word, verdict.stage, verdict.confirmed) == (Word.REFUSES, "run", 2)
     assert verdict.shrunk is not None
     assert verdict.shrunk.shape == (1,)
-    assert len(verdict.shrunk.outputs) == verdict.shrunk.attributes["num_outputs"] == 2
+    smallest = verdict.shrunk.attributes["num_outputs"]
+    assert len(verdict.shrunk.outputs) == smallest
+    assert smallest in (2, 3), "onnxruntime below 1.32 refuses two parts too"
     assert report.peers[0].state is State.OK
     assert not report.environment["stopped"]
 
@@ -39,6 +42,7 @@ def test_a_report_is_the_same_after_json() -> None:
 
 
 def test_two_environments_and_settings_are_columns(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
     other = tmp_path / "python"
     other.symlink_to(sys.executable)
     report = splitops.compare(
@@ -69,6 +73,8 @@ def test_two_environments_and_settings_are_columns(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_wrong_usage_is_one_line(arguments: dict[str, object], message: str) -> None:
+    if "settings" in arguments:
+        pytest.importorskip("onnxruntime")
     with pytest.raises(CompareError) as caught:
         splitops.compare(**({"cases": [FIVE], "peers": ["onnxruntime"]} | arguments))  # type: ignore[arg-type]
     assert message in str(caught.value)
