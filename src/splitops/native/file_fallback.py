@@ -25,6 +25,7 @@ _LONG_RUN: Final = 64 << 10
 _READ: Final = 1 << 20
 """Bytes that are read at a time: they are still in the caches when they are put in their places."""
 _TICK: Final = 0.05
+_MOST_BYTES: Final = 1 << 60  # of a block: no machine has so many
 _INT64_MAX: Final = (1 << 63) - 1
 
 
@@ -149,6 +150,10 @@ def _check(
         raise ValueError("a pass has no rows")
     _check_lanes(sources, passes, source_files)
     _check_lanes(targets, passes, _INT64_MAX if target_files is None else len(target_files))
+    rows = [min(pair) for pair in passes.tolist()]
+    block = sum(rows[number] * stride for number, *_, stride in (*sources.tolist(), *targets.tolist()))
+    if max(block, sum(-(-total // of_block) for total, of_block in passes.tolist())) > _MOST_BYTES:
+        raise ValueError("a block is larger than any memory")
     filled = [0] * len(targets)
     before = 0
     for source, column, target, target_column, run in moves.tolist():

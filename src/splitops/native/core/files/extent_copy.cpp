@@ -30,6 +30,7 @@ constexpr Offset kPieceBytes = 1024;               // but each target gets so mu
 constexpr Offset kScattered = 512;                 // runs of so much are put in their places by the system
 constexpr std::size_t kVectors = 1024;             // what Linux takes at a time
 constexpr std::size_t kManyFiles = 64;             // synced all at once
+constexpr Offset kMostBytes = Offset{1} << 60;     // of a block: no machine has so many
 constexpr auto kTick = std::chrono::milliseconds(50);
 
 // Whether a lane is read with the gaps between its rows, as one stretch of the file.
@@ -113,7 +114,7 @@ std::vector<Part> parts_of(const Work &work) {
         part.target_count = t - part.first_target;
         part.move_count = m - part.first_move;
         part.first_block = blocks;
-        part.blocks = static_cast<std::size_t>((part.pass->rows + part.pass->block_rows - 1) / part.pass->block_rows);
+        part.blocks = static_cast<std::size_t>((part.pass->rows - 1) / part.pass->block_rows + 1);
         blocks += part.blocks;
 
         part.target_alone.assign(part.target_count, false);
@@ -489,6 +490,21 @@ const char *problem_of_lanes(const std::vector<Lane> &lanes, const std::vector<P
     return nullptr;
 }
 
+// Whether the bytes and rows of the blocks can be counted: each lane alone has too few to overflow, not so their sum.
+bool fits(const Work &work) {
+    Offset bytes = 0, blocks = 0;
+    for (const auto *lanes : {&work.sources, &work.targets})
+        for (const Lane &lane : *lanes) {
+            const Pass &pass = work.passes[static_cast<std::size_t>(lane.pass)];
+            if (__builtin_add_overflow(bytes, std::min(pass.rows, pass.block_rows) * lane.stride, &bytes))
+                return false;
+        }
+    for (const Pass &pass : work.passes)
+        if (__builtin_add_overflow(blocks, (pass.rows - 1) / pass.block_rows + 1, &blocks))
+            return false;
+    return bytes <= kMostBytes && blocks <= kMostBytes;
+}
+
 }  // namespace
 
 const char *problem_of(const Work &work) {
@@ -501,6 +517,8 @@ const char *problem_of(const Work &work) {
     const std::size_t files = work.writing ? work.target_files.size() : static_cast<std::size_t>(INT64_MAX);
     if (const char *problem = problem_of_lanes(work.targets, work.passes, files, &targets))
         return problem;
+    if (!fits(work))
+        return "a block is larger than any memory";
     std::vector<Offset> filled(work.targets.size());
     Offset before = 0;
     for (const Move &move : work.moves) {

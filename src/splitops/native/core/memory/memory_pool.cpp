@@ -50,7 +50,7 @@ std::size_t round_up(std::size_t bytes) {
         while (step * 8 <= bytes)
             step *= 2;
     }
-    return (bytes + step - 1) / step * step;
+    return bytes == 0 ? step : (bytes + step - 1) / step * step;  // a slab of nothing would never be in excess
 }
 
 Slab allocate(std::size_t capacity) {
