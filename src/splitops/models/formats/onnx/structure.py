@@ -280,6 +280,8 @@ class _GraphCheck:
             if reference and reference not in (self.parameters or ()):
                 what = f"refers to {shown(reference)}, which no function around it has"
                 raise self._wrong(node, attribute, what)
+            if not reference and attribute.type == AttributeProto.UNDEFINED:
+                raise self._wrong(node, attribute, f"{shown(name)} has no type")
             for tensor in _attribute_tensors(attribute):
                 check_tensor(tensor, replace(self._at(node), attribute=name[:80]))
                 if is_external(tensor):
