@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import numpy as np
-
 from splitops.binding import Fact
 from splitops.calls.arguments import bind_call
 from splitops.errors import ArrayError, shown
 from splitops.inference import Inference, infer_binding
 from splitops.operators.schema import OperatorSchema
-from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension, exact_integer
+from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension, entries, exact_integer
 
 __all__ = ["DimensionForm", "ShapeForm", "dimension_form", "infer_call", "shape_form", "shape_from_form"]
 
@@ -56,9 +54,10 @@ def shape_from_form(shape: Sequence[DimensionForm] | None) -> Shape | None:
     """
     if shape is None:
         return None
-    if not isinstance(shape, Sequence | np.ndarray) or isinstance(shape, str | bytes):
+    listed = entries(shape)
+    if listed is None:
         raise ArrayError(f"shape = {shown(shape)}, but it must be a sequence of dimensions, or None")
-    return tuple(map(_dimension, shape))
+    return tuple(map(_dimension, listed))
 
 
 def _dimension(form: Any) -> Dim:

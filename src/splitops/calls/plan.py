@@ -15,7 +15,7 @@ from splitops.errors import ArrayError, shown
 from splitops.operators import schema as find_schema
 from splitops.operators.schema import OperatorSchema
 from splitops.planning import Plan, SplitPlan, plan_request
-from splitops.sizes.dims import exact_integer
+from splitops.sizes.dims import entries, exact_integer
 
 __all__ = ["plan_arguments", "plan_array", "plan_data"]
 
@@ -34,16 +34,15 @@ def plan_arguments(
     if dtype is not None:
         try:
             element_type = fact_of(np.empty(0, dtype), value=False).type
-        except TypeError as error:
+        except Exception as error:  # NumPy raises what its parsers do
             raise ArrayError(f"dtype = {shown(dtype)}, but it must be a dtype of NumPy") from error
     fact = Fact(element_type, _shape(shape))
     return plan_request(bind_call(schema, fact, arguments).request())
 
 
 def _shape(shape: Sequence[int]) -> tuple[int, ...]:
-    sizes: tuple[int | None, ...] = (None,)
-    if isinstance(shape, Sequence | np.ndarray) and not isinstance(shape, str | bytes):
-        sizes = tuple(map(exact_integer, shape))
+    listed = entries(shape)
+    sizes = (None,) if listed is None else tuple(map(exact_integer, listed))
     known = tuple(size for size in sizes if size is not None and 0 <= size < 1 << 63)
     if len(known) < len(sizes):
         raise ArrayError(f"shape = {shown(shape)}, but it must be a sequence of 64-bit integers >= 0")

@@ -110,9 +110,13 @@ def history(name: str, domain: str | None = None) -> tuple[OperatorSchema, ...]:
         if (key, name) in _HISTORIES:
             return _HISTORIES[key, name]
     known = ", ".join(sorted({f"{row.domain or 'ai.onnx'}.{row.name}" for row in SCHEMAS}))
-    place = "" if domain is None else f" of domain {shown(domain or 'ai.onnx')}"
+    place = (
+        ""
+        if domain is None
+        else f" of domain {shown('ai.onnx' if isinstance(domain, str) and not domain else domain)}"
+    )
     raise rule_error(
-        str(name) if str(name).isidentifier() else shown(name),
+        name if isinstance(name, str) and name.isidentifier() else shown(name),
         Rule.OPERATOR_UNKNOWN,
         f"operator {shown(name)}{place} is asked for",
         f"the split operators are {known}",

@@ -7,12 +7,13 @@ the range of every size, and a symbol (ONNX ``dim_param``) is such a range with 
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-__all__ = ["UNKNOWN", "Dim", "Range", "Shape", "dimension", "exact_integer"]
+__all__ = ["UNKNOWN", "Dim", "Range", "Shape", "dimension", "entries", "exact_integer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,4 +59,19 @@ def exact_integer(value: Any) -> int | None:
     try:
         return operator.index(value)
     except TypeError:
+        return None
+
+
+def entries(value: Any) -> tuple[Any, ...] | None:
+    """Return the entries of a sequence or array; None for texts and what has no entries to list.
+
+    Examples:
+        >>> entries([2, "N"]), entries("N"), entries(np.array(2))
+        ((2, 'N'), None, None)
+    """
+    if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str | bytes):
+        return None
+    try:
+        return tuple(value)
+    except (TypeError, NotImplementedError):  # of rank 0, or a buffer of a rank that Python does not index
         return None
