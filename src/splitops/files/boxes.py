@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from splitops.errors import FileError, shown
-from splitops.files.sources import LocalFile, Source, Stretch
+from splitops.errors import shown
+from splitops.files.sources import LocalFile, Source, Stretch, reading
 
 __all__ = ["Box", "BoxedArray", "boxes"]
 
@@ -106,7 +106,5 @@ class BoxedArray:
                 file.write(runs[index].tobytes())
 
     def _box(self, box: Box) -> npt.NDArray[Any]:
-        try:
+        with reading(self.name):
             return np.ascontiguousarray(np.asarray(self.load(box), self.dtype))
-        except (OSError, ValueError, RuntimeError, KeyError) as error:
-            raise FileError(f"cannot read {self.name}: {shown(str(error), 200)}") from error
