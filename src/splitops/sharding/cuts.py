@@ -7,7 +7,6 @@ Sizes are those of the operators: an axis over N ranks is divided as Split-18 do
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -170,7 +169,7 @@ def _section(recipe: Recipe, length: int, ranks: int, *, repeats: bool) -> list[
             good = [n for n in range(1, 2 * max(units, ranks) + 1) if units % n == 0 or n % units == 0]
             raise PlanError(
                 f"{units} units of {unit} cannot repeat on {ranks} ranks, as neither divides the other: "
-                f"{_listed(good)} ranks would do"
+                f"{brief(good)} ranks would do"
             )
     plan = _divided(length, ranks, even=recipe.even)
     through = math.lcm(unit, recipe.pack)
@@ -178,18 +177,14 @@ def _section(recipe: Recipe, length: int, ranks: int, *, repeats: bool) -> list[
         if end % through and end < length:
             good = [
                 n
-                for n in range(1, min(length // through, 4096) + 1)
+                for n in range(1, min(max(1, length // through), 4096) + 1)
                 if n == 1 or -(-length // n) % through == 0
             ]
             raise PlanError(
-                f"{ranks} ranks cut {length} elements at {end}, inside a unit of {through}: {_listed(good)} "
-                f"ranks would do, of {_listed([-(-length // n) for n in good])} elements each"
+                f"{ranks} ranks cut {length} elements at {end}, inside a unit of {through}: {brief(good)} "
+                f"ranks would do, of {brief([-(-length // n) for n in good])} elements each"
             )
     return list(zip(plan.offsets, plan.sizes, strict=True))
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    return brief(numbers or [1])
 
 
 def _packed(piece: Piece, pack: int) -> Piece:

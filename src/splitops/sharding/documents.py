@@ -59,12 +59,11 @@ def parse(content: bytes, name: str, *, toml: bool = False) -> Any:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(
-            f"key {shown(next(key for i, key in enumerate(keys) if key in keys[:i]))} stands twice"
-        )
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"key {shown(key)} stands twice")
+        found[key] = value
     return found
 
 
