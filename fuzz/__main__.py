@@ -2,7 +2,9 @@
 
 A run goes on where the last one stopped: what it learns is in ``.fuzz/``. What breaks a target is written to
 ``fuzz/found/TARGET/``, which the tests replay with the corpus; ``fuzz/spent.json`` counts what was spent. An
-input that takes over ten seconds, or over 2 GiB of memory, is a finding.
+input that takes over ten seconds, or over 2 GiB of memory, is a finding. The target ``core`` is the native
+core without Python, under the address and undefined-behaviour sanitizers; it needs clang.
+``python -m fuzz keep`` puts the fewest learnt inputs that cover the most into the corpus.
 """
 
 from __future__ import annotations
@@ -12,8 +14,10 @@ import importlib
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import FunctionType
 from typing import Final
@@ -22,12 +26,18 @@ HERE: Final = Path(__file__).parent
 LEARNT: Final = HERE.parent / ".fuzz"
 SPENT: Final = HERE / "spent.json"
 SECONDS: Final = 60
+KEPT: Final = 24
+"""Inputs of a target in the corpus, at most: the tests read all of them."""
+CORE: Final = "core"
 MODULES: Final = (
     "splitops.models.check",
     "splitops.models.convert",
     "splitops.models.infer",
+    "splitops.models.legalize",
     "splitops.models.simplify",
+    "splitops.comparison.protocol",
     "splitops.files",
+    "splitops.sharding",
 )
 LIMITS: Final = ("-timeout=10", "-rss_limit_mb=2048", "-max_len=4096", "-print_final_stats=1")
 
@@ -48,12 +58,21 @@ def fuzz(target: str) -> None:
     atheris.Fuzz()
 
 
+def _command(target: str) -> list[str | Path]:
+    """Return what starts libFuzzer."""
+    if target == CORE:
+        return [
+            LEARNT.parent / subprocess.check_output([HERE / "core" / "build.sh", LEARNT], text=True).strip()
+        ]
+    return [sys.executable, "-m", "fuzz", "--here", target]
+
+
 def _run(target: str, *arguments: str | Path) -> str:
     """Run libFuzzer in a process of its own, and return what it says."""
-    command = [sys.executable, "-m", "fuzz", "--here", target, *map(str, arguments)]
     process = subprocess.Popen(
-        command,
+        [*map(str, _command(target)), *map(str, arguments)],
         cwd=HERE.parent,
+        env=os.environ | {"ASAN_OPTIONS": "allocator_may_return_null=1:detect_leaks=0"},
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,
@@ -77,7 +96,13 @@ def run(target: str, seconds: int) -> bool:
     known = set(found.iterdir())
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     said = _run(
-        target, learnt, corpus, f"-max_total_time={seconds}", f"-artifact_prefix={found}{os.sep}", *LIMITS
+        target,
+        learnt,
+        corpus,
+        found,
+        f"-max_total_time={seconds}",
+        f"-artifact_prefix={found}{os.sep}",
+        *LIMITS,
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = json.loads(SPENT.read_text()) if SPENT.exists() else {}
@@ -90,14 +115,37 @@ def run(target: str, seconds: int) -> bool:
     return set(found.iterdir()) == known
 
 
+def keep(target: str) -> None:
+    """Put the learnt inputs that cover the most into the corpus, with the seeds."""
+    corpus, learnt = HERE / "corpus" / target, LEARNT / target
+    corpus.mkdir(parents=True, exist_ok=True)
+    if not learnt.exists():
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        _run(target, folder, corpus, learnt, "-set_cover_merge=1", *LIMITS)
+        for path in corpus.iterdir():
+            if not path.name.startswith("seed-"):
+                path.unlink()
+        seeds = {path.read_bytes() for path in corpus.iterdir()}
+        fresh = [path for path in Path(folder).iterdir() if path.read_bytes() not in seeds]
+        for path in sorted(fresh, key=lambda path: (path.stat().st_size, path.name))[:KEPT]:
+            shutil.copy(path, corpus / path.name[:12])
+
+
 def main() -> None:
     """Fuzz what is asked for."""
     from fuzz.targets import TARGETS
 
-    arguments = sys.argv[1:]
-    names, seconds = arguments[:1] or TARGETS, arguments[1:] or [str(SECONDS)]
-    if not (TARGETS.keys() >= set(names) and len(seconds) == 1 and seconds[0].isdecimal()):
-        sys.exit(f"usage: python -m fuzz [{'|'.join(TARGETS)} [SECONDS]]")
+    targets, arguments = [*TARGETS, CORE], sys.argv[1:]
+    if arguments[:1] == ["keep"]:
+        for target in arguments[1:] or targets:
+            keep(target)
+        return
+    names, seconds = arguments[:1] or targets, arguments[1:] or [str(SECONDS)]
+    if not (set(targets) >= set(names) and len(seconds) == 1 and seconds[0].isdecimal()):
+        sys.exit(
+            f"usage: python -m fuzz [{'|'.join(targets)} [SECONDS]], or python -m fuzz keep [TARGET ...]"
+        )
     clean = [run(target, int(seconds[0])) for target in names]
     for folder in (HERE / "corpus", HERE / "found"):
         for empty in folder.iterdir():

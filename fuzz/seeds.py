@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import struct
 import tempfile
 from pathlib import Path
 
 import gguf
+import h5py
 import numpy as np
 import onnx.parser
 import safetensors.numpy
+import zarr
 
 import splitops
 
@@ -86,13 +90,34 @@ def tensor_files() -> dict[str, list[bytes]]:
         writer.write_tensors_to_file()
         writer.close()
         found["gguf"] = [path.read_bytes()]
+        hdf5 = Path(folder) / "t.h5"
+        with h5py.File(hdf5, "w", libver="latest") as file:
+            file["x"] = x[:2]
+            file.create_dataset("g/y", data=x, chunks=(2, 3), compression="gzip")
+        found["hdf5"] = [hdf5.read_bytes()]
+        array = zarr.create_array(
+            Path(folder) / "t.zarr", shape=(2, 4), chunks=(2, 2), dtype="int16", compressors=None
+        )
+        array[...] = np.arange(8).reshape(2, 4)
+        metadata = (Path(folder) / "t.zarr" / "zarr.json").read_bytes()
+        found["zarr"] = [metadata + b"\0" + (Path(folder) / "t.zarr" / "c" / "0" / "1").read_bytes()]
+    found["stream"] = [b"\0" + found["npy"][0], b"\1" + gzip.compress(found["npy"][0], mtime=0)]
+    tensor = onnx.numpy_helper.from_array(x, "x")
+    model = onnx.helper.make_model(onnx.helper.make_graph([], "g", [], [], [tensor]))
+    found["weights"] = [model.SerializeToString(), onnx_models()[-1]]
     return found
+
+
+def core_inputs() -> list[bytes]:
+    """One input of each part of the harness, with numbers behind."""
+    return [bytes([part]) + struct.pack("<40H", *range(part, 40 + part)) for part in range(8)]
 
 
 def main() -> None:
     """Write the seeds."""
     models = onnx_models()
-    for target, inputs in ({"onnx": models, "ir": ir_models(models)} | tensor_files()).items():
+    made = {"onnx": models, "ir": ir_models(models), "core": core_inputs()} | tensor_files()
+    for target, inputs in made.items():
         folder = CORPUS / target
         folder.mkdir(parents=True, exist_ok=True)
         for number, content in enumerate(inputs):

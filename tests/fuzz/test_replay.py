@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,12 +14,25 @@ sys.path.insert(0, str(ROOT))
 
 from fuzz.targets import READERS, TARGETS, TESTS, reader  # noqa: E402
 
-INPUTS = sorted(path for kind in ("corpus", "found") for path in (ROOT / "fuzz" / kind).glob("*/*"))
+ALL = sorted(path for kind in ("corpus", "found") for path in (ROOT / "fuzz" / kind).glob("*/*"))
+CORE = [path for path in ALL if path.parent.name == "core"]
+INPUTS = [path for path in ALL if path not in CORE]
 
 
 @pytest.mark.parametrize("path", INPUTS, ids=lambda path: "/".join(path.parts[-3:]))
 def test_an_input_is_read_or_refused(path: Path) -> None:
     TARGETS[path.parent.name](path.read_bytes())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the harness of the core is written for Linux")
+def test_the_core_takes_its_inputs(tmp_path: Path) -> None:
+    build = ROOT / "fuzz" / "core" / "build.sh"
+    harness = subprocess.check_output([build, tmp_path, "replay"], text=True).strip()
+    subprocess.run([harness, *CORE], check=True, capture_output=True)
+    spoilt = subprocess.run(
+        [harness, *CORE], check=False, capture_output=True, env=os.environ | {"SPOIL": "1"}
+    )
+    assert b"does not hold: std::equal" in spoilt.stderr
 
 
 def test_every_reader_has_inputs() -> None:

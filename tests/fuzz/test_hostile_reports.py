@@ -1,0 +1,154 @@
+"""Reports, expectations and replies of peers from strangers: they are shown and judged, or refused."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hostile import assert_one_line, edited
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from splitops import SplitError
+from splitops.comparison import protocol
+from splitops.comparison.reports.differing import differences
+from splitops.comparison.reports.expecting import expectations, judge, read_expectations
+from splitops.comparison.reports.html import to_html
+from splitops.comparison.reports.junit import to_junit
+from splitops.comparison.reports.sarif import to_sarif
+from splitops.comparison.worker import storage
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "compare"))
+
+from synthetic import report as synthetic_report
+
+NUMBERS = {"dtype": "float32", "shape": [2], "data": base64.b64encode(bytes(8)).decode()}
+REPLIES: list[dict[str, Any]] = [
+    {
+        "message": "started",
+        "protocol": 1,
+        "name": "fake",
+        "kind": "runtime",
+        "formats": ["onnx"],
+        "settings": {"threads": ["1"]},
+        "versions": {"fake": "1.0"},
+    },
+    {"message": "answer", "id": 1, "outcome": "ok", "outputs": [NUMBERS, {"sequence": [NUMBERS, NUMBERS]}]},
+    {
+        "message": "answer",
+        "id": 1,
+        "outcome": "ok",
+        "outputs": [{"dtype": "string", "shape": [1, 2], "strings": ["a", "b"]}],
+    },
+    {
+        "message": "answer",
+        "id": 1,
+        "outcome": "ok",
+        "outputs": [
+            {"dtype": "uint4", "shape": [3], "data": "AQID"},
+            {"dtype": "int8", "shape": [0], "data": ""},
+        ],
+    },
+    {
+        "message": "answer",
+        "id": 1,
+        "outcome": "ok",
+        "outputs": [{"dtype": "int8", "shape": [3], "file": "FOLDER/part"}],
+    },
+    {"message": "answer", "id": 1, "outcome": "inferred", "shapes": [None, [1, "N", None]]},
+    {"message": "answer", "id": 1, "outcome": "refused", "stage": "load", "type": "E", "text": "no"},
+]
+EXPECTED = {
+    "expected": [
+        {"case": "split-18/ceil/*", "peer": "onnxruntime", "verdict": "refuses", "reason": "upstream"},
+        {"case": "*", "peer": "tra?t", "verdict": "crash"},
+    ]
+}
+
+
+@cache
+def measured() -> dict[str, Any]:
+    return json.loads(json.dumps(synthetic_report(4, 3).to_json()))
+
+
+def written(document: Any) -> bytes:
+    return json.dumps(document).encode()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_an_edited_report(data: Any) -> None:
+    try:
+        found = protocol.read_report(written(data.draw(edited(measured()))))
+    except SplitError as error:
+        assert_one_line(error)
+        return
+    same = protocol.read_report(written(found.to_json()))
+    assert same.to_json() == found.to_json() or "NaN" in json.dumps(found.to_json())
+    page = to_html(found, "0")
+    assert page.encode()
+    ElementTree.fromstring(to_junit(found))
+    assert json.dumps(to_sarif(found, "0")).encode()
+    old = protocol.read_report(written(measured()))
+    assert all(map(str, differences(old, found).new))
+    assert not judge(found, expectations(found)).new
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_edited_expectations(data: Any) -> None:
+    rows = data.draw(edited(EXPECTED))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "expected.toml")
+        path.write_text(toml(rows), "utf-8", "replace")
+        try:
+            judge(synthetic_report(4, 3), read_expectations(path), ["split-18/ceil/1"])
+        except SplitError as error:
+            assert_one_line(error)
+
+
+def toml(rows: Any) -> str:
+    """Tables of TOML, as far as the edits leave any."""
+    if not isinstance(rows, dict):
+        return json.dumps(rows)
+    lines = []
+    for name, tables in rows.items():
+        for table in tables if isinstance(tables, list) else []:
+            lines.append(f"[[{json.dumps(name)}]]")
+            lines += (
+                [f"{json.dumps(k)} = {json.dumps(v)}" for k, v in table.items()]
+                if isinstance(table, dict)
+                else []
+            )
+        if not isinstance(tables, list):
+            lines.insert(0, f"{json.dumps(name)} = {json.dumps(tables)}")
+    return "\n".join(lines)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(REPLIES), st.data())
+def test_an_edited_reply(reply: dict[str, Any], data: Any) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "part").write_bytes(b"abc")
+        line = json.dumps(data.draw(edited(reply))).replace("FOLDER", folder).encode()
+        try:
+            found = protocol.read(line)
+            if found["message"] != "answer":
+                return
+            outcome = protocol.outcome(found, Path(folder))
+        except protocol.ProtocolError as error:
+            assert_one_line(error)
+            return
+        stated = found.get("outputs", [])
+        assert len(outcome.values) == len(stated)
+        for value, one in zip(outcome.values, stated, strict=True):
+            tensors = one.get("sequence", [one])
+            for array, tensor in zip(value if "sequence" in one else [value], tensors, strict=True):
+                assert list(array.shape) == tensor["shape"]
+                assert "strings" in tensor or array.dtype == storage(tensor["dtype"])
