@@ -19,7 +19,7 @@ MAX_LENGTH: Final = 200
 
 _CEIL: Final = re.compile(r"ceil\((.+)/([1-9][0-9]*)\)")
 _SYMBOL: Final = re.compile(r"[^\s*/()+]+")
-_TERM: Final = re.compile(r"(?:(\d+)\*)?(.+?)(?:/([1-9][0-9]*))?")
+_TERM: Final = re.compile(r"(?:([0-9]+)\*)?(.+?)(?:/([1-9][0-9]*))?")
 
 Sum = Mapping[str, Fraction]
 """Coefficients by symbol or ``ceil(...)``; that of ``""`` is the constant."""
@@ -133,8 +133,7 @@ def _operand(match: re.Match[str]) -> str:
     return text[1:-1] if text.startswith("(") and text.endswith(")") else text
 
 
-@lru_cache(maxsize=4096)
-def _read(name: str | int) -> Sum:
+def _parse(name: str | int) -> Sum:
     """Read an expression in the form that :func:`_write` gives it; any other text is one symbol."""
     if isinstance(name, int):
         return {"": Fraction(name)}
@@ -154,6 +153,9 @@ def _read(name: str | int) -> Sum:
         atom, coefficient = term
         terms[atom] = terms.get(atom, Fraction(0)) + sign * coefficient
     return terms or {name: Fraction(1)}
+
+
+_read = lru_cache(maxsize=4096)(_parse)
 
 
 def _tokens(text: str) -> list[str]:
