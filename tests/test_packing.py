@@ -50,6 +50,8 @@ def test_layout(name: str, content: list[int], expected: list[float]) -> None:
     array = unpack(bytes(content), kind, (len(expected),))
     assert array.dtype == kind.numpy
     assert array.astype(np.float64).tolist() == expected
+    # The very bytes that the library of the dtype has for these values.
+    assert array.tobytes() == np.array(expected).astype(kind.numpy).tobytes()
     assert pack(array, kind) == bytes(content)
 
 

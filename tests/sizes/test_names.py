@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from splitops.sizes import names
 
-SYMBOLS = ["N", "M", "batch_size", "unk__7", "N.1", "-"]
+SYMBOLS = ["N", "M", "batch_size", "unk__7", "N.1", "x-y"]
 
 Term = tuple[Fraction, str, int]
 """A coefficient, a symbol and a divisor: ``coefficient * ceil(symbol / divisor)``."""
@@ -189,6 +189,8 @@ def test_an_expression_has_its_number(text: str, sizes: dict[str, int], expected
         "N/0",
         "N/02",
         "-",
+        "--N",
+        "-/2",
         "2*two words",
         "N / 2",
         "ceil(N)",
@@ -207,7 +209,7 @@ def test_any_other_text_is_one_symbol(text: str) -> None:
         assert names.multiply(text, 1) == text
 
 
-@pytest.mark.parametrize("text", ["two words", "N + (M", "f(N)", "N / 2"])
+@pytest.mark.parametrize("text", ["two words", "N + (M", "f(N)", "N / 2", "-", "--N", "-/2"])
 def test_a_symbol_that_could_not_be_told_from_its_surroundings_has_no_expression(text: str) -> None:
     assert names.add(text, 1) is None
     assert names.multiply(text, 2) is None

@@ -58,7 +58,7 @@ def test_bounded_axes(division: Division, lo: int, width: int) -> None:
         assert_tight(part_range(division, size, index), [part_size(division, at, index) for at in fits])
 
 
-FAR = 400
+FAR = 150
 
 
 @settings(max_examples=2 * settings.default.max_examples)

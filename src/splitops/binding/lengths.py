@@ -128,11 +128,8 @@ def _length(node: Node, place: Place, value: Number | None) -> int | None:
 
 def _unknown(node: Node, place: Place, shape: Shape | None) -> tuple[None, ...] | None:
     """Return as many unknown lengths as there are, where that is known."""
-    count: Any = None
-    if shape is not None and len(shape) == 1:
-        count = shape[0]
-    elif not node.row.sequence:
-        count = node.outputs
+    stated = None if node.row.sequence else node.outputs
+    count: Any = shape[0] if shape is not None and len(shape) == 1 else stated
     if not isinstance(count, int):
         return None
     _check_count(node, place, count)

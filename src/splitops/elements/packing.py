@@ -20,7 +20,7 @@ Source: OpenVINO's ``openvino/core/type/element_iterator.hpp`` and ``get_memory_
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -137,7 +137,7 @@ def unpack(
     if not element_type.packed:
         return raw.view(element_type.numpy).reshape(shape)
     codes = _unpack_codes(raw, _layout(element_type), element_type.bits)[:count]
-    return _from_codes(codes, element_type).reshape(shape)
+    return codes.view(element_type.numpy).reshape(shape)
 
 
 def pack(array: npt.NDArray[Any], element_type: ElementType) -> bytes:
@@ -161,7 +161,7 @@ def pack(array: npt.NDArray[Any], element_type: ElementType) -> bytes:
         raise ArrayError(
             f"dtype {array.dtype} for elements of type {element_type}, stored as {element_type.numpy}"
         )
-    flat = np.ascontiguousarray(array).reshape(-1)
+    flat = np.ascontiguousarray(array).ravel()
     if not element_type.packed:
         return flat.tobytes()
     codes = flat.view(np.uint8)
@@ -173,51 +173,36 @@ def pack(array: npt.NDArray[Any], element_type: ElementType) -> bytes:
     return _pack_codes(codes & np.uint8(mask), _layout(element_type), element_type.bits)[:size].tobytes()
 
 
-def _from_codes(codes: _Bytes, element_type: ElementType) -> npt.NDArray[Any]:
-    if element_type.storage is not None:
-        return codes
-    if element_type.name.startswith("int"):
-        # ml_dtypes keeps the sign in the bits above the element's own.
-        sign = np.uint8(1 << (element_type.bits - 1))
-        codes = (codes ^ sign) - sign
-    return codes.view(element_type.numpy)
-
-
 def _unpack_codes(raw: _Bytes, layout: _Layout, bits: int) -> _Bytes:
     groups = _whole_groups(raw, layout.size)
     if not layout.fields:
-        stream = np.unpackbits(groups, axis=1, bitorder="little").reshape(-1, bits)
-        return np.packbits(stream, axis=1, bitorder="little").reshape(-1)
+        stream = np.unpackbits(groups, bitorder="little").reshape(-1, bits)
+        return np.packbits(stream, axis=1, bitorder="little")
     codes = np.zeros((groups.shape[0], layout.count), np.uint8)
-    at = 0
-    for field in layout.fields:
-        per_byte = 8 // field.width
-        for index in range(layout.count):
-            byte = groups[:, at + index // per_byte]
-            codes[:, index] |= ((byte >> _shift(field, index)) & ((1 << field.width) - 1)) << field.low
-        at += layout.count // per_byte
-    return codes.reshape(-1)
+    for field, index, byte, shift in _pieces(layout):
+        codes[:, index] |= ((groups[:, byte] >> shift) & ((1 << field.width) - 1)) << field.low
+    return codes.ravel()
 
 
 def _pack_codes(codes: _Bytes, layout: _Layout, bits: int) -> _Bytes:
     groups = _whole_groups(codes, layout.count)
     if not layout.fields:
         stream = np.unpackbits(groups.reshape(-1, 1), axis=1, bitorder="little", count=bits)
-        return np.packbits(stream.reshape(-1), bitorder="little")
+        return np.packbits(stream, bitorder="little")
     raw = np.zeros((groups.shape[0], layout.size), np.uint8)
-    at = 0
+    for field, index, byte, shift in _pieces(layout):
+        raw[:, byte] |= ((groups[:, index] >> field.low) & ((1 << field.width) - 1)) << shift
+    return raw.ravel()
+
+
+def _pieces(layout: _Layout) -> Iterator[tuple[_Field, int, int, int]]:
+    """Yield each field of each element of a group, the byte that holds it and its shift in there."""
+    position = 0
     for field in layout.fields:
-        per_byte = 8 // field.width
         for index in range(layout.count):
-            part = (groups[:, index] >> field.low) & ((1 << field.width) - 1)
-            raw[:, at + index // per_byte] |= part << _shift(field, index)
-        at += layout.count // per_byte
-    return raw.reshape(-1)
-
-
-def _shift(field: _Field, index: int) -> int:
-    shift = index * field.width % 8
-    return 8 - field.width - shift if field.high_first else shift
+            byte, shift = divmod(position, 8)
+            yield field, index, byte, 8 - field.width - shift if field.high_first else shift
+            position += field.width
 
 
 def _whole_groups(items: _Bytes, size: int) -> _Bytes:

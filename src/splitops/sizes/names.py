@@ -18,7 +18,7 @@ MAX_LENGTH: Final = 200
 """A longer expression loses its name; the size it stands for is then merely a range."""
 
 _CEIL: Final = re.compile(r"ceil\((.+)/([1-9][0-9]*)\)")
-_SYMBOL: Final = re.compile(r"[^\s*/()+]+")
+_SYMBOL: Final = re.compile(r"[^-\s*/()+][^\s*/()+]*")
 _TERM: Final = re.compile(r"(?:([0-9]+)\*)?(.+?)(?:/([1-9][0-9]*))?")
 
 Sum = Mapping[str, Fraction]
