@@ -73,7 +73,7 @@ def test_the_runtime_does_what_the_profile_says(limit: Limit, tmp_path: Path) ->
 
     said = drive(limit.runtime, model, proof.inputs, tmp_path)
     if limit.code == "onnx.more-outputs" and release_numbers(version("onnx")) < (1, 21):
-        return  # its builds do not look: what is written behind a vector ends the process, or does not
+        return  # its builds do not look: what is written outside of a vector ends the process, or does not
     if not holds_here(limit):
         assert said is not None, "it crashed"
         assert said.get("outputs") == ours(limit, model, proof.inputs), "it is no longer mended"

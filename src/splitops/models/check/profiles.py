@@ -138,12 +138,12 @@ def release_numbers(release: str) -> tuple[int, ...]:
 
 
 LOOKED_AT: Final = {
-    "onnxruntime": ("1.31.1", "1.32.0"),
-    "onnx": ("1.23.2",),
-    "openvino": ("2026.4.1",),
+    "onnxruntime": ("1.24.1", "1.31.1", "1.32.0"),
+    "onnx": ("1.19.0", "1.23.2"),
+    "openvino": ("2025.4.0", "2026.4.1"),
     "opencv": ("5.0.0",),
 }
-"""The releases of each runtime that were asked every case, the oldest first."""
+"""The releases of each runtime that were asked the case of each limit, the oldest first."""
 
 _ORT_SPLIT: Final = (
     "https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/providers/cpu/tensor/split.h"
@@ -327,7 +327,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="onnx.more-outputs",
         case="split-18/outputs.count/6-into-2/float32/static/3-outputs",
         outcome=Outcome.CRASH,
-        message="shape inference and version conversion abort the process",
+        message="shape inference and version conversion write outside of a vector, and abort from 1.21 on",
         condition=conditions.more_outputs,
         source=_ONNX_SPLIT,
         fix="declare at most num_outputs outputs",
