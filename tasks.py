@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Development tasks: ``python3.11 tasks.py demo|test|lint|oldest|backends|docs|bench|fuzz|soak|wheels``.
+"""Development tasks: ``python3.11 tasks.py demo|test|lint|oldest|backends|docs|bench|fuzz|soak|mutants|...``.
 
 Each task makes the virtual environment that it needs, so a fresh clone needs nothing but Python and a C++
 compiler. Arguments after the task go to the tool that it runs.
@@ -19,7 +19,9 @@ MAIN = ROOT / ".venv"
 OLDEST = ROOT / ".venv-oldest"
 BACKENDS = ROOT / ".venv-backends"
 BENCH = ROOT / ".venv-bench"
+COVERAGE = ROOT / ".venv-coverage"
 FUZZ = ROOT / ".venv-fuzz"
+MUTANTS = ROOT / ".venv-mutants"
 RELEASE = ROOT / ".venv-release"
 
 
@@ -33,8 +35,13 @@ def run(*command: str | Path, **environment: str) -> None:
         sys.exit(done.returncode)
 
 
-def python(environment: Path = MAIN, extras: str = "dev", constraints: str = "tests/runtimes.txt") -> Path:
-    """Return the Python of a virtual environment with the package in it, made or renewed where needed."""
+def python(
+    environment: Path = MAIN, extras: str = "dev", constraints: str = "tests/runtimes.txt", *build: str
+) -> Path:
+    """Return the Python of a virtual environment with the package in it, made or renewed where needed.
+
+    ``build`` are settings of the build of the native core.
+    """
     executable = environment / ("Scripts" if os.name == "nt" else "bin") / "python"
     sources = [
         ROOT / "pyproject.toml",
@@ -42,14 +49,16 @@ def python(environment: Path = MAIN, extras: str = "dev", constraints: str = "te
         *sorted((ROOT / "src/splitops/native/core").rglob("*.*")),
         *sorted((ROOT / "tests").glob("*.txt")),
     ]
-    wanted = hashlib.sha256(b"".join(path.read_bytes() for path in sources) + extras.encode()).hexdigest()
+    stated = "".join((extras, *build)).encode()
+    wanted = hashlib.sha256(b"".join(path.read_bytes() for path in sources) + stated).hexdigest()
     stamp = environment / "installed"
     if stamp.exists() and stamp.read_text() == wanted:
         return executable
     if not executable.exists():
         venv.create(environment, with_pip=True)
     pip = [executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    run(*pip, "--upgrade", "--constraint", constraints, "--editable", f"{ROOT}[{extras}]")
+    settings = [f"--config-settings={setting}" for setting in build]
+    run(*pip, "--upgrade", "--constraint", constraints, *settings, "--editable", f"{ROOT}[{extras}]")
     stamp.write_text(wanted)
     return executable
 
@@ -113,6 +122,18 @@ def soak(*arguments: str) -> None:
     run(python(BACKENDS, "backends", "tests/backends.txt"), "-m", "soak", *arguments)
 
 
+def mutants(*arguments: str) -> None:
+    """Change the code that decides sizes in small ways and see tests fail: ``mutants [MODULE ...]``."""
+    run(python(MUTANTS, "mutants"), "tools/mutants.py", *arguments)
+
+
+def coverage(*arguments: str) -> None:
+    """Count the lines and branches, of Python and the native core, that the tests take."""
+    build = ("cmake.define.SPLITOPS_COVERAGE=ON", "build-dir=build/coverage")
+    tools = python(COVERAGE, "coverage", "tests/backends.txt", *build)
+    run(tools, "tools/covered.py", *arguments)
+
+
 def wheels(*arguments: str) -> None:
     """Build, check and try the distributions: those for every platform alone (``any``), or for Linux too."""
     run(python(RELEASE, "release"), "tools/wheels.py", *arguments)
@@ -127,7 +148,7 @@ DEMO = (
     ("run", "examples/models/attention_block.onnx", "--input", "x=examples/data/attention_block_x.npy"),
     ("run", "examples/models/feature_split.xml", "--input", "x=examples/data/feature_split_x.npy"),
 )
-_TASKS = (demo, test, lint, oldest, backends, docs, bench, fuzz, soak, wheels)
+_TASKS = (demo, test, lint, oldest, backends, docs, bench, fuzz, soak, mutants, coverage, wheels)
 TASKS = {task.__name__: task for task in _TASKS}
 
 if __name__ == "__main__":
