@@ -113,7 +113,7 @@ def docs() -> None:
 
 
 def fuzz(*arguments: str) -> None:
-    """Fuzz one target, or each of them, for so many seconds: ``fuzz [TARGET [SECONDS]]``."""
+    """Fuzz one target, or all of them, for so many seconds: ``fuzz [TARGET [SECONDS]]``."""
     run(python(FUZZ, "fuzz"), "-m", "fuzz", *arguments)
 
 

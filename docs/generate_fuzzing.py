@@ -112,6 +112,7 @@ what holds instead is in the [threat model](threats.md).
 
 ```console
 $ python3.11 tasks.py fuzz                 # each target for a minute
+$ python3.11 tasks.py fuzz all 300         # each target for five minutes
 $ python3.11 tasks.py fuzz manifests 3600  # one target for an hour
 $ python3.11 tasks.py fuzz core 600        # the native core; it needs clang
 $ python3.11 tasks.py fuzz keep            # the fewest inputs that cover what was learnt go into the corpus

@@ -1,4 +1,4 @@
-"""``python -m fuzz [TARGET [SECONDS]]``: fuzz one target, or each of them, for so many seconds each.
+"""``python -m fuzz [TARGET [SECONDS]]``: fuzz one target, or ``all``, for so many seconds each.
 
 A run goes on where the last one stopped: what it learns is in ``.fuzz/``. What breaks a target is written to
 ``fuzz/found/TARGET/``, which the tests replay with the corpus; ``fuzz/spent.json`` counts what was spent. An
@@ -13,6 +13,7 @@ import gc
 import importlib
 import json
 import os
+import random
 import resource
 import shutil
 import subprocess
@@ -39,7 +40,13 @@ MODULES: Final = (
     "splitops.files",
     "splitops.sharding",
 )
-LIMITS: Final = ("-timeout=10", "-rss_limit_mb=2048", "-max_len=4096", "-print_final_stats=1")
+LIMITS: Final = (
+    "-timeout=10",
+    "-len_control=0",
+    "-rss_limit_mb=2048",
+    "-max_len=4096",
+    "-print_final_stats=1",
+)
 
 
 def fuzz(target: str) -> None:
@@ -50,6 +57,7 @@ def fuzz(target: str) -> None:
 
     for module in MODULES:
         importlib.import_module(module)
+    TARGETS[target](bytes(64))  # what it imports is not timed, and is followed too
     # Function by function, since what finds an editable package hides it from atheris' own hook of imports.
     for found in gc.get_objects():
         if isinstance(found, FunctionType) and str(found.__module__).startswith("splitops"):
@@ -90,9 +98,14 @@ def _run(target: str, *arguments: str | Path) -> str:
 
 def run(target: str, seconds: int) -> bool:
     """Fuzz for so many seconds, and keep what covers more; return whether nothing was found."""
+    from fuzz.targets import TESTS
+
     learnt, corpus, found = LEARNT / target, HERE / "corpus" / target, HERE / "found" / target
     for folder in (learnt, corpus, found):
         folder.mkdir(parents=True, exist_ok=True)
+    if target in TESTS and not any(learnt.iterdir()):  # from single bytes it takes long to draw anything
+        for number in range(8):
+            (learnt / str(number)).write_bytes(random.Random(number).randbytes(512))  # noqa: S311
     known = set(found.iterdir())
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     said = _run(
@@ -141,10 +154,12 @@ def main() -> None:
         for target in arguments[1:] or targets:
             keep(target)
         return
-    names, seconds = arguments[:1] or targets, arguments[1:] or [str(SECONDS)]
+    names, seconds = arguments[:1], arguments[1:] or [str(SECONDS)]
+    if names in ([], ["all"]):
+        names = targets
     if not (set(targets) >= set(names) and len(seconds) == 1 and seconds[0].isdecimal()):
         sys.exit(
-            f"usage: python -m fuzz [{'|'.join(targets)} [SECONDS]], or python -m fuzz keep [TARGET ...]"
+            f"usage: python -m fuzz [all|{'|'.join(targets)} [SECONDS]], or python -m fuzz keep [TARGET ...]"
         )
     clean = [run(target, int(seconds[0])) for target in names]
     for folder in (HERE / "corpus", HERE / "found"):

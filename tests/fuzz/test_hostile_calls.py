@@ -238,14 +238,12 @@ def test_arguments_of_any_kind(function: Any, draw: Any) -> None:
     if parts is None or infers:
         return
     again = called(function, value, named)  # a call that is remembered
-    whole = np.asarray(value)
+    whole = np.asanyarray(value)
     assert isinstance(parts, tuple | list)
-    at, axis = 0, named.get("axis", 0)
+    at, axis = 0, 0 if named.get("axis") is None else named["axis"]
     axis = (
-        int(np.asarray(axis).reshape(())) % whole.ndim
-        if not hasattr(axis, "__index__")
-        else axis.__index__() % whole.ndim
-    )
+        axis.__index__() if hasattr(axis, "__index__") else int(np.asarray(axis).reshape(()))
+    ) % whole.ndim
     for part, other in zip(parts, again, strict=True):
         size = part.shape[axis] if part.ndim == whole.ndim else 1
         expected = whole[(slice(None),) * axis + (slice(at, at + size),)]
