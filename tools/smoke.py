@@ -20,6 +20,8 @@ def main(examples: Path, core: str | None) -> None:
 
     if core is not None and native.available != (core == "compiled"):
         sys.exit(f"the compiled core is {'' if native.available else 'not '}in use")
+    if core == "compiled":
+        check_instruction_set(native.instruction_set())
     x = np.arange(12).reshape(2, 6)
     left, right = splitops.onnx.split(x, [2, 4], axis=1, copy=True)
     assert (left == x[:, :2]).all()
@@ -40,6 +42,20 @@ def main(examples: Path, core: str | None) -> None:
     assert said.strip() == f"splitops, version {splitops.__version__}"
     in_use = native.instruction_set() or "plain"
     print(f"splitops {splitops.__version__} on Python {sys.version.split()[0]}: core {in_use}, all right")
+
+
+def check_instruction_set(used: str | None) -> None:
+    """Prove that the core uses the widest instructions that Linux says the processor has."""
+    said = Path("/proc/cpuinfo")
+    words = set(said.read_text("utf-8").split()) if said.exists() else set()
+    if {"avx512f", "avx512bw", "avx512vl", "avx512vbmi"} <= words:
+        best = ["avx512"]
+    elif "avx2" in words:
+        best = ["avx2"]
+    else:
+        best = ["generic", "neon"]
+    if words and used not in best:
+        sys.exit(f"the core uses {used} instructions, and not {best[0]}")
 
 
 if __name__ == "__main__":

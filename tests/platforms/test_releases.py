@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
+
 import splitops
+from splitops import native
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -29,6 +34,14 @@ def test_workflows_call_tasks_that_there_are(monkeypatch):
     assert {"test", "docs", "fuzz", "wheels"} <= called
     assert called <= tasks.TASKS.keys()
     assert called_tasks("python tasks.py publish now") == {"publish"}
+
+
+@pytest.mark.skipif(not native.available, reason="the native core is not in use")
+def test_the_core_passes_the_smoke_test_here():
+    command = [sys.executable, ROOT / "tools" / "smoke.py", ROOT / "examples", "compiled"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_version_is_stated_in_one_place():

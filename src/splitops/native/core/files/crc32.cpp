@@ -3,6 +3,8 @@
 #include <array>
 #include <cstring>
 
+#include "isa/processor.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
@@ -154,12 +156,10 @@ SPLITOPS_VPCLMUL std::uint32_t register_by_wide_folding(std::uint32_t r, const u
 }
 
 std::uint32_t advance(std::uint32_t r, const unsigned char *p, std::size_t bytes) {
-    static const bool folds = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
-    static const bool folds_wide =
-        folds && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq");
-    if (folds && bytes >= 64) {
+    const Processor &has = processor();
+    if (has.pclmul && bytes >= 64) {
         const std::size_t whole = bytes & ~std::size_t{15};
-        r = folds_wide && bytes >= 256 ? register_by_wide_folding(r, p, whole) : register_by_folding(r, p, whole);
+        r = has.vpclmul && bytes >= 256 ? register_by_wide_folding(r, p, whole) : register_by_folding(r, p, whole);
         p += whole;
         bytes -= whole;
     }

@@ -2,6 +2,8 @@
 
 #include <atomic>
 
+#include "isa/processor.h"
+
 namespace splitops {
 namespace {
 
@@ -11,11 +13,9 @@ struct Found {
 
     Found() {
 #if defined(__x86_64__)
-        __builtin_cpu_init();
-        if (__builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512bw") &&
-            __builtin_cpu_supports("avx512vl"))
+        if (processor().avx512)
             sets[count++] = avx512();
-        if (__builtin_cpu_supports("avx2"))
+        if (processor().avx2)
             sets[count++] = avx2();
 #elif defined(__aarch64__)
         sets[count++] = neon();
