@@ -97,7 +97,7 @@ class System:
 
 
 def _inside(root: Path | None) -> tuple[str | Path, ...]:
-    return ("chroot", root) if root else ()
+    return ("chroot", root, "/usr/bin/env", "PATH=/usr/bin:/bin") if root else ()
 
 
 def pythons() -> dict[str, System]:
