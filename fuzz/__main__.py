@@ -9,6 +9,7 @@ core without Python, under the address and undefined-behaviour sanitizers; it ne
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import json
@@ -16,9 +17,11 @@ import os
 import random
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from types import FunctionType
 from typing import Final
@@ -85,15 +88,28 @@ def _run(target: str, *arguments: str | Path) -> str:
         stdout=subprocess.DEVNULL,
         text=True,
         errors="replace",
+        start_new_session=True,
     )
+    threading.Thread(target=_end_with, args=(process,), daemon=True).start()
     assert process.stderr is not None
     said = []
-    for line in process.stderr:
-        said.append(line)
-        if not line.startswith("INFO") and "NEW" not in line and "REDUCE" not in line:
-            sys.stderr.write(line)
+    try:
+        for line in process.stderr:
+            said.append(line)
+            if not line.startswith("INFO") and "NEW" not in line and "REDUCE" not in line:
+                sys.stderr.write(line)
+    except KeyboardInterrupt:
+        process.kill()
+        raise
     process.wait()
     return "".join(said)
+
+
+def _end_with(process: subprocess.Popen[str]) -> None:
+    """End what a process has started and not ended: it would keep the pipe open for ever."""
+    process.wait()
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def run(target: str, seconds: int) -> bool:

@@ -22,6 +22,12 @@ def test_the_page_on_checking_is_current() -> None:
     assert (DOCS / "check.md").read_text() == script("generate_check").page(), "run docs/generate_check.py"
 
 
+def test_the_page_on_fuzzing_is_current() -> None:
+    assert (DOCS / "fuzzing.md").read_text() == script("generate_fuzzing").page(), (
+        "run docs/generate_fuzzing.py"
+    )
+
+
 def test_the_pages_on_sizes_are_current() -> None:
     made = script("generate_sizes")
     assert (DOCS / "sizes.md").read_text() == made.page(), "run docs/generate_sizes.py"
