@@ -399,6 +399,12 @@ def test_pieces_are_concatenated_anew() -> None:
     assert sorted(layers(found.model)) == ["Concat", "Transpose", "Transpose"]
 
 
+def test_empty_parts_alone_stay_where_they_prove_the_size() -> None:
+    make = Make()
+    parts = make.variadic(make.input("2,?"), 1, [0, 0])
+    assert not simplify(make.outputs(*parts), report=True).changes
+
+
 def test_empty_parts_are_constants() -> None:
     make = Make()
     parts = make.variadic(make.input("4,6"), 1, [2, 0, 4])

@@ -106,8 +106,11 @@ class EmptyPartsPass(SplitPass):
         cut = editor.cut(node)
         if cut is None or len(cut.parts) == 1:
             return
+        parts = list(zip(node.outputs, cut.parts, strict=True))
+        if not cut.removable and not any(is_read(output) for output, size in parts if size != 0):
+            return  # the lengths prove the size of the axis, which nobody asks about a split that is not read
         before, where = editor.describe(node), editor.where(node)
-        for output, size in zip(node.outputs, cut.parts, strict=True):
+        for output, size in parts:
             found = known(output)
             if size != 0 or not is_read(output) or not isinstance(found, Tensor) or found.type is None:
                 continue
