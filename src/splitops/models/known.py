@@ -26,6 +26,7 @@ __all__ = [
     "Tensor",
     "fact",
     "join",
+    "may_be",
     "meet",
     "meet_shapes",
     "partial_value",
@@ -206,6 +207,20 @@ def meet_shapes(found: Shape | None, stated: Shape | None) -> Shape | None:
     if stated is None or len(found) != len(stated) or found == stated:
         return found
     return tuple(map(_meet_dims, found, stated))
+
+
+def may_be(stated: Shape | None, found: Shape | None) -> bool:
+    """Return whether a stated shape has anything in common with a found one; of an unknown rank it may."""
+    if stated is None or found is None:
+        return True
+    if len(stated) != len(found):
+        return False
+    for left, right in zip(stated, found, strict=True):
+        a = (left, left) if isinstance(left, int) else (left.lo, left.hi)
+        b = (right, right) if isinstance(right, int) else (right.lo, right.hi)
+        if (a[1] is not None and a[1] < b[0]) or (b[1] is not None and b[1] < a[0]):
+            return False
+    return True
 
 
 def _meet_dims(found: Dim, stated: Dim) -> Dim:

@@ -28,7 +28,7 @@ from splitops.models.formats.reading import DataFolder
 from splitops.sharding.checkpoint import Checkpoint, Other, WholeFile, config_of, open_file, safe_name
 from splitops.sharding.cuts import MAX_RANKS, Cut, Piece, Shard
 from splitops.sharding.documents import read, validate
-from splitops.sharding.layouts import LAYOUTS, layout_named
+from splitops.sharding.layouts import layout_named
 from splitops.sharding.placements import Placements, prove_cut
 
 __all__ = ["MANIFEST", "MARK", "SOURCE", "has_manifest", "manifest_files", "read_ranks"]
@@ -126,7 +126,7 @@ def read_ranks(path: Path, *, allow_links: bool = False) -> tuple[Checkpoint, Pl
     validate(document, "manifest", name)
     try:
         placements = _placements(document)
-        layout = _layout(document["layout"])
+        layout = layout_named(document["layout"])
         laid = layout.lay_out(placements)
     except PlanError as error:
         raise PlanError(f"{name}: {error.message}") from error
@@ -155,12 +155,6 @@ def read_ranks(path: Path, *, allow_links: bool = False) -> tuple[Checkpoint, Pl
         document["plan"],
     )
     return whole, placements, layout.name
-
-
-def _layout(name: str) -> Any:
-    if name not in LAYOUTS:
-        raise PlanError(f"layout {name} is none of {', '.join(LAYOUTS)}")
-    return layout_named(name)
 
 
 def _placements(document: Mapping[str, Any]) -> Placements:

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from splitops.errors import PlanError, shown, shown_path
+from splitops.errors import PlanError, shown_path
 from splitops.files.copying import MEMORY, DryRun, FilePlan, Progress, Report
 from splitops.files.tensors import without_collector
 from splitops.sharding.assembly import file_plan
@@ -17,7 +17,7 @@ from splitops.sharding.checkpoint import Checkpoint, read_checkpoint
 from splitops.sharding.cuts import MAX_RANKS
 from splitops.sharding.distributed import is_distributed, read_distributed
 from splitops.sharding.heads import cut_heads
-from splitops.sharding.layouts import LAYOUTS, layout_named
+from splitops.sharding.layouts import layout_named
 from splitops.sharding.manifest import SOURCE, has_manifest, manifest_files, read_ranks
 from splitops.sharding.placements import Placements, whole_files
 from splitops.sharding.rules import Rule, cuts_of, document_of, rules_of
@@ -190,9 +190,7 @@ def plan(
     names = [tensor.name for tensor in checkpoint.tensors]
     document = document_of(plan, checkpoint.plan, checkpoint.config, names, layout)
     rules = rules_of(document, "the plan" if plan is None or isinstance(plan, Mapping) else shown_path(plan))
-    chosen = layout or rules.layout or "hf"
-    if chosen not in LAYOUTS:
-        raise PlanError(f"layout {shown(chosen)} is none of {', '.join(LAYOUTS)}")
+    chosen = layout_named(layout or rules.layout or "hf").name
     with without_collector():
         matched, cuts = cuts_of(rules, checkpoint.tensors, checkpoint.config, ranks)
     placements = Placements(ranks, checkpoint.files, checkpoint.tensors, tuple(cuts))

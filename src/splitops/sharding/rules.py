@@ -15,7 +15,7 @@ from splitops.sharding.auto import auto_plan
 from splitops.sharding.cuts import Cut, Recipe, cut_axis, placed, whole
 from splitops.sharding.documents import read, validate
 from splitops.sharding.expressions import Names
-from splitops.sharding.globs import compiled
+from splitops.sharding.globs import compiled, matched
 from splitops.sharding.words import WORDS
 
 __all__ = ["Rule", "Rules", "cuts_of", "document_of", "rules_of"]
@@ -46,9 +46,8 @@ class Rule:
     def captures(self, name: str) -> dict[str, str] | None:
         """Return what the rule captures of a tensor's name; None where it does not match."""
         for glob in self.match:
-            found = compiled(glob).match(name)
-            if found is not None:
-                return found.groupdict() if found.re.groups else {}
+            if (found := matched(glob, name)) is not None:
+                return found
         return None
 
 

@@ -14,6 +14,7 @@ from splitops.models.check.findings import Finding, Severity, finding_of
 from splitops.models.check.profiles import LIMITS, TARGETS, Limit, known_targets
 from splitops.models.formats.files import is_openvino
 from splitops.models.infer import InferredValue, Tensor, graph_of, load_well_formed, walk
+from splitops.models.known import may_be
 from splitops.models.sites import Site
 from splitops.operators import OperatorSchema
 from splitops.progress import counted
@@ -180,15 +181,9 @@ def _stated(values: Iterable[InferredValue], sites: Iterable[Site]) -> Iterator[
         if before.type is not None and after.type is not None and before.type != after.type:
             message = f"output {value.name!r} is stated to be {before.type}, but it is {after.type}"
             yield _contradiction("stated.type", Severity.ERROR, site, message)
-        elif not _agree(before, after):
+        elif not may_be(before.shape, after.shape):
             message = f"output {value.name!r} is stated to be {before}, but it is {after}"
             yield _contradiction("stated.shape", Severity.WARNING, site, message)
-
-
-def _agree(before: Tensor, after: Tensor) -> bool:
-    from splitops.models.check.fragment import may_be
-
-    return before.shape is None or after.shape is None or may_be(before.shape, after.shape)
 
 
 def _contradiction(code: str, severity: Severity, site: Site, message: str) -> Finding:

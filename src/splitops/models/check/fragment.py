@@ -14,6 +14,7 @@ from splitops.models.check.findings import Finding, Severity, finding_of
 from splitops.models.formats.openvino.document import DEFAULT_LIMITS, parse
 from splitops.models.formats.openvino.shapes import MAX_RANK, parse_integer
 from splitops.models.formats.openvino.splits import family_schema
+from splitops.models.known import may_be
 from splitops.operators import FAMILY, OperatorSchema
 from splitops.sizes.dims import UNKNOWN, Shape
 
@@ -136,19 +137,7 @@ def _explains(
     except SplitError:
         return False
     pairs = zip(shapes, parts, strict=False)
-    return all(stated is None or part is None or may_be(stated, part) for stated, part in pairs)
-
-
-def may_be(stated: Shape, found: Shape) -> bool:
-    """Return whether a stated shape has anything in common with a found one."""
-    if len(stated) != len(found):
-        return False
-    for left, right in zip(stated, found, strict=True):
-        a = (left, left) if isinstance(left, int) else (left.lo, left.hi)
-        b = (right, right) if isinstance(right, int) else (right.lo, right.hi)
-        if (a[1] is not None and a[1] < b[0]) or (b[1] is not None and b[1] < a[0]):
-            return False
-    return True
+    return all(may_be(stated, part) for stated, part in pairs)
 
 
 def _adds_up(data: Shape, parts: Sequence[Shape | None], axis: int) -> bool:

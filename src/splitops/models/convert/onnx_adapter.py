@@ -13,7 +13,8 @@ import onnx_ir as ir
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
 
 from splitops.errors import NOWHERE
-from splitops.models.convert.onnx_versions import drop_defaults, unchanged, version_of
+from splitops.models.convert.onnx_versions import drop_defaults, unchanged
+from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.graph.onnx import Names, constant_array, known, note
 from splitops.models.infer import walk

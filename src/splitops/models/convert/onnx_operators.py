@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from splitops.errors import ModelError, Where
 from splitops.models.convert.onnx_adapter import Adapter, NoAdapterError, Piece
-from splitops.models.convert.onnx_versions import since_version, version_of
+from splitops.models.formats.onnx.schemas import since_version, version_of
 from splitops.models.graph.onnx import (
     Names,
     Tape,

@@ -12,11 +12,11 @@ from onnx import ModelProto, NodeProto, TensorShapeProto
 from splitops.errors import ModelError, Rule, SplitError, Where
 from splitops.models.convert.onnx_operators import CONSTANTS_OF_EVERY_TYPE, Mover
 from splitops.models.convert.onnx_sequences import lower_sequence
-from splitops.models.convert.onnx_versions import since_version
 from splitops.models.convert.report import Change, Conversion, Status
 from splitops.models.formats.onnx import check_model
+from splitops.models.formats.onnx.schemas import since_version
 from splitops.models.formats.onnx.storage import without_weights
-from splitops.models.formats.onnx.structure import located_graphs, nodes_of
+from splitops.models.formats.onnx.structure import located_graphs, nodes_of, opset_imports
 from splitops.models.graph.merging import SiteKey, merged_sites, site_key
 from splitops.models.graph.onnx import (
     INITIALIZERS_OF_THEIR_OWN,
@@ -43,23 +43,14 @@ __all__ = [
     "editable",
     "finished",
     "least_ir_version",
-    "model_opset",
     "prove",
     "status_of",
 ]
 
 
-def model_opset(model: ModelProto) -> int | None:
-    """Return the opset of ai.onnx that a model imports; None where it imports none."""
-    found = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
-    if found:
-        return int(max(found))
-    return 1 if model.ir_version < 3 else None
-
-
 def convert_opset(model: ModelProto, target: Target | None, form: Form, where: Where) -> Conversion:
     """Convert a well-formed model to an opset; None keeps its opset and only states the splits anew."""
-    imported = model_opset(model)
+    imported = opset_imports(model).get("")
     opset = None if target is None else target.opset
     name = f"onnx:{imported}" if target is None else str(target)
     if imported is None and not model.functions:

@@ -25,12 +25,12 @@ from splitops.models.convert.onnx_to_onnx import (
     Rewriting,
     editable,
     finished,
-    model_opset,
     status_of,
 )
 from splitops.models.convert.openvino_layers import unwritable, written_model
 from splitops.models.convert.report import Change, Conversion, Status
 from splitops.models.formats.onnx import check_model
+from splitops.models.formats.onnx.structure import opset_imports
 from splitops.models.formats.openvino import OpenVINOModel, from_bytes
 from splitops.models.graph.arithmetic import lengths_of_size
 from splitops.models.graph.onnx import Tape, graphs_of, replace_node, type_of
@@ -53,7 +53,7 @@ def convert_onnx(model: ModelProto, target: Target, form: Form, where: Where) ->
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
         check_model(model, where)
-    opset = model_opset(model) or 1
+    opset = opset_imports(model).get("", 1)
     rewriting = Rewriting(editable(model, where, form), where)
     own = _state_splits(rewriting, opset, target, form)
     changes = tuple(rewriting.changes)

@@ -1,92 +1,15 @@
-"""Versions of ONNX operators: which one an opset selects, and what means the same in two of them."""
+"""What means the same in two versions of an ONNX operator."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
-from typing import Any, Final
+from typing import Final
 
-import onnx
 from onnx import AttributeProto, NodeProto, helper
 
-__all__ = ["Version", "drop_defaults", "since_version", "unchanged", "version_of"]
+from splitops.models.formats.onnx.schemas import Attribute, Version, version_of
 
-_VARIADIC: Final = onnx.defs.OpSchema.FormalParameterOption.Variadic
-
-
-@dataclass(frozen=True, slots=True)
-class _Attribute:
-    kind: int
-    default: Any
-    required: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Parameters:
-    """The inputs or the outputs of a version: how many there may be, and the types of each."""
-
-    least: int
-    most: int
-    types: tuple[frozenset[str], ...]
-    variadic: bool
-
-    def take(self, types: Sequence[str | None]) -> bool:
-        """Return whether values of these types (None: not known) can stand here."""
-        if not self.least <= len(types) <= self.most:
-            return False
-        for index, written in enumerate(types):
-            if index >= len(self.types) and not self.variadic:
-                return False
-            if written is not None and written not in self.types[min(index, len(self.types) - 1)]:
-                return False
-        return True
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """One version of an operator of ai.onnx, as its schema states it."""
-
-    since: int
-    deprecated: bool
-    attributes: Mapping[str, _Attribute]
-    inputs: _Parameters
-    outputs: _Parameters
-
-    def takes(self, inputs: Sequence[str | None], outputs: Sequence[str | None]) -> bool:
-        """Return whether a node with values of these types (None: not known) can be of it."""
-        return self.inputs.take(inputs) and self.outputs.take(outputs)
-
-
-@cache
-def version_of(op_type: str, opset: int) -> Version | None:
-    """Return the version of an operator that an opset selects, withdrawn ones too; None where it has none."""
-    try:
-        schema: Any = onnx.defs.get_schema(op_type, opset, "")
-    except onnx.defs.SchemaError:
-        return None
-    attributes = {
-        name: _Attribute(int(found.type.value), _value(found.default_value), found.required)
-        for name, found in schema.attributes.items()
-    }
-    inputs = _parameters(schema.min_input, schema.max_input, schema.inputs)
-    outputs = _parameters(schema.min_output, schema.max_output, schema.outputs)
-    return Version(schema.since_version, schema.deprecated, attributes, inputs, outputs)
-
-
-def _parameters(least: int, most: int, formal: Sequence[Any]) -> _Parameters:
-    types = tuple(frozenset(parameter.types) for parameter in formal)
-    return _Parameters(least, most, types, bool(formal) and formal[-1].option == _VARIADIC)
-
-
-def _value(attribute: AttributeProto) -> Any:
-    return helper.get_attribute_value(attribute) if attribute.type else None
-
-
-def since_version(op_type: str, opset: int) -> int | None:
-    """Return the version of an operator of ai.onnx that an opset selects; None where it has none."""
-    version = version_of(op_type, opset)
-    return None if version is None or version.deprecated else version.since
+__all__ = ["drop_defaults", "unchanged"]
 
 
 def unchanged(
@@ -139,7 +62,7 @@ def _attributes_agree(
     return True
 
 
-def _is_default(stated: AttributeProto, attribute: _Attribute) -> bool:
+def _is_default(stated: AttributeProto, attribute: Attribute) -> bool:
     if attribute.default is None or stated.ref_attr_name:
         return False
     return bool(helper.get_attribute_value(stated) == attribute.default)

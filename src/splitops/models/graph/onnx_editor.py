@@ -33,6 +33,7 @@ from splitops.models.graph.onnx import (
     has_defaults,
     known,
     note,
+    opset_imports,
     owners_of,
     shape_of,
     type_of,
@@ -110,10 +111,13 @@ class OnnxEditor(Editor):
         super().__init__(model, where)
 
     def _graphs(self) -> Iterator[tuple[Scope, Any]]:
-        imported = _opset(self.model.graph, 0)
+        imported = opset_imports(self.model.graph).get("", 0)
         for start, owner in owners_of(self.model):
             for path, graph in graphs_of(owner, start):
-                yield Scope(path, _opset(owner, imported), in_function=start is not None), graph
+                yield (
+                    Scope(path, opset_imports(owner).get("", imported), in_function=start is not None),
+                    graph,
+                )
 
     def role(self, node: ir.Node) -> Role | None:
         """Return what a node is to the rewrites; None is nothing."""
@@ -425,10 +429,6 @@ class OnnxEditor(Editor):
         name = self.unnamed(old)
         super().replace(old, new)
         new.name = name
-
-
-def _opset(owner: Any, imported: int) -> int:
-    return int(owner.opset_imports.get("", owner.opset_imports.get("ai.onnx", imported)))
 
 
 def _integers(value: ir.Value) -> list[int] | None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import onnx
 import onnx_ir as ir
-from onnx import AttributeProto, NodeProto, TensorProto, TypeProto, defs, helper, shape_inference
+from onnx import AttributeProto, NodeProto, TensorProto, TypeProto, helper, shape_inference
 
+from splitops.models.formats.onnx.schemas import version_of
+from splitops.models.formats.onnx.structure import canonical
 from splitops.models.formats.onnx.types import Names, from_type, to_type
 from splitops.models.graph.onnx import ATTRIBUTES, PLAIN
 from splitops.models.graph.onnx_functions import Attributes
@@ -21,7 +21,6 @@ __all__ = ["NodeInference", "node_proto"]
 
 _MAX_FED: Final = 64
 """Inputs with more numbers are no sizes, axes or scales: what they hold does not matter to shapes."""
-_GRAPHS: Final = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 
 
 class NodeInference:
@@ -120,8 +119,8 @@ def _is_fed(known: Tensor) -> bool:
 
 def _infer_by_onnx(node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[Known]) -> list[Known]:
     nothing: list[Known] = [None] * len(node.output)
-    form = _form(node.op_type, node.domain if node.domain != "ai.onnx" else "", opsets.get(node.domain, 0))
-    if form is None or not form.fits(node):
+    version = version_of(node.op_type, opsets.get(node.domain, 0), canonical(node.domain))
+    if version is None or version.deprecated or not version.fits(node):
         return nothing
     names = Names()
     types: dict[str, TypeProto] = {}
@@ -139,61 +138,9 @@ def _infer_by_onnx(node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[
                 numbers[name] = onnx.numpy_helper.from_array(known.value.astype(known.type.numpy), name)
     imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
     try:
-        found = shape_inference.infer_node_outputs(form.schema, node, types, numbers, opset_imports=imports)
+        found = shape_inference.infer_node_outputs(
+            version.schema, node, types, numbers, opset_imports=imports
+        )
     except Exception:
         return nothing
     return [from_type(found[name], names) if name in found else None for name in node.output]
-
-
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """What onnx's inference of an operator relies on without looking."""
-
-    schema: defs.OpSchema
-    inputs: range
-    outputs: range
-    single: tuple[bool, ...]
-    """For each declared input, whether it must be there."""
-    attributes: Mapping[str, tuple[int, bool]]
-    """Type and whether it is required, by name."""
-
-    def fits(self, node: NodeProto) -> bool:
-        """Return whether a node has what its schema says."""
-        if len(node.input) not in self.inputs or len(node.output) not in self.outputs:
-            return False
-        if any(single and not name for single, name in zip(self.single, node.input, strict=False)):
-            return False
-        stated = {attribute.name: attribute for attribute in node.attribute}
-        for name, (kind, required) in self.attributes.items():
-            if name not in stated:
-                if required:
-                    return False
-            elif kind != stated[name].type or stated[name].ref_attr_name:
-                return False
-        return not any(attribute.type in _GRAPHS for attribute in stated.values())
-
-
-@cache
-def _form(name: str, domain: str, opset: int) -> _Form | None:
-    try:
-        schema = defs.get_schema(name, opset, domain)
-    except Exception:
-        return None
-    if schema.deprecated:
-        return None
-    option = defs.OpSchema.FormalParameterOption.Single
-    return _Form(
-        schema,
-        range(schema.min_input, schema.max_input + 1),
-        range(schema.min_output, schema.max_output + 1),
-        tuple(parameter.option == option for parameter in schema.inputs),
-        {
-            name: (_type_number(attribute.type), attribute.required)
-            for name, attribute in schema.attributes.items()
-        },
-    )
-
-
-def _type_number(kind: Any) -> int:
-    number: int = kind.value
-    return number

@@ -10,9 +10,8 @@ import onnx_ir as ir
 
 from splitops.errors import ModelError, Where
 from splitops.models.check.conditions import Surroundings
-from splitops.models.check.fragment import may_be
 from splitops.models.check.profiles import LegalForm
-from splitops.models.known import Known, SequenceOf, Tensor
+from splitops.models.known import Known, SequenceOf, Tensor, may_be
 from splitops.models.legalize.limits import Obstacle, obstacles
 from splitops.models.legalize.report import Fate, Reason, SiteReport, Unbind
 from splitops.models.sites import Site
@@ -196,4 +195,4 @@ def _agree(before: Known, now: Known) -> bool:
         return isinstance(before, SequenceOf) is isinstance(now, SequenceOf) or None in (before, now)
     if None not in (before.type, now.type) and before.type is not now.type:
         return False
-    return before.shape is None or now.shape is None or may_be(before.shape, now.shape)
+    return may_be(before.shape, now.shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -136,8 +136,4 @@ def in_turns(runs: Mapping[str, Callable[[], object]], times: int) -> dict[str, 
     for _ in range(times):
         for name, run in runs.items():
             found[name] += seconds_of(run, 1)
-    return {name: _median(seconds) for name, seconds in found.items()}
-
-
-def _median(seconds: Sequence[float]) -> float:
-    return statistics.median(seconds)
+    return {name: statistics.median(seconds) for name, seconds in found.items()}

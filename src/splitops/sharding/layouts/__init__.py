@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Final, Protocol
 
+from splitops.errors import PlanError, shown
 from splitops.sharding.placements import Laid, Placements
 
 __all__ = ["LAYOUTS", "Layout", "layout_named"]
@@ -35,6 +36,12 @@ class Layout(Protocol):
 
 
 def layout_named(name: str) -> Layout:
-    """Return a layout by its module's name."""
+    """Return a layout by its module's name.
+
+    Raises:
+        PlanError: there is none of this name.
+    """
+    if name not in LAYOUTS:
+        raise PlanError(f"layout {shown(name)} is none of {', '.join(LAYOUTS)}")
     found: Layout = import_module(f"{__name__}.{name}").LAYOUT
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -199,19 +199,8 @@ class Builder:
     ) -> None:
         taken = tuple(_port(index, value, ()) for index, value in enumerate(inputs))
         given = tuple(_port(value.end.port, value, names) for value, names in outputs)
-        self._layers.append(
-            Layer(
-                layer.id,
-                layer.name,
-                layer.type,
-                layer.version,
-                data,
-                taken,
-                given,
-                constant,
-                attributes=attributes or {},
-            )
-        )
+        stated = replace(layer, data=data, inputs=taken, outputs=given, constant=constant)
+        self._layers.append(replace(stated, attributes=attributes or {}))
         self._edges += [Edge(value.end, Endpoint(layer.id, index)) for index, value in enumerate(inputs)]
 
 

@@ -108,10 +108,6 @@ class Layer:
         """Return an attribute of the operation as text; None where it is absent."""
         return None if self.data is None else self.data.get(name)
 
-    def input(self, port: int) -> Port | None:
-        """Return the input port of this id."""
-        return next((found for found in self.inputs if found.id == port), None)
-
     def output(self, port: int) -> Port | None:
         """Return the output port of this id."""
         return next((found for found in self.outputs if found.id == port), None)

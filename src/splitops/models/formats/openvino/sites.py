@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from splitops.binding import Fact
 from splitops.errors import SplitError, Where
 from splitops.models.formats.openvino.model import Endpoint, Graph, Layer, OpenVINOModel, Port
-from splitops.models.formats.openvino.splits import split_attributes, split_schema
+from splitops.models.formats.openvino.splits import family_schema, split_attributes
 from splitops.models.known import Tensor, fact
 from splitops.models.sites import Origin, Site
 from splitops.operators import FAMILY, history
@@ -74,7 +74,7 @@ def layer_site(
     """Read a split layer of which somebody else knows the values, with their names."""
     row, attributes, unread = history(layer.type, "openvino")[0], {}, None
     try:
-        row = split_schema(layer, where)
+        row = family_schema(layer.type, layer.version, where)
         attributes = split_attributes(layer, where)
     except SplitError as error:
         error.where = where

@@ -9,7 +9,7 @@ from splitops.models.formats.openvino.model import Layer
 from splitops.models.formats.openvino.shapes import parse_integer
 from splitops.operators import OperatorSchema, schema
 
-__all__ = ["family_schema", "operation_set", "split_attributes", "split_schema"]
+__all__ = ["family_schema", "operation_set", "split_attributes"]
 
 
 def operation_set(version: str) -> int | None:
@@ -18,15 +18,6 @@ def operation_set(version: str) -> int | None:
     if version == number or not number.isascii() or not number.isdigit() or len(number) > 4:
         return None
     return int(number)
-
-
-def split_schema(layer: Layer, where: Where) -> OperatorSchema:
-    """Return the operator version of a layer of the split family.
-
-    Raises:
-        ModelError: its ``version`` is not an operation set of OpenVINO.
-    """
-    return family_schema(layer.type, layer.version, where)
 
 
 def family_schema(name: str, version: str, where: Where) -> OperatorSchema:
@@ -47,7 +38,7 @@ def split_attributes(layer: Layer, where: Where) -> dict[str, int]:
     Raises:
         ModelError: one is not an integer.
     """
-    names = [attribute.name for attribute in split_schema(layer, where).attributes]
+    names = [attribute.name for attribute in family_schema(layer.type, layer.version, where).attributes]
     text = {name: layer.attribute(name) for name in names}
     return {
         name: parse_integer(value, name, replace(where, attribute=name))

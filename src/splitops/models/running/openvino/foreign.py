@@ -122,11 +122,7 @@ def _feeder(id_: int, given: Given) -> Layer:
 def _anonymous(layer: Layer) -> Layer:
     """Return the layer without tensor names, which could repeat."""
     ports = tuple(Port(port.id, port.precision, port.dims) for port in layer.outputs)
-    return Layer(
-        layer.id, layer.name, layer.type, layer.version, layer.data, layer.inputs, ports, layer.constant,
-        layer.bodies,
-        layer.attributes, layer.data_children, layer.children,
-    )  # fmt: skip
+    return replace(layer, outputs=ports)
 
 
 class Runner:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from splitops.calls.node import evaluate
 from splitops.errors import ModelError, Where
 from splitops.models.formats.openvino.model import Layer
-from splitops.models.formats.openvino.splits import split_attributes, split_schema
+from splitops.models.formats.openvino.splits import family_schema, split_attributes
 from splitops.models.movers import mover_of
 from splitops.models.movers.evaluated import Value
 from splitops.models.movers.mover import EVERY_OPSET
@@ -50,7 +50,7 @@ def evaluated(layer: Layer, inputs: Sequence[Value], where: Where) -> Sequence[V
 
 def _parts(layer: Layer, inputs: Sequence[Value], where: Where) -> Sequence[Value]:
     parts = evaluate(
-        split_schema(layer, where),
+        family_schema(layer.type, layer.version, where),
         split_attributes(layer, where),
         [value.array for value in inputs],
         outputs=len(layer.outputs),
