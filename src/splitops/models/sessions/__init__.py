@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from splitops.errors import ModelError, shown
 from splitops.models.engines import AUTO, ENGINES, OWN, REFERENCE, is_installed, make_engine
-from splitops.models.engines.engine import EngineError, Event
+from splitops.models.engines.engine import Engine, EngineError, Event
 from splitops.models.engines.recording import recording
 from splitops.models.formats.files import is_openvino
 
@@ -73,62 +73,38 @@ def session(
         ...     halves.run({"x": np.arange(3, dtype=np.float32)})["a"]
         array([0., 1.], dtype=float32)
     """
-    return Session(
-        model,
-        engine,
-        options,
-        isolate=isolate,
-        profile=profile,
-        max_body_runs=max_body_runs,
-        allow_links=allow_links,
-    )
+    if engine not in ENGINES:
+        raise ModelError(f"there is no engine {shown(engine)}; there are {', '.join(ENGINES)}")
+    if max_body_runs is not None and not isinstance(max_body_runs, int):
+        raise ModelError(f"max_body_runs = {shown(max_body_runs)} is no integer")
+    of_ir = is_openvino(model)
+    name = _runtime(engine, of_ir=of_ir)
+    if name is None and options:
+        raise ModelError(f"the reference has no option {shown(min(options))}")
+    runtime = None if name is None else make_engine(name, options, isolate=isolate, profile=profile)
+    asked: dict[str, Any] = {"fallback": engine == AUTO, "max_body_runs": max_body_runs}
+    given: Any = model
+    program: Any
+    if of_ir:
+        from splitops.models.sessions.openvino import OpenVINOIRProgram
+
+        program = OpenVINOIRProgram(given, runtime, **asked, allow_links=allow_links)
+    else:
+        from splitops.models.sessions.onnx import OnnxProgram
+
+        program = OnnxProgram(given, runtime, **asked, allow_links=allow_links)
+    made = Session(engine, runtime, program, [] if profile else None)
+    _LOG.info("%s", made.describe())
+    return made
 
 
 class Session:
     """A model that is ready to run; made by :func:`session`."""
 
-    def __init__(
-        self,
-        model: AnyModel,
-        engine: str,
-        options: dict[str, Any],
-        *,
-        isolate: bool,
-        profile: bool,
-        max_body_runs: int | None,
-        allow_links: bool,
-    ) -> None:
-        if engine not in ENGINES:
-            raise ModelError(f"there is no engine {shown(engine)}; there are {', '.join(ENGINES)}")
-        if max_body_runs is not None and not isinstance(max_body_runs, int):
-            raise ModelError(f"max_body_runs = {shown(max_body_runs)} is no integer")
-        of_ir = is_openvino(model)
-        runtime = _runtime(engine, of_ir=of_ir)
-        if runtime is None and options:
-            raise ModelError(f"the reference has no option {shown(min(options))}")
-        self._asked = engine
+    def __init__(self, asked: str, runtime: Engine | None, program: Any, events: list[Event] | None) -> None:
+        self._asked, self._runtime, self._program, self._events = asked, runtime, program, events
         self._process = os.getpid()
         self._closed = False
-        self._events: list[Event] | None = [] if profile else None
-        self._runtime = None
-        if runtime is not None:
-            self._runtime = make_engine(runtime, options, isolate=isolate, profile=profile)
-        self._program = self._prepared(model, max_body_runs, of_ir=of_ir, allow_links=allow_links)
-        _LOG.info("%s", self.describe())
-
-    def _prepared(self, model: Any, max_body_runs: int | None, *, of_ir: bool, allow_links: bool) -> Any:
-        options: dict[str, Any] = {
-            "fallback": self._asked == AUTO,
-            "max_body_runs": max_body_runs,
-            "allow_links": allow_links,
-        }
-        if of_ir:
-            from splitops.models.sessions.openvino import OpenVINOIRProgram
-
-            return OpenVINOIRProgram(model, self._runtime, **options)
-        from splitops.models.sessions.onnx import OnnxProgram
-
-        return OnnxProgram(model, self._runtime, **options)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Run the model.
