@@ -354,6 +354,11 @@ class TestInputs:
         with pytest.raises(ModelError, match="size 4 on axis 1, but 'N' is 6 in input 'x'"):
             run(model, {"x": X, "y": X[0]})
 
+    def test_a_negative_size_is_an_unknown_one(self) -> None:
+        model = split_model(13, ["a", "b"])
+        model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
+        assert_parts(run(model, {"x": X}), [3, 3])
+
     def test_initializer_is_the_default_of_an_input(self) -> None:
         model = split_model(13, ["a", "b"], split=np.array([2, 4]))
         model.ir_version = 3
