@@ -5,22 +5,21 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from splitops.cli._console import console, one_line, print_json, table
 from splitops.cli._operators import INTEGERS, find_element_type
+from splitops.cli._options import gathered
 
 if TYPE_CHECKING:
     from splitops.files import DryRun, FilePlan, Format, Progress, Report
 
 __all__ = ["RunOptions", "format_option", "raw_option", "run_options", "show"]
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _MAX_ROWS: Final = 32
 
@@ -125,46 +124,25 @@ class RunOptions:
         return report
 
 
-def run_options(function: _Function) -> _Function:
-    """Add the options of a run to a command, which gets them as one argument named ``how``."""
-
-    @wraps(function)
-    def command(
-        *args: Any,
-        dry_run: bool,
-        overwrite: bool,
-        resume: bool,
-        verify: bool,
-        sync: bool,
-        sha256: bool,
-        memory: int,
-        cluster: str | None,
-        **kwargs: Any,
-    ) -> Any:
-        how = RunOptions(dry_run, overwrite, resume, verify, sync, sha256, memory, cluster)
-        return function(*args, how=how, **kwargs)
-
-    options = (
-        click.option("--dry-run", is_flag=True, help="Say what would be written, and write nothing."),
-        click.option("--overwrite", is_flag=True, help="Replace files of the same names."),
-        click.option("--resume", is_flag=True, help="Go on with what a run that was killed had done."),
-        click.option("--verify", is_flag=True, help="Read everything back and compare checksums."),
-        click.option(
-            "--sync/--no-sync", default=True, help="Whether to make the files durable.  [default: --sync]"
-        ),
-        click.option("--sha256", is_flag=True, help="Print the SHA-256 of each file."),
-        click.option("--memory", type=_Bytes(), default="64M", show_default=True, help="For the buffers."),
-        click.option(
-            "--cluster",
-            metavar="ADDRESS",
-            help="Let the workers of a Dask cluster copy, such as tcp://10.0.0.1:8786.",
-        ),
-    )
-    decorated: Any = command
-    for option in reversed(options):
-        decorated = option(decorated)
-    result: _Function = decorated
-    return result
+run_options = gathered(
+    "how",
+    RunOptions,
+    click.option("--dry-run", is_flag=True, help="Say what would be written, and write nothing."),
+    click.option("--overwrite", is_flag=True, help="Replace files of the same names."),
+    click.option("--resume", is_flag=True, help="Go on with what a run that was killed had done."),
+    click.option("--verify", is_flag=True, help="Read everything back and compare checksums."),
+    click.option(
+        "--sync/--no-sync", default=True, help="Whether to make the files durable.  [default: --sync]"
+    ),
+    click.option("--sha256", is_flag=True, help="Print the SHA-256 of each file."),
+    click.option("--memory", type=_Bytes(), default="64M", show_default=True, help="For the buffers."),
+    click.option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Let the workers of a Dask cluster copy, such as tcp://10.0.0.1:8786.",
+    ),
+)
+"""Adds the options of a run to a command, which gets them as one argument named ``how``."""
 
 
 @contextlib.contextmanager

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from splitops.binding import Fact
 from splitops.calls.arguments import bind_call
+from splitops.cli._options import gathered
 from splitops.elements.types import ELEMENT_TYPES, ElementType, from_openvino, from_precision
 from splitops.errors import RuleError
 from splitops.operators import SCHEMAS, OperatorSchema, display_name, history, schema
@@ -30,7 +30,6 @@ __all__ = [
 ]
 
 _DOMAIN_NAMES = {"onnx": "", "ai.onnx": "", "openvino": "openvino"}
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any, Any]
@@ -230,49 +229,31 @@ def _requests(row: OperatorSchema) -> tuple[str, ...]:
     return tuple(name for name, has in ways.items() if has)
 
 
-def split_options(function: _Function) -> _Function:
-    """Add the options of one split to a command, which gets them as one argument named ``options``."""
-
-    @wraps(function)
-    def command(
-        *args: Any,
-        operator: OperatorSchema | None,
-        axis: int | None,
-        sizes: tuple[int, ...] | None,
-        parts: int | None,
-        chunk: int | None,
-        keepdims: bool | None,
-        **kwargs: Any,
-    ) -> Any:
-        return function(*args, options=SplitOptions(operator, axis, sizes, parts, chunk, keepdims), **kwargs)
-
-    options = (
-        click.option("--axis", type=int, help="The axis; a negative one counts from the last.  [default: 0]"),
-        click.option(
-            "--sizes",
-            type=INTEGERS,
-            metavar="N,N,...",
-            help="The size of each part. One -1 takes what the others leave (VariadicSplit).",
-        ),
-        click.option("--parts", type=int, metavar="N", help="The number of parts."),
-        click.option("--chunk", type=int, metavar="N", help="The size of every part but the last one."),
-        click.option(
-            "--op",
-            "operator",
-            type=OPERATOR,
-            metavar="NAME[-VERSION]",
-            help="The exact operator, such as Split-18, Split-13, SplitToSequence-11, openvino:Split-1, "
-            "VariadicSplit-1.  [default: the newest that fits: Split; VariadicSplit for a -1; "
-            "SplitToSequence for --chunk]",
-        ),
-        click.option(
-            "--keepdims/--no-keepdims",
-            default=None,
-            help="SplitToSequence without --sizes and --chunk: whether its parts of size 1 keep the axis.",
-        ),
-    )
-    decorated: Any = command
-    for option in reversed(options):
-        decorated = option(decorated)
-    result: _Function = decorated
-    return result
+split_options = gathered(
+    "options",
+    SplitOptions,
+    click.option("--axis", type=int, help="The axis; a negative one counts from the last.  [default: 0]"),
+    click.option(
+        "--sizes",
+        type=INTEGERS,
+        metavar="N,N,...",
+        help="The size of each part. One -1 takes what the others leave (VariadicSplit).",
+    ),
+    click.option("--parts", type=int, metavar="N", help="The number of parts."),
+    click.option("--chunk", type=int, metavar="N", help="The size of every part but the last one."),
+    click.option(
+        "--op",
+        "operator",
+        type=OPERATOR,
+        metavar="NAME[-VERSION]",
+        help="The exact operator, such as Split-18, Split-13, SplitToSequence-11, openvino:Split-1, "
+        "VariadicSplit-1.  [default: the newest that fits: Split; VariadicSplit for a -1; "
+        "SplitToSequence for --chunk]",
+    ),
+    click.option(
+        "--keepdims/--no-keepdims",
+        default=None,
+        help="SplitToSequence without --sizes and --chunk: whether its parts of size 1 keep the axis.",
+    ),
+)
+"""Adds the options of one split to a command, which gets them as one argument named ``options``."""

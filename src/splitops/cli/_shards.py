@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import wraps
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from splitops.cli._console import console, json_option, one_line, print_json, table
 from splitops.cli._files import RunOptions, run_options
 from splitops.cli._models import links_option
+from splitops.cli._options import added
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["cut", "like_option", "merge_ranks", "shard_options"]
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 _RANKS_SHOWN = 8
 """So many ranks are explained where none are stated."""
 
@@ -34,41 +33,30 @@ like_option = click.option(
 )
 
 
-def shard_options(function: _Function) -> _Function:
-    """Add the options of a cut to a command, which gets them as they are."""
-
-    @wraps(function)
-    def command(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-    options = (
-        click.option("--ranks", type=click.IntRange(1), help="How many ranks there are to be."),
-        click.option(
-            "--plan",
-            "plan_",
-            metavar="auto|FILE",
-            help="The rules, in TOML or JSON; auto goes by config.json.  [default: that of ranks, else auto]",
-        ),
-        click.option(
-            "--layout",
-            metavar="hf|dcp|vllm",
-            help="How the ranks' files are written.  [default: the plan's, else hf]",
-        ),
-        click.option(
-            "--out", type=click.Path(path_type=Path, file_okay=False), help="The folder to write, a new one."
-        ),
-        click.option("--explain", is_flag=True, help="Show by rule what each rank holds, and write nothing."),
-        click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw who holds what."),
-        click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="The same as a page."),
-        links_option,
-        run_options,
-        json_option,
-    )
-    decorated: Any = command
-    for option in reversed(options):
-        decorated = option(decorated)
-    result: _Function = decorated
-    return result
+shard_options = added(
+    click.option("--ranks", type=click.IntRange(1), help="How many ranks there are to be."),
+    click.option(
+        "--plan",
+        "plan_",
+        metavar="auto|FILE",
+        help="The rules, in TOML or JSON; auto goes by config.json.  [default: that of ranks, else auto]",
+    ),
+    click.option(
+        "--layout",
+        metavar="hf|dcp|vllm",
+        help="How the ranks' files are written.  [default: the plan's, else hf]",
+    ),
+    click.option(
+        "--out", type=click.Path(path_type=Path, file_okay=False), help="The folder to write, a new one."
+    ),
+    click.option("--explain", is_flag=True, help="Show by rule what each rank holds, and write nothing."),
+    click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw who holds what."),
+    click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="The same as a page."),
+    links_option,
+    run_options,
+    json_option,
+)
+"""Adds the options of a cut into ranks to a command."""
 
 
 def cut(
