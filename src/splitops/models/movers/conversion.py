@@ -123,11 +123,6 @@ def _to_integer(array: Array, target: ElementType) -> Array:
     if target.bits >= 8:
         return wide.astype(target.numpy)
     codes = wide.astype(np.uint8) & np.uint8((1 << target.bits) - 1)
-    if target.storage is not None:
-        return codes
-    if target.name.startswith("int"):
-        sign = np.uint8(1 << (target.bits - 1))
-        codes = (codes ^ sign) - sign
     return codes.view(target.numpy)
 
 
