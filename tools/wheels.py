@@ -115,13 +115,14 @@ def builder(python: str) -> Iterator[tuple[Path, dict[str, str]]]:
         run(python, "-m", "venv", folder / "env")
         tools = folder / "env" / "bin"
         run(tools / "python", "-m", "pip", "install", "-q", "--upgrade", "pip", "cmake", "ninja", *needed)
-        found = {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
-        for variable, tool in {"CC": f"cc -target {target}", "CXX": f"c++ -target {target}"}.items():
-            script = folder / variable.lower()
+        # CMake looks for the archiver beside the compiler, and zig brings one.
+        zig = {"cc": f"cc -target {target}", "c++": f"c++ -target {target}", "ar": "ar", "ranlib": "ranlib"}
+        for name, tool in zig.items():
+            script = folder / name
             script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ziglang {tool} "$@"\n')
             script.chmod(script.stat().st_mode | stat.S_IXUSR)
-            found[variable] = str(script)
-        yield tools / "python", found
+        path = f"{tools}{os.pathsep}{os.environ['PATH']}"
+        yield tools / "python", {"PATH": path, "CC": str(folder / "cc"), "CXX": str(folder / "c++")}
 
 
 def build(source: Path, system: System) -> Path:
