@@ -32,6 +32,7 @@ __all__ = [
     "Where",
     "brief",
     "one_line",
+    "plural",
     "rule_error",
     "shown",
     "shown_path",
@@ -111,9 +112,8 @@ class SplitError(ValueError):
     where: Where
 
     def __init__(self, message: str, where: Where | None = None) -> None:
-        self.message = one_line(
-            without_passwords(without_addresses(message)), 1000
-        )  # foreign errors quote both
+        # Foreign errors quote addresses of both kinds.
+        self.message = one_line(without_passwords(without_addresses(message)), 1000)
         self.where = where or NOWHERE
         super().__init__(self.message)
 
@@ -316,7 +316,17 @@ def without_passwords(text: str) -> str:
     return _PASSWORD.sub("...@", text)
 
 
-_PASSWORD = re.compile(r"(?<=://)[^\s/@'\"]*:[^\s/@'\"]*@")
+_PASSWORD = re.compile(r"(?<=://)[^\s/@'\":]*:[^\s/@'\"]*@")
+
+
+def plural(number: int, noun: str) -> str:
+    """Return a noun as it stands behind a number.
+
+    Examples:
+        >>> plural(1, "part"), plural(0, "part")
+        ('part', 'parts')
+    """
+    return noun if number == 1 else f"{noun}s"
 
 
 def one_line(text: str, limit: int) -> str:

@@ -355,6 +355,24 @@ def test_no_message_says_where_in_memory_an_object_lies() -> None:
 # Plans and rows travel too
 
 
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("cannot read ftp://me:secret@host/x", "cannot read ftp://...@host/x"),
+        ("s3://key:a:b@host and ssh://:x@host", "s3://...@host and ssh://...@host"),
+        ("http://host:80/a@b", "http://host:80/a@b"),
+        ("'http://host:80' at me@here", "'http://host:80' at me@here"),
+    ],
+)
+def test_no_message_gives_a_password(text: str, left: str) -> None:
+    assert str(SplitError(text)) == left
+
+
+def test_a_long_text_without_a_password_is_read_once() -> None:
+    text = "://" + ":" * 1_000_000  # where each colon is tried anew, this takes hours
+    assert errors.without_passwords(text) == text
+
+
 def test_a_plan_travels_and_can_be_a_key() -> None:
     plan = splitops.plan("SplitToSequence", shape=(6, 4), split=4)
     for found in (pickle.loads(pickle.dumps(plan)), copy.deepcopy(plan)):

@@ -10,6 +10,7 @@ import click
 
 from splitops.cli._console import alike, console, json_option, one_line, place, places, print_json
 from splitops.cli._models import MODEL_FILE, RUNTIMES, hold, links_option
+from splitops.errors import plural
 
 if TYPE_CHECKING:
     from splitops.models.check import Finding
@@ -125,7 +126,8 @@ def _print(findings: Sequence[Finding], repairs: Sequence[SiteReport], out: Path
             screen.print(one_line(f"  fix: {finding.fix}"), soft_wrap=True)
     errors = sum(str(finding.severity) == "error" for finding in findings)
     warnings = len(findings) - errors
-    screen.print(f"{_count(errors, 'error')}, {_count(warnings, 'warning')}" if findings else "nothing found")
+    said = f"{errors} {plural(errors, 'error')}, {warnings} {plural(warnings, 'warning')}"
+    screen.print(said if findings else "nothing found")
 
 
 def _order(finding: Finding) -> tuple[bool, bool]:
@@ -147,7 +149,3 @@ def _heading(group: Sequence[Finding]) -> Any:
     operator = f"{finding.operator} " if finding.operator else ""
     outcome = f" ({finding.target}: {finding.outcome})" if finding.target else ""
     return one_line(f"{finding.severity}: {operator}[{finding.code}]{outcome}{f' at {at}' if at else ''}")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

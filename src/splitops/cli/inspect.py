@@ -9,6 +9,7 @@ import click
 
 from splitops.cli._console import console, json_option, one_line, print_json, table
 from splitops.cli._files import raw_option
+from splitops.errors import plural
 
 if TYPE_CHECKING:
     from splitops.files import Contents, Format
@@ -68,7 +69,7 @@ def _print(file: Path, contents: Contents) -> None:
     out = console()
     size = sum(tensor.size for tensor in contents.tensors)
     count = len(contents.tensors)
-    tensors = f"{count} tensor{'s' * (count != 1)}"
+    tensors = f"{count} {plural(count, 'tensor')}"
     out.print(
         f"{one_line(str(file))}: {contents.format.name}, {tensors}, {size} bytes",
         style="bold",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from typing import Final
 
-__all__ = ["FAINT", "FIELD", "FONT", "LINE", "PAPER", "STYLE", "TEXT", "Canvas", "number"]
+__all__ = ["FAINT", "FIELD", "FONT", "LINE", "PAPER", "STYLE", "TEXT", "Canvas", "number", "printable"]
 
 TEXT: Final = "#24292f"
 FAINT: Final = "#636c76"
@@ -41,7 +41,7 @@ class Canvas:
 
     def __init__(self, title: str) -> None:
         self.root = ET.Element("svg")
-        ET.SubElement(self.root, "title").text = _printable(title)
+        ET.SubElement(self.root, "title").text = printable(title)
         ET.SubElement(self.root, "style").text = STYLE
         self.rect(0, 0, "100%", "100%", PAPER)
 
@@ -61,7 +61,7 @@ class Canvas:
         attributes = {"x": number(x), "y": number(y), "font-size": str(size), "fill": fill}
         optional = {"font-weight": weight, "text-anchor": anchor, "transform": transform}
         attributes |= {name: value for name, value in optional.items() if value is not None}
-        ET.SubElement(self.root, "text", attributes).text = _printable(text)
+        ET.SubElement(self.root, "text", attributes).text = printable(text)
 
     def rect(
         self,
@@ -97,7 +97,7 @@ class Canvas:
 
     def _titled(self, element: ET.Element, title: str | None) -> None:
         if title is not None:
-            ET.SubElement(element, "title").text = _printable(title)
+            ET.SubElement(element, "title").text = printable(title)
 
     def document(self, width: float, height: float) -> str:
         """Return the whole document."""
@@ -118,5 +118,6 @@ def number(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """Return a text with a mark for each character that cannot be seen."""
     return "".join(c if c.isprintable() else "\ufffd" for c in text)

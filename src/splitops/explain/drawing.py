@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
+from splitops.errors import plural
 from splitops.explain.axis import Cell, cells, proportional
 from splitops.explain.canvas import FAINT, PAPER, TEXT, Canvas, number
 from splitops.explain.layout import Group, Layout
@@ -67,7 +68,7 @@ class _Drawing:
 
     def _heading(self) -> str:
         count = len(self.layout)
-        parts = f"{count} part{'' if count == 1 else 's'}"
+        parts = f"{count} {plural(count, 'part')}"
         what = f"{_shape(self.layout.plan.shape)} along axis {self.layout.plan.axis} into {parts}"
         return f"{self.title}: {what}" if self.title else what
 

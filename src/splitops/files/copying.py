@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from splitops.errors import FileError
+from splitops.errors import FileError, plural
 from splitops.files import engine
 from splitops.files.engine import Pass
 from splitops.files.extents import Extent, total_bytes
@@ -73,10 +73,8 @@ class DryRun:
     exists: tuple[Path, ...]
 
     def __str__(self) -> str:
-        extents, tasks = (
-            f"{count} {word}{'s' * (count != 1)}"
-            for count, word in ((self.extents, "extent"), (self.tasks, "task"))
-        )
+        extents = f"{self.extents} {plural(self.extents, 'extent')}"
+        tasks = f"{self.tasks} {plural(self.tasks, 'task')}"
         return f"{self.bytes} bytes in {extents} and {tasks}; nothing is written"
 
 

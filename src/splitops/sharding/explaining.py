@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from splitops.errors import brief
-from splitops.explain.canvas import FIELD, FONT, Canvas
+from splitops.explain.canvas import FIELD, FONT, Canvas, printable
 from splitops.explain.palette import colour
 from splitops.sharding.cuts import Cut
 from splitops.sharding.globs import matched
@@ -184,7 +184,7 @@ def page(plan: ShardPlan) -> str:
     ]  # fmt: skip
     cells = "\n".join(
         "<tr>"
-        + "".join(f"<td>{html.escape('' if c is None else _safe(str(c)))}</td>" for c in line)
+        + "".join(f"<td>{html.escape('' if c is None else printable(str(c)))}</td>" for c in line)
         + "</tr>"
         for line in lines
     )
@@ -206,7 +206,3 @@ def _short(size: int) -> str:
             break
         value, unit = value / 1024, larger
     return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
-
-
-def _safe(text: str) -> str:
-    return "".join(c if c.isprintable() else "\ufffd" for c in text)

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from splitops.comparison.records import FINDINGS, Verdict, Word
+from splitops.errors import plural
 
 __all__ = ["anchor", "class_of", "counted", "link", "mark", "terms", "text", "unconfirmed"]
 
@@ -62,7 +63,7 @@ def counted(number: int, noun: str) -> str:
         >>> counted(1, "case"), counted(2000, "case")
         ('1 case', '2,000 cases')
     """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {plural(number, noun)}"
 
 
 def _plain(value: Any) -> str:
