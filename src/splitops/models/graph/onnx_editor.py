@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
-from onnx import defs
 
 from splitops.elements.types import ElementType, from_onnx
 from splitops.errors import NOWHERE, SplitError, Where
+from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.graph.editor import (
     Editor,
     Role,
@@ -72,31 +71,14 @@ def is_operator(node: ir.Node, *names: str) -> bool:
     return node.domain in _ONNX and node.op_type in names
 
 
-@cache
-def _schema(operator: str, opset: int) -> tuple[range, range, dict[str, int]] | None:
-    """Return how many inputs and outputs an operator has, and its attributes' types; None: it is unknown."""
-    try:
-        schema: Any = defs.get_schema(operator, opset, "")
-    except defs.SchemaError:
-        return None
-    types = {name: int(attribute.type.value) for name, attribute in schema.attributes.items()}
-    return (
-        range(schema.min_input, schema.max_input + 1),
-        range(schema.min_output, schema.max_output + 1),
-        types,
-    )
-
-
 def _is_formed(node: ir.Node, opset: int) -> bool:
     """Return whether a node has the inputs, outputs and attributes that its operator may have."""
-    schema = _schema(node.op_type, opset)
-    if schema is None:
+    version = version_of(node.op_type, opset)
+    if version is None or not version.inputs.has(len(node.inputs)):
         return False
-    inputs, outputs, types = schema
-    return (
-        len(node.inputs) in inputs
-        and len(node.outputs) in outputs
-        and all(attribute.type == types.get(name) for name, attribute in node.attributes.items())
+    kinds = {name: attribute.kind for name, attribute in version.attributes.items()}
+    return version.outputs.has(len(node.outputs)) and all(
+        attribute.type == kinds.get(name) for name, attribute in node.attributes.items()
     )
 
 
