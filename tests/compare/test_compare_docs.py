@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 from synthetic import report
 
+from scripts import script
 from splitops.comparison.records import Verdict, Word
 
 ROOT = Path(__file__).parents[2]
@@ -21,12 +21,7 @@ COMPAT = ROOT / "compat"
 
 @pytest.fixture(scope="module")
 def made() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate_compare", ROOT / "docs" / "generate_compare.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("docs/generate_compare")
 
 
 def test_the_page_on_comparisons_is_current(made: ModuleType) -> None:

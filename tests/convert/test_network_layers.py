@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from conversion_runtimes import run_apart
 from network_cases import CASES, Given, LayerCase
 
 import splitops
+from scripts import script
 from splitops.models.convert.layers import FORMS, Shared
 
 pytest.importorskip("openvino")
@@ -116,12 +116,7 @@ _IN_IR = {"Relu": "ReLU", "Softmax": "SoftMax", "PRelu": "PReLU"}
 
 
 def test_the_page_has_every_row() -> None:
-    path = Path(__file__).parents[2] / "docs" / "generate_convert.py"
-    spec = importlib.util.spec_from_file_location("generate_convert", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = script("docs/generate_convert")
     text = module.PAGE.read_text(encoding="utf-8")
     assert module.page(text) == text, "run python3.11 tasks.py docs"
     assert module.layers() in text

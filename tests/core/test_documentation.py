@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 import splitops
+from scripts import script
 
 ROOT = Path(__file__).parents[2]
 SOURCES = str(Path(splitops.__file__).parents[1])
@@ -224,24 +225,15 @@ def test_a_wrong_console_example_fails() -> None:
 # Generated pages
 
 
-def generator() -> Any:
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("name", ["operators.md", "errors.md", "backends.md"])
 def test_generated_pages_are_current(name: str) -> None:
-    made = generator()
+    made = script("docs/generate")
     assert set(made.PAGES) == {"operators.md", "errors.md", "backends.md"}
     assert (ROOT / "docs" / name).read_text() == made.PAGES[name](), "run docs/generate.py"
 
 
 def test_the_generator_refuses_an_example_of_another_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = generator()
+    made = script("docs/generate")
     for wrong in ("splitops.onnx.split(x, [4], axis=9)", "splitops.onnx.split(x, [4])"):
         monkeypatch.setitem(made._EXAMPLES, splitops.Rule.LENGTHS_SUM, wrong)
         with pytest.raises(AssertionError, match="breaks"):

@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import pytest
 
-TOOLS = Path(__file__).resolve().parents[2] / "tools"
+from scripts import script
 
-
-def tool(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"tools_{name}", TOOLS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-mutants, covered = tool("mutants"), tool("covered")
+mutants, covered = script("tools/mutants"), script("tools/covered")
 
 CHANGE = mutants.Change("sizes.ranges.hull", "return 1", "return 2")
 OTHER = mutants.Change("sizes.ranges.hull", "return 1", "return None")

@@ -6,12 +6,13 @@ import re
 from importlib.metadata import PackageNotFoundError, version
 
 import pytest
-from generators import DOCS, PICTURES, script
+
+from scripts import DOCS, PICTURES, script
 
 
 def test_the_page_on_inference_is_current() -> None:
     pytest.importorskip("openvino")
-    made = script("generate_inference")
+    made = script("docs/generate_inference")
     page = (DOCS / "inference.md").read_text()
     if made.releases() not in page:
         pytest.skip("the page was made with other releases of onnx and OpenVINO")
@@ -19,17 +20,19 @@ def test_the_page_on_inference_is_current() -> None:
 
 
 def test_the_page_on_checking_is_current() -> None:
-    assert (DOCS / "check.md").read_text() == script("generate_check").page(), "run docs/generate_check.py"
+    assert (DOCS / "check.md").read_text() == script("docs/generate_check").page(), (
+        "run docs/generate_check.py"
+    )
 
 
 def test_the_page_on_fuzzing_is_current() -> None:
-    assert (DOCS / "fuzzing.md").read_text() == script("generate_fuzzing").page(), (
+    assert (DOCS / "fuzzing.md").read_text() == script("docs/generate_fuzzing").page(), (
         "run docs/generate_fuzzing.py"
     )
 
 
 def test_the_pages_on_sizes_are_current() -> None:
-    made = script("generate_sizes")
+    made = script("docs/generate_sizes")
     assert (DOCS / "sizes.md").read_text() == made.page(), "run docs/generate_sizes.py"
     assert (DOCS / "explain.html").read_text() == made.interactive(), "run docs/generate_sizes.py"
     assert len(made.pictures()) == 8
@@ -37,7 +40,7 @@ def test_the_pages_on_sizes_are_current() -> None:
 
 @pytest.mark.parametrize("name", ["sizes", "history", "speed", "architecture"])
 def test_pictures_are_current(name: str) -> None:
-    drawn = script(f"generate_{name}").pictures()
+    drawn = script(f"docs/generate_{name}").pictures()
     assert drawn
     for file, picture in drawn.items():
         assert (PICTURES / file).read_text() == picture, f"run docs/generate_{name}.py"
@@ -46,7 +49,7 @@ def test_pictures_are_current(name: str) -> None:
 def test_every_picture_is_made_by_a_script_and_shown() -> None:
     scripts = "".join(path.read_text() for path in DOCS.glob("generate*.py"))
     pages = "".join(path.read_text() for path in DOCS.rglob("*.md"))
-    made = set(script("generate_sizes").pictures())
+    made = set(script("docs/generate_sizes").pictures())
     for path in PICTURES.iterdir():
         stem = "terminal-" if path.stem.startswith("terminal-") else path.name
         assert path.name in made or stem in scripts, path.name
@@ -54,12 +57,12 @@ def test_every_picture_is_made_by_a_script_and_shown() -> None:
 
 
 def test_the_page_on_the_architecture_is_current() -> None:
-    made = script("generate_architecture")
+    made = script("docs/generate_architecture")
     assert (DOCS / "architecture.md").read_text() == made.page(), "run docs/generate_architecture.py"
 
 
 def test_an_arrow_that_is_no_import_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = script("generate_architecture")
+    made = script("docs/generate_architecture")
     monkeypatch.setitem(made.LANES, "Wrong", (made.Box("native", ""), made.Box("binding", "")))
     with pytest.raises(AssertionError, match="neither native nor binding"):
         made.picture()
@@ -69,7 +72,7 @@ def test_an_arrow_that_is_no_import_is_not_drawn(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_figures_of_speed_are_those_of_the_text() -> None:
-    made = script("generate_speed")
+    made = script("docs/generate_speed")
     text = (DOCS / "speed.md").read_text()
     sections = made.read(text)
     listed = re.findall(r"^  .* (?:n|u|m)s   ", text, re.MULTILINE)
@@ -80,7 +83,7 @@ def test_the_figures_of_speed_are_those_of_the_text() -> None:
 
 
 def test_what_the_terminal_shows_is_current() -> None:
-    made = script("generate_terminal")
+    made = script("docs/generate_terminal")
     page = (DOCS / "terminal.md").read_text()
     try:
         version("openvino")
@@ -96,6 +99,6 @@ def test_what_the_terminal_shows_is_current() -> None:
 
 
 def test_a_command_that_fails_is_not_recorded() -> None:
-    made = script("generate_terminal")
+    made = script("docs/generate_terminal")
     with pytest.raises(AssertionError, match="splitops inspect"):
         made.said("splitops inspect nothing.npy", 0)

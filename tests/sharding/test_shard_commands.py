@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from sharding_helpers import LLAMA, LLAMA_PLAN, contents, llama, save
 
+from scripts import script
 from splitops.cli import cli
 
 
@@ -82,12 +81,7 @@ def test_wrong_usage_and_what_cannot_be(model, tmp_path):
 
 
 def test_the_table_of_the_page_is_that_of_the_schema():
-    path = Path(__file__).parents[2] / "docs" / "generate_sharding.py"
-    spec = importlib.util.spec_from_file_location("generate_sharding", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = script("docs/generate_sharding")
     text = module.PAGE.read_text(encoding="utf-8")
     assert module.page(text) == text
     assert "| `sections` | list of integer or an expression |" in module.fields()

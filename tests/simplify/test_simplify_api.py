@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 from simplify_helpers import assert_equal, difference, operators, parse, random_feeds
 
 import splitops
+from scripts import script
 from splitops.cli.simplify import command
 from splitops.errors import ModelError
 from splitops.models.graph.editor import Editor, Role
@@ -331,12 +331,7 @@ def test_a_bad_model_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_the_page_is_made_of_the_registry() -> None:
-    path = Path(__file__).parents[2] / "docs" / "generate_simplify.py"
-    spec = importlib.util.spec_from_file_location("generate_simplify", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = script("docs/generate_simplify")
     text = module.PAGE.read_text(encoding="utf-8")
     assert module.page(text) == text
     assert all(f"`{name}`" in module.rewrites() for name in REWRITES)
