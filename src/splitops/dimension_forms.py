@@ -71,7 +71,7 @@ def _dimension(form: Any) -> Dim:
     if isinstance(form, tuple | list) and len(form) == 2:
         lo, hi = exact_integer(form[0]), exact_integer(form[1])
         if lo is not None and 0 <= lo <= _INT64_MAX and (form[1] is None or (hi is not None and lo <= hi)):
-            return dimension(lo, hi)
+            return dimension(lo, None if hi is not None and hi > _INT64_MAX else hi)  # no size is larger
     raise ArrayError(
         f"a dimension is {shown(form)}, but it must be an integer >= 0, a name, an interval (lo, hi) or None"
     )

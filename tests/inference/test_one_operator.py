@@ -220,6 +220,10 @@ def test_sizes_beyond_32_and_53_bits_are_exact(size: int) -> None:
     assert splitops.onnx.infer_split_to_sequence([size], 2).length == (size + 1) // 2
 
 
+def test_a_bound_beyond_every_size_is_none() -> None:
+    assert splitops.openvino.infer_variadic_split([(4, 2**63)], 0, [1, -1])[1] == ((3, None),)
+
+
 @pytest.mark.parametrize(
     ("infer", "rule"),
     [
