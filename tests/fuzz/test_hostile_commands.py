@@ -34,6 +34,8 @@ WORDS = [
     "x.npy",
     "none.npy",
 ]
+ANY_WORD = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=5)
+"""No system lets a word of a command have a zero byte."""
 NUMBERS = ["0", "1", "2", "3", "-1", "-2", "7", "9223372036854775808"]
 SHAPES = [
     "4",
@@ -198,9 +200,7 @@ def command_lines(draw: st.DrawFn) -> list[str]:
         if values is not None:
             words.append(draw(st.sampled_from(values if draw(st.integers(0, 9)) else WORDS)))
     if draw(st.integers(0, 19)) == 0:
-        words.insert(
-            draw(st.integers(0, len(words))), draw(st.one_of(st.sampled_from(WORDS), st.text(max_size=5)))
-        )
+        words.insert(draw(st.integers(0, len(words))), draw(st.one_of(st.sampled_from(WORDS), ANY_WORD)))
     return words
 
 
