@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 
-import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from splitops import native
-from splitops.binding import rows
-from splitops.sizes import names
 
 # A shared or busy machine must not fail a property for being slow.
 settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -23,15 +20,7 @@ settings.register_profile(
     database=None,
     phases=[Phase.explicit, Phase.generate],
 )
-PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
-settings.load_profile(PROFILE)
-
-
-@pytest.fixture(autouse=PROFILE == "mutants")
-def forgetful() -> None:
-    """Begin with nothing remembered: what the code gave before it was changed would hide the change."""
-    rows._ROWS.clear()
-    names._read.cache_clear()
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 def pytest_report_header() -> str:

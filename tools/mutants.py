@@ -1,27 +1,56 @@
 """Change the arithmetic of sizes in every small way that mutmut knows, and see that a test fails each time.
 
-``python tools/mutants.py [MODULE ...]`` tries the mutants of all modules that ``[tool.mutmut]`` of
-pyproject.toml names, or of those named here (``sizes.names``, ``binding``). It fails where one survives that
-``tests/mutants.toml`` does not argue, and where one that is argued there does not survive any more. A run of
-all modules writes ``docs/mutants.md``.
+``python tools/mutants.py [MODULE ...]`` tries the mutants of all of :data:`MODULES`, or of those named here
+(``sizes.names``, ``binding``). It fails where one survives that ``tests/mutants.toml`` does not argue, and
+where one that is argued there does not survive any more. A run of all modules writes ``docs/mutants.md``.
+
+mutmut makes the mutants; the tests are collected once, and each mutant gets a process of its own, forked from
+there, in which it takes the place of its function and the tests that reach this function run, quickest first.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import gc
+import multiprocessing
 import os
-import shutil
+import signal
 import sys
+import time
 import tomllib
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import unified_diff
+from functools import _lru_cache_wrapper
+from importlib import import_module
+from math import ceil
+from operator import attrgetter
 from pathlib import Path
+from textwrap import dedent
+from types import FrameType, FunctionType
+from typing import Any
+
+import pytest
+from _pytest.runner import runtestprotocol
 
 ROOT = Path(__file__).resolve().parents[1]
-WORK = ROOT / "mutants"
+PACKAGE = ROOT / "src/splitops"
 ARGUED = ROOT / "tests/mutants.toml"
 PAGE = ROOT / "docs/mutants.md"
-KILLED = ("killed", "caught by type check")
+
+MODULES = ("planning.py", "binding/*.py", "sizes/*.py", "elements/packing.py")
+TESTS = (
+    "tests/sizes",
+    "tests/test_packing.py",
+    "tests/core/test_planning.py",
+    "tests/core/test_binding.py",
+    "tests/core/test_errors.py",
+    "tests/core/test_properties.py",
+    "--deselect=tests/core/test_properties.py::test_a_concatenation_of_the_parts_is_the_data",  # of bytes
+)
+MEMORY = 8 << 30
+"""The address space of a process with a mutant, which may ask for more than there is."""
+KILLED = ("killed", "out of time")
 
 
 INTRODUCTION = """\
@@ -29,9 +58,8 @@ INTRODUCTION = """\
 
 A test that cannot fail proves nothing. `python3.11 tasks.py mutants` changes the code that decides sizes in
 every small way that [mutmut](https://mutmut.readthedocs.io) knows, one at a time: a number by one, `<` to
-`<=`, an argument left out, a message in capitals. A mutant is killed where a test fails, or where the type
-checker, which every change has to pass too, refuses it. A new one that survives fails the command. This page
-is its output.
+`<=`, an argument left out, a message in capitals. A mutant is killed where a test fails, or does not end. A
+new one that survives fails the command. This page is its output.
 """
 ARGUMENTS = """\
 ## Argued
@@ -49,55 +77,209 @@ class Change:
     after: str
 
 
-def prepare() -> None:
-    """Let the tests import the mutated package, with the native core of the installed one."""
-    spec = importlib.util.find_spec("splitops.native._core")
-    for name in [name for name in sys.modules if name.partition(".")[0] == "splitops"]:
-        del sys.modules[name]
-    shutil.rmtree(WORK, ignore_errors=True)
-    if spec is not None and spec.origin is not None:
-        native = WORK / "src/splitops/native"
-        native.mkdir(parents=True)
-        shutil.copy2(spec.origin, native)
-    # An editable install finds the package that is not mutated, whatever the path says.
-    sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in type(finder).__module__]
-    os.environ["PATH"] = (
-        f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # of the type checker
-    )
-    os.environ.setdefault("HYPOTHESIS_PROFILE", "mutants")
+@dataclass(frozen=True)
+class Mutant:
+    """A changed function.
+
+    Attributes:
+        module: its module, below the package.
+        function: its name in there, ``Class.method`` for a method.
+        name: the name under which ``source`` defines it.
+        source: its definition.
+        change: what is changed.
+    """
+
+    module: str
+    function: str
+    name: str
+    source: str
+    change: Change
+
+    @property
+    def original(self) -> FunctionType:
+        """The function that it takes the place of."""
+        found = attrgetter(self.function)(import_module(f"splitops.{self.module}"))
+        assert isinstance(found, FunctionType)
+        return found
+
+    def put_in(self) -> None:
+        """Change the function, for everyone who has it already."""
+        original = self.original
+        names = dict(original.__globals__)
+        exec("from __future__ import annotations\n" + self.source, names)  # noqa: S102 - of our own code
+        mutated = names[self.name]
+        original.__code__ = mutated.__code__
+        original.__defaults__, original.__kwdefaults__ = mutated.__defaults__, mutated.__kwdefaults__
 
 
-def run(modules: list[str]) -> dict[str, dict[str, list[Change]]]:
+def mutants_of(path: Path) -> Iterator[Mutant]:
+    """Make the mutants of a file."""
+    from mutmut.mutation.file_mutation import mutate_file_contents
+
+    made = mutate_file_contents(str(path), path.read_text("utf-8"))
+    lines, spans = made.code.splitlines(), made.line_span_by_function_name
+    module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+
+    def source(name: str) -> str:
+        return dedent("\n".join(lines[spans[name].start - 1 : spans[name].end])).strip()
+
+    for name in made.mutant_names:
+        mangled = name.partition("__mutmut_")[0]
+        function = mangled.removeprefix("x_").replace("xǁ", "").replace("ǁ", ".")
+        original = f"{mangled}__mutmut_orig"
+        change = Change(f"{module}.{function}", *_sides(source(original), source(name), original, name))
+        yield Mutant(module, function, name, source(name), change)
+
+
+def _sides(before: str, after: str, *names: str) -> tuple[str, str]:
+    """Return the lines in which two definitions differ, beside their names, as they were and as they are."""
+    for name in names:
+        before, after = (text.replace(name, "", 1) for text in (before, after))
+    changed = list(unified_diff(before.splitlines(), after.splitlines(), n=0))[2:]
+    sides = ([line[1:].strip() for line in changed if line.startswith(sign)] for sign in "-+")
+    removed, added = (" ".join(side) for side in sides)
+    return removed, added
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A collected test, how long it takes and which functions it reaches, by their code."""
+
+    item: pytest.Item
+    seconds: float
+    reached: frozenset[int]
+
+
+class Trials:
+    """A plugin of pytest that runs the tests for each mutant instead of once."""
+
+    def __init__(self, mutants: Sequence[Mutant]) -> None:
+        self.mutants = mutants
+        self.found: dict[str, dict[str, list[Change]]] = defaultdict(lambda: defaultdict(list))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Try the mutants."""
+        _forget()
+        tests = _measured(session.items, self.mutants)
+        limit = 10 + 3 * ceil(sum(test.seconds for test in tests))
+        killing: dict[int, set[Measured]] = defaultdict(set)
+        for number, mutant in enumerate(self.mutants, 1):
+            code = id(mutant.original.__code__)
+            of_it = [test for test in tests if code in test.reached]
+            # First those that have killed another mutant of the function.
+            of_it.sort(key=lambda test: (test not in killing[code], test.seconds))
+            status, killer = _try(mutant, of_it, limit) if of_it else ("no tests", None)
+            if killer is not None:
+                killing[code].add(killer)
+            if status != "killed":
+                print(f"{number} of {len(self.mutants)}: {status}: {mutant.change}", flush=True)
+            self.found[mutant.module][status].append(mutant.change)
+        return True
+
+
+def _forget() -> None:
+    """Begin with nothing remembered: what the code gave before it was changed would hide the change."""
+    for known in gc.get_objects():
+        if isinstance(known, _lru_cache_wrapper) and str(known.__module__).startswith("splitops"):
+            known.cache_clear()
+    import_module("splitops.binding.rows")._ROWS.clear()
+
+
+def _try(mutant: Mutant, tests: Sequence[Measured], limit: int) -> tuple[str, Measured | None]:
+    """Return what becomes of a mutant, and the test that kills it."""
+    failing = multiprocessing.Value("i", lock=False)
+
+    def passes() -> bool:
+        mutant.put_in()
+        found = _failing([test.item for test in tests])
+        if found is not None:
+            failing.value = found
+        return found is None
+
+    status = outcome(passes, limit)
+    return status, tests[failing.value] if status == "killed" else None
+
+
+def _failing(items: Sequence[pytest.Item]) -> int | None:
+    """Run tests until one fails; return which, if any."""
+    for index, (item, following) in enumerate(zip(items, [*items[1:], None], strict=True)):
+        if any(report.failed for report in runtestprotocol(item, log=False, nextitem=following)):
+            return index
+    return None
+
+
+def _measured(items: Sequence[pytest.Item], mutants: Iterable[Mutant]) -> list[Measured]:
+    """Run the tests as they are, in a process of their own, so that nothing is remembered of it."""
+    wanted = {id(mutant.original.__code__) for mutant in mutants}
+    reached: set[int] = set()
+    fork = multiprocessing.get_context("fork")
+    answers, answer = fork.Pipe(duplex=False)
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and id(frame.f_code) in wanted:
+            reached.add(id(frame.f_code))
+
+    def measure() -> None:
+        for item in items:
+            reached.clear()
+            begun = time.process_time()
+            sys.settrace(note)
+            passed = _failing([item]) is None
+            sys.settrace(None)
+            answer.send((passed, time.process_time() - begun, frozenset(reached)))
+
+    process = fork.Process(target=measure)
+    process.start()
+    answer.close()
+    tests = []
+    for item in items:
+        passed, *found = answers.recv()
+        if not passed:
+            sys.exit(f"{item.nodeid} fails without any mutant")
+        tests.append(Measured(item, *found))
+    process.join()
+    return tests
+
+
+def outcome(passes: Callable[[], bool], seconds: int) -> str:
+    """Return what becomes of tests in a process of their own that has so many seconds of a processor."""
+    import resource  # not on Windows, where nothing forks either
+
+    survived, failed = 0, 3
+
+    def run() -> None:
+        silence = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silence, 1)
+        os.dup2(silence, 2)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+        sys.exit(survived if passes() else failed)
+
+    process = multiprocessing.get_context("fork").Process(target=run)
+    process.start()
+    process.join()
+    statuses = {survived: "survived", failed: "killed", -signal.SIGXCPU: "out of time"}
+    return statuses.get(process.exitcode, "error")
+
+
+def run(modules: Sequence[str]) -> dict[str, dict[str, list[Change]]]:
     """Try the mutants; return those of each module by what became of them."""
-    from mutmut.__main__ import cli
-    from mutmut.mutation.data import SourceFileMutationData
-    from mutmut.mutation.diff_apply import get_diff_for_mutant
-    from mutmut.stats import status_by_exit_code
-    from mutmut.utils.file_utils import walk_mutatable_files
-
-    names = [f"splitops.{module}.*" for module in modules]
-    cli(["run", "--max-children", "1", *names], standalone_mode=False)
-    found: dict[str, dict[str, list[Change]]] = defaultdict(lambda: defaultdict(list))
-    for path in walk_mutatable_files():
-        data = SourceFileMutationData(path=path)
-        data.load()
-        for name, code in data.exit_code_by_key.items():
-            status = status_by_exit_code[code]
-            if status == "not checked":
-                continue
-            module, _, mutant = name.removeprefix("splitops.").rpartition(".")
-            function = mutant.partition("__mutmut")[0].removeprefix("x_").replace("xǁ", "").replace("ǁ", ".")
-            diff = "" if status in KILLED else get_diff_for_mutant(name, path=path)
-            found[module][status].append(Change(f"{module}.{function}", *_sides(diff)))
-    return found
+    paths = sorted(path for pattern in MODULES for path in PACKAGE.glob(pattern))
+    mutants = [mutant for path in paths for mutant in mutants_of(path) if _asked(mutant.module, modules)]
+    if not mutants:
+        sys.exit(f"there is nothing to change in {', '.join(modules)}")
+    os.environ.setdefault("HYPOTHESIS_PROFILE", "mutants")
+    trials = Trials(mutants)
+    status = pytest.main(["-q", "-s", "-p", "no:xdist", "-p", "no:cacheprovider", *TESTS], plugins=[trials])
+    if status != pytest.ExitCode.OK:
+        sys.exit(int(status))
+    return trials.found
 
 
-def _sides(diff: str) -> tuple[str, str]:
-    """Return the changed lines of a diff as they were and as they are."""
-    lines = [line for line in diff.splitlines()[2:] if not line.startswith("@@")]
-    sides = ([line[1:].strip() for line in lines if line.startswith(sign)] for sign in "-+")
-    before, after = (" ".join(side) for side in sides)
-    return before, after
+def _asked(module: str, modules: Sequence[str]) -> bool:
+    return not modules or any(module == name or module.startswith(f"{name}.") for name in modules)
 
 
 def judge(found: dict[str, dict[str, list[Change]]], argued: dict[Change, str]) -> list[str]:
@@ -106,7 +288,7 @@ def judge(found: dict[str, dict[str, list[Change]]], argued: dict[Change, str]) 
         change
         for by_status in found.values()
         for status, changes in by_status.items()
-        if status not in (*KILLED, "timeout")
+        if status not in KILLED
         for change in changes
     }
     stale = [change for change in argued if change not in survivors and _tried(change, found)]
@@ -134,13 +316,13 @@ def read_argued() -> dict[Change, str]:
 def table(found: dict[str, dict[str, list[Change]]], argued: dict[Change, str]) -> str:
     """Return the table of the modules."""
     lines = [
-        "| module | mutants | killed by a test | by the type checker | out of time | argued | surviving |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| module | mutants | killed | out of time | argued | surviving |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     totals: Counter[str] = Counter()
     for module in sorted(found):
         counts = Counter({status: len(changes) for status, changes in found[module].items()})
-        left = [c for status in counts if status not in (*KILLED, "timeout") for c in found[module][status]]
+        left = [c for status in counts if status not in KILLED for c in found[module][status]]
         counts["argued"] = sum(change in argued for change in left)
         counts["surviving"] = len(left) - counts["argued"]
         lines.append(_row(f"`splitops.{module}`", counts))
@@ -149,7 +331,7 @@ def table(found: dict[str, dict[str, list[Change]]], argued: dict[Change, str]) 
 
 
 def _row(name: str, counts: Counter[str]) -> str:
-    columns = [counts[status] for status in (*KILLED, "timeout", "argued", "surviving")]
+    columns = [counts[status] for status in (*KILLED, "argued", "surviving")]
     return f"| {name} | {sum(columns)} | {' | '.join(map(str, columns))} |"
 
 
@@ -169,7 +351,6 @@ def page(found: dict[str, dict[str, list[Change]]], argued: dict[Change, str]) -
 def main(modules: list[str]) -> int:
     """Run, and say what is wrong."""
     os.chdir(ROOT)
-    prepare()
     found, argued = run(modules), read_argued()
     print(table(found, argued))
     wrong = judge(found, argued)
