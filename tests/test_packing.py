@@ -96,7 +96,7 @@ def test_any_strides_are_packed_in_order(kind: ElementType) -> None:
 def test_whole_bytes_are_a_read_only_view(kind: ElementType) -> None:
     content = bytes(packed_size(kind, 6))
     array = unpack(content, kind, (2, 3))
-    assert array.dtype == kind.numpy
+    assert (array.dtype, array.shape) == (kind.numpy, (2, 3))
     assert np.shares_memory(array, np.frombuffer(content, np.uint8))
     assert not array.flags.writeable
     assert pack(array, kind) == content

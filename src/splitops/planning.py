@@ -66,6 +66,6 @@ def plan_request(request: SplitRequest) -> Plan:
             count=count,
         )
     sizes = part_sizes(request.division, size, count)
-    offsets = tuple(accumulate(sizes, initial=0))[:-1] if sizes else ()
+    offsets = tuple(accumulate(sizes, initial=0))[:-1]
     sequence = request.schema.gives_sequence
     return Plan(request.shape, request.axis, offsets, sizes, request.squeeze, sequence)

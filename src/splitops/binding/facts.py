@@ -34,7 +34,7 @@ class Fact:
 def fact_of(array: np.ndarray[Any, Any], *, value: bool) -> Fact:
     """Return what an array says of an input, its numbers included where asked (of rank 0 and 1)."""
     numbers: Any = None
-    if value and type(array) is not np.ndarray and np.ma.is_masked(array):
+    if value and isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
         return Fact(foreign_type(f"masked {array.dtype}"), array.shape)
     if value and array.ndim <= 1:
         numbers = array.tolist()

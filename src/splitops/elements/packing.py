@@ -128,7 +128,7 @@ def unpack(
     if any(size < 0 for size in shape):
         raise ArrayError(f"shape {tuple(shape)} has a negative dimension")
     count = math.prod(shape)
-    raw = np.frombuffer(data, np.uint8) if len(data) else np.empty(0, np.uint8)
+    raw = np.frombuffer(data, np.uint8)
     expected = packed_size(element_type, count)
     if raw.size != expected:
         raise ArrayError(
