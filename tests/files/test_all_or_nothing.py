@@ -19,7 +19,7 @@ import pytest
 
 import splitops
 from splitops.errors import FileError
-from splitops.files import descriptors, engine, journal
+from splitops.files import descriptors, engine, journal, running
 
 MEMORY = 4 << 20
 
@@ -281,6 +281,37 @@ def test_a_sync_that_fails_is_one_error(source, tmp_path, monkeypatch):
     with pytest.raises(FileError, match="input/output error"):
         plan(source, tmp_path / "out").run(memory=MEMORY)
     assert sorted(os.listdir(tmp_path)) == ["x.npy"]
+
+
+@pytest.mark.parametrize("save", [np.save, np.savez])
+def test_whichever_sync_fails_it_is_one_error(tmp_path, monkeypatch, save):
+    source = tmp_path / ("x.npy" if save is np.save else "x.npz")
+    save(source, np.zeros((4, 6)))
+    left = 0
+    """Syncs until one fails."""
+
+    def failing(real, failure):
+        def sync(*arguments: object) -> object:
+            nonlocal left
+            left -= 1
+            return real(*arguments) if left else failure()
+
+        return sync
+
+    def raised() -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(descriptors, "sync_files", failing(descriptors.sync_files, lambda: errno.EIO))
+    monkeypatch.setattr(os, "fsync", failing(os.fsync, raised))
+    monkeypatch.setattr(running, "sync_folder", lambda folder: None)  # which not every system can
+    splitops.files.split(source, tmp_path / "out", num_outputs=2)
+    shutil.rmtree(tmp_path / "out")
+    assert left <= -4
+    for number in range(1, 1 - left):
+        left = number
+        with pytest.raises(FileError, match=r"cannot write .*input/output error"):
+            splitops.files.split(source, tmp_path / "out", num_outputs=2)
+        assert os.listdir(tmp_path) == [source.name]
 
 
 def test_bytes_that_do_not_read_back_are_found_out(source, tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -62,7 +62,7 @@ class Run:
         plan = self.plan
         self.total *= 1 + verify
         raise_file_limit(len(plan.targets) + len(plan.sources))
-        with contextlib.ExitStack() as stack:
+        with self._failures(), contextlib.ExitStack() as stack:
             staged = StagedFiles(make_folders=True, name=plan.name)
             stack.callback(staged.clean)  # once the journal is closed
             journal = replaced = None
@@ -71,28 +71,36 @@ class Run:
             else:
                 self._refuse(overwrite)
                 replaced = self._clear()
-            try:
-                with staged:
-                    drafts = self._place(staged, journal)
-                    if journal is None:
-                        journal = stack.enter_context(contextlib.closing(self._journal(resume=False)))
-                    resumed = plan.bytes
-                    if not journal.whole:
-                        self._prepare(drafts, journal)
-                        resumed = sum(self._task_bytes(task) for task in journal.done)
-                        self._write(drafts, journal, verify=verify)
-                        self._refuse(overwrite)
-                        journal.finish()
-                    digests = self._digests(drafts) if sha256 else ()
-            except ModelError as error:  # of the writer
-                raise FileError(error.message) from error
-        shutil.rmtree(
-            self.staging, ignore_errors=True
-        )  # the run before may have been killed just before this
+            with staged:
+                drafts = self._place(staged, journal)
+                if journal is None:
+                    journal = stack.enter_context(contextlib.closing(self._journal(resume=False)))
+                resumed = plan.bytes
+                if not journal.whole:
+                    self._prepare(drafts, journal)
+                    resumed = sum(self._task_bytes(task) for task in journal.done)
+                    self._write(drafts, journal, verify=verify)
+                    self._refuse(overwrite)
+                    journal.finish()
+                digests = self._digests(drafts) if sha256 else ()
+        # The run before may have been killed just before this.
+        shutil.rmtree(self.staging, ignore_errors=True)
         if self.sync:
             sync_folder(plan.folder)
         files = tuple((path, _size(path)) for path in plan.paths)
         return Report(files, plan.bytes, resumed, replaced, digests)
+
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Raise what fails where no single target is written as an error of the folder."""
+        try:
+            yield
+        except ModelError as error:  # of the writer
+            raise FileError(error.message) from error
+        except BrokenPipeError:  # of the terminal, which may show progress: no regular file has it
+            raise
+        except OSError as error:
+            raise FileError(f"cannot write into {shown_path(self.plan.folder)}: {_reason(error)}") from error
 
     def _journal(self, *, resume: bool) -> Journal:
         if resume and not self.staging.is_dir():
@@ -300,8 +308,11 @@ class Run:
         return FileError(f"cannot read {name} back at byte {error.offset}: {error}")
 
     def _cannot_write(self, target: TargetFile, error: OSError) -> FileError:
-        reason = (error.strerror or str(error)).lower()
-        return FileError(f"cannot write {shown_path(self.plan.folder / target.name)}: {reason}")
+        return FileError(f"cannot write {shown_path(self.plan.folder / target.name)}: {_reason(error)}")
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
 
 
 def _size(path: Path) -> int:
