@@ -31,8 +31,8 @@ __all__ = [
     "TypeUnsupportedError",
     "Where",
     "brief",
+    "count_of",
     "one_line",
-    "plural",
     "rule_error",
     "shown",
     "shown_path",
@@ -319,14 +319,14 @@ def without_passwords(text: str) -> str:
 _PASSWORD = re.compile(r"(?<=://)[^\s/@'\":]*:[^\s/@'\"]*@")
 
 
-def plural(number: int, noun: str) -> str:
-    """Return a noun as it stands behind a number.
+def count_of(number: int, noun: str) -> str:
+    """Return a number with its noun.
 
     Examples:
-        >>> plural(1, "part"), plural(0, "part")
-        ('part', 'parts')
+        >>> count_of(1, "part"), count_of(2000, "part")
+        ('1 part', '2,000 parts')
     """
-    return noun if number == 1 else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else f'{noun}s'}"
 
 
 def one_line(text: str, limit: int) -> str:

@@ -37,7 +37,7 @@ PUBLIC = [
 UNSHOWN = {
     "splitops": {"__version__"},
     "splitops.errors": {
-        *("NOWHERE", "brief", "one_line", "plural", "rule_error"),
+        *("NOWHERE", "brief", "count_of", "one_line", "rule_error"),
         *("shown", "shown_path", "without_addresses", "without_passwords"),
     },
     "splitops.models.infer": {"graph_of", "load_well_formed", "walk"},

@@ -10,7 +10,7 @@ import click
 
 from splitops.cli._console import alike, console, json_option, one_line, place, places, print_json
 from splitops.cli._models import MODEL_FILE, RUNTIMES, hold, links_option
-from splitops.errors import plural
+from splitops.errors import count_of
 
 if TYPE_CHECKING:
     from splitops.models.check import Finding
@@ -126,7 +126,7 @@ def _print(findings: Sequence[Finding], repairs: Sequence[SiteReport], out: Path
             screen.print(one_line(f"  fix: {finding.fix}"), soft_wrap=True)
     errors = sum(str(finding.severity) == "error" for finding in findings)
     warnings = len(findings) - errors
-    said = f"{errors} {plural(errors, 'error')}, {warnings} {plural(warnings, 'warning')}"
+    said = f"{count_of(errors, 'error')}, {count_of(warnings, 'warning')}"
     screen.print(said if findings else "nothing found")
 
 

@@ -11,6 +11,7 @@ import click
 
 from splitops.cli._console import console, json_option, one_line, print_json, table
 from splitops.cli._models import MODEL_FILE, links_option
+from splitops.errors import count_of
 
 if TYPE_CHECKING:
     from splitops.comparison import Report
@@ -213,7 +214,6 @@ def _write(report: Report, html: Path | None, junit: Path | None, sarif: Path | 
 
 def _print(report: Report) -> None:
     from splitops.comparison.records import FINDINGS, Word
-    from splitops.comparison.reports.fragments import counted
     from splitops.comparison.reports.verdicts import counts, described, releases
 
     screen = console()
@@ -234,7 +234,7 @@ def _print(report: Report) -> None:
         for verdict in entry.verdicts.values()
     )
     screen.print(
-        f"{counted(len(report.entries), 'case')}, {counted(len(report.findings), 'disagreement')}"
+        f"{count_of(len(report.entries), 'case')}, {count_of(len(report.findings), 'disagreement')}"
         f"{f', {loose} that did not repeat' if loose else ''}"
     )
 

@@ -12,7 +12,7 @@ from splitops import __version__
 from splitops.cli._console import console, json_option, print_json, table
 from splitops.cli._operators import ELEMENT_TYPE, SHAPE, SplitOptions, split_options
 from splitops.elements.types import ELEMENT_TYPES, ElementType
-from splitops.errors import plural
+from splitops.errors import count_of
 from splitops.explain import Layout, PartLayout, Span, diagram, explain, memory_strip, svg, to_html
 from splitops.operators import OperatorSchema, display_name
 from splitops.writing import write_whole
@@ -128,7 +128,7 @@ def _print(row: OperatorSchema, layout: Layout) -> None:
     taken = "" if layout.bytes is None else f", {layout.bytes:,} bytes"
     after = plan.shape[plan.axis + 1 :]
     step = f"; one step along the axis holds {' x '.join(map(str, after))} elements" if after else ""
-    out.print(f"{len(layout):,} {plural(len(layout), 'part')}, {layout.element_type}{taken}{step}\n")
+    out.print(f"{count_of(len(layout), 'part')}, {layout.element_type}{taken}{step}\n")
     width = min(out.width, _MAX_PICTURE_WIDTH)
     ascii_only = out.options.ascii_only
     for line in diagram(layout, width, ascii_only=ascii_only):

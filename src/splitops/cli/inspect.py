@@ -9,7 +9,7 @@ import click
 
 from splitops.cli._console import console, json_option, one_line, print_json, table
 from splitops.cli._files import raw_option
-from splitops.errors import plural
+from splitops.errors import count_of
 
 if TYPE_CHECKING:
     from splitops.files import Contents, Format
@@ -68,8 +68,7 @@ def _json(file: Path, contents: Contents) -> dict[str, Any]:
 def _print(file: Path, contents: Contents) -> None:
     out = console()
     size = sum(tensor.size for tensor in contents.tensors)
-    count = len(contents.tensors)
-    tensors = f"{count} {plural(count, 'tensor')}"
+    tensors = count_of(len(contents.tensors), "tensor")
     out.print(
         f"{one_line(str(file))}: {contents.format.name}, {tensors}, {size} bytes",
         style="bold",

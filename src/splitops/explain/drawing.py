@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
-from splitops.errors import plural
+from splitops.errors import count_of
 from splitops.explain.axis import Cell, cells, proportional
 from splitops.explain.canvas import FAINT, PAPER, TEXT, Canvas, number
 from splitops.explain.layout import Group, Layout
@@ -67,8 +67,7 @@ class _Drawing:
         return self.canvas.document(_WIDTH, round(self.y + 24))
 
     def _heading(self) -> str:
-        count = len(self.layout)
-        parts = f"{count} {plural(count, 'part')}"
+        parts = count_of(len(self.layout), "part")
         what = f"{_shape(self.layout.plan.shape)} along axis {self.layout.plan.axis} into {parts}"
         return f"{self.title}: {what}" if self.title else what
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from splitops.errors import FileError, plural
+from splitops.errors import FileError, count_of
 from splitops.files import engine
 from splitops.files.engine import Pass
 from splitops.files.extents import Extent, total_bytes
@@ -73,8 +73,7 @@ class DryRun:
     exists: tuple[Path, ...]
 
     def __str__(self) -> str:
-        extents = f"{self.extents} {plural(self.extents, 'extent')}"
-        tasks = f"{self.tasks} {plural(self.tasks, 'task')}"
+        extents, tasks = count_of(self.extents, "extent"), count_of(self.tasks, "task")
         return f"{self.bytes} bytes in {extents} and {tasks}; nothing is written"
 
 

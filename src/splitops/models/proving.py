@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.elements.types import ElementType
-from splitops.errors import ModelError, SplitError, Where, plural
+from splitops.errors import ModelError, SplitError, Where, count_of
 from splitops.models.engines import make_engine
 from splitops.models.engines.engine import EngineError, Program
 from splitops.models.formats.files import is_openvino, save
@@ -105,8 +105,7 @@ class Proof:
     def __str__(self) -> str:
         counts = {verdict: sum(trial.verdict is verdict for trial in self.trials) for verdict in Verdict}
         words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-        trials = f"{len(self.trials)} {plural(len(self.trials), 'trial')}"
-        return f"{self.target} {self.release}: {trials}: {words}"
+        return f"{self.target} {self.release}: {count_of(len(self.trials), 'trial')}: {words}"
 
 
 def prove(source: AnyModel, report: Legalization, *, seed: int = 0, allow_links: bool = False) -> Proof:

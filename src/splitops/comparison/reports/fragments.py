@@ -8,9 +8,8 @@ from typing import Any
 from urllib.parse import quote
 
 from splitops.comparison.records import FINDINGS, Verdict, Word
-from splitops.errors import plural
 
-__all__ = ["anchor", "class_of", "counted", "link", "mark", "terms", "text", "unconfirmed"]
+__all__ = ["anchor", "class_of", "link", "mark", "terms", "text", "unconfirmed"]
 
 
 def text(value: object) -> str:
@@ -54,16 +53,6 @@ def terms(pairs: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> str:
     items = pairs.items() if isinstance(pairs, Mapping) else pairs
     rows = "".join(f"<dt>{text(name)}</dt><dd>{text(_plain(value))}</dd>" for name, value in items)
     return f"<dl>{rows}</dl>"
-
-
-def counted(number: int, noun: str) -> str:
-    """Write a number of things.
-
-    Examples:
-        >>> counted(1, "case"), counted(2000, "case")
-        ('1 case', '2,000 cases')
-    """
-    return f"{number:,} {plural(number, noun)}"
 
 
 def _plain(value: Any) -> str:

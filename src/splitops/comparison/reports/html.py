@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from splitops.comparison.records import Report, Word
-from splitops.comparison.reports.fragments import counted, terms, text
+from splitops.comparison.reports.fragments import terms, text
 from splitops.comparison.reports.matrix import filters, legend, matrix, peers_table
 from splitops.comparison.reports.pictures import Pictures
 from splitops.comparison.reports.sections import sections
+from splitops.errors import count_of
 from splitops.explain.pages import fill, page_file
 
 __all__ = ["to_html"]
@@ -29,7 +30,7 @@ def to_html(report: Report, version: str) -> str:
         style=f":root {{ --peers: {len(report.peers)} }}\n{_file('page.css')}{pictures.style()}",
         script=_file("page.js"),
         version=text(version),
-        title=f"{counted(len(report.peers), 'peer')} and {counted(len(report.entries), 'split')}",
+        title=f"{count_of(len(report.peers), 'peer')} and {count_of(len(report.entries), 'split')}",
         lead=_lead(report),
         tiles=_tiles(report),
         peers=peers_table(report),
@@ -45,7 +46,7 @@ def _lead(report: Report) -> str:
     found = len({entry.id for entry, _, _ in report.findings})
     return (
         "What runtimes, compilers, converters and simplifiers make of the split operators of ONNX and "
-        f"OpenVINO, beside what the specifications say. {counted(found, 'case')} of {len(report.entries):,} "
+        f"OpenVINO, beside what the specifications say. {count_of(found, 'case')} of {len(report.entries):,} "
         f"{'has' if found == 1 else 'have'} a disagreement that was confirmed alone."
     )
 

@@ -8,8 +8,9 @@ from itertools import groupby
 from urllib.parse import urlencode
 
 from splitops.comparison.records import Entry, Peer, Report, State, Verdict, Word
-from splitops.comparison.reports.fragments import anchor, class_of, counted, mark, text, unconfirmed
+from splitops.comparison.reports.fragments import anchor, class_of, mark, text, unconfirmed
 from splitops.comparison.reports.verdicts import DISAGREEMENTS, MEANINGS, counts, releases
+from splitops.errors import count_of
 
 __all__ = ["filters", "legend", "matrix", "peers_table"]
 
@@ -112,7 +113,7 @@ def filters(report: Report) -> dict[str, str]:
         "operators": "".join(f'<option value="{text(one)}">{text(one)}' for one in operators),
         "peer_boxes": _boxes("peer", ((peer.name, text(peer.name)) for peer in report.peers)),
         "verdict_boxes": _boxes("verdict", words),
-        "status": f"{counted(len(report.entries), 'case')}, {counted(len(report.peers), 'peer')}",
+        "status": f"{count_of(len(report.entries), 'case')}, {count_of(len(report.peers), 'peer')}",
     }
 
 

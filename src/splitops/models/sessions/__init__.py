@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from splitops.errors import ModelError, shown
+from splitops.errors import ModelError, count_of, shown
 from splitops.models.engines import AUTO, ENGINES, OWN, REFERENCE, is_installed, make_engine
 from splitops.models.engines.engine import Engine, EngineError, Event
 from splitops.models.engines.recording import recording
@@ -176,21 +176,21 @@ class Session:
         if engine is None:
             refused = f", since {self._program.refusal.message}" if self._program.refusal else ""
             absent = "; no runtime is installed" if self._asked == AUTO and self._runtime is None else ""
-            return f"{_counted(splits, 'split')} by splitops, all else by the reference{refused}{absent}"
+            return f"{count_of(splits, 'split')} by splitops, all else by the reference{refused}{absent}"
         failure = self._program.last.failure
         if failure is not None:
             reason = failure.message
-            return f"{_counted(splits, 'split')} by splitops, all else by the reference, since {reason}"
+            return f"{count_of(splits, 'split')} by splitops, all else by the reference, since {reason}"
         who = engine.name
         bits = "; bits of floats are its own"
         restated = self._program.restated
         if restated:
-            bits = f", {_counted(len(restated), 'split')} restated (splitops legalize says how){bits}"
+            bits = f", {count_of(len(restated), 'split')} restated (splitops legalize says how){bits}"
         if not borders:
-            return f"{_counted(splits, 'split')} and all else by {who}{bits}"
+            return f"{count_of(splits, 'split')} and all else by {who}{bits}"
         reasons = "; ".join(f"{site.where.node}: {reason}" for site, reason in borders[:3])
         return (
-            f"{len(borders)} of {_counted(splits, 'split')} by splitops ({reasons}), all else by {who}{bits}"
+            f"{len(borders)} of {count_of(splits, 'split')} by splitops ({reasons}), all else by {who}{bits}"
         )
 
     def events(self) -> list[Event]:
@@ -221,10 +221,6 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _runtime(engine: str, *, of_ir: bool) -> str | None:
