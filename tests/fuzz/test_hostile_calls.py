@@ -323,6 +323,9 @@ FOUND = {
     "a domain that has no truth value": lambda: splitops.history("Split", np.zeros(0)),
     "a dtype of too many digits": lambda: splitops.plan("Split", shape=[4], dtype=HUGE, num_outputs=2),
     "a bound of too many digits": lambda: splitops.onnx.infer_split([(0, HUGE)], axis=1, num_outputs=2),
+    "a length beyond every float among floats": lambda: splitops.onnx.split(
+        np.zeros(4), [2.0, HUGE], opset=1
+    ),
     "a shape of rank 0": lambda: splitops.plan("Split", shape=np.array(4), num_outputs=2),
     "a partly known shape of rank 0": lambda: splitops.onnx.infer_split(np.array(4), num_outputs=2),
 }

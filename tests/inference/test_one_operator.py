@@ -220,6 +220,11 @@ def test_sizes_beyond_32_and_53_bits_are_exact(size: int) -> None:
     assert splitops.onnx.infer_split_to_sequence([size], 2).length == (size + 1) // 2
 
 
+def test_an_integer_among_floats_is_exact() -> None:
+    size = 2**53 + 1
+    assert splitops.onnx.infer_split([2 + size], [2.0, size], opset=1) == [(2,), (size,)]
+
+
 def test_a_bound_beyond_every_size_is_none() -> None:
     assert splitops.openvino.infer_variadic_split([(4, 2**63)], 0, [1, -1])[1] == ((3, None),)
 

@@ -85,8 +85,12 @@ def _declared_outputs(schema: OperatorSchema, name: str, value: Any) -> int:
     raise rule_error(str(schema), Rule.PARTS_COUNT, got, "it must be a 64-bit integer >= 1", count=value)
 
 
-def _numbers(entries: Sequence[Any], kind: type[int] | type[float]) -> tuple[int | float | None, ...]:
-    return tuple(None if entry is None else kind(entry) for entry in entries)
+def _numbers(entries: Sequence[Any]) -> tuple[int | float | None, ...]:
+    """Return numbers as Python has them: an integer among floats may have no float of its value."""
+    return tuple(
+        None if entry is None else int(entry) if isinstance(entry, int | np.integer) else float(entry)
+        for entry in entries
+    )
 
 
 def _is_floating(value: Any) -> bool:
@@ -119,9 +123,9 @@ def _input(value: Any, floats: ElementType | None) -> Fact:
         if any(isinstance(entry, bool | np.bool_) for entry in known):
             return Fact(_BOOL, (len(value),))
         if all(isinstance(entry, int | np.integer) for entry in known):
-            return Fact(_INT64, (len(value),), _numbers(value, int))
+            return Fact(_INT64, (len(value),), _numbers(value))
         if all(isinstance(entry, int | float | np.integer | np.floating) for entry in known):
-            return Fact(floats or ELEMENT_TYPES["float64"], (len(value),), _numbers(value, float))
+            return Fact(floats or ELEMENT_TYPES["float64"], (len(value),), _numbers(value))
     try:
         array = as_array(value)
     except ArrayError:
