@@ -34,14 +34,14 @@ std::span<const InstructionSet> instruction_sets() {
 }
 
 const InstructionSet &instruction_set() {
-    const InstructionSet *set = g_current.load(std::memory_order_relaxed);
+    const InstructionSet *set = g_current.load(std::memory_order_acquire);
     if (set == nullptr) {
         set = &instruction_sets().front();
-        g_current.store(set, std::memory_order_relaxed);
+        g_current.store(set, std::memory_order_release);
     }
     return *set;
 }
 
-void use_instruction_set(const InstructionSet &set) { g_current.store(&set, std::memory_order_relaxed); }
+void use_instruction_set(const InstructionSet &set) { g_current.store(&set, std::memory_order_release); }
 
 }  // namespace splitops
