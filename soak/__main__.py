@@ -60,8 +60,17 @@ _LIBRARY: Final = ctypes.CDLL(None)
 _LIBRARY.mallinfo2.restype = _Allocator
 
 
+def forget_names() -> None:
+    """Empty the memo in which Dask keeps the names of its last 100,000 tasks: it takes hours to fill."""
+    if "dask" in sys.modules:
+        from dask.utils import key_split
+
+        key_split.cache_clear()
+
+
 def measured() -> Sample:
     """Return what the process holds while it rests: each measure of ``LIMITS``."""
+    forget_names()
     gc.collect()
     splitops.release_pool()
     _LIBRARY.malloc_trim(0)  # what is free, but scattered, is no growth

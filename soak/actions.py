@@ -151,10 +151,10 @@ def large(rng: Random, room: Room) -> None:
 
 
 def libraries(rng: Random, room: Room) -> None:
-    """Split an array of another library; of JAX and Dask few forms, since both remember each one."""
+    """Split an array of another library; of JAX few forms, since it remembers each one."""
     name = rng.choice(list(room.libraries))
     make, read = room.libraries[name]
-    cut = draw(Random(rng.randrange(60)) if name in ("dask", "jax") else rng)
+    cut = draw(Random(rng.randrange(60)) if name == "jax" else rng)
     array = _array(rng, cut.shape)
     cut.prove([read(part) for part in cut.of(make(array))], array)
 
