@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hostile import assert_one_line, edited
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -129,6 +130,17 @@ def toml(rows: Any) -> str:
         if not isinstance(tables, list):
             lines.insert(0, f"{json.dumps(name)} = {json.dumps(tables)}")
     return "\n".join(lines)
+
+
+FOUND = {"a size of many digits": [10**4299], "many sizes": [1 << 62] * 64, "a size that is a float": [2.0]}
+
+
+@pytest.mark.parametrize("shape", FOUND.values(), ids=FOUND)
+def test_what_was_found_in_replies(shape: list[Any], tmp_path: Path) -> None:
+    answer = {"message": "answer", "id": 1, "outcome": "ok", "outputs": [NUMBERS | {"shape": shape}]}
+    with pytest.raises(protocol.ProtocolError) as caught:
+        protocol.outcome(protocol.read(json.dumps(answer).encode()), tmp_path)
+    assert_one_line(caught.value)
 
 
 @settings(max_examples=100, deadline=None)

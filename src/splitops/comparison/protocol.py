@@ -19,7 +19,7 @@ import numpy.typing as npt
 from splitops.comparison.records import Case, CompareError, Outcome, Report, Value
 from splitops.comparison.worker import pack, storage, unpack
 from splitops.elements.types import ELEMENT_TYPES
-from splitops.errors import one_line
+from splitops.errors import one_line, shown
 
 __all__ = [
     "MAX_LINE",
@@ -93,12 +93,15 @@ def read_report(content: bytes) -> Report:
 @cache
 def _validator(what: str) -> Any:
     try:
-        from jsonschema import Draft202012Validator
+        from jsonschema import Draft202012Validator, validators
     except ImportError as error:
         raise CompareError("a comparison needs jsonschema: pip install 'splitops[compare]'") from error
     name, definition = _PLACES[what]
     whole = schema(name)
-    return Draft202012Validator(whole if definition is None else whole | {"$ref": f"#/$defs/{definition}"})
+    # JSON Schema takes 2.0 for an integer; as a size it is none.
+    types = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int)
+    strict = validators.extend(Draft202012Validator, type_checker=types)
+    return strict(whole if definition is None else whole | {"$ref": f"#/$defs/{definition}"})
 
 
 def start(setting: Mapping[str, str]) -> bytes:
@@ -173,6 +176,7 @@ def _value(found: Mapping[str, Any], folder: Path) -> tuple[Value, str]:
 def _tensor(found: Mapping[str, Any], folder: Path) -> npt.NDArray[Any]:
     dtype, shape = found["dtype"], found["shape"]
     count = math.prod(shape)
+    tensor = f"a tensor {one_line(dtype, 40)}{shown(shape)}"
     if "strings" in found:
         size, expected = len(found["strings"]), count
     elif dtype not in ELEMENT_TYPES:
@@ -180,11 +184,11 @@ def _tensor(found: Mapping[str, Any], folder: Path) -> npt.NDArray[Any]:
     else:
         size, expected = _size(found, folder), count * storage(dtype).itemsize
     if size != expected or size > _MAX_TENSOR:
-        raise ProtocolError(f"a tensor {dtype}{shape} has {size} bytes or strings, not {expected}")
+        raise ProtocolError(f"{tensor} has {size} bytes or strings, not {shown(expected)}")
     try:
         return unpack(found)
     except (ValueError, OSError) as error:
-        raise ProtocolError(f"a tensor {dtype}{shape} cannot be read: {error}") from error
+        raise ProtocolError(f"{tensor} cannot be read: {error}") from error
 
 
 def _size(found: Mapping[str, Any], folder: Path) -> int:
