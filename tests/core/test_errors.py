@@ -151,7 +151,7 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
     "op.unknown": (
         lambda: splitops.schema("Squeeze"),
         "Squeeze [op.unknown]: operator 'Squeeze' is asked for, but the split operators are "
-        "ai.onnx.Split, ai.onnx.SplitToSequence, openvino.Split, openvino.VariadicSplit",
+        "Split and SplitToSequence of domain ai.onnx, Split and VariadicSplit of domain openvino",
     ),
     "op.version": (
         lambda: split_to_sequence(DATA, opset=10),

@@ -109,7 +109,9 @@ def history(name: str, domain: str | None = None) -> tuple[OperatorSchema, ...]:
     for key in _DOMAINS.get(domain, ()) if isinstance(domain, str | None) and isinstance(name, str) else ():
         if (key, name) in _HISTORIES:
             return _HISTORIES[key, name]
-    known = ", ".join(sorted({f"{row.domain or 'ai.onnx'}.{row.name}" for row in SCHEMAS}))
+    known = ", ".join(
+        f"{' and '.join(names)} of domain {space or 'ai.onnx'}" for space, names in FAMILY.items()
+    )
     place = (
         ""
         if domain is None
