@@ -273,7 +273,7 @@ REFUSED: list[tuple[Node, str, dict[str, Any], str]] = [
     ),
     (
         node(SPLIT_18, DATA, scalar(2)),
-        "lengths.rank: split has shape (), but it must be 1-D",
+        "lengths.rank: split has shape (), but it must be 1-D; num_outputs is the number of parts",
         {"shape": ()},
         "input split",
     ),

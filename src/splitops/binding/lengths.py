@@ -74,13 +74,12 @@ def _input(node: Node, place: Place, data: Fact) -> Fact:
             type=str(fact.type),
         )
     if fact.shape is not None and len(fact.shape) not in place.ranks:
-        raise node.error(
-            Rule.LENGTHS_RANK,
-            f"{place.name} has shape {write(fact.shape)}",
-            "it must be 1-D" + (" or a scalar" if 0 in place.ranks else ""),
-            place,
-            shape=fact.shape,
-        )
+        expected = "it must be 1-D" + (" or a scalar" if 0 in place.ranks else "")
+        count = node.row.schema.count_attribute
+        if not fact.shape and count is not None:
+            expected += f"; {count} is the number of parts"
+        got = f"{place.name} has shape {write(fact.shape)}"
+        raise node.error(Rule.LENGTHS_RANK, got, expected, place, shape=fact.shape)
     return fact
 
 
