@@ -72,9 +72,17 @@ def test_fix_writes_a_new_model_with_the_same_outputs(model: Any, tmp_path: Path
     assert run("check", path, "--fix").exit_code == 2
 
 
+def test_what_is_left_after_a_fix_is_found_in_the_file_that_was_written(model: Any, tmp_path: Path) -> None:
+    done = run("check", model(BAD), "--fix", "-o", tmp_path / "fixed.onnx")
+    assert done.exit_code == 1
+    assert "fixed.onnx', node 'Split -> a', input 'split'" in done.output
+
+
 def test_sarif(model: Any, tmp_path: Path) -> None:
     out = tmp_path / "found.sarif"
-    assert run("check", model(BAD), "--sarif", out).exit_code == 1
+    done = run("check", model(BAD), "--sarif", out)
+    assert done.exit_code == 1
+    assert done.output.endswith(f"Written to {out}\n")
     log = json.loads(out.read_text())
     assert [result["ruleId"] for result in log["runs"][0]["results"]] == ["lengths.sum"]
 

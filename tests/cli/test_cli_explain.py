@@ -198,6 +198,10 @@ def test_svg_file(invoke, tmp_path):
     json.loads(result.output)
     ET.parse(target)
     assert [path.name for path in tmp_path.iterdir()] == ["split.svg"]
+    result = invoke(
+        "explain", "--shape", "6,4", "--parts", "2", "--svg", target, "--html", tmp_path / "p.html"
+    )
+    assert result.output.splitlines()[-2:] == [f"Written to {target}", f"Written to {tmp_path / 'p.html'}"]
     result = invoke("explain", "--shape", "6,4", "--parts", "2", "--svg", tmp_path / "none" / "split.svg")
     assert result.exit_code == 1
     assert len(result.stderr.splitlines()) == 1

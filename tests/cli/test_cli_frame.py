@@ -38,6 +38,17 @@ def test_every_help_has_examples(invoke, name):
     assert f"splitops {name} " in result.output
 
 
+def test_every_target_is_short_too():
+    targets = [
+        (name, option.opts)
+        for name in cli.list_commands(click.Context(cli))
+        for option in cli.get_command(click.Context(cli), name).params
+        if "--out" in option.opts
+    ]
+    assert len(targets) == 11
+    assert all(options == ["-o", "--out"] for _, options in targets), targets
+
+
 def test_version(process):
     result = process("--version")
     assert (result.returncode, result.stdout.strip()) == (0, f"splitops, version {splitops.__version__}")

@@ -52,6 +52,14 @@ def test_a_runtime_that_gives_something_else_is_seen() -> None:
     assert [trial.verdict for trial in proof.failures] == [Verdict.DIFFERENT]
 
 
+def test_a_model_that_takes_no_input_says_why() -> None:
+    model = parse("(float[6] x) => (float[A] a, float[B] b) <int64[2] k = {2, 3}> { a, b = Split(x, k) }")
+    with pytest.raises(
+        splitops.ModelError, match=r"no input .* that the model takes: Split-18 \[lengths.sum\]"
+    ):
+        prove(model, Legalization("onnxruntime", model, ()))
+
+
 def test_the_end_of_the_process_is_an_answer() -> None:
     model = parse("(float[6] x) => (float[B] b) { a, b = Split<num_outputs = 2>(x) }")
     model.graph.node[0].output[0] = ""

@@ -49,6 +49,7 @@ def test_explaining_writes_nothing_but_the_pictures(model, tmp_path):
     assert len(bars) == 8 * 8  # every rank holds some of the tensors of all eight lines
     assert "<td>*.k_proj.weight, *.v_proj.weight</td>" in page.read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "plan.json", "who.html", "who.svg"]
+    assert said.splitlines()[-2:] == [f"Written to {svg}", f"Written to {page}"]
 
 
 def test_the_rows_in_json(model, tmp_path):
@@ -76,7 +77,8 @@ def test_wrong_usage_and_what_cannot_be(model, tmp_path):
     assert said.count("\n") == 1
     assert "tensor 'model.layers.0.self_attn.k_proj.weight', rule 1" in said
     for command in (["reshard", model, "--ranks", 2, *plan], ["merge", model, "--out", tmp_path / "x"]):
-        assert "holds no manifest.json of ranks" in run(*command, code=1)
+        assert "holds no manifest.json of ranks" in (said := run(*command, code=1))
+    assert "named file by file" in said
     assert not (tmp_path / "x").exists()
 
 

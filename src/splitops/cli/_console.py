@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -17,7 +18,17 @@ if TYPE_CHECKING:
 
 _Row = TypeVar("_Row")
 
-__all__ = ["alike", "console", "json_option", "one_line", "place", "places", "print_json", "table"]
+__all__ = [
+    "alike",
+    "console",
+    "json_option",
+    "one_line",
+    "place",
+    "places",
+    "print_json",
+    "say_written",
+    "table",
+]
 
 _WIDTH_OF_FILES = 120
 """Line width where the output is no terminal, such as a pipe; the variable COLUMNS overrides it."""
@@ -82,6 +93,14 @@ def places(names: Sequence[str], few: int = 3) -> str:
     """
     left = len(names) - few
     return ", ".join(names) if left <= 0 else f"{', '.join(names[:few])} and {left} more"
+
+
+def say_written(*paths: Path | None, stderr: bool = False) -> None:
+    """Say which files were written; None is one that was not asked for."""
+    out = console(stderr=stderr)
+    for path in paths:
+        if path is not None:
+            out.print(one_line(f"Written to {path}"), soft_wrap=True)
 
 
 def print_json(value: Any) -> None:

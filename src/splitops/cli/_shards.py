@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from splitops.cli._console import console, json_option, one_line, print_json, table
+from splitops.cli._console import console, json_option, one_line, print_json, say_written, table
 from splitops.cli._files import RunOptions, run_options
 from splitops.cli._models import links_option
 from splitops.cli._options import added
@@ -47,7 +47,10 @@ shard_options = added(
         help="How the ranks' files are written.  [default: the plan's, else hf]",
     ),
     click.option(
-        "--out", type=click.Path(path_type=Path, file_okay=False), help="The folder to write, a new one."
+        "-o",
+        "--out",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="The folder to write, a new one.",
     ),
     click.option("--explain", is_flag=True, help="Show by rule what each rank holds, and write nothing."),
     click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw who holds what."),
@@ -104,6 +107,7 @@ def cut(
         print_json(facts | ({} if result is None else _written(result)))
         return
     _show(made, folder, table_too=explain or how.dry_run)
+    say_written(svg, html)
     if result is not None:
         _tell(result)
 

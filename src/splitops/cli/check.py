@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from splitops.cli._console import alike, console, json_option, one_line, place, places, print_json
+from splitops.cli._console import (
+    alike,
+    console,
+    json_option,
+    one_line,
+    place,
+    places,
+    print_json,
+    say_written,
+)
 from splitops.cli._models import MODEL_FILE, RUNTIMES, hold, links_option
 from splitops.errors import count_of
 
@@ -86,6 +95,7 @@ def command(
         print_json({"findings": to_json(findings), "repairs": [site.as_dict() for site in repairs]})
     else:
         _print(findings, repairs, out)
+        say_written(sarif)
     if any(finding.severity is Severity.ERROR for finding in findings):
         ctx.exit(1)
 
@@ -99,7 +109,7 @@ def _fixed(
 
     made, sites = repaired(model, targets, unbind=unbind, allow_links=allow_links)
     save(made, out)
-    return check(made, targets), sites
+    return check(out, targets), sites
 
 
 def _write_sarif(findings: Sequence[Finding], path: Path) -> None:
@@ -116,8 +126,7 @@ def _print(findings: Sequence[Finding], repairs: Sequence[SiteReport], out: Path
     screen = console()
     for repair in repairs:
         screen.print(one_line(f"repaired: {repair}"), style="green", soft_wrap=True)
-    if out is not None:
-        screen.print(one_line(f"Written to {out}"), soft_wrap=True)
+    say_written(out)
     for group in alike(sorted(findings, key=_order), _what):
         finding = group[0]
         screen.print(_heading(group), style=_STYLES[str(finding.severity)], soft_wrap=True)

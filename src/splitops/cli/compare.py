@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from splitops.cli._console import console, json_option, one_line, print_json, table
+from splitops.cli._console import console, json_option, one_line, print_json, say_written, table
 from splitops.cli._models import MODEL_FILE, links_option
 from splitops.errors import count_of
 
@@ -154,8 +154,7 @@ def command(
         _print_differences(old, report)
     if judgement is not None:
         _print_judgement(judgement)
-    if out is not None:
-        console(stderr=as_json).print(one_line(f"Written to {out}"), soft_wrap=True)
+    say_written(html, junit, sarif, out, stderr=as_json)
     if report.environment["stopped"]:
         ctx.exit(_INTERRUPTED)
     if judgement is not None:

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from splitops.cli._console import alike, console, json_option, one_line, place, places, print_json, table
+from splitops.cli._console import (
+    alike,
+    console,
+    json_option,
+    one_line,
+    place,
+    places,
+    print_json,
+    say_written,
+    table,
+)
 from splitops.cli._models import MODEL_FILE, TARGET, hold, links_option
 from splitops.models import is_openvino
 
@@ -84,7 +94,7 @@ def command(
     else:
         report.save(output)
         if not as_json:
-            console().print(one_line(f"Written to {output}"), soft_wrap=True)
+            say_written(output)
 
 
 def _json(report: Conversion, output: Path | None) -> dict[str, Any]:
@@ -102,7 +112,8 @@ def _print(report: Conversion) -> None:
     out = console()
     out.print(f"to {report.target}", style="bold")
     if not report.changes:
-        out.print("The model has no split, and nothing else changed.")
+        if report.problem is None:
+            out.print("The model has no split, and nothing else changed.")
         return
     changes = table("where", "before", "result", "after, or why not")
     rows = alike(

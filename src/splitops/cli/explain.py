@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from splitops import __version__
-from splitops.cli._console import console, json_option, print_json, table
+from splitops.cli._console import console, json_option, print_json, say_written, table
 from splitops.cli._operators import ELEMENT_TYPE, SHAPE, SplitOptions, split_options
 from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import count_of
@@ -75,6 +75,7 @@ def command(
         print_json(_json(row, layout))
     else:
         _print(row, layout)
+        say_written(svg_file, html_file)
 
 
 def _start(row: OperatorSchema, options: SplitOptions, layout: Layout) -> dict[str, str]:

@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from splitops.cli._console import alike, console, json_option, one_line, places, print_json, table
+from splitops.cli._console import (
+    alike,
+    console,
+    json_option,
+    one_line,
+    places,
+    print_json,
+    say_written,
+    table,
+)
 from splitops.cli._models import MODEL_FILE, hold, links_option
+from splitops.errors import plural
 
 if TYPE_CHECKING:
     from splitops.models.infer import InferredModel, InferredValue
@@ -78,13 +88,16 @@ def _print(inferred: InferredModel, show_all: bool, out: Path | None) -> None:
         screen.print(_table(rows[:_MAX_ROWS]))
     if len(rows) > _MAX_ROWS:
         screen.print(f"... and {len(rows) - _MAX_ROWS} more; --json lists all")
-    found = sum(value.is_new for value in inferred.values)
-    screen.print(
-        f"{len(inferred.values)} values, {found} of them known better than before; "
-        f"{len(inferred.sites)} split sites"
+    found, known, sites = (
+        sum(value.is_new for value in inferred.values),
+        len(inferred.values),
+        len(inferred.sites),
     )
-    if out is not None:
-        screen.print(one_line(f"Written to {out}"))
+    screen.print(
+        f"{known} {plural(known, 'value')}, {found} of them known better than before; "
+        f"{sites} {plural(sites, 'split site')}"
+    )
+    say_written(out)
 
 
 def _in_order(values: list[InferredValue], inferred: InferredModel) -> list[InferredValue]:

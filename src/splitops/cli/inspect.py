@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from splitops.cli._console import console, json_option, one_line, print_json, table
+from splitops.cli._console import console, json_option, one_line, print_json, say_written, table
 from splitops.cli._files import raw_option
 from splitops.errors import count_of
 
@@ -42,6 +42,7 @@ def command(file: Path, raw: Format | None, svg: Path | None, as_json: bool) -> 
         print_json(_json(file, contents))
     else:
         _print(file, contents)
+        say_written(svg)
 
 
 def _json(file: Path, contents: Contents) -> dict[str, Any]:

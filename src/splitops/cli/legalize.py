@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from splitops.cli._console import alike, console, json_option, one_line, place, places, print_json
+from splitops.cli._console import (
+    alike,
+    console,
+    json_option,
+    one_line,
+    place,
+    places,
+    print_json,
+    say_written,
+)
 from splitops.cli._models import MODEL_FILE, RUNTIMES, hold, links_option
 from splitops.models import is_openvino
 
@@ -126,8 +135,7 @@ def _print(report: Legalization, output: Path | None, proof: Proof | None) -> No
         out.print(one_line(str(proof)), soft_wrap=True)
         for trial in proof.failures:
             out.print(one_line(f"  {trial}"), style="bold red", soft_wrap=True)
-    if output is not None:
-        out.print(f"Written to {one_line(str(output))}", soft_wrap=True)
+    say_written(output)
 
 
 def _lines(group: list[SiteReport]) -> Iterator[str]:

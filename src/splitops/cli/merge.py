@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @raw_option
 @format_option
 @click.option(
+    "-o",
     "--out",
     type=click.Path(path_type=Path),
     required=True,

@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from splitops.calls.node import observing
-from splitops.cli._console import console, json_option, one_line, place, print_json, table
+from splitops.cli._console import console, json_option, one_line, place, print_json, say_written, table
 from splitops.cli._models import MODEL_FILE, links_option
 from splitops.cli._trace import Foretold, Split, Trace
 from splitops.errors import Where, brief
@@ -38,6 +38,7 @@ _FEW: Final = 6
     help="One input: a file or a word, as above. Stated several times, the elements of a sequence.",
 )
 @click.option(
+    "-o",
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for the outputs, made if it is not there. Without it, they are only reported.",
@@ -146,8 +147,7 @@ def command(
     _print_splits(terminal, splits, sites, runtime)
     _print_outputs(terminal, described, outputs)
     times.print(terminal)
-    if out is not None:
-        terminal.print(f"Written to {one_line(str(out))}", soft_wrap=True)
+    say_written(out, trace)
 
 
 def _foretold(ready: Session, feeds: dict[str, Any]) -> list[Foretold]:

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from splitops.cli._console import alike, console, json_option, one_line, place, places, print_json, table
+from splitops.cli._console import (
+    alike,
+    console,
+    json_option,
+    one_line,
+    place,
+    places,
+    print_json,
+    say_written,
+    table,
+)
 from splitops.cli._models import MODEL_FILE, hold, links_option
 from splitops.models import is_openvino
 
@@ -123,5 +133,4 @@ def _print(out: Path | None, found: Simplification) -> None:
         if len(groups) > _MAX_ROWS:
             terminal.print(f"... and {len(groups) - _MAX_ROWS} more; --json lists all")
         terminal.print(f"{found.nodes_before} nodes, now {found.nodes_after}.")
-    if out is not None:
-        terminal.print(f"Written to {one_line(str(out))}", soft_wrap=True)
+    say_written(out)

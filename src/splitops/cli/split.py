@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 @raw_option
 @format_option
 @click.option(
+    "-o",
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path(),

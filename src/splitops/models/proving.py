@@ -250,15 +250,17 @@ class _Trials:
     def base(self) -> dict[str, int]:
         """Return sizes, the same for all names, that the source takes."""
         candidates = [size for size in self._sizes() if size > 0] or [1]
+        refused: SplitError | None = None
         for self.small in (False, True):
             for size in sorted(candidates, reverse=True):
                 sizes = {name: _within(size, bounds) for name, bounds in self.bounds.items()}
                 try:
                     self.ours.run(self.feeds(sizes))
-                except SplitError:
+                except SplitError as error:
+                    refused = refused or error
                     continue
                 return sizes
-        raise ModelError("no input was made that the model takes")
+        raise ModelError(f"no input was made that the model takes: {refused}") from refused
 
     def _variants(self, base: Mapping[str, int]) -> Iterator[dict[str, int]]:
         """Yield the base, and the base with one size at each boundary."""

@@ -81,5 +81,5 @@ def _engine_rule(module: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
         raise PlanError("engines restate quantised weights as they load them: layout vllm takes none")
     leaf = module.rpartition(".")[2]
     if leaf not in _ENGINE:
-        raise PlanError(f"layout vllm has no plan for {shown(module)}: state one")
+        raise PlanError(f"layout vllm has no plan for {shown(module)}: state one with plan= (--plan FILE)")
     return {"match": [f"{module}.weight", f"{module}.bias"], **_ENGINE[leaf]}

@@ -212,15 +212,19 @@ def merge(path: AnyPath, *, like: AnyPath | None = None, allow_links: bool = Fal
             missing or overlap.
         FileError: a file cannot be read.
     """
-    prove_ranks(path)
+    prove_ranks(path, otherwise="; the parts of one tensor are named file by file")
     return MergePlan(open_checkpoint(path, like=like, allow_links=allow_links))
 
 
-def prove_ranks(path: AnyPath) -> None:
+def prove_ranks(path: AnyPath, *, otherwise: str = "") -> None:
     """Refuse what is no folder of ranks.
+
+    Args:
+        path: the folder.
+        otherwise: what the error says of other folders.
 
     Raises:
         PlanError: there is no manifest, and no distributed checkpoint.
     """
     if not has_manifest(Path(path)) and not is_distributed(Path(path)):
-        raise PlanError(f"{shown_path(path)} holds no manifest.json of ranks")
+        raise PlanError(f"{shown_path(path)} holds no manifest.json of ranks{otherwise}")

@@ -42,4 +42,4 @@ def declared_plan(config: Mapping[str, Any]) -> Mapping[str, str]:
             found: Mapping[str, str] = known["plans"][names[key]]
             return found
     of = f"architectures {shown(named)} and " if named else ""
-    raise PlanError(f"no plan is known for {of}model_type {shown(kind)}: state one")
+    raise PlanError(f"no plan is known for {of}model_type {shown(kind)}: state one with plan= (--plan FILE)")
