@@ -184,6 +184,29 @@ def test_an_ir_version_that_cannot_be(version: int) -> None:
     assert f"ir_version = {version};" in found.message
 
 
+def test_an_opset_that_onnx_does_not_have_yet() -> None:
+    newest = onnx.defs.onnx_opset_version()
+    assert check(split("Split<num_outputs = 2>(x)", opset=newest)()) == []
+    (found,) = check(split("Split<num_outputs = 2>(x)", opset=newest + 1)())
+    assert (found.code, str(found.severity)) == ("model.invalid", "warning")
+    assert f"opset {newest + 1} is newer" in found.message
+
+
+def test_a_sequence_is_read_where_its_operator_takes_one() -> None:
+    body = "(float[7] x, bool c) => (float[A] y) {{ s = SplitToSequence(x) y = If(c) < {} > }}"
+    branches = (
+        "then_branch = t () => (float[A] p) {{ p = {}(s) }}, "
+        "else_branch = f () => (float[B] q) {{ q = ConcatFromSequence<axis = 0>(s) }}"
+    )
+    assert check(text(body.format(branches.format("ConcatFromSequence<axis = 0>")))(), "onnxruntime") == []
+    (found,) = check(text(body.format(branches.format("Concat<axis = 0>")))(), "onnxruntime")
+    assert (found.code, str(found.severity), found.operator) == ("model.invalid", "error", "Concat-13")
+    assert (found.where.graph, found.where.node) == ("If -> y.then_branch", "Concat -> p")
+    assert found.message == "'s' is a sequence, and Concat takes none"
+    assert found.fix is not None
+    assert "ConcatFromSequence" in found.fix
+
+
 def test_negative_sizes_are_reported_wherever_they_are_stated() -> None:
     model = onnx.parser.parse_model("""
         <ir_version: 10, opset_import: ["": 18, "my": 1]>

@@ -94,6 +94,16 @@ def test_onnx_alone_is_its_newest_opset(model: Path) -> None:
     assert [entry.version for entry in onnx.load(out).opset_import] == [onnx.defs.onnx_opset_version()]
 
 
+@pytest.mark.parametrize("target", ["onnx:18", "openvino"])
+def test_an_opset_that_onnx_does_not_have_yet_is_refused(model: Path, target: str) -> None:
+    newer, newest = onnx.load(model), onnx.defs.onnx_opset_version()
+    newer.opset_import[0].version = newest + 1
+    onnx.save(newer, model)
+    code, report, errors = invoke(str(model), "--to", target)
+    assert (code, report) == (1, f"to {target}\n")
+    assert f"opset {newest + 1}, but the installed onnx has opsets 1 to {newest}" in errors
+
+
 def test_only_split_keeps_the_opset(model: Path) -> None:
     out = model.with_name("out.onnx")
     assert invoke(str(model), "--only-split", "-o", str(out))[0] == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, Literal, overload
 
-from splitops.errors import ModelError, Rule, rule_error, shown
+from splitops.errors import ModelError, Rule, SplitError, Where, rule_error, shown
 from splitops.models.convert.report import Change, Conversion, Status
 from splitops.models.sites.forms import Form, Target
 
@@ -180,6 +180,9 @@ def _converted(
     from splitops.models.formats.onnx.storage import opened
 
     proto = opened(model, allow_links=allow_links)  # type: ignore[arg-type]
+    unknown = None if target is None else _unknown_opset(proto, where)
+    if unknown is not None:
+        return Conversion(str(target), (), None, unknown)
     if target is not None and target.domain:
         from splitops.models.convert.onnx_to_openvino import convert_onnx
 
@@ -187,6 +190,20 @@ def _converted(
     from splitops.models.convert.onnx_to_onnx import convert_opset
 
     return convert_opset(proto, target, preferred, where)
+
+
+def _unknown_opset(model: onnx.ModelProto, where: Where) -> SplitError | None:
+    """Return the refusal of a model of a newer opset than onnx has: nobody knows what its operators mean."""
+    from onnx.defs import onnx_opset_version
+
+    from splitops.models.formats.onnx.structure import opset_imports
+
+    newest = onnx_opset_version()
+    opset = max(opset_imports(owner, where).get("", 0) for owner in (model, *model.functions))
+    if opset <= newest:
+        return None
+    got, expected = f"the model imports opset {opset}", f"the installed onnx has opsets 1 to {newest}"
+    return rule_error("ONNX", Rule.OPERATOR_VERSION, got, expected, where=where, opset=opset)
 
 
 def _form(form: str | Form | None, only_split: bool) -> Form:

@@ -43,12 +43,13 @@ class _Parameters:
         """Return whether values of these types (None: not known) can stand here."""
         if not self.has(len(types)):
             return False
-        for index, written in enumerate(types):
-            if index >= len(self.types) and not self.variadic:
-                return False
-            if written is not None and written not in self.types[min(index, len(self.types) - 1)]:
-                return False
-        return True
+        return all(written is None or written in self.types_at(index) for index, written in enumerate(types))
+
+    def types_at(self, index: int) -> frozenset[str]:
+        """Return the types of which the value at a position may be; there are none behind the last one."""
+        if index >= len(self.types) and not self.variadic:
+            return frozenset()
+        return self.types[min(index, len(self.types) - 1)]
 
 
 @dataclass(frozen=True, slots=True)
