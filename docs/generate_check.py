@@ -54,7 +54,8 @@ error: Split-18 [onnxruntime.ceil-negative-part]: num_outputs whose parts reach 
   [errors](errors.md).
 - `stated.shape` and `stated.type`: the model states another shape or type of a split's output than it
   has.
-- `model.invalid`: the model cannot be read, or states an IR version or a size that cannot be.
+- `model.invalid`: the model cannot be read, states an IR version or a size that cannot be or an opset that
+  the installed onnx does not have, or reads a sequence of parts as a tensor.
 - A rule that depends on sizes is a warning inside a branch or loop: the model may guard against it.
 - A lone OpenVINO `<layer>`, as text or in an `.xml` file, is checked as far as it goes: its attributes,
   and its ports against one another, for every axis that it may split.
@@ -78,8 +79,8 @@ site so that the runtime gives the decided result.
 `splitops check MODEL --fix -o OUT` legalises the model for each `--target` in turn, as far as it can, says
 what was restated, and checks the result. Without a target it does so for all, and a split stays one split:
 Slices, sequences of parts and the like are for who names a runtime. A Split-18 without lengths gets
-`num_outputs`, the number of outputs that it declares. `--unbind` says what a scripted `unbind` means, see
-[legal models](legalize.md).
+`num_outputs`, the number of outputs that it declares; a split with attributes of another version is stated as
+its own version has it. `--unbind` says what a scripted `unbind` means, see [legal models](legalize.md).
 """
 
 

@@ -273,6 +273,35 @@ def test_a_missing_number_of_outputs_is_added() -> None:
     assert (site.code, site.after) == ("lengths.missing", "Split-18(axis=0, num_outputs=2)")
 
 
+@pytest.mark.parametrize(
+    ("opset", "size", "attribute", "after"),
+    [
+        (13, "6", "num_outputs = 2", "Split-13(axis=0, 2 outputs)"),
+        (13, "7", "num_outputs = 2", "Split-13(axis=0, split=[4, 3])"),
+        (13, "N", "num_outputs = 2", "Split-13(axis=0, split computed)"),
+        (13, "7", "split = [4, 3]", "Split-13(axis=0, split=[4, 3])"),
+        (18, "N", "split = [4, 3]", "Split-18(axis=0, split=[4, 3])"),
+    ],
+)
+def test_attributes_of_another_version_are_stated_as_the_opset_has_them(
+    opset: int, size: str, attribute: str, after: str
+) -> None:
+    model = parse(f"(float[{size}] x) => (float[A] a, float[B] b) {{ a, b = Split<{attribute}>(x) }}", opset)
+    report = legalize(model, "onnxruntime", report=True)
+    (site,) = report.sites
+    assert (site.code, site.after) == ("op.version", after)
+    x = np.arange(6 if size == "6" else 7, dtype=np.float32)
+    parts = splitops.run(report.model, {"x": x})
+    assert [part.tolist() for part in parts.values()] == [x[:-3].tolist(), x[-3:].tolist()]
+
+
+@pytest.mark.parametrize("attributes", ["num_outputs = 2, split = [3, 3]", "parts = 2"])
+def test_attributes_that_no_version_has_are_illegal(attributes: str) -> None:
+    model = parse(f"(float[6] x) => (float[A] a, float[B] b) {{ a, b = Split<{attributes}>(x) }}")
+    with pytest.raises(splitops.ModelError, match=r"\[op.version\]"):
+        legalize(model, "onnxruntime")
+
+
 def test_an_unbind_is_stated_for_every_target_where_it_is_said_what_it_means() -> None:
     model = parse("""(float[2, 3] x) => (float[A] p) <int64 k = {1}, int64 i = {0}> {
         s = SplitToSequence<axis = 1, keepdims = 0>(x, k) p = SequenceAt(s, i) }""")

@@ -16,7 +16,6 @@ from splitops.models.formats.files import is_openvino
 from splitops.models.infer import InferredValue, Tensor, graph_of, load_well_formed, walk
 from splitops.models.known import may_be
 from splitops.models.sites import Site
-from splitops.operators import OperatorSchema
 from splitops.progress import counted
 
 if TYPE_CHECKING:
@@ -76,14 +75,15 @@ def check(model: AnyModel, targets: str | Iterable[str] = (), *, allow_links: bo
     for site in counted(sites, "check"):
         found += _rule_findings(site)
         found += _limit_findings(site, surroundings, targets)
-    return [*_form(loaded, where), *_without_repeats(found), *_stated(values, sites)]
+    return [*_form(loaded, graph, where), *_without_repeats(found), *_stated(values, sites)]
 
 
-def _form(model: Any, where: Where) -> Iterator[Finding]:
-    if not is_openvino(model):
-        from splitops.models.check.onnx_form import form_findings
+def _form(model: Any, graph: Any, where: Where) -> Iterator[Finding]:
+    if graph is not None:
+        from splitops.models.check.onnx_form import form_findings, misread_sequences
 
         yield from form_findings(model, where)
+        yield from misread_sequences(graph, where)
 
 
 def _fragment(model: Any) -> tuple[bytes, Where] | None:
@@ -112,13 +112,16 @@ def _rule_findings(site: Site) -> Iterator[Finding]:
     if isinstance(error, RuleError):
         if site.conditional and error.rule in _SIZE_RULES:
             severity = Severity.WARNING
-        fix = _fix(site.schema, error.rule)
+        fix = _fix(site, error.rule)
     yield finding_of(error, severity=severity, fix=fix, source=source)
 
 
-def _fix(row: OperatorSchema, rule: Rule) -> str | None:
-    if rule is Rule.LENGTHS_MISSING and row.count_attribute is not None:
-        return f"add {row.count_attribute} = the number of declared outputs"
+def _fix(site: Site, rule: Rule) -> str | None:
+    count, written = site.schema.count_attribute, site.as_written
+    if rule is Rule.LENGTHS_MISSING and count is not None:
+        return f"add {count} = the number of declared outputs"
+    if rule is Rule.OPERATOR_VERSION and written is not None:
+        return f"it is written as {written}: --fix states it as {site.schema}"
     return None
 
 

@@ -47,6 +47,8 @@ class LegalForm(StrEnum):
     """The axis, where it is the default one."""
     IN_FULL = "in full"
     """All outputs declared and named, no absent input that is named '', no keepdims beside 'split'."""
+    VERSION = "version"
+    """As the version of the opset has it, of a node with the attributes of another version."""
     NUMBER = "number"
     """The number of parts that the declared outputs say."""
     MEANING = "meaning"
@@ -71,8 +73,19 @@ class LegalForm(StrEnum):
     @property
     def keeps_split(self) -> bool:
         """Whether the site stays one split."""
-        kept = (LegalForm.AXIS, LegalForm.IN_FULL, LegalForm.NUMBER, LegalForm.MEANING, LegalForm.LENGTHS)
-        return self in kept
+        return self in _ONE_SPLIT
+
+
+_ONE_SPLIT: Final = frozenset(
+    {
+        LegalForm.AXIS,
+        LegalForm.IN_FULL,
+        LegalForm.VERSION,
+        LegalForm.NUMBER,
+        LegalForm.MEANING,
+        LegalForm.LENGTHS,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,8 +56,11 @@ def _of_site(site: Site, model: Surroundings, target: str, unbind: Unbind | None
     error = site.error
     if error is not None:
         code = str(error.rule) if isinstance(error, RuleError) else "model.invalid"
-        missing = isinstance(error, RuleError) and error.rule is Rule.LENGTHS_MISSING
-        forms = (LegalForm.NUMBER,) if missing and site.schema.count_attribute else ()
+        forms: tuple[LegalForm, ...] = ()
+        if code == Rule.LENGTHS_MISSING and site.schema.count_attribute:
+            forms = (LegalForm.NUMBER,)
+        elif site.as_written is not None:
+            forms = (LegalForm.VERSION,)
         yield Obstacle(Reason(code, _words(error)), forms)
         return
     stated = False

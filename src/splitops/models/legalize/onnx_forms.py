@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +23,7 @@ from splitops.models.legalize.rounds import NoFormError, Written
 from splitops.models.simplify.sequences import SequenceReadsPass
 from splitops.models.sites.decisions import Cut
 from splitops.models.sites.forms import Form, Method, Restatement, Target
-from splitops.models.sites.restating import onnx_types, restatements
+from splitops.models.sites.restating import onnx_types, restate, restatements
 from splitops.models.sites.site import UNBIND_REPAIRS, Site
 from splitops.sizes.dims import Dim, Shape
 from splitops.sizes.rules import SizeRule
@@ -54,6 +55,7 @@ class OnnxForms:
         self._writers: Final[dict[LegalForm, Callable[[ir.Node, Site], Written]]] = {
             LegalForm.AXIS: self._axis,
             LegalForm.IN_FULL: self._in_full,
+            LegalForm.VERSION: self._version,
             LegalForm.NUMBER: self._number,
             LegalForm.MEANING: self._meaning,
             LegalForm.LENGTHS: self._lengths,
@@ -113,6 +115,15 @@ class OnnxForms:
         for value in unnamed:
             value.name = self.editor.names.fresh(f"{_stem(node)}_unused")
         return bool(unnamed)
+
+    def _version(self, node: ir.Node, site: Site) -> Written:
+        row = site.as_written
+        if row is None:
+            raise NoFormError("no version has all of its attributes")
+        read = replace(site, schema=row)
+        restated = restate(read, Target("", self.editor.opset(node)))
+        self._write(node, read, restated)
+        return Written(str(restated))
 
     def _number(self, node: ir.Node, site: Site) -> Written:
         name = site.schema.count_attribute

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
@@ -12,7 +12,7 @@ from splitops.binding import Binding, Fact, bind
 from splitops.errors import NOWHERE, SplitError, Where
 from splitops.inference import Inference, infer_binding
 from splitops.models.sites.statement import describe
-from splitops.operators import OperatorSchema
+from splitops.operators import OperatorSchema, history
 from splitops.operators.schema import Given
 
 __all__ = ["UNBIND_REPAIRS", "Origin", "Site"]
@@ -140,6 +140,25 @@ class Site:
         return None
 
     @property
+    def as_written(self) -> OperatorSchema | None:
+        """The newest version with all of the node's attributes; None where its own has them, or none.
+
+        Models whose opset was changed by hand keep the attributes of another version: ``num_outputs`` below
+        opset 18, ``split`` from 13 on.
+
+        Examples:
+            >>> from splitops.operators import schema
+            >>> data, given = Fact(shape=(7,)), {"num_outputs": 2}
+            >>> site = Site(schema=schema("Split", 13), attributes=given, facts=(data,), outputs=("a", "b"))
+            >>> str(site.as_written)
+            'Split-18'
+        """
+        if self.unread is not None or _has(self.schema, self.attributes):
+            return None
+        rows = reversed(history(self.schema.name, self.schema.domain))
+        return next((row for row in rows if _has(row, self.attributes)), None)
+
+    @property
     def may_be_unbind(self) -> bool:
         """Whether the text and the runtimes may disagree on what it gives.
 
@@ -167,3 +186,7 @@ UNBIND_REPAIRS: Final = (
     "as PyTorch means it: leave the input 'split' out (--unbind as-pytorch)"
 )
 """The two ways to state a site that :attr:`Site.may_be_unbind` so that everybody reads it in the same way."""
+
+
+def _has(row: OperatorSchema, attributes: Iterable[str]) -> bool:
+    return {attribute.name for attribute in row.attributes}.issuperset(attributes)
