@@ -18,7 +18,7 @@ from splitops.cli._console import (
     table,
 )
 from splitops.cli._models import MODEL_FILE, hold, links_option
-from splitops.errors import plural
+from splitops.errors import count_of
 
 if TYPE_CHECKING:
     from splitops.models.infer import InferredModel, InferredValue
@@ -88,14 +88,10 @@ def _print(inferred: InferredModel, show_all: bool, out: Path | None) -> None:
         screen.print(_table(rows[:_MAX_ROWS]))
     if len(rows) > _MAX_ROWS:
         screen.print(f"... and {len(rows) - _MAX_ROWS} more; --json lists all")
-    found, known, sites = (
-        sum(value.is_new for value in inferred.values),
-        len(inferred.values),
-        len(inferred.sites),
-    )
+    found = sum(value.is_new for value in inferred.values)
     screen.print(
-        f"{known} {plural(known, 'value')}, {found} of them known better than before; "
-        f"{sites} {plural(sites, 'split site')}"
+        f"{count_of(len(inferred.values), 'value')}, {found} of them known better than before; "
+        f"{count_of(len(inferred.sites), 'split site')}"
     )
     say_written(out)
 
