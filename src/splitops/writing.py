@@ -237,18 +237,29 @@ def _cannot_write(path: Path, error: OSError, kept: Sequence[Path] = ()) -> Mode
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Hold back Ctrl-C and termination until the block is done."""
+    """Hold back Ctrl-C and termination until the block is done, or has failed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     pending: list[int] = []
-    # A handler that was not set from Python, as by a program around it, could not be put back: it stays.
-    numbers = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is not None]
-    before = {number: signal.signal(number, lambda found, _: pending.append(found)) for number in numbers}
+    try:
+        # Ctrl-C is the last to be let through: it would leave the other one held back.
+        with _held_back(signal.SIGINT, pending), _held_back(signal.SIGTERM, pending):
+            yield
+    finally:
+        if pending:
+            signal.raise_signal(pending[0])
+
+
+@contextlib.contextmanager
+def _held_back(number: int, pending: list[int]) -> Iterator[None]:
+    """Note a signal instead of handling it."""
+    handler = signal.getsignal(number)
+    if handler is None:  # set by a program around Python, which could not put it back
+        yield
+        return
+    signal.signal(number, lambda found, _: pending.append(found))
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if pending:
-        signal.raise_signal(pending[0])
+        signal.signal(number, handler)

@@ -175,6 +175,50 @@ def test_an_interrupt_among_the_moves_waits_until_they_are_done(tmp_path):
     assert content(tmp_path) == {"a": b"new", "b": b"new"}
 
 
+EVERYWHERE = """
+import contextlib, signal, sys
+from splitops import writing
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+places = {writing.__file__, contextlib.__file__}
+numbers = signal.SIGINT, signal.SIGTERM
+handlers = [signal.getsignal(number) for number in numbers]
+
+def interrupt(at, fails):
+    def lines(frame, event, _):
+        nonlocal at
+        at -= event == "line"
+        if event == "line" and at == 0:
+            sys.settrace(None)
+            signal.raise_signal(signal.SIGINT)
+        return lines
+    sys.settrace(lambda frame, *_: lines if frame.f_code.co_filename in places else None)
+    try:
+        with writing.uninterrupted():
+            if fails:
+                raise ValueError
+    except KeyboardInterrupt:
+        return True
+    except ValueError:
+        pass
+    finally:
+        sys.settrace(None)
+    return at <= 0
+
+for fails in (False, True):
+    count = 0
+    while interrupt(count + 1, fails):
+        count += 1
+        assert [signal.getsignal(number) for number in numbers] == handlers, count
+    assert count > 20
+"""
+
+
+def test_an_interrupt_anywhere_arrives_and_leaves_the_handlers():
+    done = subprocess.run([sys.executable, "-c", EVERYWHERE], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_link_is_replaced_and_not_followed(tmp_path):
     (tmp_path / "elsewhere").write_bytes(b"safe")
     (tmp_path / "a").symlink_to(tmp_path / "elsewhere")
