@@ -238,6 +238,14 @@ def test_a_nested_split_behind_identity() -> None:
     assert operators(simplified(parse(text, 13)).model) == ["Split"]
 
 
+def test_a_sequence_of_a_part_of_nested_splits_stays_a_sequence() -> None:
+    text = """g (float[4] x) => (float[1] p, float[1] q, seq(float[1]) r) <int64[1] one = {1}> {
+        a, b = Split<axis = 0>(x) p, c = Split<axis = 0>(a) s, q = Split<axis = 0>(b)
+        r = SplitToSequence<axis = 0>(s, one) }"""
+    found = simplified(parse(text, 13))
+    assert operators(found.model) == ["Split", "SplitToSequence"]
+
+
 # shortest-form
 
 

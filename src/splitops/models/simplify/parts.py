@@ -160,6 +160,8 @@ class NestedSplitsPass(SplitPass):
 
     def _outer(self, node: ir.Node, editor: Editor) -> tuple[ir.Node, int] | None:
         """Return the split that a split can be joined with, and the position of the part that it divides."""
+        if editor.role(node) is not Role.SPLIT:  # a SplitToSequence gives no parts to put in place of others
+            return None
         data = node.inputs[0]
         origin = None if data is None else editor.part_of(data)
         if origin is None:
