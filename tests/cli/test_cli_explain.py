@@ -152,6 +152,13 @@ def test_svg_names_what_it_shows():
     assert len(dashed) == 2  # the empty part, in the picture and in the table
 
 
+def test_svg_has_a_column_of_bytes_where_they_are_known():
+    plan = splitops.plan("Split", shape=(7,), num_outputs=4)
+    for layout, expected in ((explain(plan, FLOAT), True), (explain(plan), False)):
+        texts = [text.text for text in ET.fromstring(svg(layout, "Split-18")).iter(f"{SVG}text")]
+        assert ("bytes each" in texts) is expected
+
+
 def test_svg_escapes_its_title():
     plan = splitops.plan("Split", shape=(2,), num_outputs=2)
     root = ET.fromstring(svg(explain(plan), "</svg><script>&\x00\x1b\ud800"))

@@ -192,15 +192,16 @@ class _Drawing:
     def _table(self) -> None:
         groups = list(islice(self.layout.groups(), _ROWS + 1))
         names = ("parts", "offset", "size", "shape", "bytes each", f"blocks {_TIMES} elements")
-        columns = tuple(zip((_MARGIN + 22, 200, 310, 400, 620, 760), names, strict=True))
-        for x, name in columns:
-            self.canvas.text(x, self.y, name, size=12, weight="600", fill=FAINT)
+        columns = (_MARGIN + 22, 200, 310, 400, 620, 760)
+        for x, name in zip(columns, names, strict=True):
+            if name != "bytes each" or self.layout.bytes is not None:
+                self.canvas.text(x, self.y, name, size=12, weight="600", fill=FAINT)
         self.y += 8
         for group in groups[:_ROWS]:
             self.canvas.line(_MARGIN, self.y, _WIDTH - _MARGIN, self.y)
             self.y += 19
             self._swatch(group)
-            for (x, _), text in zip(columns, _row(group), strict=True):
+            for x, text in zip(columns, _row(group), strict=True):
                 self.canvas.text(x, self.y, text, size=13)
             self.y += 8
         if len(groups) > _ROWS:

@@ -65,7 +65,9 @@ def _query(peer: str) -> str:
 
 def matrix(report: Report) -> str:
     """Return the table of cases and peers."""
-    heads = "".join(f'<th scope=col data-peer="{text(peer.name)}">{text(peer.name)}' for peer in report.peers)
+    heads = "".join(
+        f'<th scope=col data-peer="{text(peer.name)}">{_in_lines(peer.name)}' for peer in report.peers
+    )
     names = [peer.name for peer in report.peers]
     groups = groupby(report.entries, lambda entry: entry.operator)
     bodies = "".join(_group(operator, list(entries), names) for operator, entries in groups)
@@ -128,3 +130,8 @@ def legend() -> str:
     """Return what the words mean."""
     rows = (f"<div><dt>{mark(word, word)}</dt><dd>{text(MEANINGS[word])}</dd></div>" for word in MEANINGS)
     return f'<dl class="legend">{"".join(rows)}</dl>'
+
+
+def _in_lines(name: str) -> str:
+    """Write a name that may go on in the next line behind its words."""
+    return text(name).replace("_", "_<wbr>").replace("-", "-<wbr>")
