@@ -248,6 +248,13 @@ class TestSubgraphs:
         assert caught.value.where == Where("g", "outer.then_branch", "bad")
         assert caught.value.__cause__ is not None
 
+    def test_an_operator_that_takes_no_sequence_says_that_it_was_given_one(self) -> None:
+        model = parse("""
+            <ir_version: 8, opset_import: ["": 18]>
+            g (float[6, 4] x) => (float[A, 4] y) { s = SplitToSequence(x) y = Concat<axis = 0>(s) }""")
+        with pytest.raises(ModelError, match="'Concat' failed on a sequence: "):
+            splitops.run(model, {"x": X}, engine="reference")
+
 
 FUNCTIONS = """<ir_version: 10, opset_import: ["": 18, "local": 1]>
     g (float[6] x) => (float[n] a, float[m] b, float[k] c) {

@@ -308,7 +308,8 @@ class Evaluator(ReferenceEvaluator):
             error.where = self._completed(error.where, node)
             raise
         except Exception as error:
-            raise self._failure(node, f"failed: {_reason(error)}") from error
+            on = " on a sequence" if any(isinstance(one, list) for one in args) else ""
+            raise self._failure(node, f"failed{on}: {_reason(error)}") from error
 
     def _timed(self, node: NodeProto, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call what belongs to a node and record its time; what is inside others is recorded by itself."""
