@@ -275,6 +275,8 @@ MALFORMED: dict[str, tuple[Callable[[], bytes | ModelProto], str]] = {
         "'elsewhere'",
     ),
     "no operator": (lambda: edited(lambda m: m.graph.node[0].ClearField("op_type")), "no operator"),
+    "too few inputs": (lambda: edited(lambda m: m.graph.node[1].ClearField("input")), "0 inputs, but"),
+    "too few outputs": (lambda: edited(lambda m: m.graph.node[1].ClearField("output")), "0 outputs, but"),
     "missing edge": (
         lambda: edited(lambda m: m.graph.node[1].input.__setitem__(0, "z")),
         "'z' is made by no node",

@@ -9,7 +9,8 @@ from typing import Final
 
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 
-from splitops.errors import ModelError, Where, shown
+from splitops.errors import ModelError, Where, count_of, shown
+from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.tensors import check_tensor, is_external
 from splitops.onnx.reference import node_label
 
@@ -252,11 +253,23 @@ class _GraphCheck:
                 raise ModelError(f"a node states {text[:80]!r}, which is no text in UTF-8", self.where)
         if not node.op_type:
             raise ModelError("a node has no operator", self._at(node))
-        if canonical(node.domain) not in self.opsets and function_key(node) not in self.functions:
-            domain = shown(node.domain)
+        if function_key(node) in self.functions:
+            return
+        domain = canonical(node.domain)
+        if domain not in self.opsets:
+            name, of = shown(node.op_type), shown(node.domain)
+            what = f"operator {name} is of domain {of}, of which no opset is imported"
+            raise ModelError(what, self._at(node))
+        version = version_of(node.op_type, self.opsets[domain]) if domain == "" else None
+        if version is not None:
+            self._check_count(node, "input", len(node.input), version.inputs.least)
+            self._check_count(node, "output", len(node.output), version.outputs.least)
+
+    def _check_count(self, node: NodeProto, what: str, count: int, least: int) -> None:
+        """Refuse too few; a release of onnx that is not known here may allow more."""
+        if count < least:
             raise ModelError(
-                f"operator {shown(node.op_type)} is of domain {domain}, of which no opset is imported",
-                self._at(node),
+                f"{node.op_type} states {count_of(count, what)}, but it has at least {least}", self._at(node)
             )
 
     def _missing(self, name: str, later: Sequence[NodeProto]) -> str:
