@@ -31,6 +31,10 @@ def test_the_page_on_fuzzing_is_current() -> None:
     )
 
 
+def test_the_page_on_soaks_is_current() -> None:
+    assert (DOCS / "soak.md").read_text() == script("docs/generate_soak").page(), "run docs/generate_soak.py"
+
+
 def test_the_pages_on_sizes_are_current() -> None:
     made = script("docs/generate_sizes")
     assert (DOCS / "sizes.md").read_text() == made.page(), "run docs/generate_sizes.py"
