@@ -96,6 +96,35 @@ def test_any_chunk_of_an_axis(chunk: int, lo: int, width: int | None) -> None:
         assert found is None
 
 
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        (0, None),
+        (1, 1),
+        (3, 3),
+        (8, 4),
+        (9, Range(1, 4)),
+        (Range(0, 1), 1),
+        (Range(0, 2), Range(1, 2)),
+        (Range(2, 3), Range(2, 3)),
+        (Range(9, 11), Range(1, 4)),
+        (Range(), Range(1, 4)),
+    ],
+)
+def test_chunks_of_four(size: Dim, expected: Dim | None) -> None:
+    assert element_range(Division(SizeRule.CHUNK, chunk=4), size) == expected
+
+
+def test_parts_that_are_all_empty_fit_no_other_axis() -> None:
+    assert fitting(Division(SizeRule.EXPLICIT, lengths=(0,)), Range()) == 0
+    assert fitting(Division(SizeRule.EXPLICIT), Range(1)) is None
+    assert fitting(Division(SizeRule.REMAINDER, lengths=(-1,)), Range()) == Range()
+
+
+def test_a_part_that_only_a_long_axis_has() -> None:
+    assert part_range(Division(SizeRule.CHUNK, chunk=4), Range(), 7) == Range(0, 4)
+
+
 @given(st.lists(st.one_of(st.none(), st.integers(-1, 5)), max_size=5).map(tuple))
 def test_free_lengths_share_what_the_known_ones_leave(partial: tuple[int | None, ...]) -> None:
     known = sum(length for length in partial if length is not None and length > 0)

@@ -124,9 +124,10 @@ def part_sizes(division: Division, size: int, count: int) -> tuple[int, ...]:
         case SizeRule.EVEN | SizeRule.CEIL | SizeRule.CHUNK:
             # Equal parts as long as the axis lasts, one part of what is left, then empty ones.
             chunk = _uniform_chunk(division, size)
-            full = min(count, size // chunk) if chunk else 0
-            tail = tuple(part_size(division, size, i) for i in range(full, min(full + 1, count)))
-            return (chunk,) * full + tail + (0,) * (count - full - len(tail))
+            full = min(count, size // max(chunk, 1))
+            if full == count:
+                return (chunk,) * count
+            return (chunk,) * full + (size - full * chunk,) + (0,) * (count - full - 1)
         case _:
             assert_never(division.rule)
 

@@ -77,8 +77,10 @@ def ceil_divide(name: str | int, divisor: int) -> str | int | None:
     if all(coefficient.denominator == 1 for coefficient in quotient.values()):
         return _write(quotient)
     whole = _write(terms)
-    if not isinstance(whole, str) or (whole in terms and not _is_atom(whole)):
-        return None if not isinstance(whole, int) else -(-whole // divisor)
+    if isinstance(whole, int):
+        return -(-whole // divisor)
+    if whole is None or (whole in terms and not _is_atom(whole)):
+        return None
     operand = f"({whole})" if re.search(r"[ */]", whole) else whole
     return _bounded(f"ceil({operand}/{divisor})")
 
@@ -152,7 +154,7 @@ def _parse(name: str | int) -> Sum:
             return {name: Fraction(1)}
         atom, coefficient = term
         terms[atom] = terms.get(atom, Fraction(0)) + sign * coefficient
-    return terms or {name: Fraction(1)}
+    return terms
 
 
 _read = lru_cache(maxsize=4096)(_parse)
@@ -160,25 +162,23 @@ _read = lru_cache(maxsize=4096)(_parse)
 
 def _tokens(text: str) -> list[str]:
     """Cut at spaces outside parentheses; one token, the whole, where that gives no sum."""
-    tokens, depth, current = [], 0, ""
+    tokens = [""]
     for character in text:
-        depth += (character == "(") - (character == ")")
-        if character == " " and depth == 0:
-            tokens.append(current)
-            current = ""
+        if character == " " and tokens[-1].count("(") == tokens[-1].count(")"):
+            tokens.append("")
         else:
-            current += character
-    tokens.append(current)
-    return tokens if depth == 0 and len(tokens) % 2 and all(tokens) else [text]
+            tokens[-1] += character
+    return tokens if len(tokens) % 2 else [text]
 
 
 def _read_term(text: str) -> tuple[str, Fraction] | None:
-    negative = text.startswith("-") and len(text) > 1
-    match = _TERM.fullmatch(text[1:] if negative else text)
+    match = _TERM.fullmatch(text.removeprefix("-"))
     if match is None:
         return None
     factor, atom, divisor = match.groups()
-    coefficient = Fraction(int(factor or 1), int(divisor or 1)) * (-1 if negative else 1)
+    coefficient = Fraction(int(factor or 1), int(divisor or 1))
+    if text.startswith("-"):
+        coefficient = -coefficient
     if atom.isascii() and atom.isdigit():
         return "", coefficient * int(atom)
     return (atom, coefficient) if _is_atom(atom) else None
@@ -191,25 +191,19 @@ def _is_atom(text: str) -> bool:
 def _write(terms: Sum) -> str | int | None:
     """Write a sum: symbols in order, then the constant."""
     constant = terms.get("", Fraction(0))
-    named = sorted((atom, c) for atom, c in terms.items() if atom and c)
+    # Positive terms first, so that an expression does not begin with a sign.
+    named = sorted((c < 0, atom, c) for atom, c in terms.items() if atom and c)
     if not named:
         return int(constant) if constant.denominator == 1 else None
-    if len(named) == 1 and named[0][1] == 1 and not constant:
-        return named[0][0]
-    if not all(_is_atom(atom) for atom, _ in named):
+    _, first, coefficient = named[0]
+    if len(named) == 1 and coefficient == 1 and not constant:
+        return first
+    if not all(_is_atom(atom) for _, atom, _ in named):
         return None  # a name of any other form could not be told from its surroundings
-    # A positive term first, so that an expression does not begin with a sign.
-    named.sort(key=lambda item: item[1] < 0)
-    text = ""
-    for atom, coefficient in (*named, ("", constant)):
-        if not coefficient:
-            continue
-        term = _write_term(atom, abs(coefficient))
-        if text:
-            text += f" {'-' if coefficient < 0 else '+'} {term}"
-        else:
-            text = term if coefficient > 0 else f"-{term}"
-    return _bounded(text)
+    if constant:
+        named.append((constant < 0, "", constant))
+    text = "".join(f" {'-' if minus else '+'} {_write_term(atom, abs(c))}" for minus, atom, c in named)
+    return _bounded(f"-{text[3:]}" if text.startswith(" -") else text[3:])
 
 
 def _write_term(atom: str, coefficient: Fraction) -> str:

@@ -87,8 +87,6 @@ def hull(*dims: Dim | None) -> Dim | None:
     found = [dim for dim in dims if dim is not None]
     if not found:
         return None
-    if all(dim == found[0] for dim in found):
-        return found[0]
     lows = [dim if isinstance(dim, int) else dim.lo for dim in found]
     highs = [dim if isinstance(dim, int) else dim.hi for dim in found]
     bounded = [high for high in highs if high is not None]
@@ -101,23 +99,16 @@ def _bounds(division: Division, size: Dim, of: Callable[[int], int], index: int 
     """Return the range of a quantity over all axis sizes that fit."""
     if isinstance(size, int):
         return of(size) if violation(division, size) is None else None
-    hi = size.hi
-    if hi is not None:
-        values = [of(at) for at in _critical(division, size.lo, hi)]
-        return dimension(min(values), max(values)) if values else None
     # Beyond the horizon nothing changes any more, except that what grows with the axis goes on growing.
-    horizon = _horizon(division, size.lo, index)
-    values = [of(at) for at in _critical(division, size.lo, horizon)]
-    further = [of(at) for at in _critical(division, horizon + 1, 4 * horizon)]
-    if not values and not further:
+    horizon = _block(division) * (size.lo + index + 3)
+    values = [of(at) for at in _critical(division, size.lo, horizon if size.hi is None else size.hi)]
+    if not values:
         return None
-    grows = bool(further) and max(further) > max(values, default=-1)
-    return dimension(min(values + further), None if grows else max(values + further))
-
-
-def _horizon(division: Division, lo: int, index: int) -> int:
-    block = _block(division)
-    return block * (lo + index + 2) + block
+    if size.hi is None:
+        further = (of(at) for at in _critical(division, horizon, 4 * horizon))
+        if max(further, default=0) > max(values):
+            return Range(min(values))
+    return dimension(min(values), max(values))
 
 
 def _block(division: Division) -> int:
@@ -141,10 +132,8 @@ def _critical(division: Division, lo: int, hi: int) -> Iterator[int]:
     These are both ends, and beside each the nearest ends of blocks and the sizes after them.
     """
     block = _block(division)
-    candidates = {lo, hi}
+    candidates = {lo, hi, block}  # of explicit lengths, a block is the one size that fits
     for end in (lo, hi):
         whole = end // block * block
         candidates |= {whole, whole + 1, whole + block, whole + block + 1}
-    candidates.add(block)  # of explicit lengths, the one size that fits
-    candidates.add(0)
     return (at for at in sorted(candidates) if lo <= at <= hi and violation(division, at) is None)
