@@ -2,7 +2,8 @@
 
 ``python tools/mutants.py [MODULE ...]`` tries the mutants of all of :data:`MODULES`, or of those named here
 (``sizes.names``, ``binding``). It fails where one survives that ``tests/mutants.toml`` does not argue, and
-where one that is argued there does not survive any more. A run of all modules writes ``docs/mutants.md``.
+where one that is argued there does not survive any more. What was found of a module is kept until it changes;
+as soon as all of them are tried, ``docs/mutants.md`` is written.
 
 mutmut makes the mutants; the tests are collected once, and each mutant gets a process of its own, forked from
 there, in which it takes the place of its function and the tests that reach this function run, quickest first.
@@ -11,6 +12,8 @@ there, in which it takes the place of its function and the tests that reach this
 from __future__ import annotations
 
 import gc
+import hashlib
+import json
 import multiprocessing
 import os
 import signal
@@ -19,7 +22,7 @@ import time
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from difflib import unified_diff
 from functools import _lru_cache_wrapper
 from importlib import import_module
@@ -36,6 +39,7 @@ from _pytest.runner import runtestprotocol
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src/splitops"
 ARGUED = ROOT / "tests/mutants.toml"
+KEPT = ROOT / "build/mutants.json"
 PAGE = ROOT / "docs/mutants.md"
 
 MODULES = ("planning.py", "binding/*.py", "sizes/*.py", "elements/packing.py")
@@ -112,13 +116,12 @@ class Mutant:
         original.__defaults__, original.__kwdefaults__ = mutated.__defaults__, mutated.__kwdefaults__
 
 
-def mutants_of(path: Path) -> Iterator[Mutant]:
-    """Make the mutants of a file."""
+def mutants_of(module: str, path: Path) -> Iterator[Mutant]:
+    """Make the mutants of a module."""
     from mutmut.mutation.file_mutation import mutate_file_contents
 
     made = mutate_file_contents(str(path), path.read_text("utf-8"))
     lines, spans = made.code.splitlines(), made.line_span_by_function_name
-    module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
 
     def source(name: str) -> str:
         return dedent("\n".join(lines[spans[name].start - 1 : spans[name].end])).strip()
@@ -150,12 +153,16 @@ class Measured:
     reached: frozenset[int]
 
 
+Found = dict[str, dict[str, list[Change]]]
+"""The mutants of each module, by what became of them."""
+
+
 class Trials:
     """A plugin of pytest that runs the tests for each mutant instead of once."""
 
     def __init__(self, mutants: Sequence[Mutant]) -> None:
         self.mutants = mutants
-        self.found: dict[str, dict[str, list[Change]]] = defaultdict(lambda: defaultdict(list))
+        self.found: Found = defaultdict(lambda: defaultdict(list))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -264,25 +271,62 @@ def outcome(passes: Callable[[], bool], seconds: int) -> str:
     return statuses.get(process.exitcode, "error")
 
 
-def run(modules: Sequence[str]) -> dict[str, dict[str, list[Change]]]:
-    """Try the mutants; return those of each module by what became of them."""
+def files() -> dict[str, Path]:
+    """Return the files to change by the names of their modules, below the package."""
     paths = sorted(path for pattern in MODULES for path in PACKAGE.glob(pattern))
-    mutants = [mutant for path in paths for mutant in mutants_of(path) if _asked(mutant.module, modules)]
-    if not mutants:
-        sys.exit(f"there is nothing to change in {', '.join(modules)}")
+    return {
+        ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in paths
+    }
+
+
+def run(modules: Sequence[str]) -> Found:
+    """Try the mutants of some modules, or of all."""
+    asked = [
+        module
+        for module in files()
+        if not modules or any(f"{module}.".startswith(f"{name}.") for name in modules)
+    ]
+    if not asked:
+        sys.exit(f"nothing is changed in {', '.join(modules)}")
+    mutants = [mutant for module in asked for mutant in mutants_of(module, files()[module])]
     os.environ.setdefault("HYPOTHESIS_PROFILE", "mutants")
     trials = Trials(mutants)
     status = pytest.main(["-q", "-s", "-p", "no:xdist", "-p", "no:cacheprovider", *TESTS], plugins=[trials])
     if status != pytest.ExitCode.OK:
         sys.exit(int(status))
-    return trials.found
+    return {module: trials.found[module] for module in asked}
 
 
-def _asked(module: str, modules: Sequence[str]) -> bool:
-    return not modules or any(module == name or module.startswith(f"{name}.") for name in modules)
+def keep(found: Found, code: dict[str, str]) -> None:
+    """Keep what was found, with the digest of the code that it was found of."""
+    kept = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
+    for module, by_status in found.items():
+        changes = {status: [astuple(change) for change in of_it] for status, of_it in by_status.items()}
+        kept[module] = {"code": code[module], "found": changes}
+    KEPT.parent.mkdir(exist_ok=True)
+    KEPT.write_text(json.dumps(kept), "utf-8")
 
 
-def judge(found: dict[str, dict[str, list[Change]]], argued: dict[Change, str]) -> list[str]:
+def kept() -> Found:
+    """Return what was found of modules that are as they were."""
+    entries = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
+    code = digests()
+    return {
+        module: {
+            status: [Change(*change) for change in changes] for status, changes in entry["found"].items()
+        }
+        for module, entry in entries.items()
+        if entry["code"] == code.get(module)
+    }
+
+
+def digests() -> dict[str, str]:
+    """Return what tells the code of each module from any other."""
+    return {module: hashlib.sha256(path.read_bytes()).hexdigest() for module, path in files().items()}
+
+
+def judge(found: Found, argued: dict[Change, str]) -> list[str]:
     """Return what is wrong: survivors that nothing argues, and arguments for what does not survive."""
     survivors = {
         change
@@ -298,7 +342,7 @@ def judge(found: dict[str, dict[str, list[Change]]], argued: dict[Change, str]) 
     ]
 
 
-def _tried(change: Change, found: dict[str, dict[str, list[Change]]]) -> bool:
+def _tried(change: Change, found: Found) -> bool:
     return any(change.function.startswith(f"{module}.") for module in found)
 
 
@@ -313,14 +357,14 @@ def read_argued() -> dict[Change, str]:
     return {Change(e["function"], e["before"], e["after"]): e["reason"] for e in entries}
 
 
-def table(found: dict[str, dict[str, list[Change]]], argued: dict[Change, str]) -> str:
+def table(found: Found, argued: dict[Change, str]) -> str:
     """Return the table of the modules."""
     lines = [
         "| module | mutants | killed | out of time | argued | surviving |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     totals: Counter[str] = Counter()
-    for module in sorted(found):
+    for module in sorted(module for module in found if found[module]):
         counts = Counter({status: len(changes) for status, changes in found[module].items()})
         left = [c for status in counts if status not in KILLED for c in found[module][status]]
         counts["argued"] = sum(change in argued for change in left)
@@ -335,7 +379,7 @@ def _row(name: str, counts: Counter[str]) -> str:
     return f"| {name} | {sum(columns)} | {' | '.join(map(str, columns))} |"
 
 
-def page(found: dict[str, dict[str, list[Change]]], argued: dict[Change, str]) -> str:
+def page(found: Found, argued: dict[Change, str]) -> str:
     """Return the page of the documentation."""
     reasons: dict[str, list[Change]] = defaultdict(list)
     for change, reason in argued.items():
@@ -343,21 +387,28 @@ def page(found: dict[str, dict[str, list[Change]]], argued: dict[Change, str]) -
     lines = [INTRODUCTION, table(found, argued), ARGUMENTS]
     for reason, changes in reasons.items():
         lines += [f"- {reason}", ""]
-        lines += [f"    - `{c.function}`: `{c.before}` to `{c.after}`" for c in sorted(changes)]
+        lines += [f"    - `{c.function}`: `{c.before}` {_end(c)}" for c in sorted(changes)]
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _end(change: Change) -> str:
+    return f"to `{change.after}`" if change.after else "left out"
 
 
 def main(modules: list[str]) -> int:
     """Run, and say what is wrong."""
     os.chdir(ROOT)
-    found, argued = run(modules), read_argued()
+    code, argued = digests(), read_argued()
+    found = run(modules)
+    keep(found, code)
     print(table(found, argued))
     wrong = judge(found, argued)
     for message in wrong:
         print(message)
-    if not modules and not wrong:
-        PAGE.write_text(page(found, argued), "utf-8")
+    everything = kept()
+    if len(everything) == len(files()) and not judge(everything, argued):
+        PAGE.write_text(page(everything, argued), "utf-8")
     return 1 if wrong else 0
 
 
