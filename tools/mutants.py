@@ -167,9 +167,12 @@ class Trials:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Try the mutants."""
-        _forget()
-        tests = _measured(session.items, self.mutants)
+        forget = _forgetting()
+        forget()
+        tests = _measured(session.items, self.mutants, forget)
         limit = 10 + 3 * ceil(sum(test.seconds for test in tests))
+        gc.collect()
+        gc.freeze()  # so that collecting in a process copies no page of this one
         killing: dict[int, set[Measured]] = defaultdict(set)
         for number, mutant in enumerate(self.mutants, 1):
             code = id(mutant.original.__code__)
@@ -185,12 +188,18 @@ class Trials:
         return True
 
 
-def _forget() -> None:
-    """Begin with nothing remembered: what the code gave before it was changed would hide the change."""
-    for known in gc.get_objects():
-        if isinstance(known, _lru_cache_wrapper) and str(known.__module__).startswith("splitops"):
+def _forgetting() -> Callable[[], None]:
+    """Return what forgets all that is remembered: what the code gave before would hide what is changed."""
+    caches = [known for known in gc.get_objects() if isinstance(known, _lru_cache_wrapper)]
+    ours = [known for known in caches if str(known.__module__).startswith("splitops")]
+    rows = import_module("splitops.binding.rows")._ROWS
+
+    def forget() -> None:
+        rows.clear()
+        for known in ours:
             known.cache_clear()
-    import_module("splitops.binding.rows")._ROWS.clear()
+
+    return forget
 
 
 def _try(mutant: Mutant, tests: Sequence[Measured], limit: int) -> tuple[str, Measured | None]:
@@ -216,8 +225,10 @@ def _failing(items: Sequence[pytest.Item]) -> int | None:
     return None
 
 
-def _measured(items: Sequence[pytest.Item], mutants: Iterable[Mutant]) -> list[Measured]:
-    """Run the tests as they are, in a process of their own, so that nothing is remembered of it."""
+def _measured(
+    items: Sequence[pytest.Item], mutants: Iterable[Mutant], forget: Callable[[], None]
+) -> list[Measured]:
+    """Run the tests as they are, each as if it were the first, in a process of their own."""
     wanted = {id(mutant.original.__code__) for mutant in mutants}
     reached: set[int] = set()
     fork = multiprocessing.get_context("fork")
@@ -230,6 +241,7 @@ def _measured(items: Sequence[pytest.Item], mutants: Iterable[Mutant]) -> list[M
     def measure() -> None:
         for item in items:
             reached.clear()
+            forget()
             begun = time.process_time()
             sys.settrace(note)
             passed = _failing([item]) is None

@@ -308,7 +308,7 @@ REFUSED: list[tuple[Node, str, dict[str, Any], str]] = [
             {"value": value},
             "input split",
         )
-        for value in (2.5, float("inf"), 2.0**63)
+        for value in (2.5, float("inf"), float("nan"), 2.0**63)
     ),
     (
         node(SPLIT_18, DATA, entries(2**63, None)),
@@ -398,9 +398,9 @@ REFUSED: list[tuple[Node, str, dict[str, Any], str]] = [
         "",
     ),
     (
-        node(EVEN, shaped(3, 5), UNKNOWN, num_splits=2),
-        "parts.divisible: num_splits = 2 asks for equal parts, but no axis of data (3, 5) fits",
-        {"lengths": (), "axis": None, "shape": (3, 5), "size": 5},
+        node(EVEN, shaped(3, 5, 7), UNKNOWN, num_splits=2),
+        "parts.divisible: num_splits = 2 asks for equal parts, but no axis of data (3, 5, 7) fits",
+        {"lengths": (), "axis": None, "shape": (3, 5, 7), "size": 7},
         "attribute num_splits",
     ),
     (
@@ -466,6 +466,10 @@ TAKEN: list[tuple[Node, tuple[Any, ...]]] = [
     (node(SPLIT_13, DATA, outputs=1), (0, Division(SizeRule.EVEN, count=1), None, False, None)),
     (node(SPLIT_2, DATA, split=[np.int32(1), 3]), (0, explicit(1, 3), None, False, (2,))),
     (node(SPLIT_2, ANY_RANK, split=[INT64_MAX]), (0, explicit(INT64_MAX), None, False, (1,))),
+    (
+        node(SPLIT_18, ANY_RANK, entries(INT64_MAX, None)),
+        (0, None, (INT64_MAX, None), False, (2,)),
+    ),
     (node(SPLIT_2, DATA, split=Fact(None, (2,))), (0, None, (None, None), False, (2,))),
     (node(SPLIT_2, DATA, split=UNKNOWN, outputs=3), (0, None, (None, None, None), False, None)),
     (node(SPLIT_1, DATA, entries(2.0, 2.0, of="float32")), (0, explicit(2, 2), None, False, (2,))),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from splitops.sizes.arithmetic import Division, part_count, part_size, violation
-from splitops.sizes.dims import UNKNOWN, Dim, Range, dimension, exact_integer
+from splitops.sizes.dims import UNKNOWN, Dim, Range, dimension, entries, exact_integer
 from splitops.sizes.ranges import count_range, element_range, fitting, free_lengths, hull, part_range
 from splitops.sizes.rules import SizeRule
 
@@ -193,9 +194,15 @@ def test_a_dimension_of_one_size_is_exact() -> None:
     assert dimension(0, None) == UNKNOWN
 
 
-def test_exact_integers() -> None:
-    import numpy as np
+def test_entries() -> None:
+    for value in ([2, "N"], (2, "N")):
+        assert entries(value) == (2, "N")
+    assert entries(np.array([2, 3])) == (2, 3)
+    for value in ("N", b"N", {2: 3}, iter([2]), 2, np.array(2)):
+        assert entries(value) is None
 
+
+def test_exact_integers() -> None:
     class Index:
         def __index__(self) -> int:
             return 7

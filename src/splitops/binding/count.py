@@ -30,7 +30,7 @@ def find_sources(node: Node) -> tuple[Place | None, Place | None]:
         got = f"both {lengths.source} and {count.source} are given"
         raise node.error(Rule.LENGTHS_CONFLICT, got, "exactly one must be")
     if lengths is None and count is None and row.schema.default_chunk is None:
-        places = [*row.lengths, *([row.count] if row.count else [])]
+        places = [place for place in (*row.lengths, row.count) if place is not None]
         got = f"no {' and no '.join(str(place.source) for place in places)} is given"
         expected = "exactly one must be" if len(places) > 1 else "it must be"
         raise node.error(Rule.LENGTHS_MISSING, got, expected)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -118,8 +117,7 @@ def _length(node: Node, place: Place, value: Number | None) -> int | None:
     """Return one length as an integer, without losing any of its value."""
     if value is None:
         return None
-    exact = value == int(value) if isinstance(value, int) or math.isfinite(value) else False
-    if not exact or not _INT64_MIN <= value <= INT64_MAX:
+    if not _INT64_MIN <= value <= INT64_MAX or value != int(value):  # NaN is in no range
         got = f"{place.name} has {shown(value)} in it"
         raise node.error(Rule.LENGTHS_VALUE, got, "each length must be a 64-bit integer", place, value=value)
     return int(value)

@@ -71,7 +71,7 @@ def take_data(node: Node) -> Fact:
             Rule.OPERATOR_VERSION, got, f"{row.schema} has {_listing(names, 'attribute')}", attribute=name
         )
     known = len(row.schema.inputs)
-    if len(node.inputs) > known and any(fact is not None for fact in node.inputs[known:]):
+    if any(fact is not None for fact in node.inputs[known:]):
         names = [parameter.name for parameter in row.schema.inputs]
         got = f"{len(node.inputs)} inputs are given"
         raise node.error(Rule.OPERATOR_VERSION, got, f"{row.schema} has {_listing(names, 'input')}")

@@ -76,14 +76,15 @@ def compile_row(schema: OperatorSchema) -> Row:
 
 
 def _compile(schema: OperatorSchema) -> Row:
-    inputs = [_place(schema, Source(Given.INPUT, parameter.name)) for parameter in schema.inputs]
-    required = [p for p, i in zip(inputs, schema.inputs, strict=True) if i.option is Option.SINGLE]
+    inputs = {p.name: _place(schema, Source(Given.INPUT, p.name)) for p in schema.inputs}
+    required = tuple(inputs[p.name] for p in schema.inputs if p.option is Option.SINGLE)
+    data = inputs.pop(schema.inputs[0].name)
     count = schema.count
     return Row(
         schema,
-        inputs[0],
-        {place.name: place for place in inputs[1:]},
-        tuple(required),
+        data,
+        inputs,
+        required,
         frozenset(attribute.name for attribute in schema.attributes),
         count.name if count is not None and count.given is Given.OUTPUTS else None,
         _place(schema, schema.axis),
@@ -95,12 +96,11 @@ def _compile(schema: OperatorSchema) -> Row:
 
 
 def _place(schema: OperatorSchema, source: Source) -> Place:
-    default = schema.default_axis if source == schema.axis else None
     match source.given:
         case Given.ATTRIBUTE:
             attribute = schema.attribute(source.name)
             assert attribute is not None
-            default = attribute.default if default is None else default
+            default = schema.default_axis if source == schema.axis else attribute.default
             return Place(source, source.name, None, default, attribute.minimum)
         case Given.INPUT:
             index = schema.input_index(source.name)
@@ -109,11 +109,10 @@ def _place(schema: OperatorSchema, source: Source) -> Place:
                 source,
                 source.name,
                 index,
-                default,
-                parameter.minimum,
-                schema.types_of(parameter),
-                index > 0 and parameter.type == schema.inputs[0].type,
-                parameter.ranks or (),
+                minimum=parameter.minimum,
+                types=schema.types_of(parameter),
+                as_data=index > 0 and parameter.type == schema.inputs[0].type,
+                ranks=parameter.ranks or (),
             )
         case Given.OUTPUTS:
             return Place(source, source.name, minimum=1)

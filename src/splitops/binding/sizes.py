@@ -8,7 +8,7 @@ from splitops.binding.rows import Place
 from splitops.errors import Rule, RuleError, brief
 from splitops.operators.schema import Given
 from splitops.sizes.arithmetic import Division, describe, violation
-from splitops.sizes.dims import Dim, Range, Shape
+from splitops.sizes.dims import Range, Shape
 from splitops.sizes.ranges import fitting, free_lengths
 
 __all__ = ["check_sizes"]
@@ -27,14 +27,9 @@ def check_sizes(
         axis: the axis; None is unknown.
     """
     least = free_lengths(division) if isinstance(division, tuple) else division
-    if not shape:
-        return
-    if not (_fits(least, shape[axis]) if axis is not None else any(_fits(least, size) for size in shape)):
+    sizes = shape if axis is None else (shape[axis],)
+    if all(fitting(least, size) is None for size in sizes):
         raise _misfit(node, division, least, subject, shape, axis)
-
-
-def _fits(division: Division, size: Dim) -> bool:
-    return violation(division, size) is None if isinstance(size, int) else fitting(division, size) is not None
 
 
 def _misfit(
