@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -93,6 +94,29 @@ def test_a_mutant_takes_the_place_of_a_function_that_others_have_already() -> No
 
     assert mutants.outcome(passes, seconds=60) == "survived"
     assert hull(1, 2) == Range(1, 2)
+
+
+def test_what_was_found_is_kept_until_the_code_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = tmp_path / "ranges.py"
+    code.write_text("one")
+    monkeypatch.setattr(mutants, "KEPT", tmp_path / "kept" / "mutants.json")
+    monkeypatch.setattr(mutants, "files", lambda: {"sizes.ranges": code})
+    found = {"sizes.ranges": {"killed": [KILLED], "survived": [CHANGE]}}
+    mutants.keep(found, mutants.digests())
+    assert mutants.kept() == found
+    code.write_text("other")
+    assert mutants.kept() == {}
+
+
+def test_the_page_lists_what_is_argued() -> None:
+    dropped = mutants.Change("sizes.ranges.hull", "pass", "")
+    argued = {CHANGE: "nobody can tell", dropped: "nobody can tell"}
+    text = mutants.page({"sizes.ranges": {"survived": [CHANGE, dropped]}}, argued)
+    assert text.count("- nobody can tell") == 1
+    assert "    - `sizes.ranges.hull`: `return 1` to `return 2`" in text
+    assert "    - `sizes.ranges.hull`: `pass` left out" in text
 
 
 def test_the_argued_mutants_have_reasons() -> None:
