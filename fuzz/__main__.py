@@ -178,10 +178,9 @@ def main() -> None:
             f"usage: python -m fuzz [all|{'|'.join(targets)} [SECONDS]], or python -m fuzz keep [TARGET ...]"
         )
     clean = [run(target, int(seconds[0])) for target in names]
-    for folder in (HERE / "corpus", HERE / "found"):
-        for empty in folder.iterdir():
-            if not any(empty.iterdir()):
-                empty.rmdir()
+    for folder in (HERE / kind / name for kind in ("corpus", "found") for name in names):
+        if not any(folder.iterdir()):  # other runs may go on in others
+            folder.rmdir()
     sys.exit(not all(clean))
 
 

@@ -268,17 +268,21 @@ void spoil(Draw &draw, Work &work) {
     }
 }
 
-// The bytes of the largest block, and the blocks; in numbers that cannot overflow here.
+// The bytes of the largest block and of the files, and the blocks; in numbers that cannot overflow here.
 bool is_small(const Work &work) {
-    __int128 bytes = 0, blocks = 0;
+    __int128 bytes = 0, end = 0, blocks = 0;
     for (const auto *lanes : {&work.sources, &work.targets})
         for (const Lane &lane : *lanes) {
             const Pass &pass = work.passes[static_cast<std::size_t>(lane.pass)];
             bytes += static_cast<__int128>(std::min(pass.rows, pass.block_rows)) * lane.stride;
         }
+    for (const Lane &lane : work.targets) {
+        const __int128 rows = work.passes[static_cast<std::size_t>(lane.pass)].rows;
+        end = std::max(end, lane.base + (rows - 1) * lane.stride + lane.used);
+    }
     for (const Pass &pass : work.passes)
         blocks += (pass.rows - 1) / pass.block_rows + 1;
-    return bytes < (1 << 26) && blocks * static_cast<__int128>(work.moves.size()) < (1 << 16);
+    return bytes < (1 << 26) && end < (1 << 26) && blocks * static_cast<__int128>(work.moves.size()) < (1 << 16);
 }
 
 // What a loop over the rows makes of the same work: the files, and the checksums; nothing where a source lacks bytes that
