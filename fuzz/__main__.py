@@ -16,6 +16,7 @@ import json
 import os
 import random
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -65,7 +66,9 @@ def fuzz(target: str) -> None:
     for found in gc.get_objects():
         if isinstance(found, FunctionType) and str(found.__module__).startswith("splitops"):
             atheris.instrument_func(found)
-    atheris.Setup(sys.argv, TARGETS[target])
+    # A merge starts itself anew, by a shell and what it takes for its name.
+    itself = shlex.join([sys.executable, "-m", "fuzz", "--here", target])
+    atheris.Setup([itself, *sys.argv[1:]], TARGETS[target])
     atheris.Fuzz()
 
 
@@ -152,6 +155,8 @@ def keep(target: str) -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         _run(target, folder, corpus, learnt, "-set_cover_merge=1", *LIMITS)
+        if not any(Path(folder).iterdir()):
+            sys.exit(f"nothing came of merging what was learnt of {target}")
         for path in corpus.iterdir():
             if not path.name.startswith("seed-"):
                 path.unlink()
