@@ -43,9 +43,10 @@ def test_an_interrupted_answer_is_not_taken_for_the_next_one(monkeypatch: pytest
 
         with monkeypatch.context() as patch:
             patch.setattr(pickle, "load", interrupted)
+            patch.setattr(subprocess.Popen, "kill", lambda process: None)  # it lives on for a moment
             with pytest.raises(KeyboardInterrupt):
                 ready.run(inputs(2))
-        with pytest.raises(EngineError, match="has ended its process with signal SIGKILL"):
+        with pytest.raises(EngineError, match="has ended its process with"):
             ready.run(inputs(3))
 
 

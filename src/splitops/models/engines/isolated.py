@@ -71,6 +71,7 @@ class IsolatedEngine:
                 raise EngineError(self.name, self._end(), where) from error
             except BaseException:  # Ctrl-C: the next message would be given the answer to this one
                 self._process.kill()
+                self._process.stdout.close()  # it may be there already, and outlives the process
                 raise
         if isinstance(answer, Exception):
             raise answer
