@@ -7,13 +7,11 @@ from dataclasses import replace
 
 import onnx_ir as ir
 from onnx import IR_VERSION, ModelProto, TypeProto, ValueInfoProto
-from onnx.defs import onnx_opset_version
 
 from splitops.errors import Where, shown
 from splitops.models.check.findings import Finding, Severity
 from splitops.models.formats.onnx.schemas import version_of
-from splitops.models.formats.onnx.structure import canonical, function_path, located_graphs
-from splitops.models.formats.onnx.structure import opset_imports as stated_opsets
+from splitops.models.formats.onnx.structure import canonical, function_path, located_graphs, unknown_opset
 from splitops.models.graph.onnx import label, nodes_of, opset_imports, owners_of
 from splitops.models.graph.onnx_sites import is_split
 from splitops.operators import schema
@@ -26,9 +24,9 @@ def form_findings(model: ModelProto, where: Where) -> Iterator[Finding]:
     if not 1 <= model.ir_version <= IR_VERSION:
         message = f"ir_version = {model.ir_version}; the versions are 1 to {IR_VERSION}"
         yield _finding(message, where, Severity.ERROR)
-    newest = onnx_opset_version()
-    opset = max(stated_opsets(owner, where).get("", 0) for owner in (model, *model.functions))
-    if opset > newest:
+    unknown = unknown_opset(model, where)
+    if unknown is not None:
+        opset, newest = unknown
         message = f"opset {opset} is newer than those of the installed onnx, 1 to {newest}"
         yield _finding(f"{message}: what changed since is not known", where, Severity.WARNING)
     for path, graph in located_graphs(model):
@@ -43,11 +41,13 @@ def misread_sequences(model: ir.Model, where: Where) -> Iterator[Finding]:
     for start, owner in owners_of(model):
         opset = opset_imports(owner, model if start is None else None).get("", 1)
         for path, node in nodes_of(owner, start):
-            version = version_of(node.op_type, opset) if canonical(node.domain) == "" else None
             for index, value in enumerate(node.inputs):
-                if version is None or value is None or not _is_sequence_of_parts(value):
+                if value is None or not _is_sequence_of_parts(value):
                     continue
-                if not any(taken.startswith("seq(") for taken in version.inputs.types_at(index)):
+                version = version_of(node.op_type, opset) if canonical(node.domain) == "" else None
+                if version is not None and not any(
+                    taken.startswith("seq(") for taken in version.inputs.types_at(index)
+                ):
                     yield Finding(
                         code="model.invalid",
                         severity=Severity.ERROR,

@@ -194,14 +194,12 @@ def _converted(
 
 def _unknown_opset(model: onnx.ModelProto, where: Where) -> SplitError | None:
     """Return the refusal of a model of a newer opset than onnx has: nobody knows what its operators mean."""
-    from onnx.defs import onnx_opset_version
+    from splitops.models.formats.onnx.structure import unknown_opset
 
-    from splitops.models.formats.onnx.structure import opset_imports
-
-    newest = onnx_opset_version()
-    opset = max(opset_imports(owner, where).get("", 0) for owner in (model, *model.functions))
-    if opset <= newest:
+    found = unknown_opset(model, where)
+    if found is None:
         return None
+    opset, newest = found
     got, expected = f"the model imports opset {opset}", f"the installed onnx has opsets 1 to {newest}"
     return rule_error("ONNX", Rule.OPERATOR_VERSION, got, expected, where=where, opset=opset)
 

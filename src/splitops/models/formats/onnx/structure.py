@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
+from onnx.defs import onnx_opset_version
 
 from splitops.errors import ModelError, Where, count_of, shown
 from splitops.models.formats.onnx.schemas import version_of
@@ -27,6 +28,7 @@ __all__ = [
     "nodes_of",
     "opset_imports",
     "subgraphs",
+    "unknown_opset",
 ]
 
 FunctionKey = tuple[str, str, str]
@@ -91,6 +93,13 @@ def opset_imports(owner: ModelProto | FunctionProto, where: Where | None = None)
     if not found and isinstance(owner, ModelProto) and owner.ir_version < 3:
         found[""] = 1  # opset_import came with IR version 3
     return found
+
+
+def unknown_opset(model: ModelProto, where: Where) -> tuple[int, int] | None:
+    """Return the opset that a model imports and the newest of the installed onnx, where it is beyond that."""
+    newest = onnx_opset_version()
+    opset = max(opset_imports(owner, where).get("", 0) for owner in (model, *model.functions))
+    return (opset, newest) if opset > newest else None
 
 
 def canonical(domain: str) -> str:
