@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,16 @@ import onnx
 import onnx.parser
 import onnx_ir as ir
 import pytest
+from click.testing import CliRunner
 from legal_helpers import parse, proved
 
 import splitops
+from splitops.cli import cli
+from splitops.elements.types import ELEMENT_TYPES
 from splitops.models.formats.openvino import Builder
 from splitops.models.legalize import Fate, legalize
+from splitops.models.legalize.onnx_forms import OnnxForms
+from splitops.models.legalize.rounds import Written
 
 pytest.importorskip("onnxruntime")
 FIVE = np.arange(5, dtype=np.float32)
@@ -105,6 +111,80 @@ def test_a_number_that_each_caller_states_is_refused() -> None:
     assert caught.value.where.graph == "function own.first"
 
 
+def fates(model: Any, target: str, unbind: str | None = None) -> list[str]:
+    """What becomes of each site: what stands there then, or why it is illegal."""
+    sites = legalize(model, target, unbind=unbind, on_illegal="keep", report=True).sites
+    return [site.after if site.fate is not Fate.ILLEGAL else site.reasons[0].text for site in sites]
+
+
+# A site of a function is one for all calls, which may differ in what is known
+FUNCTION = '<domain: "own", opset_import: ["": 18]>'
+CALLED_APART = {
+    "sizes": (
+        """(float[7] x, float[9] z) => (float[A] a, float[B] b, float[C] c, float[D] d) {
+            a, b = own.f(x) c, d = own.f(z) }
+        <domain: "own", opset_import: ["": 13]> f (x) => (a, b) { a, b = Split<num_outputs = 2>(x) }""",
+        ("onnxruntime", None),
+        "Split-13(axis=0, split computed)",
+    ),
+    "axes": (
+        f"""(float[4, 6] x, int64 k) => (float[A, B] a, float[C, D] b) {{
+            a = own.f<ax = 0>(x, k) b = own.f<ax = 1>(x, k) }}
+        {FUNCTION} f <ax> (x, k) => (a) {{
+            i = Constant<value_int = 1>() s = SplitToSequence<axis: int = @ax>(x, k)
+            a = SequenceAt(s, i) }}""",
+        ("openvino", None),
+        "how it is divided is not known",
+    ),
+    "chunks": (
+        f"""(float[2, 3] x, float[2, 4] z) => (seq(float) a, seq(float) b)
+        <int64 k = {{1}}, int64 l = {{2}}> {{ a = own.f(x, k) b = own.f(z, l) }}
+        {FUNCTION} f (x, k) => (s) {{ s = SplitToSequence<axis = 1, keepdims = 0>(x, k) }}""",
+        ("onnxruntime", "as-pytorch"),
+        "only the run knows whether the chunks are of 1",
+    ),
+    "types": (
+        f"""(uint8[N] x, int16[N] z) => (uint8[A, P] a, int16[B, Q] b) {{ a = own.f(x) b = own.f(z) }}
+        {FUNCTION} f (x) => (a) {{
+            s = SplitToSequence(x) a = ConcatFromSequence<axis = 0, new_axis = 1>(s) }}""",
+        ("onnxruntime", None),
+        "no type of sequences holds None",
+    ),
+    "attributes": (
+        """(float[7] x) => (float[A] a, float[B] b) { a, b = own.f<n = 2>(x) }
+        <domain: "own", opset_import: ["": 13]> f <n> (x) => (a, b) {
+            a, b = Split<num_outputs: int = @n>(x) }""",
+        ("onnxruntime", None),
+        "num_outputs is attribute 'n' of the function's caller",
+    ),
+    "numbers": (
+        f"""(float[6] x) => (float[A] a) {{ a = own.f<n = 2>(x) }}
+        {FUNCTION} f <n> (x) => (a) {{ a = Split<num_outputs: int = @n>(x) }}""",
+        ("onnxruntime", None),
+        "each call of the function may state another number",
+    ),
+    "orders": (
+        f"""(float[6, 1] x) => (float[A, B] y) <int64[2] k = {{0, 6}}> {{ y = own.f<o = [1, 0]>(x, k) }}
+        {FUNCTION} f <o> (x, k) => (y) {{ a, b = Split(x, k) y = Transpose<perm: ints = @o>(a) }}""",
+        ("openvino", None),
+        "the order of the Transpose is what each caller of the function states",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CALLED_APART)
+def test_calls_that_differ(what: str) -> None:
+    text, (target, unbind), words = CALLED_APART[what]
+    opset = 13 if 'opset_import: ["": 13]' in text else 18
+    model = parse(text, opset)
+    (fate,) = fates(model, target, unbind)
+    assert words in fate
+    if what == "sizes":
+        feeds = {"x": np.arange(7, dtype=np.float32), "z": np.arange(9, dtype=np.float32)}
+        found = splitops.run(legalize(model, target), feeds)
+        assert [len(part) for part in found.values()] == [4, 3, 5, 4]
+
+
 # Sequences
 
 
@@ -141,6 +221,12 @@ def test_a_sequence_of_parts_whose_number_only_a_run_knows(kind: str, size: int)
     )
     report = proved("onnxruntime", model, {"x": extremes(kind, size), "i": np.array(-1)})
     assert "Cast" in operators(report.model)
+
+
+def test_a_sequence_of_another_type_keeps_its_axis() -> None:
+    model = parse(f"""(uint8[2, N] x, int64 i) => (uint8[A, B] p, int64 n, uint8[C, D] w) <int64 k = {{2}}> {{
+        s = SplitToSequence<axis = 1>(x, k) {READ} }}""")
+    proved("onnxruntime", model, {"x": extremes("uint8", 8).reshape(2, 4), "i": np.array(1)})
 
 
 def test_such_a_sequence_that_the_caller_gets_is_refused() -> None:
@@ -181,6 +267,83 @@ def test_openvino_slices_the_elements_of_lengths_that_only_a_run_knows() -> None
     proved("openvino", model, {"x": FIVE, "k": np.array([1, 3, 1])})
 
 
+UNBIND = """(float[2, 3] x{0}) => (float y) <{1}int64 i = {{0}}> {{
+    s = SplitToSequence<axis = 1, keepdims = 0>(x, k) y = SequenceAt(s, i) }}"""
+COMPUTED = UNBIND.format(", int64 k", "")
+
+
+@pytest.mark.parametrize("target", ["openvino", "tensorrt"])
+@pytest.mark.parametrize("model", [COMPUTED, UNBIND.format("", "int64 k = {1}, ")])
+def test_an_unbind_is_sliced_as_it_is_meant(target: str, model: str) -> None:
+    if target == "openvino" and model != COMPUTED:
+        assert legalize(parse(model), target) == parse(model)  # it does as the text says
+        return
+    (why,) = fates(parse(model), target)
+    assert "read in two ways; as written: leave keepdims out (--unbind as-written)" in why
+    feeds = {"x": np.arange(6, dtype=np.float32).reshape(2, 3), "k": np.array(1)}
+    feeds = {name: feeds[name] for name in ("x", "k") if name == "x" or model == COMPUTED}
+    found = legalize(parse(model), target, unbind="as-written")
+    assert "SplitToSequence" not in operators(found)
+    assert splitops.run(found, feeds)["y"].tolist() == [[0], [3]]
+    if model == COMPUTED:
+        assert "only the run knows" in fates(parse(model), target, "as-pytorch")[0]
+    else:
+        found = legalize(parse(model), target, unbind="as-pytorch")
+        assert splitops.run(found, feeds)["y"].tolist() == [0, 3]
+
+
+REFUSED_SEQUENCES = {
+    "SplitToSequence(x, k) y = SequenceAt(s, i)": ("openvino", "constant positions from the front"),
+    "SplitToSequence(x, u) y = SequenceAt(s, i)": ("openvino", "how it is divided is not known"),
+}
+
+
+@pytest.mark.parametrize("text", REFUSED_SEQUENCES)
+def test_sequences_that_cannot_be_sliced(text: str) -> None:
+    target, words = REFUSED_SEQUENCES[text]
+    model = parse(f"(float[N] x, int64 k, int64[3] u) => (float[A] y) <int64 i = {{-1}}> {{ s = {text} }}")
+    model.graph.input[2].type.tensor_type.ClearField("shape")
+    (why,) = fates(model, target)
+    assert words in why
+
+
+def test_a_sequence_of_too_many_parts_is_not_made_of_them() -> None:
+    (why,) = fates(parse("(uint8[5000] x) => (seq(uint8) s) { s = SplitToSequence(x) }"), "onnxruntime")
+    assert "the caller reads them" in why
+
+
+# Parts of Transposes that are empty
+
+EMPTY = """({kind}[6, 1] x) => ({kind}[A, B] y, {kind}[C, D] z) {{
+    k = Constant<value_ints = [0, 6]>() a, b = Split(x, k)
+    y = Transpose(a) z = Transpose<perm = [1, 0]>(b) }}"""
+
+
+def test_openvino_makes_empty_transposed_parts_anew() -> None:
+    pytest.importorskip("openvino")
+    data = np.arange(6, dtype=np.float32).reshape(6, 1)
+    report = proved("openvino", parse(EMPTY.format(kind="float")), {"x": data})
+    assert operators(report.model).count("Transpose") == 1
+
+
+def test_only_onnx_transposes_of_empty_parts_are_made_anew() -> None:
+    model = parse("""(float[6, 1] x) => (float[A, B] y, float z) <int64[2] k = {0, 6}> {
+        a, b = Split(x, k) y = Transpose(a) z = own.Transpose(a) }""")
+    made = legalize(model, "openvino")
+    assert [node.domain for node in made.graph.node if node.op_type == "Transpose"] == ["own"]
+
+
+@pytest.mark.parametrize(("kind", "opset"), [("float", 7), ("bfloat16", 18), ("string", 18)])
+def test_empty_tensors_that_an_opset_cannot_state(kind: str, opset: int) -> None:
+    text = EMPTY.format(kind=kind)
+    if opset < 13:
+        text = text.replace(
+            "k = Constant<value_ints = [0, 6]>() a, b = Split(x, k)", "a, b = Split<split = [0, 6]>(x)"
+        )
+    (why,) = fates(parse(text, opset), "openvino")
+    assert f"opset {opset} cannot state an empty tensor of" in why
+
+
 # Strings and OpenVINO IR
 
 LETTERS = np.array(list("abcde"))
@@ -214,9 +377,60 @@ def test_openvino_gathers_strings_of_ir(lengths: list[int]) -> None:
     assert [layer.type for layer in report.model.graph.layers if "Split" in layer.type] == []  # type: ignore[union-attr]
 
 
-def test_ir_is_for_openvino() -> None:
+def test_openvino_gathers_no_strings_below_opset_12() -> None:
+    model = parse("(string[6] x) => (string[A] y, string[B] z) { y, z = Split(x) }", 11)
+    (why,) = fates(model, "openvino")
+    assert "from opset 12 on" in why
+
+
+def layers(
+    kind: str,
+    lengths: str | list[int],
+    *,
+    version: int = 11,
+    transposed: bool = False,
+    operator: str = "VariadicSplit",
+) -> Any:
+    """A model of IR that splits axis 0 of a parameter, or of a constant of uint4."""
+    builder = Builder("m", version=version)
+    four = ELEMENT_TYPES["uint4"]
+    packed = kind == "uint4"
+    data = (
+        builder.const(np.arange(6).astype(four.numpy), four)
+        if packed
+        else builder.parameter("x", kind, "6,1")
+    )
+    given = [builder.parameter("k", "i64", "2") if lengths == "k" else builder.const(np.array(lengths))]
+    ports = [data, builder.const(np.array(0)), *(given if operator == "VariadicSplit" else [])]
+    for index, part in enumerate(builder.layer(operator, ports, outputs=2)):
+        order = builder.const(np.array([1, 0]))
+        builder.result(builder.layer("Transpose", [part, order])[0] if transposed else part, f"p{index}")
+    return builder.model()
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (layers("string", "k"), "the sizes of its parts are known only when the model runs"),
+        (layers("uint4", "k"), "the sizes of its parts are known only when the model runs"),
+        (layers("string", [2, 4], version=10), "its ports name outputs of the model"),
+        (layers("string", [0, 6], transposed=True), "an empty tensor of string cannot be stated"),
+        (layers("f32", [], operator="Split"), "OpenVINO IR has no form 'number'"),
+    ],
+)
+def test_layers_that_cannot_be_legalised(model: Any, words: str) -> None:
+    (why,) = fates(model, "openvino")
+    assert words in why
+
+
+def test_ir_is_for_openvino(tmp_path: Path) -> None:
     with pytest.raises(splitops.ModelError, match="reads ONNX models"):
         legalize(strings([5]), "onnxruntime")
+    path = tmp_path / "m.xml"
+    splitops.save(strings([5]), path)
+    done = CliRunner().invoke(cli, ["check", str(path), "--fix", "-o", str(tmp_path / "n.xml")])
+    assert done.exit_code == 1
+    assert "repairs are made to ONNX models; this is OpenVINO IR" in done.output
 
 
 # The call
@@ -234,6 +448,64 @@ def test_slices_beyond_32_bits_are_not_made_a_split_again(monkeypatch: pytest.Mo
         data = np.arange(np.prod(shape), dtype=np.uint8).reshape(shape)
         report = proved("onnxruntime", model, {"x": data}, wrong=False)
         assert operators(report.model).count("Slice") == 2
+
+
+def test_sizes_beyond_32_bits_of_which_only_a_run_knows_the_lengths_are_refused() -> None:
+    model = parse("(float[4294967300, 0] x, int64[2] k) => (float y, float z) { y, z = Split(x, k) }")
+    (why,) = fates(model, "onnxruntime")
+    assert "its bounds cannot be stated" in why
+
+
+def test_lengths_are_stated_where_too_many_outputs_would_be_declared() -> None:
+    model = parse("(float[10000] x) => (float[A] a) { a = Split<num_outputs = 5000>(x) }")
+    assert fates(model, "onnxruntime") == ["Split-18(axis=0, split=[2, 9998])"]
+
+
+def test_the_default_domain_by_its_long_name() -> None:
+    model = parse(f"(float[5] x) => (float[A] a, float[B] b, float[C] c, float[D] d) {{ {FOUR_WAYS} }}")
+    model.opset_import[0].domain = "ai.onnx"
+    assert [len(part) for part in splitops.run(legalize(model, "onnxruntime"), {"x": FIVE}).values()] == [
+        2,
+        2,
+        1,
+        0,
+    ]
+
+
+def test_what_is_illegal_stays_beside_what_is_restated() -> None:
+    model = parse(f"""(float[6] x, float[5] z) => (float[A] p, float[B] q, float a) {{
+        k = Constant<value_ints = [2, 3]>() p, q = Split(x, k) {FOUR_WAYS.replace("x", "z")} }}""")
+    report = legalize(model, "onnxruntime", on_illegal="keep", report=True)
+    assert [site.fate for site in report.sites] == [Fate.ILLEGAL, Fate.RESTATED]
+    assert repr(report) == "Legalization(onnxruntime: 2 sites, 1 restated, 1 illegal)"
+    illegal, restated = str(report).splitlines()[1:]
+    assert illegal == (
+        "  node 'Split -> p': Split-18: illegal "
+        "(split = [2, 3] sums to 5, but axis 0 of data (6,) has size 6 [lengths.sum])"
+    )
+    assert "Split-18(axis=0, num_outputs=4) -> Split-18(axis=0, split=[2, 2, 1, 0])" in restated
+    assert str(legalize(parse("(float x) => (float y) { y = Identity(x) }"), "onnxruntime", report=True)) == (
+        "for onnxruntime:\n  no split in the model"
+    )
+
+
+@pytest.mark.parametrize("mistake", ["an axis", "a type", "a sequence"])
+def test_a_form_that_gives_something_else_is_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def written(self: OnnxForms, node: ir.Node, site: Any) -> Written:
+        if mistake == "an axis":
+            node.attributes["axis"] = ir.AttrInt64("axis", 1)
+        elif mistake == "a type":
+            node.inputs[0].type = ir.TensorType(ir.DataType.INT32)  # type: ignore[union-attr]
+        else:
+            self.editor.substitute(node, self.editor.add(node, "SequenceConstruct", list(node.inputs)) * 2)
+        return Written("something else")
+
+    monkeypatch.setattr(OnnxForms, "_axis", written)
+    model = parse("(float[6, 6] x) => (float a, float b) { a, b = Split<num_outputs = 2>(x) }")
+    for output in model.graph.output:
+        output.type.Clear()
+    with pytest.raises(splitops.ModelError, match=r"gave 'a' as .*, but something else gives"):
+        legalize(model, "opencv")
 
 
 def test_a_model_of_onnx_ir_gives_one() -> None:

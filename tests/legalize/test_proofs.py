@@ -60,6 +60,58 @@ def test_a_model_that_takes_no_input_says_why() -> None:
         prove(model, Legalization("onnxruntime", model, ()))
 
 
+EVEN = parse("(float[N] x) => (float[A] a, float[B] b) { a, b = Split(x) }", 13)
+EXPLICIT = parse("(float[N] x) => (float[A] a, float[B] b) <int64[2] k = {2, 5}> { a, b = Split(x, k) }")
+WIDE = parse("(float[N, 100000] x) => (float[A, B] y) { y = Split<num_outputs = 300>(x) }")
+
+
+@pytest.mark.parametrize(
+    ("model", "same", "refused"),
+    [
+        (EVEN, {0, 2, 4}, {1, 3}),
+        (EXPLICIT, {7}, {0, 1, 2, 3, 6, 8, 14}),
+        (WIDE, {0, 1, 2, 3}, {299, 300, 301, 600}),
+    ],
+)
+def test_sizes_that_the_source_does_not_take_are_not_compared(
+    model: onnx.ModelProto, same: set[int], refused: set[int]
+) -> None:
+    proof = prove(model, Legalization("onnxruntime", legalize(model, "onnxruntime"), ()))
+    assert proof.holds
+    found = {verdict: {t.sizes["N"] for t in proof.trials if t.verdict is verdict} for verdict in Verdict}
+    assert (found[Verdict.SAME], found[Verdict.REFUSED]) == (same, refused)
+
+
+THIRD = "(float[3] x) => (float[A] y, float z) <float d = {{{0}}}> {{ y = Div(x, d) z = Identity(x) }}"
+PAIR = "(int32[4] x) => (seq(int32[A]) s) <int64 k = {{{0}}}> {{ s = SplitToSequence(x, k) }}"
+
+
+@pytest.mark.parametrize(
+    ("source", "made", "verdict", "text"),
+    [
+        (THIRD.format(3), THIRD.format(3.000001), Verdict.ROUNDED, ""),
+        (THIRD.format(3), THIRD.format(3.1), Verdict.DIFFERENT, "output 'y': other values"),
+        (PAIR.format(2), PAIR.format(1), Verdict.DIFFERENT, "output 's': 2 elements and 4"),
+        (
+            "(int32[4] x) => (int32[4] y) { y = Identity(x) }",
+            "(int32[4] x) => (int32[4] y) { y = Neg(x) }",
+            Verdict.DIFFERENT,
+            "output 'y': other values",
+        ),
+    ],
+)
+def test_results_that_differ(source: str, made: str, verdict: Verdict, text: str) -> None:
+    (trial,) = prove(parse(source), Legalization("onnxruntime", parse(made), ())).trials
+    assert (trial.verdict, trial.text) == (verdict, text)
+
+
+def test_a_model_that_the_runtime_refuses_has_one_trial() -> None:
+    model = parse("(float[6] x) => (float[A] a, float[B] b) { a, b = Split(x) }", 1)
+    (trial,) = prove(model, Legalization("onnxruntime", model, ())).trials
+    assert trial.verdict is Verdict.FAILED
+    assert "Split" in trial.text
+
+
 def test_the_end_of_the_process_is_an_answer() -> None:
     model = parse("(float[6] x) => (float[B] b) { a, b = Split<num_outputs = 2>(x) }")
     model.graph.node[0].output[0] = ""

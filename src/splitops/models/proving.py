@@ -230,8 +230,8 @@ class _Trials:
             yield Trial(base, Verdict.FAILED, error.message)
             return
         for sizes in self._variants(base):
-            feeds = self.feeds(sizes)
             try:
+                feeds = self.feeds(sizes)
                 expected = self.ours.run(feeds)
             except SplitError:
                 yield Trial(sizes, Verdict.REFUSED)

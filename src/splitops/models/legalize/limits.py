@@ -33,11 +33,18 @@ class Obstacle(NamedTuple):
         """How much the form changes that is tried first: one that changes more may answer more."""
         return _STRENGTH[self.forms[0]] if self.forms else -1
 
+    @property
+    def asks(self) -> bool:
+        """Whether somebody must say what the site means."""
+        return self.forms == (LegalForm.MEANING,)
+
 
 def obstacles(
     sites: Iterable[Site], model: Surroundings, target: str, unbind: Unbind | None
 ) -> list[Obstacle]:
     """Return what stands against one site, in all of its calls: first what has no form, then the greatest.
+
+    What must be said comes before what is written for it.
 
     Args:
         sites: the site, once for every call.
@@ -49,7 +56,9 @@ def obstacles(
     for site in sites:
         for obstacle in _of_site(site, model, target, unbind):
             found.setdefault(obstacle.reason.code, obstacle)
-    return sorted(found.values(), key=lambda obstacle: (bool(obstacle.forms), -obstacle.strength))
+    return sorted(
+        found.values(), key=lambda obstacle: (bool(obstacle.forms), not obstacle.asks, -obstacle.strength)
+    )
 
 
 def _of_site(site: Site, model: Surroundings, target: str, unbind: Unbind | None) -> Iterator[Obstacle]:

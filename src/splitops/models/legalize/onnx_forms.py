@@ -14,7 +14,7 @@ from splitops.elements.types import element_type_of
 from splitops.errors import RuleError
 from splitops.models.check.profiles import LegalForm
 from splitops.models.graph.onnx import Tape, constant_array, note, replace_node, shape_of, type_of
-from splitops.models.graph.onnx_editor import OnnxEditor
+from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.graph.onnx_splits import write_site
 from splitops.models.known import Tensor
 from splitops.models.legalize.onnx_sequences import carry, slice_elements
@@ -69,11 +69,9 @@ class OnnxForms:
 
     def write(self, form: LegalForm, node: ir.Node, site: Site) -> Written:
         """State a site in a form, see :class:`~splitops.models.legalize.rounds.Forms`."""
+        site = self.editor.site(node)  # as it is in all calls: the given one is that of the first
         try:
-            writer = self._writers.get(form)
-            if writer is None:
-                raise NoFormError(f"ONNX has no form {form}")
-            return writer(node, site)
+            return self._writers[form](node, site)
         except RuleError as error:
             raise NoFormError(error.message) from error
 
@@ -84,8 +82,7 @@ class OnnxForms:
 
     def _axis(self, node: ir.Node, site: Site) -> Written:
         name, axis = site.schema.axis.name, site.bind().axis
-        if axis is None:
-            raise NoFormError("its axis is known only when the model runs")
+        assert axis is not None  # it is the default
         node.attributes[name] = ir.AttrInt64(name, axis)
         return Written(self._describe(node))
 
@@ -117,18 +114,14 @@ class OnnxForms:
         return bool(unnamed)
 
     def _version(self, node: ir.Node, site: Site) -> Written:
-        row = site.as_written
-        if row is None:
-            raise NoFormError("no version has all of its attributes")
-        read = replace(site, schema=row)
+        read = replace(site, schema=site.as_written or site.schema)
         restated = restate(read, Target("", self.editor.opset(node)))
         self._write(node, read, restated)
         return Written(str(restated))
 
     def _number(self, node: ir.Node, site: Site) -> Written:
         name = site.schema.count_attribute
-        if name is None or not node.outputs:
-            raise NoFormError("the operator takes no number of parts")
+        assert name is not None
         node.attributes[name] = ir.AttrInt64(name, len(node.outputs))
         return Written(self._describe(node))
 
@@ -163,8 +156,6 @@ class OnnxForms:
     def _restatements(self, node: ir.Node) -> Iterator[tuple[Site, Restatement]]:
         opset = self.editor.opset(node)
         site = self.editor.site(node)
-        if site.may_be_unbind:
-            raise NoFormError("what its parts are is read in two ways")
         for restated in restatements(site, Target("", opset), Form.LENGTHS, apart=True):
             yield site, restated
 
@@ -231,7 +222,7 @@ class OnnxForms:
             if shape is None or 0 not in shape:
                 continue
             for use in list(part.uses()):
-                if use.node.op_type == "Transpose":
+                if is_operator(use.node, "Transpose"):
                     _made_anew(use.node, part, Tape(opset, self.editor.names, _stem(use.node)))
         return Written(f"{self._describe(node)}, without Transposes of what is empty")
 
@@ -330,8 +321,10 @@ def _shapes(site: Site) -> Sequence[Shape | None]:
 def _made_anew(transpose: ir.Node, part: ir.Value, tape: Tape) -> None:
     """Put an empty tensor of its shape in the place of the Transpose of an empty part."""
     kind, shape = type_of(part), shape_of(part)
-    if tape.opset < 9 or kind is None or not kind.bits or shape is None:
-        raise NoFormError("an empty tensor cannot be stated below opset 9, or of an unknown type")
+    if kind is None or shape is None:
+        raise NoFormError("the element type of the empty part is not known")
+    if tape.opset < 9 or kind not in onnx_types("ConstantOfShape", tape.opset, "T2"):
+        raise NoFormError(f"opset {tape.opset} cannot state an empty tensor of {kind}")
     order = transpose.attributes.get("perm")
     if order is not None and order.is_ref():
         raise NoFormError("the order of the Transpose is what each caller of the function states")

@@ -10,7 +10,7 @@ from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.models.graph.onnx import Tape, constant_array, replace_node, type_of
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.legalize.rounds import NoFormError
-from splitops.models.sites import Site
+from splitops.models.sites.site import UNBIND_REPAIRS, Site
 
 __all__ = ["carry", "slice_elements"]
 
@@ -75,8 +75,11 @@ def slice_elements(node: ir.Node, site: Site, editor: OnnxEditor) -> int:
     """Put a Slice of the data in the place of each SequenceAt at a constant position; return their number.
 
     Raises:
-        NoFormError: something else reads the sequence, or the axis or the rank of the lengths is not known.
+        NoFormError: something else reads the sequence, the axis or the rank of the lengths is not known, or
+            what the parts are is read in two ways.
     """
+    if site.may_be_unbind:
+        raise NoFormError(f"what its parts are is read in two ways; {UNBIND_REPAIRS}")
     data, lengths = node.inputs[0], node.inputs[1] if len(node.inputs) > 1 else None
     axis = None if site.binding is None else site.binding.axis
     given, readers = site.lengths, _readers(node)

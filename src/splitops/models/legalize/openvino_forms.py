@@ -42,7 +42,7 @@ class OpenVINOForms:
                 return self._constants(node)
             case LegalForm.EMPTY:
                 return self._empty(node, site)
-        raise NoFormError(f"OpenVINO IR has no form {form}")
+        raise NoFormError(f"OpenVINO IR has no form {str(form)!r}")
 
     def _gathers(self, node: ir.Node) -> Written:
         """Write a Gather for each part that is read."""
@@ -88,7 +88,7 @@ class OpenVINOForms:
         assert order is not None
         kind, rank = type_of(part), shape_of(part)
         if kind is None or not kind.bits or rank is None:
-            raise NoFormError("the element type of the empty part is not known")
+            raise NoFormError(f"an empty tensor of {kind or 'an unknown type'} cannot be stated")
         name, sizes = transpose.name, (len(rank),)
         shape = editor.add(
             transpose,

@@ -491,12 +491,12 @@ class _Search:
 
 
 @cache
-def onnx_types(operator: str, opset: int) -> frozenset[ElementType]:
-    """Return the element types that an operator of ONNX takes for its ``T`` at an opset."""
+def onnx_types(operator: str, opset: int, name: str = "T") -> frozenset[ElementType]:
+    """Return the element types that an operator of ONNX takes at an opset for one of its type variables."""
     from onnx.defs import get_schema
 
     constraints = get_schema(operator, opset, "").type_constraints
-    names = next(c.allowed_type_strs for c in constraints if c.type_param_str == "T")
+    names = next(c.allowed_type_strs for c in constraints if c.type_param_str == name)
     return frozenset(filter(None, map(from_onnx_name, names)))
 
 
