@@ -104,6 +104,28 @@ def test_a_subgraph_may_hide_names_around_it(name: str) -> None:
             np.testing.assert_array_equal(splitops.run(made, feeds, engine="reference")["y"], wanted)
 
 
+def test_a_branch_may_give_a_value_from_outside_as_it_is() -> None:
+    """The checker of onnx, which refuses it, takes what was made of it; the name of one is hidden as well."""
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 18]>
+        g (float[2,4] x, bool c) => (float[2,4] y) <int64 n = {3}, int64[2] all = {4, 0}> {
+            y = Loop(n, c, x) <body = b (int64 i, bool c, float[2,4] x) => (bool go, float[2,4] z) {
+                go = Not(c)
+                p, q = Split<axis = 1>(x, all)
+                s = Concat<axis = 1>(p)
+                w = If(go) <then_branch = t () => (float[2,4] x) { s1 = Neg(x) },
+                            else_branch = e () => (float[2,4] s) { x1 = Neg(s) }>
+                z = Neg(w) }> }""")
+    with pytest.raises(onnx.checker.ValidationError):
+        onnx.checker.check_model(model)
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    for condition in (True, False):
+        feeds: dict[str, Any] = {"x": x, "c": np.array(condition)}
+        wanted = splitops.run(model, feeds, engine="reference")["y"]
+        for made in (splitops.simplify(model), splitops.convert(model, to="onnx:13")):
+            onnx.checker.check_model(made)
+            np.testing.assert_array_equal(splitops.run(made, feeds, engine="reference")["y"], wanted)
+
+
 def test_an_output_that_hides_a_name_is_refused() -> None:
     model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 18]>
         g (float[2] x, bool c) => (float[2] y) {

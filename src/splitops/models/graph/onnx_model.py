@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import onnx_ir as ir
@@ -64,7 +64,9 @@ def editable_copy(model: ModelProto, where: Where, *, name_unread: bool = True) 
     edited = _read(copy_of(model), where)  # onnx-ir renames tensors in the protobuf that it was made from
     if name_unread:
         name_parts(edited)
-    _rename_hidden(edited, Names(edited))
+    names = Names(edited)
+    _return_outer_values(edited, names)
+    _rename_hidden(edited, names)
     return edited
 
 
@@ -218,6 +220,31 @@ def name_parts(model: ir.Model) -> None:
             if value.name:
                 break
             value.name = names.fresh(f"{node.name or node.op_type}_unused")
+
+
+def _return_outer_values(model: ir.Model, names: Names) -> None:
+    """Give a subgraph whose output is a value from outside an Identity that makes it.
+
+    onnx-ir does not link such an output to its value, so that a rewrite of one would forget the other.
+    """
+
+    def visit(graph: Any, outside: Mapping[str, ir.Value]) -> None:
+        own = [*graph.inputs, *(value for node in graph for value in node.outputs)]
+        if isinstance(graph, ir.Graph):
+            own += graph.initializers.values()
+            for index, value in enumerate(graph.outputs):
+                source = outside.get(value.name or "")
+                if source is not None and value not in own:
+                    made = ir.Value(name=names.fresh(value.name or ""), type=value.type, shape=value.shape)
+                    graph.append(ir.Node("", "Identity", [source], outputs=[made], name=""))
+                    graph.outputs[index] = made
+        visible = {**outside, **{value.name: value for value in own if value.name}}
+        for node in graph:
+            for _, inner in subgraphs(node):
+                visit(inner, visible)
+
+    for _, owner in owners_of(model):
+        visit(owner, {})
 
 
 def _rename_hidden(model: ir.Model, names: Names) -> None:
