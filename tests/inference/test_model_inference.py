@@ -299,6 +299,149 @@ def test_what_is_known() -> None:
     assert says(infer(parse(SCAN)), "last", "ys") == ["float32[3]", "float32[T, 2, 3]"]
 
 
+def test_an_unknown_choice_is_known_where_both_sides_are_the_same() -> None:
+    model = parse("""g (float[N, M] x) => (float[A, B] y)
+        <int64[2] fives = {5, 5}, int64[2] yes = {4, 5}, int64[2] no = {2, 5}> {
+            s = Shape(x)
+            fits = Equal(s, fives)
+            target = Where(fits, yes, no)
+            y = ConstantOfShape(target)
+        }""")
+    assert says(infer(model), "y") == ["float32[A, 5]"]
+    held_against_runs(model, [{"N": 5, "M": 5}, {"N": 3, "M": 4}])
+
+
+def test_parts_of_a_shape_of_unknown_lengths_are_of_unknown_numbers() -> None:
+    model = parse("""g (float[2, 12] w, int64[2] lengths) => (int64[A] a, int64[B] b) {
+        s = Shape(w)
+        a, b = Split(s, lengths)
+    }""")
+    inferred = infer(model)
+    assert says(inferred, "s", "a", "b") == ["int64[2]", "int64[A]", "int64[B]"]
+    assert [getattr(inferred[name], "value", None) is None for name in "sab"] == [False, True, True]
+
+
+def test_the_sizes_of_more_dimensions_than_are_followed_are_unknown() -> None:
+    inferred = infer(parse(f"g (float[{', '.join(['2'] * 4097)}] x) => (int64 n) {{ n = Size(x) }}"))
+    assert says(inferred, "n") == ["int64[]"]
+    assert getattr(inferred["n"], "value", None) is None
+
+
+def test_numbers_that_onnx_fails_to_compute_are_unknown() -> None:
+    model = parse("""g (float[2] x) => (int64[A] y, int64[B] z)
+        <int64[2] data = {4, 5}, int64[2, 1] far = {2, 7}, int64[2, 1] near = {1, 0}> {
+            y = GatherND(data, far)
+            z = GatherND(data, near)
+        }""")
+    inferred = infer(model)
+    assert says(inferred, "y", "z") == ["int64[2]", "int64[2]"]
+    assert [getattr(inferred[name], "value", None) is None for name in "yz"] == [True, False]
+
+
+def test_an_optional_input_that_is_left_out_is_none() -> None:
+    model = parse("g (float[2] x) => (float[A] y) <int64[2] sizes = {4, 5}> "
+        "{ total = ReduceSum(sizes)  y = ConstantOfShape(total) }")  # fmt: skip
+    model.graph.node[0].input.append("")
+    assert says(infer(model), "y") == ["float32[9]"]
+
+
+def test_what_comes_out_of_a_loop_that_certainly_runs_is_of_its_last_round() -> None:
+    body = """body = b (int64 i, bool c, float[Q] s) => (bool go, float[R] t, float[3] out) {
+        go = Identity(yes)
+        t = Constant<value = float[3] {1, 2, 3}>()
+        out = Identity(t)
+    }"""
+    found = {}
+    for rounds in (0, 2):
+        model = parse(f"""g (float[2] x) => (float[A] y, float[B, C] all)
+            <int64 n = {{{rounds}}}, bool yes = {{1}}> {{ y, all = Loop(n, yes, x) <{body}> }}""")
+        found[rounds] = says(infer(model), "y", "all")
+        held_against_runs(model, [{}])
+    assert found == {0: ["float32[A]", "float32[0, 3]"], 2: ["float32[3]", "float32[2, 3]"]}
+
+
+def test_what_grows_from_round_to_round_is_given_up() -> None:
+    """Sequences too; and where changes come round after round, the whole value."""
+    model = parse("""g (int64 n, bool c, float[2] x0) => (float[A] x, seq(float[B]) s) <int64 one = {1}> {
+        s0 = SplitToSequence(x0, one)
+        x, s = Loop(n, c, x0, s0) <body = b (int64 i, bool go, float[Q] x1, seq(float[P]) s1)
+            => (bool on, float[R] x2, seq(float[S]) s2) {
+                on = Identity(go)
+                x2 = Concat<axis = 0>(x1, x1)
+                s2 = SplitToSequence(x2, one) }>
+    }""")
+    assert says(infer(model), "s") == ["? x float32[1]"]
+    held_against_runs(model, [{"n": 0, "c": 1}, {"n": 3, "c": 1}])
+
+    def named(letter: str) -> str:
+        return ", ".join(f"{letter}{index}" for index in range(8))
+
+    def typed(letter: str) -> str:
+        return ", ".join(f"float[{letter.upper()}{index}] {letter}{index}" for index in range(8))
+
+    shifts = "".join(f"b{index} = Identity(a{min(index + 1, 7)})  " for index in range(8))
+    inputs = ", ".join(f"float[{2 + (index == 7)}] x{index}" for index in range(8))
+    late = parse(f"""g (int64 n, bool c, {inputs}) => (float[A] y0) {{
+        {named("y")} = Loop(n, c, {named("x")})
+            <body = t (int64 i, bool go, {typed("a")}) => (bool on, {typed("b")})
+                {{ on = Identity(go)  {shifts} }}>
+    }}""")
+    assert says(infer(late), "y1", "y6", "y7") == ["float32[?]"] * 3
+    held_against_runs(late, [{"n": rounds, "c": 1} for rounds in (0, 1, 6, 9)])
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        "y = If(c) <then_branch = t () => (float[P] a) { a = Identity(x) }>",
+        "y = Loop(n, c, x) <body = t (int64 i, bool d) => (bool e) { e = Identity(d) }, "
+        "other = u () => (float[P] b) { b = Relu(x) }>",
+        "y = Loop(n, c, x)",
+    ],
+)
+def test_of_control_flow_without_its_graphs_nothing_is_known(node: str) -> None:
+    assert says(infer(parse(f"g (int64 n, bool c, float[6] x) => (float[A] y) {{ {node} }}")), "y") == [
+        "float32[A]"
+    ]
+
+
+def test_an_axis_that_a_scanned_input_does_not_have_tells_nothing() -> None:
+    model = parse("""g (float[T, 2] x, float[2] start) => (float[A] last, float[B, C] all) {
+        last, all = Scan(start, x) <num_scan_inputs = 1, scan_input_axes = [5],
+            body = b (s, e) => (t, o) { t = Relu(s)  o = Relu(e) }>
+    }""")
+    assert says(infer(model), "last", "all") == ["float32[2]", "float32[B, C]"]
+
+
+def test_what_joins_a_sequence_that_is_unknown_is_unknown() -> None:
+    model = parse(
+        """g (float[2] x) => (float[A] y) { s = Strange(x)  y = ConcatFromSequence<axis = 0>(s) }"""
+    )
+    assert says(infer(model), "s", "y") == ["None", "float32[A]"]
+
+
+def test_text_that_protobuf_does_not_write_leaves_a_node_unknown() -> None:
+    model = parse("g (float[2] x) => (float[A] y) { z = Elu<alpha = 0.5>(x)  y = Relu(z) }")
+    model.graph.node[0].attribute[0].doc_string = "QQQQ"
+    content = model.SerializeToString().replace(b"QQQQ", b"QQ\xffQ")
+    assert says(infer(onnx.ModelProto.FromString(content)), "x", "z") == ["float32[2]", "None"]
+
+
+def test_a_sequence_output_without_an_element_type_gets_one() -> None:
+    model = parse("g (float[4] x) => (seq(float[A]) s) { s = SplitToSequence(x) }")
+    model.graph.output[0].type.sequence_type.ClearField("elem_type")
+    inferred = infer(model)
+    element = inferred.model.graph.output[0].type.sequence_type.elem_type.tensor_type
+    assert (element.elem_type, element.shape.dim[0].dim_value) == (onnx.TensorProto.FLOAT, 1)
+    (value,) = (value for value in inferred.values if value.name == "s")
+    assert (str(value.after), value.is_new) == ("4 x float32[1]", True)
+
+
+def test_a_value_that_is_not_there_is_a_key_error() -> None:
+    with pytest.raises(KeyError, match="nothing"):
+        infer(parse("g (float[2] x) => (float[2] y) { y = Relu(x) }"))["nothing"]
+
+
 def test_a_split_tells_of_its_input_and_of_its_symbol() -> None:
     inferred = infer(parse(EXPLICIT))
     assert says(inferred, "x", "other", "t") == ["float32[5, 4]", "float32[M, 5]", "float32[5, M]"]
@@ -331,6 +474,29 @@ def test_functions_with_the_attributes_of_their_calls() -> None:
     inside = {value.name: str(value.after) for value in inferred.values if value.graph == "function my.halve"}
     assert inside == {"x": "float32[N, 6]", "a": "float32[N, 2..3]", "b": "float32[N, 2..3]"}
     onnx.checker.check_model(inferred.model)
+
+
+def test_attributes_that_no_call_gives_are_unknown() -> None:
+    """A function that nothing calls is walked too."""
+    function = """<domain: "my", opset_import: ["": 18]> f <k, p> (x) => (y) {
+        c = Constant<value_int: int = @k>()
+        t = Transpose<perm: ints = @p>(x)
+        y = Add(t, c) }"""
+    inferred = infer(parse("g (float[6] x) => (float[A] y) { y = Relu(x) }", functions=function))
+    inside = {value.name: str(value.after) for value in inferred.values if value.graph == "function my.f"}
+    assert inside == {"x": "None", "c": "None", "t": "None", "y": "None"}
+
+
+def test_the_graphs_inside_functions_are_written() -> None:
+    function = """<domain: "my", opset_import: ["": 18]> f (c, x) => (y) {
+        y = If(c) <then_branch = t () => (a) { a, b = Split<num_outputs = 2>(x) },
+                   else_branch = e () => (d) { d = Identity(x) }> }"""
+    model = parse("g (bool c, float[6] x) => (float[A] y) { y = my.f(c, x) }", functions=function)
+    made = infer(model).model
+    (node,) = made.functions[0].node
+    sizes = [attribute.g.output[0].type.tensor_type.shape.dim[0].dim_value for attribute in node.attribute]
+    assert sizes == [3, 6]
+    onnx.checker.check_model(made)
 
 
 def test_functions_that_call_functions_do_not_take_for_ever() -> None:
@@ -498,6 +664,15 @@ def test_unknown_rank_axis_and_lengths() -> None:
         "float32[7, 2]",
         "float32[0..7, 6]",
     ]
+
+
+def test_what_does_not_broadcast_as_numpy_does_is_not_followed() -> None:
+    builder = Builder("m")
+    x, y = builder.parameter("x", "i64", "2,3"), builder.parameter("y", "i64", "2")
+    for operator in ("Maximum", "Power"):
+        (made,) = builder.layer(operator, [x, y], {"auto_broadcast": "pdpd"})
+        builder.result(made, operator)
+    assert says(infer(builder.model()), "Maximum", "Power") == ["int64[...]"] * 2
 
 
 # Damaged models

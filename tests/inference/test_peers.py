@@ -106,6 +106,42 @@ def test_openvino_on_partial_shapes(data: Any) -> None:
         assert compatible[name] == said
 
 
+@pytest.mark.parametrize(
+    ("shape", "axis", "lengths"),
+    [
+        (None, 0, [2, -1]),
+        ("4,6", 0, None),
+        ("4..9,6", 0, None),
+        ("5,7", None, [8, -1]),
+        ("4", 0, [5, -1]),
+        ("4", 0, [6, -1]),
+        ("4", 0, [-1, 9]),
+        ("2..4", 0, [5, -1]),
+        ("2..4", 0, [5, 3]),
+    ],
+)
+def test_what_openvino_says_of_lengths_that_do_not_fit(
+    shape: str | None, axis: int | None, lengths: list[int] | None
+) -> None:
+    openvino = pytest.importorskip("openvino")
+    builder = Builder("m")
+    axis_port = builder.parameter("axis", "i64", "") if axis is None else builder.const(np.array(axis))
+    lengths_port = (
+        builder.parameter("lengths", "i64", "2") if lengths is None else builder.const(np.array(lengths))
+    )
+    parts = builder.layer(
+        "VariadicSplit", [builder.parameter("x", "f32", shape), axis_port, lengths_port], outputs=2
+    )
+    for index, part in enumerate(parts):
+        builder.result(part, f"p{index}")
+    model = builder.model()
+    xml, weights = to_bytes(model)
+    theirs = openvino.Core().read_model(xml, openvino.Tensor(np.frombuffer(weights, np.uint8)))
+    compatible = infer(model, as_openvino=True)
+    for index, output in enumerate(theirs.outputs):
+        assert compatible[f"p{index}"] == openvino_known(output.get_partial_shape())
+
+
 LOOSER = {"parts.divisible", "lengths.sum", "remainder.negative", "remainder.repeated"}
 
 

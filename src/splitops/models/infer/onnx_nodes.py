@@ -58,10 +58,8 @@ class NodeInference:
             )
             found = self._found.get(key)
             asked = node_proto(node, attributes) if found is None else None
-        except (UnicodeDecodeError, ir.serde.SerdeError):
-            return [None] * len(
-                node.outputs
-            )  # protobuf reads names that are no text, and does not write them
+        except ir.serde.SerdeError:  # protobuf reads what is no text, and does not write it
+            return [None] * len(node.outputs)
         if found is None:
             assert asked is not None
             outputs: Sequence[Known] = _infer_by_onnx(asked, opsets, inputs)
@@ -75,7 +73,6 @@ def node_proto(node: ir.Node, attributes: Attributes) -> NodeProto:
     """Return a node as onnx reads it, its values named by their positions.
 
     Raises:
-        UnicodeDecodeError: a name is no text.
         SerdeError: an attribute is none that onnx-ir writes.
     """
     return NodeProto(
@@ -90,8 +87,6 @@ def node_proto(node: ir.Node, attributes: Attributes) -> NodeProto:
 def _attribute_proto(attribute: ir.Attr) -> AttributeProto:
     if attribute.is_ref():
         return ir.serde.serialize_reference_attribute(attribute)
-    if attribute.type == ir.AttributeType.UNDEFINED:
-        return AttributeProto(name=attribute.name)
     return ir.serde.serialize_attribute(attribute)
 
 

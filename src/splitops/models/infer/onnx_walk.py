@@ -107,13 +107,11 @@ class _Scope:
 
     def output(self, value: ir.Value) -> Known:
         """Return what is known of an output; onnx-ir does not find one that was made outside its graph."""
-        scope: _Scope | None = self
-        while scope is not None:
-            found = next((seen for seen in scope.values if seen.name == value.name), None)
-            if found is not None:
-                return scope.values[found]
-            scope = scope.parent
-        return None
+        found = next((seen for seen in self.values if seen.name == value.name), None)
+        if found is not None:
+            return self.values[found]
+        assert self.parent is not None  # no model is read in which an output is made nowhere
+        return self.parent.output(value)
 
 
 class Walk:

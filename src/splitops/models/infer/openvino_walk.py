@@ -141,5 +141,8 @@ def _openvino_sizes(site: Site, size: Dim, count: int) -> list[Dim]:
         return [UNKNOWN] * count
     known = sum(int(length) for length in lengths if length is not None and length >= 0)
     whole = all(length is not None for length in lengths)
-    rest: Dim = max(0, size - known) if isinstance(size, int) and whole else UNKNOWN
+    # A rest of exactly -1, OpenVINO takes for a size that it does not know.
+    rest: Dim = UNKNOWN
+    if isinstance(size, int) and whole and size - known != -1:
+        rest = max(0, size - known)
     return [int(length) if length is not None and length >= 0 else rest for length in lengths]
