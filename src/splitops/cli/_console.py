@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -111,11 +111,14 @@ def print_json(value: Any) -> None:
 def _json(value: Any, margin: str) -> str:
     inner = margin + "  "
     if isinstance(value, dict) and value:
-        items = (f"{inner}{json.dumps(key)}: {_json(item, inner)}" for key, item in value.items())
+        items = (f"{inner}{_encode(key)}: {_json(item, inner)}" for key, item in value.items())
         return "{\n" + ",\n".join(items) + f"\n{margin}}}"
     if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
         return "[\n" + ",\n".join(inner + _json(item, inner) for item in value) + f"\n{margin}]"
-    return json.dumps(value, allow_nan=False)
+    return _encode(value)
+
+
+_encode: Final = json.JSONEncoder(allow_nan=False).encode  # json.dumps makes an encoder for each value
 
 
 def one_line(text: str, limit: int = 2000) -> str:
