@@ -80,7 +80,8 @@ site so that the runtime gives the decided result.
 what was restated, and checks the result. Without a target it does so for all, and a split stays one split:
 Slices, sequences of parts and the like are for who names a runtime. A Split-18 without lengths gets
 `num_outputs`, the number of outputs that it declares; a split with attributes of another version is stated as
-its own version has it. `--unbind` says what a scripted `unbind` means, see [legal models](legalize.md).
+its own version has it, or as Slices where that version has no lengths that a run computes (below 13).
+`--unbind` says what a scripted `unbind` means, see [legal models](legalize.md).
 """
 
 

@@ -187,7 +187,7 @@ def explain(counts: Counts, reasons: list[Reason]) -> dict[str, set[int]]:
 
 def read_reasons() -> list[Reason]:
     """Return the reasons of ``tests/uncovered.toml``."""
-    return [Reason(**entry) for entry in tomllib.loads(REASONS.read_text("utf-8")).get("group", [])]
+    return [Reason(**entry) for entry in tomllib.loads(REASONS.read_text("utf-8"))["group"]]
 
 
 def spans(numbers: Iterable[int]) -> str:
