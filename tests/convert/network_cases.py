@@ -242,6 +242,17 @@ def _windows() -> Iterator[LayerCase]:
     for wide in ([1, 1], [2, 1]):
         attributes = {"exclude-pad": True, "dilations": wide, "rounding_type": "ceil_torch"}
         yield _case("AvgPool", 16, x(*image), **window, **attributes)
+    yield _case(
+        "MaxPool", 1, x(*image), **{**window, "strides": [1, 1]}, rounding_type="ceil", only="steps of 1"
+    )
+    yield _case(
+        "MaxPool",
+        1,
+        Given(values(*image), [-1, 4, -1, -1]),
+        **window,
+        auto_pad="same_upper",
+        only="open, same",
+    )
     both = {**window, "exclude-pad": False, "rounding_type": "ceil"}
     yield _case("AvgPool", 1, x(1, 4, 10, 8), **both, refused="counts padding and rounds up")
     far = {"strides": [3], "pads_begin": [1], "pads_end": [1], "kernel": [2]}
@@ -333,9 +344,11 @@ def _reductions() -> Iterator[LayerCase]:
     yield _case(
         "ReduceMean", 1, x(2, 3, dtype=np.int64), i64(0), keep_dims=True, only="int64", refused="of int64"
     )
+    none = np.zeros(0, np.int64)
+    yield _case("ReduceMax", 1, x(2, 3), none, keep_dims=True, only="no axis")
     for name in ("ReduceL1", "ReduceL2"):
         yield _case(name, 4, x(2, 3, 4), i64(1), keep_dims=True)
-        yield _case(name, 4, x(2, 3, 4), np.zeros(0, np.int64), keep_dims=True, refused="reduces no axis")
+        yield _case(name, 4, x(2, 3, 4), none, keep_dims=True, refused="reduces no axis")
     for name in ("ReduceLogicalAnd", "ReduceLogicalOr"):
         yield _case(name, 1, x(2, 3, 4, dtype=bool), i64(-1), keep_dims=False)
     yield _case(
@@ -732,6 +745,11 @@ def _recurrent() -> Iterator[LayerCase]:
             read=(0, 1),
             only=direction,
         )
+    clipped = {"hidden_size": 1, "direction": "forward", "clip": 0.2, "activations": ["tanh"]}
+    small = [values(1, 1, 1), values(1, 1, 1), values(1, 1)]
+    given = (x(1, 3, 1), x(1, 1, 1), np.array([3], np.int32))
+    lists: dict[str, Any] = {"activations_alpha": [], "activations_beta": []}
+    yield _case("RNNSequence", 5, *given, *small, **clipped, **lists, only="clipped")
     wide = 1100  # squared, more numbers than conversion reads of what may be a size
     large = [values(1, *shape, low=-0.01, high=0.01) for shape in ((wide, 1), (wide, wide), (wide,))]
     given = (x(1, 1, 1), x(1, 1, wide), np.array([1], np.int32))

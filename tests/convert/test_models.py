@@ -289,7 +289,57 @@ def test_unknown_targets(target: str) -> None:
         convert(parsed(BRANCHES), to=target, report=True)
 
 
-@pytest.mark.parametrize("target", ["onnx:0", "onnx:999"])
+def test_a_target_or_only_the_splits() -> None:
+    model = parsed(BRANCHES)
+    with pytest.raises(ModelError, match="only_split keeps the opset of the model"):
+        convert(model, to="onnx:18", only_split=True)  # type: ignore[call-overload]
+    with pytest.raises(ModelError, match="a conversion needs a target"):
+        convert(model)  # type: ignore[call-overload]
+
+
+def test_a_conversion_in_one_line() -> None:
+    model = parsed(BRANCHES)
+    assert (
+        repr(convert(model, to="onnx:18", report=True)) == "Conversion(target='onnx:18', 2 changes, complete)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("(float[4097] x) => (float p) { s = SplitToSequence(x) p = SequenceAt(s, i) }", "has 4097 parts"),
+        ("(float[0] x) => (float p) { s = SplitToSequence(x) p = SequenceAt(s, i) }", "has 0 parts"),
+        (
+            "(float[4] x) => (seq(float) r) { s = SplitToSequence(x) r = SequenceErase(s, i) }",
+            "SequenceErase reads the sequence",
+        ),
+        (
+            "(float[3] x) => (float p) { s = SplitToSequence(x) p = SequenceAt(s, j) }",
+            "SequenceAt reads position 3 of a sequence of 3",
+        ),
+    ],
+)
+def test_sequences_that_are_no_splits(body: str, words: str) -> None:
+    constants = "i = Constant<value_int = 0>() j = Constant<value_int = 3>() s = "
+    model = parsed(f'<ir_version: 8, opset_import: ["": 13]> g {body.replace("s = ", constants, 1)}')
+    report = convert(model, to="onnx:10", report=True)
+    assert words in str(report.refusals[0].error)
+    assert repr(report).endswith(f"{len(report.refusals)} refused)")
+
+
+def test_what_reads_a_sequence_of_known_parts() -> None:
+    model = parsed("""
+        <ir_version: 8, opset_import: ["": 13]>
+        g (float[5,6] x) => (int64 n, float[a,b,c] w) {
+            s = SplitToSequence<axis = 1>(x)
+            n = SequenceLength(s)
+            w = ConcatFromSequence<axis = 0, new_axis = 1>(s) }""")
+    report = convert(model, to="onnx:10", report=True)
+    assert report.complete
+    assert_same(model, report, {"x": X})
+
+
+@pytest.mark.parametrize("target", ["onnx:0", "onnx:999", "openvino:opset0"])
 def test_opsets_that_do_not_exist(target: str) -> None:
     with pytest.raises(OperatorError) as caught:
         convert(parsed(BRANCHES), to=target, report=True)

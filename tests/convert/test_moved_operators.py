@@ -152,6 +152,138 @@ def test_a_batch_normalization_of_inference_is_the_same_in_every_version() -> No
         np.testing.assert_array_equal(left, right)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "stated"),
+    [
+        (1, 6, ["alpha", "gamma"]),
+        (6, 1, ["alpha", "gamma"]),
+        (1, 22, ["alpha", "gamma"]),
+        (6, 22, []),
+    ],
+)
+def test_defaults_that_a_later_version_has_changed_are_stated(old: int, new: int, stated: list[str]) -> None:
+    model = parsed("g (float[2,6] x) => (float[2,6] y) { y = Selu(x) }", old)
+    (node,) = convert(model, to=f"onnx:{new}").graph.node
+    schema = onnx.defs.get_schema("Selu", old)
+    values = {attribute.name: attribute.f for attribute in node.attribute}
+    assert sorted(values) == stated
+    for name, value in values.items():
+        assert value == pytest.approx(schema.attributes[name].default_value.f, abs=1e-7)
+
+
+def test_bounds_that_a_clip_leaves_out_are_none() -> None:
+    model = parsed("g (float[2,6] x) => (float[2,6] y) { y = Clip<max = 1.0>(x) }", 1)
+    (node,) = convert(model, to="onnx:6").graph.node
+    assert {attribute.name: attribute.f for attribute in node.attribute} == {"max": 1, "min": -np.inf}
+
+
+def test_another_default_that_nothing_is_known_of_is_refused() -> None:
+    """The first GRU leaves its direction to the word "foward"."""
+    text = "g (float[2,1,1] x, float[1,3,1] w, float[1,3,1] r) => (float[2,1,1,1] y) {"
+    with pytest.raises(ModelError, match="GRU-1 cannot be moved to opset 3"):
+        convert(parsed(text + " y, z = GRU<hidden_size = 1>(x, w, r) }", 1), to="onnx:3")
+
+
+def test_attributes_become_constants_where_a_later_version_takes_inputs() -> None:
+    model = parsed("g (float[2,6] x) => (float[n,m] y) { y = Pad<pads = [0, 1, 1, 0], value = 3.0>(x) }", 2)
+    for opset in (11, 18):
+        moved = assert_moves(model, opset, x=X)
+        assert not moved.graph.initializer
+        assert [node.op_type for node in moved.graph.node] == ["Constant", "Constant", "Pad"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "operator", "gives", "old", "new"),
+    [
+        ("optional(float[2,3])", "OptionalHasElement", "bool", 15, 18),
+        ("optional(seq(float[2,3]))", "OptionalHasElement", "bool", 18, 15),
+        ("optional(float[2,3])", "Identity", "optional(float[2,3])", 18, 16),
+        ("float[2,3]", "OptionalHasElement", "bool", 18, 15),
+    ],
+)
+def test_operators_of_optionals_move_where_they_take_the_type(
+    kind: str, operator: str, gives: str, old: int, new: int
+) -> None:
+    report = convert(
+        parsed(f"g ({kind} x) => ({gives} y) {{ y = {operator}(x) }}", old), f"onnx:{new}", report=True
+    )
+    assert report.complete == (kind != "float[2,3]")  # which it takes since opset 18
+
+
+def own(body: str, opset: int) -> str:
+    return f'<domain: "own", opset_import: ["": {opset}]> f {body}'
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "words"),
+    [
+        (
+            "(float x) => (int64[A] y) { y = ArgMax<axis = -1>(x) }",
+            13,
+            10,
+            "an axis is negative, of an unknown rank",
+        ),
+        ("(float x) => (float[A] y) { y = Softmax(x) }", 13, 12, "its rank is not known"),
+        (
+            "(float[2,3] x) => (float[A,B] y) { y = own.f<a = 0>(x) }"
+            + own("<a> (x) => (y) { y = Softmax<axis: int = @a>(x) }", 13),
+            13,
+            12,
+            "an attribute of its caller",
+        ),
+        (
+            "(float[2,3] x) => (int64[A] y) { y = own.f<a = 1>(x) }"
+            + own("<a> (x) => (y) { y = Shape<start: int = @a>(x) }", 15),
+            15,
+            13,
+            "an attribute of its caller",
+        ),
+        (
+            "(float[2,3] x) => (int64[A] y) { y = own.f(x) }"
+            + own("(x) => (y) { y = Constant<value = int64[2] {1, 2}>() z = Identity(x) }", 9),
+            9,
+            8,
+            "a function has no constant of INT64 below opset 9",
+        ),
+        (
+            "(float[2,3] x) => (int64[2,3] y) { y = Cast<to = 7, saturate = 0>(x) }",
+            19,
+            13,
+            "what onnx's converter makes is not valid: Unrecognized attribute: saturate",
+        ),
+    ],
+)
+def test_nodes_that_cannot_be_moved_say_why(text: str, old: int, new: int, words: str) -> None:
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {old}, "own": 1]> g {text}')
+    if text.startswith("(float x)"):
+        model.graph.input[0].type.tensor_type.ClearField("shape")
+    (change,) = convert(model, to=f"onnx:{new}", report=True).refusals
+    assert words in str(change.error)
+
+
+def test_an_answer_of_onnx_s_converter_of_other_types_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(model: ModelProto, opset: int) -> ModelProto:
+        made = ModelProto()
+        made.CopyFrom(model)
+        made.graph.node[0].op_type = "Not"
+        made.graph.node[0].ClearField("attribute")
+        made.opset_import[0].version = opset
+        return made
+
+    monkeypatch.setattr(onnx.version_converter, "convert_version", wrong)
+    monkeypatch.setattr(onnx.shape_inference, "infer_shapes", lambda model: model)
+    model = parsed("g (float[2,6] x) => (float[2,1] y) { y = ReduceMean<axes = [1]>(x) }", 13)
+    with pytest.raises(ModelError, match="what onnx's converter makes of it, Not, takes other types"):
+        convert(model, to="onnx:18")
+
+
+def test_a_function_without_onnx_s_operators_stays() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["own": 1]>
+        g (float[2,3] x) => (float[2,3] y) { y = own.f(x) }
+        <domain: "own", opset_import: ["own": 1]> f (x) => (y) { y = own.g(x) }""")
+    assert convert(model, to="onnx:12").functions == model.functions
+
+
 def test_onnx_is_asked_once_for_each_kind_of_node(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     ask = onnx.version_converter.convert_version

@@ -104,6 +104,128 @@ def test_a_slice_of_an_unknown_number_of_axes_is_left_to_openvinos_converter(
         _ = report.model
 
 
+@pytest.mark.parametrize("only", ["Identity", "Concat<axis = 0>"])
+def test_a_default_that_a_caller_can_replace_is_the_value_in_openvino(only: str) -> None:
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 13]>
+        g (float[4] x, float[4] w = {{1, 2, 3, 4}}) => (float[a] p, float[b] q) {{
+            z = {only}(w) p, q = Split(z) }}""")
+    converted = convert(model, to="openvino")
+    assert [layer.name for layer in converted.graph.layers_of_type("Parameter")] == ["x"]
+    feeds = {"x": np.zeros(4, np.float32)}
+    found = splitops.run(converted, feeds, engine="reference").values()
+    assert [part.tolist() for part in found] == [[1, 2], [3, 4]]
+
+
+SPLIT_BESIDE = """<ir_version: 8, opset_import: ["": 13, "own": 1]>
+    g ({}) => (float[a] p, float[b] q, {} z) {{ p, q = Split(x) z = {} }}"""
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "node", "words"),
+    [
+        ("float[4] x", "float", "own.g(x)", "needed for g"),
+        ("float[4] x, complex64[4] c", "complex64", "Identity(c)", "input 'c' is of complex64"),
+        (
+            "float[4] x",
+            "complex64",
+            "Constant<value = complex64[1] {1, 2}>()",
+            "constant 'z' has element type complex64",
+        ),
+        ("float[4] x", "float[2]", "Constant<sparse_value = float[2] {1, 2}>()", "value 'z' is not known"),
+        ("float[4] x", "float", "Concat<axis = 0>(x, , x)", "an input that must be there is absent"),
+        ("float[4] x, int32[4] c", "int32[4]", "Sigmoid(c)", "needed for Sigmoid"),
+        ("float[4] x", "float[4]", "LogSoftmax(x, x)", "needed for LogSoftmax"),
+    ],
+)
+def test_what_cannot_be_written_for_openvino(
+    given: str, kind: str, node: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from splitops.models.convert import onnx_to_openvino
+
+    monkeypatch.setattr(onnx_to_openvino.importlib.util, "find_spec", lambda name: None)
+    model = onnx.parser.parse_model(SPLIT_BESIDE.format(given, kind, node))
+    with pytest.raises(ModelError, match=words):
+        convert(model, to="openvino")
+
+
+Port = tuple[str, Any] | list[Any]
+"""An input by element type and shape, or the numbers of a constant."""
+
+
+def one_layer(
+    type_: str,
+    version: int,
+    data: dict[str, Any],
+    *ports: Port,
+    outputs: int = 1,
+    shapes: list[tuple[int, ...]] | None = None,
+) -> OpenVINOModel:
+    """A layer as a file may state it, whatever its text says."""
+    builder = Builder()
+    inputs = [
+        builder.parameter(f"x{index}", *port) if isinstance(port, tuple) else builder.const(np.array(port[0]))
+        for index, port in enumerate(ports)
+    ]
+    count = outputs if shapes is None else len(shapes)
+    made = builder.layer(type_, inputs, data, outputs=count, version=f"opset{version}", shapes=shapes)
+    for index, output in enumerate(made):
+        builder.result(output, f"y{index}")
+    return builder.model()
+
+
+FLAT, OPEN, IMAGE, TWO = ("f32", "2,3"), ("f32", None), ("f32", "1,4,5,5"), ("i64", "2")
+WEIGHTS = [
+    [np.zeros((1, 4, 1), np.float32)],
+    [np.zeros((1, 4, 1), np.float32)],
+    [np.zeros((1, 4), np.float32)],
+]
+CELL: list[Any] = [("f32", "1,1,1")] * 3 + [("i64", "1"), *WEIGHTS]
+BAD_LAYERS: list[tuple[OpenVINOModel, str]] = [
+    (one_layer("Elu", 1, {}, FLAT), "alpha = None, which ONNX cannot say"),
+    (one_layer("Elu", 1, {"alpha": "a"}, FLAT), "alpha = 'a', which ONNX cannot say"),
+    (one_layer("Elu", 1, {"alpha": 1}, FLAT, [1.0]), "has 2 inputs"),
+    (one_layer("Gelu", 7, {"approximation_mode": "other"}, FLAT), "'other', which ONNX cannot say"),
+    (one_layer("MVN", 6, {"eps": 1}, FLAT, [[1]]), "has no eps_mode"),
+    (one_layer("MVN", 6, {"eps_mode": "inside_sqrt"}, FLAT, [[1]]), "eps = None"),
+    (one_layer("MVN", 6, {"eps": 1}, FLAT), "is not what its text says"),
+    (one_layer("LRN", 1, {"size": "x"}, FLAT, [[1]]), "size = 'x'"),
+    (one_layer("LRN", 1, {"size": ""}, FLAT, [[1]]), "is not what its text says"),
+    (one_layer("MaxPool", 1, {"strides": "2,2", "kernel": "2"}, IMAGE), "is not what its text says"),
+    (
+        one_layer("MaxPool", 1, {"strides": "0,0", "kernel": "2,2", "rounding_type": "ceil"}, IMAGE),
+        "is not what its text says",
+    ),
+    (one_layer("ShuffleChannels", 1, {"axis": 1, "group": "1,2"}, IMAGE), "is not what its text says"),
+    (one_layer("Tile", 1, {}, OPEN, [[1, 2]]), "the rank of what Tile layer"),
+    (one_layer("ConvertLike", 1, {}, FLAT, ("u4", "2")), "from float32 to uint4 is not the same"),
+    (one_layer("Softmax", 2, {}, FLAT), "of opset2 has no ONNX form here"),
+    (
+        one_layer("Split", 1, {"num_splits": "x"}, FLAT, [0], outputs=2),
+        "num_splits = 'x' is not a 64-bit integer",
+    ),
+    (
+        one_layer("Split", 1, {"num_splits": 2}, FLAT, ("i64", ()), outputs=2),
+        "the axis is computed when the model",
+    ),
+    (one_layer("ReLU", 1, {}, OPEN), "the converted model would not be valid"),
+    (one_layer("LSTMSequence", 5, {"hidden_size": "1,2"}, *CELL, outputs=3), "is not what its text says"),
+]
+
+
+@pytest.mark.parametrize(("model", "words"), BAD_LAYERS, ids=[words for _, words in BAD_LAYERS])
+def test_layers_that_onnx_cannot_say_are_refused(model: OpenVINOModel, words: str) -> None:
+    with pytest.raises(splitops.SplitError) as caught:
+        convert(model, to="onnx:13")
+    assert words in str(caught.value)
+
+
+def test_a_cell_that_states_no_clip_has_none() -> None:
+    data = {"hidden_size": 1, "direction": "forward"}
+    model = one_layer("LSTMSequence", 5, data, *CELL, shapes=[(1, 1, 1, 1), (1, 1, 1), (1, 1, 1)])
+    (cell,) = [node for node in convert(model, to="onnx:14").graph.node if node.op_type == "LSTM"]
+    assert "clip" not in [attribute.name for attribute in cell.attribute]
+
+
 def test_equality_of_sizes_goes_to_onnx() -> None:
     builder = Builder()
     sizes = builder.parameter("sizes", "i64", (3,))

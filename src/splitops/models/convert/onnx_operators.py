@@ -8,6 +8,7 @@ the operator's schema states, whose nodes are moved in turn.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -40,6 +41,13 @@ _UNDEFINED_BEFORE: Final[Mapping[str, int]] = {"AveragePool": 7}
 """Versions before which an operator's text leaves values open that the later one defines."""
 
 _ALONG_AXIS: Final = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
+
+
+_OTHER_DEFAULTS: Final[Mapping[str, Mapping[str, float]]] = {
+    "Clip": {"min": -math.inf, "max": math.inf},
+    "Selu": {"alpha": 1.6732, "gamma": 1.0507},
+}
+"""Numbers that the first version leaves to something else than the later ones, and what that is."""
 
 
 class Mover:
@@ -76,8 +84,7 @@ class Mover:
 
     def _move(self, node: ir.Node, old: int, new: int, bodies: int) -> Sequence[str] | None:
         before, after = since_version(node.op_type, old), since_version(node.op_type, new)
-        if before is None:
-            raise NoAdapterError(f"opset {old} has no operator {node.op_type}")
+        assert before is not None  # move has asked, and a body has what its opset has
         if before == after:
             return None
         if not _nonnegative_axes(node, before, after or 0):
@@ -85,6 +92,7 @@ class Mover:
         if node.op_type in _UNDEFINED_BEFORE and (after or 0) < _UNDEFINED_BEFORE[node.op_type] <= before:
             raise NoAdapterError("its text does not say what padding counts for")
         _drop_allowzero(node, new)
+        _state_defaults(node, old, new)
         piece = Piece.of(node)
         if after is not None and self._adapter.unchanged(piece, old, new):
             _drop_new_attributes(node, new)
@@ -95,15 +103,15 @@ class Mover:
             return ["Constant"]
         if node.op_type == "Constant" and "value" in node.attributes and new < CONSTANTS_OF_EVERY_TYPE:
             return None  # an initializer takes its place
+        if piece.is_open:
+            raise NoAdapterError("it has a body or an attribute of its caller")
         if node.op_type == "Shape" and new < 15:
             return _sliced_shape(node, new, self._names)
         if node.op_type in _ALONG_AXIS and before >= 13 > new:
             # onnx's converter leaves the axis as it is; before version 13 all axes behind it count as one.
             if (rewritten := _along_last_axis(node, new, self._names)) is None:
-                raise NoAdapterError("neither axis nor rank is known")
+                raise NoAdapterError("its rank is not known")
             return rewritten
-        if piece.is_open:
-            raise NoAdapterError("it has a body or an attribute of its caller")
         try:
             moved = self._adapter.moved(piece, old, new)
         except NoAdapterError as error:
@@ -162,6 +170,19 @@ def _is_kept(entry: Any, size: Sequence[Any]) -> bool:
     if isinstance(entry, int):
         return entry != 0
     return isinstance(entry, Range) and (entry.lo > 0 or (entry.name is not None and [entry] == list(size)))
+
+
+def _state_defaults(node: ir.Node, old: int, new: int) -> None:
+    """State the numbers that a node leaves to a default which is another one at the other opset."""
+    before, after = version_of(node.op_type, old), version_of(node.op_type, new)
+    if node.op_type not in _OTHER_DEFAULTS or before is None or after is None:
+        return
+    if 1 not in (before.since, after.since):
+        return
+    for name, first in _OTHER_DEFAULTS[node.op_type].items():
+        if name in before.attributes and name in after.attributes and name not in node.attributes:
+            number = first if before.since == 1 else before.attributes[name].default
+            node.attributes[name] = ir.AttrFloat32(name, float(number))
 
 
 def _drop_new_attributes(node: ir.Node, opset: int) -> None:
@@ -223,11 +244,11 @@ def _along_last_axis(node: ir.Node, opset: int, names: Names) -> list[str] | Non
     """Write a Softmax along one axis with one that takes all axes behind it too: along the last one.
 
     Returns:
-        The operators; None where the axis or the rank is not known.
+        The operators; None where the rank is not known.
     """
     data, stated = node.inputs[0], node.attributes.get("axis")
     shape = None if data is None else shape_of(data)
-    if shape is None or (stated is not None and stated.is_ref()):
+    if shape is None:
         return None
     last = len(shape) - 1
     axis = (-1 if stated is None else stated.as_int()) % max(len(shape), 1)

@@ -108,8 +108,6 @@ class _Writing(ValueReader):
             made = self.layers(node, node.op_type, node.inputs, data or None, version=f"opset{node.version}")
         elif node.op_type in _SAME:
             made = (self.value(node.inputs[0]),)
-        elif node.op_type == "ReduceSum":  # of lengths: conversion makes it, and no model's is written here
-            made = (self.layer(node, "ReduceSum", [node.inputs[0], self.integers([0])], {"keep_dims": True}),)
         else:
             row = BY_OPERATOR.get(node.op_type) or SHARED_BY_OPERATOR[node.op_type]
             made = (row.to_openvino(self, node),)

@@ -276,9 +276,12 @@ class _Writer:
             else:
                 assert form is not None
                 made = form.to_onnx(tape, layer, self._sources(layer))
-        except ModelError as error:
+        except SplitError as error:
             error.where = where
             raise
+        except (ArithmeticError, LookupError, ValueError) as error:
+            # Where it states other numbers, or takes fewer inputs, than its text allows.
+            raise ModelError(f"{layer} is not what its text says: {error}", where) from error
         self._append(tape, layer, made, where)
 
     def _append(self, tape: Tape, layer: Layer, made: Values, where: Where) -> None:

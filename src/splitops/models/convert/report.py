@@ -8,7 +8,7 @@ from enum import StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from splitops.errors import ModelError, Rule, RuleError, SplitError, Where
+from splitops.errors import Rule, RuleError, SplitError, Where
 from splitops.operators import FAMILY
 
 if TYPE_CHECKING:
@@ -129,8 +129,6 @@ class Conversion:
         """
         if self.problem is not None:
             raise self.problem
-        if self._model is None:
-            raise ModelError(f"there is no model for {self.target}")
         return self._model
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -45,10 +45,10 @@ def lengths_of_size(division: Division, size: ir.Value, tape: Tape) -> ir.Value:
             marks = integers([int(length < 0) for length in division.lengths])
             rest = tape.op("Sub", [size, integers([sum(given)])])
             return tape.op("Add", [integers(given), tape.op("Mul", [marks, rest])])
-        case SizeRule.EXPLICIT:
-            return integers(division.lengths)
-        case SizeRule.CHUNK:
-            raise NotImplementedError("the number of chunks depends on the size")
+        case SizeRule.EXPLICIT | SizeRule.CHUNK:
+            raise NotImplementedError(
+                "explicit lengths are stated, and the number of chunks depends on the size"
+            )
         case _:
             assert_never(division.rule)
 
