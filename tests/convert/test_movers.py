@@ -12,6 +12,7 @@ from conversion_results import equal
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import splitops
+from splitops.elements.types import element_type_of
 from splitops.errors import ModelError
 from splitops.models.convert import convert
 from splitops.models.formats.openvino import Builder, OpenVINOModel
@@ -88,19 +89,41 @@ def test_a_slice_by_computed_bounds_states_its_steps() -> None:
     )
 
 
-def test_a_slice_of_an_unknown_number_of_axes_is_left_to_openvinos_converter(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("opset", "text", "operator"),
+    [
+        # An unknown number of axes.
+        (
+            13,
+            """g (float[8] x, int64[k] start, int64[k] end) => (float[n] y, float[m] b)
+            { a, b = Split(x)  y = Slice(a, start, end) }""",
+            "Slice",
+        ),
+        # Strings.
+        (
+            13,
+            """g (string[8] x) => (string[n] y, string[m] b) <int64[1] start = {1}, int64[1] end = {2}>
+            { a, b = Split(x)  y = Slice(a, start, end) }""",
+            "Slice",
+        ),
+        # The broadcasting of its first versions.
+        (
+            6,
+            """g (float[8] x, float[1] z) => (float[n] y, float[m] b)
+            { a, b = Split(x)  y = Add<broadcast = 1, axis = 0>(a, z) }""",
+            "Add",
+        ),
+    ],
+)
+def test_what_no_layer_states_is_left_to_openvinos_converter(
+    opset: int, text: str, operator: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from splitops.models.convert import onnx_to_openvino
 
     monkeypatch.setattr(onnx_to_openvino.importlib.util, "find_spec", lambda name: None)
-    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 13]>
-        g (float[8] x, int64[k] start, int64[k] end) => (float[n] y, float[m] b) {
-            a, b = Split(x)
-            y = Slice(a, start, end)
-        }""")
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> {text}')
     report = convert(model, to="openvino", report=True)
-    with pytest.raises(ModelError, match="needed for Slice"):
+    with pytest.raises(ModelError, match=f"needed for {operator}"):
         _ = report.model
 
 
@@ -237,6 +260,99 @@ def test_equality_of_sizes_goes_to_onnx() -> None:
     onnx.checker.check_model(model, full_check=True)
     (found,) = splitops.run(model, {"sizes": np.array([2, -1, 3])}, engine="reference").values()
     assert found.tolist() == [False, True, False]
+
+
+def _moved_layer(
+    operator: str,
+    x: np.ndarray[Any, Any],
+    others: list[np.ndarray[Any, Any] | str],
+    data: dict[str, Any],
+    kind: str | None = None,
+) -> OpenVINOModel:
+    """A layer of constants, or of parameters whose shapes are given."""
+    builder = Builder()
+    inputs = [builder.parameter("x", element_type_of(x.dtype), x.shape)]
+    for index, other in enumerate(others):
+        inputs.append(
+            builder.parameter(f"given{index}", "i64", other)
+            if isinstance(other, str)
+            else builder.const(other)
+        )
+    version = {"Gather": "opset8", "Slice": "opset8"}.get(operator, "opset1")
+    (made,) = builder.layer(operator, inputs, data, version=version, element_type=kind)
+    builder.result(made, "y")
+    return builder.model()
+
+
+_X = np.arange(24, dtype=np.float32).reshape(2, 1, 12)
+_INTS = np.array
+
+
+@pytest.mark.parametrize(
+    ("operator", "x", "others", "data", "kind"),
+    [
+        ("Reshape", _X, [_INTS([0, -1])], {"special_zero": True}, None),
+        ("Reshape", _X, [_INTS([4, 6], np.int32)], {"special_zero": False}, None),
+        ("Reshape", _X[:0], [_INTS([3, 0])], {"special_zero": False}, None),
+        ("Reshape", _X[:0], [_INTS([0, 5, -1])], {"special_zero": False}, None),
+        ("Squeeze", _X, [_INTS([1])], {}, None),
+        ("Squeeze", _X, [_INTS(-2)], {}, None),
+        ("Squeeze", _X, [_INTS([1, 0])], {}, None),
+        ("Squeeze", _X, [_INTS([2])], {}, None),
+        ("Squeeze", _X, [np.empty(0, np.int64)], {}, None),
+        ("Squeeze", _X, [], {}, None),
+        ("Squeeze", _X.reshape(1, 24), [_INTS([0])], {}, None),
+        ("Unsqueeze", _X, [_INTS([0, -1])], {}, None),
+        ("Unsqueeze", _X, [_INTS(1)], {}, None),
+        ("Transpose", _X, [_INTS([2, 0, 1])], {}, None),
+        ("Transpose", _X, [np.empty(0, np.int64)], {}, None),
+        ("Gather", _X, [_INTS([1, 0], np.uint8), _INTS(0)], {"batch_dims": 0}, None),
+        ("Gather", _X, [_INTS([1, -1]), _INTS([2])], {"batch_dims": 0}, None),
+        ("Slice", _X, [_INTS([1, 0]), _INTS([2, 1]), _INTS([1, 1])], {}, None),
+        ("Convert", _X, [], {"destination_type": "f16"}, "f16"),
+        ("Convert", _X, [], {"destination_type": "i64"}, "i64"),
+    ],
+)
+def test_a_layer_gives_the_same_as_a_node(
+    operator: str, x: np.ndarray[Any, Any], others: list[Any], data: dict[str, Any], kind: str | None
+) -> None:
+    model = _moved_layer(operator, x, others, data, kind)
+    made = convert(model, to="onnx:18")
+    onnx.checker.check_model(made, full_check=True)
+    (expected,) = splitops.run(model, {"x": x}, engine="reference").values()
+    assert equal(list(splitops.run(made, {"x": x}, engine="reference").values()), [expected])
+
+
+@pytest.mark.parametrize(
+    ("operator", "x", "others", "data", "kind", "reason"),
+    [
+        ("Add", _X, [_INTS([1], np.float32)], {"auto_broadcast": "pdpd"}, None, "auto_broadcast = 'pdpd'"),
+        (
+            "Gather",
+            _X,
+            [_INTS([0]), ""],
+            {"batch_dims": 0},
+            None,
+            "the axis of .* is computed when the model",
+        ),
+        ("Squeeze", _X, ["1"], {}, None, "the axes of .* are computed when the model runs"),
+        ("Unsqueeze", _X, ["1"], {}, None, "the axes of .* are computed when the model runs"),
+        ("Transpose", _X, ["3"], {}, None, "the order of .* is computed when the model runs"),
+        ("Slice", _X, ["1", "1", "1"], {}, None, "the bounds of .* are computed when the model runs"),
+        ("Convert", _X.astype(np.float64), [], {"destination_type": "f16"}, "f16", "from float64 to float16"),
+        ("Convert", _X, [], {"destination_type": "u1"}, "u1", "from float32 to uint1"),
+    ],
+)
+def test_a_layer_that_onnx_does_not_state_is_refused(
+    operator: str,
+    x: np.ndarray[Any, Any],
+    others: list[Any],
+    data: dict[str, Any],
+    kind: str | None,
+    reason: str,
+) -> None:
+    with pytest.raises(ModelError, match=reason):
+        convert(_moved_layer(operator, x, others, data, kind), to="onnx:18")
 
 
 def test_the_table_names_operators_that_there_are() -> None:

@@ -97,6 +97,10 @@ def _to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.
     keeps = special or (shape is not None and 0 not in shape)
     attributes = {} if keeps else {"allowzero": 1}
     int64 = ELEMENT_TYPES["int64"]
+    if not keeps and shape is not None and -1 in shape:
+        # ONNX takes no -1 beside an empty axis, where OpenVINO takes it for 1.
+        sizes = [1 if size == -1 else int(size) for size in shape]
+        return tape.op("Reshape", [data, tape.integers(sizes)], attributes)
     wide = pattern if tape.type_of(pattern) is int64 else tape.cast(pattern, int64)
     return tape.op("Reshape", [data, wide], attributes)
 

@@ -93,18 +93,31 @@ def _infer_unsqueeze_node(node: OnnxNode) -> Tensor:
     return _unsqueezed(node.tensor(), axes)
 
 
-# Both
+# To and from ONNX
 
 
-def _to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _stated(tape: NodeWriter, layer: Layer, given: Sequence[ir.Value]) -> list[int]:
+    arrays = [tape.numbers(value) for value in given]
+    if any(array is None for array in arrays):
+        raise ModelError(f"the axes of {layer} are computed when the model runs")
+    return [int(axis) for array in arrays if array is not None for axis in array.reshape(-1)]
+
+
+def _squeeze_to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, *given = sources
-    inputs = [data]
-    for value in given:
-        axes = tape.numbers(value)
-        if axes is None:
-            raise ModelError(f"the axes of {layer} are computed when the model runs")
-        inputs.append(tape.integers([int(axis) for axis in axes.reshape(-1)]))
-    return tape.op(layer.type, inputs)
+    shape, stated = tape.shape_of(data), _stated(tape, layer, given)
+    if not stated:
+        return tape.op("Squeeze", [data])
+    if shape is not None:
+        # ONNX refuses to drop an axis of another size than 1, which a layer keeps.
+        dropped = sorted(_dropped(stated, len(shape)))
+        stated = [axis for axis in dropped if shape[axis] == 1 or isinstance(shape[axis], Range)]
+    return tape.op("Squeeze", [data, tape.integers(stated)]) if stated else tape.op("Identity", [data])
+
+
+def _unsqueeze_to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+    data, *given = sources
+    return tape.op("Unsqueeze", [data, tape.integers(_stated(tape, layer, given))])
 
 
 def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:
@@ -121,7 +134,7 @@ SQUEEZE: Final = Mover(
     evaluate=_evaluate_squeeze,
     infer_layer=_infer_squeeze_layer,
     infer_node=_infer_squeeze_node,
-    to_onnx=_to_onnx,
+    to_onnx=_squeeze_to_onnx,
     to_openvino=_to_openvino,
 )
 
@@ -131,6 +144,6 @@ UNSQUEEZE: Final = Mover(
     evaluate=_evaluate_unsqueeze,
     infer_layer=_infer_unsqueeze_layer,
     infer_node=_infer_unsqueeze_node,
-    to_onnx=_to_onnx,
+    to_onnx=_unsqueeze_to_onnx,
     to_openvino=_to_openvino,
 )
