@@ -209,6 +209,96 @@ def test_sizes_that_are_chosen_are_followed() -> None:
     held_against_runs(model, [{"N": 3}, {"N": 0}])
 
 
+COUNTED = """g (float[N, M] x, float[K] free) => (float[A] zero, float[B] same, float[C] rest)
+    <int64[1] five = {5}, int64[1] two = {2}, int64[1] three = {3}, int64[1] far = {600}, float[600] row,
+     float[K] part> {
+    n = Shape<start = 0, end = 1>(x)
+    none = Sub(n, n)
+    zero = ConstantOfShape(none)
+    equal = Equal(n, n)
+    chosen = Where(equal, two, three)
+    same = ConstantOfShape(chosen)
+    unknown = Equal(five, n)
+    ratio = Div(two, n)
+    k = Shape(free)
+    first = Constant<value = int64[1] {0}>()
+    part = Slice(row, first, k)
+    cut = Shape(part)
+    others = Sub(far, cut)
+    all = Add(others, cut)
+    rest = ConstantOfShape(others)
+    whole = Concat<axis = 0>(rest, part)
+    again = ConstantOfShape(all)
+}"""
+
+
+def test_symbols_that_cancel_leave_numbers() -> None:
+    model = parse(COUNTED)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros(600, np.float32), "row"))
+    inferred = infer(model)
+    assert says(inferred, "zero", "same", "part", "rest", "whole", "again") == [
+        "float32[0]",
+        "float32[2]",
+        "float32[K]",
+        "float32[-K + 600]",
+        "float32[600]",
+        "float32[600]",
+    ]
+    for name in ("unknown", "ratio"):
+        known = inferred[name]
+        assert isinstance(known, Tensor)
+        assert known.value is None or known.value.tolist() == [None]
+    held_against_runs(model, [{"N": 5, "M": 1, "K": 4}, {"N": 3, "M": 0, "K": 0}])
+
+
+def test_sizes_that_broadcast_are_as_tight_as_what_is_known() -> None:
+    """A size above 1 is that of the result; onnx itself does not infer this operator."""
+    model = parse("""g (float[N] n, float[M] m, float[K] k, float[2] two, float[3] three)
+        => (bool[A] nm, bool[B] nk, bool[C] kn) {
+            n2 = Concat<axis = 0>(n, two)
+            m3 = Concat<axis = 0>(m, three)
+            nm = LessOrEqual(n2, m3)
+            nk = LessOrEqual(n2, k)
+            kn = LessOrEqual(k, n2)
+        }""")
+    inferred = infer(model)
+    assert says(inferred, "nk", "kn") == ["bool[N + 2]", "bool[N + 2]"]
+    (size,) = inferred["nm"].shape  # type: ignore[union-attr]
+    assert isinstance(size, Range)
+    assert size.lo == 3
+    held_against_runs(model, [{"N": 2, "M": 1, "K": 1}, {"N": 1, "M": 0, "K": 3}])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        ("m = Shape(y)  t = Concat<axis = 0>(m, minus)  z = Reshape(x, t)", "float32[M, ?]"),
+        ("t = Concat<axis = 0>(two, minus)  z = Reshape(w, t)", "float32[2, ?]"),
+        ("t = Concat<axis = 0>(two, minus)  z = Reshape(e, t)", "float32[2, ?]"),
+        ("z = Slice(x, half, two)", "?[?, 6]"),
+        ("n = Shape<start = 0, end = 1>(x)  z = Gather(pair, n)", "int64[1]"),
+        ("z = Gather(pair, two)", "int64[1]"),
+        ("s = SequenceEmpty()  z = ConcatFromSequence<axis = 0>(s)", "float32[...]"),
+        ("z = Cast<to = 99>(x)", "None"),
+        ("z = LessOrEqual(pair, triple)", "None"),
+    ],
+)
+def test_what_cannot_be_said_is_left_open(nodes: str, expected: str) -> None:
+    model = parse(f"""g (float[N, 6] x, float[M] y, float[N, M] w, float[N, 0] e) => (float o)
+        <int64[1] minus = {{-1}}, int64[1] two = {{2}}, int64[2] pair = {{5, 6}},
+         int64[3] triple = {{5, 6, 7}}, float[1] half = {{0.5}}>
+        {{ o = Constant<value_float = 1.0>()  {nodes} }}""")
+    known = infer(model)["z"]
+    assert str(known) == expected
+    assert getattr(known, "value", None) is None
+
+
+def test_an_unsqueeze_without_axes_is_left_open() -> None:
+    assert says(infer(parse("g (float[2] x) => (float o) { o = Unsqueeze(x) }", opset=11)), "o") == [
+        "float32[]"
+    ]
+
+
 def test_a_sequence_that_is_put_together_is_what_it_was_cut_from() -> None:
     model = parse("""g (float[N, 6] x) => (float[A, B] y)
         <int64 chunk = {2}> {
@@ -669,10 +759,18 @@ def test_unknown_rank_axis_and_lengths() -> None:
 def test_what_does_not_broadcast_as_numpy_does_is_not_followed() -> None:
     builder = Builder("m")
     x, y = builder.parameter("x", "i64", "2,3"), builder.parameter("y", "i64", "2")
-    for operator in ("Maximum", "Power"):
+    for operator in ("Add", "Maximum", "Power"):
         (made,) = builder.layer(operator, [x, y], {"auto_broadcast": "pdpd"})
         builder.result(made, operator)
-    assert says(infer(builder.model()), "Maximum", "Power") == ["int64[...]"] * 2
+    assert says(infer(builder.model()), "Add", "Maximum", "Power") == ["int64[...]"] * 3
+
+
+def test_a_transpose_in_an_unknown_order_keeps_the_rank() -> None:
+    builder = Builder("m")
+    x, order = builder.parameter("x", "f32", "2,3"), builder.parameter("order", "i64", "2")
+    (made,) = builder.layer("Transpose", [x, order])
+    builder.result(made, "y")
+    assert says(infer(builder.model()), "y") == ["float32[?, ?]"]
 
 
 # Damaged models

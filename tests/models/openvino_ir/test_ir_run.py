@@ -326,6 +326,35 @@ def test_data_movers_refuse(
     assert caught.value.where.node == "mover"
 
 
+def test_a_shape_beyond_i32_is_refused() -> None:
+    builder = ir.Builder()
+    x = builder.parameter("x", "u8", "0,?")
+    (shape,) = builder.layer("ShapeOf", [x], {"output_type": "i32"}, name="mover", version="opset3")
+    builder.result(shape, "y")
+    model = builder.model()
+    largest = np.empty((0, 2**31 - 1), np.uint8)
+    assert run_ir(model, {"x": largest})["y"].tolist() == [0, 2**31 - 1]
+    with pytest.raises(ModelError, match=r"shape \[0, 2147483648\] does not fit i32"):
+        run_ir(model, {"x": np.empty((0, 2**31), np.uint8)})
+
+
+def test_a_concat_of_nothing_is_refused() -> None:
+    builder = ir.Builder()
+    (value,) = builder.layer("Concat", [], {"axis": "0"}, name="mover", element_type="f32")
+    builder.result(value, "y")
+    with pytest.raises(ModelError, match="has no inputs"):
+        run_ir(builder.model(), {})
+
+
+def test_what_is_gathered_from_outside_strings_is_empty() -> None:
+    builder = ir.Builder()
+    x = builder.parameter("x", "string", (2,))
+    inputs = [x, builder.const(np.array([1, 5])), builder.const(np.array(0))]
+    (value,) = builder.layer("Gather", inputs, {"batch_dims": 0}, version="opset8")
+    builder.result(value, "y")
+    assert run_ir(builder.model(), {"x": np.array(["a", "b"], object)})["y"].tolist() == ["b", ""]
+
+
 def test_too_many_declared_outputs() -> None:
     builder = ir.Builder()
     value = builder.parameter("x", "f32", (6, 4))

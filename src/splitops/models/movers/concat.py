@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from splitops.errors import ModelError
-from splitops.models.known import MAX_ELEMENTS, Tensor, partial_value
+from splitops.models.known import Tensor, partial_value
 from splitops.models.known import Value as Numbers
 from splitops.models.movers.evaluated import Value, integer, prove_size
 from splitops.models.movers.followed import entries, moved, shape_of
@@ -47,8 +47,6 @@ def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
 def _inferred(tensors: Sequence[Tensor], axis: int) -> Tensor:
     def joined() -> Numbers:
         arrays = [_numbers(tensor) for tensor in tensors]
-        if sum(array.size for array in arrays) > MAX_ELEMENTS:
-            raise ValueError("too many to follow")
         return np.concatenate([array.astype(object) for array in arrays], axis=axis)
 
     return moved(tensors[0].type, concatenated([shape_of(tensor) for tensor in tensors], axis), joined)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -66,10 +67,11 @@ def integers(tensor: Tensor) -> list[int]:
 
 def moved(element_type: ElementType | None, shape: Shape | None, compute: Callable[[], Value]) -> Tensor:
     """Return what is known of a result: its type, its shape, and its numbers where they can be computed."""
+    exact = [size for size in shape or () if isinstance(size, int)]
+    if shape is not None and len(exact) == len(shape) and math.prod(exact) > MAX_ELEMENTS:
+        return Tensor(element_type, shape)
     try:
         value = compute()
     except (ValueError, IndexError, TypeError):
-        return Tensor(element_type, shape)
-    if value.size > MAX_ELEMENTS:
         return Tensor(element_type, shape)
     return Tensor(element_type, tuple(value.shape), value)

@@ -34,10 +34,6 @@ def _objects(value: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return objects
 
 
-def _known(entry: Entry) -> bool:
-    return isinstance(entry, int) and not isinstance(entry, bool)
-
-
 def _in_range(value: Entry) -> Entry:
     """Return a result, unknown where 64 bits do not hold it: it would have wrapped around."""
     return value if not isinstance(value, int) or -(1 << 63) <= value < 1 << 63 else None

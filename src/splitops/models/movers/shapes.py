@@ -94,8 +94,6 @@ def concatenated(shapes: Sequence[Shape], axis: int) -> Shape:
             if dim != known:
                 known = (meet_shapes((known,), (dim,)) or (known,))[0]
         dims.append(known)
-    if len({len(shape) for shape in shapes}) > 1:
-        raise ValueError("the ranks differ")
     return tuple(dims)
 
 
@@ -238,8 +236,7 @@ def _together(left: Dim, right: Dim) -> Dim:
     if left.lo > 1 and right.lo > 1:  # neither is 1, so they are the same
         return (meet_shapes((left,), (right,)) or (UNKNOWN,))[0]
     if left.lo > 1 or right.lo > 1:
-        size = left if left.lo > 1 else right
-        return dimension(size.lo, size.hi)
+        return left if left.lo > 1 else right  # the other one is this size or 1
     hi = None if left.hi is None or right.hi is None else max(left.hi, right.hi)
     return dimension(min(left.lo, right.lo), hi)
 
