@@ -268,6 +268,26 @@ def test_what_cannot_be_is_one_error(source, tmp_path, cluster, monkeypatch):
     assert sorted(os.listdir(tmp_path)) == ["x.npy"]
 
 
+def test_errors_of_workers_keep_their_place(source, tmp_path):
+    """Of workers in this process: those of others are killed with what they have counted."""
+
+    def remove(done: int, total: int) -> None:
+        (tmp_path / "out/.splitops-x.part/x.1.npy").unlink(missing_ok=True)
+
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
+    ) as threads:
+        client = distributed.Client(threads)
+        with pytest.raises(
+            FileError, match=r"cannot write .*x\.1\.npy' at byte 0: no such file or directory"
+        ):
+            plan(source, tmp_path / "out").run(memory=MEMORY, cluster=client, progress=remove)
+        client.close()
+        with pytest.raises(FileError, match="the cluster failed: "):
+            plan(source, tmp_path / "out").run(memory=MEMORY, cluster=client)
+    assert sorted(os.listdir(tmp_path)) == ["x.npy"]
+
+
 def test_the_command_line(source, tmp_path, cluster, expected):
     arguments = [
         "split",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import fsspec
@@ -14,7 +15,9 @@ from safetensors.numpy import save
 
 import splitops
 from splitops.errors import FileError
+from splitops.files.addresses import RemoteFile
 from splitops.files.extents import Extent, stretches
+from splitops.files.sources import LocalFile
 
 ARRAY = np.arange(4_000, dtype=np.float32).reshape(100, 40)
 
@@ -88,10 +91,21 @@ def test_what_cannot_be_read_is_one_error(tmp_path, remote):
         "memory://b/none.npy": "cannot read memory://b/none.npy",
         put(files, "x.npy", b"no array"): "x.npy",
         put(files, "x.h5", b"x"): "not hdf5",
+        put(files, "folder.npy/x", b"x").removesuffix("/x"): r"folder\.npy is no file of a known size",
         "nothing://b/x.npy": "cannot read nothing://b/x.npy",
     }.items():
         with pytest.raises(FileError, match=problem):
             splitops.files.open(address)
+
+
+def test_a_server_that_sends_too_little_is_one_error(tmp_path, remote, monkeypatch):
+    files, _ = remote
+    source = put(files, "x.npy", npy(tmp_path, ARRAY))
+    tensor = splitops.files.open(source)[""]
+    real = MemoryFileSystem.cat_file
+    monkeypatch.setattr(MemoryFileSystem, "cat_file", lambda *args, **kwargs: real(*args, **kwargs)[:-1])
+    with pytest.raises(FileError, match=r"x\.npy ends at byte 16127, inside of what it states"):
+        np.asarray(tensor)
 
 
 def test_a_password_is_not_shown(tmp_path):
@@ -112,6 +126,16 @@ def test_a_source_that_changes_meanwhile_is_refused(tmp_path, remote):
     with pytest.raises(FileError, match="has changed"):
         plan.run(progress=lambda done, total: put(files, "x.npy", content[::-1]))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_source_is_copied_where_it_is_needed(tmp_path, remote):
+    files, _ = remote
+    content = npy(tmp_path, ARRAY)
+    (tmp_path / "x.npy").write_bytes(content)
+    for source in (LocalFile(tmp_path / "x.npy"), RemoteFile(put(files, "x.npy", content))):
+        made = io.BytesIO()
+        source.copy_to(made, [(10, 20), (16_000, 16_128)])
+        assert made.getvalue() == bytes(10) + content[10:20] + bytes(15_980) + content[16_000:]
 
 
 def test_addresses_may_be_paths(tmp_path):

@@ -19,7 +19,7 @@ import pytest
 
 import splitops
 from splitops.errors import FileError
-from splitops.files import descriptors, engine, journal, running
+from splitops.files import descriptors, engine, journal, running, sources
 
 MEMORY = 4 << 20
 
@@ -184,14 +184,15 @@ def test_two_runs_at_once_are_refused(source, tmp_path):
     assert found(folder) == expected(source)
 
 
-def test_a_torn_line_of_the_journal_is_ignored(source, tmp_path):
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_a_torn_line_of_the_journal_is_ignored(source, tmp_path, end):
     folder = tmp_path / "out"
     run(source, folder, 40)
     path = staging(folder) / journal.FILE_NAME
     lines = path.read_bytes().splitlines(keepends=True)
     assert len(lines) > 2
     assert all(json.loads(line) for line in lines)
-    path.write_bytes(b"".join(lines[:-1]) + lines[-1][:-5])
+    path.write_bytes(b"".join(lines[:-1]) + lines[-1][:-5] + end)
     report = plan(source, folder).run(resume=True, memory=MEMORY, verify=True)
     assert report.resumed > 0
     assert found(folder) == expected(source)
@@ -208,7 +209,7 @@ def test_parts_that_are_gone_are_copied_again(source, tmp_path):
 # Errors
 
 
-@pytest.mark.parametrize("failure", [KeyboardInterrupt, SystemExit, ZeroDivisionError])
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, SystemExit, ZeroDivisionError, BrokenPipeError])
 @pytest.mark.parametrize("at", [0.0, 0.5, 1.0, 1.5, 2.0])
 def test_after_an_error_nothing_is_left(source, tmp_path, failure, at):
     def progress(done: int, total: int) -> None:
@@ -225,6 +226,32 @@ def test_a_source_that_shrinks_is_one_error(source, tmp_path):
         os.truncate(source, 500_000)
 
     with pytest.raises(FileError, match=r"cannot read .*x\.npy' at byte \d+ \(the array\): it ended early"):
+        plan(source, tmp_path / "out").run(memory=MEMORY, progress=progress)
+    assert sorted(os.listdir(tmp_path)) == ["x.npy"]
+
+
+def test_a_lazy_tensor_whose_file_shrinks_is_one_error(source):
+    tensor = splitops.files.open(source)[""]
+    os.truncate(source, 500_000)
+    with pytest.raises(FileError, match=r"x\.npy' ends at byte 500000, inside of what it states"):
+        np.asarray(tensor)
+
+
+def test_a_lazy_tensor_that_cannot_be_read_is_one_error(source, monkeypatch):
+    def unreadable(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    tensor = splitops.files.open(source)[""]
+    monkeypatch.setattr(sources, "read_at", unreadable)
+    with pytest.raises(FileError, match=r"cannot read .*x\.npy' at byte 128: input/output error"):
+        np.asarray(tensor)
+
+
+def test_a_draft_that_somebody_removes_is_one_error(source, tmp_path):
+    def progress(done: int, total: int) -> None:
+        (staging(tmp_path / "out") / "x.1.npy").unlink(missing_ok=True)
+
+    with pytest.raises(FileError, match=r"cannot write .*x\.1\.npy': no such file or directory"):
         plan(source, tmp_path / "out").run(memory=MEMORY, progress=progress)
     assert sorted(os.listdir(tmp_path)) == ["x.npy"]
 
@@ -323,6 +350,16 @@ def test_bytes_that_do_not_read_back_are_found_out(source, tmp_path, monkeypatch
 
     monkeypatch.setattr(engine, "checksums", damaged)
     with pytest.raises(FileError, match=r"'x\.0\.npy' does not read back .* CRC-32 [0-9a-f]{8}, not"):
+        plan(source, tmp_path / "out").run(memory=MEMORY, verify=True)
+    assert sorted(os.listdir(tmp_path)) == ["x.npy"]
+
+
+def test_what_cannot_be_read_back_is_one_error(source, tmp_path, monkeypatch):
+    def unreadable(*_: object, **__: object) -> None:
+        raise engine.CopyError(False, 1, 1234, errno.EIO)
+
+    monkeypatch.setattr(engine, "checksums", unreadable)
+    with pytest.raises(FileError, match=r"cannot read 'x\.1\.npy' back at byte 1234: input/output error"):
         plan(source, tmp_path / "out").run(memory=MEMORY, verify=True)
     assert sorted(os.listdir(tmp_path)) == ["x.npy"]
 

@@ -178,6 +178,53 @@ def test_what_is_no_array_is_left_alone(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("chunks", [None, (4, 21, 5)])
+def test_soft_links_are_kept_with_other_datasets(tmp_path, chunks):
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("a", data=ARRAY, chunks=chunks)
+        file["b"], file["g/same"] = 1, h5py.SoftLink("/b")
+    made = splitops.files.split(tmp_path / "x.h5", tmp_path, tensor="a", num_outputs=2, keep_others=True)
+    for path, _ in made.files:
+        with h5py.File(path, "r") as file:
+            assert file["g"].get("same", getlink=True).path == "/b"
+            assert file["g/same"][...] == 1
+    with h5py.File(tmp_path / "x.h5", "a") as file:
+        file["text"] = "hello"
+    with pytest.raises(FileError, match=r"^'.*x\.h5' holds what cannot be kept with other tensors: 'text'"):
+        splitops.files.split(tmp_path / "x.h5", tmp_path / "out", tensor="a", num_outputs=2, keep_others=True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_attributes_are_kept_but_for_references(tmp_path):
+    pair = np.array((1, 2.5), [("x", "i4"), ("y", "f8")])
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["w"] = ARRAY
+        given = file["w"].attrs
+        given["text"], given["pair"] = "hello", pair
+        ragged = np.array([np.arange(3), np.arange(2)], object)
+        given.create("ragged", ragged, dtype=h5py.vlen_dtype(np.int32))
+        given.create("none", [], (0,), h5py.vlen_dtype(h5py.ref_dtype))
+        given["places"] = np.array((file["w"].ref, 1), [("at", h5py.ref_dtype), ("n", "i4")])
+    (path, _), _ = splitops.files.split(tmp_path / "x.h5", tmp_path, num_outputs=2).files
+    with h5py.File(path, "r") as file:
+        found = dict(file["w"].attrs)
+    assert found.keys() == {"text", "pair", "ragged"}
+    assert (found["text"], found["pair"]) == ("hello", pair)
+    assert [each.tolist() for each in found["ragged"]] == [[0, 1, 2], [0, 1]]
+
+
+def test_a_dataset_beyond_the_end_is_refused(tmp_path):
+    source = tmp_path / "x.h5"
+    with h5py.File(source, "w") as file:
+        file["w"] = ARRAY
+        at = file["w"].id.get_offset()
+    content, stated = source.read_bytes(), at.to_bytes(8, "little") + ARRAY.nbytes.to_bytes(8, "little")
+    assert content.count(stated) == 1
+    source.write_bytes(content.replace(stated, (at + 8).to_bytes(8, "little") + stated[8:]))
+    with pytest.raises(FileError, match=r"x\.h5.*(ends at byte|invalid dataset size)"):
+        splitops.files.open(source)
+
+
 def test_damaged_files_are_one_error(tmp_path):
     source = saved(tmp_path / "x.h5", **STORAGES["checked"])
     content = source.read_bytes()

@@ -15,8 +15,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import splitops
+from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import FileError
 from splitops.files.formats import gguf as our_gguf
+from splitops.files.formats.raw import RawFormat
 
 RNG = np.random.default_rng(0)
 
@@ -83,8 +85,11 @@ def test_a_cut_inside_of_a_block_is_refused(tmp_path):
     gguf_file(tmp_path / "x.gguf")
     with pytest.raises(FileError, match=r"'Q4_0': a cut at 30 .* cut at multiples of 32"):
         splitops.files.split(tmp_path / "x.gguf", tmp_path, tensor="Q4_0", axis=1, split=[30, 98])
+    tensor = splitops.files.open(tmp_path / "x.gguf")["Q4_0"]
     with pytest.raises(FileError, match="no array holds"):
-        np.asarray(splitops.files.open(tmp_path / "x.gguf")["Q4_0"])
+        np.asarray(tensor)
+    with pytest.raises(splitops.RuleError, match=r"type\.unsupported.* Q4_0"):
+        splitops.onnx.split(tensor, num_outputs=2)
 
 
 def test_gguf_in_pieces(tmp_path):
@@ -172,6 +177,7 @@ MALFORMED = {
     "a hole": padded(gguf_bytes(body=info(offset=32)), 64),
     "an overlap": padded(gguf_bytes(2, 0, info(b"a", (16,)) + info(b"b", (16,), 0, 32)), 128),
     "truncated data": GOOD[:-1],
+    "a header cut off": gguf_bytes(body=info()[:-4]),
     "a sparse lie": padded(gguf_bytes(body=info(shape=(1 << 28,))), 16),
     "a name twice": padded(gguf_bytes(2, 0, info() + info(offset=32)), 64),
     "no text": padded(gguf_bytes(body=info(b"\xff")), 16),
@@ -188,6 +194,39 @@ def test_malformed_gguf_is_one_error(tmp_path, name):
     (tmp_path / "x.gguf").write_bytes(MALFORMED[name])
     with pytest.raises(FileError, match=r"x\.gguf"):
         splitops.files.open(tmp_path / "x.gguf")
+
+
+def pieces(path: Path, *names: bytes, total: int) -> None:
+    """Write a piece for each tensor; ``total`` is how many the first one states."""
+    for number, name in enumerate(names):
+        keys = key(b"split.count", 2, struct.pack("<H", len(names)))
+        keys += key(b"split.no", 2, struct.pack("<H", number))
+        keys += key(b"split.tensors.count", 5, struct.pack("<i", total))
+        content = padded(gguf_bytes(1, 3, keys + info(name)), 16)
+        (path / f"m-{number + 1:05}-of-{len(names):05}.gguf").write_bytes(content)
+
+
+def test_gguf_pieces_that_lie_are_refused(tmp_path):
+    first = tmp_path / "m-00001-of-00002.gguf"
+    pieces(tmp_path, b"a", b"b", total=2)
+    assert list(splitops.files.open(first)) == ["a", "b"]
+    pieces(tmp_path, b"a", b"b", total=3)
+    with pytest.raises(FileError, match="and its other pieces have 2 tensors, not 3"):
+        splitops.files.open(first)
+    pieces(tmp_path, b"a", b"a", total=2)
+    with pytest.raises(FileError, match=r"m-00001-of-00002\.gguf': tensor 'a' stands twice"):
+        splitops.files.open(first)
+
+
+def test_a_long_vocabulary_is_kept(tmp_path):
+    """It is longer than what is read of a header at a time."""
+    value = key(b"tokens", 9, struct.pack("<IQ", 0, 3 << 20) + bytes(range(256)) * (3 << 12))
+    more = key(b"after", 4, struct.pack("<I", 7))
+    (tmp_path / "x.gguf").write_bytes(padded(gguf_bytes(1, 2, value + more + info()), 16))
+    made = splitops.files.split(tmp_path / "x.gguf", tmp_path, num_outputs=2)
+    for path, _ in made.files:
+        assert value + more in path.read_bytes()
+        assert splitops.files.open(path)["t"].shape == (2,)
 
 
 # ONNX
@@ -318,7 +357,78 @@ def test_constants_of_an_ir(tmp_path):
                 np.testing.assert_array_equal(array, want)
 
 
+IR = """<net name="m" version="11"><layers>
+<layer id="0" name="c" type="Const" version="opset1"><data element_type="u8" shape="2" offset="0" size="2"/>
+<output><port id="0" precision="U8"><dim>2</dim></port></output></layer>
+<layer id="1" name="c" type="Const" version="opset1"><data element_type="u8" shape="3" offset="2" size="3"/>
+<output><port id="0" precision="U8"><dim>3</dim></port></output></layer>
+</layers><edges/></net>"""
+
+
+def test_constants_of_one_name_are_numbered(tmp_path):
+    (tmp_path / "m.xml").write_text(IR)
+    (tmp_path / "m.bin").write_bytes(bytes(range(5)))
+    found = splitops.files.open(tmp_path / "m.xml")
+    assert {name: np.asarray(tensor).tolist() for name, tensor in found.items()} == {
+        "c": [0, 1],
+        "c#2": [2, 3, 4],
+    }
+    (tmp_path / "m.bin").write_bytes(bytes(4))
+    with pytest.raises(FileError, match="the weights have 4"):
+        splitops.files.open(tmp_path / "m.xml")
+
+
 # From one format to another
+
+
+@pytest.mark.parametrize(
+    ("name", "to", "problem"),
+    [
+        ("a", "npy", r"'x\.0\.npy' would have 2 tensors; a \.npy file has one"),
+        ("a", "raw", r"'x\.0\.bin' would have 2 tensors; raw bytes are one"),
+        ("a", "zarr", r"'x\.0\.zarr' would have 2 tensors; a zarr array is one"),
+        ("a", "hdf5", r"cannot write 'x\.0\.h5'"),
+        ("a", "openvino", "an OpenVINO IR is not written"),
+        ("data", "safetensors", "has a tensor without a name, and 'data'"),
+        ("data", "gguf", "has a tensor without a name, and 'data'"),
+        ("data", "onnx", "has a tensor without a name, and 'data'"),
+        ("data", "hdf5", "has a tensor without a name, and 'data'"),
+    ],
+)
+def test_tensors_that_a_format_cannot_hold_together_are_refused(tmp_path, name, to, problem):
+    np.savez(tmp_path / "x.npz", **{name: np.arange(4), "a/b" if name == "a" else "": np.arange(3)})
+    with pytest.raises(FileError, match=problem):
+        splitops.files.split(
+            tmp_path / "x.npz",
+            tmp_path / "out",
+            tensor=name,
+            num_outputs=2,
+            keep_others=True,
+            to=splitops.files.format_named(to),
+        )
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "to", "problem"),
+    [
+        (RawFormat((2, 4), ELEMENT_TYPES["uint4"]), "npy", "is of type uint4, which .npy cannot name"),
+        (RawFormat((2, 2), ELEMENT_TYPES["bfloat16"]), "npz", "is of type bfloat16, which .npy cannot name"),
+        (RawFormat((2, 1, 1, 1, 2), ELEMENT_TYPES["int8"]), "gguf", "has rank 5; GGUF has at most 4"),
+    ],
+)
+def test_a_tensor_that_a_format_cannot_hold_is_refused(tmp_path, source, to, problem):
+    (tmp_path / "x.bin").write_bytes(bytes(4 if to != "npz" else 8))
+    with pytest.raises(FileError, match=problem):
+        splitops.files.split(
+            tmp_path / "x.bin",
+            tmp_path,
+            "VariadicSplit",
+            axis=0,
+            split_lengths=[1, 1],
+            like=source,
+            to=splitops.files.format_named(to),
+        )
 
 
 def test_formats_take_what_they_can_say(tmp_path):

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import mmap
+import os
+import resource
+import struct
 import zipfile
 
 import ml_dtypes
@@ -13,6 +18,7 @@ import splitops
 from splitops.elements.packing import pack, unpack
 from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import FileError
+from splitops.files.formats.npy import mapped
 from splitops.files.formats.raw import RawFormat
 
 ARRAYS = {
@@ -39,6 +45,30 @@ def test_a_merge_of_all_parts_has_the_bytes_of_the_original(tmp_path, name, axis
         np.testing.assert_array_equal(np.load(path), want)
     splitops.files.merge(parts, tmp_path / "y.npy", axis=axis, verify=True)
     assert (tmp_path / "y.npy").read_bytes() == (tmp_path / "x.npy").read_bytes()
+
+
+def test_merging_nothing_is_refused(tmp_path):
+    with pytest.raises(FileError, match="nothing to merge"):
+        splitops.files.merge([], tmp_path / "y.npy")
+
+
+def test_too_many_parts_are_too_many_files(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros(100_001, np.uint8))
+    with pytest.raises(FileError, match="100001 parts would be as many files; at most 100000 are written"):
+        splitops.files.split(tmp_path / "x.npy", tmp_path / "out", "SplitToSequence", split=1)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_for_each_of_many_parts(tmp_path):
+    """More than the process may have open at first."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    np.save(tmp_path / "x.npy", np.arange(300, dtype=np.int16))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (128, before[1]))
+    try:
+        made = splitops.files.split(tmp_path / "x.npy", tmp_path, "SplitToSequence", split=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert [np.load(path).tolist() for path, _ in made.files] == [[number] for number in range(300)]
 
 
 def test_items_of_any_kind_are_merged(tmp_path):
@@ -118,6 +148,25 @@ def test_lazy_tensors_are_split_lazily(tmp_path):
         splitops.onnx.split(tensor, [1, 6], axis=1)
 
 
+def test_what_a_lazy_tensor_is(tmp_path):
+    np.savez(tmp_path / "x.npz", a=np.arange(6).reshape(2, 3), b=np.float32(1), lengths=np.array([1, 2]))
+    found = splitops.files.open(tmp_path / "x.npz")
+    assert repr(found) == "TensorFile('x.npz', npz, tensors [a, b, lengths])"
+    assert found.metadata["methods"] == {"a": 0, "b": 0, "lengths": 0}
+    assert (found["a"].name, len(found["a"])) == ("a", 2)
+    with pytest.raises(TypeError, match="rank 0"):
+        len(found["b"])
+    parts = splitops.onnx.split(found["a"], found["lengths"], axis=1)
+    assert [part.shape for part in parts] == [(2, 1), (2, 2)]
+
+
+def test_lazy_tensors_are_no_buffers(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(4))
+    tensor = splitops.files.open(tmp_path / "x.npy")[""]
+    with pytest.raises(splitops.ArrayError, match="out="):
+        splitops.onnx.split(tensor, num_outputs=2, out=[np.zeros(2, np.int64)] * 2)
+
+
 @pytest.mark.parametrize("key", ["a", None, [0], np.array([True]), slice(None, None, -1), 1.0])
 def test_other_indices_are_refused(tmp_path, key):
     np.save(tmp_path / "x.npy", np.arange(4))
@@ -130,6 +179,17 @@ def test_other_indices_are_refused(tmp_path, key):
         tensor[0, 0]
     with pytest.raises(ValueError, match="copy"):
         np.asarray(tensor, copy=False)
+
+
+def test_a_file_that_cannot_be_mapped_is_one_error(tmp_path, monkeypatch):
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    np.save(tmp_path / "x.npy", np.arange(4))
+    assert mapped(tmp_path / "x.npy").array().tolist() == [0, 1, 2, 3]
+    monkeypatch.setattr(mmap, "mmap", refuse)
+    with pytest.raises(FileError, match=r"x\.npy': it cannot be mapped into memory: .*annot allocate memory"):
+        mapped(tmp_path / "x.npy")
 
 
 # npz
@@ -204,13 +264,56 @@ def test_malformed_archives_are_one_error(tmp_path):
             splitops.files.open(tmp_path / "x.npz")
 
 
-def test_a_deflated_member_that_lies_is_found_out(tmp_path):
-    np.savez_compressed(tmp_path / "x.npz", a=np.arange(1000))
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        (16, 7, "its bytes have CRC-32 [0-9a-f]{8}, not 00000007"),
+        (20, 1000, r"inflates to \d+ bytes, not to the 400128 that it states"),
+        (24, 400_129, "goes on after its data|inflates to 400128 bytes, not to the 400129 that it states"),
+        (24, 0, "ends at byte 0, inside of what it states"),
+    ],
+)
+def test_a_deflated_member_that_lies_is_found_out(tmp_path, field, value, problem):
+    np.savez_compressed(tmp_path / "x.npz", a=np.random.default_rng(0).integers(0, 9, 50_000))
     content = bytearray((tmp_path / "x.npz").read_bytes())
-    (tmp_path / "x.npz").write_bytes(damaged(content, b"PK\x01\x02", 16, 7))  # its checksum
-    with pytest.raises(FileError, match="CRC-32"):
+    (tmp_path / "x.npz").write_bytes(damaged(content, b"PK\x01\x02", field, value))
+    with pytest.raises(FileError, match=problem):
         splitops.files.split(tmp_path / "x.npz", tmp_path / "out", num_outputs=2)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_damaged_deflated_member_is_found_out(tmp_path):
+    np.savez_compressed(tmp_path / "x.npz", a=np.random.default_rng(0).integers(0, 9, 50_000))
+    content = bytearray((tmp_path / "x.npz").read_bytes())
+    content[60:160] = b"\xff" * 100
+    (tmp_path / "x.npz").write_bytes(content)
+    with pytest.raises(FileError, match=r"x\.npz:a' cannot be inflated: "):
+        splitops.files.split(tmp_path / "x.npz", tmp_path / "out", num_outputs=2)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_member_over_another_is_refused(tmp_path):
+    np.savez_compressed(tmp_path / "x.npz", a=np.arange(9), b=np.arange(9))
+    content = bytearray((tmp_path / "x.npz").read_bytes())
+    [size] = struct.unpack_from("<I", content, content.index(b"PK\x01\x02") + 20)
+    (tmp_path / "x.npz").write_bytes(damaged(content, b"PK\x01\x02", 20, size + 1))
+    with pytest.raises(FileError, match="'b' lies over another member"):
+        splitops.files.open(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_archives_of_64_bits_are_those_of_numpy(tmp_path, save, monkeypatch):
+    """Small ones stand for those of more than 2 GiB."""
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 1000)
+    monkeypatch.setattr("splitops.files.formats.npz._LIMIT", 1000)
+    noise = np.random.default_rng(0).integers(0, 256, (40, 50), np.uint8)
+    save(tmp_path / "x.npz", a=noise, b=np.arange(3), c=noise[::-1])
+    made = splitops.files.split(tmp_path / "x.npz", tmp_path, tensor="a", num_outputs=2, keep_others=True)
+    paths = [path for path, _ in made.files]
+    splitops.files.merge(paths, tmp_path / "y.npz", tensor="a")
+    assert (tmp_path / "y.npz").read_bytes() == (tmp_path / "x.npz").read_bytes()
+    assert zipfile.ZipFile(paths[1]).testzip() is None
+    np.testing.assert_array_equal(np.load(paths[1])["a"], noise[20:])
 
 
 # raw
@@ -261,6 +364,7 @@ def test_a_cut_inside_of_a_packed_unit_is_refused(tmp_path):
         ((3, 4), 1, "ends at 49"),
         ((-1, 5), 0, "do not give"),
         ((-1, -1), 0, "do not give"),
+        ((-3, 4), 0, "-12 elements"),
     ],
 )
 def test_raw_shapes_that_do_not_fit_are_refused(tmp_path, shape, offset, problem):

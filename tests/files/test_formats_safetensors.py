@@ -202,3 +202,19 @@ def test_narrow_types_are_read_and_merged(tmp_path, code):
     assert (name, found["shape"], found["dtype"]) == ("a", [2, 16], code)
     rows = [bytes(range(i + r * bits, i + (r + 1) * bits)) for r in range(2) for i in range(2)]
     assert bytes(found["data"]) == b"".join(rows)
+
+
+def test_what_no_header_can_say_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "x.safetensors").write_bytes(file_of({}))
+    with pytest.raises(FileError, match=r"x\.safetensors' holds no tensors"):
+        splitops.files.split(tmp_path / "x.safetensors", tmp_path / "out", num_outputs=2)
+    to = splitops.files.format_named("safetensors")
+    np.savez(tmp_path / "x.npz", __metadata__=np.arange(4), name=np.arange(4))
+    with pytest.raises(FileError, match=r"'x\.0\.safetensors' cannot have tensor '__metadata__'"):
+        splitops.files.split(
+            tmp_path / "x.npz", tmp_path / "out", tensor="__metadata__", num_outputs=2, to=to
+        )
+    monkeypatch.setattr("splitops.files.formats.safetensors._MAX_HEADER", 40)
+    with pytest.raises(FileError, match=r"would have a header of 64 bytes, the format's limit is 40"):
+        splitops.files.split(tmp_path / "x.npz", tmp_path / "out", tensor="name", num_outputs=2, to=to)
+    assert not (tmp_path / "out").exists()

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import lzma
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import fsspec
@@ -19,6 +20,7 @@ import splitops
 from splitops.cli import cli
 from splitops.errors import FileError
 from splitops.files import streams
+from splitops.files.sources import LocalFile, SourceFile
 
 ARRAY = np.arange(4_000, dtype=np.float32).reshape(100, 40)
 COMPRESSIONS = {
@@ -186,6 +188,38 @@ def test_a_library_that_is_missing_is_named(tmp_path, monkeypatch):
     monkeypatch.delitem(fsspec.utils.compressions, "zst")
     with pytest.raises(FileError, match=r"no library for \.zst; for \.zst install splitops\[zstd\]"):
         splitops.files.open(tmp_path / "x.npy.zst")
+
+
+@pytest.mark.parametrize(
+    ("library", "name", "extra"),
+    [
+        ("fsspec", "memory://x.npy", "fsspec"),
+        ("fsspec.compression", "x.npy.gz", "fsspec"),
+        ("h5py", "x.h5", "hdf5"),
+        ("zarr", "x.zarr", "zarr"),
+    ],
+)
+def test_an_extra_that_is_not_installed_is_named(tmp_path, monkeypatch, library, name, extra):
+    (tmp_path / "x.npy.gz").write_bytes(gzip.compress(npy()))
+    (tmp_path / "x.h5").touch()
+    (tmp_path / "x.zarr").mkdir()
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(FileError, match=rf"install splitops\[{extra}\]$"):
+        splitops.files.open(name if "://" in name else tmp_path / name)
+
+
+def test_a_cluster_without_dask_is_refused(tmp_path, monkeypatch):
+    np.save(tmp_path / "x.npy", ARRAY)
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(FileError, match=r"install splitops\[cluster\]$"):
+        splitops.files.split(tmp_path / "x.npy", tmp_path / "out", num_outputs=2, cluster="tcp://127.0.0.1:1")
+    assert names(tmp_path) == ["x.npy"]
+
+
+def test_a_source_is_a_file_to_seek_in(tmp_path):
+    (tmp_path / "x").write_bytes(bytes(range(100)))
+    file = io.BufferedReader(SourceFile(LocalFile(tmp_path / "x")))
+    assert (file.seek(-10, io.SEEK_END), file.read()) == (90, bytes(range(90, 100)))
 
 
 def test_the_command_line_says_what_is_in_it(tmp_path):

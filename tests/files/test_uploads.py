@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -25,7 +26,8 @@ from safetensors.numpy import load, save_file
 import splitops
 from splitops.cli import cli
 from splitops.errors import FileError
-from splitops.files import uploads
+from splitops.files import engine, uploads
+from splitops.files.engine import CopyError
 
 ARRAY = np.random.default_rng(0).integers(0, 1000, (100, 40)).astype(np.int32)
 OUT = "memory://uploads/parts"
@@ -187,6 +189,24 @@ def test_bytes_that_do_not_read_back_are_found_out(files, source, monkeypatch):
     monkeypatch.setattr(MemoryFile, "commit", damage)
     with pytest.raises(FileError, match=r"x\.0\.npy does not read back .* CRC-32 [0-9a-f]{8}, not"):
         splitops.files.split(source, OUT, num_outputs=2, verify=True)
+    assert names(files) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "problem"),
+    [
+        (CopyError(True, 0, 0, errno.ENOSPC), "cannot write to .*: no space left on device"),
+        (CopyError(False, 0, 200, errno.EIO), r"x\.npy' at byte 200 \(the array\): input/output error"),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "cannot write to .*: no space left on device"),
+    ],
+)
+def test_a_disk_that_fails_meanwhile_is_one_error(files, source, monkeypatch, error, problem):
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(engine, "copy", fail)
+    with pytest.raises(FileError, match=problem):
+        splitops.files.split(source, OUT, num_outputs=2)
     assert names(files) == []
 
 

@@ -17,6 +17,7 @@ from splitops.cli import cli
 from splitops.errors import FileError
 from splitops.files import chunk_work
 from splitops.files import chunks as by_chunks
+from splitops.files.sources import LocalFolder
 
 ARRAY = np.random.default_rng(0).integers(0, 1000, (12, 21, 5)).astype(np.int32)
 CODINGS = {
@@ -24,6 +25,11 @@ CODINGS = {
     "compressed": {"chunks": (5, 4, 3)},
     "checked": {"chunks": (4, 4, 5), "compressors": [ZstdCodec(), Crc32cCodec()]},
     "sharded": {"shards": (4, 8, 6), "chunks": (2, 4, 3), "compressors": [Crc32cCodec()]},
+    "sharded, unchecked": {
+        "chunks": (4, 8, 6),
+        "serializer": ShardingCodec(chunk_shape=(2, 4, 3), index_codecs=[BytesCodec()]),
+        "compressors": None,
+    },
     "big-endian": {"chunks": (12, 4, 5), "serializer": BytesCodec(endian="big")},
     "v2 keys": {"chunks": (12, 4, 5), "chunk_key_encoding": {"name": "v2", "separator": "."}},
     "one chunk": {"chunks": (12, 21, 5)},
@@ -67,7 +73,7 @@ def test_split_and_merge(tmp_path, coding, sizes):
     np.testing.assert_array_equal(zarr.open_array(tmp_path / "y.zarr", mode="r")[...], ARRAY)
 
 
-@pytest.mark.parametrize("coding", [name for name in CODINGS if name != "one chunk"])
+@pytest.mark.parametrize("coding", [n for n in CODINGS if n not in ("one chunk", "sharded, unchecked")])
 def test_aligned_parts_are_copied_as_chunks(tmp_path, coding, monkeypatch):
     source = saved(tmp_path / "x.zarr", **CODINGS[coding])
     array = zarr.open_array(source, mode="r")
@@ -111,6 +117,43 @@ def test_chunks_that_are_not_stored_are_fill_values(tmp_path):
     splitops.files.merge([tmp_path / "o.zarr", parts[0]], tmp_path / "y.zarr")
     want = np.concatenate([np.zeros((2, 8)), made[:4]])
     np.testing.assert_array_equal(zarr.open_array(tmp_path / "y.zarr", mode="r")[...], want)
+
+
+def test_a_shard_may_lack_chunks(tmp_path):
+    source = tmp_path / "x.zarr"
+    options = {"shards": (4, 4), "chunks": (2, 2), "compressors": [Crc32cCodec()]}
+    made = zarr.create_array(source, shape=(8, 4), dtype="f4", fill_value=3, **options)
+    made[2:4, :2] = 5
+    first, second = (path for path, _ in splitops.files.split(source, tmp_path, num_outputs=2).files)
+    assert (first / "c/0/0").read_bytes() == (source / "c/0/0").read_bytes()
+    np.testing.assert_array_equal(zarr.open_array(first, mode="r")[...], made[:4])
+    np.testing.assert_array_equal(zarr.open_array(second, mode="r")[...], np.full((4, 4), 3))
+
+
+def test_a_folder_has_no_bytes_of_its_own(tmp_path):
+    source = LocalFolder(saved(tmp_path / "x.zarr", **CODINGS["plain"]))
+    assert source.size == sum(map(len, files_in(tmp_path / "x.zarr").values()))
+    assert source.local() is None
+    with pytest.raises(FileError, match=r"x\.zarr' is a folder"):
+        source.read(0, 1)
+
+
+@pytest.mark.filterwarnings("ignore:The data type")
+def test_items_of_many_fields_become_npy(tmp_path):
+    """Its header is longer than version 1 of the format can say."""
+    dtype = np.dtype([(f"{number:020}", "u1") for number in range(2000)])
+    made = zarr.create_array(tmp_path / "x.zarr", shape=(4,), dtype=dtype, chunks=(2,))
+    made[...] = np.arange(8000).astype("u1").view(dtype)
+    to = splitops.files.format_named("npy")
+    splitops.files.merge([tmp_path / "x.zarr"], tmp_path / "y.npy", to=to)
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy", max_header_size=1 << 20), made[...])
+
+
+def test_arrays_of_texts_are_left_alone(tmp_path):
+    group = zarr.create_group(tmp_path / "g.zarr")
+    group.create_array("a", data=np.arange(3))
+    group.create_array("text", shape=(3,), dtype=str)
+    assert list(splitops.files.open(tmp_path / "g.zarr")) == ["a"]
 
 
 def test_groups(tmp_path):
@@ -215,13 +258,39 @@ def test_malformed_descriptions_are_one_error(tmp_path, content):
         splitops.files.open(tmp_path / "x.zarr")
 
 
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [(None, "no such file"), ("{", "is no array or group"), ("[]", r"description: \[\]")],
+)
+def test_a_group_without_a_description_is_one_error(tmp_path, content, problem):
+    """The root has a copy of it, which is believed."""
+    group = zarr.create_group(tmp_path / "g.zarr")
+    group.create_array("layer/w", data=np.arange(8), chunks=(4,))
+    zarr.consolidate_metadata(tmp_path / "g.zarr")
+    description = tmp_path / "g.zarr/layer/zarr.json"
+    description.unlink() if content is None else description.write_text(content)
+    with pytest.raises(FileError, match=rf"g\.zarr/layer.*{problem}"):
+        splitops.files.split(tmp_path / "g.zarr", tmp_path / "out", num_outputs=2)
+    assert not (tmp_path / "out").exists()
+
+
 def test_arrays_of_zarr_2_become_arrays_of_zarr_3(tmp_path):
     made = zarr.create_array(
         tmp_path / "x.zarr", shape=ARRAY.shape, dtype="i4", chunks=(4, 4, 5), zarr_format=2
     )
     made[...] = ARRAY
+    made.attrs["unit"] = "K"
     plan = splitops.files.plan_split(tmp_path / "x.zarr", tmp_path, num_outputs=2)
     assert not isinstance(plan, by_chunks.ChunkPlan)
+    for (path, _), want in zip(plan.run().files, np.split(ARRAY, 2), strict=True):
+        part = zarr.open_array(path, mode="r")
+        np.testing.assert_array_equal(part[...], want)
+        assert (part.metadata.zarr_format, part.chunks, dict(part.attrs)) == (3, (4, 4, 5), {"unit": "K"})
+    parts = [path for path, _ in plan.run(overwrite=True).files]
+    splitops.files.merge([parts[0], tmp_path / "x.zarr"], tmp_path / "y.zarr")  # 3 and 2
+    merged = zarr.open_array(tmp_path / "y.zarr", mode="r")
+    np.testing.assert_array_equal(merged[...], np.concatenate([ARRAY[:6], ARRAY]))
+    assert (merged.metadata.zarr_format, merged.chunks) == (3, (4, 4, 5))
 
 
 def test_chunks_must_fit_into_the_memory(tmp_path):
@@ -254,7 +323,8 @@ def test_targets_that_exist(tmp_path):
     assert {n: b for n, b in files_in(tmp_path).items() if n != "z.0.zarr"} == before
 
 
-def test_a_run_that_was_stopped_is_gone_on_with(tmp_path, monkeypatch):
+@pytest.mark.parametrize("at", [1, 5])
+def test_a_run_that_was_stopped_is_gone_on_with(tmp_path, monkeypatch, at):
     source = saved(tmp_path / "x.zarr", **CODINGS["checked"])
     monkeypatch.setattr(by_chunks, "TASK_BYTES", 700)
     reached = []
@@ -266,7 +336,7 @@ def test_a_run_that_was_stopped_is_gone_on_with(tmp_path, monkeypatch):
 
     def stop(self, tick):
         reached.append(self.task)
-        if len(reached) == 5:
+        if len(reached) == at:
             raise Killed
         return real(self, tick)
 
@@ -275,10 +345,11 @@ def test_a_run_that_was_stopped_is_gone_on_with(tmp_path, monkeypatch):
         kept.setattr("splitops.writing.StagedFiles.clean", lambda _: None)  # as a kill leaves it
         with pytest.raises(Killed):
             splitops.files.split(source, tmp_path / "out", axis=1, split=[3, 18])
-    reached[:] = reached * 10
+    count = len(reached) + 50
+    reached[:] = reached * count
     report = splitops.files.split(source, tmp_path / "out", axis=1, split=[3, 18], resume=True, verify=True)
-    assert report.resumed > 0
-    assert len(reached) > 50
+    assert (report.resumed > 0) == (at > 1)
+    assert len(reached) > at * count
     for (path, _), want in zip(report.files, np.split(ARRAY, [3], 1), strict=True):
         np.testing.assert_array_equal(zarr.open_array(path, mode="r")[...], want)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["x.0.zarr", "x.1.zarr"]

@@ -9,6 +9,7 @@ import numpy as np
 
 from splitops.backends import Backend
 from splitops.calls.plan import plan_data
+from splitops.errors import SplitError
 from splitops.operators.schema import OperatorSchema
 from splitops.planning import SplitPlan
 
@@ -50,7 +51,10 @@ def _call_key(
     schema: OperatorSchema, backend: Backend, data: Any, arguments: Mapping[str, Any]
 ) -> tuple[Any, ...] | None:
     """Return what a call is remembered by; None where an argument is anything but exact integers."""
-    dtype = getattr(data, "dtype", None)
+    try:
+        dtype = getattr(data, "dtype", None)
+    except SplitError:  # of a tensor in a file, which no array can hold
+        return None
     if dtype is None or type(dtype).__hash__ is None or getattr(dtype, "kind", "") == "O":
         return None  # of objects, the values tell the element type
     key: list[Any] = [schema, id(backend), type(data), dtype]

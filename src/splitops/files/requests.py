@@ -243,6 +243,9 @@ def _taken(tensors: Sequence[StoredTensor], contents: Contents, to: Format) -> l
     """Return tensors as a format takes them; what has no name gets one for a format of names."""
     if to is contents.format:
         return list(tensors)
+    if len({tensor.name or _NAMELESS for tensor in tensors}) != len(tensors):
+        file = contents.sources[0].name
+        raise FileError(f"{file} has a tensor without a name, and {shown(_NAMELESS)}, as it would be named")
     return [to.taken(replace(tensor, name=tensor.name or _NAMELESS)) for tensor in tensors]
 
 

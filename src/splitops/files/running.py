@@ -305,7 +305,7 @@ class Run:
 
     def _cannot_read_back(self, error: CopyError) -> FileError:
         name = shown_path(self.plan.targets[error.file].name)
-        return FileError(f"cannot read {name} back at byte {error.offset}: {error}")
+        return FileError(f"cannot read {name} back at byte {error.offset}: {str(error).lower()}")
 
     def _cannot_write(self, target: TargetFile, error: OSError) -> FileError:
         return FileError(f"cannot write {shown_path(self.plan.folder / target.name)}: {_reason(error)}")

@@ -206,7 +206,7 @@ class LocalFolder:
     @property
     def size(self) -> int:
         """The bytes of all files."""
-        return sum(size for _, size, _ in self._files())
+        return sum(path.lstat().st_size for path in self.path.rglob("*") if not path.is_dir())
 
     def read(self, offset: int, size: int) -> bytes:
         """Raise: a folder has no bytes of its own."""

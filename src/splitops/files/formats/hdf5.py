@@ -25,7 +25,7 @@ from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import FileError, shown
 from splitops.files.boxes import Box, BoxedArray
 from splitops.files.formats import Contents, Layout, Place, TargetFile
-from splitops.files.sources import Source, reading
+from splitops.files.sources import Source, reading, writing
 from splitops.files.tensors import StoredTensor, Unit
 
 __all__ = ["FORMAT"]
@@ -73,7 +73,8 @@ class _Hdf5:
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "layout.h5"
-            self._create(path, tensors, like, contiguous=True)
+            with writing(shown(name)):
+                self._create(path, tensors, like, contiguous=True)
             with _h5py().File(path, "r") as file:
                 offsets = [file[tensor.name].id.get_offset() or 0 for tensor in tensors]
             size = path.stat().st_size

@@ -34,8 +34,7 @@ class _OpenVINO:
         for path, graph in model.graphs():
             for layer in graph.layers_of_type("Const"):
                 constant = layer.constant
-                if constant is None:
-                    continue
+                assert constant is not None  # a Const without a value is not read
                 name = layer.name if path is None else f"{path}/{layer.name}"
                 seen[name] += 1
                 if seen[name] > 1:

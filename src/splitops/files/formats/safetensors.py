@@ -101,7 +101,7 @@ class _Safetensors:
         for index in order:
             tensor = tensors[index]
             if tensor.name in header or tensor.name == _METADATA:
-                raise FileError(f"{shown(name)} would have {tensor.label} twice")
+                raise FileError(f"{shown(name)} cannot have {tensor.label}: its header has this key already")
             offsets[index], end = end, end + tensor.size
             header[tensor.name] = {
                 "dtype": tensor.code,

@@ -110,12 +110,15 @@ def _finish(paths: Sequence[Path], tensor: StoredTensor, before: Any) -> None:
         options = {
             "chunks": before.chunks,
             "shards": before.shards,
-            "filters": before.filters,
-            "compressors": before.compressors,
             "fill_value": before.fill_value,
             "attributes": dict(before.attrs),
-            "dimension_names": before.metadata.dimension_names,
         }
+        if before.metadata.zarr_format == 3:  # the codecs of zarr 2 are others
+            options |= {
+                "filters": before.filters,
+                "compressors": before.compressors,
+                "dimension_names": before.metadata.dimension_names,
+            }
     made = _zarr().create_array(folder, shape=tensor.shape, dtype=tensor.dtype, **options)
     data = LazyTensor(LocalFile(scratch), replace(tensor, offset=0, file=0))
     for box in boxes(tensor.shape, made.shards or made.chunks):
