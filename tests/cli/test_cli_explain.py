@@ -212,3 +212,10 @@ def test_svg_file(invoke, tmp_path):
     result = invoke("explain", "--shape", "6,4", "--parts", "2", "--svg", tmp_path / "none" / "split.svg")
     assert result.exit_code == 1
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_groups_that_are_not_shown_are_told(invoke):
+    sizes = ",".join(map(str, range(1, 41)))
+    shown = invoke("explain", "--shape", 820, "--sizes", sizes).output
+    assert "... and more parts; --json lists all of them." in shown
+    assert "more parts" not in invoke("explain", "--shape", 820, "--parts", 41).output

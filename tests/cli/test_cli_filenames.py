@@ -33,6 +33,7 @@ def test_names_are_safe_and_differ(names):
         (["y-2", "y", "y"], ["y-2", "y", "y-3"]),
         (["CON", "nul.txt"], ["_CON", "_nul.txt"]),
         (["é", "e\u0301"], ["é", "é-2"]),
+        (["日" * 100, "日" * 99], ["日" * 40, "日" * 40 + "-2"]),
     ],
 )
 def test_names(names, expected):

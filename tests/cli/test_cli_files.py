@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import xml.etree.ElementTree as ET
 
 import numpy as np
+import pytest
 from safetensors.numpy import load_file, save_file
+
+import splitops
+from splitops.cli import cli
 
 
 def test_merge_is_the_inverse_of_split(invoke, tmp_path):
@@ -67,3 +72,66 @@ def test_unknown_endings_are_one_line(invoke, tmp_path):
     result = invoke("inspect", tmp_path / "x.pkl")
     assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
     assert "the endings of tensor files are .npy" in result.stderr
+
+
+def test_many_parts_are_told_shortly(invoke, tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(40))
+    text = invoke("split", tmp_path / "x.npy", "--chunk", 1, "--out", tmp_path).output
+    assert "x.31.npy" in text
+    assert f"... and 8 more, to {tmp_path}/x.39.npy" in text
+    again = invoke("split", tmp_path / "x.npy", "--chunk", 20, "--prefix", "y", "--out", tmp_path)
+    assert "more" not in again.output
+    dry = invoke("split", tmp_path / "x.npy", "--chunk", 20, "--prefix", "y", "--out", tmp_path, "--dry-run")
+    assert [line for line in dry.output.splitlines() if line.endswith(" exists already")] == [
+        f"{tmp_path}/y.{number}.npy exists already" for number in range(2)
+    ]
+
+
+@pytest.fixture
+def stopped(tmp_path, monkeypatch):
+    """A run that was killed once everything was copied."""
+
+    class Killed(BaseException):
+        pass
+
+    def stop(done: int, total: int) -> None:
+        if done == total:
+            raise Killed
+
+    np.save(tmp_path / "x.npy", np.arange(40))
+    with monkeypatch.context() as kept:
+        kept.setattr("splitops.writing.StagedFiles.clean", lambda _: None)
+        with pytest.raises(Killed):
+            splitops.files.split(tmp_path / "x.npy", tmp_path / "out", num_outputs=2, progress=stop)
+    return "split", tmp_path / "x.npy", "--parts", 2, "--out", tmp_path / "out"
+
+
+def test_what_a_stopped_run_has_left_is_replaced_and_told(invoke, tmp_path, stopped):
+    result = invoke(*stopped)
+    assert result.exit_code == 0
+    assert result.stderr == (
+        f"splitops: replaced {tmp_path}/out/.splitops-x.part, which a run that was stopped had left\n"
+    )
+
+
+def test_a_stopped_run_is_gone_on_with_and_told(invoke, stopped):
+    assert json.loads(invoke(*stopped, "--resume", "--json").output)["resumed"] == 320
+
+
+def test_a_terminal_shows_how_far_files_are(invoke, tmp_path, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    np.save(tmp_path / "x.npy", np.arange(40))
+    monkeypatch.setattr("sys.stderr", stream := Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    arguments = ["split", str(tmp_path / "x.npy"), "--parts", "2", "--out", str(tmp_path)]
+    cli.main(arguments, standalone_mode=False)
+    assert "320/320 bytes" in stream.getvalue()
+
+
+def test_like_is_of_ranks_alone(invoke, tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(4))
+    result = invoke("merge", tmp_path / "x.npy", "--like", tmp_path, "--out", tmp_path / "y.npy")
+    assert (result.exit_code, "--like is for a folder of ranks" in result.stderr) == (2, True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pkgutil
 import re
+import signal
 import subprocess
 import sys
 
@@ -228,11 +230,32 @@ def test_a_defect_is_not_hidden(monkeypatch, invoke):
 
 
 def test_a_reader_that_stops_reading_is_no_error(environment):
-    command = f"{sys.executable} -m splitops explain --shape 200000 --parts 100000 --json | head -1"
+    command = f"{sys.executable} -m splitops explain --shape 20000 --parts 10000 --json | head -1"
     done = subprocess.run(
         ["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=60
     )
     assert (done.stdout, done.stderr) == ("{\n", "")
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_nobody_who_reads_is_no_error(process, options):
+    reading, writing = os.pipe()
+    os.close(reading)
+    streams = {"capture_output": False, "stdout": writing, "stderr": subprocess.PIPE}
+    result = process("spec", "Split", *options, **streams)
+    os.close(writing)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_ctrl_c_before_the_command_begins(monkeypatch):
+    def interrupted(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(cli, "main", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        package.main()
+    assert ended.value.code == 130
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

@@ -8,6 +8,7 @@ import onnx
 import onnx.parser
 import pytest
 
+from splitops.cli._profile import _time
 from splitops.models.engines import is_installed
 
 ENGINES = ["reference", *(["onnxruntime"] if is_installed("onnxruntime") else [])]
@@ -96,3 +97,34 @@ def test_a_session_without_a_profile_has_no_events(model):
         pytest.raises(splitops.ModelError, match="profile=True"),
     ):
         ready.events()
+
+
+def test_a_trace_needs_no_profile(invoke, model, tmp_path):
+    result = invoke(
+        "run", model, "--input", "x=random", "--trace", tmp_path / "t.json", "--engine", "reference", "--json"
+    )
+    assert result.exit_code == 0, result.output
+    assert "profile" not in json.loads(result.output)
+    assert len(json.loads((tmp_path / "t.json").read_text())["traceEvents"]) == 4
+
+
+def test_a_profile_without_a_rewrite(invoke, tmp_path, monkeypatch):
+    onnx.save(
+        onnx.parser.parse_model("""
+            <ir_version: 9, opset_import: ["": 18]>
+            g (float[6] x) => (float[6] z) { y = Neg(x) z = Exp(y) }"""),
+        tmp_path / "m.onnx",
+    )
+    monkeypatch.setattr("splitops.cli._profile._MAX_ROWS", 1)
+    arguments = ["run", tmp_path / "m.onnx", "--input", "x=random", "--profile", "--engine", "reference"]
+    text = invoke(*arguments).output
+    assert "splitops simplify finds nothing to rewrite." in text
+    assert "... and 1 more" in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(12.0, "12 s"), (1.0, "1 s"), (0.0123, "12.3 ms"), (0.0009876, "988 us"), (0, "0 us")],
+)
+def test_times_have_the_unit_that_they_need(seconds, words):
+    assert _time(seconds) == words

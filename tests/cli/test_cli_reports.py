@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from splitops import Where
 from splitops.models.convert import Change, Status
+from splitops.models.proving import Proof, Trial, Verdict
 
 LAYERS = 12
 
@@ -114,3 +117,64 @@ def test_check_groups_what_it_finds_everywhere(invoke, model):
     assert f"{LAYERS} errors" in output
     found = json.loads(invoke("check", model, "--target", "onnxruntime", "--json").output)["findings"]
     assert len([finding for finding in found if finding["severity"] == "error"]) == LAYERS
+
+
+@pytest.mark.parametrize(
+    "command", [["infer"], ["convert", "--to", "onnx:13"], ["simplify"], ["legalize", "--for", "onnxruntime"]]
+)
+def test_what_is_not_shown_is_counted(invoke, tmp_path, monkeypatch, command):
+    path, (name, *options) = tmp_path / "m.onnx", command
+    onnx.save(
+        onnx.parser.parse_model("""
+            <ir_version: 8, opset_import: ["": 18]>
+            g (float[6] x, float[5] y) => (float[6] z, float[u] p, float[v] q, float[w] r, float[k] s) {
+                a, b = Split<num_outputs = 2>(x)
+                z = Concat<axis = 0>(a, b)
+                c = Identity(y)
+                d = Concat<axis = 0>(c)
+                p, q, r, s = Split<num_outputs = 4>(d) }"""),
+        path,
+    )
+    assert "more;" not in invoke(name, path, *options).output
+    monkeypatch.setattr(f"splitops.cli.{name}._MAX_ROWS", 1)
+    assert re.search(r"^\.\.\. and [1-9] more; --json lists all$", invoke(name, path, *options).output, re.M)
+
+
+def test_tensors_that_are_not_shown_are_counted(invoke, tmp_path, monkeypatch):
+    np.savez(tmp_path / "x.npz", a=np.zeros(2), b=np.zeros(2), c=np.zeros(2))
+    monkeypatch.setattr("splitops.cli.inspect._MAX_ROWS", 1)
+    assert "... and 2 more" in invoke("inspect", tmp_path / "x.npz").output
+
+
+@pytest.fixture
+def without(tmp_path: Path) -> Path:
+    """A model without a split."""
+    onnx.save(
+        onnx.parser.parse_model(
+            '<ir_version: 8, opset_import: ["": 18]> g (float[2] x) => (float[2] y) { y = Neg(x) }'
+        ),
+        tmp_path / "m.onnx",
+    )
+    return tmp_path / "m.onnx"
+
+
+def test_a_model_without_splits_is_told(invoke, without):
+    assert "The model has no split.\n" in invoke("legalize", without, "--for", "onnxruntime").output
+    result = invoke("convert", without, "--to", "onnx:18")
+    assert result.output == "to onnx:18\nThe model has no split, and nothing else changed.\n"
+
+
+def test_unbinding_is_a_way_to_fix(invoke, model):
+    result = invoke("check", model, "--unbind", "as-written")
+    assert (result.exit_code, "--unbind belongs to --fix" in result.stderr) == (2, True)
+
+
+def test_a_proof_that_fails_is_shown_and_nothing_written(invoke, without, monkeypatch):
+    failed = Trial({"N": 2}, Verdict.DIFFERENT, "output 'y' differs")
+    proof = Proof("onnxruntime", "1.0", (failed,))
+    monkeypatch.setattr("splitops.models.proving.prove", lambda *_, **__: proof)
+    out = without.with_name("legal.onnx")
+    result = invoke("legalize", without, "--for", "onnxruntime", "--prove", "-o", out)
+    assert result.exit_code == 1
+    assert f"  {failed}\n" in result.output
+    assert not out.exists()

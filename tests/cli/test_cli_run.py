@@ -18,9 +18,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from splitops.cli._generate import ramp, random
-from splitops.cli._outputs import statistics
+from splitops.cli._outputs import describe, statistics
+from splitops.cli._outputs import write as write_outputs
 from splitops.cli._trace import Trace
 from splitops.elements.types import ELEMENT_TYPES
+from splitops.errors import ModelError
 from splitops.files.formats.npy import header_bytes
 from splitops.models.formats.openvino import builder, write
 
@@ -255,6 +257,13 @@ def test_stderr_says_no_more_than_the_engine_after_a_division_by_zero(process, r
     assert json.loads(result.stdout)["outputs"]
 
 
+def test_a_model_without_inputs_says_so(invoke, tmp_path):
+    model = save(tmp_path / "m.onnx", "g () => (float[2] y) <float[2] c = {1, 2}> { y = Identity(c) }")
+    result = invoke("run", model, "--input", "x=ramp:2")
+    assert (result.exit_code, "The model takes no inputs." in result.stderr) == (2, True)
+    assert invoke("run", model).exit_code == 0
+
+
 def test_missing_inputs_are_listed(process, rich_model):
     result = process("run", rich_model, "--input", "flag=ramp")
     assert (result.returncode, result.stdout) == (2, "")
@@ -303,6 +312,13 @@ def bad_files(folder: Path) -> dict[str, str]:
         TensorProto(data_type=1, dims=[4, 6], raw_data=bytes(8)).SerializeToString()
     )
     (folder / "huge.pb").write_bytes(TensorProto(data_type=1, dims=[1 << 40, 1 << 40]).SerializeToString())
+    header = header_bytes((4, 6), np.dtype("<f4"))
+    with zipfile.ZipFile(folder / "short.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("data.npy", header + bytes(88))
+    content = bytearray((folder / "short.npz").read_bytes())
+    at = content.index(b"PK\x01\x02") + 24  # its size
+    content[at : at + 4] = (len(header) + 96).to_bytes(4, "little")
+    (folder / "short.npz").write_bytes(content)
     outside = TensorProto(data_type=1, dims=[4, 6], data_location=TensorProto.EXTERNAL)
     outside.external_data.add(key="location", value="../../etc/passwd")
     (folder / "outside.pb").write_bytes(outside.SerializeToString())
@@ -317,6 +333,7 @@ def bad_files(folder: Path) -> dict[str, str]:
         "broken.npz:data": "malformed",
         "text.npz:data": "malformed .npz",
         "bomb.npz:data": "is truncated",
+        "short.npz:data": "is truncated after 88 of 96 bytes",
         "text.npy": "no .npy file",
         "absent.npy": "no such file",
         "text.pb": "no TensorProto",
@@ -414,6 +431,24 @@ def test_bad_files_are_one_clear_line(invoke, halves, tmp_path):
         assert not (tmp_path / "out").exists()
 
 
+def test_a_sequence_of_something_else_is_no_input(invoke, tmp_path):
+    text = "g (seq(float[N, 6]) s) => (float[M, 6] y) { y = ConcatFromSequence<axis=0>(s) }"
+    sequence = onnx.SequenceProto(elem_type=onnx.SequenceProto.SEQUENCE)
+    (tmp_path / "s.pb").write_bytes(sequence.SerializeToString())
+    result = invoke("run", save(tmp_path / "m.onnx", text), "--input", f"s={tmp_path / 's.pb'}")
+    assert (result.exit_code, "this sequence is not one of tensors" in result.stderr) == (1, True)
+
+
+def test_members_beyond_memory(invoke, halves, tmp_path, monkeypatch):
+    np.savez(tmp_path / "x.npz", data=X)
+    monkeypatch.setattr("splitops.cli._inputs.available_bytes", lambda: 100)
+    result = invoke("run", halves, "--input", f"x={tmp_path}/x.npz:data")
+    assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
+    assert (
+        f"x.npz:data' has {128 + X.nbytes} bytes, more than this machine's memory can take" in result.stderr
+    )
+
+
 def test_sizes_beyond_memory(invoke, halves):
     for kind in ("ramp", "random"):
         result = invoke("run", halves, "--input", f"x={kind}:1000000000000,6:float32")
@@ -505,3 +540,108 @@ def test_a_trace_ends_with_its_block():
         evaluate(*arguments)
     evaluate(*arguments)
     assert list(trace.counts.values()) == [2]
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ([{1: 2.0}], "output 'y' is a sequence of dict, not of tensors"),
+        ({1: 2.0}, "output 'y' is a dict, which has no .npy form"),
+    ],
+)
+def test_outputs_that_are_no_tensors_are_refused(tmp_path, value, problem):
+    for use in (describe, lambda outputs: write_outputs(outputs, "m", tmp_path / "out")):
+        with pytest.raises(ModelError, match=problem):
+            use({"y": value})
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_output_may_be_absent(invoke, tmp_path):
+    pytest.importorskip("onnxruntime")
+    kind = helper.make_optional_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, [2]))
+    nodes = [
+        helper.make_node("Optional", [], ["y"], type=kind.optional_type.elem_type),
+        helper.make_node("Split", ["x"], ["a", "b"], num_outputs=2),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", 1, [1])],
+        [helper.make_value_info("y", kind), helper.make_tensor_value_info("b", 1, [0])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    onnx.save(model, tmp_path / "m.onnx")
+    arguments = ["run", tmp_path / "m.onnx", "--input", "x=ramp", "--engine", "onnxruntime"]
+    result = invoke(*arguments, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert re.search(r"^ *y +absent *$", result.output, re.M)
+    assert sorted(os.listdir(tmp_path / "out")) == ["b.npy", "outputs.json"]
+    assert np.load(tmp_path / "out/b.npy").shape == (0,)
+    stated = json.loads((tmp_path / "out/outputs.json").read_text())
+    assert stated["outputs"][0] == {"name": "y", "kind": "absent"}
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn, ml_dtypes.int4])
+def test_narrow_types_are_written_bit_for_bit(tmp_path, dtype):
+    array = np.arange(4).astype(dtype)
+    write_outputs({"y": array}, "m", tmp_path)
+    found = np.load(tmp_path / "y.npy")
+    assert (found.dtype, found.tobytes()) == (np.uint8, array.tobytes())
+
+
+@pytest.mark.parametrize(
+    ("texts", "memory", "problem"),
+    [
+        ([b"a\xff"], 1 << 20, "'y.npy': a string is not UTF-8, which .npy would need"),
+        (["a", "b\0"], 1 << 20, r"'y.npy': 'b\\x00' has no place among the strings of a .npy file"),
+        (["a", "bcd"], 23, "'y.npy': strings of one width, as .npy has them, would not fit into memory"),
+        (["a", "bcd"], 24, None),
+    ],
+)
+def test_strings_that_npy_cannot_say_are_refused(tmp_path, monkeypatch, texts, memory, problem):
+    monkeypatch.setattr("splitops.cli._outputs.available_bytes", lambda: memory)
+    outputs = {"y": np.array(texts, object)}
+    if problem is None:
+        write_outputs(outputs, "m", tmp_path / "out")
+        assert np.load(tmp_path / "out/y.npy").tolist() == texts
+        return
+    with pytest.raises(ModelError, match=problem):
+        write_outputs(outputs, "m", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_long_reports_are_cut(invoke, tmp_path, monkeypatch):
+    text = """
+        g (float[60] x, string[7] t) => (seq(float[]) s, string[7] u, float[N] k)
+        <int64[8] n = {1, 2, 3, 4, 5, 6, 7, 32}> {
+            s = SplitToSequence<keepdims=0>(x)
+            a, b, c, d, e, f, h, i = Split(x, n)
+            j, k = Split<num_outputs=2>(i)
+            u = Identity(t) }"""
+    arguments = ["run", save(tmp_path / "m.onnx", text), "--input", "x=ramp", "--input", "t=ramp"]
+    monkeypatch.setenv("COLUMNS", "300")
+    shown = invoke(*arguments, "--engine", "reference").output
+    assert re.search(r"sequence +60 elements", shown)
+    assert re.search(r"^ +39 +float32", shown, re.M)
+    assert not re.search(r"^ +40 +float32", shown, re.M)
+    assert re.search(r"^ +\.\.\. *$", shown, re.M)
+    assert "'s0' ... 's6'" in shown
+    assert "(1,), (2,), (3,), (4,), (5,), (6,), ..." in shown
+    monkeypatch.setattr("splitops.cli._trace._MAX_DIFFERENT", 2)
+    assert "... and 1 more" in invoke(*arguments, "--engine", "reference").output
+    assert json.loads(invoke(*arguments, "--engine", "reference", "--json").output)["splits_unlisted"] == 1
+
+
+def test_a_split_of_what_the_run_alone_knows(invoke, tmp_path):
+    pytest.importorskip("onnxruntime")
+    text = """
+        g (float[6] x) => (float[n] a, float[m] b) {
+            i = NonZero(x)
+            j = Squeeze(i)
+            y = Gather(x, j)
+            a, b = Split<num_outputs=2>(y) }"""
+    arguments = ["run", save(tmp_path / "m.onnx", text), "--input", "x=ramp", "--engine", "onnxruntime"]
+    assert "known to the run alone" in invoke(*arguments).output
+    [split] = json.loads(invoke(*arguments, "--json").output)["splits"]
+    assert "sizes" not in split
+    assert split["operator"] == "Split-18"

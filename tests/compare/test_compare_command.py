@@ -45,6 +45,14 @@ def test_agreement_and_disagreement_have_exit_codes_of_their_own(tmp_path: Path)
     expected = ran("--peer", "onnxruntime", "--case", FIVE, "--expect", tmp_path / "old.json")
     assert expected.exit_code == 0, expected.output
     assert expected.stderr.endswith("all as expected\n")
+    same = ran("--peer", "onnxruntime", "--case", FIVE, "--diff", tmp_path / "old.json")
+    assert same.output.splitlines()[-3:] == ["new: 0", "fixed: 0", "changed: 0"]
+    before = json.loads(found.stdout) | {"cases": []}
+    before["peers"][0]["versions"] = {"onnxruntime": "0.1"}
+    (tmp_path / "before.json").write_text(json.dumps(before))
+    new = ran("--peer", "onnxruntime", "--case", FIVE, "--diff", tmp_path / "before.json")
+    assert "onnxruntime: onnxruntime 0.1 -> " in new.output
+    assert f"new: 1\n  {FIVE} onnxruntime: " in new.output
     (tmp_path / "known.toml").write_text(f'[[expected]]\ncase = "{PLAIN}"\npeer = "*"\nverdict = "differs"\n')
     gone = ran("--peer", "onnxruntime", "--case", FIVE, "--expect", tmp_path / "known.toml")
     assert gone.exit_code == 1

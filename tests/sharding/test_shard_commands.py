@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -11,6 +12,7 @@ from sharding_helpers import LLAMA, LLAMA_PLAN, contents, llama, save
 
 from scripts import script
 from splitops.cli import cli
+from splitops.sharding import merge
 
 
 def run(*arguments: object, code: int = 0) -> str:
@@ -35,6 +37,30 @@ def test_the_way_round(model, tmp_path):
     said = run("reshard", tmp_path / "four", "--ranks", 2, "--out", tmp_path / "two", "--json")
     assert json.loads(said)["rank_bytes"] == [152576, 152448]
     assert "wrote" in run("merge", tmp_path / "two", "--out", tmp_path / "again")
+    assert contents(tmp_path / "again") == contents(model)
+    dry = ["merge", tmp_path / "two", "--out", tmp_path / "again", "--dry-run"]
+    assert f"{tmp_path / 'again'} exists already\n" in run(*dry)
+    stated = json.loads(run(*dry, "--json"))
+    assert (stated["dry_run"], stated["exists"]) == (True, [str(tmp_path / "again")])
+    stated = json.loads(run("merge", tmp_path / "two", "--out", tmp_path / "more", "--json"))
+    assert (stated["from"], stated["out"]) == (str(tmp_path / "two"), str(tmp_path / "more"))
+
+
+def test_a_merge_that_was_killed_is_gone_on_with(model, tmp_path, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    def stop(done: int, total: int) -> None:
+        if done == total:
+            raise Killed
+
+    run("shard", model, "--ranks", 2, "--plan", tmp_path / "plan.json", "--out", tmp_path / "two")
+    with monkeypatch.context() as kept:
+        kept.setattr("splitops.writing.StagedFiles.clean", lambda _: None)
+        with pytest.raises(Killed):
+            merge(tmp_path / "two").run(tmp_path / "again", progress=stop)
+    said = run("merge", tmp_path / "two", "--out", tmp_path / "again", "--resume")
+    assert re.search(r"^(\d+) of \1 bytes were copied before$", said, re.M)
     assert contents(tmp_path / "again") == contents(model)
 
 

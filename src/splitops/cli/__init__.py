@@ -6,7 +6,6 @@ A command module holds a ``click.Command`` named ``command``; it is found by its
 
 from __future__ import annotations
 
-import contextlib
 import io
 import signal
 import sys
@@ -31,10 +30,6 @@ def main() -> NoReturn:
         cli.main(prog_name="splitops")
     except KeyboardInterrupt:  # before or after the command itself, which has its own answer
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        with contextlib.suppress(OSError):
-            sys.stdout.close()
-        sys.exit(0)
     sys.exit(0)
 
 

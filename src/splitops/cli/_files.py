@@ -30,8 +30,6 @@ class _Bytes(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     name = "bytes"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
         found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)([KMG]?)(?:i?B)?", value.strip(), re.IGNORECASE)
         if found is None:
             self.fail(f"{value!r} is no number of bytes such as 64M", param, ctx)
@@ -46,8 +44,6 @@ class _Raw(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Format:
         from splitops.files.formats.raw import RawFormat
 
-        if isinstance(value, RawFormat):
-            return value
         text, at, offset = value.partition("@")
         shape, colon, dtype = text.rpartition(":")
         if not colon or (at and not (offset.isascii() and offset.isdigit())):
@@ -75,8 +71,6 @@ class _Format(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Format:
         from splitops.files.formats import WRITTEN, format_named
 
-        if not isinstance(value, str):
-            return value  # type: ignore[no-any-return]
         if value not in WRITTEN:
             self.fail(f"{value!r} is no format; these are {', '.join(WRITTEN)}", param, ctx)
         return format_named(value)

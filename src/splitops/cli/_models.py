@@ -44,10 +44,8 @@ class _Target(_ParamType):
     name = "target"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Target:
-        from splitops.models.convert import Target, parse_target
+        from splitops.models.convert import parse_target
 
-        if isinstance(value, Target):
-            return value
         try:
             return parse_target(value)
         except SplitError as error:

@@ -124,8 +124,6 @@ class _Integers(_ParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
         text = value.strip()
         try:
             integers = tuple(int(item) for item in text.split(",")) if text else ()
