@@ -139,6 +139,9 @@ FAULTS: dict[str, Callable[[Ask], Any]] = {
     "adapter fails": lambda a: answer(a, outcome="adapter error", type="E", text="no"),
     "segfault": lambda a: os.kill(os.getpid(), signal.SIGSEGV),
     "abort": lambda a: os.abort(),
+    "signal without a name": lambda a: os.kill(os.getpid(), signal.SIGRTMIN + 6),
+    "made elsewhere": lambda a: answer(a, outcome="made", model="/etc/hostname"),
+    "made nothing": lambda a: answer(a, outcome="made", model=f"{a['folder']}/nothing"),
     "kills its group": lambda a: os.kill(0, signal.SIGKILL),
     "exit 0": lambda a: os._exit(0),
     "exit 3": lambda a: os._exit(3),
@@ -194,6 +197,8 @@ def main() -> None:
         say(STARTED | {"protocol": 2})
     elif fault == "absent":
         say({"message": "absent", "reason": "not installed"})
+    elif fault == "answers at the start":
+        ok({"id": 0})
     elif fault == "dies at the start":
         os.abort()
     elif fault == "sleeps at the start":

@@ -53,6 +53,9 @@ def test_agreement_and_disagreement_have_exit_codes_of_their_own(tmp_path: Path)
     new = ran("--peer", "onnxruntime", "--case", FIVE, "--diff", tmp_path / "before.json")
     assert "onnxruntime: onnxruntime 0.1 -> " in new.output
     assert f"new: 1\n  {FIVE} onnxruntime: " in new.output
+    fallen = ran("--peer", fake("dies at the start"), "--case", FIVE, "--expect", tmp_path / "old.json")
+    assert fallen.exit_code == 3
+    assert "did not start: fake" in fallen.stderr
     (tmp_path / "known.toml").write_text(f'[[expected]]\ncase = "{PLAIN}"\npeer = "*"\nverdict = "differs"\n')
     gone = ran("--peer", "onnxruntime", "--case", FIVE, "--expect", tmp_path / "known.toml")
     assert gone.exit_code == 1

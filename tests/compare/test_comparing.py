@@ -6,17 +6,24 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from math import prod
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 import splitops
 from splitops.comparison import protocol
 from splitops.comparison.cases import build, cases, listed, named
-from splitops.comparison.driver.shrinking import shrunk
-from splitops.comparison.records import Case, CompareError, Record, Report, State, Word
+from splitops.comparison.driver import finding
+from splitops.comparison.driver.judging import judge
+from splitops.comparison.driver.shrinking import shrunk, smaller
+from splitops.comparison.records import Case, CompareError, Outcome, Record, Report, State, Word
 
+PLAIN = "split-18/ceil/6-into-2/float32/static"
 FIVE = "split-18/ceil/5-into-4/float32/static"
 
 
@@ -106,3 +113,206 @@ KINDS = {(case.record.operator, case.record.special): name for name, case in lis
 @pytest.mark.parametrize("name", KINDS.values())
 def test_whatever_shrinking_makes_of_a_case_is_built_or_left(name: str) -> None:
     assert shrunk(cases([name])[0], lambda _: False, lambda record: build(named(record)), 5) is None
+
+
+@pytest.mark.parametrize("special", ["absent", "constant-data", "packed", "transposed", "unranked", "wide"])
+def test_an_unusual_model_gives_what_is_expected(special: str) -> None:
+    record = Record(
+        operator="Split",
+        version=18,
+        dtype="uint8" if special == "packed" else "int64",
+        shape=(6, 2),
+        lengths=None if special == "absent" else [2, 4],
+        attributes={"num_outputs": 2} if special == "absent" else {},
+        outputs=("p0", "p1"),
+        special=special,
+    )
+    case = build(named(record))
+    assert case.expected is not None
+    model = onnx.load_from_string(case.model)
+    found = ReferenceEvaluator(model).run(None, dict(case.inputs))
+    for ours, theirs in zip(case.expected, found, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_version_that_is_not_there_is_one_line() -> None:
+    with pytest.raises(splitops.RuleError, match=r"op\.version"):
+        build(named(Record(operator="Split", version=12, shape=(6,), outputs=("p0", "p1"))))
+
+
+def test_inference_and_converters_are_judged_by_what_they_make() -> None:
+    pytest.importorskip("onnxruntime")
+    report = splitops.compare(
+        peers=["onnxruntime", "onnx_inference", "onnx_converter"],
+        cases=["split-13/even/6-into-2/float32/static", PLAIN, FIVE],
+        shrink_seconds=0,
+    )
+    plain = next(entry for entry in report.entries if entry.id == PLAIN)
+    assert {name: verdict.word for name, verdict in plain.verdicts.items()} == dict.fromkeys(
+        ("onnxruntime", "onnx_inference", "onnx_converter"), Word.AGREES
+    )
+
+
+def test_a_peer_is_asked_for_its_formats_alone() -> None:
+    pytest.importorskip("onnxruntime")
+    name = next(name for name, case in listed().items() if case.record.format == "ir")
+    report = splitops.compare(peers=["onnxruntime"], cases=[name], shrink_seconds=0)
+    found = next(entry for entry in report.entries if entry.id == name).verdicts["onnxruntime"]
+    assert (found.word, found.detail) == (Word.NOT_APPLICABLE, "it does not read ir")
+
+
+def test_weights_of_a_case_are_beside_its_model() -> None:
+    pytest.importorskip("openvino")
+    model = Path(__file__).parents[2] / "examples/models/feature_split.xml"
+    report = splitops.compare(model=model, peers=["openvino"], shrink_seconds=0)
+    assert {entry.verdicts["openvino"].word for entry in report.entries} == {Word.AGREES}
+
+
+def test_adapters_of_other_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def stated(module: str) -> None:
+        point = EntryPoint("mine", module, "splitops.adapters")
+        monkeypatch.setattr(finding, "entry_points", lambda group: [point])
+
+    (tmp_path / "my_adapter.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    stated("my_adapter")
+    assert finding.adapter_files()["mine"] == tmp_path / "my_adapter.py"
+    stated("no_such_adapter")
+    with pytest.raises(
+        CompareError, match="the adapter 'mine' is missing: there is no module no_such_adapter"
+    ):
+        finding.adapter_files()
+
+
+def test_nobody_to_ask_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splitops.comparison.driver.comparing.columns", lambda *_: ([], []))
+    with pytest.raises(CompareError, match="no peer is installed"):
+        splitops.compare(cases=[FIVE])
+
+
+def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    protocol._validator.cache_clear()
+    with pytest.raises(CompareError, match=r"pip install 'splitops\[compare\]'"):
+        splitops.compare(peers=["onnxruntime"], cases=[FIVE])
+
+
+# What is said of an outcome
+
+
+def question(error: str | None = None, *, evident: bool = False, sequence: bool = False) -> Case:
+    part = np.array([1, 2], np.float32)
+    return Case(
+        id="x",
+        operator="Split-18",
+        rule="even",
+        title="",
+        record=None,
+        model=b"",
+        inputs={},
+        types={},
+        outputs=("y",),
+        expected=None if error else ([part, part] if sequence else part,),
+        expected_types=("float32",),
+        error=error,
+        evident=evident,
+    )
+
+
+OK = Outcome(kind="ok", values=(np.array([1, 2], np.float32),), types=("float32",))
+WRONG = Outcome(kind="ok", values=(np.array([1, 3], np.float32),), types=("float32",))
+REFUSED = Outcome(kind="refused", text="no")
+INFERRED = Outcome(kind="inferred", shapes=((2,),))
+MADE = Outcome(kind="made", model="m.onnx")
+
+
+@pytest.mark.parametrize(
+    ("case", "outcome", "again", "word", "detail"),
+    [
+        (question(), INFERRED, None, Word.AGREES, ""),
+        (question(), Outcome(kind="inferred", shapes=(("N",),)), None, Word.AGREES, ""),
+        (question(), Outcome(kind="inferred", shapes=(None,)), None, Word.AGREES, ""),
+        (question(sequence=True), Outcome(kind="inferred", shapes=((9,),)), None, Word.AGREES, ""),
+        (question(), Outcome(kind="inferred"), None, Word.DIFFERS, "0 outputs, not 1"),
+        (
+            question(),
+            Outcome(kind="inferred", shapes=((None, 3),)),
+            None,
+            Word.DIFFERS,
+            "output 'y' is inferred as [?, 3], and is [2]",
+        ),
+        (question("lengths.sum"), INFERRED, None, Word.NOT_APPLICABLE, "the model alone does not show"),
+        (
+            question("lengths.sum", evident=True),
+            INFERRED,
+            None,
+            Word.ACCEPTS,
+            "it infers shapes of what is invalid, which breaks lengths.sum",
+        ),
+        (question(), Outcome(kind="accepted"), None, Word.AGREES, ""),
+        (
+            question("lengths.sum", evident=True),
+            Outcome(kind="accepted"),
+            None,
+            Word.ACCEPTS,
+            "it is taken for valid, which breaks lengths.sum",
+        ),
+        (question(), MADE, None, Word.NOT_APPLICABLE, "no runtime that was right on the case is here"),
+        (question(), MADE, OK, Word.AGREES, ""),
+        (question(), MADE, WRONG, Word.DIFFERS, "what it made gives another result: "),
+        (question(), MADE, REFUSED, Word.DIFFERS, "what it made does not run (refused): no"),
+        (question("lengths.sum"), MADE, REFUSED, Word.AGREES, ""),
+        (question("lengths.sum"), MADE, OK, Word.ACCEPTS, "what it made runs: "),
+        (
+            question(sequence=True),
+            Outcome(kind="ok", values=([OK.values[0]],), types=("float32",)),
+            None,
+            Word.DIFFERS,
+            "1 elements, not 2",
+        ),
+    ],
+)
+def test_what_is_said_of_an_outcome(
+    case: Case, outcome: Outcome, again: Outcome | None, word: Word, detail: str
+) -> None:
+    found = judge(case, outcome, lambda _: again)
+    assert (found.word, detail in found.detail) == (word, True), found
+
+
+# Smaller records
+
+
+def test_a_case_without_a_record_has_no_smaller_one() -> None:
+    assert shrunk(question(), lambda _: True, lambda _: question(), 5) is None
+
+
+def test_shrinking_ends_in_time() -> None:
+    assert shrunk(cases([FIVE])[0], lambda _: True, lambda record: build(named(record)), -1) is None
+
+
+@pytest.mark.parametrize(
+    ("record", "wanted"),
+    [
+        (Record(operator="Split", version=18, shape=(2, 6), axis=-1), [((6,), -1), ((6,), None)][:1]),
+        (Record(operator="Split", version=18, shape=(6, 2), axis=-2), [((6,), -1)]),
+        (Record(operator="Split", version=18, shape=(2, 6), axis=2), [((6,), 1), ((2,), 1)]),
+        (Record(operator="Split", version=18, shape=(2, 6), axis=-3), [((6,), -2), ((2,), -2)]),
+    ],
+)
+def test_an_axis_less(record: Record, wanted: list[tuple[tuple[int, ...], int]]) -> None:
+    found = [(one.shape, one.axis) for one in smaller(record) if len(one.shape) < len(record.shape)]
+    assert found == wanted
+
+
+def test_smaller_lengths_that_are_an_attribute() -> None:
+    record = Record(
+        operator="Split", version=2, shape=(6,), attributes={"split": [2, 4]}, outputs=("p0", "p1")
+    )
+    found = {(one.shape, tuple(one.attributes.get("split", ())), len(one.outputs)) for one in smaller(record)}
+    assert {
+        ((4,), (4,), 1),
+        ((2,), (2,), 1),
+        ((5,), (1, 4), 2),
+        ((5,), (2, 3), 2),
+        ((4,), (2, 2), 2),
+    } <= found

@@ -14,9 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from splitops.comparison.cases import cases
+from splitops.comparison.driver import running
+from splitops.comparison.driver.asking import Asker
 from splitops.comparison.driver.comparing import ask_everything
-from splitops.comparison.driver.finding import Wanted
-from splitops.comparison.driver.process import Limits, without_network
+from splitops.comparison.driver.finding import Source, Wanted
+from splitops.comparison.driver.process import Limits, Process, without_network
 from splitops.comparison.records import Case, Report, State, Verdict, Word
 
 HERE = Path(__file__).parent
@@ -103,6 +106,9 @@ def test_the_search_for_what_is_left_finds_a_process(monkeypatch: pytest.MonkeyP
         ("adapter fails", Word.ADAPTER_ERROR, None, "E: no"),
         ("segfault", Word.CRASH, "SIGSEGV", "SIGSEGV"),
         ("abort", Word.CRASH, "SIGABRT", "SIGABRT"),
+        ("signal without a name", Word.CRASH, "signal 40", "signal 40"),
+        ("made elsewhere", Word.PROTOCOL, None, "is no file of the folder of the case"),
+        ("made nothing", Word.PROTOCOL, None, "is no file of the folder of the case"),
         ("kills its group", Word.CRASH, "SIGKILL", "SIGKILL"),
         ("exit 0", Word.CRASH, None, "ends with status 0"),
         ("exit 3", Word.CRASH, None, "ends with status 3"),
@@ -158,6 +164,7 @@ def test_a_fault_is_named_and_confirmed(fault: str, word: Word, signal: str | No
     ("fault", "state", "detail"),
     [
         ("another protocol", State.FAILED, "2"),
+        ("answers at the start", State.FAILED, "it answers before it has started"),
         ("dies at the start", State.FAILED, "SIGABRT"),
         ("sleeps at the start", State.FAILED, "no answer in 2 s"),
         ("refuses", State.DEAD, "no valid case passed"),
@@ -168,6 +175,56 @@ def test_what_does_not_start_or_never_works_is_said(fault: str, state: State, de
     peer = asked(fault).peers[0]
     assert peer.state is state
     assert detail in peer.detail
+
+
+def test_a_peer_that_is_gone_meanwhile_is_said() -> None:
+    command = [sys.executable, "-S", "-E", str(HERE / "fakes.py"), "absent"]
+    with Asker(Source("fake", command), Limits()) as asker:
+        outcome = asker.ask(case(VALID))
+    assert (outcome.kind, outcome.text) == ("crash", "its process does not start again: not installed")
+
+
+READS_LATE = "import sys, time; time.sleep(0.3); print(len(sys.stdin.readline()), flush=True)"
+READS_NOTHING = "import os, time; os.close(0); time.sleep(0.3); print('ready', flush=True); time.sleep(60)"
+
+
+@pytest.mark.parametrize(
+    ("script", "said"), [(READS_LATE, b"4000000"), (READS_NOTHING, b"ready")], ids=["late", "never"]
+)
+def test_a_long_question_waits_for_its_reader(script: str, said: bytes) -> None:
+    process = Process([sys.executable, "-S", "-E", "-c", script], Limits(), {})
+    try:
+        assert process.ask(b"x" * 3_999_999 + b"\n", 30).strip() == said
+    finally:
+        process.stop()
+
+
+def test_a_system_that_takes_no_network_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object, **__: object) -> None:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(subprocess, "run", missing)
+    assert without_network.__wrapped__() == ()
+
+
+def test_an_error_of_ours_ends_the_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(running, "judge", fail)
+    with pytest.raises(ZeroDivisionError):
+        asked("right")
+
+
+def test_what_dies_after_its_answer_is_shrunk_too() -> None:
+    command = shlex.join([sys.executable, "-S", "-E", str(HERE / "fakes.py"), "dies after its answer"])
+    wanted = Wanted(commands=dict.fromkeys(("first", "second", "third"), command))
+    five, *_ = cases(["split-18/ceil/5-into-4/float32/static"])
+    report = ask_everything((five,), wanted, Limits(), shrink_seconds=2, jobs=1)
+    for verdict in report.entries[-1].verdicts.values():
+        assert (verdict.word, verdict.signal) == (Word.CRASH, "SIGABRT")
+        assert verdict.shrunk is not None
+        assert verdict.shrunk.shape == (1,)
 
 
 def test_damage_of_an_earlier_case_is_no_finding() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx.parser
+import onnx_ir
 import pytest
 
 import splitops
@@ -45,6 +46,20 @@ def test_each_split_has_the_sizes_and_values_that_it_has_there() -> None:
     assert (sequence.operator, sequence.valid) == ("SplitToSequence-11", True)
     assert whole.outputs == ("a", "d", "s")
     assert set(whole.inputs) == {"x", "lengths"}
+
+
+def test_a_split_that_is_not_known_before_is_asked_in_the_whole_alone() -> None:
+    made = onnx.parser.parse_model("""
+        <ir_version: 9, opset_import: ["": 18]>
+        g (float[6] x) => (float[A] a, float[B] b, float[3] c) {
+            i = NonZero (x)
+            j = Squeeze (i)
+            y = Gather (x, j)
+            a, b = Split <num_outputs = 2> (y)
+            c, d = Split <num_outputs = 2> (x)
+        }""")
+    found = cases_of_model(onnx_ir.from_proto(made), {"x": np.arange(6, dtype=np.float32)})
+    assert [case.record and case.record.shape for case in found] == [(6,), None]
 
 
 def test_an_ir_is_cut_too() -> None:

@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 import pytest
 from synthetic import report
 
-from splitops.comparison.records import Peer, Record, Report, Verdict, Word
+from splitops.comparison.records import Peer, Record, Report, State, Verdict, Word
 from splitops.comparison.reports.html import to_html
 from splitops.comparison.reports.pictures import Pictures, planned
 from splitops.comparison.reports.verdicts import MEANINGS
@@ -149,6 +149,15 @@ def test_what_did_not_repeat_is_no_finding() -> None:
 def test_small_reports(made: Report) -> None:
     page = Page(to_html(made, "1"))
     assert len(page.all("article")) == len(made.entries)
+
+
+def test_what_was_not_asked_and_who_did_not_start_is_said() -> None:
+    made = report(1, 2)
+    gone = replace(made.peers[1], state=State.FAILED, detail="no answer in 2 s")
+    entry = replace(made.entries[0], verdicts={made.peers[0].name: Verdict(word=Word.AGREES)})
+    text = to_html(replace(made, peers=(made.peers[0], gone), entries=(entry,)), "1")
+    assert "failed: no answer in 2 s" in text
+    assert text.count("<td class=na>not asked") == 1
 
 
 def test_a_report_without_a_record_has_no_picture() -> None:

@@ -304,5 +304,12 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         read_report(tmp_path / "nowhere.json")
 
 
+def test_a_file_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.json").write_text("{}")
+    monkeypatch.setattr("splitops.comparison.reports.reading._MAX_BYTES", 1)
+    with pytest.raises(CompareError, match=r"x\.json' is longer than 1 bytes"):
+        read_report(tmp_path / "x.json")
+
+
 def test_changes_are_found_by_the_helper_of_these_tests() -> None:
     assert changes(agreeing(), with_verdict(agreeing(), 1, CRASH)) != changes(agreeing(), agreeing())

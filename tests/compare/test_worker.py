@@ -149,6 +149,7 @@ def test_what_is_no_message_is_refused(line: bytes) -> None:
         {"dtype": "float999", "shape": [0], "data": ""},
         {"dtype": "string", "shape": [2], "strings": ["a"]},
         {"dtype": "int64", "shape": [1 << 40, 1 << 40], "data": ""},
+        {"dtype": "int8", "shape": [1] * 70, "data": "AA=="},
         {"dtype": "int8", "shape": [3], "file": "/etc/hostname"},
         {"dtype": "int8", "shape": [3], "file": "FOLDER/link"},
         {"dtype": "int8", "shape": [3], "file": "FOLDER/pipe"},

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from splitops.comparison.driver.judging import same_values
-from splitops.comparison.records import FINDINGS, SETTLED, Outcome, Verdict, Word
+from splitops.comparison.records import SETTLED, Outcome, Verdict, Word
 
 __all__ = ["confirmed"]
 
@@ -24,8 +24,6 @@ def confirmed(verdict: Verdict, outcome: Outcome, again: Again) -> Verdict:
         outcome: what the peer did.
         again: asks in the fresh process of a number, from 0 on.
     """
-    if verdict.word not in FINDINGS:
-        return verdict
     alone = [again(index) for index in range(SETTLED)]
     repeated = sum(found.kind == verdict.kind for found, _ in alone)
     if repeated == SETTLED:
