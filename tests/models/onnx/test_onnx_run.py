@@ -248,12 +248,104 @@ class TestSubgraphs:
         assert caught.value.where == Where("g", "outer.then_branch", "bad")
         assert caught.value.__cause__ is not None
 
+    @pytest.mark.parametrize(
+        ("takes", "gives", "trips", "reason"),
+        [
+            ("int64 i, bool c", "bool d, float[2] z", 1, "the body of Loop has 2 inputs, but gets 3"),
+            ("int64 i, bool c, float[2] u", "bool d", 1, "the body of Loop has 1 outputs, but needs 2"),
+            ("int64 i, bool c, float[2] u", "bool d, float[2] z", [1, 2], r"M has shape \(2,\)"),
+            (
+                "int64 i, bool c, float[2] u",
+                "bool d, float[2] z, w",
+                0,
+                "'w' of its body declares no element",
+            ),
+        ],
+    )
+    def test_a_loop_that_does_not_fit_its_body(self, takes: str, gives: str, trips: Any, reason: str) -> None:
+        more = ", w" if gives.endswith("w") else ""
+        model = parse(f"""<ir_version: 9, opset_import: ["": 18]>
+            g (int64 n, float[2] x) => (float[A] y{more.replace(" w", " float[B, C] w")}) {{
+                [loop] y{more} = Loop(n, , x) <
+                    body = b ({takes}) => ({gives}) {{ d = Identity(c) z = Relu(x) w = Relu(x) }}> }}""")
+        model.graph.input[0].type.tensor_type.ClearField("shape")
+        with pytest.raises(ModelError, match=reason) as caught:
+            run(model, {"n": np.array(trips), "x": X[0, :2]})
+        assert caught.value.where == Where("g", None, "loop")
+
+    @pytest.mark.parametrize(
+        ("opset", "scanned", "inputs", "reason"),
+        [
+            (7, "1", "z, x", "Scan-8, with its batch axis, is not supported"),
+            (8, "1", "z, x", "Scan-8, with its batch axis, is not supported"),
+            (18, "5", "z, x", "Scan has num_scan_inputs = 5 and 2 inputs"),
+            (18, "0", "z, x", "Scan has num_scan_inputs = 0 and 2 inputs"),
+            (18, "2", "x, v", r"Scan goes over axes of different sizes: \[3, 4\]"),
+            (18, "1, scan_input_axes = [0, 0]", "z, x", "Scan states 2 axes or directions for 1 tensors"),
+            (18, "1, scan_input_axes = [7]", "z, x", "axis 7 is out of bounds"),
+        ],
+    )
+    def test_a_scan_that_does_not_fit_its_body(
+        self, opset: int, scanned: str, inputs: str, reason: str
+    ) -> None:
+        model = parse(f"""<ir_version: 9, opset_import: ["": {opset}]>
+            g (float[2] z, float[3, 2] x, float[4, 2] v) => (float[A] y, float[B, C] s) {{
+                [scan] y, s = Scan<num_scan_inputs = {scanned},
+                    body = b (float[2] h, float[2] e) => (float[2] o, float[2] p)
+                        {{ o = Add(h, e) p = Relu(e) }}
+                >({inputs}) }}""")
+        feeds = {"z": X[0, :2], "x": X[:3, :2], "v": X[:4, :2]}
+        with pytest.raises(ModelError, match=reason) as caught:
+            run(model, feeds)
+        assert caught.value.where == Where("g", None, "scan")
+
+    def test_the_most_runs_of_a_body_are_an_integer(self) -> None:
+        with pytest.raises(ModelError, match="max_body_runs = 'many' is no integer"):
+            run(parse(IF), {"x": X[:, 0], "sizes": np.array([2, 4]), "c": True}, max_body_runs="many")
+
+    @pytest.mark.parametrize(
+        ("opset", "node", "reason"),
+        [
+            (18, "y, z = Relu(x)", "'Relu' gave no output 'z'"),
+            (13, "y = Gelu(x)", "No registered schema for operator 'Gelu'"),
+            (11, "y = Softmax<axis = 5>(x)", "axis = 5 is not one of data with rank 1"),
+        ],
+    )
+    def test_what_an_operator_does_not_do_names_it(self, opset: int, node: str, reason: str) -> None:
+        model = parse(f"""<ir_version: 8, opset_import: ["": {opset}]>
+            g (float[6] x) => (float[n] y) {{ [bad] {node} }}""")
+        with pytest.raises(ModelError, match=reason) as caught:
+            run(model, {"x": X[:, 0]})
+        assert caught.value.where == Where("g", None, "bad")
+
     def test_an_operator_that_takes_no_sequence_says_that_it_was_given_one(self) -> None:
         model = parse("""
             <ir_version: 8, opset_import: ["": 18]>
             g (float[6, 4] x) => (float[A, 4] y) { s = SplitToSequence(x) y = Concat<axis = 0>(s) }""")
         with pytest.raises(ModelError, match="'Concat' failed on a sequence: "):
             splitops.run(model, {"x": X}, engine="reference")
+
+
+class TestOtherInputs:
+    def test_an_optional_input_may_be_left_out(self) -> None:
+        model = parse("""<ir_version: 9, opset_import: ["": 18]>
+            g (optional(float[2]) x) => (bool y) { y = OptionalHasElement(x) }""")
+        assert not run(model, {})["y"]
+        assert not run(model, {"x": None})["y"]
+        assert run(model, {"x": X[0, :2]})["y"]
+        with pytest.raises(ModelError, match=r"shape \(3,\), but the model declares size 2"):
+            run(model, {"x": X[0, :3]})
+
+    def test_of_an_input_of_another_type_nothing_is_checked(self) -> None:
+        model = parse("""<ir_version: 9, opset_import: ["": 18]>
+            g (map(int64, float[2]) x) => (bool y) { y = OptionalHasElement(x) }""")
+        assert run(model, {"x": {1: 2.0}})["y"]
+
+    def test_objects_are_no_strings(self) -> None:
+        model = parse("""<ir_version: 9, opset_import: ["": 18]>
+            g (string[2] x) => (string[2] y) { y = Identity(x) }""")
+        with pytest.raises(ModelError, match="objects in it that are no strings"):
+            run(model, {"x": np.array(["a", 3], object)})
 
 
 FUNCTIONS = """<ir_version: 10, opset_import: ["": 18, "local": 1]>
@@ -305,6 +397,34 @@ class TestFunctions:
     def test_attribute_that_the_function_does_not_have(self) -> None:
         with pytest.raises(ModelError, match="no attribute 'at'"):
             run(parse(FUNCTIONS.replace("local.first (x)", "local.first <at = 1> (x)")), {"x": X[:, 0]})
+
+    @pytest.mark.parametrize(
+        ("call", "reason"),
+        [
+            ("y = local.f <slope = 0.5> (x, x)", "1 inputs and 1 outputs, but is called with 2 and 1"),
+            ("y, z = local.f <slope = 0.5> (x)", "1 inputs and 1 outputs, but is called with 1 and 2"),
+            ("y = local.f <slope = 3> (x)", "'alpha' is not of the type of 'slope'"),
+        ],
+    )
+    def test_a_call_that_does_not_fit_its_function(self, call: str, reason: str) -> None:
+        model = parse(f"""<ir_version: 10, opset_import: ["": 18, "local": 1]>
+            g (float[6] x) => (float[n] y) {{ [call] {call} }}
+            <opset_import: ["": 18], domain: "local">
+            f <slope> (x) => (y) {{ y = LeakyRelu <alpha: float = @slope> (x) }}""")
+        with pytest.raises(ModelError, match=reason) as caught:
+            run(model, {"x": X[:, 0]})
+        assert caught.value.where == Where("g", None, "call")
+
+    def test_calls_with_too_many_sets_of_attributes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("splitops.models.running.onnx.evaluator._MAX_BODIES", 2)
+        text = """<ir_version: 10, opset_import: ["": 18, "local": 1]>
+            g (float[6] x) => (float[n] a, float[m] b, float[k] c) {{
+                a = local.f <slope = 0.5> (x)  b = local.f <slope = 0.25> (x)  c = local.f <slope = {}> (x) }}
+            <opset_import: ["": 18], domain: "local">
+            f <slope> (x) => (y) {{ y = LeakyRelu <alpha: float = @slope> (x) }}"""
+        assert len(run(parse(text.format(0.5)), {"x": X[:, 0]})) == 3
+        with pytest.raises(ModelError, match="called with more than 2 sets of attributes"):
+            run(parse(text.format(0.75)), {"x": X[:, 0]})
 
     def test_subgraph_in_a_function(self) -> None:
         model = parse("""<ir_version: 10, opset_import: ["": 18, "local": 1]>

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -439,6 +440,101 @@ def test_hostile_port_maps(old: str, new: str, what: str) -> None:
     with pytest.raises(ModelError, match=what) as caught:
         run_loop(model, 5)
     assert "loop" in str(caught.value.where)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "new", "what"),
+    [
+        (r'<output [^>]*purpose="execution_condition"[^>]*/>', "", "has no execution_condition"),
+        (r'(<output [^>]*purpose="execution_condition"[^>]*/>)', r"\1\1", "has two conditions"),
+        (r'to-layer="2"', 'to-layer="1"', "a back edge to what is no whole input"),
+        (r'(external_port_id="5" axis="0" start=)"0"', r'\1"1"', "fills a part of its axis"),
+        (r'(external_port_id="5" .*?)stride="1" part_size="1"', r'\1stride="2" part_size="2"',
+         r"gives \[1, 1, 3\], but parts are of 2 on axis 0"),
+        (r'(name="number".*?)element_type="i64"', r'\1element_type="u64"', "current_iteration is uint64"),
+        (r'(name="number".*?)shape="1"', r'\1shape="1,1"', "current_iteration is int64 of shape '1,1'"),
+    ],
+)  # fmt: skip
+def test_loops_that_do_not_fit(pattern: str, new: str, what: str) -> None:
+    content, weights = ir.to_bytes(loop_model())
+    text, count = re.subn(pattern, new, content.decode(), count=1, flags=re.DOTALL)
+    assert count == 1
+    with pytest.raises(ModelError, match=what) as caught:
+        run_loop(ir.from_bytes(text.encode(), weights), 5)
+    assert "loop" in str(caught.value.where)
+
+
+def iterator(
+    lines: Sequence[str], joined: str, back: Sequence[str] = (), *, axis: int = 0
+) -> ir.OpenVINOModel:
+    """A TensorIterator over ``x`` and ``z``; both are split, and an iteration gives one behind the other."""
+    builder = ir.Builder()
+    inputs = [builder.parameter(name, "f32", "?,2") for name in "xz"]
+    builder.result(builder.layer("TensorIterator", inputs, name="ti")[0], "y")
+    body = Body()
+    taken = [body.takes(name, "f32", "?,2", line) for name, line in zip("xz", lines, strict=True)]
+    taken = [
+        body.builder.layer("Split", [value, body.builder.const(0)], {"num_splits": 1})[0] for value in taken
+    ]
+    body.gives("r", body.builder.layer("Concat", taken, {"axis": axis})[0], joined)
+    return reread(fill(builder.model(), "ti", {"": body}, back))
+
+
+@pytest.mark.parametrize(
+    ("lines", "joined", "back", "axis", "what"),
+    [
+        ([slices(0), slices(1)], slices(2, 2), [], 0, r"different numbers of parts: \[3, 4\]"),
+        ([port(0), port(1)], port(2), [], 0, "slices no input, so nothing tells its iterations"),
+        ([slices(0), COUNTER], port(2), [], 0, "has ports of a Loop"),
+        ([slices(0), port(1)], slices(2, 2, axis=1), ["r>z"], 0,
+         r"float32 \[5\] and float32 \[6\] beside axis 1"),
+    ],
+)  # fmt: skip
+def test_iterators_that_do_not_fit(
+    lines: list[str], joined: str, back: list[str], axis: int, what: str
+) -> None:
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    with pytest.raises(ModelError, match=what):
+        run_ir(iterator(lines, joined, back, axis=axis), {"x": x, "z": np.ones((4, 2), np.float32)})
+
+
+def test_no_iterations_give_what_their_result_states() -> None:
+    content, weights = ir.to_bytes(iterator([slices(0), slices(1)], slices(2, 2)))
+    nothing = {name: np.empty((0, 2), np.float32) for name in "xz"}
+    with pytest.raises(ModelError, match="states no type and shape"):
+        run_ir(ir.from_bytes(content, weights), nothing)
+    port = rb'(type="Result".*?<port id="0" precision="FP32") />'
+    stating = re.sub(port, rb"\1><dim>-1</dim><dim>2</dim></port>", content, count=1, flags=re.DOTALL)
+    assert run_ir(ir.from_bytes(stating, weights), nothing)["y"].shape == (0, 2)
+
+
+@pytest.mark.parametrize("kind", ["If", "Loop", "TensorIterator"])
+def test_a_layer_with_bodies_and_without_inputs(kind: str) -> None:
+    """It is ours because of the split in it."""
+    builder = ir.Builder()
+    outputs = builder.layer(kind, [], name="gate", version="opset8", element_type="f32")
+    builder.result(outputs[0], "y")
+    bodies = {}
+    for prefix in ("then_", "else_") if kind == "If" else ("",):
+        body = Body()
+        (part,) = body.builder.layer(
+            "Split", [body.builder.const(np.ones(2)), body.builder.const(0)], {"num_splits": 1}
+        )
+        body.gives("r", part, port(0))
+        bodies[prefix] = body
+    with pytest.raises(ModelError, match=r"has (no condition|0 inputs, but it takes)"):
+        run_ir(reread(fill(builder.model(), "gate", bodies)), {})
+
+
+def test_an_if_repeats_nothing() -> None:
+    content, weights = ir.to_bytes(if_model())
+    first = content.index(b"<input ")
+    lying = content[:first] + content[first:].replace(
+        b'external_port_id="1"', b'external_port_id="1" axis="0"', 1
+    )
+    inputs = {"c": np.array(True), "x": np.ones(4, np.float32), "lengths": np.array([2, 2])}
+    with pytest.raises(ModelError, match="slices, counts or repeats, which an If does not"):
+        run_ir(ir.from_bytes(lying, weights), inputs)
 
 
 def test_forms_that_are_not_supported_are_left_to_openvino_only_without_a_split(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from splitops.errors import ModelError, Where, shown
+from splitops.errors import ModelError, Where
 
 __all__ = ["MAX_BODY_RUNS", "BodyRuns"]
 
@@ -24,10 +24,6 @@ class BodyRuns:
 
     most: int = MAX_BODY_RUNS
     done: int = 0
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.most, int):
-            raise ModelError(f"max_body_runs = {shown(self.most)} is no integer")
 
     def count(self, where: Where | None = None) -> None:
         """Count one more.

@@ -75,8 +75,9 @@ def evaluate(layer: Layer, inputs: Sequence[Value], run_body: RunBody, where: Wh
         ModelError: the port map is malformed or of a form that is not supported, or the values do not fit it.
     """
     if layer.type == "If":
+        branches = read_if(layer, where)
         tag = "then_body" if _boolean(inputs[0], "the condition", where) else "else_body"
-        branch = read_if(layer, where)[tag]
+        branch = branches[tag]
         results = run_body(tag, branch.body, {entry.inner: inputs[entry.port] for entry in branch.inputs})
         return [results[entry.inner] for entry in branch.outputs]
     ports = read_loop(layer, where)
