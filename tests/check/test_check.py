@@ -144,6 +144,21 @@ def test_functions_are_checked_for_each_of_their_calls() -> None:
     ]
 
 
+def test_of_calls_the_one_that_surely_fails_is_reported() -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["": 18, "my": 1]>
+        g (float[6] x, bool k) => (float[A] a, float[B] b) {
+            b = If(k) <
+                then_branch = t () => (float[C] c) { c = my.f(x) },
+                else_branch = e () => (float[D] d) { d = Identity(x) }>
+            a = my.f(x)
+        }
+        <domain: "my", opset_import: ["": 18]>
+        f (x) => (a) { k = Constant<value_ints = [2, 3]>() a, b = Split(x, k) }""")
+    (found,) = check(model)
+    assert (found.code, found.severity) == ("lengths.sum", Severity.ERROR)
+
+
 def test_a_function_that_nobody_calls_is_checked_too() -> None:
     model = onnx.parser.parse_model("""
         <ir_version: 10, opset_import: ["": 18, "my": 1]>
@@ -165,6 +180,9 @@ def test_values_that_are_computed_are_known() -> None:
 def test_what_the_model_states_of_its_outputs_is_held_against_what_they_are() -> None:
     model = text("(float[6] x) => (float[4] a, int64[3] b) { a, b = Split<num_outputs = 2>(x) }")()
     assert [finding.code for finding in check(model)] == ["stated.shape", "stated.type"]
+    model = text("(float[6] x) => (float[2, 2] a, float[3] b) { a, b = Split<num_outputs = 2>(x) }")()
+    (found,) = check(model)
+    assert found.message == "output 'a' is stated to be float32[2, 2], but it is float32[3]"
 
 
 def test_every_wrong_output_of_a_split_is_reported() -> None:
@@ -280,6 +298,22 @@ def test_empty_parts_that_are_transposed_in_onnx_models_too() -> None:
     assert [finding.code for finding in check(model, "openvino")] == ["openvino.empty-transposed"]
 
 
+def test_a_transpose_of_an_empty_part_by_no_order_is_no_reshape() -> None:
+    model = text("""(float[6, 1] x) => (float[A, B] y, float[C, D] z) <int64[2] k = {0, 6}> {
+        a, z = Split(x, k) y = Transpose<perm = [0, 0]>(a) }""")()
+    assert "openvino.empty-transposed" not in [finding.code for finding in check(model, "openvino")]
+
+
+def test_packed_parts_of_open_sizes_may_begin_inside_a_byte() -> None:
+    builder = Builder("m")
+    ports = [builder.parameter("x", "nf4", "4,?"), builder.const(np.array(0))]
+    for part in builder.layer("Split", ports, {"num_splits": 2}, outputs=2):
+        builder.result(part)
+    (found,) = check(builder.model(), "openvino")
+    assert (found.code, found.severity) == ("openvino.packed-parts", Severity.WARNING)
+    assert found.message.endswith("(depends on the input)")
+
+
 def test_a_single_string_is_one_target() -> None:
     model = PROOFS["openvino.ceil-empty-part"].model()
     assert check(model, "onnxruntime") == check(model, ["onnxruntime"])
@@ -382,11 +416,45 @@ def test_the_documented_layers_are_right() -> None:
         ("<dim>4</dim>", "<dim>5</dim>", "stated.shape"),
         ('type="Split"', 'type="Relu"', "model.invalid"),
         ("</layer>", "", "model.invalid"),
+        ("</output>", "<port/>" * 65536 + "</output>", "model.invalid"),
+        ("</output>", f"<port>{'<dim>1</dim>' * 65}</port></output>", "model.invalid"),
     ],
 )
 def test_a_lone_layer_that_is_wrong(old: str, new: str, code: str) -> None:
     found = check(DOCUMENTED.replace(old, new))
     assert code in [finding.code for finding in found], found
+
+
+VARIADIC = DOCUMENTED.replace('type="Split"', 'type="VariadicSplit"').replace(
+    "</input>", "<port id='2'><dim>3</dim></port></input>"
+)
+
+
+@pytest.mark.parametrize(
+    ("layer", "code", "message"),
+    [
+        (
+            DOCUMENTED.replace('id="0"', 'id="0" precision="FP32"').replace(
+                'id="4"', 'id="4" precision="I32"'
+            ),
+            "stated.type",
+            "output 2 is int32, but the data is float32",
+        ),
+        (
+            VARIADIC.replace("<dim>4</dim>", "<dim>3</dim>"),
+            "lengths.sum",
+            "on no axis do the stated outputs add up to the data (6, 12, 10, 24)",
+        ),
+    ],
+)
+def test_a_lone_layer_whose_ports_contradict(layer: str, code: str, message: str) -> None:
+    (found,) = check(layer)
+    assert (found.code, found.message) == (code, message)
+
+
+def test_a_lone_layer_of_data_without_sizes_contradicts_nothing() -> None:
+    sizes = "<dim>6</dim> <dim>12</dim> <dim>10</dim> <dim>24</dim>"
+    assert check(DOCUMENTED.replace(sizes, "", 1)) == []
 
 
 def test_a_lone_layer_in_a_file(tmp_path: Any) -> None:
@@ -413,6 +481,21 @@ def test_reports() -> None:
     assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == "lengths.sum"
     assert result["level"] == "error"
     assert result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"] == "Split -> a"
+
+
+def test_values_of_findings_are_plain_json() -> None:
+    open_axis = text("(float[N] x) => (float[A] a) { a = Split<axis = 3, num_outputs = 1>(x) }")()
+    (entry,) = to_json(check(open_axis))
+    assert entry["values"] == {"axis": 3, "shape": ["N"]}
+    entry = to_json(check(split("Split(x, k)", lengths="float[2] k = {2.5, 3.5}", opset=1)()))[0]
+    assert (entry["code"], entry["values"]) == ("lengths.value", {"value": "2.5"})
+
+
+def test_a_fix_stands_in_the_text_of_sarif() -> None:
+    (run,) = to_sarif(check(split("Split(x)")()), "1.2.3")["runs"]
+    assert run["results"][0]["message"]["text"].endswith(
+        ". Fix: add num_outputs = the number of declared outputs"
+    )
 
 
 def test_lengths_of_no_entries_are_known_whoever_gives_them() -> None:

@@ -110,6 +110,24 @@ def test_every_run_lies_inside_what_is_inferred(name: str) -> None:
     held_against_runs(parse(body), cases)
 
 
+def test_what_a_proved_size_says_nothing_of_stays_as_it_is() -> None:
+    model = parse("""g (float[N] x, float[3] w, optional(float[3]) o) => (float[A] a, float[B] b, bool c)
+        <int64[2] k = {2, 4}> {
+        a, b = Split(x, k) z = Relu(w) p = Identity(o) c = OptionalHasElement(p) y = Relu(x) }""")
+    model.graph.input[1].type.tensor_type.ClearField("shape")
+    inferred = infer(model)
+    shapes = {name: str(inferred[name]) for name in "yzp"}
+    assert shapes == {"y": "float32[6]", "z": "float32[...]", "p": "no tensor"}
+
+
+def test_sizes_that_exclude_one_another_are_those_of_the_first() -> None:
+    builder = Builder("m")
+    left, right = builder.parameter("x", "f32", "2..3"), builder.parameter("y", "f32", "5..6")
+    (made,) = builder.layer("Add", [left, right], {"auto_broadcast": "numpy"})
+    builder.result(made, "z")
+    assert str(infer(builder.model())["z"]) == "float32[2..3]"
+
+
 def held_against_runs(model: onnx.ModelProto, cases: list[dict[str, Any]]) -> None:
     inferred = infer(model)
     exposed = onnx.ModelProto()

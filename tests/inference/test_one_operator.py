@@ -12,8 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import splitops
+from splitops.binding import Fact, bind
+from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import Rule, RuleError
+from splitops.inference import infer_binding
+from splitops.operators import schema
 from splitops.sizes import names as symbols
+from splitops.sizes.dims import dimension
 
 LIMIT = 7  # an unbounded dimension is tried up to here
 
@@ -191,11 +196,6 @@ def test_split_to_sequence(shape: list[Any], split: Any, keepdims: int) -> None:
 
 @pytest.mark.parametrize(("lo", "hi"), [(0, 0), (0, 6), (2, 6), (1, 1)])
 def test_a_scalar_chunk_of_unknown_size(lo: int, hi: int) -> None:
-    from splitops.binding import Fact, bind
-    from splitops.elements.types import ELEMENT_TYPES
-    from splitops.inference import infer_binding
-    from splitops.sizes.dims import dimension
-
     row = splitops.schema("SplitToSequence")
     facts = [Fact(None, (dimension(lo, hi),)), Fact(ELEMENT_TYPES["int64"], ())]
     inferred = infer_binding(bind(row, {}, facts))
@@ -208,6 +208,17 @@ def test_a_scalar_chunk_of_unknown_size(lo: int, hi: int) -> None:
     sizes = [size for row in parts for size in row]
     if sizes:
         assert inferred.element == (dimension(min(sizes), max(sizes)),)
+
+
+def test_more_unknown_lengths_than_are_listed_may_each_be_all_of_the_axis() -> None:
+    count = 1 << 17
+    facts = [Fact(None, (dimension(2, 6),)), Fact(ELEMENT_TYPES["int64"], (count,))]
+    inferred = infer_binding(bind(schema("Split", 13), {}, facts, outputs=count))
+    assert inferred.parts == ((dimension(0, 6),),) * count
+
+
+def test_chunks_of_data_of_unknown_rank_are_of_any_number() -> None:
+    assert splitops.onnx.infer_split_to_sequence(None, 2).length is None
 
 
 @pytest.mark.parametrize("size", [2**31, 2**32 + 4, 2**53 + 1, 2**63 - 1])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -131,9 +130,7 @@ def _undeclared_parts(site: Site) -> Iterator[Finding]:
     name = schema.count_attribute
     if name is None or schema.domain != "openvino":
         return
-    count = site.attributes.get(name)
-    if not isinstance(count, int):
-        return
+    count = site.attributes[name]
     if count > len(site.outputs):
         yield Finding(
             code=Rule.OUTPUTS_COUNT.value,
@@ -200,5 +197,5 @@ def _without_repeats(found: Iterable[Finding]) -> list[Finding]:
         key = finding.code, finding.where, finding.operator
         first = kept.setdefault(key, finding)
         if first.severity is Severity.WARNING and finding.severity is Severity.ERROR:
-            kept[key] = replace(finding)
+            kept[key] = finding
     return list(kept.values())

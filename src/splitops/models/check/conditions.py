@@ -197,8 +197,6 @@ def empty_ceil_part(site: Site, model: Surroundings) -> Surely:
     last = _last_ceil_part(site)
     if last is None or isinstance(last, int):
         return _surely(last == 0)
-    if last.hi == 0:
-        return Surely.YES
     # Of a size that nobody has bounded, an empty part is no more than a possibility of arithmetic.
     return Surely.MAYBE if last.lo == 0 and last.hi is not None else Surely.NO
 

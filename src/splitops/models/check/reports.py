@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from splitops.models.check.findings import Finding, Severity
-from splitops.sizes.dims import Range
 
 __all__ = ["sarif_log", "to_json", "to_sarif"]
 
@@ -36,10 +35,6 @@ def to_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
 def _value(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
-    if isinstance(value, Range):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {str(key): _value(entry) for key, entry in value.items()}
     if isinstance(value, Sequence):
         return [_value(entry) for entry in value]
     return str(value)
