@@ -16,7 +16,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import splitops
 from splitops.errors import NOWHERE, LengthsError, ModelError
-from splitops.models.engines import make_engine
+from splitops.models.engines import isolated, make_engine
 from splitops.models.engines.engine import EngineError, Program
 from splitops.models.engines.isolated import IsolatedEngine
 from splitops.models.formats import openvino as openvino_ir
@@ -457,6 +457,28 @@ def test_what_an_isolated_engine_cannot_be_told_spoils_nothing():
     engine.close()
 
 
+def test_a_process_that_ends_by_itself_says_its_status(monkeypatch):
+    monkeypatch.setattr(isolated, "_WORKER", "splitops.nothing")
+    with pytest.raises(EngineError, match="onnxruntime has ended its process with status 1"):
+        IsolatedEngine("onnxruntime", {}, profile=False)
+
+
+@needs_onnxruntime
+def test_what_nobody_has_foreseen_is_an_error_of_the_engine():
+    engine = IsolatedEngine("onnxruntime", {}, profile=False)
+    with pytest.raises(EngineError, match="onnxruntime fails: IndexError: list index out of range"):
+        engine.ask("run", 7, {})
+    assert engine.ask("compile", Program(LEGAL.SerializeToString(), ("a", "c"), NOWHERE))
+    engine.close()
+
+
+@needs_onnxruntime
+def test_an_isolated_engine_tells_what_it_has_recorded():
+    with splitops.session(LEGAL, "onnxruntime", isolate=True, profile=True) as ready:
+        ready.run({"x": X})
+        assert "Relu" in {event.operator for event in ready.events()}
+
+
 @needs_onnxruntime
 def test_isolated_errors_are_those_of_the_engine():
     unknown = parsed("g (float[N] x) => (float[N] y) { y = Neg(x) }")
@@ -477,6 +499,11 @@ def test_isolated_errors_are_those_of_the_engine():
             "engine 'onnxruntime' has no option 'devices'; it has provider_options",
         ),
         ("onnxruntime", {"session_options": {"nothing": 1}}, "SessionOptions has no attribute 'nothing'"),
+        (
+            "onnxruntime",
+            {"session_options": {"intra_op_num_threads": "many"}},
+            "onnxruntime refuses session_options",
+        ),
         ("reference", {"providers": []}, "the reference has no option 'providers'"),
         ("tensorrt", {}, "there is no engine 'tensorrt'; there are auto, reference, onnxruntime, openvino"),
     ],
@@ -596,6 +623,44 @@ def test_an_ir_that_states_another_shape_than_its_layers_have():
     assert ready.engine == "reference"
     with pytest.raises(splitops.RuleError, match=r"remainder\.negative"):
         ready.run({"data": np.zeros((1, 1), np.float32)})
+
+
+@needs_openvino
+def test_an_ir_that_states_a_rank_which_only_a_run_knows():
+    builder = openvino_ir.Builder()
+    data, wanted = builder.parameter("data", "f32", "?"), builder.parameter("wanted", "i64", "?")
+    (made,) = builder.layer("Reshape", [data, wanted], {"special_zero": "false"}, shapes=[(3, 2)])
+    cut = builder.layer("Split", [made, builder.const(1)], {"num_splits": 2}, outputs=2, name="cut")
+    for index, part in enumerate(cut):
+        builder.result(part, f"{index}")
+    with pytest.raises(EngineError, match="openvino infers other sizes for the parts of 'cut'"):
+        splitops.session(builder.model(), "openvino")
+
+
+@needs_openvino
+def test_splits_of_one_name_are_told_apart_by_their_parts():
+    builder = openvino_ir.Builder()
+    data = builder.parameter("data", "f32", "4,6")
+    for count in (2, 3):
+        layer = builder.layer(
+            "Split", [data, builder.const(1)], {"num_splits": count}, outputs=count, name="cut"
+        )
+        for index, part in enumerate(layer):
+            builder.result(part, f"{count}.{index}")
+    same(builder.model(), {"data": np.arange(24, dtype=np.float32).reshape(4, 6)}, "openvino")
+
+
+@needs_openvino
+def test_what_openvino_cannot_run_is_its_error():
+    builder = openvino_ir.Builder()
+    data, wanted = builder.parameter("data", "f32", "?"), builder.parameter("wanted", "i64", "2")
+    (made,) = builder.layer("Reshape", [data, wanted], {"special_zero": "false"})
+    builder.result(made, "z")
+    ready = splitops.session(builder.model(), "openvino")
+    feeds = {"data": np.zeros(6, np.float32)}
+    assert ready.run(feeds | {"wanted": np.array([2, 3])})["z"].shape == (2, 3)
+    with pytest.raises(EngineError, match="openvino fails: "):
+        ready.run(feeds | {"wanted": np.array([2, 4])})
 
 
 def _stating(layer: Any, dims: tuple[int, ...]) -> Any:

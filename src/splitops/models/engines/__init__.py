@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING, Any, Final
 
-from splitops.errors import ModelError, shown
+from splitops.errors import ModelError
 
 if TYPE_CHECKING:
     from splitops.models.engines.engine import Engine
@@ -63,8 +63,6 @@ def make_engine(
         from splitops.models.engines.onnxruntime import OnnxRuntime
 
         return OnnxRuntime(options, profile=profile)
-    if name == "openvino":
-        from splitops.models.engines.openvino import OpenVINO
+    from splitops.models.engines.openvino import OpenVINO
 
-        return OpenVINO(options, profile=profile)
-    raise ModelError(f"there is no runtime {shown(name)}")
+    return OpenVINO(options, profile=profile)

@@ -14,13 +14,14 @@ from splitops.models.engines.engine import Compiled, Engine, EngineError
 
 class _Worker:
     def __init__(self) -> None:
+        self.name = ""
         self._engine: Engine | None = None
         self._programs: list[Compiled] = []
 
     def answer(self, kind: str, *message: Any) -> Any:
         if kind == "make":
-            name, options, profile = message
-            self._engine = make_engine(name, options, profile=profile)
+            self.name, options, profile = message
+            self._engine = make_engine(self.name, options, profile=profile)
             return self._engine.version
         assert self._engine is not None
         if kind == "compile":
@@ -48,7 +49,7 @@ def main() -> None:
         except SplitError as error:
             answer = error
         except Exception as error:  # whatever a runtime may raise
-            answer = EngineError(str(message[1]), f"fails: {type(error).__name__}: {str(error)[:300]}")
+            answer = EngineError(worker.name, f"fails: {type(error).__name__}: {str(error)[:300]}")
         pickle.dump(answer, answers, protocol=5)
         answers.flush()
 
