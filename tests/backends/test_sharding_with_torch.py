@@ -12,6 +12,7 @@ import sharding_processes
 from hypothesis import given
 from hypothesis import strategies as st
 
+from splitops.errors import ArrayError
 from splitops.sharding import merge, plan, rank
 from splitops.sharding.cuts import Recipe, cut_axis
 
@@ -179,6 +180,21 @@ def test_torch_consolidates_our_pieces_but_for_what_is_listed(tmp_path: Path, na
     shutil.rmtree(tmp_path / "whole")
     merge(tmp_path / "ranks").run(tmp_path / "whole")
     assert same(load_file(tmp_path / "whole" / "model.safetensors"), own) == []
+
+
+def test_what_a_rank_has_none_of_and_what_torch_has_not(tmp_path: Path) -> None:
+    header = b'{"e":{"dtype":"F32","shape":[0,2],"data_offsets":[0,0]},'
+    header += b'"f":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[0,3]}}'
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "model.safetensors").write_bytes(
+        len(header).to_bytes(8, "little") + header + b"abc"
+    )
+    replicated = {"version": 1, "rule": [{"match": "*", "replicate": True}]}
+    plan(tmp_path / "model", replicated, ranks=2).run(tmp_path / "ranks")
+    own = rank(tmp_path / "ranks", 1)
+    assert (own["e"].torch().shape, own["e"].torch().dtype) == ((0, 2), torch.float32)
+    with pytest.raises(ArrayError, match="of type F6_E2M3, which torch has not"):
+        own["f"].torch()
 
 
 def test_tensors_of_a_rank_are_mapped(folder: Path) -> None:

@@ -6,13 +6,15 @@ import json
 import re
 import xml.etree.ElementTree as ET
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from sharding_helpers import LLAMA, LLAMA_PLAN, contents, llama, save
 
 from scripts import script
 from splitops.cli import cli
-from splitops.sharding import merge
+from splitops.sharding import merge, plan
+from splitops.sharding.explaining import draw
 
 
 def run(*arguments: object, code: int = 0) -> str:
@@ -76,6 +78,16 @@ def test_explaining_writes_nothing_but_the_pictures(model, tmp_path):
     assert "<td>*.k_proj.weight, *.v_proj.weight</td>" in page.read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "plan.json", "who.html", "who.svg"]
     assert said.splitlines()[-2:] == [f"Written to {svg}", f"Written to {page}"]
+
+
+def test_what_ranks_hold_by_place_is_drawn_side_by_side(tmp_path):
+    tensors = {f"a.{i}.w": np.zeros(2, np.float32) for i in range(3)}
+    places = {"version": 1, "rule": [{"match": "a.{i}.w", "place": "i"}]}
+    made = plan(save(tmp_path / "model", tensors), places, ranks=2)
+    bars = [bar for bar in ET.fromstring(draw(made)).iter("{http://www.w3.org/2000/svg}rect") if len(bar)]
+    assert [bar[0].text for bar in bars] == ["rank 0: 16 bytes", "rank 1: 8 bytes"]
+    widths = [float(bar.get("width")) for bar in bars]
+    assert widths[0] == pytest.approx(2 * widths[1])
 
 
 def test_the_rows_in_json(model, tmp_path):

@@ -218,6 +218,13 @@ def test_metadata_that_say_nothing_are_refused(tmp_path: Path, info: str | None)
         merge(folder)
 
 
+def test_boxes_without_elements_or_axes() -> None:
+    prove_boxes((Box((0, 0), (0, 3)),), (0, 3))
+    prove_boxes((Box((), ()),), ())
+    with pytest.raises(PlanError, match="two pieces are the same single element"):
+        prove_boxes((Box((), ()), Box((), ())), ())
+
+
 def test_many_boxes_are_proved_in_time_that_grows_with_them() -> None:
     side = 150
     boxes = tuple(Box((0, at), (8, 1)) for at in range(side * side))

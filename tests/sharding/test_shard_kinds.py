@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 
 import numpy as np
 import onnx
@@ -14,7 +15,8 @@ from onnx import helper
 from safetensors.numpy import load_file
 from sharding_helpers import LLAMA, contents, save
 
-from splitops import sharding
+from splitops import SplitError, sharding
+from splitops.errors import FileError, PlanError
 from splitops.files import open as open_file
 
 OF_RUNS = ("manifest.json", "rank.json")
@@ -161,6 +163,89 @@ def test_an_onnx_model_with_external_data_and_tied_tensors(tmp_path, name):
     sharding.plan(tmp_path / "ranks", ranks=3).run(tmp_path / "anew")
     sharding.merge(tmp_path / "anew").run(tmp_path / "merged")
     assert contents(tmp_path / "merged") == contents(folder)
+
+
+def test_onnx_models_that_are_no_checkpoint(tmp_path):
+    model, _ = onnx_model(tmp_path / "model")
+    content = (model / "m.onnx").read_bytes()
+
+    def refused():
+        with pytest.raises(SplitError) as found:
+            sharding.plan(model, {"version": 1, "rule": [{"match": "*", "replicate": True}]}, ranks=2)
+        return type(found.value), found.value.message
+
+    (model / "m.onnx").write_bytes(b"no protobuf")
+    assert refused()[0] is FileError
+    proto = onnx.ModelProto.FromString(content)
+    proto.graph.initializer[2].dims[:] = [4, 6]  # the tied one
+    (model / "m.onnx").write_bytes(proto.SerializeToString())
+    assert refused() == (PlanError, "tensor 'w2' has the bytes of tensor 'w' in another shape or type")
+    del proto.graph.initializer[:3]
+    (model / "m.onnx").write_bytes(proto.SerializeToString())
+    assert "has no tensors in files beside it" in refused()[1]
+    (model / "m.onnx").write_bytes(content)
+    os.truncate(model / "m.data", 300 << 20)
+    assert "bytes and more that are in no tensor" in refused()[1]
+
+
+@pytest.mark.parametrize(
+    ("shape", "rule", "says"),
+    [
+        ([4, 2], {"axis": 1}, "tensor 'w', F4: a cut goes through 2 elements in 1 bytes"),
+        (
+            [2, 6],
+            {"axis": 1, "sections": [3, 3]},
+            "tensor 'w', F4: the array: a cut at 3 of axis 1 goes through a unit of 2 packed elements in 1 "
+            "bytes: cut at multiples of 2",
+        ),
+        ([3, 2], {"axis": 1}, "tensor 'w': 3 F4 elements of rank 0 do not fill a byte"),
+    ],
+)
+def test_cuts_through_packed_elements_are_refused(tmp_path, shape, rule, says):
+    packed(tmp_path / "model" / "model.safetensors", {"w": ("F4", shape)})
+    plan = {"version": 1, "rule": [{"match": "w", **rule}]}
+    with pytest.raises(PlanError) as found:
+        sharding.plan(tmp_path / "model", plan, ranks=2).run(tmp_path / "out", sync=False)
+    assert found.value.message == says
+
+
+def packed(path, tensors, **metadata):
+    """Write a file of tensors of types that NumPy does not have."""
+    header, at = {"__metadata__": metadata} if metadata else {}, 0
+    for name, (code, shape) in tensors.items():
+        size = math.prod(shape) * {"F4": 4, "F6_E2M3": 6}[code] // 8
+        header[name] = {"dtype": code, "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(range(at)))
+
+
+def test_pieces_of_packed_elements_end_between_bytes(tmp_path):
+    def write(shape, begins):
+        for rank, begin in enumerate(begins):
+            info = json.dumps({"w": {"saved_offsets": begin}})
+            path = tmp_path / "pieces" / f"shard-{rank + 1:05}-model-00001-of-00001.safetensors"
+            packed(path, {"w": ("F4", shape)}, format="pt", DCP_VERSION="1.0", DCP_SHARDING_INFO=info)
+
+    write([1, 2], [[0, 0], [1, 0]])
+    sharding.merge(tmp_path / "pieces").run(tmp_path / "out", sync=False)
+    assert (tmp_path / "out" / "model.safetensors").read_bytes()[-2:] == bytes([0, 0])
+    write([2, 1], [[0, 0], [0, 1]])
+    with pytest.raises(PlanError, match="a piece goes through 2 elements in 1 bytes"):
+        sharding.merge(tmp_path / "pieces").run(tmp_path / "again", sync=False)
+
+
+@pytest.mark.parametrize("layout", ["hf", "vllm"])
+def test_a_rank_that_holds_nothing(tmp_path, layout):
+    tensors = {"w": numbered(5, 2), "v": numbered(3)}
+    plan = {"version": 1, "rule": [{"match": "*", "place": 0}]}
+    model = save(tmp_path / "model", tensors, shards=2)
+    sharding.plan(model, plan, ranks=2, layout=layout).run(tmp_path / "out", sync=False)
+    held = [sorted(load_file(path)) for path in sorted((tmp_path / "out").rglob("*.safetensors"))]
+    assert held == ([["w"], ["v"]] if layout == "hf" else [["v", "w"], []])
+    sharding.merge(tmp_path / "out").run(tmp_path / "again", sync=False)
+    assert contents(tmp_path / "again") == contents(model)
 
 
 def test_what_is_too_large_or_a_folder_is_left_behind_and_said(tmp_path, monkeypatch):

@@ -109,6 +109,18 @@ def test_numbers_of_ranks_that_cannot_be(model):
     assert "layout 'zip' is none of" in refused(sharding.plan, model, EVERYTHING, ranks=2, layout="zip")
 
 
+def test_an_index_that_is_too_large(model):
+    os.truncate(model / INDEX, (256 << 20) + 1)
+    assert "bytes, more than an index can have" in refused(sharding.plan, model, EVERYTHING, ranks=2)
+
+
+def test_an_index_of_pieces_that_says_nothing(model, tmp_path):
+    sharding.plan(model, EVERYTHING, ranks=2, layout="dcp").run(tmp_path / "pieces", sync=False)
+    (tmp_path / "pieces" / "manifest.json").unlink()
+    (tmp_path / "pieces" / INDEX).write_text('{"weight_map": 3}')
+    assert "has no weight_map" in refused(sharding.merge, tmp_path / "pieces")
+
+
 def test_configurations_that_are_none(model):
     (model / "config.json").write_text("[]")
     assert "is no object of JSON" in refused(sharding.plan, model, EVERYTHING, ranks=2)
@@ -198,6 +210,8 @@ def of_cut(**fields):
         (of_cut(shards=[None, None]), "no rank holds anything"),
         (of_cut(shards=[{"size": 9, "pieces": [[0, 9, 0]]}, None]), "pieces of a cut"),
         (of_cut(shards=[{"size": 1, "pieces": [[0, 9, 0]]}, None]), "pieces of a cut"),
+        (of_cut(shards=[{"size": 3, "pieces": [[0, 2, 0], [2, 1, 1]]}, None]), "pieces of a cut overlap"),
+        (of_cut(shards=[{"size": 0, "pieces": [[0, 0, 0]]}, None]), "pieces of a cut overlap"),
         (lambda d: d["files"][0].update(name="../x"), "is no name of a file inside"),
         (lambda d: d["files"][0]["literals"][0].update(base64="?"), "are no base64"),
         (lambda d: d["files"][0]["literals"][0].update(offset=1 << 50), "a literal ends behind the end"),
@@ -231,6 +245,17 @@ def test_a_folder_that_exists_is_refused_and_replaced_on_request(model, ranks, t
     plan.run(ranks, overwrite=True, sync=False)
     assert len(list(ranks.glob("rank-*"))) == 4
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "ranks"]
+
+
+def test_a_target_by_another_name_is_what_it_is(model, tmp_path):
+    found = refused(sharding.plan(model, LLAMA_PLAN, ranks=2).run, tmp_path / "new" / "..", overwrite=True)
+    assert "would replace what it is made from" in found
+
+
+def test_two_files_of_one_name_are_refused(model, tmp_path):
+    (model / "model-rank-0-part-0.safetensors").write_bytes(b"of an earlier run")
+    found = refused(sharding.plan(model, EVERYTHING, ranks=2, layout="vllm").run, tmp_path / "out")
+    assert "two files would be 'model-rank-0-part-0.safetensors'" in found
 
 
 def test_what_is_read_is_never_replaced(model, ranks):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
 import shutil
 import subprocess
 import sys
@@ -51,6 +53,28 @@ def test_types_and_sizes_that_are_rare(tmp_path: Path) -> None:
     assert own["empty"].numpy().shape == (0, 3)
     assert own["bool"].numpy().tolist() == [True, True]
     assert own["float64"].numpy().tolist() == [2]
+
+
+def test_elements_that_no_array_holds(tmp_path: Path) -> None:
+    header = b'{"w":{"dtype":"F4","shape":[2,2],"data_offsets":[0,2]}}'
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + b"ab")
+    plan(tmp_path / "model", ROWS, ranks=2).run(tmp_path / "ranks")
+    own = rank(tmp_path / "ranks", 0)["w"]
+    assert repr(own) == "RankTensor(F4 (1, 2))"
+    with pytest.raises(FileError, match="of type F4, whose elements no array holds"):
+        own.numpy()
+
+
+def test_a_file_that_cannot_be_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan(save(tmp_path / "model", {"w": np.zeros((4, 2))}), ROWS, ranks=2).run(tmp_path / "ranks")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(mmap, "mmap", full)
+    with pytest.raises(FileError, match=r"cannot map .*: cannot allocate memory"):
+        rank(tmp_path / "ranks", 0)["w"].numpy()
 
 
 def test_what_is_no_rank_is_refused(tmp_path: Path) -> None:

@@ -232,6 +232,45 @@ def test_what_is_not_known_is_refused(
         plan(source, "auto", ranks=4, layout=layout)
 
 
+def test_stacked_experts_must_be_alike(tmp_path: Path) -> None:
+    name = "model.layers.0.mlp.experts.{}.{}_proj.weight"
+    tensors = {
+        name.format(expert, part): np.zeros((4 + expert, 2)) for expert in range(2) for part in ("gate", "up")
+    }
+    everything = {"version": 1, "rule": [{"match": "*", "replicate": True}]}
+    with pytest.raises(
+        PlanError, match=r"w13_weight' stacks tensors of shapes \[\(8, 2\), \(10, 2\)\] on rank 0"
+    ):
+        plan(save(tmp_path / "model", tensors), everything, ranks=2, layout="vllm").run(tmp_path / "out")
+
+
+def test_large_ranks_have_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splitops.sharding.layouts.vllm._LARGEST", 100)
+    tensors = {name: np.arange(8.0) for name in "abc"}
+    everything = {"version": 1, "rule": [{"match": "*", "replicate": True}]}
+    source = save(tmp_path / "model", tensors)
+    plan(source, everything, ranks=1, layout="vllm").run(tmp_path / "out")
+    names = sorted(path.name for path in (tmp_path / "out").glob("*.safetensors"))
+    assert names == [f"model-rank-0-part-{part}.safetensors" for part in range(3)]
+    merge(tmp_path / "out").run(tmp_path / "again")
+    assert contents(tmp_path / "again") == contents(source)
+
+
+def test_a_parameter_without_a_module_is_cut_by_its_own_word(tmp_path: Path) -> None:
+    config = {"model_type": "granite_swa", "num_attention_heads": 8, "num_key_value_heads": 2}
+    assert declared_plan(config)["model.layers.*.self_attn.sinks"] == "colwise"
+    source = save(tmp_path / "model", {"model.layers.0.self_attn.sinks": np.arange(8.0)}, config)
+    plan(source, "auto", ranks=2).run(tmp_path / "out")
+    parts = [load_file(path) for path in sorted((tmp_path / "out").rglob("*.safetensors"))]
+    assert [part["model.layers.0.self_attn.sinks"].tolist() for part in parts] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_sections_must_be_equal(tmp_path: Path) -> None:
+    packed = {"version": 1, "rule": [{"match": "w", "hf": "packed_colwise"}]}
+    with pytest.raises(PlanError, match="axis 0 of size 5 is no 2 equal sections"):
+        plan(save(tmp_path / "model", {"w": np.zeros((5, 2))}), packed, ranks=2)
+
+
 def test_joined_tensors_must_fit(tmp_path: Path) -> None:
     tensors = {f"a.{leaf}_proj.weight": np.zeros((4, 2)) for leaf in "qk"} | {
         "a.v_proj.weight": np.zeros((4, 3))

@@ -80,19 +80,20 @@ def _refuse_overlaps(boxes: Sequence[Box]) -> None:
 
 
 def _gap(boxes: Sequence[Box], shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return an element that no box holds; None where there are too many places to look at."""
+    """Return the element that no box holds; None where there are too many places to look at."""
     edges = [
         sorted({0, *(end for box in boxes for end in (box.begin[axis], box.end[axis]) if end < size)})
         for axis, size in enumerate(shape)
     ]
     if math.prod(map(len, edges)) * max(1, len(boxes)) > _MOST_CELLS:
         return None
-    for place in itertools.product(*edges):
+    return next(
+        place
+        for place in itertools.product(*edges)
         if not any(
             all(b <= at < e for at, b, e in zip(place, box.begin, box.end, strict=True)) for box in boxes
-        ):
-            return place
-    return None
+        )
+    )
 
 
 def box_extents(tensor: StoredTensor, box: Box, source: int, offset: int) -> Iterator[Extent]:

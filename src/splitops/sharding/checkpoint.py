@@ -143,7 +143,6 @@ def read_checkpoint(path: Path, *, allow_links: bool = False) -> Checkpoint:
         files.append(WholeFile(name, source.size, _gaps(source, found.tensors), found.metadata))
         tensors += found.tensors if number == 0 else [replace(t, file=number) for t in found.tensors]
         sources.append(source)
-    _refuse_repeated(tensors, files)
     others, warnings = others_of(folder, names, [*contents], frozenset({index} if index else ()))
     return Checkpoint(
         shown_path(path),
@@ -221,15 +220,6 @@ def _indexed(folder: DataFolder, index: str) -> dict[str, Contents]:
             f"tensor {shown(missing)} is not in {shown(stated[missing])}, where {source.name} has it"
         )
     return contents
-
-
-def _refuse_repeated(tensors: Sequence[StoredTensor], files: Sequence[WholeFile]) -> None:
-    seen: dict[str, int] = {}
-    for tensor in tensors:
-        if tensor.name in seen:
-            one, other = files[seen[tensor.name]].name, files[tensor.file].name
-            raise PlanError(f"{tensor.label} is in {shown(one)} and in {shown(other)}")
-        seen[tensor.name] = tensor.file
 
 
 def _gaps(source: Source, tensors: Sequence[StoredTensor]) -> tuple[tuple[int, bytes], ...]:
