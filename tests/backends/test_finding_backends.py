@@ -12,7 +12,7 @@ import pytest
 from splitops import backends, onnx
 from splitops.backends import BACKENDS, Capabilities, backend_of, capability_rows
 from splitops.backends.numpy import BACKEND as NUMPY
-from splitops.errors import ArrayError
+from splitops.errors import ArrayError, RuleError
 
 FRAMEWORKS = ("torch", "jax", "cupy", "dask", "xarray", "sparse", "triton")
 
@@ -129,3 +129,37 @@ def test_the_table_of_capabilities() -> None:
     assert rows[0][:4] == ("backend", "views", "copies", "out")
     assert [row[0] for row in rows[1:]] == [entry.name for entry in BACKENDS]
     assert len({len(row) for row in rows}) == 1
+
+
+class Elsewhere:
+    """A producer of DLPack whose array is nothing for NumPy."""
+
+    def __init__(self, device: int) -> None:
+        self.device = device
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device, 0
+
+    def __dlpack__(self, **_: object) -> object:
+        raise BufferError("it is in use")
+
+
+def test_what_dlpack_does_not_give_is_refused() -> None:
+    with pytest.raises(ArrayError, match="data is a Elsewhere on a device of DLPack type 2"):
+        onnx.split(Elsewhere(2), [2, 4])
+    with pytest.raises(ArrayError, match="NumPy cannot take the Elsewhere through DLPack: it is in use"):
+        onnx.split(Elsewhere(1), [2, 4])
+
+
+def test_lengths_of_the_standard() -> None:
+    strict = pytest.importorskip("array_api_strict")
+    data = strict.asarray(np.arange(6))
+    with pytest.raises(RuleError, match=r"lengths\.dtype"):
+        onnx.split(data, strict.asarray([True, True]))
+
+
+def test_lengths_that_have_no_values_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    strict = pytest.importorskip("array_api_strict")
+    monkeypatch.setattr(type(strict.asarray(1)), "__int__", lambda _: 1 // 0)
+    with pytest.raises(ArrayError, match="the values of axis or lengths cannot be read: "):
+        onnx.split(strict.asarray(np.arange(6)), strict.asarray([2, 4]))

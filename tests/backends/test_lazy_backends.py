@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from splitops import onnx, openvino
-from splitops.errors import ArrayError
+from splitops.errors import ArrayError, RuleError
 
 
 class TestJax:
@@ -145,3 +145,17 @@ def test_sparse_formats_stay_sparse() -> None:
             parts = onnx.split(data, [2, 4], axis=1, copy=copy)
             assert {type(part) for part in parts} == {form}
             np.testing.assert_array_equal(np.concatenate([part.todense() for part in parts], 1), values)
+
+
+def test_types_that_no_operator_takes_are_named() -> None:
+    dates = np.arange(6).astype("M8[s]")
+    dask, xarray = pytest.importorskip("dask.array"), pytest.importorskip("xarray")
+    sparse, jax = pytest.importorskip("sparse"), pytest.importorskip("jax")
+    for data, name in (
+        (dask.from_array(dates), "datetime64"),
+        (xarray.Variable(("x",), dates.astype("m8[s]")), "timedelta64"),
+        (sparse.COO.from_numpy(dates.astype("m8[s]")), "timedelta64"),
+        (jax.random.split(jax.random.key(0), 6), "key<"),
+    ):
+        with pytest.raises(RuleError, match=rf"type\.unsupported.*{name}"):
+            onnx.split(data, [2, 4])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +20,9 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 if torch is not None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+
     from splitops.backends.torch import copying
 
 Function = Callable[[Any], Any]
@@ -387,6 +391,63 @@ class TestTensors:
         parts = onnx.split(data, [99, 1000], axis=1, copy=True)
         assert torch.equal(torch.cat(parts, 1), data)
         assert all(part.is_contiguous() for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("call", "rule"),
+    [
+        (lambda x: onnx.split(x, [2, 5]), "lengths.sum"),
+        (lambda x: onnx.split(x, [x.shape[0] - 9, 9]), "lengths.negative"),
+        (lambda x: openvino.variadic_split(x, [x.shape[0] - 5], [2, 7]), "lengths.sum"),
+        (lambda x: onnx.split(x, axis=x.shape[0], num_outputs=2), "axis.range"),
+    ],
+)
+def test_a_broken_rule_of_symbolic_sizes_is_named(call: Function, rule: str) -> None:
+    with pytest.raises(splitops.RuleError, match=re.escape(rule)):
+        make_fx(call, tracing_mode="symbolic")(torch.zeros(6, 8))
+
+
+def test_an_axis_may_be_symbolic() -> None:
+    made = make_fx(lambda x: openvino.split(x, x.shape[0] - 5, 2), tracing_mode="symbolic")(torch.zeros(6, 8))
+    assert [tuple(part.shape) for part in made(torch.zeros(6, 8))] == [(6, 4), (6, 4)]
+
+
+def test_lengths_that_are_traced_are_refused() -> None:
+    with FakeTensorMode(), pytest.raises(ArrayError, match="lengths are a traced tensor"):
+        onnx.split(torch.zeros(6), torch.tensor([2, 4]))
+
+
+def test_lengths_that_are_conjugated_are_no_lengths() -> None:
+    with pytest.raises(splitops.RuleError, match=r"lengths\.dtype"):
+        onnx.split(torch.zeros(6), torch.tensor([2 + 0j, 4]).conj())
+
+
+@pytest.mark.parametrize(
+    ("buffer", "problem"),
+    [
+        (torch.zeros(2, device="meta"), r"out\[0\] is on meta, but data are on cpu"),
+        (torch.zeros(2).to_sparse(), r"out\[0\] has layout torch\.sparse_coo, but it must be strided"),
+    ],
+)
+def test_buffers_elsewhere_are_refused(buffer: Any, problem: str) -> None:
+    with pytest.raises(ArrayError, match=problem):
+        onnx.split(torch.zeros(6), [2, 4], out=[buffer, torch.zeros(4)])
+
+
+@pytest.mark.parametrize("copy", [None, True])
+def test_a_plan_may_leave_the_end_of_the_axis(copy: bool | None) -> None:
+    plan = splitops.planning.Plan((6,), 0, (0, 2), (2, 3))
+    assert [part.tolist() for part in plan(torch.arange(6), copy=copy)] == [[0, 1], [2, 3, 4]]
+
+
+@pytest.mark.usefixtures("threshold")
+def test_copies_are_made_for_a_whole_batch() -> None:
+    data = torch.arange(48.0).reshape(2, 4, 6)
+    for dim in (0, 1, -1):
+        found = torch.vmap(lambda x: onnx.split(x, num_outputs=2, copy=True), in_dims=dim)(data)
+        for index, row in enumerate(data.unbind(dim)):
+            for part, want in zip(found, onnx.split(row, num_outputs=2), strict=True):
+                assert torch.equal(part[index], want)
 
 
 def test_other_layouts_and_packed_types_are_refused() -> None:

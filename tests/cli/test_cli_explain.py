@@ -219,3 +219,19 @@ def test_groups_that_are_not_shown_are_told(invoke):
     shown = invoke("explain", "--shape", 820, "--sizes", sizes).output
     assert "... and more parts; --json lists all of them." in shown
     assert "more parts" not in invoke("explain", "--shape", 820, "--parts", 41).output
+
+
+def test_groups_that_are_not_drawn_are_told(invoke, tmp_path):
+    sizes = ",".join(map(str, range(1, 41)))
+    assert invoke("explain", "--shape", 820, "--sizes", sizes, "--svg", tmp_path / "x.svg").exit_code == 0
+    assert "and more parts of other sizes" in (tmp_path / "x.svg").read_text()
+
+
+def test_no_parts(invoke):
+    shown = invoke("explain", "--shape", 0, "--op", "SplitToSequence", "--chunk", 2)
+    assert "no parts: the axis has size 0" in shown.output
+
+
+def test_a_slice_of_a_layout():
+    layout = explain(splitops.plan("Split", shape=(10,), num_outputs=5), FLOAT)
+    assert [part.offset for part in layout[1:4:2]] == [2, 6]

@@ -16,7 +16,9 @@ import pytest
 from entering import SHORT_CUT, entered
 
 import splitops
+from splitops.calls.node import NodeSplit
 from splitops.errors import ArrayError, SplitError
+from splitops.operators import schema
 
 FUNCTIONS = {
     "onnx.split": splitops.onnx.split,
@@ -132,3 +134,20 @@ def test_a_remembered_call_enters_no_python(name: str) -> None:
     out = [np.empty_like(part) for part in function(data, *args, **kwargs)]
     for changed in ({}, {"copy": True}, {"copy": None, "out": out}):
         assert entered(partial(function, data, *args, **{**kwargs, **changed})) == []
+
+
+def test_a_function_is_called_by_its_type_too() -> None:
+    parts = type(splitops.onnx.split).__call__(splitops.onnx.split, np.arange(6), [2, 4])
+    assert [part.tolist() for part in parts] == [[0, 1], [2, 3, 4, 5]]
+
+
+def test_a_node_forgets_plans_and_stays_right() -> None:
+    split = NodeSplit(schema("Split"), {"num_outputs": 2})
+    for size in (*range(2, 80), 2):
+        first, second = split([np.arange(size)])
+        assert (first.tolist(), second.size) == (list(range(-(-size // 2))), size // 2)
+
+
+def test_a_node_of_many_lengths() -> None:
+    parts = NodeSplit(schema("Split"), {})([np.arange(300), np.ones(300, np.int64)])
+    assert [part.tolist() for part in parts] == [[number] for number in range(300)]

@@ -125,3 +125,7 @@ def test_files_are_imported_where_there_is_no_posix() -> None:
     python("-c", WITHOUT_POSIX + "import splitops.files.cluster, splitops.files.chunks, splitops.cli.split")
     with pytest.raises(AssertionError, match="resource"):
         python("-c", WITHOUT_POSIX + "import resource")
+
+
+def test_the_package_lists_what_it_exports() -> None:
+    assert dir(splitops) == sorted(splitops.__all__)

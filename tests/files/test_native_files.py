@@ -11,7 +11,7 @@ import pytest
 from file_helpers import IMPLEMENTATIONS, noise
 
 from splitops import native
-from splitops.native import files
+from splitops.native import file_fallback, files
 
 GOOD = {
     "passes": [[4, 2]],
@@ -43,12 +43,34 @@ BAD = {
     "a gap in a target": {"moves": [[0, 0, 0, 1, 2], [0, 3, 1, 0, 5]]},
     "a target that is not full": {"moves": [[0, 0, 0, 0, 2], [0, 3, 1, 0, 5]]},
     "a target without moves": {"moves": [[0, 3, 1, 0, 5]]},
+    "a pass without a source": {"passes": [[4, 2], [4, 2]], "targets": [[1, 0, 0, 3, 3]], "moves": []},
+    "a pass without a target": {"targets": [], "moves": []},
+    "a block beyond any memory": {"sources": [[0, 0, 0, 8, 1 << 60]]},
+    "blocks that overflow": {
+        "passes": [[4, 4]],
+        "sources": [[0, 0, 0, 8, 1 << 60], [0, 0, 0, 8, 1 << 60]],
+        "targets": [[0, 0, 0, 3, 1 << 60], [0, 1, 0, 5, 5]],
+    },
+    "too many blocks": {
+        "passes": [[(1 << 62) // 8, 1]] * 9,
+        "sources": [[number, 0, 0, 8, 8] for number in range(9)],
+    },
+    "a move between two passes": {
+        "passes": [[4, 2], [4, 2]],
+        "sources": [[0, 0, 0, 8, 8], [1, 0, 0, 8, 8]],
+        "targets": [[0, 0, 0, 3, 3], [1, 1, 0, 5, 5]],
+        "moves": [[1, 0, 0, 0, 3], [1, 3, 1, 0, 5]],
+    },
     "too few columns": {"passes": [[4]]},
 }
 
 
 def tables(**changed):
-    return {name: np.array(rows, np.int64) for name, rows in (GOOD | changed).items()}
+    columns = {"passes": 2}
+    return {
+        name: np.array(rows, np.int64) if rows else np.empty((0, columns.get(name, 5)), np.int64)
+        for name, rows in (GOOD | changed).items()
+    }
 
 
 @pytest.fixture(params=IMPLEMENTATIONS, ids=lambda f: f.__module__ or "core")
@@ -82,7 +104,7 @@ def test_what_the_bad_ones_are_made_of_is_good(implementation, opened):
 @pytest.mark.parametrize("name", BAD)
 def test_inconsistent_work_is_refused_before_anything_is_done(implementation, opened, name):
     source, targets = opened
-    with pytest.raises(ValueError, match=r"lane|pass|move|table|gap"):
+    with pytest.raises(ValueError, match=r"lane|pass|move|table|gap|larger than any memory"):
         implementation(
             **tables(**BAD[name]), source_files=[source], target_files=targets, threads=2, tick=print
         )
@@ -159,3 +181,16 @@ def test_many_files_are_synced(tmp_path):
         for file in opened:
             os.close(file)
     assert files.sync_files([opened[0]]) == errno.EBADF
+
+
+def test_the_caller_is_told_how_far_it_is(implementation, opened, monkeypatch):
+    """The core tells it every so often, and here nothing takes so long."""
+    monkeypatch.setattr(file_fallback, "_TICK", -1)
+    source, targets = opened
+    seen = []
+    implementation(**tables(), source_files=[source], target_files=targets, threads=1, tick=seen.append)
+    assert seen == ([16, 32] if implementation is file_fallback.copy_extents else [])
+
+
+def test_a_sync_that_fails_is_named():
+    assert file_fallback.sync_files([1 << 20]) == errno.EBADF

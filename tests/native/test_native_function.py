@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import weakref
 from typing import Any
 
 import numpy as np
@@ -140,6 +141,24 @@ def test_a_function_is_made_of_fitting_parameters() -> None:
     ):
         with pytest.raises(ValueError, match="the parameters are not"):
             _core.Function(print, print, names, defaults, positional)
+    with pytest.raises(TypeError):
+        _core.Function(print, print)
+
+
+def test_a_weak_reference_to_a_function_ends_with_it() -> None:
+    function = _core.Function(print, print, ("data", "copy", "out"), (None, None), 1)
+    found = weakref.ref(function)
+    assert found() is function
+    del function
+    assert found() is None
+
+
+@pytest.mark.parametrize("method", ["copies", "copies_into", "fill"])
+def test_methods_of_a_plan_take_what_they_say(method: str) -> None:
+    plan = _core.Plan((4,), 0, (0, 1), (1, 3))
+    for arguments in ((), (1, 2, 3)):
+        with pytest.raises(TypeError, match=r"takes|argument"):
+            getattr(plan, method)(*arguments)
 
 
 def test_references_balance() -> None:

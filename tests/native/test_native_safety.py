@@ -496,6 +496,8 @@ def test_control_groups_bound_the_resources(tmp_path: Path) -> None:
     assert resources.processor_count(tmp_path / "root", own) == 1
     assert resources.memory_bytes(tmp_path / "root", own) == 1048576
     assert resources.processor_count(tmp_path / "root", tmp_path / "none") >= 1
+    own.write_text("1:name=systemd:/x\n")  # no version 2
+    assert resources.memory_bytes(tmp_path / "root", own) > 1 << 26
     own.write_text("0::/\n")
     assert resources.memory_bytes(tmp_path / "root", own) > 1 << 26
 

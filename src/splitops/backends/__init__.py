@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Protocol
 
-import numpy as np
 import numpy.typing as npt
 
 from splitops.backends.capabilities import Capabilities, capability_rows
@@ -314,8 +313,3 @@ def _entry_points() -> tuple[Any, ...]:
 def capabilities_of(name: str) -> Capabilities:
     """Return what the table says of one of its backends."""
     return next(entry.capabilities for entry in (*BACKENDS, ARRAY_API, DLPACK) if entry.name == name)
-
-
-def numbers_by_numpy(array: Any) -> npt.NDArray[Any]:
-    """Read a small array as NumPy does."""
-    return np.asarray(array)
