@@ -194,3 +194,45 @@ def test_the_caller_is_told_how_far_it_is(implementation, opened, monkeypatch):
 
 def test_a_sync_that_fails_is_named():
     assert file_fallback.sync_files([1 << 20]) == errno.EBADF
+
+
+def test_targets_may_share_bytes_of_their_source(implementation, tmp_path):
+    content = noise(4096)
+    (tmp_path / "s").write_bytes(content)
+    source = os.open(tmp_path / "s", os.O_RDONLY)
+    targets = [os.open(tmp_path / name, os.O_RDWR | os.O_CREAT) for name in "ab"]
+    work = tables(
+        sources=[[0, 0, 0, 1024, 1024]],
+        targets=[[0, 0, 0, 600, 600], [0, 1, 0, 600, 600]],
+        moves=[[0, 0, 0, 0, 600], [0, 300, 1, 0, 600]],
+    )
+    _, failure = implementation(
+        **work, source_files=[source], target_files=targets, threads=1, tick=lambda _: None
+    )
+    rows = np.frombuffer(content, np.uint8).reshape(4, 1024)
+    assert failure is None
+    assert [os.pread(file, 4096, 0) for file in targets] == [
+        rows[:, :600].tobytes(),
+        rows[:, 300:900].tobytes(),
+    ]
+    for file in (source, *targets):
+        os.close(file)
+
+
+def test_a_row_that_is_not_there_is_named(implementation, opened, tmp_path):
+    source, targets = opened
+    os.truncate(tmp_path / "s", 100)
+    work = tables(sources=[[0, 0, 0, 8, 64]])
+    found = implementation(**work, source_files=[source], target_files=targets, threads=1, tick=print)
+    assert found == ([], (False, 0, 128, 0))
+
+
+def test_a_row_that_cannot_be_written_is_named(implementation, opened, tmp_path):
+    source, targets = opened
+    fixed = os.open(tmp_path / "a", os.O_RDONLY)
+    work = tables(targets=[[0, 0, 0, 3, 9], [0, 1, 0, 5, 5]])
+    found = implementation(
+        **work, source_files=[source], target_files=[fixed, targets[1]], threads=1, tick=print
+    )
+    os.close(fixed)
+    assert found == ([], (True, 0, 0, errno.EBADF))

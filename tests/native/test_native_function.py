@@ -109,6 +109,29 @@ def test_what_cannot_be_told_apart_is_not_remembered() -> None:
     assert not halves.planned
 
 
+@pytest.mark.parametrize(("more", "words"), [([1], 3), (np.array([1]), 5)], ids=["list", "array"])
+def test_arguments_that_are_too_many_are_not_remembered(more: Any, words: int) -> None:
+    for count in range(80, 97):
+        halves = Halves()
+        for _ in range(2):
+            halves.function(np.zeros(4), [1] * count, more)
+        fits = 3 + 2 + count + words <= 96
+        assert (len(halves.planned), len(halves.called)) == ((1, 0) if fits else (0, 2))
+
+
+def test_plans_of_very_many_parts_are_not_remembered() -> None:
+    planned = []
+
+    def plan(data: Any, split: Any) -> Any:
+        planned.append(split)
+        return _core.Plan((5000,), 0, tuple(range(5000)), (1,) * 5000)
+
+    function = _core.Function(print, plan, ("data", "split", "copy", "out"), (None, None), 2)
+    for number in range(1, 3):
+        assert [int(part[0]) for part in function(np.arange(5000), 1)] == list(range(5000))
+        assert planned == [1] * number
+
+
 def test_the_memory_is_bounded_and_right() -> None:
     halves = Halves()
     for _ in range(2):
