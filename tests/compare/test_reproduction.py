@@ -7,9 +7,11 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -162,6 +164,16 @@ def test_what_there_is_no_reproduction_of() -> None:
         reproduction(reported(case, "onnxruntime"), case, "nobody")
     with pytest.raises(CompareError, match="no confirmed disagreement"):
         reproduction(reported(case, "onnxruntime", Word.AGREES), case, "onnxruntime")
+
+
+def test_inputs_of_an_ir_are_npy_files() -> None:
+    texts = case_of("openvino-split-1/even/6-into-2/string/static/axis=0")
+    files = reproduction(reported(texts, "openvino"), texts, "openvino")
+    [content] = [content for name, content in files.items() if name.endswith(".npy")]
+    assert np.load(BytesIO(content)).tolist() == texts.inputs["x"].tolist()
+    narrow = case_of("openvino-variadicsplit-1/explicit/6-as-2+4/bfloat16/static/axis=0")
+    with pytest.raises(CompareError, match="no reproduction of IR with an input of type bfloat16"):
+        reproduction(reported(narrow, "openvino"), narrow, "openvino")
 
 
 def test_a_folder_that_cannot_be_written_stays_as_it_was(tmp_path: Path) -> None:

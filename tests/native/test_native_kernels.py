@@ -107,7 +107,7 @@ def test_short_runs(sizes: list[int], rows: int, mode: str, at_end: bool, data: 
 
 
 @pytest.mark.parametrize("separate", [False, True])
-def test_memory_that_is_new_to_the_process(separate: bool) -> None:
+def test_memory_that_is_new_to_the_process(mode: str, separate: bool) -> None:
     for shape, sizes in (
         ((3, 3_000_000), [1_000_000, 1, 1_999_999]),
         ((2000, 4000), [1000, 2500, 500]),
@@ -118,6 +118,11 @@ def test_memory_that_is_new_to_the_process(separate: bool) -> None:
         cut = (1, tuple(itertools.accumulate([0, *sizes[:-1]])), tuple(sizes), False)
         _core.release_pool()
         assert_same(_core.copies(source, *cut, separate=separate), fallback.copies(source, *cut))
+
+
+def test_one_long_run_among_many_short_ones(mode: str, instruction_set: str) -> None:
+    for long in (700, 3000, 20_000):
+        check(source_of(300, 200 + long, False), [*[1] * 100, long, *[1] * 100], 300, False)
 
 
 def test_many_parts(mode: str, instruction_set: str) -> None:
