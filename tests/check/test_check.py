@@ -202,6 +202,21 @@ def test_an_ir_version_that_cannot_be(version: int) -> None:
     assert f"ir_version = {version};" in found.message
 
 
+def test_a_split_in_one_of_several_graphs_of_an_attribute() -> None:
+    model = text("(float[4] x) => (float[4] y) { y = Identity(x) }")()
+    model.opset_import.add(domain="own", version=1)
+    split_ = onnx.helper.make_node("Split", ["x"], ["a", "b"])
+    graphs = [onnx.helper.make_graph(nodes, name, [], []) for nodes, name in (([], "f"), ([split_], "g"))]
+    model.graph.node[0].CopyFrom(onnx.helper.make_node("op", ["x"], ["y"], domain="own", bodies=graphs))
+    (found,) = check(model)
+    assert (found.code, found.where.graph) == ("lengths.missing", "op -> y.bodies[1]")
+
+
+def test_a_sequence_behind_the_last_input_of_an_operator() -> None:
+    model = text("(float[6] x) => (float[6] y) { s = SplitToSequence(x) y = Relu(x, s) }")()
+    assert "model.invalid" in [finding.code for finding in check(model)]
+
+
 def test_an_opset_that_onnx_does_not_have_yet() -> None:
     newest = onnx.defs.onnx_opset_version()
     assert check(split("Split<num_outputs = 2>(x)", opset=newest)()) == []

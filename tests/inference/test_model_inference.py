@@ -110,6 +110,13 @@ def test_every_run_lies_inside_what_is_inferred(name: str) -> None:
     held_against_runs(parse(body), cases)
 
 
+def test_an_absent_input_that_must_be_there_says_nothing() -> None:
+    model = parse("g (float[4] x) => (float y) { y = Add( , x) }")
+    del model.graph.output[0].type.tensor_type.shape.dim[:]
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    assert str(infer(model)["y"]) == "float32[...]"
+
+
 def test_what_a_proved_size_says_nothing_of_stays_as_it_is() -> None:
     model = parse("""g (float[N] x, float[3] w, optional(float[3]) o) => (float[A] a, float[B] b, bool c)
         <int64[2] k = {2, 4}> {

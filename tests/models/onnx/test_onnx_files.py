@@ -22,7 +22,7 @@ import splitops
 from splitops.errors import ModelError
 from splitops.models.formats import reading as files
 from splitops.models.formats.onnx import check_model, read, write
-from splitops.models.formats.onnx.storage import MAX_MODEL_BYTES
+from splitops.models.formats.onnx.storage import MAX_MODEL_BYTES, opened
 
 run = partial(splitops.run, engine="reference")
 
@@ -241,6 +241,13 @@ def weight(**fields: Any) -> ModelProto:
     return model(tensor)
 
 
+def outside(**fields: Any) -> TensorProto:
+    tensor = external("w.bin")
+    for name, value in fields.items():
+        setattr(tensor, name, value)
+    return tensor
+
+
 def function(name: str, calls: list[str]) -> onnx.FunctionProto:
     nodes, last = [], "x"
     for index, called in enumerate(calls):
@@ -329,6 +336,18 @@ MALFORMED: dict[str, tuple[Callable[[], bytes | ModelProto], str]] = {
     "dims overflow to the right size": (lambda: weight(dims=[2**32, 2**32, 12]), "more than any memory"),
     "rank huge": (lambda: weight(dims=[1] * 100_000), "rank 100000"),
     "strings in raw data": (lambda: weight(data_type=TensorProto.STRING), "string_data"),
+    "strings in another file": (
+        lambda: model(outside(data_type=TensorProto.STRING)),
+        "holds strings, which cannot be external data",
+    ),
+    "data in two places": (
+        lambda: model(outside(raw_data=WEIGHT.tobytes())),
+        "has data in the model and in another file",
+    ),
+    "half a complex number": (
+        lambda: weight(data_type=TensorProto.COMPLEX64, raw_data=None, dims=(1,), float_data=[1.0]),
+        "has 1 entries of float_data, but complex64 of shape .* takes 2",
+    ),
     "segment": (lambda: edited(lambda m: setattr(m.graph.initializer[0].segment, "begin", 1)), "segment"),
     "graphs nested deep": (lambda: nested_bytes(5000), "not an ONNX model"),
     "function calls itself": (
@@ -487,6 +506,26 @@ class TestWriting:
         outputs = run(tmp_path / "m.onnx", {"x": X})
         np.testing.assert_array_equal(np.concatenate(list(outputs.values()), 1), X @ large)
 
+    @pytest.mark.parametrize("beside", [True, False])
+    def test_external_data_of_a_branch(self, tmp_path: Path, beside: bool) -> None:
+        (tmp_path / "w.bin").write_bytes(np.arange(9000, dtype=np.float32).tobytes())
+        proto = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 18]>
+            g (bool c) => (float[n] y) {
+                y = If (c) <
+                    then_branch = t () => (float[n] a) { a = Identity (w) },
+                    else_branch = e () => (float[n] b) { b = Neg (w2) }>
+            }""")
+        for attribute, name in zip(proto.graph.node[0].attribute, ("w", "w2"), strict=True):
+            tensor = external("w.bin", (9000,))
+            tensor.name = name
+            attribute.g.initializer.append(tensor)
+        target = tmp_path / "made" / "m.onnx"
+        target.parent.mkdir()
+        write(opened(save(proto, tmp_path), weights=False), target, external=beside)
+        assert (target.parent / "m.onnx.data").exists() is beside
+        (found,) = run(target, {"c": np.array(False)}).values()
+        np.testing.assert_array_equal(found, -np.arange(9000, dtype=np.float32))
+
     def test_invalid_model_is_not_written(self, tmp_path: Path) -> None:
         with pytest.raises(ModelError, match="topological"):
             write(MALFORMED["out of order"][0](), tmp_path / "m.onnx")  # type: ignore[arg-type]
@@ -561,6 +600,42 @@ def test_an_impossible_opset_is_one_clear_error(operator, version):
     proto.opset_import[0].version = version
     with pytest.raises(ModelError, match="imported at opset"):
         run(proto, {"x": np.zeros(2, np.float32)})
+
+
+def test_a_string_that_is_no_text_is_one_clear_error() -> None:
+    proto = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 18]>
+        g (float[1] x) => (string[1] y) { y = Identity (w) }""")
+    proto.graph.initializer.add(name="w", data_type=TensorProto.STRING, dims=[1], string_data=[b"\xff"])
+    with pytest.raises(ModelError, match=r"tensor 'w' cannot be read: .*can't decode byte 0xff"):
+        run(proto, {"x": np.zeros(1, np.float32)})
+
+
+def test_complex_numbers_are_pairs_of_floats() -> None:
+    tensor = TensorProto(name="w", data_type=TensorProto.COMPLEX64, dims=[2], float_data=[1, 2, 3, 4])
+    proto = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 18]>
+        g (float[1] x) => (complex64[1] a, complex64[1] b) { a, b = Split <num_outputs = 2> (w) }""")
+    proto.graph.initializer.append(tensor)
+    found = run(proto, {"x": np.zeros(1, np.float32)})
+    assert [part.tolist() for part in found.values()] == [[1 + 2j], [3 + 4j]]
+
+
+def test_before_ir_version_3_the_opset_is_1() -> None:
+    proto = onnx.parser.parse_model("""<ir_version: 2, opset_import: ["": 1]>
+        g (float[4] x) => (float[n] a, float[m] b) { a, b = Split (x) }""")
+    del proto.opset_import[:]
+    found = run(proto, {"x": np.arange(4, dtype=np.float32)})
+    assert [part.tolist() for part in found.values()] == [[0, 1], [2, 3]]
+    from splitops.models.legalize import legalize
+
+    legal = legalize(proto, "onnxruntime")
+    assert {node.op_type for node in legal.graph.node} == {"Slice"}
+    moved = splitops.convert(proto, "onnx:18")
+    assert [entry.version for entry in moved.opset_import] == [18]
+    found = run(legal, {"x": np.arange(4, dtype=np.float32)})
+    assert [part.tolist() for part in found.values()] == [[0, 1], [2, 3]]
+    proto.ir_version = 3
+    with pytest.raises(ModelError, match="no opset is imported"):
+        check_model(proto)
 
 
 def test_bytes_that_are_no_text_are_one_clear_error():

@@ -26,6 +26,7 @@ from ir_helpers import (
 from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import ModelError, Where
 from splitops.models.formats import openvino as ir
+from splitops.models.formats.openvino.constants import Constant, Weights
 from splitops.models.formats.openvino.model import join_names, split_names
 from splitops.models.formats.openvino.shapes import format_shape, matches, parse_integer, parse_shape
 from splitops.sizes.dims import Range
@@ -237,6 +238,51 @@ def test_unaligned_and_shared_ranges() -> None:
     assert len(aligned) == 8 + 4 + 8
     for element in ElementTree.fromstring(ir.to_bytes(model)[0]).iter("data"):
         assert int(element.get("offset", "0")) % 4 == 0
+
+
+def test_a_constant_that_lies_across_words_is_read() -> None:
+    kind = ELEMENT_TYPES["bfloat16"]
+    builder = ir.Builder()
+    builder.result(builder.const(np.arange(3).astype(kind.numpy), kind), "z")
+    xml, weights = ir.to_bytes(builder.model())
+    moved = ir.from_bytes(xml.replace(b'offset="0"', b'offset="1"'), b"\0" + bytes(weights))
+    assert run_ir(moved, {})["z"].astype(float).tolist() == [0, 1, 2]
+
+
+def test_a_constant_of_the_other_byte_order_is_the_same() -> None:
+    builder = ir.Builder()
+    builder.result(builder.const(np.array([1, 256], ">i4")), "z")
+    assert run_ir(builder.model(), {})["z"].tolist() == [1, 256]
+
+
+FLOAT = ELEMENT_TYPES["float32"]
+
+
+@pytest.mark.parametrize(
+    ("constant", "message"),
+    [
+        (None, "has no value"),
+        (Constant(FLOAT, (1,) * 65, Weights(b"1234"), 0, 4), "shape has more than 64 dimensions"),
+        (Constant(FLOAT, (2,), Weights(b""), 0, 8), "takes bytes 0 to 8, but the weights have 0"),
+        (Constant(FLOAT, (2,), Weights(b"12345678"), -8, 8), "bytes -8 to 0 are outside the 8 bytes"),
+    ],
+)
+def test_constants_that_cannot_be(constant: Constant | None, message: str) -> None:
+    builder = ir.Builder()
+    builder.result(builder.const(np.zeros(2, np.float32)), "z")
+    graph = builder.model().graph
+    layers = [replace(layer, constant=constant) if layer.type == "Const" else layer for layer in graph.layers]
+    with pytest.raises(ModelError, match=message):
+        ir.to_bytes(builder.model().with_graph(replace(graph, layers=tuple(layers))))
+
+
+def test_strings_that_a_constant_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ModelError, match="a string constant holds int"):
+        ir.Builder().const(np.array(["a", 1], object), "string")
+    monkeypatch.setattr("splitops.models.formats.openvino.constants._INT32_MAX", 8)
+    ir.Builder().const(np.array(["four", "more"], object), "string")
+    with pytest.raises(ModelError, match="strings of 9 bytes are more than a constant can hold"):
+        ir.Builder().const(np.array(["four", "more!"], object), "string")
 
 
 def test_equal_constants_are_written_once() -> None:

@@ -93,7 +93,7 @@ class OnnxEditor(Editor):
         super().__init__(model, where)
 
     def _graphs(self) -> Iterator[tuple[Scope, Any]]:
-        imported = opset_imports(self.model.graph).get("", 0)
+        imported = opset_imports(self.model.graph, self.model).get("", 0)
         for start, owner in owners_of(self.model):
             for path, graph in graphs_of(owner, start):
                 yield (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from splitops.errors import ModelError, Where
@@ -139,16 +140,13 @@ def matches(shape: tuple[int, ...], partial: Shape | None) -> bool:
     )
 
 
-def checked_count(shape: Shape | None, bits: int, what: str, where: Where) -> int:
+def checked_count(shape: Sequence[int], bits: int, what: str, where: Where) -> int:
     """Return the number of elements of an exact shape that NumPy can hold.
 
     Raises:
-        ModelError: the shape is not exact, or its elements take more bytes than a 64-bit integer counts.
+        ModelError: the elements take more bytes than a 64-bit integer counts.
     """
-    exact = [dim for dim in shape or () if isinstance(dim, int)]
-    if shape is None or len(exact) != len(shape):
-        raise ModelError(f"{what} = {format_shape(shape)!r} is not an exact shape", where)
     # NumPy multiplies the dimensions that are not zero even where the array is empty.
-    if math.prod(size or 1 for size in exact) * max(bits, 64) // 8 > _INT64_MAX:
-        raise ModelError(f"{what} = {exact} is larger than any memory", where)
-    return math.prod(exact)
+    if math.prod(size or 1 for size in shape) * max(bits, 64) // 8 > _INT64_MAX:
+        raise ModelError(f"{what} = {list(shape)} is larger than any memory", where)
+    return math.prod(shape)
