@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -163,3 +164,25 @@ def test_lengths_that_have_no_values_are_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(type(strict.asarray(1)), "__int__", lambda _: 1 // 0)
     with pytest.raises(ArrayError, match="the values of axis or lengths cannot be read: "):
         onnx.split(strict.asarray(np.arange(6)), strict.asarray([2, 4]))
+
+
+class Narrow:
+    """An array of the standard with a type that the standard does not have."""
+
+    dtype = "narrow.bfloat16"
+
+    def __init__(self, array: Any) -> None:
+        self.array, self.shape, self.ndim = array, array.shape, array.ndim
+
+    def __array_namespace__(self, **_: object) -> SimpleNamespace:
+        return SimpleNamespace()
+
+    def __getitem__(self, key: Any) -> Narrow:
+        return Narrow(self.array[key])
+
+
+def test_a_type_beyond_the_standard_goes_by_its_name() -> None:
+    data = Narrow(np.arange(6))
+    assert [part.array.tolist() for part in onnx.split(data, [2, 4])] == [[0, 1], [2, 3, 4, 5]]
+    with pytest.raises(RuleError, match=r"type\.unsupported.* bfloat16"):
+        onnx.split(data, [2, 4], opset=11)

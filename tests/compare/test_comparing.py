@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -182,6 +183,13 @@ def test_adapters_of_other_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         CompareError, match="the adapter 'mine' is missing: there is no module no_such_adapter"
     ):
         finding.adapter_files()
+
+
+def test_an_adapter_on_node_is_started_by_node() -> None:
+    [peer] = splitops.compare(peers=["onnxruntime-node"], cases=[PLAIN], shrink_seconds=0).peers
+    assert peer.adapter == "onnxruntime-node"
+    if shutil.which("node") is None:
+        assert (peer.state, "node" in peer.detail) == (State.FAILED, True)
 
 
 def test_nobody_to_ask_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,8 +51,9 @@ def test_each_split_has_the_sizes_and_values_that_it_has_there() -> None:
 def test_a_split_that_is_not_known_before_is_asked_in_the_whole_alone() -> None:
     made = onnx.parser.parse_model("""
         <ir_version: 9, opset_import: ["": 18]>
-        g (float[6] x) => (float[A] a, float[B] b, float[3] c) {
+        g (float[6] x) => (float[A] a, float[B] b, float[3] c, int64[1, C] k) {
             i = NonZero (x)
+            k, l = Split <axis = 1, num_outputs = 2> (i)
             j = Squeeze (i)
             y = Gather (x, j)
             a, b = Split <num_outputs = 2> (y)

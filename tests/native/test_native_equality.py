@@ -48,6 +48,25 @@ def test_views(data: Any) -> None:
 
 
 @needs_core
+def test_views_of_a_structure_that_ends_unaligned() -> None:
+    """NumPy makes none, and takes one from a pickle."""
+    dtype = np.dtype([("a", "i4"), ("b", "i2")])
+    make, arguments, state = dtype.__reduce__()
+    made = make(*arguments)
+    made.__setstate__((*state[:6], 4, *state[7:]))
+    assert (made.itemsize, made.alignment) == (6, 4)
+    array = np.zeros((4, 6), made)
+    array["a"] = np.arange(24).reshape(4, 6)
+    for got, expected in zip(
+        _core.views(array, 1, (0, 1), (1, 5), False),
+        fallback.views(array, 1, (0, 1), (1, 5), False),
+        strict=True,
+    ):
+        assert got["a"].tolist() == expected["a"].tolist()
+        assert (got.strides, got.flags.aligned) == (expected.strides, expected.flags.aligned)
+
+
+@needs_core
 @examples
 @given(st.data(), st.booleans())
 def test_copies(data: Any, separate: bool) -> None:
