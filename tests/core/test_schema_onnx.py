@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
-from splitops import schema
+from splitops import difference, schema
 from splitops.elements.types import ELEMENT_TYPES, from_onnx, from_onnx_name
 from splitops.operators import SCHEMAS, OperatorSchema
+from splitops.operators.differences import compare
 from splitops.operators.schema import Attribute, Option, Parameter
 
 NEWEST = onnx.defs.onnx_opset_version()
@@ -217,3 +219,20 @@ def test_the_newest_version_at_or_below_an_opset_is_the_one_that_onnx_selects(ro
     for opset in range(row.since_version, NEWEST + 1):
         expected = onnx.defs.get_schema(row.name, opset, "").since_version
         assert schema(row.name, opset).since_version == expected
+
+
+def test_a_name_of_another_kind_of_text_is_a_name() -> None:
+    assert schema(np.str_("Split")) is schema("Split")
+
+
+def test_what_an_older_version_lacks_is_gone() -> None:
+    found = {(change.kind, change.name): change.text for change in difference("Split", 13, 2).changes}
+    assert found["type", "tensor(int64)"] == "is gone"
+    assert found["input", "split"] == "is gone"
+    assert found["attribute", "split"] == "is new (INTS, optional, >= 0)"
+
+
+def test_an_attribute_that_is_new_is_described_with_its_default() -> None:
+    found = compare(schema("Split"), schema("SplitToSequence"))
+    texts = {change.name: change.text for change in found.changes if change.kind == "attribute"}
+    assert texts["keepdims"] == "is new (INT, optional, default 1, >= 0)"

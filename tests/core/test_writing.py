@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,50 @@ def test_a_move_that_fails_anywhere_puts_everything_back(tmp_path, monkeypatch, 
         with StagedFiles() as files:
             write(files, tmp_path, a=b"new", b=b"new", c=b"new")
         assert content(tmp_path) == {"a": b"new", "b": b"new", "c": b"new"}
+
+
+def test_an_interrupt_among_the_moves_puts_everything_back(tmp_path, monkeypatch):
+    """As one that the handler of a program around Python raises."""
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(b"old")
+    replace, calls = os.replace, iter(range(100))
+
+    def interrupted(source: Path, target: Path) -> None:
+        if next(calls) == 1:
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt), StagedFiles() as files:
+        write(files, tmp_path, a=b"new", b=b"new")
+    assert content(tmp_path) == {"a": b"old", "b": b"old"}
+
+
+def test_a_folder_is_put_back_with_the_files_beside_it(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "old").write_bytes(b"old")
+    files = StagedFiles()
+    folder = files.place(tmp_path / "a", folder=True)
+    folder.mkdir()
+    (folder / "new").write_bytes(b"new")
+    write(files, tmp_path, b=b"new")
+    (tmp_path / "b").mkdir()
+    with pytest.raises(ModelError, match="in the way"), files:
+        pass
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+    assert content(tmp_path / "a") == {"old": b"old"}
+
+
+def test_a_pipe_of_the_caller_is_not_the_file(tmp_path):
+    with pytest.raises(BrokenPipeError), StagedFiles() as files, files.open(tmp_path / "a"):
+        raise BrokenPipeError
+    assert not os.listdir(tmp_path)
+
+
+def test_a_thread_that_no_signal_reaches_writes_as_well(tmp_path):
+    with ThreadPoolExecutor() as pool:
+        pool.submit(write_whole, tmp_path / "a", b"new").result()
+    assert content(tmp_path) == {"a": b"new"}
 
 
 def test_what_cannot_be_put_back_is_kept_and_named(tmp_path, monkeypatch):

@@ -22,6 +22,7 @@ from splitops.models.engines.isolated import IsolatedEngine
 from splitops.models.formats import openvino as openvino_ir
 from splitops.models.running.onnx.model import Model
 from splitops.models.running.onnx.regions import Division
+from splitops.models.running.openvino.evaluator import Prepared
 from splitops.models.sessions.legality import types_of_values
 
 needs_onnxruntime = pytest.mark.skipif(
@@ -213,6 +214,36 @@ def test_a_split_that_the_runtime_refuses_when_it_runs_is_done_here():
         assert "all else by onnxruntime" in other.submit(ready.describe).result()
     assert ready.run({"x": X[2:]})["c"].tolist() == [-3]
     assert "all else by onnxruntime" in ready.describe()
+
+
+@needs_onnxruntime
+@pytest.mark.parametrize("engine", ["auto", "onnxruntime"])
+def test_what_the_reference_fails_at_too_is_the_error_of_the_runtime(engine):
+    model = parsed("""
+        g (float[N] x, int64[K] s) => (float[n] a, float[m] b) {
+            y = Reshape(x, s)
+            a, b = Split<num_outputs = 2>(y) }""")
+    ready = splitops.session(model, engine)
+    with pytest.raises(EngineError, match=r"onnxruntime fails: .* cannot be reshaped"):
+        ready.run({"x": X, "s": np.array([4])})
+    assert ready.run({"x": X, "s": np.array([-1])})["a"].tolist() == [-2, -1, 0]
+
+
+@needs_onnxruntime
+def test_a_profile_holds_what_regions_did():
+    ready = splitops.session(BORDER, "onnxruntime", profile=True)
+    ready.run({"x": X})
+    done = {(event.operator, event.engine) for event in ready.events()}
+    assert {("SplitToSequence", "splitops"), ("Mul", "onnxruntime")} <= done
+
+
+def test_inputs_that_declare_little():
+    model = parsed("g (optional(float[2]) x, float t) => (bool y) { y = OptionalHasElement(x) }")
+    model.graph.input[1].type.tensor_type.ClearField("shape")
+    optional, unranked = splitops.session(model, "reference").inputs
+    assert (optional.kind, optional.required, optional.static_shape) == ("optional", False, (2,))
+    assert (unranked.kind, unranked.required, unranked.static_shape) == ("tensor", True, None)
+    assert (str(optional), str(unranked)) == ("optional of float32 (2)", "float32 any shape")
 
 
 @needs_onnxruntime
@@ -688,6 +719,29 @@ def test_a_run_of_ir_keeps_nothing_of_the_one_before():
     found = [ready.run({"data": data}) for data in given]
     for data, parts in zip(given, found, strict=True):
         np.testing.assert_array_equal(np.hstack([parts["a"], parts["b"]]), np.maximum(data, 0))
+
+
+@needs_openvino
+@pytest.mark.parametrize("engine", ["auto", "openvino"])
+def test_what_openvino_fails_at_is_done_here_unless_it_was_asked_for(monkeypatch, engine):
+    ready = splitops.session(ir_model(), engine)
+    prepared, run = ready._program._prepared, Prepared.run
+
+    def failing(self: Prepared, *arguments: Any, **options: Any) -> Any:
+        if self is prepared:
+            raise EngineError("openvino", "fails: no memory is left")
+        return run(self, *arguments, **options)
+
+    expected = ready.run({"data": DATA})
+    monkeypatch.setattr(Prepared, "run", failing)
+    if engine == "openvino":
+        with pytest.raises(EngineError, match="no memory is left"):
+            ready.run({"data": DATA})
+        return
+    found = ready.run({"data": DATA})
+    assert "since openvino fails" in ready.describe()
+    for name, part in expected.items():
+        np.testing.assert_array_equal(found[name], part)
 
 
 @needs_openvino

@@ -87,7 +87,7 @@ def test_what_ranks_hold_by_place_is_drawn_side_by_side(tmp_path):
     bars = [bar for bar in ET.fromstring(draw(made)).iter("{http://www.w3.org/2000/svg}rect") if len(bar)]
     assert [bar[0].text for bar in bars] == ["rank 0: 16 bytes", "rank 1: 8 bytes"]
     widths = [float(bar.get("width")) for bar in bars]
-    assert widths[0] == pytest.approx(2 * widths[1])
+    assert widths[0] == pytest.approx(2 * widths[1], abs=0.02)
 
 
 def test_the_rows_in_json(model, tmp_path):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import onnx
 import onnx.parser
@@ -16,6 +19,12 @@ MODEL = onnx.parser.parse_model("""<ir_version: 3, opset_import: ["": 13]>
     g (float[6] x, int64[2] sizes) => (float[n] a, float[m] b) <int64[2] sizes = {2, 4}> {
         a, b = Split (x, sizes)
     }""")
+
+
+def test_the_module_is_imported_when_it_is_asked_for() -> None:
+    code = "import sys, splitops.onnx as o; assert 'onnx' not in sys.modules; print(o.backend.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "splitops.onnx.backend"
 
 
 def test_inputs_by_name_in_order_and_without_defaults() -> None:

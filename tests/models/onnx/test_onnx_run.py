@@ -635,6 +635,47 @@ class TestReferenceOps:
         )
         assert [len(part) for part in parts] == [2, 2, 2, 0]
 
+    @pytest.mark.parametrize(
+        ("attribute", "reason"),
+        [
+            (onnx.AttributeProto(name="axis", i=0), "attribute 'axis' of Split states no type"),
+            (helper.make_attribute("axis", "one"), "attribute 'axis' of Split holds no numbers"),
+            (helper.make_attribute("axis", [0.5]), r"Split-13 \[axis.dtype\]: "),
+        ],
+    )
+    def test_attributes_that_are_no_integers(self, attribute: onnx.AttributeProto, reason: str) -> None:
+        model = split_model(13, ["a", "b"])
+        del model.graph.node[0].attribute[:]
+        model.graph.node[0].attribute.append(attribute)
+        ops = splitops.onnx.reference.reference_ops()
+        with pytest.raises(SplitError, match=reason) as caught:
+            ReferenceEvaluator(model, new_ops=ops).run(None, {"x": X})
+        assert caught.value.where.node == "cut"
+
+    def test_attributes_of_functions(self) -> None:
+        evaluator = ReferenceEvaluator(
+            parse("""<ir_version: 10, opset_import: ["": 18, "local": 1]>
+                g (float[6, 4] x) => (float[n, m] a, float[k, l] b, float[o, p] c) {
+                    a, b = local.halve <at = 1> (x)  c, d = local.halve <at = 0> (x) }
+                <opset_import: ["": 13], domain: "local">
+                halve <at> (x) => (y, z) { y, z = Split <axis: int = @at> (x) }"""),
+            new_ops=splitops.onnx.reference.reference_ops(),
+        )
+        assert [part.shape for part in evaluator.run(None, {"x": X})] == [(6, 2), (6, 2), (3, 4)]
+
+    def test_what_is_fed_is_a_tensor(self) -> None:
+        ops = splitops.onnx.reference.reference_ops()
+        model = parse("""<ir_version: 9, opset_import: ["": 18]>
+            g (float[N] x, int64 chunk) => (seq(float[n]) s) { [cut] s = SplitToSequence(x, chunk) }""")
+        evaluator = ReferenceEvaluator(model, new_ops=ops)
+        (parts,) = evaluator.run(None, {"x": X[0], "chunk": np.int64(3)})
+        assert [part.shape for part in parts] == [(3,), (1,)]
+        with pytest.raises(
+            ModelError, match="SplitToSequence-11: an input is a list, not a tensor"
+        ) as caught:
+            evaluator.run(None, {"x": [X[0]], "chunk": np.int64(3)})
+        assert caught.value.where.node == "cut"
+
     def test_importing_it_does_not_import_onnx(self) -> None:
         code = "import sys, splitops.onnx.reference; print('onnx' in sys.modules)"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
