@@ -653,15 +653,17 @@ class TestReferenceOps:
         assert caught.value.where.node == "cut"
 
     def test_attributes_of_functions(self) -> None:
-        evaluator = ReferenceEvaluator(
-            parse("""<ir_version: 10, opset_import: ["": 18, "local": 1]>
-                g (float[6, 4] x) => (float[n, m] a, float[k, l] b, float[o, p] c) {
-                    a, b = local.halve <at = 1> (x)  c, d = local.halve <at = 0> (x) }
-                <opset_import: ["": 13], domain: "local">
-                halve <at> (x) => (y, z) { y, z = Split <axis: int = @at> (x) }"""),
-            new_ops=splitops.onnx.reference.reference_ops(),
-        )
-        assert [part.shape for part in evaluator.run(None, {"x": X})] == [(6, 2), (6, 2), (3, 4)]
+        """onnx gives its own operators to the functions of a model; one function alone takes others."""
+        (function,) = parse("""<ir_version: 10, opset_import: ["": 18, "local": 1]>
+            g (float[6, 4] x) => (float[n, m] a) { a, b = local.halve <at = 1> (x) }
+            <opset_import: ["": 13], domain: "local">
+            halve <at> (x) => (y, z) { y, z = Split <axis: int = @at> (x) }""").functions
+        evaluator = ReferenceEvaluator(function, new_ops=splitops.onnx.reference.reference_ops())
+        for attributes, shape in (({"at": 1}, (6, 2)), ({"at": 0}, (3, 4)), ({"other": 1}, (3, 4))):
+            parts = evaluator.run(None, {"x": X}, attributes=attributes)
+            assert [part.shape for part in parts] == [shape] * 2
+        with pytest.raises(SplitError, match=r"Split-13 \[axis.range\]"):
+            evaluator.run(None, {"x": X}, attributes={"at": 2})
 
     def test_what_is_fed_is_a_tensor(self) -> None:
         ops = splitops.onnx.reference.reference_ops()
