@@ -442,12 +442,18 @@ def test_a_plan_may_leave_the_end_of_the_axis(copy: bool | None) -> None:
 
 @pytest.mark.usefixtures("threshold")
 def test_copies_are_made_for_a_whole_batch() -> None:
+    """By the function, and by the operator as a graph has it."""
+
+    def operator(x: Any) -> Any:
+        return torch.ops.splitops.split_copy.default(x, [1, x.shape[0] - 1], 0, False)
+
     data = torch.arange(48.0).reshape(2, 4, 6)
-    for dim in (0, 1, -1):
-        found = torch.vmap(lambda x: onnx.split(x, num_outputs=2, copy=True), in_dims=dim)(data)
-        for index, row in enumerate(data.unbind(dim)):
-            for part, want in zip(found, onnx.split(row, num_outputs=2), strict=True):
-                assert torch.equal(part[index], want)
+    for call in (operator, lambda x: onnx.split(x, [1, x.shape[0] - 1], copy=True)):
+        for dim in (0, 1, -1):
+            found = torch.vmap(call, in_dims=dim)(data)
+            for index, row in enumerate(data.unbind(dim)):
+                for part, want in zip(found, torch.split(row, [1, row.shape[0] - 1]), strict=True):
+                    assert torch.equal(part[index], want)
 
 
 def test_other_layouts_and_packed_types_are_refused() -> None:
