@@ -6,6 +6,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from simplify_helpers import difference
 import splitops
 from splitops.errors import SplitError
 from splitops.models.formats import openvino as ov
+from splitops.models.formats.openvino.constants import Constant, Weights
 from splitops.models.simplify import Simplification, simplify
 
 END = 9223372036854775807
@@ -120,6 +122,38 @@ def simplified(model: ov.OpenVINOModel, *, bad: int | None = None, size: int = 6
             assert difference(expected, results) is None
     assert not simplify(found.model, report=True).changes
     return found
+
+
+def test_strings_that_are_not_what_they_claim_stay() -> None:
+    builder = ov.Builder()
+    data = builder.const(np.array(["a", "b"], object), "string")
+    for index, part in enumerate(
+        builder.layer("Split", [data, builder.const(0)], {"num_splits": 2}, outputs=2)
+    ):
+        builder.result(part, f"y{index}")
+    graph = builder.model().graph
+    lying = np.array([3, 0, 1, 2], "<i4").tobytes() + b"ab"  # of three strings
+    layers = [
+        replace(layer, constant=Constant(layer.constant.element_type, (2,), Weights(lying), 0, len(lying)))
+        if layer.constant is not None and not layer.constant.element_type.bits
+        else layer
+        for layer in graph.layers
+    ]
+    model = builder.model().with_graph(replace(graph, layers=tuple(layers)))
+    assert "Split" in [layer.type for layer in simplify(model).graph.layers]
+
+
+@pytest.mark.parametrize("bounds", [[[0], [3]], [[0], [3], [1, 1]]])
+def test_slices_of_bounds_that_do_not_match_stay(bounds: list[list[int]]) -> None:
+    builder = ov.Builder()
+    data = builder.parameter("x", "f32", (6, 2))
+    for index, stated in enumerate((bounds, [[3], [6], [1]])):
+        (made,) = builder.layer(
+            "Slice", [data, *(builder.const(np.array(one)) for one in stated)], version="opset8"
+        )
+        builder.result(made, f"y{index}")
+    after = simplify(builder.model())
+    assert [layer.type for layer in after.graph.layers].count("Slice") == 2
 
 
 def test_one_part_is_the_data() -> None:
@@ -425,8 +459,6 @@ def test_constants_larger_than_the_limit_stay() -> None:
 
 
 def test_bodies_of_layers(tmp_path: Path) -> None:
-    from dataclasses import replace
-
     make = Make()
     parts = make.split(make.input("4,6", "v"), 1, 2)
     body = make.outputs(make.moved(make.concat(1, *parts))).graph

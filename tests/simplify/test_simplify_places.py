@@ -173,6 +173,57 @@ def test_an_invalid_split_stays_as_it_is() -> None:
     assert_equal(model, found.model, random_feeds(model.graph))
 
 
+HALVES = "Constant<value = float[4] {1, 2, 3, 4}>() a, b = Split<num_outputs = 2>(k)"
+
+
+def test_constants_of_a_branch_are_folded_there() -> None:
+    model = parse(f"""g (bool c) => (float[n] y) {{
+        y = If(c) <
+            then_branch = t () => (float[n] z) {{ k = {HALVES} z = Neg(a) }},
+            else_branch = e () => (float[n] w) {{ w = Constant<value = float[2] {{5, 6}}>() }}> }}""")
+    assert every_operator(simplified(model).model) == ["If", "Neg"]
+
+
+@pytest.mark.parametrize(
+    ("text", "opset"),
+    [
+        (
+            """g (float[6] x) => (float[A] y, float[B] z) { y, z = own.f<e = 3>(x) }
+            <domain: "own", opset_import: ["": 9]> f <e> (x) => (y, z) {
+                y = Slice<starts = [0], ends: ints = @e>(x) z = Slice<starts = [3], ends = [6]>(x) }""",
+            9,
+        ),
+        (
+            """g (float[6] x) => (float[A] y, float[B] z)
+            <int64[1] s = {0}, int64[2] e = {3, 4}, int64[1] t = {3}, int64[1] u = {6}> {
+                y = Slice(x, s, e) z = Slice(x, t, u) }""",
+            18,
+        ),
+        (
+            "g (float[4] x) => (float[A] a, float[B] b) { i = Identity( , ) a, b = Split<num_outputs=2>(i) }",
+            18,
+        ),
+        ("g (float[4] x) => (float[A] a, float[B] b) { k = Constant() a, b = Split(x, k) }", 18),
+        (
+            """g (float[2,4] x, int64[M] k) => (float[A,B] a, float[C,D] b) {
+                w = Constant<value = float[4,2] {1, 2, 3, 4, 5, 6, 7, 8}>()
+                q = Reshape(x, k) p = MatMul(q, w) a, b = Split<axis = 1, num_outputs = 2>(p) }""",
+            18,
+        ),
+        (
+            """g (float[4] x) => (float[A] a, float[B] b, float[C] c, float[D] d, float[E] e) {
+                r = RandomNormal<shape = [6]>() q = RandomNormal<shape = [6]>()
+                a, b = Split(r) c, d, e = Split(q) }""",
+            13,
+        ),
+    ],
+    ids=["a caller's bounds", "bounds of two axes", "nothing", "no value", "no rank", "random"],
+)
+def test_what_is_not_known_or_cannot_be_stays(text: str, opset: int) -> None:
+    model = parse(text, opset)
+    assert every_operator(simplify(model, allow=["numerics"])) == every_operator(model)
+
+
 def test_ai_onnx_is_the_same_domain() -> None:
     model = parse(
         "g (float[6] x) => (float[6] y) { a, b = Split<axis = 0>(x) c = Concat<axis = 0>(a, b) y = Relu(c) }",

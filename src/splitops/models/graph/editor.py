@@ -248,7 +248,7 @@ class Editor(ABC):
 
     def state_lengths(self, node: ir.Node) -> str | None:
         """State the lengths of a split that :meth:`is_merged`, and return what it states; None: it cannot."""
-        return None
+        raise NotImplementedError
 
     @abstractmethod
     def place(self, part: ir.Value, whole: ir.Value, before: ir.Node) -> None:
@@ -351,10 +351,6 @@ class Editor(ABC):
     def opset(self, node: ir.Node) -> int:
         """Return the opset of the graph that a node stands in."""
         return self._scopes[node.graph].opset
-
-    def in_function(self, node: ir.Node) -> bool:
-        """Return whether a node stands in a model-local function."""
-        return self._scopes[node.graph].in_function
 
     def where(self, node: ir.Node) -> Where:
         """Return the place of a node."""

@@ -178,8 +178,7 @@ class _Search:
 
     def _split(self, node: ir.Node, inputs: tuple[Hashable, ...], operator: Hashable, place: _Place) -> None:
         row = schema("Split", place.opsets.get("", 1), "")
-        if row.count is None:
-            return
+        assert row.count is not None
         attribute = node.attributes.get("split")
         lengths = inputs[1] if attribute is None and len(inputs) > 1 else attribute and attribute.value
         if lengths is not None:
