@@ -653,7 +653,7 @@ class TestReferenceOps:
         assert caught.value.where.node == "cut"
 
     def test_attributes_of_functions(self) -> None:
-        """onnx gives its own operators to the functions of a model; one function alone takes others."""
+        """A function alone: those of a model are given none but the operators of onnx."""
         (function,) = parse("""<ir_version: 10, opset_import: ["": 18, "local": 1]>
             g (float[6, 4] x) => (float[n, m] a) { a, b = local.halve <at = 1> (x) }
             <opset_import: ["": 13], domain: "local">
