@@ -414,6 +414,11 @@ def test_tensors_that_a_format_cannot_hold_together_are_refused(tmp_path, name, 
     [
         (RawFormat((2, 4), ELEMENT_TYPES["uint4"]), "npy", "is of type uint4, which .npy cannot name"),
         (RawFormat((2, 2), ELEMENT_TYPES["bfloat16"]), "npz", "is of type bfloat16, which .npy cannot name"),
+        (
+            RawFormat((2, 4), ELEMENT_TYPES["uint4"]),
+            "hdf5",
+            "is of type uint4 or in an order that HDF5 has not",
+        ),
         (RawFormat((2, 1, 1, 1, 2), ELEMENT_TYPES["int8"]), "gguf", "has rank 5; GGUF has at most 4"),
     ],
 )
