@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.parser
+import onnx_ir
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
@@ -600,6 +601,15 @@ def test_an_impossible_opset_is_one_clear_error(operator, version):
     proto.opset_import[0].version = version
     with pytest.raises(ModelError, match="imported at opset"):
         run(proto, {"x": np.zeros(2, np.float32)})
+
+
+@pytest.mark.parametrize("use", [splitops.simplify, splitops.infer, lambda model: run(model, {"x": X})])
+def test_a_name_of_an_onnx_ir_model_that_is_no_text_is_one_clear_error(use: Callable[[Any], Any]) -> None:
+    given = onnx_ir.from_proto(model())
+    given.graph[0].name = "\ud800"
+    with pytest.raises(ModelError, match=r"onnx-ir cannot write the model: .*surrogate") as caught:
+        use(given)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_string_that_is_no_text_is_one_clear_error() -> None:

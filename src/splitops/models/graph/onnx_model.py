@@ -10,6 +10,7 @@ import onnx_ir as ir
 from onnx import AttributeProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
 
 from splitops.errors import NOWHERE, ModelError, Where
+from splitops.models.formats.onnx.storage import unusable, written_by_onnx_ir
 from splitops.models.formats.onnx.structure import function_path, located_graphs, nodes_of
 from splitops.models.formats.onnx.tensors import folder_of
 from splitops.models.graph.onnx import (
@@ -76,10 +77,7 @@ def written(model: ir.Model) -> ModelProto:
     Raises:
         ModelError: onnx-ir cannot write it: it has names that are no text.
     """
-    try:
-        proto = ir.serde.to_proto(model)
-    except Exception as error:  # SerdeError, and what its writers of attributes raise
-        raise _unusable("write", error, NOWHERE) from error
+    proto = written_by_onnx_ir(model)
     protos = dict(located_graphs(proto))
     for path, graph in graphs_of(model.graph):
         stated: dict[str, ValueInfoProto] = {}
@@ -125,7 +123,7 @@ def _read(model: ModelProto, where: Where) -> ir.Model:
     try:
         made = ir.serde.from_proto(model)
     except Exception as error:  # SerdeError, and what its readers of attributes raise
-        raise _unusable("read", error, where) from error
+        raise unusable("read", error, where) from error
     inputs = {(path, info.name): info for path, infos in _lost_inputs(model) for info in infos}
     for path, graph in all_graphs(made) if types or inputs else ():
         for value in (*graph.inputs, *(value for node in graph for value in node.outputs)):
@@ -135,13 +133,6 @@ def _read(model: ModelProto, where: Where) -> ir.Model:
             elif key in inputs and value.is_graph_input():
                 ir.serde.deserialize_value_info_proto(inputs[key], value)
     return made
-
-
-def _unusable(what: str, error: Exception, where: Where) -> ModelError:
-    while error.__cause__ is not None and isinstance(error.__cause__, Exception):
-        error = error.__cause__
-    reason = str(error).strip().splitlines() or [type(error).__name__]
-    return ModelError(f"onnx-ir cannot {what} the model: {reason[0][:200]}", where)
 
 
 def _stated(model: ModelProto) -> Iterator[tuple[str | None, Iterable[ValueInfoProto]]]:

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError, EncodeError  # type: ignore[imp
 from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
 
 from splitops.elements.types import from_onnx
-from splitops.errors import ModelError, Where, shown
+from splitops.errors import NOWHERE, ModelError, Where, shown
 from splitops.models.formats.onnx.structure import check_model, model_tensors
 from splitops.models.formats.onnx.tensors import (
     byte_count,
@@ -29,7 +29,17 @@ from splitops.writing import StagedFiles, write_whole
 if TYPE_CHECKING:
     import onnx_ir
 
-__all__ = ["MAX_MODEL_BYTES", "as_proto", "opened", "parse", "read", "without_weights", "write"]
+__all__ = [
+    "MAX_MODEL_BYTES",
+    "as_proto",
+    "opened",
+    "parse",
+    "read",
+    "unusable",
+    "without_weights",
+    "write",
+    "written_by_onnx_ir",
+]
 
 MAX_MODEL_BYTES: Final = (1 << 31) - 1
 """Protobuf's own limit for one message."""
@@ -138,7 +148,7 @@ def as_proto(model: ModelProto | onnx_ir.Model) -> ModelProto:
         kind = type(model).__name__
         repair = "; give its .model" if hasattr(model, "model") else ""
         raise ModelError(f"{kind} is neither a path, an onnx.ModelProto nor an onnx_ir.Model{repair}")
-    proto = onnx_ir.to_proto(model)
+    proto = written_by_onnx_ir(model)
     folders = {
         value.name: DataFolder(Path(value.const_value.base_dir))
         for graph in model.graphs()
@@ -149,6 +159,28 @@ def as_proto(model: ModelProto | onnx_ir.Model) -> ModelProto:
         if is_external(tensor) and tensor.name in folders:
             mark_external(tensor, folders[tensor.name])
     return proto
+
+
+def written_by_onnx_ir(model: onnx_ir.Model) -> ModelProto:
+    """Return a model of onnx-ir as protobuf.
+
+    Raises:
+        ModelError: onnx-ir cannot write it: it has names that are no text.
+    """
+    import onnx_ir
+
+    try:
+        return onnx_ir.to_proto(model)
+    except Exception as error:  # SerdeError, and what its writers of attributes raise
+        raise unusable("write", error, NOWHERE) from error
+
+
+def unusable(what: str, error: Exception, where: Where) -> ModelError:
+    """Return the error of a model that onnx-ir cannot read or write, with the first reason of all."""
+    while error.__cause__ is not None and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    reason = str(error).strip().splitlines() or [type(error).__name__]
+    return ModelError(f"onnx-ir cannot {what} the model: {reason[0][:200]}", where)
 
 
 def write(
