@@ -287,3 +287,16 @@ def test_readers_in_a_subgraph() -> None:
     built = parse(text)
     found = simplified(built)
     assert "SplitToSequence" not in every_operator(found.model)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 4])
+def test_the_length_of_a_sequence_that_is_put_together_is_computed(size: int) -> None:
+    """Of chunks of two it takes four nodes, which are worth it where two readers give the data again."""
+    text = """g (float[N] a, float[1] b) => (float[n] y, float[m] z, int64 k) <int64 two = {2}> {
+        x = Concat<axis = 0>(a, b)
+        s = SplitToSequence(x, two)
+        joined = ConcatFromSequence<axis = 0>(s) y = Relu(joined)
+        again = ConcatFromSequence<axis = 0>(s) z = Neg(again)
+        k = SequenceLength(s) }"""
+    found = simplified(parse(text), N=size)
+    assert operators(found.model) == ["Concat", "Relu", "Neg", "Shape", "Gather", "Add", "Div"]

@@ -6,6 +6,8 @@ import pytest
 from onnx import ModelProto
 from simplify_helpers import operators, parse, simplified
 
+from splitops.models.simplify import simplify
+
 END = 9223372036854775807
 
 
@@ -381,3 +383,27 @@ def test_gathers_of_single_positions_only_where_asked(opset: int) -> None:
     assert not simplified(parse(SCALARS, opset)).changes
     found = simplified(parse(SCALARS, opset), ["scalar-gathers"])
     assert operators(found.model) == ["Split", "Squeeze", "Squeeze", "Squeeze"]
+
+
+@pytest.mark.parametrize(
+    "third",
+    [
+        "w = Relu(x)",
+        "w = Gather<axis = 0>(x, c)",
+        "w = Gather<axis = 1>(x, i)",
+    ],
+)
+def test_gathers_of_single_positions_that_are_not_all_stay(third: str) -> None:
+    text = f"""g (float[4, 3] x, int64 i) => (float[4] y, float[4] z, float[n, m] w)
+        <int64 a = {{0}}, int64 b = {{1}}, int64 c = {{2}}> {{
+        y = Gather<axis = 1>(x, a) z = Gather<axis = 1>(x, b) {third} }}"""
+    model = parse(text)
+    if "Gather" in third:
+        model.graph.output[2].type.tensor_type.shape.dim.pop()
+    assert not simplify(model, ["scalar-gathers"], report=True).changes
+
+
+def test_a_gather_outside_its_axis_stays() -> None:
+    text = """g (float[6] x) => (float[3] y, float[3] z) <int64[3] a = {0, 1, 2}, int64[3] b = {3, 4, 7}> {
+        y = Gather(x, a) z = Gather(x, b) }"""
+    assert not simplify(parse(text), report=True).changes
