@@ -23,6 +23,7 @@ from splitops.models.formats import openvino as openvino_ir
 from splitops.models.running.onnx.model import Model
 from splitops.models.running.onnx.regions import Division
 from splitops.models.running.openvino.evaluator import Prepared
+from splitops.models.sessions.foretold import foretold_ir, foretold_onnx, plan_of
 from splitops.models.sessions.legality import types_of_values
 
 needs_onnxruntime = pytest.mark.skipif(
@@ -742,6 +743,30 @@ def test_what_openvino_fails_at_is_done_here_unless_it_was_asked_for(monkeypatch
     assert "since openvino fails" in ready.describe()
     for name, part in expected.items():
         np.testing.assert_array_equal(found[name], part)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "sizes"),
+    [
+        ({}, None),
+        ({"sizes": np.array([2, 4])}, None),
+        ({"sizes": np.array([2, 4]), "data": DATA}, (2, 4)),
+        ({"sizes": np.array([2, 5]), "data": DATA}, None),
+    ],
+)
+def test_what_is_foretold_of_a_split_is_what_its_inputs_tell(inputs, sizes):
+    (site,) = foretold_ir(ir_model(lengths=True), NOWHERE, inputs)
+    plan = plan_of(site)
+    assert (None if plan is None else plan.sizes) == sizes
+
+
+def test_what_is_foretold_counts_a_default_that_is_replaced():
+    model = parsed("""g (float[N] x, int64[2] l) => (float[A] a, float[B] b) <int64[2] l = {2, 4}> {
+        a, b = Split(x, l) }""")
+    (site,) = foretold_onnx(model, NOWHERE, {"x": X, "l": np.array([1, 5])})
+    plan = plan_of(site)
+    assert plan is not None
+    assert plan.sizes == (1, 5)
 
 
 @needs_openvino
