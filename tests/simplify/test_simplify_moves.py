@@ -147,6 +147,17 @@ def test_a_reshape_that_could_fail_stays() -> None:
     assert "Reshape" in operators(simplified(parse(text), MOVES, bad=[{"N": 3}], N=4).model)
 
 
+def test_reshapes_by_attributes_in_a_row_are_fewer() -> None:
+    model = parse(
+        """g (float[4, 6] x) => (float[A, B] y) {
+            r = Reshape<shape = [24]>(x) s = Reshape<shape = [2, 12]>(r) y = Neg(s) }""",
+        4,
+    )
+    found = simplified(model).model
+    assert operators(found) == ["Reshape", "Neg"]
+    assert list(found.graph.node[0].attribute[0].ints) == [2, 12]
+
+
 def test_a_reshape_by_an_input_stays() -> None:
     text = """g (float[2, 3] x, int64[2] s) => (float[2, 3] y) <int64[2] a = {2, 3}> {
         p = Reshape(x, s) y = Reshape(p, a) }"""

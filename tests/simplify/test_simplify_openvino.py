@@ -415,6 +415,24 @@ def test_gathers_that_are_a_whole_axis_are_a_split() -> None:
     assert layers(found.model).count("Split") == 1
 
 
+@pytest.mark.parametrize(
+    ("positions", "axis", "version"),
+    [([-3, -2, -1], 1, "opset7"), ([3, 4, 5], [1, 1], "opset8")],
+    ids=["outside before Gather-8", "two axes"],
+)
+def test_other_gathers_stay(positions: list[int], axis: Any, version: str) -> None:
+    make = Make()
+    data, axis_ = make.input("4,6"), make.builder.const(np.array(axis))
+    parts = [
+        make.builder.layer(
+            "Gather", [data, make.builder.const(np.array(at)), axis_], {"batch_dims": 0}, version=version
+        )[0]
+        for at in ([0, 1, 2], positions)
+    ]
+    found = simplify(make.outputs(*map(make.moved, parts)))
+    assert layers(found).count("Gather") == 2
+
+
 @pytest.mark.parametrize("version", [10, 11])
 def test_outputs_that_are_a_whole_axis_keep_their_names(version: int) -> None:
     make = Make(version)

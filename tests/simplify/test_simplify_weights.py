@@ -284,3 +284,20 @@ def test_the_weights_of_layers_are_divided(kind: str, bias: bool) -> None:
     shape = (2, 4, 5, 5) if kind == "Convolution" else (2, 5, 7)
     feeds = {"x": np.random.default_rng(1).random(shape, dtype=np.float32)}
     assert agree(splitops.run(model, feeds), splitops.run(again, feeds))
+
+
+@pytest.mark.parametrize(("axis", "added"), [(0, None), (1, "pdpd")])
+def test_other_layers_stay(axis: int, added: str | None) -> None:
+    """Images are not divided by weights, and a sum that PaddlePaddle broadcasts is not ours."""
+    builder, shape = ov.Builder(), (2, 4, 5, 5)
+    data, ones = builder.parameter("x", "f32", shape), builder.const(np.ones((4, 4, 1, 1), np.float32))
+    settings = {"strides": "1,1", "pads_begin": "0,0", "pads_end": "0,0", "dilations": "1,1"}
+    (value,) = builder.layer("Convolution", [data, ones], settings, shapes=[shape])
+    if added is not None:
+        addend = builder.const(np.ones(shape, np.float32))
+        (value,) = builder.layer("Add", [value, addend], {"auto_broadcast": added}, shapes=[shape])
+    for index, part in enumerate(
+        builder.layer("Split", [value, builder.const(np.array(axis))], {"num_splits": 2}, outputs=2)
+    ):
+        builder.result(builder.layer("Relu", [part])[0], f"y{index}")
+    assert not simplify(builder.model(), allow=["numerics"], report=True).changes
