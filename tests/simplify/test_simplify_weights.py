@@ -301,3 +301,14 @@ def test_other_layers_stay(axis: int, added: str | None) -> None:
     ):
         builder.result(builder.layer("Relu", [part])[0], f"y{index}")
     assert not simplify(builder.model(), allow=["numerics"], report=True).changes
+
+
+def test_rows_of_a_product_of_layers_stay() -> None:
+    builder = ov.Builder()
+    inputs = [builder.parameter("x", "f32", (4, 6)), builder.const(np.ones((6, 8), np.float32))]
+    settings = {"transpose_a": "false", "transpose_b": "false"}
+    (value,) = builder.layer("MatMul", inputs, settings, shapes=[(4, 8)])
+    rows = builder.layer("Split", [value, builder.const(np.array(0))], {"num_splits": 2}, outputs=2)
+    for index, part in enumerate(rows):
+        builder.result(builder.layer("Relu", [part])[0], f"y{index}")
+    assert not simplify(builder.model(), allow=["numerics"], report=True).changes
