@@ -142,8 +142,28 @@ DEFECTS = {
         "element_type = lambda self, data: NUMPY.element_type(np.zeros(1, np.float32))"
     ),
     "lengths are rounded away": "numbers = lambda self, data: np.zeros_like(data.array)",
+    "a compiler is declared and not there": (
+        "capabilities = Capabilities(views=True, copies=True, out=True, read_only=True, compiled=('jit',))"
+    ),
     "the shape is reversed": "shape = lambda self, data: data.array.shape[::-1]",
 }
+
+
+COMPILED = """
+
+class Compiled(BoxedLibrary):
+    element_types = tuple(name for name in Library.element_types if name != "int32")
+
+    def compilers(self):
+        return {"jit": lambda run, data: run(data), "other": lambda *_: pytest.skip("is not installed")}
+
+
+class TestBoxed(BackendSuite):
+    @pytest.fixture
+    def library(self):
+        return Compiled()
+"""
+"""A library of few types, one of whose compilers is not installed."""
 
 
 LAZY = """
@@ -185,6 +205,11 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
         # `super()` needs a method's own cell, which a lambda in a class body has not.
         body = defect.replace("super().", "super(Broken, self).")
         (folder / f"test_{index}.py").write_text(writeable + MODULE.replace("{defect}", body))
+    capabilities = (
+        "Capabilities(views=True, copies=True, out=True, read_only=True, compiled=('jit', 'other'))"
+    )
+    module = MODULE.replace("{defect}", f"capabilities = {capabilities}") + COMPILED
+    (folder / "test_compiled.py").write_text(writeable + module)
     if find_spec("dask") is not None:
         (folder / "test_lazy.py").write_text(LAZY)
     report = folder / "report.xml"
@@ -210,6 +235,12 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
 def test_the_sound_backend_passes(outcomes: Outcomes) -> None:
     assert outcomes["test_0"]["passed"] > 80
     assert not outcomes["test_0"].keys() & {"failure", "error"}
+
+
+def test_what_a_sound_backend_lacks_is_skipped(outcomes: Outcomes) -> None:
+    found = outcomes["test_compiled"]
+    assert not found.keys() & {"failure", "error"}
+    assert found["skipped"] > outcomes["test_0"]["skipped"]
 
 
 @pytest.mark.parametrize("name", DEFECTS)
