@@ -78,10 +78,11 @@ def opset_imports(owner: ModelProto | FunctionProto, where: Where | None = None)
     """Return the opset of each domain that a model or function imports; ``"ai.onnx"`` is ``""``.
 
     Raises:
-        ModelError: a domain is imported twice with different versions, or below version 1.
+        ModelError: a domain is imported twice with different versions, or below version 1, or is no text.
     """
     found: dict[str, int] = {}
     for entry in owner.opset_import:
+        require_text(entry.domain, "domain", where)
         domain = canonical(entry.domain)
         if not 1 <= entry.version <= _MAX_OPSET:
             version = entry.version
@@ -105,6 +106,16 @@ def unknown_opset(model: ModelProto, where: Where) -> tuple[int, int] | None:
 def canonical(domain: str) -> str:
     """Return the domain's one name."""
     return _ALIASES.get(domain, domain)
+
+
+def require_text(text: str, what: str, where: Where | None = None) -> None:
+    """Prove that a field of protobuf is the text that it is said to be.
+
+    Raises:
+        ModelError: it is bytes that are no UTF-8, which protobuf gives as they are.
+    """
+    if not isinstance(text, str):
+        raise ModelError(f"{what} {bytes(text)[:80]!r} is no text in UTF-8", where)
 
 
 def function_key(item: NodeProto | FunctionProto) -> FunctionKey:
@@ -222,6 +233,7 @@ class _GraphCheck:
             raise ModelError(f"graphs are nested more than {_MAX_DEPTH} deep", self.where)
         if graph.sparse_initializer:
             raise ModelError("sparse initializers are not supported", self.where)
+        require_text(graph.name, "name", self.where)
         names: set[str] = set()
         # Inputs and initializers may hide names around the graph: there is one way to read that.
         for value in graph.input:
@@ -258,8 +270,7 @@ class _GraphCheck:
 
     def _check_operator(self, node: NodeProto) -> None:
         for text in (node.name, node.op_type, node.domain):
-            if not isinstance(text, str):
-                raise ModelError(f"a node states {text[:80]!r}, which is no text in UTF-8", self.where)
+            require_text(text, "a node's", self.where)
         if not node.op_type:
             raise ModelError("a node has no operator", self._at(node))
         if function_key(node) in self.functions:
@@ -319,8 +330,7 @@ class _GraphCheck:
 
     def _define(self, name: str, what: str | NodeProto, names: set[str], outer: _Scopes) -> None:
         """Define a name: of the item that is described, or of an output of a node."""
-        if not isinstance(name, str):  # protobuf gives bytes that are no UTF-8 as they are
-            raise ModelError(f"name {bytes(name)[:80]!r} is no text in UTF-8", self.where)
+        require_text(name, "name", self.where)
         if name and name not in names and not _visible(name, outer):
             names.add(name)
             return

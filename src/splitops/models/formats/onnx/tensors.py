@@ -116,6 +116,9 @@ def check_tensor(tensor: TensorProto, where: Where) -> None:
             raise _error(tensor, "holds strings, which cannot be external data", where)
         if typed or tensor.raw_data:
             raise _error(tensor, "has data in the model and in another file", where)
+        for text in (text for entry in tensor.external_data for text in (entry.key, entry.value)):
+            if not isinstance(text, str):  # protobuf gives bytes that are no UTF-8 as they are
+                raise _error(tensor, f"has external {bytes(text)[:80]!r}, which is no text in UTF-8", where)
         return
     if tensor.HasField("segment"):
         raise _error(tensor, "is a segment, which ONNX has withdrawn", where)
