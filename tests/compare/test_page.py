@@ -16,7 +16,9 @@ from splitops.comparison.reports.html import to_html
 from splitops.comparison.reports.pictures import Pictures, planned
 from splitops.comparison.reports.verdicts import MEANINGS
 
-HOSTILE = "</style></script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\x00\x1b[2J\u202e$policy"
+HOSTILE = (
+    "</style></script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\x00\x1b[2J\u202e\ud800$policy"
+)
 
 
 class Page(HTMLParser):

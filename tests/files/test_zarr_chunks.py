@@ -104,6 +104,18 @@ def test_chunks_of_other_codings_are_merged(tmp_path):
     assert found.chunks == (4, 4, 5)
 
 
+def test_an_empty_axis_may_have_chunks_of_nothing(tmp_path):
+    empty = zarr.create_array(tmp_path / "a.zarr", shape=(0, 5), dtype=np.int32, chunks=(0, 2))
+    assert empty.chunks == (0, 2)
+    made = splitops.files.split(tmp_path / "a.zarr", tmp_path / "parts", axis=1, num_outputs=2, verify=True)
+    assert [zarr.open_array(path, mode="r").shape for path, _ in made.files] == [(0, 3), (0, 2)]
+    b = saved(tmp_path / "b.zarr", ARRAY[:3, :5, 0], chunks=(1, 2))
+    splitops.files.merge([tmp_path / "a.zarr", b], tmp_path / "y.zarr", axis=0, verify=True)
+    found = zarr.open_array(tmp_path / "y.zarr", mode="r")
+    np.testing.assert_array_equal(found[...], ARRAY[:3, :5, 0])
+    assert found.chunks == (1, 2)
+
+
 def test_chunks_that_are_not_stored_are_fill_values(tmp_path):
     source = tmp_path / "x.zarr"
     made = zarr.create_array(source, shape=(8, 8), chunks=(2, 2), dtype="f4", fill_value=3)

@@ -182,6 +182,17 @@ def test_a_slice_that_turns_an_axis_round_stays() -> None:
     assert not simplified(built).changes
 
 
+def test_a_slice_back_from_before_the_first_position_takes_this() -> None:
+    built = parse(
+        """g (float[4, 2] x) => (float[4, B] y) <int64[1] start = {-3}, int64[1] end = {-9}, int64[1] axis = {1},
+           int64[1] step = {-1}, int64[1] none = {0}> {
+             last = Slice(x, start, end, axis, step)
+             y = Slice(last, none, none, axis) }""",
+        13,
+    )
+    simplified(built)  # it holds one position, so that the second Slice, which takes none, is no whole one
+
+
 def test_a_slice_of_an_axis_that_is_not_there_stays() -> None:
     text = """g (float[4] x) => (y) <int64[1] s = {0}, int64[1] e = {9}, int64[1] a = {1}> {
         y = Slice(x, s, e, a) }"""

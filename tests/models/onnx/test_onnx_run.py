@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ from splitops.calls.node import observing
 from splitops.errors import NOWHERE, ModelError, Rule, RuleError, SplitError, Where
 from splitops.models.graph.onnx_model import as_graph
 from splitops.models.graph.onnx_sites import split_sites
+from splitops.models.movers.shapes import sliced
 from splitops.models.sites import Site
 
 run = partial(splitops.run, engine="reference")
@@ -136,6 +138,24 @@ class TestOutputs:
         model.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(2), "top"))
         outputs = run(model, {"x": np.array([-9, 1, 5, 7], np.float32)})
         assert outputs["y"].tolist() == [-9, 1, 2, 2]
+
+    def test_slices_begin_and_end_where_their_text_says(self) -> None:
+        model = parse("""<ir_version: 8, opset_import: ["": 13]>
+            g (float[N] x, int64[1] starts, int64[1] ends, int64[1] steps) => (float[M] y)
+              <int64[1] axes = {0}> { y = Slice(x, starts, ends, axes, steps) }""")
+        session = splitops.session(model, "reference")
+        bounds, steps = (-9, -6, -5, -2, -1, 0, 1, 4, 5, 9), (-3, -2, -1, 1, 2, 7)
+        for size, start, end, step in itertools.product((0, 1, 5), bounds, bounds, steps):
+            first, end_ = (bound + size if bound < 0 else bound for bound in (start, end))
+            low, high = (0, size) if step > 0 else (-1, size - 1)
+            position = min(max(first, 0), high)
+            stop = min(max(end_, low), high)
+            expected = list(range(position, stop, step))
+            x = np.arange(size, dtype=np.float32)
+            y = session.run({"x": x, **{name: np.array([number]) for name, number in
+                (("starts", start), ("ends", end), ("steps", step))}})["y"]  # fmt: skip
+            assert y.tolist() == expected, (size, start, end, step)
+            assert sliced(size, start, end, step) == len(expected)
 
     def test_hostile_num_outputs_computes_the_declared_ones(self) -> None:
         outputs = run(split_model(18, ["a", "b"], num_outputs=2**62), {"x": X})

@@ -237,6 +237,7 @@ SLICES: dict[str, list[tuple[int, ...]]] = {
     "every second one": [(0,), (99,), (2,), (1,)],
     "backwards": [(99,), (-99,), (-1,), (1,)],
     "backwards to 0": [(2,), (0,), (-1,), (1,)],
+    "backwards from before the first": [(-99,), (-999,), (-2,), (1,)],
     "two axes": [(1, -1), (9, -9), (1, -2), (1, 0)],
 }
 

@@ -22,8 +22,8 @@ def anchor(case: str, peer: str | None = None) -> str:
 
     Places of the page itself begin with a colon, which no case has unquoted.
     """
-    place = quote(case, safe="/+=,")
-    return place if peer is None else f"{place}:{quote(peer, safe='=,')}"
+    place = quote(case, safe="/+=,", errors="surrogatepass")  # JSON states lone surrogates
+    return place if peer is None else f"{place}:{quote(peer, safe='=,', errors='surrogatepass')}"
 
 
 def class_of(word: Word) -> str:

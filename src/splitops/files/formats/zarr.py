@@ -22,7 +22,7 @@ from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import FileError, shown
 from splitops.files.boxes import BoxedArray, boxes
 from splitops.files.formats import Contents, Layout, Place, TargetFile
-from splitops.files.formats.zarr_chunks import ZarrArray, chunks_of, create
+from splitops.files.formats.zarr_chunks import ZarrArray, chunks_of, create, outer_chunks
 from splitops.files.lazy import LazyTensor
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor, Unit
@@ -48,9 +48,13 @@ class _Zarr:
             dtype = array.dtype
             if dtype.hasobject or dtype.itemsize == 0:
                 continue
-            chunk = tuple(array.shards or array.chunks)
             boxed = BoxedArray(
-                source, name or "the array", tuple(array.shape), dtype, chunk, array.__getitem__
+                source,
+                name or "the array",
+                tuple(array.shape),
+                dtype,
+                outer_chunks(array),
+                array.__getitem__,
             )
             kind = element_type_of(dtype) or ElementType(str(dtype), bits=0)
             unit = Unit(1, dtype.itemsize)
@@ -108,7 +112,7 @@ def _finish(paths: Sequence[Path], tensor: StoredTensor, before: Any) -> None:
     options: dict[str, Any] = {}
     if before is not None:
         options = {
-            "chunks": before.chunks,
+            "chunks": tuple(max(1, size) for size in before.chunks),
             "shards": before.shards,
             "fill_value": before.fill_value,
             "attributes": dict(before.attrs),
@@ -121,5 +125,5 @@ def _finish(paths: Sequence[Path], tensor: StoredTensor, before: Any) -> None:
             }
     made = _zarr().create_array(folder, shape=tensor.shape, dtype=tensor.dtype, **options)
     data = LazyTensor(LocalFile(scratch), replace(tensor, offset=0, file=0))
-    for box in boxes(tensor.shape, made.shards or made.chunks):
+    for box in boxes(tensor.shape, outer_chunks(made)):
         made[box] = np.asarray(data[box])

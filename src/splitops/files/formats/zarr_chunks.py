@@ -22,7 +22,7 @@ from splitops.files.boxes import Box
 from splitops.files.tensors import StoredTensor
 from splitops.models.formats.reading import read_whole
 
-__all__ = ["ZarrArray", "chunks_of", "create"]
+__all__ = ["ZarrArray", "chunks_of", "create", "outer_chunks"]
 
 _DESCRIPTION: Final = "zarr.json"
 _MAX_DESCRIPTION: Final = 64 << 20
@@ -36,13 +36,15 @@ def chunks_of(array: Any) -> tuple[int, ...] | None:
     description = array.metadata.to_dict()
     if description["zarr_format"] != 3 or description.get("storage_transformers"):
         return None
-    return _outer_chunks(array) if description["chunk_grid"]["name"] == "regular" else None
+    return outer_chunks(array) if description["chunk_grid"]["name"] == "regular" else None
 
 
 def create(path: Path, tensors: Sequence[StoredTensor], source: Path) -> None:
     """Make a folder with arrays that are described as those of another are, but for their shapes."""
     for tensor in tensors:
         described = _description(source / tensor.name) | {"shape": list(tensor.shape)}
+        assert tensor.chunks is not None  # only what is copied chunk by chunk comes here
+        described["chunk_grid"]["configuration"]["chunk_shape"] = list(tensor.chunks)
         _describe(path / tensor.name, described)
         for folder in Path(tensor.name).parents if tensor.name else ():
             # The copy of the descriptions of its members would be wrong for a part.
@@ -65,8 +67,9 @@ def _describe(folder: Path, description: dict[str, Any]) -> None:
     (folder / _DESCRIPTION).write_text(json.dumps(description, indent=2))
 
 
-def _outer_chunks(array: Any) -> tuple[int, ...]:
-    return tuple(array.shards or array.chunks)
+def outer_chunks(array: Any) -> tuple[int, ...]:
+    """Return the shape of the blocks in which an array is stored: its shards, or else its chunks."""
+    return tuple(max(1, size) for size in array.shards or array.chunks)  # axes of size 0 may state 0
 
 
 class ZarrArray:
@@ -75,7 +78,7 @@ class ZarrArray:
     def __init__(self, folder: Path, array: Any) -> None:
         self._folder, self._array = folder, array
         self.shape: tuple[int, ...] = tuple(array.shape)
-        self.chunks = _outer_chunks(array)
+        self.chunks = outer_chunks(array)
         self.written: list[Path] = []
         description = _description(folder)
         self._codecs: list[dict[str, Any]] = description["codecs"]

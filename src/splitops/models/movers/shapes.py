@@ -257,6 +257,20 @@ def counted(start: Entry, limit: Entry, step: int) -> Dim:
     return dimension(-(-size.lo // step), None if size.hi is None else -(-size.hi // step))
 
 
+def clamped(size: int, taken: slice) -> slice:
+    """Return the slice of Python that takes of an axis what ONNX and OpenVINO take.
+
+    Going back from before the first position they take this one, and Python takes nothing.
+
+    Examples:
+        >>> clamped(2, slice(-3, -99, -1)), clamped(2, slice(-1, -99, -1)), clamped(2, slice(-3, 2, 1))
+        (slice(-2, -99, -1), slice(-1, -99, -1), slice(-3, 2, 1))
+    """
+    if taken.step < 0 and taken.start < -size:
+        return slice(-size, taken.stop, taken.step)
+    return taken
+
+
 def sliced(size: Dim, start: Entry, end: Entry, step: int = 1) -> Dim:
     """Return the size of a slice.
 
@@ -267,12 +281,14 @@ def sliced(size: Dim, start: Entry, end: Entry, step: int = 1) -> Dim:
         Range(lo=0, hi=512, name=None)
         >>> sliced(5, -1, -99, -2), sliced(Range(2, 9), 0, 9, 2)
         (3, Range(lo=0, hi=9, name=None))
+        >>> sliced(5, -6, -99, -1), sliced(0, -6, -99, -1)
+        (1, 0)
     """
     if isinstance(start, bool | float) or isinstance(end, bool | float):
         return UNKNOWN
     if step != 1:
         if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
-            return len(range(*slice(start, end, step).indices(size)))
+            return len(range(size)[clamped(size, slice(start, end, step))])
         return _at_most(UNKNOWN, size)
     distance = _MINUS(_position(size, end), _position(size, start))
     if isinstance(distance, int):

@@ -13,7 +13,7 @@ from splitops.models.movers.evaluated import Value, integers
 from splitops.models.movers.followed import entries, moved, numbers, shape_of
 from splitops.models.movers.followed import integers as known_integers
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Reader
-from splitops.models.movers.shapes import axis_within, sliced
+from splitops.models.movers.shapes import axis_within, clamped, sliced
 from splitops.sizes.dims import Dim
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def _evaluate(layer: Layer, inputs: Sequence[Value]) -> Value:
         raise ModelError("step has a 0")
     index = [slice(None)] * rank
     for axis, start, stop, step in zip(axes, starts, stops, steps, strict=True):
-        index[axis] = slice(start, stop, step)
+        index[axis] = clamped(data.array.shape[axis], slice(start, stop, step))
     return data.like(data.array[tuple(index)])
 
 
@@ -64,12 +64,13 @@ def _inferred(
         sizes[axis] = sliced(sizes[axis], start, end, step)
 
     def cut() -> Numbers:
+        found = numbers(data)
         index = [slice(None)] * len(sizes)
         for axis, start, end, step in bounds:
             if not isinstance(start, int) or not isinstance(end, int):
                 raise ValueError("a bound is unknown")
-            index[axis] = slice(start, end, step)
-        return numbers(data)[tuple(index)]
+            index[axis] = clamped(found.shape[axis], slice(start, end, step))
+        return found[tuple(index)]
 
     return moved(data.type, tuple(sizes), cut)
 

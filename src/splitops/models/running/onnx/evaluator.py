@@ -42,6 +42,7 @@ from splitops.models.formats.reading import DataFolder
 from splitops.models.running.onnx.control_flow import CONTROL_FLOW, FunctionCall
 from splitops.models.running.onnx.older import flattening, with_defaults
 from splitops.models.running.onnx.regions import Division, GraphView, RegionCall, reads
+from splitops.models.running.onnx.slicing import SLICE_WITH_STEPS, Slice
 from splitops.onnx.reference import node_label, reference_ops
 from splitops.progress import counted
 
@@ -221,6 +222,8 @@ class Evaluator(ReferenceEvaluator):
             return functools.partial(FunctionCall, body=self._function_body(node))
         if not domain and name in CONTROL_FLOW:
             return CONTROL_FLOW[name]
+        if not domain and name == "Slice" and self.known_opsets[domain] >= SLICE_WITH_STEPS:
+            return Slice
         if domain:
             implementation: Callable[..., OpRun] = super()._load_impl(node, input_types)
             return implementation
