@@ -184,8 +184,9 @@ def test_a_slice_that_turns_an_axis_round_stays() -> None:
 
 def test_a_slice_back_from_before_the_first_position_takes_this() -> None:
     built = parse(
-        """g (float[4, 2] x) => (float[4, B] y) <int64[1] start = {-3}, int64[1] end = {-9}, int64[1] axis = {1},
-           int64[1] step = {-1}, int64[1] none = {0}> {
+        """g (float[4, 2] x) => (float[4, B] y) <
+             int64[1] start = {-3}, int64[1] end = {-9}, int64[1] axis = {1}, int64[1] step = {-1},
+             int64[1] none = {0}> {
              last = Slice(x, start, end, axis, step)
              y = Slice(last, none, none, axis) }""",
         13,

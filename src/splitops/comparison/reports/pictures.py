@@ -67,5 +67,5 @@ class Pictures:
 
 def _rule(name: str, picture: str) -> str:
     size = picture.partition('viewBox="0 0 ')[2].partition('"')[0].replace(" ", " / ")
-    address = quote("".join(line.strip() for line in picture.splitlines()), safe=_PLAIN)
+    address = quote("".join(line.strip() for line in picture.splitlines()), safe=_PLAIN, errors="replace")
     return f'.{name} {{ aspect-ratio: {size}; background-image: url("data:image/svg+xml,{address}") }}'

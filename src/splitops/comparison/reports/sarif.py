@@ -36,7 +36,7 @@ def _result(entry: Entry, peer: Peer, verdict: Verdict, rule: int) -> dict[str, 
         "message": {"text": text},
         "locations": [
             {
-                "physicalLocation": {"artifactLocation": {"uri": quote(entry.id)}},
+                "physicalLocation": {"artifactLocation": {"uri": quote(entry.id, errors="surrogatepass")}},
                 "logicalLocations": [
                     {"name": entry.id, "fullyQualifiedName": f"{entry.id}/{peer.name}", "kind": "module"}
                 ],
