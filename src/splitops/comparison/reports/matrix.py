@@ -60,7 +60,7 @@ def _bar(words: Counter[Word], total: int) -> str:
 
 
 def _query(peer: str) -> str:
-    return text(urlencode({"peer": peer}))
+    return text(urlencode({"peer": peer}, errors="surrogatepass"))
 
 
 def matrix(report: Report) -> str:
