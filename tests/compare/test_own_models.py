@@ -63,6 +63,24 @@ def test_a_split_that_is_not_known_before_is_asked_in_the_whole_alone() -> None:
     assert [case.record and case.record.shape for case in found] == [(6,), None]
 
 
+def test_what_no_model_of_its_own_states_is_asked_in_the_whole_alone() -> None:
+    made = onnx.parser.parse_model("""
+        <ir_version: 9, opset_import: ["": 18, "local": 1]>
+        g (float[6] x) => (float[6] y) {
+            y = Relu (x)
+            s = SplitToSequence (x)
+        }
+        <domain: "local", opset_import: ["": 18]>
+        nobody_calls <axis, keepdims> () => (a, b, s) {
+            c = Constant <value_ints = [1, 2, 3]> ()
+            a, b = Split <axis: int = @axis, num_outputs = 2> (c)
+            s = SplitToSequence <keepdims: int = @keepdims> (c)
+        }""")
+    made.graph.node[1].output[0] = ""
+    (whole,) = cases_of_model(made, {"x": np.arange(6, dtype=np.float32)})
+    assert whole.record is None
+
+
 def test_an_ir_is_cut_too() -> None:
     *cuts, whole = cases_of_model(MODELS / "feature_split.xml")
     assert cuts

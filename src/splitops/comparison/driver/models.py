@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import onnx_ir
 
+from splitops.binding import Fact
 from splitops.comparison.cases import build, named
 from splitops.comparison.records import Case, Record
 from splitops.elements.types import element_type_of
@@ -72,7 +73,7 @@ def _cut_out(model: Any, ours: Session, feeds: Mapping[str, Any]) -> Iterator[Ca
         used[name] = used.get(name, 0) + 1
         try:
             case = build(named(record))
-        except SplitError:  # no model of its own says this, such as one of a function's attributes
+        except SplitError:  # no model of its own says this, such as one whose output has no name
             continue
         yield replace(case, id=name if used[name] == 1 else f"{name}#{used[name]}", control=None)
 
@@ -95,7 +96,8 @@ def _record_of(site: Site, stated: Site) -> Record | None:
     lengths = site.lengths
     values = None if lengths is None else lengths.value
     unknown = lengths is not None and (values is None or (isinstance(values, tuple) and None in values))
-    if len(shape) != len(data.shape) or unknown:
+    given = any(isinstance(value, Fact) for value in site.attributes.values())  # by a function's caller
+    if len(shape) != len(data.shape) or unknown or given:
         return None
     attributes = {name: list(v) if isinstance(v, tuple) else v for name, v in site.attributes.items()}
     axis: Any = attributes.pop(row.axis.name, None)

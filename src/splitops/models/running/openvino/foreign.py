@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from splitops.elements.types import ElementType, element_type_of
-from splitops.errors import ModelError, Where
-from splitops.models.engines.engine import Compiled, Engine, Program
+from splitops.errors import Where
+from splitops.models.engines.engine import Compiled, Engine, EngineError, Program
 from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.model import Edge, Endpoint, Graph, Layer, OpenVINOModel, Port
 from splitops.models.formats.openvino.shapes import format_shape
@@ -160,9 +160,9 @@ class Runner:
     def _known(self, end: Endpoint, settled: Settled) -> Given:
         known = settled.values[end]
         if known.type is None:
-            raise ModelError(
-                f"the element type of {self._region.graph.by_id[end.layer]} is not known", self._where
-            )
+            maker = self._region.graph.by_id[end.layer]
+            text = f"cannot be given the element type of {maker}, which only a run knows"
+            raise EngineError("openvino", text, self._where)
         return Given(known.type, known.shape, self._region.graph.by_id[end.layer].constant)
 
     def run(self, values: Mapping[Endpoint, Value], *, again: bool) -> dict[Endpoint, Value]:
