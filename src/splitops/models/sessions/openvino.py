@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from splitops.errors import SplitError, Where
+from splitops.errors import Where
 from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import Surroundings
 from splitops.models.engines.engine import Compiled, Engine, EngineError
@@ -178,10 +178,7 @@ class _Survey:
 
         A split whose sizes a run decides is not restated: its broken rule would go unseen.
         """
-        try:
-            report = legalize(self.model, "openvino", on_illegal="keep", report=True)
-        except SplitError:
-            return self, ()
+        report = legalize(self.model, "openvino", on_illegal="keep", report=True)
         settled = {layer.name for layer in self.model.graph.layers if layer.id in self.sizes}
         places = [(site.where.graph, site.where.node) for site in report.restated]
         if not places or any(graph is not None or node not in settled for graph, node in places):

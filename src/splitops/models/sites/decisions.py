@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from splitops.binding import Binding
 from splitops.elements.types import ElementType
-from splitops.errors import SplitError
 from splitops.inference import infer_binding
 from splitops.operators.schema import OperatorSchema
 from splitops.sizes.arithmetic import Division, part_count, part_sizes, violation
@@ -84,7 +83,11 @@ class Cut:
 
 
 def cut_of(binding: Binding) -> Cut | None:
-    """Return what a proved split does; None where axis, rank or lengths are known only when it runs."""
+    """Return what a proved split does; None where axis, rank or lengths are known only when it runs.
+
+    Raises:
+        RuleError: ``parts.count`` where it declares more outputs than are made at once.
+    """
     shape, axis, division = binding.data.shape, binding.axis, binding.division
     if shape is None or axis is None or division is None or binding.squeeze is None:
         return None
@@ -98,10 +101,7 @@ def cut_of(binding: Binding) -> Cut | None:
         elif division.rule is SizeRule.EXPLICIT:
             parts = division.lengths
     else:
-        try:
-            shapes = infer_binding(binding).parts or ()
-        except SplitError:
-            return None
+        shapes = infer_binding(binding).parts or ()
         parts = tuple(UNKNOWN if shape is None else shape[axis] for shape in shapes)
     return Cut(axis, len(shape), size, division, parts, binding.squeeze)
 

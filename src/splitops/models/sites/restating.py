@@ -27,7 +27,6 @@ from splitops.sizes.arithmetic import (
     part_count,
     part_size,
     part_sizes,
-    violation,
 )
 from splitops.sizes.rules import SizeRule
 
@@ -306,8 +305,6 @@ class _Search:
         if division == own:
             return True
         if self.size is not None:
-            if violation(division, self.size) is not None:
-                return False
             counts = part_count(division, self.size), part_count(own, self.size)
             if self.binding.schema.gives_sequence and len(set(counts)) > 1:
                 return False
