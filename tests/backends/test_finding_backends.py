@@ -95,6 +95,22 @@ def test_a_backend_can_be_registered() -> None:
     assert parts[1].array.tolist() == [2, 3, 4, 5]
 
 
+def test_sizes_of_a_type_of_its_own_reach_numpy() -> None:
+    class Size(int):
+        pass
+
+    class Sized(ForeignBackend):
+        symbols = (Size,)
+
+        def shape(self, array: Any) -> Any:
+            return tuple(map(Size, array.array.shape))
+
+    backends.register(Foreign, Sized())
+    for copy in (False, True):
+        parts = onnx.split(Foreign(np.arange(6)), num_outputs=4, copy=copy)
+        assert [part.array.tolist() for part in parts] == [[0, 1], [2, 3], [4, 5], []]
+
+
 def test_an_entry_point_is_loaded_for_its_own_package_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = []
 

@@ -144,6 +144,15 @@ def test_functions_are_checked_for_each_of_their_calls() -> None:
     ]
 
 
+def test_more_outputs_than_parts_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splitops.inference.MAX_PARTS", 1)
+    model = split("Split<num_outputs = 2>(x)")()
+    (found,) = [finding for finding in check(model) if finding.target is None]
+    assert (found.code, found.severity) == ("parts.count", Severity.ERROR)
+    assert "at most 1 parts are made at once" in found.message
+    assert splitops.simplify(model).graph.node == model.graph.node
+
+
 def test_of_calls_the_one_that_surely_fails_is_reported() -> None:
     model = onnx.parser.parse_model("""
         <ir_version: 10, opset_import: ["": 18, "my": 1]>

@@ -144,6 +144,16 @@ def test_a_chunk_as_value_int_becomes_lengths() -> None:
     assert_same(model, report, {"x": X})
 
 
+def test_no_lengths_are_as_many_as_the_chunks_of_an_empty_axis() -> None:
+    model = parsed("""
+        <ir_version: 8, opset_import: ["": 13]>
+        g (float[0] x) => (seq(float[a]) s) <int64 k = {2}> { s = SplitToSequence(x, k) }""")
+    made = convert(model, only_split=True, form="lengths")
+    assert [list(node.input) for node in made.graph.node] == [["x", "k"]]
+    assert [numpy_helper.to_array(tensor).tolist() for tensor in made.graph.initializer] == [2]
+    assert outputs(made, {"x": np.zeros(0, np.float32)}) == [[]]
+
+
 def _replaceable() -> ModelProto:
     model = parsed("""
         <ir_version: 8, opset_import: ["": 13]>

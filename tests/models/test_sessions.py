@@ -25,6 +25,7 @@ from splitops.models.running.onnx.regions import Division
 from splitops.models.running.openvino.evaluator import Prepared
 from splitops.models.sessions.foretold import foretold_ir, foretold_onnx, plan_of
 from splitops.models.sessions.legality import types_of_values
+from splitops.planning import MAX_PARTS
 
 needs_onnxruntime = pytest.mark.skipif(
     not splitops.models.engines.is_installed("onnxruntime"), reason="onnxruntime is not installed"
@@ -272,6 +273,63 @@ def test_complex_numbers_stay_here():
     model.graph.output.append(helper.make_tensor_value_info("q", TensorProto.COMPLEX64, [2]))
     ready = same(model, {"x": X[:4], "z": np.arange(4).astype(np.complex64) * 1j})
     assert regions(ready) == [["Neg", "Neg", "Abs"]]
+
+
+@needs_onnxruntime
+def test_what_is_around_complex_numbers_is_left_to_the_runtime():
+    text = "g (complex64[4] z, float[4] x) => (complex64[4] y, float[A] r) { y = Identity(z) t = Neg(x) r = "
+    ready = same(parsed(f"{text} Abs(t) }}"), {"x": X[:4], "z": np.arange(4).astype(np.complex64) * 1j})
+    assert regions(ready) == [["Neg", "Abs"]]
+    with pytest.raises(EngineError, match="Unrecognized attribute: other"):
+        splitops.session(parsed(f"{text} Abs<other = 1>(t) }}"), "onnxruntime")
+
+
+@needs_onnxruntime
+@pytest.mark.parametrize("count", [1, 16, 17])
+def test_a_file_whose_operators_the_runtime_lacks(tmp_path, count):
+    nodes = "".join(f"a{i} = Asin(x{i}) x{i + 1} = Neg(a{i}) " for i in range(count))
+    onnx.save(parsed(f"g (double[N] x0) => (double[N] x{count}) {{ {nodes} }}"), tmp_path / "model.onnx")
+    if count > 16:  # so many cuts are tried
+        with pytest.raises(EngineError, match="Could not find an implementation for Asin"):
+            splitops.session(tmp_path / "model.onnx", "onnxruntime")
+    else:
+        ready = same(str(tmp_path / "model.onnx"), {"x0": np.array([-0.1, 0.0, 0.25])})
+        assert regions(ready) == [["Neg"]] * count
+
+
+@needs_onnxruntime
+def test_a_model_that_onnx_ir_cannot_read_is_not_restated():
+    model = parsed("""
+        g (float[N] x) => (float[n] a, float[m] c) {
+            y = Relu(x)
+            a, b = Split<num_outputs = 3>(y)
+            c = Neg(b) }""")
+    sparse = onnx.SparseTensorProto(dims=[2], values=helper.make_tensor("", TensorProto.FLOAT, [1], [2.0]))
+    sparse.indices.CopyFrom(helper.make_tensor("", TensorProto.INT64, [1], [1]))
+    model.graph.node.add(op_type="Constant", output=["nobody reads"]).attribute.add(
+        name="sparse_value", type=onnx.AttributeProto.SPARSE_TENSOR, sparse_tensor=sparse
+    )
+    ready = splitops.session(model, "onnxruntime")
+    assert "onnxruntime.fewer-outputs" in ready.describe()
+    found = ready.run({"x": X})
+    assert (found["a"].tolist(), found["c"].tolist()) == ([0, 0], [0, -1])
+
+
+@needs_onnxruntime
+def test_a_sequence_of_which_no_type_is_known_before_has_that_of_its_elements():
+    model = onnx.parser.parse_model("""
+        <ir_version: 9, opset_import: ["": 18, "com.microsoft": 1]>
+        g (float[N] x) => (float[A] c) {
+            one = Constant<value_int = 1>()
+            zero = Constant<value_int = 0>()
+            y = com.microsoft.QuickGelu(x)
+            s = SplitToSequence<keepdims = 0>(y, one)
+            first = SequenceAt(s, zero)
+            c = Abs(first) }""")
+    ready = splitops.session(model, "onnxruntime")
+    np.testing.assert_allclose(ready.run({"x": X})["c"], [2 / (1 + np.exp(1.702 * 2))], rtol=1e-5)
+    with pytest.raises(EngineError, match="onnxruntime is given a value of which no type is known"):
+        ready.run({"x": X[:0]})
 
 
 @needs_onnxruntime
@@ -670,6 +728,32 @@ def test_an_ir_that_states_a_rank_which_only_a_run_knows():
 
 
 @needs_openvino
+def test_an_ir_that_does_not_say_what_a_split_divides_is_run_layer_by_layer():
+    from dataclasses import replace
+
+    builder = openvino_ir.Builder()
+    data, sizes = builder.parameter("data", "f32", "?,6"), builder.parameter("sizes", "i64", (2,))
+    eye, false = builder.const(np.eye(6, dtype=np.float32)), "false"
+    (made,) = builder.layer("MatMul", [data, eye], {"transpose_a": false, "transpose_b": false}, name="made")
+    a, b = builder.layer("VariadicSplit", [made, builder.const(1), sizes], outputs=2)
+    builder.result(builder.layer("ReLU", [a])[0], "a")
+    builder.result(b, "b")
+    model = builder.model()
+    open_ = [
+        replace(layer, outputs=(replace(layer.outputs[0], precision="UNSPECIFIED"),))
+        if layer.name == "made"
+        else layer
+        for layer in model.graph.layers
+    ]
+    model = model.with_graph(replace(model.graph, layers=tuple(open_)))
+    with pytest.raises(EngineError, match="openvino cannot be given the element type of VariadicSplit"):
+        splitops.session(model, "openvino")
+    ready = splitops.session(model)
+    assert ready.engine == "reference"
+    assert ready.run({"data": DATA, "sizes": np.array([2, 4])})["a"].tolist() == [[0, 0], [2, 3]]
+
+
+@needs_openvino
 def test_splits_of_one_name_are_told_apart_by_their_parts():
     builder = openvino_ir.Builder()
     data = builder.parameter("data", "f32", "4,6")
@@ -767,6 +851,15 @@ def test_what_is_foretold_counts_a_default_that_is_replaced():
     plan = plan_of(site)
     assert plan is not None
     assert plan.sizes == (1, 5)
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_more_parts_than_are_made_at_once_are_not_foretold(more):
+    model = parsed("g (uint8[N] x) => (seq(uint8[A]) s) <int64 k = {2}> { s = SplitToSequence(x, k) }")
+    data = np.broadcast_to(np.uint8(0), (2 * MAX_PARTS + 1 if more else 3,))
+    (site,) = foretold_onnx(model, NOWHERE, {"x": data})
+    plan = plan_of(site)
+    assert (None if plan is None else plan.sizes) == (None if more else (2, 1))
 
 
 @needs_openvino

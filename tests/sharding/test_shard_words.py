@@ -176,6 +176,16 @@ def test_what_an_engine_has_fused_already_is_cut_in_its_sections(tmp_path: Path)
     assert found["model.layers.0.self_attn.qkv_proj.weight"][:, 0].tolist() == [*range(36, 48)]
 
 
+def test_a_word_of_a_tensor_that_is_no_module_is_for_it_alone(tmp_path: Path) -> None:
+    name = "model.layers.0.self_attn.sinks"
+    tensors = {name: np.arange(8, dtype=np.float32), f"{name}.weight": np.arange(8, dtype=np.float32)}
+    granite = config(architectures=["GraniteSWAForCausalLM"], model_type="granite_swa")
+    plan(save(tmp_path / "model", tensors, granite), "auto", ranks=2).run(tmp_path / "ranks")
+    found = load_file(tmp_path / "ranks" / "rank-00001-of-00002" / "model.safetensors")
+    assert found[name].tolist() == [4, 5, 6, 7]
+    assert found[f"{name}.weight"].tolist() == list(range(8))
+
+
 @pytest.mark.parametrize("place", [False, True])
 def test_experts_are_stacked_for_engines(tmp_path: Path, place: bool) -> None:
     name = "model.layers.0.mlp.experts"
