@@ -73,6 +73,35 @@ def test_a_pass_in_somebody_elses_pipeline() -> None:
     assert not passes(model).modified
 
 
+def test_empty_parts_of_a_shape_that_nobody_noted_stay() -> None:
+    """A pass alone knows what the model states, here a type without a shape."""
+    text = """g (float[4, 6] x) => (float[0, 6] y, float[4, 6] z) <int64[2] s = {0, 4}> {
+        a, b = Split<axis = 0>(x, s) y = Neg(a) z = Neg(b) }"""
+    model = ir.from_proto(parse(text, 13))
+    model.graph.node(0).outputs[0].type = ir.TensorType(ir.DataType.FLOAT)
+    assert not REWRITES["empty-parts"].make_pass()(model).modified
+
+
+def test_parts_of_a_constant_of_a_type_that_only_is_stated() -> None:
+    text = """g (float[2] x) => (float[2] y, float[2] z) <float[4] w = {1, 2, 3, 4}> {
+        a, b = Split<axis = 0>(w) y = Add(x, a) z = Add(x, b) }"""
+    model = ir.from_proto(parse(text, 13))
+    for part in model.graph.node(0).outputs:
+        part.type = ir.TensorType(ir.DataType.FLOAT)
+    assert REWRITES["fold-constants"].make_pass()(model).modified
+    after = ir.to_proto(model)
+    assert_equal(parse(text, 13), after, random_feeds(after.graph))
+
+
+def test_an_initializer_of_an_element_type_that_nobody_knows_stays() -> None:
+    text = """g (float[2] x) => (float[2] y, float[2] z) <float[4] w = {1, 2, 3, 4}> {
+        a, b = Split<axis = 0>(w) y = Add(x, a) z = Add(x, b) }"""
+    model = ir.from_proto(parse(text, 13))
+    outside = ir.ExternalTensor("weights", 0, 16, ir.DataType.UNDEFINED, shape=ir.Shape([4]), name="w")
+    model.graph.initializers["w"].const_value = outside
+    assert not REWRITES["split-initializers"].make_pass()(model).modified
+
+
 def test_a_pass_refuses_a_model_out_of_order() -> None:
     model = ir.from_proto(parse(BOTH, 13))
     concat = model.graph.node(1)

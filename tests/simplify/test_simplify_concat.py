@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from simplify_helpers import operators, parse, simplified
 
@@ -20,9 +21,15 @@ def test_all_parts_concatenated_are_the_data(opset: int) -> None:
     assert found.counts == {"split-concat": 1}
 
 
-def test_a_concat_that_states_no_axis_stays() -> None:
-    text = "g (float[4, 6] x) => (float[4, 6] y) { a, b = Split<axis = 1>(x) d = Concat(a, b) y = Relu(d) }"
-    assert not simplified(parse(text, 3)).changes
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "a, b = Split<axis = 1>(x) d = Concat(a, b) y = Relu(d)",
+        "a, b = Split<axis = 1>(x) c = Concat(b, a) y = Concat<axis = 1>(c, a)",
+    ],
+)
+def test_a_concat_that_states_no_axis_stays(nodes: str) -> None:
+    assert not simplified(parse(f"g (float[4, 6] x) => (float[4, n] y) {{ {nodes} }}", 3)).changes
 
 
 def test_negative_axes_are_the_same_axis() -> None:
@@ -184,6 +191,17 @@ def test_a_concat_that_could_fail_but_stays_for_others() -> None:
         c = Concat<axis = 1>(x, w) a, b = Split<axis = 1>(c) y = Relu(a) z = Relu(b) v = Relu(c) }"""
     found = simplified(parse(text, 13), bad=[{"N": 2, "M": 3}])
     assert operators(found.model) == ["Concat", "Relu", "Relu", "Relu"]
+
+
+@pytest.mark.parametrize("others", ["", "v = Neg(c)"])
+def test_pieces_of_unknown_rank_stay(others: str) -> None:
+    text = f"""g (float[4] x, int64[M] k) => (float[2] y, float[4] z{", float[6] v" if others else ""})
+        <int64[2] s = {{2, 4}}, float[2] w = {{1, 2}}> {{
+        p = Reshape(x, k) c = Concat<axis = 0>(w, p) a, b = Split(c, s)
+        y = Neg(a) z = Neg(b) {others} }}"""
+    for size in (4, 2):
+        feeds = {"x": np.arange(4, dtype=np.float32), "k": np.array([size, *([2] if size == 2 else [])])}
+        assert not simplified(parse(text), feeds=feeds).changes
 
 
 @pytest.mark.parametrize(("axis", "sizes"), [(1, (1, 5)), (0, (2, 2))])

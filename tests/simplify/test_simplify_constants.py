@@ -120,6 +120,13 @@ def test_fused_weights_become_three_initializers() -> None:
     ]
 
 
+def test_a_part_of_weights_that_nobody_reads_is_not_kept() -> None:
+    model = fused()
+    del model.graph.node[-2:], model.graph.output[-1]
+    found = simplified(model, ["split-initializers"])
+    assert [tensor.name for tensor in found.model.graph.initializer] == ["wq", "wk"]
+
+
 def test_weights_that_others_read_stay_fused() -> None:
     model = fused()
     model.graph.node.append(helper.make_node("Neg", ["w"], ["n"]))

@@ -64,6 +64,38 @@ def test_a_split_of_what_is_no_axis_in_front_stays() -> None:
     assert not simplified(parse(text), MOVES).changes
 
 
+@pytest.mark.parametrize(
+    ("nodes", "outputs"),
+    [
+        ("r = Reshape(x, whole) p, q = Split(r, none) a = Neg(p) b = Neg(q)", "float[0, 6] a, float[4, 6] b"),
+        (
+            "u = Reshape(x, k) r = Reshape(u, whole) p, q = Split(r, half) a = Neg(p) b = Neg(q)",
+            "float[2, 6] a, float[2, 6] b",
+        ),
+        (
+            "r = Reshape(x, whole) t = Transpose(r) p, q = Split(t, third) a = Neg(p) b = Neg(q) c = Neg(r)",
+            "float[2, 4] a, float[4, 4] b, float[4, 6] c",
+        ),
+        (
+            "r = Reshape(x, whole) a = Gather(r, i0) b = Gather(r, i1) c = Gather(r, i2) d = Neg(r)",
+            "float[6] a, float[6] b, float[6] c, float[4, 6] d",
+        ),
+        (
+            "r = Reshape(x, whole) a = Gather(r, i0) b = Gather(r, i1) c = Gather(r, i2)"
+            " d = Gather<axis = 1>(r, i2)",
+            "float[6] a, float[6] b, float[6] c, float[4] d",
+        ),
+    ],
+    ids=["an empty part", "no rank in front", "read between", "another reader", "another axis"],
+)
+def test_other_splits_behind_moves_stay(nodes: str, outputs: str) -> None:
+    text = f"""g (float[24] x, int64[M] k) => ({outputs})
+        <int64[2] whole = {{4, 6}}, int64[2] none = {{0, 4}}, int64[2] half = {{2, 2}},
+         int64[2] third = {{2, 4}}, int64 i0 = {{0}}, int64 i1 = {{1}}, int64 i2 = {{2}}> {{ {nodes} }}"""
+    feeds = {"x": np.arange(24, dtype=np.float32), "k": np.array([2, 12])}
+    assert not simplified(parse(text), MOVES, feeds=feeds).changes
+
+
 def test_what_moves_the_whole_and_a_part_moves_it_once() -> None:
     text = """g (float[5, 24] x) => (float[5, 12] a, float[12, 5] b)
         <int64[3] shape = {5, 2, 12}, int64[1] o = {0}> {
@@ -145,6 +177,11 @@ def test_a_reshape_that_could_fail_stays() -> None:
     text = """g (float[N, 6] x) => (float[P, 4] z) <int64[2] a = {-1, 4}, int64[2] b = {0, 4}> {
         p = Reshape(x, a) q = Reshape(p, b) z = Neg(q) }"""
     assert "Reshape" in operators(simplified(parse(text), MOVES, bad=[{"N": 3}], N=4).model)
+
+
+def test_a_reshape_that_only_one_size_allows_stays() -> None:
+    text = "g (float[4, N] x) => (float[4] y) <int64[1] a = {4}> { r = Reshape(x, a) y = Neg(r) }"
+    assert not simplified(parse(text), MOVES, bad=[{"N": 2}], N=1).changes
 
 
 def test_reshapes_by_attributes_in_a_row_are_fewer() -> None:

@@ -124,13 +124,15 @@ def simplified(model: ov.OpenVINOModel, *, bad: int | None = None, size: int = 6
     return found
 
 
-def test_strings_that_are_not_what_they_claim_stay() -> None:
+@pytest.mark.parametrize("read", [False, True])
+def test_strings_that_are_not_what_they_claim_stay(read: bool) -> None:
     builder = ov.Builder()
     data = builder.const(np.array(["a", "b"], object), "string")
     for index, part in enumerate(
         builder.layer("Split", [data, builder.const(0)], {"num_splits": 2}, outputs=2)
     ):
-        builder.result(part, f"y{index}")
+        shape = builder.const(np.array([1, 1]))
+        builder.result(builder.layer("Reshape", [part, shape])[0] if read else part, f"y{index}")
     graph = builder.model().graph
     lying = np.array([3, 0, 1, 2], "<i4").tobytes() + b"ab"  # of three strings
     layers = [
@@ -225,6 +227,12 @@ def test_neighbouring_parts_merge() -> None:
     assert sorted(layers(found.model)) == ["Concat", "Transpose", "Transpose", "VariadicSplit"]
     concat = next(layer for layer in found.model.graph.layers if layer.type == "Concat")
     assert len(concat.inputs) == 2
+
+
+def test_neighbouring_parts_that_are_an_output_keep_its_name() -> None:
+    make = Make()
+    a, b, c = make.split(make.input("4,6"), 1, 3)
+    assert not simplified(make.outputs(make.concat(1, a, b), make.moved(c))).changes
 
 
 def test_what_was_concatenated_is_not_split() -> None:
@@ -396,6 +404,32 @@ def test_a_packed_projection_is_one_split() -> None:
     assert sorted(layers(found.model)) == ["Split", "Transpose", "Transpose", "Transpose"]
 
 
+def heads(make: Make) -> list[ov.Output]:
+    """Split an axis that a Reshape and a Transpose have put first."""
+    shape, order = make.builder.const(np.array([0, 2, 6])), make.builder.const(np.array([1, 0, 2]))
+    (shaped,) = make.builder.layer("Reshape", [make.input("4,12"), shape], special_zero())
+    return list(make.split(make.builder.layer("Transpose", [shaped, order])[0], 0, 2))
+
+
+def test_what_moves_the_whole_and_a_part_moves_it_once() -> None:
+    make = Make()
+    a, b = (
+        make.builder.layer("Squeeze", [part, make.builder.const(np.array([0]))])[0] for part in heads(make)
+    )
+    found = simplified(
+        make.outputs(
+            make.concat(0, a, make.input("1,6", "v")), make.concat(0, make.moved(b), make.input("1,4", "w"))
+        )
+    )
+    assert found.counts["moved-splits"] == 1
+    assert sorted(layers(found.model)) == ["Concat", "Concat", "Split", "Transpose"]
+
+
+def test_a_split_behind_moves_that_gives_outputs_stays() -> None:
+    make = Make()
+    assert not simplified(make.outputs(*heads(make))).changes
+
+
 def test_moves_in_a_row_are_fewer() -> None:
     make = Make()
     turned = make.moved(make.input("4,6"))
@@ -417,15 +451,19 @@ def test_gathers_that_are_a_whole_axis_are_a_split() -> None:
 
 @pytest.mark.parametrize(
     ("positions", "axis", "version"),
-    [([-3, -2, -1], 1, "opset7"), ([3, 4, 5], [1, 1], "opset8")],
-    ids=["outside before Gather-8", "two axes"],
+    [([-3, -2, -1], 1, "opset7"), ([3, 4, 5], [1, 1], "opset8"), ([3, 4, 5], None, "opset8")],
+    ids=["outside before Gather-8", "two axes", "no axis"],
 )
 def test_other_gathers_stay(positions: list[int], axis: Any, version: str) -> None:
     make = Make()
-    data, axis_ = make.input("4,6"), make.builder.const(np.array(axis))
+    data, given = make.input("4,6"), [] if axis is None else [make.builder.const(np.array(axis))]
     parts = [
         make.builder.layer(
-            "Gather", [data, make.builder.const(np.array(at)), axis_], {"batch_dims": 0}, version=version
+            "Gather",
+            [data, make.builder.const(np.array(at)), *given],
+            {"batch_dims": 0},
+            version=version,
+            shapes=[(4, 3)],
         )[0]
         for at in ([0, 1, 2], positions)
     ]

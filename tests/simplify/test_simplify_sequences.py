@@ -108,6 +108,13 @@ def test_other_stackings_stay(state: str, reader: str, shape: str) -> None:
     assert not simplified(model(f"y = {reader}", f"float[{shape}] y", state=state)).changes
 
 
+def test_concatenated_on_an_axis_of_the_functions_caller_stays() -> None:
+    text = """g (float[4, 6] x) => (float[4, 6] y) { y = own.f<a = 1>(x) }
+        <domain: "own", opset_import: ["": 18]> f <a> (x) => (y) {
+            s = SplitToSequence<axis = 1>(x) y = ConcatFromSequence<axis: int = @a>(s) }"""
+    assert not simplified(parse(text)).changes
+
+
 def test_concatenated_on_another_axis_is_a_split_and_a_concat() -> None:
     built = model("y = ConcatFromSequence<axis = 0>(s)", "float[8, 3] y", lengths="int64 split = {3}")
     assert operators(simplified(built).model) == ["Split", "Concat"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from onnx import ModelProto
 from simplify_helpers import operators, parse, simplified
@@ -273,6 +274,15 @@ def test_a_slice_that_others_read_stays() -> None:
         <int64[1] s = {0}, int64[1] m = {3}, int64[1] a = {0}, int64[1] b = {1}, int64[1] f = {2}> {
         p = Slice(x, s, f, a) y = Slice(p, s, m, b) z = Neg(p) }"""
     assert not simplified(parse(text)).changes
+
+
+def test_a_slice_that_a_slice_reads_as_its_bounds_or_by_unknown_ones_stays() -> None:
+    text = """g (int64[1] k, int64[6] x) => (int64[n] y, int64[m] z)
+        <int64[1] s = {0}, int64[1] e = {1}, int64[1] f = {4}> {
+        p = Slice(k, s, e) y = Slice(x, p, f) q = Slice(x, s, f) z = Slice(q, k, f) }"""
+    model = parse(text)
+    feeds = {"k": np.array([2]), "x": np.arange(6)}
+    assert not simplified(model, ["merged-slices"], feeds=feeds).changes
 
 
 def test_a_slice_that_is_an_output_or_read_in_a_subgraph_stays() -> None:

@@ -9,7 +9,15 @@ import numpy as np
 import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
-from simplify_helpers import ONNXRUNTIME, assert_valid, in_onnxruntime, operators, random_feeds, simplified
+from simplify_helpers import (
+    ONNXRUNTIME,
+    assert_valid,
+    in_onnxruntime,
+    operators,
+    parse,
+    random_feeds,
+    simplified,
+)
 
 import splitops
 from splitops.errors import ModelError
@@ -125,10 +133,10 @@ def agree(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
     )
 
 
-def allowed(model: ModelProto) -> Simplification:
+def allowed(model: ModelProto, rewrites: Sequence[str] | None = None) -> Simplification:
     """Simplify a model where the bits of floats may change, and prove the values alike."""
     content = model.SerializeToString(deterministic=True)
-    found = simplify(model, allow=["numerics"], report=True)
+    found = simplify(model, rewrites, allow=["numerics"], report=True)
     assert model.SerializeToString(deterministic=True) == content
     assert_valid(model, found.model)
     feeds = {name: array / np.float32(9) for name, array in random_feeds(model.graph, N=3).items()}
@@ -136,7 +144,7 @@ def allowed(model: ModelProto) -> Simplification:
     (kind, left), (_, right) = in_onnxruntime(model, feeds), in_onnxruntime(found.model, feeds)
     assert kind == ("outputs" if ONNXRUNTIME else "absent")
     assert not ONNXRUNTIME or agree(left, right)
-    assert not simplify(found.model, allow=["numerics"], report=True).changes
+    assert not simplify(found.model, rewrites, allow=["numerics"], report=True).changes
     return found
 
 
@@ -154,6 +162,11 @@ def test_the_weights_are_divided(name: str) -> None:
     assert [operator for operator in operators(found.model) if operator in expected] == expected
     assert not {"Split", "Gather"} & set(operators(found.model))
     assert found.counts["split-weights"] == 1
+
+
+def test_the_weights_of_what_is_moved_are_divided_without_other_rewrites() -> None:
+    found = allowed(made(*CASES["packed"][:3]), ["split-weights"])
+    assert sorted(operators(found.model)) == sorted(CASES["packed"][3])
 
 
 @pytest.mark.parametrize("name", ["MatMul", "Conv", "Gemm", "packed"])
@@ -211,6 +224,16 @@ def test_other_products_stay(nodes: list[onnx.NodeProto], weights: dict[str, lis
     square = node("MatMul", "x x", "v") if "v" in nodes[0].input and nodes[0].op_type == "Gemm" else None
     model = made([square, *nodes] if square else nodes, [6, 6] if square else [6, 7], weights)
     assert "split-weights" not in simplify(model, allow=["numerics"], report=True).counts
+
+
+def test_weights_that_are_not_of_the_size_that_a_model_states_stay() -> None:
+    text = """g (float[M] x, int64[K] k) => (float[1, 2, 9] y, float[1, 2, 9] z)
+        <float[2, 1, 1] w = {1, 2}> {
+        r = Reshape(x, k) m = Conv(r, w)
+        p, q = Split<axis = 1, num_outputs = 2>(m) y = Relu(p) z = Relu(q) }"""
+    model = parse(text)
+    model.graph.value_info.append(helper.make_tensor_value_info("m", TensorProto.FLOAT, [1, 4, 9]))
+    assert not simplify(model, allow=["numerics"], report=True).changes
 
 
 def test_a_convolution_of_groups_stays() -> None:

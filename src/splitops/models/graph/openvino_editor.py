@@ -55,6 +55,7 @@ _VERSIONS: Final = {
     "Reshape": "opset1",
     "Squeeze": "opset1",
     "Slice": "opset8",
+    "Transpose": "opset1",
 }
 _INT64: Final = ELEMENT_TYPES["int64"]
 _WITH_SLICE: Final = 11

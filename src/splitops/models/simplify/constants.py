@@ -71,8 +71,6 @@ class FoldConstantsPass(SplitPass):
         found = known(value)
         if not isinstance(found, Tensor) or found.value is None or found.type is None or not found.is_whole:
             return None
-        if found.shape != found.value.shape:
-            return None
         return found.value.astype(found.type.numpy), found.type
 
 

@@ -181,8 +181,7 @@ def in_front(movers: Sequence[ir.Node], cover: Cover, editor: Editor) -> tuple[i
         return None
     axis = next(index for index, factors in enumerate(layout.source) if factors[:1] == [factor])
     size = shape[axis]
-    if not isinstance(size, int):
-        return None
+    assert isinstance(size, int)  # as its factor is
     parts = []
     for length, value in zip(cover.sizes, cover.parts, strict=True):
         part = layout.part(factor, length // unit, cover.axis if cover.squeezed else None)
