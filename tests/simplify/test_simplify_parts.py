@@ -287,3 +287,21 @@ def test_equal_lengths_of_a_dynamic_axis_are_stated() -> None:
     text = """g (float[N] x) => (float[3] y, float[3] z) <int64[2] sizes = {3, 3}> {
         y, z = Split<axis = 0>(x, sizes) }"""
     assert not simplified(parse(text), bad=[{"N": 8}], N=6).changes
+
+
+# stated-lengths
+
+
+@pytest.mark.parametrize(
+    ("size", "bad", "stated"),
+    [("N", [{"N": 4}], 2), ("6", [], 2), ("4", [{}], 1)],
+    ids=["any", "6", "invalid"],
+)
+def test_splits_that_onnxruntime_takes_for_one_another_state_lengths_once(
+    size: str, bad: list[dict[str, int]], stated: int
+) -> None:
+    text = f"""g (float[{size}] x) => (float[A] p, float[B] q) {{
+        a, b = Split(x) c, d, e = Split(x) p = Relu(b) q = Relu(d) }}"""
+    found = simplified(parse(text, 13), ["stated-lengths"], bad=bad, N=6)
+    assert found.counts == {"stated-lengths": stated}
+    assert sum(len(node.input) == 2 for node in found.model.graph.node if node.op_type == "Split") == stated

@@ -185,8 +185,10 @@ class OnnxEditor(Editor):
         """Return whether onnxruntime takes a Split for another one, see :func:`merged_sites`."""
         if without_lengths not in self._merged:
             self._merged[without_lengths] = merged_sites(self.model, with_lengths=without_lengths)
-        key = site_key(self._scopes[node.graph].path, [value.name for value in node.outputs])
-        return key in self._merged[without_lengths]
+        return self._site_key(node) in self._merged[without_lengths]
+
+    def _site_key(self, node: ir.Node) -> SiteKey:
+        return site_key(self._scopes[node.graph].path, [value.name for value in node.outputs])
 
     def state_lengths(self, node: ir.Node) -> str | None:
         """State the lengths of a Split; where only a run knows them, the graph computes them."""
@@ -197,7 +199,9 @@ class OnnxEditor(Editor):
             return None
         if restated.method is Method.KEPT:
             return None
+        key = self._site_key(node)
         write_site(node, site, restated, opset, self.names)
+        self._merged[False] -= {key}  # it states lengths now, also those that cannot be read back
         self.look_again(node)
         return str(restated)
 
