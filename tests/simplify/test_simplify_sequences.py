@@ -108,6 +108,10 @@ def test_other_stackings_stay(state: str, reader: str, shape: str) -> None:
     assert not simplified(model(f"y = {reader}", f"float[{shape}] y", state=state)).changes
 
 
+def test_a_sequence_that_is_read_as_a_position_stays() -> None:
+    assert not simplify(model("y = SequenceAt(x, s)", "float[4, 1] y"), report=True).changes
+
+
 def test_concatenated_on_an_axis_of_the_functions_caller_stays() -> None:
     text = """g (float[4, 6] x) => (float[4, 6] y) { y = own.f<a = 1>(x) }
         <domain: "own", opset_import: ["": 18]> f <a> (x) => (y) {
