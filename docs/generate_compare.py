@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes compare.md and compare/page.html from compare/report.json, and keeps compat/.
+"""Writes compare.md, compare/page.html and a picture from compare/report.json, and keeps compat/.
 
 python docs/generate_compare.py                       makes the pages anew
 python docs/generate_compare.py --add REPORT.json...  puts the verdicts of reports into compat/
@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,12 +27,25 @@ from splitops.comparison.reports.html import to_html
 from splitops.comparison.reports.reading import read_report
 from splitops.comparison.reports.rules import rule_text
 from splitops.comparison.reports.verdicts import DISAGREEMENTS, MEANINGS, counts, described, releases
+from splitops.explain.canvas import FAINT, FIELD, Canvas
+from splitops.explain.palette import colour
 
 DOCS: Final = Path(__file__).parent
 COMPAT: Final = DOCS.parent / "compat"
 DATA: Final = DOCS / "compare" / "report.json"
 PAGE: Final = DOCS / "compare" / "page.html"
 TEXT: Final = DOCS / "compare.md"
+PICTURE: Final = DOCS / "pictures" / "compare.svg"
+COLOURS: Final[Mapping[Word, str]] = {
+    Word.AGREES: colour(2),
+    Word.DIFFERS: colour(5),
+    Word.REFUSES: colour(1),
+    Word.ACCEPTS: colour(4),
+    Word.CRASH: colour(3),
+    Word.HANG: colour(3),
+    Word.MEMORY: colour(3),
+}
+"""What is drawn of a verdict; the others say nothing."""
 
 Compat = dict[str, dict[str, dict[str, str]]]
 
@@ -205,6 +219,47 @@ def rules_table(report: Report) -> str:
     return table(("rule", "says"), [(f"`{rule}`", rule_text(rule)) for rule in sorted(broken)])
 
 
+def picture(report: Report) -> str:
+    """Draw every verdict: a row for each peer, a column for each case, those of an operator together."""
+    left, top, row, case, gap = 180, 108, 20, 1.4, 8
+    canvas = Canvas("What each peer makes of each case")
+    x = float(left)
+    for words in ("agrees",), ("differs",), ("refuses",), ("accepts",), ("crash", "hang", "memory"):
+        canvas.rect(x, 22, 14, 14, COLOURS[Word(words[0])])
+        canvas.text(x + 20, 34, ", ".join(words), size=13)
+        x += 44 + 7 * len(", ".join(words))
+    canvas.rect(x, 22, 14, 14, FIELD)
+    canvas.text(x + 20, 34, "says nothing", size=13)
+    for index, peer in enumerate(report.peers):
+        canvas.text(left - 10, top + row * index + 14, peer.name, size=13, anchor="end")
+    x = left
+    for operator, found in groupby(report.entries, lambda entry: entry.operator):
+        entries = sorted(found, key=lambda entry: entry.rule)
+        canvas.text(
+            x,
+            top - 8,
+            operator.replace("openvino:", ""),
+            size=11,
+            fill=FAINT,
+            transform=f"rotate(-24 {x:g} {top - 8})",
+        )
+        for index, peer in enumerate(report.peers):
+            y, at = top + row * index, 0
+            for word, run in groupby(entries, lambda entry: drawn(entry.verdicts.get(peer.name))):  # noqa: B023
+                count = len(list(run))
+                canvas.rect(x + at * case, y, count * case, row - 4, COLOURS[word] if word else FIELD)
+                at += count
+        x += len(entries) * case + gap
+    return canvas.document(x + 24, top + row * len(report.peers) + 16)
+
+
+def drawn(verdict: Verdict | None) -> Word | None:
+    """Return the word that is drawn; None where a peer says nothing that counts."""
+    if verdict is None or verdict.word not in COLOURS:
+        return None
+    return verdict.word if verdict.counts or verdict.word is Word.AGREES else None
+
+
 TEMPLATE: Final = """<!-- Made by docs/generate_compare.py. -->
 
 # Comparing runtimes
@@ -222,7 +277,7 @@ splitops compare --peer onnxruntime --python onnxruntime=../newer/bin/python
 splitops compare --repro split-18/ceil/5-into-4/float32/static onnxruntime -o reproduction
 ```
 
-[![The matrix of cases and peers](compare/matrix.png)](compare/page.html)
+[![What each peer makes of each case](pictures/compare.svg)](compare/page.html)
 
 [**The whole page**](compare/page.html), with a permalink for each case and each disagreement, and [its
 data](compare/report.json), of {date}.
@@ -337,6 +392,7 @@ def main(arguments: list[str]) -> None:
     report = shown()
     TEXT.write_text(page(report))
     PAGE.write_text(to_html(report, splitops.__version__))
+    PICTURE.write_text(picture(report))
 
 
 if __name__ == "__main__":

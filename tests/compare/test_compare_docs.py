@@ -26,6 +26,7 @@ def made() -> ModuleType:
 
 def test_the_page_on_comparisons_is_current(made: ModuleType) -> None:
     assert made.TEXT.read_text() == made.page(made.shown()), "run docs/generate_compare.py"
+    assert made.PICTURE.read_text() == made.picture(made.shown()), "run docs/generate_compare.py"
 
 
 def test_the_page_shows_ten_peers_and_confirmed_disagreements_alone(made: ModuleType) -> None:
