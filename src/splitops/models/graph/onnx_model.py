@@ -229,10 +229,10 @@ def _return_outer_values(model: ir.Model, names: Names) -> None:
                     made = ir.Value(name=names.fresh(value.name or ""), type=value.type, shape=value.shape)
                     graph.append(ir.Node("", "Identity", [source], outputs=[made], name=""))
                     graph.outputs[index] = made
-        visible = {**outside, **{value.name: value for value in own if value.name}}
-        for node in graph:
-            for _, inner in subgraphs(node):
-                visit(inner, visible)
+        inner = [one for node in graph for _, one in subgraphs(node)]
+        visible = {**outside, **{value.name: value for value in own if value.name}} if inner else {}
+        for one in inner:
+            visit(one, visible)
 
     for _, owner in owners_of(model):
         visit(owner, {})
