@@ -6,7 +6,6 @@ import errno
 import io
 import mmap
 import os
-import resource
 import struct
 import zipfile
 
@@ -61,6 +60,7 @@ def test_too_many_parts_are_too_many_files(tmp_path):
 
 def test_a_file_for_each_of_many_parts(tmp_path):
     """More than the process may have open at first."""
+    resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     np.save(tmp_path / "x.npy", np.arange(300, dtype=np.int16))
     resource.setrlimit(resource.RLIMIT_NOFILE, (128, before[1]))

@@ -89,12 +89,16 @@ def write_all(descriptor: int, data: bytes, offset: int) -> None:
 
 
 def raise_file_limit(files: int) -> None:
-    """Let this process open so many files, as far as the system lets it."""
+    """Let this process open so many files more, as far as the system lets it."""
     try:
         import resource
     except ImportError:  # not a POSIX system
         return
-    wanted = files + 64
+    try:
+        opened = len(os.listdir("/dev/fd"))
+    except OSError:  # a system without it
+        opened = 0
+    wanted = files + opened + 64  # what it opens besides them
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
