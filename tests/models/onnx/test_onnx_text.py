@@ -108,6 +108,8 @@ def refuses(action: str, path: Path) -> bool:
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_bytes_that_are_no_text_are_taken_or_refused(tmp_path: Path, action: str) -> None:
+    if "OpenVINO" in action:
+        pytest.importorskip("openvino")  # which moves what is no split
     path, refused = tmp_path / "model.onnx", set()
     path.write_bytes(model(tmp_path).SerializeToString())
     assert not refuses(action, path)
