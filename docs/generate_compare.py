@@ -245,7 +245,7 @@ def picture(report: Report) -> str:
         )
         for index, peer in enumerate(report.peers):
             y, at = top + row * index, 0
-            for word, run in groupby(entries, lambda entry: drawn(entry.verdicts.get(peer.name))):  # noqa: B023
+            for word, run in groupby(drawn(entry.verdicts.get(peer.name)) for entry in entries):
                 count = len(list(run))
                 canvas.rect(x + at * case, y, count * case, row - 4, COLOURS[word] if word else FIELD)
                 at += count

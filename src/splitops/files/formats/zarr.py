@@ -22,7 +22,7 @@ from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import FileError, shown
 from splitops.files.boxes import BoxedArray, boxes
 from splitops.files.formats import Contents, Layout, Place, TargetFile
-from splitops.files.formats.zarr_chunks import ZarrArray, chunks_of, create, outer_chunks
+from splitops.files.formats.zarr_chunks import ZarrArray, chunks_of, create, outer_chunks, without_zeros
 from splitops.files.lazy import LazyTensor
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor, Unit
@@ -112,7 +112,7 @@ def _finish(paths: Sequence[Path], tensor: StoredTensor, before: Any) -> None:
     options: dict[str, Any] = {}
     if before is not None:
         options = {
-            "chunks": tuple(max(1, size) for size in before.chunks),
+            "chunks": without_zeros(before.chunks),
             "shards": before.shards,
             "fill_value": before.fill_value,
             "attributes": dict(before.attrs),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from splitops.files.boxes import Box
 from splitops.files.tensors import StoredTensor
 from splitops.models.formats.reading import read_whole
 
-__all__ = ["ZarrArray", "chunks_of", "create", "outer_chunks"]
+__all__ = ["ZarrArray", "chunks_of", "create", "outer_chunks", "without_zeros"]
 
 _DESCRIPTION: Final = "zarr.json"
 _MAX_DESCRIPTION: Final = 64 << 20
@@ -69,7 +69,12 @@ def _describe(folder: Path, description: dict[str, Any]) -> None:
 
 def outer_chunks(array: Any) -> tuple[int, ...]:
     """Return the shape of the blocks in which an array is stored: its shards, or else its chunks."""
-    return tuple(max(1, size) for size in array.shards or array.chunks)  # axes of size 0 may state 0
+    return without_zeros(array.shards or array.chunks)
+
+
+def without_zeros(chunks: Iterable[int]) -> tuple[int, ...]:
+    """Return the shape of chunks that hold something: along axes of size 0, arrays may state 0."""
+    return tuple(max(1, size) for size in chunks)
 
 
 class ZarrArray:

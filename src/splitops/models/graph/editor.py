@@ -21,7 +21,7 @@ from splitops.errors import NOWHERE, SplitError, Where
 from splitops.models.graph.applied import Applied
 from splitops.models.graph.onnx import Names, constant_array, known, label, note, replace_values, shape_of
 from splitops.models.known import Tensor, meet
-from splitops.models.movers.shapes import clamped
+from splitops.models.movers.shapes import positions
 from splitops.models.sites import Site
 from splitops.models.sites.decisions import Cut, cut_of, shortest
 from splitops.operators import FAMILY, OperatorSchema, schema, versions
@@ -633,7 +633,7 @@ def sliced_sizes(data: ir.Value, bounds: Mapping[int, slice]) -> dict[int, Dim |
     shape = found.shape if isinstance(found, Tensor) else None
     sizes = {axis: UNKNOWN if shape is None else shape[axis] for axis in bounds}
     return {
-        axis: len(range(size)[clamped(size, bounds[axis])]) if isinstance(size, int) else UNKNOWN
+        axis: len(positions(size, bounds[axis])) if isinstance(size, int) else UNKNOWN
         for axis, size in sizes.items()
     }
 

@@ -271,6 +271,16 @@ def clamped(size: int, taken: slice) -> slice:
     return taken
 
 
+def positions(size: int, taken: slice) -> range:
+    """Return the positions that ONNX and OpenVINO take of an axis.
+
+    Examples:
+        >>> positions(5, slice(-9, -99, -1)), positions(5, slice(-2, 9, 1))
+        (range(0, -1, -1), range(3, 5))
+    """
+    return range(size)[clamped(size, taken)]
+
+
 def sliced(size: Dim, start: Entry, end: Entry, step: int = 1) -> Dim:
     """Return the size of a slice.
 
@@ -288,7 +298,7 @@ def sliced(size: Dim, start: Entry, end: Entry, step: int = 1) -> Dim:
         return UNKNOWN
     if step != 1:
         if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
-            return len(range(size)[clamped(size, slice(start, end, step))])
+            return len(positions(size, slice(start, end, step)))
         return _at_most(UNKNOWN, size)
     distance = _MINUS(_position(size, end), _position(size, start))
     if isinstance(distance, int):

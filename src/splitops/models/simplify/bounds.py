@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from splitops.models.movers.shapes import clamped
+from splitops.models.movers.shapes import clamped, positions
 from splitops.sizes.dims import Dim, Shape
 
 __all__ = ["composed", "sole_axis", "starts_of", "strides", "takes_all", "without_whole"]
@@ -25,7 +25,7 @@ def takes_all(bounds: slice, size: Dim) -> bool:
         (True, True)
     """
     if isinstance(size, int):
-        return range(size)[clamped(size, bounds)] == range(size)
+        return positions(size, bounds) == range(size)
     longest = _MOST if size.hi is None else size.hi
     from_first = bounds.start == 0 or bounds.start <= -longest
     return bool(bounds.step == 1 and from_first and bounds.stop >= longest)
@@ -54,7 +54,7 @@ def composed(inner: slice, outer: slice, size: Dim) -> slice | None:
         True
     """
     if isinstance(size, int):
-        inside = range(size)[clamped(size, inner)]
+        inside = positions(size, inner)
         taken = inside[clamped(len(inside), outer)]
         if taken.step < 0:
             return None  # an end before the first position is not stated alike everywhere
@@ -76,7 +76,7 @@ def sole_axis(bounds: Mapping[int, slice], shape: Shape) -> tuple[int, range] | 
         return None
     ((axis, taken),) = cut.items()
     size = shape[axis]
-    return (axis, range(size)[clamped(size, taken)]) if isinstance(size, int) else None
+    return (axis, positions(size, taken)) if isinstance(size, int) else None
 
 
 def strides(taken: Collection[range], size: int) -> int | None:

@@ -12,7 +12,7 @@ from onnx.defs import onnx_opset_version
 
 from splitops.errors import ModelError, Where, count_of, shown
 from splitops.models.formats.onnx.schemas import version_of
-from splitops.models.formats.onnx.tensors import check_tensor, is_external
+from splitops.models.formats.onnx.tensors import check_tensor, is_external, require_text
 from splitops.onnx.reference import node_label
 
 __all__ = [
@@ -106,16 +106,6 @@ def unknown_opset(model: ModelProto, where: Where) -> tuple[int, int] | None:
 def canonical(domain: str) -> str:
     """Return the domain's one name."""
     return _ALIASES.get(domain, domain)
-
-
-def require_text(text: str, what: str, where: Where | None = None) -> None:
-    """Prove that a field of protobuf is the text that it is said to be.
-
-    Raises:
-        ModelError: it is bytes that are no UTF-8, which protobuf gives as they are.
-    """
-    if not isinstance(text, str):
-        raise ModelError(f"{what} {bytes(text)[:80]!r} is no text in UTF-8", where)
 
 
 def function_key(item: NodeProto | FunctionProto) -> FunctionKey:

@@ -30,6 +30,7 @@ __all__ = [
     "load_external",
     "mark_external",
     "prove_external",
+    "require_text",
     "tensor_array",
 ]
 
@@ -100,6 +101,16 @@ def is_external(tensor: TensorProto) -> bool:
     return tensor.data_location == TensorProto.EXTERNAL
 
 
+def require_text(text: str, what: str, where: Where | None = None) -> None:
+    """Prove that a field of protobuf is the text that it is said to be.
+
+    Raises:
+        ModelError: it is bytes that are no UTF-8, which protobuf gives as they are.
+    """
+    if not isinstance(text, str):
+        raise ModelError(f"{what} {bytes(text)[:80]!r} is no text in UTF-8", where)
+
+
 def check_tensor(tensor: TensorProto, where: Where) -> None:
     """Prove that a tensor has a known type, a possible shape and exactly the data for them.
 
@@ -116,9 +127,9 @@ def check_tensor(tensor: TensorProto, where: Where) -> None:
             raise _error(tensor, "holds strings, which cannot be external data", where)
         if typed or tensor.raw_data:
             raise _error(tensor, "has data in the model and in another file", where)
-        for text in (text for entry in tensor.external_data for text in (entry.key, entry.value)):
-            if not isinstance(text, str):  # protobuf gives bytes that are no UTF-8 as they are
-                raise _error(tensor, f"has external {bytes(text)[:80]!r}, which is no text in UTF-8", where)
+        for entry in tensor.external_data:
+            for text in (entry.key, entry.value):
+                require_text(text, f"external data of tensor {shown(tensor.name)}:", where)
         return
     if tensor.HasField("segment"):
         raise _error(tensor, "is a segment, which ONNX has withdrawn", where)
