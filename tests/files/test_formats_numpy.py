@@ -63,11 +63,14 @@ def test_a_file_for_each_of_many_parts(tmp_path):
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     np.save(tmp_path / "x.npy", np.arange(300, dtype=np.int16))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (128, before[1]))
+    others = [(tmp_path / "x.npy").open("rb") for _ in range(100)]  # what is open counts, too
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
     try:
         made = splitops.files.split(tmp_path / "x.npy", tmp_path, "SplitToSequence", split=1)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        for file in others:
+            file.close()
     assert [np.load(path).tolist() for path, _ in made.files] == [[number] for number in range(300)]
 
 
