@@ -17,10 +17,10 @@ from splitops import Rule, RuleError
 from splitops.backends import ARRAY_API, BACKENDS, DLPACK, capability_rows
 from splitops.backends.gpu.cupy_kernels import ENTRIES, MORE_ENTRIES
 from splitops.backends.gpu.layout import MAX_ENTRIES
-from splitops.operators import FAMILY, SCHEMAS, Change, OperatorSchema
-from splitops.operators.differences import compare
-from splitops.operators.schema import Attribute, Option, Parameter
-from splitops.sizes.rules import SizeRule
+from splitops.spec.operators import FAMILY, SCHEMAS, Change, OperatorSchema
+from splitops.spec.operators.differences import compare
+from splitops.spec.operators.schema import Attribute, Option, Parameter
+from splitops.spec.sizes.rules import SizeRule
 
 DOCS: Final = Path(__file__).parent
 HEADER: Final = "<!-- Made by docs/generate.py from the code. -->\n\n"

@@ -33,9 +33,9 @@ class Box(NamedTuple):
 LANES: Final = {
     "Arrays": (
         Box("calls", "arguments, memo"),
-        Box("operators", "a row a version"),
-        Box("binding", "proves it valid"),
-        Box("planning", "sizes, offsets"),
+        Box("spec.operators", "a row a version"),
+        Box("splitting.binding", "proves it valid"),
+        Box("splitting.planning", "sizes, offsets"),
         Box("backends", "library by library"),
         Box("native", "moves bytes"),
     ),
@@ -78,7 +78,7 @@ LANES: Final = {
 APART: Final = {"models.simplify", "models.convert", "comparison.protocol"}
 """No import leads from here to the next box: tools beside each other, and messages to a process."""
 BETWEEN: Final = (
-    ("models.sites", "binding"),
+    ("models.sites", "splitting.binding"),
     ("models.infer", "models.legalize"),
     ("sharding.assembly", "files.copying"),
 )
@@ -183,7 +183,7 @@ TEMPLATE: Final = """# How it is built
 
 Data flows one way. A call or a node of a model is looked up in a row of data, bound, which proves it valid or
 says what is wrong, and planned: integers, which a backend obeys. Everything that decides about sizes is in
-`sizes`, once.
+`spec`, once.
 
 ![Lanes of packages: arrays, models, tools, files, ranks and comparison, each from its input to what does the
 work](pictures/flow.svg)

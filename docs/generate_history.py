@@ -13,8 +13,8 @@ from typing import Final
 import splitops
 from splitops.explain.canvas import FAINT, Canvas
 from splitops.explain.palette import colour, ink
-from splitops.operators import FAMILY, OperatorSchema, display_name
-from splitops.sizes.rules import SizeRule
+from splitops.spec.operators import FAMILY, OperatorSchema, display_name
+from splitops.spec.sizes.rules import SizeRule
 
 PICTURES: Final = Path(__file__).parent / "pictures"
 

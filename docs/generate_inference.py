@@ -19,7 +19,7 @@ import onnx.parser
 from splitops.errors import SplitError
 from splitops.models.formats.openvino import Builder, OpenVINOModel, to_bytes
 from splitops.models.infer import infer
-from splitops.sizes.dims import Range
+from splitops.spec.sizes.dims import Range
 
 PAGE: Final = Path(__file__).with_name("inference.md")
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from splitops.models.formats import openvino as openvino_ir
-from splitops.sizes.dims import Range
+from splitops.spec.sizes.dims import Range
 
 CHANNELS = (6, 2, 4)
 """Channels of each sensor."""

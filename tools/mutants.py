@@ -1,8 +1,8 @@
 """Change the arithmetic of sizes in every small way that mutmut knows, and see that a test fails each time.
 
 ``python tools/mutants.py [MODULE ...]`` tries the mutants of all of :data:`MODULES`, or of those named here
-(``sizes.names``, ``binding``). It fails where one survives that ``tests/mutants.toml`` does not argue, and
-where one that is argued there does not survive any more. What was found of a module is kept until it changes;
+(``spec.sizes.names``, ``splitting.binding``). It fails where one survives that ``tests/mutants.toml`` does
+not argue, and where one that is argued there does not survive any more. What was found of a module is kept until it changes;
 as soon as all of them are tried, ``docs/mutants.md`` is written.
 
 mutmut makes the mutants; the tests are collected once, and each mutant gets a process of its own, forked from
@@ -42,7 +42,7 @@ ARGUED = ROOT / "tests/mutants.toml"
 KEPT = ROOT / "build/mutants.json"
 PAGE = ROOT / "docs/mutants.md"
 
-MODULES = ("planning.py", "binding/*.py", "sizes/*.py", "elements/packing.py")
+MODULES = ("splitting/planning.py", "splitting/binding/*.py", "spec/sizes/*.py", "spec/elements/packing.py")
 TESTS = (
     "tests/sizes",
     "tests/test_packing.py",
@@ -192,7 +192,7 @@ def _forgetting() -> Callable[[], None]:
     """Return what forgets all that is remembered: what the code gave before would hide what is changed."""
     caches = [known for known in gc.get_objects() if isinstance(known, _lru_cache_wrapper)]
     ours = [known for known in caches if str(known.__module__).startswith("splitops")]
-    rows = import_module("splitops.binding.rows")._ROWS
+    rows = import_module("splitops.splitting.binding.rows")._ROWS
 
     def forget() -> None:
         rows.clear()

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from splitops import errors, onnx, openvino
 from splitops.calls.functions import plan
 from splitops.errors import ArrayError, ModelError, Rule, RuleError, SplitError, Where
+from splitops.ground.version import __version__
 from splitops.native import get_num_threads, pool_limit, pool_statistics, release_pool, set_num_threads
-from splitops.operators import Difference, OperatorSchema, difference, history, schema
-from splitops.planning import Plan
+from splitops.spec.operators import Difference, OperatorSchema, difference, history, schema
+from splitops.splitting.planning import Plan
 
 if TYPE_CHECKING:
     from splitops import files, sharding
@@ -67,8 +68,6 @@ __all__ = [
     "sharding",
     "simplify",
 ]
-
-__version__ = "0.1.0"
 
 # What works on models is imported when it is first asked for: onnx alone takes longer than all the rest.
 _ON_DEMAND = {

@@ -436,7 +436,7 @@ def test_buffers_elsewhere_are_refused(buffer: Any, problem: str) -> None:
 
 @pytest.mark.parametrize("copy", [None, True])
 def test_a_plan_may_leave_the_end_of_the_axis(copy: bool | None) -> None:
-    plan = splitops.planning.Plan((6,), 0, (0, 2), (2, 3))
+    plan = splitops.splitting.planning.Plan((6,), 0, (0, 2), (2, 3))
     assert [part.tolist() for part in plan(torch.arange(6), copy=copy)] == [[0, 1], [2, 3, 4]]
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from splitops.elements.packing import pack, unpack
-from splitops.elements.types import from_openvino
+from splitops.spec.elements.packing import pack, unpack
+from splitops.spec.elements.types import from_openvino
 
 
 def drive_onnxruntime(model: Path, inputs: dict[str, Any]) -> list[Any]:

@@ -145,7 +145,7 @@ def test_functions_are_checked_for_each_of_their_calls() -> None:
 
 
 def test_more_outputs_than_parts_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splitops.inference.MAX_PARTS", 1)
+    monkeypatch.setattr("splitops.splitting.inference.MAX_PARTS", 1)
     model = split("Split<num_outputs = 2>(x)")()
     (found,) = [finding for finding in check(model) if finding.target is None]
     assert (found.code, found.severity) == ("parts.count", Severity.ERROR)

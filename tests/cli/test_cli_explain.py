@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import splitops
-from splitops.elements.packing import packed_size
-from splitops.elements.types import ELEMENT_TYPES
 from splitops.explain import cells, diagram, explain, memory_strip, svg
 from splitops.explain.axis import proportional
-from splitops.planning import Plan
+from splitops.spec.elements.packing import packed_size
+from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.splitting.planning import Plan
 
 FLOAT = ELEMENT_TYPES["float32"]
 SVG = "{http://www.w3.org/2000/svg}"

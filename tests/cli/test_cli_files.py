@@ -100,7 +100,7 @@ def stopped(tmp_path, monkeypatch):
 
     np.save(tmp_path / "x.npy", np.arange(40))
     with monkeypatch.context() as kept:
-        kept.setattr("splitops.writing.StagedFiles.clean", lambda _: None)
+        kept.setattr("splitops.ground.writing.StagedFiles.clean", lambda _: None)
         with pytest.raises(Killed):
             splitops.files.split(tmp_path / "x.npy", tmp_path / "out", num_outputs=2, progress=stop)
     return "split", tmp_path / "x.npy", "--parts", 2, "--out", tmp_path / "out"

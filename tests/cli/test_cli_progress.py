@@ -13,8 +13,8 @@ from onnx import ModelProto
 
 import splitops
 from splitops.cli import _progress, cli
+from splitops.ground.progress import Progress, counted, progressing
 from splitops.models.formats import openvino as openvino_ir
-from splitops.progress import Progress, counted, progressing
 
 
 def chain(length: int = 6) -> ModelProto:

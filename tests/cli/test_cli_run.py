@@ -21,10 +21,10 @@ from splitops.cli._generate import ramp, random
 from splitops.cli._outputs import describe, statistics
 from splitops.cli._outputs import write as write_outputs
 from splitops.cli._trace import Trace
-from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import ModelError
 from splitops.files.formats.npy import header_bytes
 from splitops.models.formats.openvino import builder, write
+from splitops.spec.elements.types import ELEMENT_TYPES
 
 X = np.arange(24, dtype=np.float32).reshape(4, 6)
 
@@ -531,7 +531,7 @@ def test_statistics():
 
 def test_a_trace_ends_with_its_block():
     from splitops.calls.node import evaluate, observing
-    from splitops.operators import schema
+    from splitops.spec.operators import schema
 
     arguments = (schema("Split"), {"num_outputs": 2}, [np.zeros(4)])
     trace = Trace()

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from splitops.binding import Fact
 from splitops.calls.arguments import bind_call
-from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import RuleError
 from splitops.explain import explain
 from splitops.explain.interactive import operator_data, type_data
-from splitops.operators import SCHEMAS, OperatorSchema
-from splitops.planning import plan_request
+from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec.operators import SCHEMAS, OperatorSchema
+from splitops.splitting.binding import Fact
+from splitops.splitting.planning import plan_request
 
 NODE = shutil.which("node")
 SIZES = files("splitops.explain") / "page" / "sizes.js"

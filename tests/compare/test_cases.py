@@ -16,11 +16,11 @@ from splitops.comparison.cases import SPECIALS, build, cases, control_of, listed
 from splitops.comparison.cases.building import model_of
 from splitops.comparison.cases.words import operator_of
 from splitops.comparison.records import Case, Record
-from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import Rule
 from splitops.models.check import check
-from splitops.operators import SCHEMAS, OperatorSchema
-from splitops.operators.schema import Given
+from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec.operators import SCHEMAS, OperatorSchema
+from splitops.spec.operators.schema import Given
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "core"))
 from corpus import Case as Written

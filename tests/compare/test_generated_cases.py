@@ -13,9 +13,9 @@ from splitops.cli import cli
 from splitops.comparison.cases import build, cases, find, generated, listed, named
 from splitops.comparison.driver.shrinking import smaller
 from splitops.comparison.records import CompareError
-from splitops.elements.types import ELEMENT_TYPES
-from splitops.operators import SCHEMAS
-from splitops.sizes.rules import SizeRule
+from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec.operators import SCHEMAS
+from splitops.spec.sizes.rules import SizeRule
 
 MODEL = Path(__file__).parents[2] / "examples/models/attention_block.onnx"
 MANY = generated(500)

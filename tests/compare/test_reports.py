@@ -22,8 +22,8 @@ from splitops.comparison.reports.rules import RULES, source_of
 from splitops.comparison.reports.sarif import to_sarif
 from splitops.comparison.reports.verdicts import MEANINGS, counts
 from splitops.errors import Rule
-from splitops.operators import SCHEMAS
-from splitops.sizes.rules import SizeRule
+from splitops.spec.operators import SCHEMAS
+from splitops.spec.sizes.rules import SizeRule
 
 EMPTY = Report(environment={}, peers=(), entries=())
 

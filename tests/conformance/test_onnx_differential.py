@@ -23,9 +23,9 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import splitops
-from splitops.elements.types import ElementType
 from splitops.errors import RuleError
-from splitops.operators import OperatorSchema, history
+from splitops.spec.elements.types import ElementType
+from splitops.spec.operators import OperatorSchema, history
 
 sys.path.insert(0, str(Path(__file__).parent))
 from onnxruntime_worker import send

@@ -27,9 +27,9 @@ from splitops.models.formats.openvino import Builder, OpenVINOModel
 from splitops.models.graph.merging import merged_sites
 from splitops.models.graph.onnx_model import as_graph
 from splitops.models.simplify import simplify
-from splitops.operators import SCHEMAS, schema
-from splitops.operators.schema import Given
-from splitops.sizes.rules import SizeRule
+from splitops.spec.operators import SCHEMAS, schema
+from splitops.spec.operators.schema import Given
+from splitops.spec.sizes.rules import SizeRule
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "simplify"))
 

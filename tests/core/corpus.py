@@ -11,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 from comparison import Array, ramp_of
 
-from splitops.elements.types import ELEMENT_TYPES, ElementType
-from splitops.operators import SCHEMAS, OperatorSchema
-from splitops.operators.schema import Given
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
+from splitops.spec.operators import SCHEMAS, OperatorSchema
+from splitops.spec.operators.schema import Given
 
 CASES: Final = Path(__file__).parents[1] / "cases"
 

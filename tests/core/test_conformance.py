@@ -17,8 +17,8 @@ from corpus import Case, path_of, read, read_all
 import splitops
 from splitops import Rule, RuleError
 from splitops.calls.node import evaluate
-from splitops.elements.types import ELEMENT_TYPES
-from splitops.operators import SCHEMAS, OperatorSchema
+from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec.operators import SCHEMAS, OperatorSchema
 
 CASES = read_all()
 FUNCTIONS = {

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from splitops import RuleError, Where, planning
-from splitops.operators import schema
-from splitops.planning import Plan, SplitRequest, plan_request
-from splitops.sizes.arithmetic import Division
-from splitops.sizes.rules import SizeRule
+from splitops import RuleError, Where
+from splitops.spec.operators import schema
+from splitops.spec.sizes.arithmetic import Division
+from splitops.spec.sizes.rules import SizeRule
+from splitops.splitting import planning
+from splitops.splitting.planning import Plan, SplitRequest, plan_request
 
 ONES = Division(SizeRule.CHUNK, chunk=1)
 SEQUENCE = schema("SplitToSequence", 24)

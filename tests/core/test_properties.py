@@ -16,17 +16,17 @@ from written_rules import ATTRIBUTES, INPUTS, Key, broken_rules
 import splitops
 from splitops import RuleError
 from splitops.calls.node import evaluate
-from splitops.elements.types import ELEMENT_TYPES
-from splitops.operators import schema as find_schema
-from splitops.planning import MAX_PARTS, SplitRequest, plan_request
-from splitops.sizes.arithmetic import (
+from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec.operators import schema as find_schema
+from splitops.spec.sizes.arithmetic import (
     Division,
     part_count,
     part_size,
     part_sizes,
     violation,
 )
-from splitops.sizes.rules import SizeRule
+from splitops.spec.sizes.rules import SizeRule
+from splitops.splitting.planning import MAX_PARTS, SplitRequest, plan_request
 
 HUGE = [2**31, 2**32 + 4, 2**53 + 1, 2**63 - 1]
 SPLIT = find_schema("Split", 18)
@@ -172,7 +172,7 @@ def plans(draw: st.DrawFn) -> tuple[SplitRequest, tuple[int, ...], int]:
 def test_a_concatenation_of_the_parts_is_the_data(element_type: Any, made: Any, copy: bool) -> None:
     """The rule: 'Strings split as strings; 64-bit integers and float64 keep all their bits', and so on."""
     request, shape, axis = made
-    plan = splitops.planning.plan_request(request)
+    plan = splitops.splitting.planning.plan_request(request)
     data = ramp_of(shape, element_type)
     parts = plan(data, copy=copy)
     assert [part.shape for part in parts] == list(plan.shapes)
@@ -182,7 +182,7 @@ def test_a_concatenation_of_the_parts_is_the_data(element_type: Any, made: Any, 
 @given(made=plans())
 def test_parts_are_what_numpy_gives(made: Any) -> None:
     request, shape, axis = made
-    plan = splitops.planning.plan_request(request)
+    plan = splitops.splitting.planning.plan_request(request)
     data = ramp_of(shape, ELEMENT_TYPES["int64"])
     if plan.sizes:
         assert_same_parts(plan(data), np.split(data, plan.offsets[1:], axis))

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from scripts import script
-from splitops.sizes.dims import Range
-from splitops.sizes.ranges import hull
+from splitops.spec.sizes.dims import Range
+from splitops.spec.sizes.ranges import hull
 
 mutants, covered = script("tools/mutants"), script("tools/covered")
 
-CHANGE = mutants.Change("sizes.ranges.hull", "return 1", "return 2")
-OTHER = mutants.Change("sizes.ranges.hull", "return 1", "return None")
-KILLED = mutants.Change("sizes.ranges.hull", "", "")
+CHANGE = mutants.Change("spec.sizes.ranges.hull", "return 1", "return 2")
+OTHER = mutants.Change("spec.sizes.ranges.hull", "return 1", "return None")
+KILLED = mutants.Change("spec.sizes.ranges.hull", "", "")
 
 
 def test_a_mutant_that_survives_has_to_be_argued() -> None:
-    found = {"sizes.ranges": {"killed": [KILLED], "survived": [CHANGE]}}
+    found = {"spec.sizes.ranges": {"killed": [KILLED], "survived": [CHANGE]}}
     assert mutants.judge(found, {CHANGE: "nobody can tell"}) == []
     (message,) = mutants.judge(found, {})
     assert message.startswith("survives")
@@ -29,25 +29,25 @@ def test_a_mutant_that_survives_has_to_be_argued() -> None:
 
 @pytest.mark.parametrize("status", ["survived", "no tests", "error"])
 def test_what_is_not_killed_survives(status: str) -> None:
-    assert len(mutants.judge({"sizes.ranges": {status: [CHANGE]}}, {})) == 1
+    assert len(mutants.judge({"spec.sizes.ranges": {status: [CHANGE]}}, {})) == 1
 
 
 @pytest.mark.parametrize("status", ["killed", "out of time"])
 def test_what_is_argued_has_to_survive(status: str) -> None:
-    found = {"sizes.ranges": {status: [KILLED]}}
+    found = {"spec.sizes.ranges": {status: [KILLED]}}
     (message,) = mutants.judge(found, {CHANGE: "nobody can tell"})
     assert message.startswith("is argued, but does not survive")
     assert (
-        mutants.judge({"sizes.names": {status: [KILLED]}}, {CHANGE: "of a module that was not tried"}) == []
+        mutants.judge({"spec.sizes.names": {status: [KILLED]}}, {CHANGE: "of one that was not tried"}) == []
     )
 
 
 def test_every_mutant_is_counted_once() -> None:
     statuses = {"killed": [KILLED, KILLED], "out of time": [KILLED], "survived": [CHANGE], "error": [OTHER]}
-    found = {"sizes.ranges": statuses}
+    found = {"spec.sizes.ranges": statuses}
     rows = mutants.table(found, {CHANGE: "nobody can tell"}).splitlines()
     assert rows[-1] == "| all | 5 | 2 | 1 | 1 | 1 |"
-    assert rows[-2] == rows[-1].replace("all", "`splitops.sizes.ranges`")
+    assert rows[-2] == rows[-1].replace("all", "`splitops.spec.sizes.ranges`")
 
 
 def test_a_change_is_known_by_its_lines() -> None:
@@ -86,7 +86,7 @@ def test_what_becomes_of_a_process(passes: Callable[[], bool], status: str) -> N
 @forks
 def test_a_mutant_takes_the_place_of_a_function_that_others_have_already() -> None:
     source = "def g(*dims: Dim | None, least: int = 3) -> Dim | None:\n    return dimension(least, None)"
-    mutant = mutants.Mutant("sizes.ranges", "hull", "g", source, CHANGE)
+    mutant = mutants.Mutant("spec.sizes.ranges", "hull", "g", source, CHANGE)
 
     def passes() -> bool:
         mutant.put_in()
@@ -102,8 +102,8 @@ def test_what_was_found_is_kept_until_the_code_changes(
     code = tmp_path / "ranges.py"
     code.write_text("one")
     monkeypatch.setattr(mutants, "KEPT", tmp_path / "kept" / "mutants.json")
-    monkeypatch.setattr(mutants, "files", lambda: {"sizes.ranges": code})
-    found = {"sizes.ranges": {"killed": [KILLED], "survived": [CHANGE]}}
+    monkeypatch.setattr(mutants, "files", lambda: {"spec.sizes.ranges": code})
+    found = {"spec.sizes.ranges": {"killed": [KILLED], "survived": [CHANGE]}}
     mutants.keep(found, mutants.digests())
     assert mutants.kept() == found
     code.write_text("other")
@@ -111,12 +111,12 @@ def test_what_was_found_is_kept_until_the_code_changes(
 
 
 def test_the_page_lists_what_is_argued() -> None:
-    dropped = mutants.Change("sizes.ranges.hull", "pass", "")
+    dropped = mutants.Change("spec.sizes.ranges.hull", "pass", "")
     argued = {CHANGE: "nobody can tell", dropped: "nobody can tell"}
-    text = mutants.page({"sizes.ranges": {"survived": [CHANGE, dropped]}}, argued)
+    text = mutants.page({"spec.sizes.ranges": {"survived": [CHANGE, dropped]}}, argued)
     assert text.count("- nobody can tell") == 1
-    assert "    - `sizes.ranges.hull`: `return 1` to `return 2`" in text
-    assert "    - `sizes.ranges.hull`: `pass` left out" in text
+    assert "    - `spec.sizes.ranges.hull`: `return 1` to `return 2`" in text
+    assert "    - `spec.sizes.ranges.hull`: `pass` left out" in text
 
 
 def test_the_argued_mutants_have_reasons() -> None:
@@ -143,10 +143,10 @@ def test_nothing_is_whole_that_is_not() -> None:
 
 def test_packages_have_the_sums_of_their_files() -> None:
     counts = {
-        "src/splitops/planning.py": covered.Count(3, 2),
-        "src/splitops/sizes/names.py": covered.Count(5, 5, 2, 1),
-        "src/splitops/sizes/deep/er.py": covered.Count(1, 0, 2, 2),
+        "src/splitops/splitting/planning.py": covered.Count(3, 2),
+        "src/splitops/spec/sizes/names.py": covered.Count(5, 5, 2, 1),
+        "src/splitops/spec/sizes/deep/er.py": covered.Count(1, 0, 2, 2),
     }
     packages = covered.by_package(counts)
-    assert packages == {"splitops": covered.Count(3, 2), "splitops.sizes": covered.Count(6, 5, 4, 3)}
+    assert packages == {"splitops": covered.Count(3, 2), "splitops.spec.sizes": covered.Count(6, 5, 4, 3)}
     assert covered.table("package", packages)[-2] == "| all | 9 | 77.7 % | 4 | 75.0 % |"

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from splitops import schema
-from splitops.elements.types import ELEMENT_TYPES, ElementType, from_openvino, from_precision
-from splitops.operators import SCHEMAS, OperatorSchema
-from splitops.operators.schema import Given, Option
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_openvino, from_precision
+from splitops.spec.operators import SCHEMAS, OperatorSchema
+from splitops.spec.operators.schema import Given, Option
 
 openvino = pytest.importorskip("openvino")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from splitops.errors import ModelError
-from splitops.writing import StagedFiles, write_whole
+from splitops.ground.writing import StagedFiles, write_whole
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -192,7 +192,7 @@ def test_a_file_alone_is_replaced_in_one_step(tmp_path, monkeypatch):
 INTERRUPTED = """
 import os, signal, sys
 from pathlib import Path
-from splitops.writing import StagedFiles
+from splitops.ground.writing import StagedFiles
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what begins in the background ignores it
 replace, folder = os.replace, Path(sys.argv[1])
@@ -222,7 +222,7 @@ def test_an_interrupt_among_the_moves_waits_until_they_are_done(tmp_path):
 
 EVERYWHERE = """
 import contextlib, signal, sys
-from splitops import writing
+from splitops.ground import writing
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 places = {writing.__file__, contextlib.__file__}

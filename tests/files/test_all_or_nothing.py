@@ -465,7 +465,7 @@ def test_memory_is_bounded(tmp_path):
 import resource, shutil, sys
 resource.setrlimit(resource.RLIMIT_AS, (500_000_000, 500_000_000))
 import splitops
-from splitops.elements.types import ELEMENT_TYPES
+from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.files.formats.raw import RawFormat
 from pathlib import Path
 def peak():  # not ru_maxrss, which begins with what the process that made this one has

@@ -256,7 +256,7 @@ def test_a_run_that_was_stopped_begins_again(tmp_path, monkeypatch):
             raise Killed
 
     with monkeypatch.context() as kept:
-        kept.setattr("splitops.writing.StagedFiles.clean", lambda _: None)  # as a kill leaves it
+        kept.setattr("splitops.ground.writing.StagedFiles.clean", lambda _: None)  # as a kill leaves it
         with pytest.raises(Killed):
             splitops.files.split(source, tmp_path / "out", axis=1, split=[3, 18], progress=stop)
     report = splitops.files.split(source, tmp_path / "out", axis=1, split=[3, 18], resume=True, verify=True)

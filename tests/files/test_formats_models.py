@@ -15,10 +15,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import splitops
-from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import FileError
 from splitops.files.formats import gguf as our_gguf
 from splitops.files.formats.raw import RawFormat
+from splitops.spec.elements.types import ELEMENT_TYPES
 
 RNG = np.random.default_rng(0)
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import splitops
-from splitops.elements.packing import pack, unpack
-from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import FileError
 from splitops.files.formats.npy import mapped
 from splitops.files.formats.raw import RawFormat
+from splitops.spec.elements.packing import pack, unpack
+from splitops.spec.elements.types import ELEMENT_TYPES
 
 ARRAYS = {
     "row-major": np.arange(240).reshape(4, 6, 10),

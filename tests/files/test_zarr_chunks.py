@@ -354,7 +354,7 @@ def test_a_run_that_was_stopped_is_gone_on_with(tmp_path, monkeypatch, at):
 
     monkeypatch.setattr(chunk_work.ChunkWork, "copy", stop)
     with monkeypatch.context() as kept:
-        kept.setattr("splitops.writing.StagedFiles.clean", lambda _: None)  # as a kill leaves it
+        kept.setattr("splitops.ground.writing.StagedFiles.clean", lambda _: None)  # as a kill leaves it
         with pytest.raises(Killed):
             splitops.files.split(source, tmp_path / "out", axis=1, split=[3, 18])
     count = len(reached) + 50

@@ -14,7 +14,7 @@ from onnx.backend.test.case.node import collect_testcases
 from splitops.models.formats.onnx.types import from_type
 from splitops.models.infer import SequenceOf, Tensor
 from splitops.models.known import Opaque
-from splitops.sizes.dims import UNKNOWN, Dim, Range
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range
 
 
 def backend_models() -> Iterator[tuple[str, ModelProto]]:

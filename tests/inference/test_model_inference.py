@@ -17,8 +17,8 @@ from splitops.errors import LengthsError, RuleError, SplitError
 from splitops.models.check import check
 from splitops.models.formats.openvino import Builder, OpenVINOModel, from_bytes, to_bytes
 from splitops.models.infer import InferredModel, SequenceOf, Tensor, infer
-from splitops.sizes import names as symbols
-from splitops.sizes.dims import Dim, Range
+from splitops.spec.sizes import names as symbols
+from splitops.spec.sizes.dims import Dim, Range
 
 
 def parse(body: str, *, opset: int = 18, functions: str = "") -> onnx.ModelProto:

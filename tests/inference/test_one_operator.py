@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import splitops
-from splitops.binding import Fact, bind
-from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import Rule, RuleError
-from splitops.inference import infer_binding
-from splitops.operators import schema
-from splitops.sizes import names as symbols
-from splitops.sizes.dims import dimension
+from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec.operators import schema
+from splitops.spec.sizes import names as symbols
+from splitops.spec.sizes.dims import dimension
+from splitops.splitting.binding import Fact, bind
+from splitops.splitting.inference import infer_binding
 
 LIMIT = 7  # an unbounded dimension is tried up to here
 

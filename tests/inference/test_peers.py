@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peers import backend_models, less_known, onnx_says
-from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import SplitError
 from splitops.models.formats.openvino import Builder, to_bytes
 from splitops.models.infer import Tensor, infer
-from splitops.sizes.dims import Range
+from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec.sizes.dims import Range
 
 FLOAT = ELEMENT_TYPES["float32"]
 UNSOUND = {

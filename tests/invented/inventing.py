@@ -14,12 +14,12 @@ import traceback
 from collections.abc import Callable, Mapping
 from types import ModuleType
 
-_IMPORTS = "from dataclasses import replace\nfrom splitops.operators.schema import *\n"
+_IMPORTS = "from dataclasses import replace\nfrom splitops.spec.operators.schema import *\n"
 
 
 def add(domain: str, row: str) -> None:
     """Let the table of a domain have one row more, as if its file ended in it."""
-    name = f"splitops.operators.{domain}"
+    name = f"splitops.spec.operators.{domain}"
 
     class Finder(importlib.abc.MetaPathFinder):
         def find_spec(self, fullname: str, path: object, target: object = None) -> object:

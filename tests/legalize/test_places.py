@@ -15,11 +15,11 @@ from legal_helpers import parse, proved
 
 import splitops
 from splitops.cli import cli
-from splitops.elements.types import ELEMENT_TYPES
 from splitops.models.formats.openvino import Builder
 from splitops.models.legalize import Fate, legalize
 from splitops.models.legalize.onnx_forms import OnnxForms
 from splitops.models.legalize.rounds import Written
+from splitops.spec.elements.types import ELEMENT_TYPES
 
 pytest.importorskip("onnxruntime")
 FIVE = np.arange(5, dtype=np.float32)

@@ -14,7 +14,7 @@ from simplify_helpers import assert_equal, assert_valid, operators, parse, simpl
 
 from splitops.models.simplify import simplify
 from splitops.models.simplify.layouts import Layout, Permute, moves
-from splitops.sizes.dims import Range
+from splitops.spec.sizes.dims import Range
 
 MOVES = ["moved-splits", "merged-moves"]
 

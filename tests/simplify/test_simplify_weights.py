@@ -23,7 +23,7 @@ import splitops
 from splitops.errors import ModelError
 from splitops.models.formats import openvino as ov
 from splitops.models.simplify import Simplification, simplify
-from splitops.sizes.dims import UNKNOWN, Shape
+from splitops.spec.sizes.dims import UNKNOWN, Shape
 
 
 def made(

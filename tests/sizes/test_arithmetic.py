@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from splitops.errors import Rule
-from splitops.sizes.arithmetic import (
+from splitops.spec.sizes.arithmetic import (
     Division,
     Violation,
     describe,
@@ -14,7 +14,7 @@ from splitops.sizes.arithmetic import (
     part_sizes,
     violation,
 )
-from splitops.sizes.rules import SizeRule
+from splitops.spec.sizes.rules import SizeRule
 
 EXPLICIT = Division(SizeRule.EXPLICIT, lengths=(2, 0, 3))
 REMAINDER = Division(SizeRule.REMAINDER, lengths=(0, -1, 3))

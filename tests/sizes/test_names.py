@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitops.sizes import names
+from splitops.spec.sizes import names
 
 SYMBOLS = ["N", "M", "batch_size", "unk__7", "N.1", "x-y"]
 

@@ -17,9 +17,9 @@ from typing import Any, Final, Protocol
 import numpy.typing as npt
 
 from splitops.backends.capabilities import Capabilities, capability_rows
-from splitops.elements.types import ElementType
 from splitops.errors import ArrayError
-from splitops.planning import SplitPlan
+from splitops.spec.elements.types import ElementType
+from splitops.splitting.planning import SplitPlan
 
 __all__ = [
     "BACKENDS",

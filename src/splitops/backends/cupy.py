@@ -17,9 +17,9 @@ from splitops.backends.gpu import cupy_kernels
 from splitops.backends.gpu.layout import launches, pitch_of, rows_of
 from splitops.backends.memory import check_count, check_disjoint, check_fit, memory_at
 from splitops.backends.slicing import slices
-from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import ArrayError
-from splitops.planning import SplitPlan
+from splitops.spec.elements.types import ElementType, element_type_of
+from splitops.splitting.planning import SplitPlan
 
 __all__ = ["BACKEND"]
 

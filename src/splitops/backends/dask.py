@@ -12,9 +12,9 @@ from dask.array import Array
 
 from splitops.backends import Backend, capabilities_of
 from splitops.backends.slicing import slices
-from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import ArrayError
-from splitops.planning import SplitPlan
+from splitops.spec.elements.types import ElementType, element_type_of
+from splitops.splitting.planning import SplitPlan
 
 __all__ = ["BACKEND"]
 

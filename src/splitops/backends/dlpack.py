@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from splitops.backends import Backend, capabilities_of
 from splitops.backends.numpy import BACKEND as NUMPY
-from splitops.elements.types import ElementType
 from splitops.errors import ArrayError
-from splitops.planning import SplitPlan
+from splitops.spec.elements.types import ElementType
+from splitops.splitting.planning import SplitPlan
 
 __all__ = ["BACKEND"]
 

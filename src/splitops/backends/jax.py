@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.backends import Backend, capabilities_of
-from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import ArrayError
-from splitops.planning import SplitPlan
+from splitops.spec.elements.types import ElementType, element_type_of
+from splitops.splitting.planning import SplitPlan
 
 __all__ = ["BACKEND"]
 

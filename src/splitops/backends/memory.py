@@ -14,7 +14,7 @@ import numpy.typing as npt
 from numpy.lib.array_utils import byte_bounds
 
 from splitops.errors import ArrayError
-from splitops.planning import SplitPlan
+from splitops.splitting.planning import SplitPlan
 
 __all__ = ["check_count", "check_disjoint", "check_fit", "memory_at"]
 

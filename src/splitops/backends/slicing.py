@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from splitops.planning import SplitPlan
+from splitops.splitting.planning import SplitPlan
 
 __all__ = ["slices"]
 

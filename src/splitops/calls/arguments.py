@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.backends import backend_of, find_backend
-from splitops.binding import Binding, Fact, bind, fact_of, foreign_type
-from splitops.binding.rows import compile_row
-from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import ArrayError, Rule, rule_error, shown
-from splitops.operators.schema import OperatorSchema
-from splitops.sizes.dims import UNKNOWN, Dim, Range, exact_integer
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
+from splitops.spec.operators.schema import OperatorSchema
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, exact_integer
+from splitops.splitting.binding import Binding, Fact, bind, fact_of, foreign_type
+from splitops.splitting.binding.rows import compile_row
 
 __all__ = ["as_array", "bind_call", "data_fact"]
 

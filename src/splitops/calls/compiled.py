@@ -15,9 +15,9 @@ from splitops.backends import backend_of
 from splitops.calls.memo import find_plan
 from splitops.calls.plan import plan_arguments
 from splitops.calls.running import Parts, call_plan, run
-from splitops.operators import schema
-from splitops.operators.schema import OperatorSchema
-from splitops.planning import SplitPlan
+from splitops.spec.operators import schema
+from splitops.spec.operators.schema import OperatorSchema
+from splitops.splitting.planning import SplitPlan
 
 __all__ = ["TracedPlan", "call_apart", "call_whole", "plan_whole"]
 

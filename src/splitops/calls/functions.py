@@ -15,9 +15,9 @@ from splitops.calls.arguments import as_array
 from splitops.calls.memo import find_plan
 from splitops.calls.plan import plan_arguments, plan_array
 from splitops.calls.running import Parts, call_plan, run
-from splitops.operators import schema as find_schema
-from splitops.operators.schema import OperatorSchema
-from splitops.planning import Plan
+from splitops.spec.operators import schema as find_schema
+from splitops.spec.operators.schema import OperatorSchema
+from splitops.splitting.planning import Plan
 
 __all__ = ["call", "function", "plan"]
 

@@ -10,8 +10,8 @@ import numpy as np
 from splitops.backends import Backend
 from splitops.calls.plan import plan_data
 from splitops.errors import SplitError
-from splitops.operators.schema import OperatorSchema
-from splitops.planning import SplitPlan
+from splitops.spec.operators.schema import OperatorSchema
+from splitops.splitting.planning import SplitPlan
 
 __all__ = ["find_plan"]
 

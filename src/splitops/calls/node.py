@@ -11,12 +11,12 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from splitops.binding import Fact, bind, fact_of
 from splitops.calls.running import execute
-from splitops.elements.types import ElementType
 from splitops.errors import Where
-from splitops.operators.schema import OperatorSchema
-from splitops.planning import Plan, SplitRequest, plan_request
+from splitops.spec.elements.types import ElementType
+from splitops.spec.operators.schema import OperatorSchema
+from splitops.splitting.binding import Fact, bind, fact_of
+from splitops.splitting.planning import Plan, SplitRequest, plan_request
 
 __all__ = ["NodeSplit", "evaluate", "observing", "read_only"]
 
@@ -146,12 +146,12 @@ def evaluate(
         The parts as views: one for each output, or the elements of the sequence.
 
     Raises:
-        RuleError: a rule is broken; see :func:`splitops.binding.bind`.
+        RuleError: a rule is broken; see :func:`splitops.splitting.binding.bind`.
         ModelError: a required input is absent.
 
     Examples:
         >>> import numpy as np
-        >>> from splitops.operators import schema
+        >>> from splitops.spec.operators import schema
         >>> parts = evaluate(schema("Split", 11), {"split": [1, 2]}, [np.arange(3.0)], outputs=2)
         >>> [part.tolist() for part in parts]
         [[0.0], [1.0, 2.0]]

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from splitops.backends import Backend
-from splitops.binding import Fact, fact_of
 from splitops.calls.arguments import bind_call, data_fact
 from splitops.calls.symbolic import Symbols, is_exact, plan_symbolic
 from splitops.errors import ArrayError, shown
-from splitops.operators import schema as find_schema
-from splitops.operators.schema import OperatorSchema
-from splitops.planning import Plan, SplitPlan, plan_request
-from splitops.sizes.dims import entries, exact_integer
+from splitops.spec.operators import schema as find_schema
+from splitops.spec.operators.schema import OperatorSchema
+from splitops.spec.sizes.dims import entries, exact_integer
+from splitops.splitting.binding import Fact, fact_of
+from splitops.splitting.planning import Plan, SplitPlan, plan_request
 
 __all__ = ["plan_arguments", "plan_array", "plan_data"]
 

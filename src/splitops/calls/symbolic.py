@@ -1,7 +1,7 @@
 """Plans over sizes that a library keeps symbolic while it traces: torch's SymInt, JAX's shape polymorphism.
 
 A symbolic size takes part in Python's arithmetic and comparisons; a comparison makes the library remember a
-condition. So the size rules of :mod:`splitops.sizes.arithmetic` run on it as they stand.
+condition. So the size rules of :mod:`splitops.spec.sizes.arithmetic` run on it as they stand.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from splitops.binding import Binding, Fact
-from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import ArrayError
-from splitops.operators.schema import OperatorSchema
-from splitops.planning import SplitPlan
-from splitops.sizes.arithmetic import Division, part_count, part_size, violation
-from splitops.sizes.rules import SizeRule
+from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec.operators.schema import OperatorSchema
+from splitops.spec.sizes.arithmetic import Division, part_count, part_size, violation
+from splitops.spec.sizes.rules import SizeRule
+from splitops.splitting.binding import Binding, Fact
+from splitops.splitting.planning import SplitPlan
 
 __all__ = ["SymbolicPlan", "Symbols", "is_exact", "plan_symbolic"]
 

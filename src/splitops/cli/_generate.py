@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from splitops.elements.types import ElementType
 from splitops.errors import ModelError
 from splitops.native.resources import memory_bytes
+from splitops.spec.elements.types import ElementType
 
 __all__ = ["available_bytes", "ramp", "random"]
 
@@ -27,7 +27,7 @@ def ramp(shape: tuple[int, ...], element_type: ElementType) -> npt.NDArray[Any]:
     float8_e8m0fnu has neither 0 nor 3; it gets its numbers from the least one on.
 
     Examples:
-        >>> from splitops.elements.types import ELEMENT_TYPES
+        >>> from splitops.spec.elements.types import ELEMENT_TYPES
         >>> ramp((2, 3), ELEMENT_TYPES["float32"]).tolist()
         [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
     """

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import click
 
-from splitops import __version__
 from splitops import cli as package
 from splitops.cli._console import one_line
 from splitops.cli._progress import showing_progress
 from splitops.errors import SplitError
+from splitops.ground.version import __version__
 
 __all__ = ["INTERRUPTED", "INVALID", "cli"]
 

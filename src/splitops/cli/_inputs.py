@@ -16,7 +16,7 @@ from splitops.cli._generate import available_bytes, ramp, random
 from splitops.cli._operators import SHAPE, find_element_type
 from splitops.errors import ModelError, Where, shown, shown_path
 from splitops.files.formats.npy import Header, mapped, read_array
-from splitops.models.formats.reading import open_regular, read_whole
+from splitops.ground.reading import open_regular, read_whole
 from splitops.models.sessions.declared import Declared
 
 __all__ = ["read_inputs", "wanted"]

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from splitops.binding import Fact
 from splitops.calls.arguments import bind_call
 from splitops.cli._options import gathered
-from splitops.elements.types import ELEMENT_TYPES, ElementType, from_openvino, from_precision
 from splitops.errors import RuleError
-from splitops.operators import SCHEMAS, OperatorSchema, display_name, history, schema
-from splitops.planning import Plan, plan_request
-from splitops.sizes.rules import SizeRule
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_openvino, from_precision
+from splitops.spec.operators import SCHEMAS, OperatorSchema, display_name, history, schema
+from splitops.spec.sizes.rules import SizeRule
+from splitops.splitting.binding import Fact
+from splitops.splitting.planning import Plan, plan_request
 
 __all__ = [
     "ELEMENT_TYPE",

@@ -13,10 +13,10 @@ from numpy.lib import format as npy
 
 from splitops.cli._filenames import safe_names
 from splitops.cli._generate import available_bytes
-from splitops.elements.types import element_type_of
 from splitops.errors import ModelError, shown
 from splitops.files.formats.npy import header_bytes
-from splitops.writing import StagedFiles
+from splitops.ground.writing import StagedFiles
+from splitops.spec.elements.types import element_type_of
 
 __all__ = ["MANIFEST", "describe", "statistics", "write"]
 

@@ -84,9 +84,9 @@ def measure(
         profile: whether operators are.
         trace: the file for their picture.
     """
+    from splitops.ground.writing import write_whole
     from splitops.models.sessions import session
     from splitops.models.sessions.profiling import Profile, chrome_trace, seconds_of
-    from splitops.writing import write_whole
 
     seconds = seconds_of(lambda: ready.run(feeds), repeat) if repeat else ()
     if not profile and trace is None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from splitops.progress import Progress, progressing
+from splitops.ground.progress import Progress, progressing
 
 if TYPE_CHECKING:
     from rich import progress as rich_progress

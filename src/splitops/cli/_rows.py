@@ -7,8 +7,8 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
-from splitops.elements.types import ElementType
-from splitops.operators import OperatorSchema
+from splitops.spec.elements.types import ElementType
+from splitops.spec.operators import OperatorSchema
 
 __all__ = ["as_json_value", "schema_json"]
 

@@ -77,9 +77,9 @@ def cut(
     like: Path | None = None,
 ) -> None:
     """Plan, explain and carry out a cut."""
+    from splitops.ground.writing import write_whole
     from splitops.sharding import plan
     from splitops.sharding.explaining import draw, page
-    from splitops.writing import write_whole
 
     _refuse_digests(how)
     explain = explain or svg is not None or html is not None

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from splitops.errors import Where
-from splitops.operators import OperatorSchema
-from splitops.planning import Plan, SplitPlan, SplitRequest
+from splitops.spec.operators import OperatorSchema
+from splitops.splitting.planning import Plan, SplitPlan, SplitRequest
 
 __all__ = ["Foretold", "Split", "Trace"]
 

@@ -115,9 +115,9 @@ def _fixed(
 def _write_sarif(findings: Sequence[Finding], path: Path) -> None:
     import json
 
-    from splitops import __version__
+    from splitops.ground.version import __version__
+    from splitops.ground.writing import write_whole
     from splitops.models.check import to_sarif
-    from splitops.writing import write_whole
 
     write_whole(path, json.dumps(to_sarif(findings, __version__), indent=2).encode() + b"\n")
 

@@ -193,11 +193,11 @@ def _reproduce(report: Report, case: str, peer: str, out: Path) -> None:
 
 def _write(report: Report, html: Path | None, junit: Path | None, sarif: Path | None) -> None:
     """Write the files that are asked for, all or none."""
-    from splitops import __version__
     from splitops.comparison.reports.html import to_html
     from splitops.comparison.reports.junit import to_junit
     from splitops.comparison.reports.sarif import to_sarif
-    from splitops.writing import StagedFiles
+    from splitops.ground.version import __version__
+    from splitops.ground.writing import StagedFiles
 
     contents: dict[Path | None, Callable[[], str]] = {
         html: lambda: to_html(report, __version__),

@@ -9,8 +9,8 @@ import click
 from splitops.cli._console import console, json_option, print_json, table
 from splitops.cli._operators import OPERATOR, find_operator
 from splitops.cli._rows import as_json_value, schema_json
-from splitops.operators import Difference, display_name
-from splitops.operators.differences import compare
+from splitops.spec.operators import Difference, display_name
+from splitops.spec.operators.differences import compare
 
 
 @click.command(short_help="What changed between two versions of an operator.")

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from splitops import __version__
 from splitops.cli._console import console, json_option, print_json, say_written, table
 from splitops.cli._operators import ELEMENT_TYPE, SHAPE, SplitOptions, split_options
-from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import count_of
 from splitops.explain import Layout, PartLayout, Span, diagram, explain, memory_strip, svg, to_html
-from splitops.operators import OperatorSchema, display_name
-from splitops.writing import write_whole
+from splitops.ground.version import __version__
+from splitops.ground.writing import write_whole
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
+from splitops.spec.operators import OperatorSchema, display_name
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -33,7 +33,7 @@ def command(file: Path, raw: Format | None, svg: Path | None, as_json: bool) -> 
     """
     from splitops.files.picture import draw
     from splitops.files.requests import read
-    from splitops.writing import write_whole
+    from splitops.ground.writing import write_whole
 
     contents = read(file, raw)
     if svg is not None:

@@ -9,9 +9,9 @@ import click
 from splitops.cli._console import console, json_option, print_json, table
 from splitops.cli._operators import OPERATOR, find_operator
 from splitops.cli._rows import schema_json
-from splitops.operators import SCHEMAS, OperatorSchema, display_name
-from splitops.operators.schema import Attribute, Parameter, TypeConstraint
-from splitops.sizes.rules import SizeRule
+from splitops.spec.operators import SCHEMAS, OperatorSchema, display_name
+from splitops.spec.operators.schema import Attribute, Parameter, TypeConstraint
+from splitops.spec.sizes.rules import SizeRule
 
 _RULES = {
     SizeRule.EXPLICIT: "the given sizes, whose sum is D",

@@ -11,8 +11,8 @@ from splitops.cli._console import json_option, one_line
 from splitops.cli._filenames import safe_names
 from splitops.cli._files import RunOptions, format_option, raw_option, run_options, show
 from splitops.cli._operators import ELEMENT_TYPE, SplitOptions, split_options
-from splitops.elements.types import ElementType
-from splitops.operators import display_name
+from splitops.spec.elements.types import ElementType
+from splitops.spec.operators import display_name
 
 if TYPE_CHECKING:
     from splitops.files import Format

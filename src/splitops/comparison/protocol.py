@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from splitops.comparison.records import Case, CompareError, Outcome, Report, Value
 from splitops.comparison.worker import pack, storage, unpack
-from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import one_line, shown
+from splitops.spec.elements.types import ELEMENT_TYPES
 
 __all__ = [
     "MAX_LINE",

@@ -1,6 +1,6 @@
 """What a plan means for memory: where each part lies, how many bytes it has, in how many runs.
 
-Pure functions of a :class:`~splitops.planning.SplitPlan`: nothing here knows an array or a
+Pure functions of a :class:`~splitops.splitting.planning.SplitPlan`: nothing here knows an array or a
 terminal. :func:`svg` draws the same as a picture, and :func:`to_html` a page on which it changes.
 """
 

@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from splitops.elements.packing import packed_size
-from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.explain.canvas import STYLE
 from splitops.explain.drawing import svg
 from splitops.explain.layout import Layout
 from splitops.explain.pages import fill, page_file
 from splitops.explain.palette import PALETTE, ink
-from splitops.operators import SCHEMAS, OperatorSchema, display_name
-from splitops.operators.schema import Given
-from splitops.sizes.rules import SizeRule
+from splitops.spec.elements.packing import packed_size
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
+from splitops.spec.operators import SCHEMAS, OperatorSchema, display_name
+from splitops.spec.operators.schema import Given
+from splitops.spec.sizes.rules import SizeRule
 
 __all__ = ["EXAMPLES", "operator_data", "to_html", "type_data"]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import overload
 
-from splitops.elements.packing import packed_size
-from splitops.elements.types import ElementType
-from splitops.planning import SplitPlan
+from splitops.spec.elements.packing import packed_size
+from splitops.spec.elements.types import ElementType
+from splitops.splitting.planning import SplitPlan
 
 __all__ = ["Group", "Layout", "PartLayout", "explain"]
 
@@ -136,7 +136,7 @@ def explain(plan: SplitPlan, element_type: ElementType | None = None) -> Layout:
 
     Examples:
         >>> import splitops
-        >>> from splitops.elements.types import ELEMENT_TYPES
+        >>> from splitops.spec.elements.types import ELEMENT_TYPES
         >>> plan = splitops.plan("Split", shape=(6, 12, 10, 24), axis=1, num_outputs=3)
         >>> part = explain(plan, ELEMENT_TYPES["float32"])[1]
         >>> part.offset, part.shape, part.bytes

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from splitops.binding import Fact
 from splitops.calls.arguments import bind_call
-from splitops.elements.types import ElementType
 from splitops.errors import FileError
 from splitops.files.computed import DaskArray, array_plan, is_dask_array
 from splitops.files.copying import MEMORY, DryRun, FilePlan, Part, Progress, Report
@@ -21,8 +19,10 @@ from splitops.files.lazy import LazyTensor, TensorFile, open
 from splitops.files.requests import AnyPath, merge_plan, read, split_plan
 from splitops.files.streams import plain_path
 from splitops.files.tensors import StoredTensor
-from splitops.operators import schema
-from splitops.planning import Plan, plan_request
+from splitops.spec.elements.types import ElementType
+from splitops.spec.operators import schema
+from splitops.splitting.binding import Fact
+from splitops.splitting.planning import Plan, plan_request
 
 __all__ = [
     "Contents",

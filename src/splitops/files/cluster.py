@@ -18,7 +18,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-import splitops
 from splitops.errors import FileError, shown, shown_path
 from splitops.files import engine
 from splitops.files.copying import FilePlan, Progress, Report
@@ -27,6 +26,7 @@ from splitops.files.engine import CopyError, Pass
 from splitops.files.journal import Journal
 from splitops.files.running import Run
 from splitops.files.sources import LocalFile, reason
+from splitops.ground.version import __version__
 from splitops.native.positioned import open_file
 
 __all__ = ["ClusterRun", "Place", "Work", "Workers", "client_of"]
@@ -55,8 +55,8 @@ class Place:
 
     def problem(self) -> str | None:
         """Return what a worker does not see; None: it sees all."""
-        if splitops.__version__ != self.version:
-            return f"has splitops {splitops.__version__}, and not {self.version}"
+        if __version__ != self.version:
+            return f"has splitops {__version__}, and not {self.version}"
         try:
             found = Path(self.sign).read_text("ascii")
         except OSError as error:
@@ -262,7 +262,7 @@ def _place_in(staging: Path, sources: Iterable[Path]) -> Place:
     for path in sources:
         stat = path.stat()
         found[str(path.absolute())] = (stat.st_size, stat.st_mtime_ns)
-    return Place(str(sign), text, found, splitops.__version__)
+    return Place(str(sign), text, found, __version__)
 
 
 @contextlib.contextmanager

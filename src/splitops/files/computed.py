@@ -20,7 +20,6 @@ from typing import Any, Final
 import numpy as np
 
 from splitops.backends import backend_of
-from splitops.elements.types import ElementType
 from splitops.errors import FileError, shown_path
 from splitops.files.addresses import target_path
 from splitops.files.boxes import Box, boxes
@@ -34,6 +33,7 @@ from splitops.files.running import Run
 from splitops.files.sources import reading, writing
 from splitops.files.tensors import StoredTensor, Unit
 from splitops.files.uploads import at_address
+from splitops.spec.elements.types import ElementType
 
 __all__ = ["ComputedPlan", "DaskArray", "array_plan", "is_dask_array"]
 

@@ -15,14 +15,14 @@ import numpy.typing as npt
 from splitops.backends import Backend, register
 from splitops.backends.capabilities import Capabilities
 from splitops.backends.slicing import slices
-from splitops.elements.packing import unpack
-from splitops.elements.types import ElementType
 from splitops.errors import ArrayError, FileError, brief
 from splitops.files.formats import Contents, Format
 from splitops.files.requests import AnyPath, read
 from splitops.files.sources import Source
 from splitops.files.tensors import StoredTensor
-from splitops.planning import SplitPlan
+from splitops.spec.elements.packing import unpack
+from splitops.spec.elements.types import ElementType
+from splitops.splitting.planning import SplitPlan
 
 __all__ = ["LazyTensor", "TensorFile", "open"]
 

@@ -10,7 +10,6 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
-from splitops.elements.types import ElementType
 from splitops.errors import FileError, shown
 from splitops.files.addresses import RemoteFile, is_address, target_path
 from splitops.files.chunk_work import ChunkedFormat, Flow, Piece
@@ -22,7 +21,8 @@ from splitops.files.sources import LocalFile, LocalFolder, Source
 from splitops.files.streams import Stream, is_compressed, plain_path
 from splitops.files.tensors import StoredTensor, part_extents, without_collector
 from splitops.files.uploads import at_address
-from splitops.planning import Plan, SplitPlan
+from splitops.spec.elements.types import ElementType
+from splitops.splitting.planning import Plan, SplitPlan
 
 __all__ = ["Bind", "merge_plan", "read", "split_plan"]
 

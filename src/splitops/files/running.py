@@ -29,8 +29,8 @@ from splitops.files.extents import stretches
 from splitops.files.formats import TargetFile
 from splitops.files.journal import Journal
 from splitops.files.sources import LocalFile
+from splitops.ground.writing import StagedFiles, staging_folder
 from splitops.native.positioned import open_file
-from splitops.writing import StagedFiles, staging_folder
 
 __all__ = ["Run"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from splitops.errors import FileError, SplitError, one_line, shown_path
-from splitops.models.formats.reading import open_regular
+from splitops.ground.reading import open_regular
 from splitops.native.positioned import read_at
 
 __all__ = [

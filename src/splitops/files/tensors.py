@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from splitops.elements.types import ElementType
 from splitops.errors import FileError, brief, shown
 from splitops.files.extents import Extent
-from splitops.planning import SplitPlan
+from splitops.spec.elements.types import ElementType
+from splitops.splitting.planning import SplitPlan
 
 __all__ = ["BYTE", "StoredTensor", "Unit", "part_extents", "unit_of", "without_collector"]
 
@@ -34,10 +34,10 @@ BYTE: Final = Unit(1, 1)
 
 
 def unit_of(element_type: ElementType) -> Unit:
-    """Return the unit of an element type of a fixed width, packed as :mod:`splitops.elements.packing` says.
+    """Return the unit of an element type of a fixed width, see :mod:`splitops.spec.elements.packing`.
 
     Examples:
-        >>> from splitops.elements.types import ELEMENT_TYPES
+        >>> from splitops.spec.elements.types import ELEMENT_TYPES
         >>> [unit_of(ELEMENT_TYPES[name]) for name in ("float32", "uint4", "uint3")]
         [Unit(elements=1, bytes=4), Unit(elements=2, bytes=1), Unit(elements=8, bytes=3)]
     """

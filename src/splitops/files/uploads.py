@@ -32,9 +32,9 @@ from splitops.files.extents import Extent, compose, contiguous
 from splitops.files.formats import TargetFile
 from splitops.files.running import Run
 from splitops.files.sources import reason, writing
+from splitops.ground.writing import uninterrupted
 from splitops.native.files import crc32
 from splitops.native.positioned import read_at
-from splitops.writing import uninterrupted
 
 __all__ = ["UploadPlan", "at_address"]
 

@@ -9,12 +9,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from splitops.binding import Fact
-from splitops.elements.types import ElementType
-from splitops.inference import join_shapes
-from splitops.sizes import names as symbols
-from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
-from splitops.sizes.ranges import hull
+from splitops.spec.elements.types import ElementType
+from splitops.spec.sizes import names as symbols
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
+from splitops.spec.sizes.ranges import hull
+from splitops.splitting.binding import Fact
+from splitops.splitting.inference import join_shapes
 
 __all__ = [
     "MAX_ELEMENTS",

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from splitops.elements.types import ElementType
 from splitops.errors import ModelError, SplitError, Where, count_of
 from splitops.models.engines import make_engine
 from splitops.models.engines.engine import EngineError, Program
 from splitops.models.formats.files import is_openvino, save
 from splitops.models.legalize.report import Legalization
 from splitops.models.sessions import Session, session
-from splitops.sizes.dims import Range
-from splitops.sizes.rules import SizeRule
+from splitops.spec.elements.types import ElementType
+from splitops.spec.sizes.dims import Range
+from splitops.spec.sizes.rules import SizeRule
 
 if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel

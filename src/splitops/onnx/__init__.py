@@ -15,7 +15,7 @@ import numpy.typing as npt
 from splitops.calls.functions import call, function
 from splitops.onnx.inference import InferredSequence, infer_split, infer_split_to_sequence
 from splitops.onnx.reference import reference_ops
-from splitops.operators import schema
+from splitops.spec.operators import schema
 
 __all__ = [
     "InferredSequence",

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
-from splitops.dimension_forms import DimensionForm, ShapeForm, dimension_form, infer_call, shape_form
-from splitops.operators import schema
+from splitops.calls.dimension_forms import DimensionForm, ShapeForm, dimension_form, infer_call, shape_form
+from splitops.spec.operators import schema
 
 __all__ = ["InferredSequence", "infer_split", "infer_split_to_sequence"]
 

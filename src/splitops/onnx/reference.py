@@ -11,8 +11,8 @@ import numpy as np
 
 from splitops.calls.node import NodeSplit, read_only
 from splitops.errors import ModelError, Where
-from splitops.operators import FAMILY, OperatorSchema
-from splitops.operators import schema as find_schema
+from splitops.spec.operators import FAMILY, OperatorSchema
+from splitops.spec.operators import schema as find_schema
 
 if TYPE_CHECKING:
     from onnx import NodeProto

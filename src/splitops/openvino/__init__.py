@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from splitops.calls.functions import call, function
 from splitops.openvino.inference import infer_split, infer_variadic_split
-from splitops.operators import schema
+from splitops.spec.operators import schema
 
 __all__ = ["infer_split", "infer_variadic_split", "split", "variadic_split"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from splitops.dimension_forms import DimensionForm, ShapeForm, infer_call, shape_form
-from splitops.operators import schema
+from splitops.calls.dimension_forms import DimensionForm, ShapeForm, infer_call, shape_form
+from splitops.spec.operators import schema
 
 __all__ = ["infer_split", "infer_variadic_split"]
 

@@ -20,7 +20,7 @@ from splitops.files.extents import Extent
 from splitops.files.formats import Contents, Format, format_named
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor
-from splitops.models.formats.reading import DataFolder
+from splitops.ground.reading import DataFolder
 from splitops.sharding.documents import parse
 
 __all__ = [

@@ -15,7 +15,7 @@ from splitops.files.formats import Contents, format_named
 from splitops.files.formats.safetensors import stated_tensor
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor
-from splitops.models.formats.reading import DataFolder
+from splitops.ground.reading import DataFolder
 from splitops.sharding.boxes import Box, box_extents, prove_boxes
 from splitops.sharding.checkpoint import (
     INDEX,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from splitops.errors import ModelError, PlanError, shown, shown_path
-from splitops.models.formats.reading import read_whole
+from splitops.ground.reading import read_whole
 
 __all__ = ["parse", "read", "schema", "validate"]
 

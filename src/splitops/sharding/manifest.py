@@ -24,7 +24,7 @@ from splitops.files.formats import TargetFile
 from splitops.files.formats.safetensors import stated_tensor
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor
-from splitops.models.formats.reading import DataFolder
+from splitops.ground.reading import DataFolder
 from splitops.sharding.checkpoint import Checkpoint, Other, WholeFile, config_of, open_file, safe_name
 from splitops.sharding.cuts import MAX_RANKS, Cut, Piece, Shard
 from splitops.sharding.documents import read, validate

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.backends import Backend, backend_of
-from splitops.elements.types import ELEMENT_TYPES
+from splitops.spec.elements.types import ELEMENT_TYPES
 
 __all__ = ["Library"]
 
@@ -24,7 +24,7 @@ class Library:
     name: str = ""
     """Shown in reports."""
     element_types: Sequence[str] = ("float32", "float64", "int8", "int32", "int64", "bool")
-    """Names in ``splitops.elements.types.ELEMENT_TYPES`` of the types that its arrays can have."""
+    """Names in ``splitops.spec.elements.types.ELEMENT_TYPES`` of the types that its arrays can have."""
 
     def make(self, array: Array) -> Any:
         """Return an array of the library with these values, in memory of its own."""

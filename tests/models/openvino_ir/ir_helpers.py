@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from splitops.elements.packing import pack, packed_size, unpack
-from splitops.elements.types import ELEMENT_TYPES, ElementType, from_openvino
 from splitops.models.formats import openvino as ir
 from splitops.models.running.openvino.evaluator import Prepared
+from splitops.spec.elements.packing import pack, packed_size, unpack
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_openvino
 
 Array = np.ndarray[Any, Any]
 

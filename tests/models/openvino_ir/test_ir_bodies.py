@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from ir_helpers import Array, array_of, assert_same, needs_openvino, run_by_openvino, run_ir, stated
 
 import splitops
-from splitops.elements.types import element_type_of
 from splitops.errors import ModelError, RuleError
 from splitops.models.engines.engine import Event
 from splitops.models.engines.recording import recording
 from splitops.models.formats import openvino as ir
 from splitops.models.movers import evaluated
+from splitops.spec.elements.types import element_type_of
 
 Ports = Mapping[str, str]
 DATA = np.arange(30, dtype=np.float32).reshape(5, 2, 3)

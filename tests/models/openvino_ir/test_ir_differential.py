@@ -27,9 +27,9 @@ from ir_helpers import (
     stated,
 )
 
-from splitops.elements.types import ELEMENT_TYPES, ElementType, from_openvino
 from splitops.models.formats import openvino as ir
 from splitops.models.movers.conversion import is_convertible
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_openvino
 
 pytestmark = [
     needs_openvino,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from ir_helpers import array_of, assert_same, needs_openvino, run_by_openvino, run_ir, stated
 
-from splitops.elements.types import ELEMENT_TYPES
 from splitops.models.formats import openvino as ir
+from splitops.spec.elements.types import ELEMENT_TYPES
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 MODEL, DATA = EXAMPLES / "models" / "feature_split.xml", EXAMPLES / "data" / "feature_split_x.npy"

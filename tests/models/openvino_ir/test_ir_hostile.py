@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from ir_helpers import needs_openvino, run_by_openvino, run_ir, stated
 
-from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import ModelError, SplitError
 from splitops.models.formats import openvino as ir
+from splitops.spec.elements.types import ELEMENT_TYPES
 
 XML = """<?xml version="1.0"?>
 <net name="model" version="11">

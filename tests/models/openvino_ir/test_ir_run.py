@@ -26,12 +26,12 @@ from ir_helpers import (
     stated,
 )
 
-from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import ModelError, Rule, RuleError
 from splitops.models.engines.engine import Event
 from splitops.models.engines.recording import recording
 from splitops.models.formats import openvino as ir
 from splitops.models.running.stages import stages
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 
 DATA = np.arange(24, dtype=np.float32).reshape(6, 4)
 F32 = ELEMENT_TYPES["float32"]

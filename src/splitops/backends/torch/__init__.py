@@ -19,9 +19,9 @@ from splitops.backends import Backend, capabilities_of
 from splitops.backends.memory import check_count, check_fit
 from splitops.backends.torch import copying
 from splitops.backends.torch.bridge import to_numpy
-from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import ArrayError
-from splitops.planning import SplitPlan
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
+from splitops.splitting.planning import SplitPlan
 
 __all__ = ["BACKEND"]
 

@@ -14,10 +14,10 @@ from onnx import TensorProto, helper, numpy_helper
 from splitops.comparison.cases.forms import input_of_lengths
 from splitops.comparison.cases.words import opset_of, row_of
 from splitops.comparison.records import Record
-from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.models.formats.openvino import Builder, OpenVINOModel, Output
-from splitops.operators.schema import Given
-from splitops.sizes.dims import UNKNOWN
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
+from splitops.spec.operators.schema import Given
+from splitops.spec.sizes.dims import UNKNOWN
 
 __all__ = ["DATA", "SPECIALS", "inputs_of", "model_of", "operands_of"]
 

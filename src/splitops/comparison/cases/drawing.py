@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from splitops.comparison.cases.forms import by_count, by_lengths, input_of_lengths, part_names
 from splitops.comparison.records import Record
-from splitops.elements.types import ELEMENT_TYPES
-from splitops.operators import SCHEMAS, OperatorSchema
-from splitops.operators.schema import Given
-from splitops.sizes.rules import SizeRule
+from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec.operators import SCHEMAS, OperatorSchema
+from splitops.spec.operators.schema import Given
+from splitops.spec.sizes.rules import SizeRule
 
 __all__ = ["drawn", "pairs"]
 

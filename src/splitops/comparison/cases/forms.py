@@ -7,9 +7,9 @@ from typing import Any
 
 from splitops.comparison.cases.words import usual_opset
 from splitops.comparison.records import Record
-from splitops.elements.types import ELEMENT_TYPES
-from splitops.operators import OperatorSchema
-from splitops.operators.schema import Given, Source
+from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec.operators import OperatorSchema
+from splitops.spec.operators.schema import Given, Source
 
 __all__ = ["by_count", "by_lengths", "input_of_lengths", "part_names", "plain"]
 

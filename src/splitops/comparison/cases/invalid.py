@@ -10,10 +10,10 @@ from typing import Any
 from splitops.comparison.cases.forms import by_count, by_lengths, input_of_lengths, part_names, plain
 from splitops.comparison.cases.valid import is_newest
 from splitops.comparison.records import Record
-from splitops.elements.types import ELEMENT_TYPES
-from splitops.operators import OperatorSchema
-from splitops.operators.schema import Given
-from splitops.sizes.rules import SizeRule
+from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec.operators import OperatorSchema
+from splitops.spec.operators.schema import Given
+from splitops.spec.sizes.rules import SizeRule
 
 __all__ = ["invalid_records"]
 

@@ -9,19 +9,19 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from splitops.binding import Fact, bind, fact_of
 from splitops.comparison.cases.building import DATA, inputs_of, model_of, operands_of
 from splitops.comparison.cases.forms import part_names, plain
 from splitops.comparison.cases.invalid import invalid_records
 from splitops.comparison.cases.valid import valid_records
 from splitops.comparison.cases.words import domain_of, id_of, operator_of, opset_of, row_of
 from splitops.comparison.records import Case, CompareError, Record, Value
-from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import RuleError, shown
 from splitops.models import run
 from splitops.models.check import Severity, check
 from splitops.models.formats.openvino import OpenVINOModel, to_bytes
-from splitops.operators import SCHEMAS, OperatorSchema, schema
+from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec.operators import SCHEMAS, OperatorSchema, schema
+from splitops.splitting.binding import Fact, bind, fact_of
 
 __all__ = ["Listed", "build", "cases", "control_of", "find", "generated", "listed", "named"]
 

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from splitops.comparison.cases.forms import by_count, by_lengths, input_of_lengths, part_names, plain
 from splitops.comparison.records import Record
-from splitops.elements.types import ELEMENT_TYPES
-from splitops.operators import OperatorSchema, history
-from splitops.operators.schema import Given
-from splitops.sizes.rules import SizeRule
+from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec.operators import OperatorSchema, history
+from splitops.spec.operators.schema import Given
+from splitops.spec.sizes.rules import SizeRule
 
 __all__ = ["is_newest", "valid_records"]
 

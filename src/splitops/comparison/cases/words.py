@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from splitops.comparison.records import Record
-from splitops.operators import OperatorSchema, history, schema
-from splitops.operators.schema import Given
+from splitops.spec.operators import OperatorSchema, history, schema
+from splitops.spec.operators.schema import Given
 
 __all__ = ["domain_of", "id_of", "operator_of", "opset_of", "row_of", "usual_opset"]
 

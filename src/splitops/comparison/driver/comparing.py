@@ -20,8 +20,8 @@ from splitops.comparison.driver.process import Limits, without_network
 from splitops.comparison.driver.running import Run, settled
 from splitops.comparison.records import Case, CompareError, Entry, Peer, Record, Report, State, Verdict, Word
 from splitops.errors import shown
+from splitops.ground.progress import telling
 from splitops.models.check.profiles import LIMITS
-from splitops.progress import telling
 
 if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import onnx_ir
 
-from splitops.binding import Fact
 from splitops.comparison.cases import build, named
 from splitops.comparison.records import Case, Record
-from splitops.elements.types import element_type_of
 from splitops.errors import NOWHERE, ModelError, SplitError, one_line
 from splitops.models import is_openvino, load, save
 from splitops.models.proving import made_inputs
 from splitops.models.sessions import Session, session
 from splitops.models.sessions.foretold import foretold_ir, foretold_onnx
 from splitops.models.sites import Site
-from splitops.operators.schema import Given
+from splitops.spec.elements.types import element_type_of
+from splitops.spec.operators.schema import Given
+from splitops.splitting.binding import Fact
 
 if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel

@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 from splitops.calls.functions import plan
 from splitops.comparison.records import Record
-from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import SplitError
 from splitops.explain import explain, svg
-from splitops.planning import SplitPlan
+from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.splitting.planning import SplitPlan
 
 __all__ = ["Pictures", "planned"]
 

@@ -14,7 +14,7 @@ from splitops.comparison.reports.rules import rule_text, source_of
 from splitops.comparison.reports.scripts import Script, script_of
 from splitops.comparison.reports.verdicts import MEANINGS, described, releases, stated, written
 from splitops.errors import one_line, shown
-from splitops.writing import StagedFiles
+from splitops.ground.writing import StagedFiles
 
 __all__ = ["reproduction", "write_reproduction"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from splitops.operators import SCHEMAS
+from splitops.spec.operators import SCHEMAS
 
 __all__ = ["RULES", "rule_text", "source_of"]
 

@@ -1,5 +1,5 @@
 "use strict";
-// The size rules, as splitops.sizes.arithmetic and splitops.binding have them: the tests hold these functions
+// The size rules, as splitops.spec.sizes.arithmetic and splitops.splitting.binding have them: the tests hold these functions
 // against them, case by case. All numbers are BigInt: sizes are exact. Parts are runs of [size, how many].
 
 const LARGEST = (1n << 63n) - 1n;

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import FileError, shown
 from splitops.files.addresses import RemoteFile, is_address
 from splitops.files.formats import Contents, Layout, Place, TargetFile
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor, Unit
+from splitops.spec.elements.types import ELEMENT_TYPES
 
 __all__ = ["FORMAT"]
 

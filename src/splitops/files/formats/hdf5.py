@@ -21,12 +21,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import FileError, shown
 from splitops.files.boxes import Box, BoxedArray
 from splitops.files.formats import Contents, Layout, Place, TargetFile
 from splitops.files.sources import Source, reading, writing
 from splitops.files.tensors import StoredTensor, Unit
+from splitops.spec.elements.types import ElementType, element_type_of
 
 __all__ = ["FORMAT"]
 

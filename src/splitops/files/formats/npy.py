@@ -20,12 +20,12 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy
 
-from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import FileError, one_line, shown, shown_path
 from splitops.files.formats import Contents, Layout, Place, TargetFile
 from splitops.files.sources import LocalFile, Source
 from splitops.files.streams import beginning, size_of
 from splitops.files.tensors import StoredTensor, Unit
+from splitops.spec.elements.types import ElementType, element_type_of
 
 __all__ = ["FORMAT", "Header", "MappedArray", "header_bytes", "mapped", "read_array", "read_header", "stored"]
 

@@ -14,11 +14,11 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from splitops.elements.types import from_onnx
 from splitops.errors import FileError, SplitError, Where
 from splitops.files.formats import Contents, Layout, Place, TargetFile
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor, unit_of
+from splitops.spec.elements.types import from_onnx
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
@@ -34,9 +34,9 @@ class _Onnx:
     suffixes = (".onnx",)
 
     def read(self, source: Source) -> Contents:
+        from splitops.ground.reading import DataFolder
         from splitops.models.formats.onnx.storage import parse
         from splitops.models.formats.onnx.tensors import external_extent, is_external
-        from splitops.models.formats.reading import DataFolder
 
         sources: list[Source] = [source]
         files: dict[Any, int] = {}

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from splitops.elements.packing import packed_size
-from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import ArrayError, FileError, shown
 from splitops.files.formats import Contents, Layout, Place, TargetFile
 from splitops.files.sources import Source
 from splitops.files.streams import Stream, size_of
 from splitops.files.tensors import StoredTensor, unit_of
+from splitops.spec.elements.packing import packed_size
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 
 __all__ = ["FORMAT", "RawFormat"]
 
@@ -24,7 +24,7 @@ class RawFormat:
 
     Attributes:
         shape: its shape; one size may be -1 and follows from the size of the file.
-        element_type: its element type, packed as :mod:`splitops.elements.packing` says.
+        element_type: its element type, packed as :mod:`splitops.spec.elements.packing` says.
         offset: where it begins; what stands before it and behind it is not read.
     """
 

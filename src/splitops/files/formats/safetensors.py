@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import FileError, shown
 from splitops.files.formats import Contents, Layout, Place, TargetFile
 from splitops.files.sources import Source
 from splitops.files.streams import size_of
 from splitops.files.tensors import StoredTensor, unit_of
+from splitops.spec.elements.types import ELEMENT_TYPES
 
 __all__ = ["FORMAT", "stated_tensor"]
 

@@ -18,7 +18,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import FileError, shown
 from splitops.files.boxes import BoxedArray, boxes
 from splitops.files.formats import Contents, Layout, Place, TargetFile
@@ -26,6 +25,7 @@ from splitops.files.formats.zarr_chunks import ZarrArray, chunks_of, create, out
 from splitops.files.lazy import LazyTensor
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor, Unit
+from splitops.spec.elements.types import ElementType, element_type_of
 
 __all__ = ["FORMAT"]
 

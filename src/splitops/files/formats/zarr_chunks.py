@@ -20,7 +20,7 @@ import numpy.typing as npt
 from splitops.errors import FileError, ModelError, shown, shown_path
 from splitops.files.boxes import Box
 from splitops.files.tensors import StoredTensor
-from splitops.models.formats.reading import read_whole
+from splitops.ground.reading import read_whole
 
 __all__ = ["ZarrArray", "chunks_of", "create", "outer_chunks", "without_zeros"]
 

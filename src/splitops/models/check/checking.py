@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from splitops.errors import Rule, RuleError, SplitError, Where
+from splitops.ground.progress import counted
 from splitops.models.check.conditions import Surely, Surroundings
 from splitops.models.check.findings import Finding, Severity, finding_of
 from splitops.models.check.profiles import LIMITS, TARGETS, Limit, known_targets
@@ -15,7 +16,6 @@ from splitops.models.formats.files import is_openvino
 from splitops.models.infer import InferredValue, Tensor, graph_of, load_well_formed, walk
 from splitops.models.known import may_be
 from splitops.models.sites import Site
-from splitops.progress import counted
 
 if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel
@@ -87,9 +87,9 @@ def _form(model: Any, graph: Any, where: Where) -> Iterator[Finding]:
 
 def _fragment(model: Any) -> tuple[bytes, Where] | None:
     """Return the XML of a lone layer."""
+    from splitops.ground.reading import place_of, read_whole
     from splitops.models.check.fragment import is_fragment
     from splitops.models.formats.openvino import DEFAULT_LIMITS
-    from splitops.models.formats.reading import place_of, read_whole
 
     if isinstance(model, str) and model.lstrip().startswith("<"):
         return model.encode("utf-8", "surrogateescape"), Where()

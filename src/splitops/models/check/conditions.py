@@ -14,17 +14,17 @@ from typing import Final
 
 import onnx_ir as ir
 
-from splitops.binding import Fact
 from splitops.errors import Rule, RuleError
 from splitops.models.formats.onnx.structure import canonical
 from splitops.models.formats.openvino import OpenVINOModel, endpoint_name
 from splitops.models.graph.merging import SiteKey, merged_sites, site_key
 from splitops.models.graph.onnx import all_graphs
 from splitops.models.sites import Origin, Site
-from splitops.sizes.arithmetic import Division
-from splitops.sizes.dims import Dim, Range, Shape
-from splitops.sizes.ranges import part_range
-from splitops.sizes.rules import SizeRule
+from splitops.spec.sizes.arithmetic import Division
+from splitops.spec.sizes.dims import Dim, Range, Shape
+from splitops.spec.sizes.ranges import part_range
+from splitops.spec.sizes.rules import SizeRule
+from splitops.splitting.binding import Fact
 
 __all__ = [
     "Condition",

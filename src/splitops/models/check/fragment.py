@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from splitops.binding import Fact, bind
-from splitops.elements.types import from_precision
 from splitops.errors import ModelError, SplitError, Where
-from splitops.inference import infer_binding
 from splitops.models.check.findings import Finding, Severity, finding_of
 from splitops.models.formats.openvino.document import DEFAULT_LIMITS, parse
 from splitops.models.formats.openvino.shapes import MAX_RANK, parse_integer
 from splitops.models.formats.openvino.splits import family_schema
 from splitops.models.known import may_be
-from splitops.operators import FAMILY, OperatorSchema
-from splitops.sizes.dims import UNKNOWN, Shape
+from splitops.spec.elements.types import from_precision
+from splitops.spec.operators import FAMILY, OperatorSchema
+from splitops.spec.sizes.dims import UNKNOWN, Shape
+from splitops.splitting.binding import Fact, bind
+from splitops.splitting.inference import infer_binding
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element

@@ -14,7 +14,7 @@ from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.structure import canonical, function_path, located_graphs, unknown_opset
 from splitops.models.graph.onnx import label, nodes_of, opset_imports, owners_of
 from splitops.models.graph.onnx_sites import is_split
-from splitops.operators import schema
+from splitops.spec.operators import schema
 
 __all__ = ["form_findings", "misread_sequences"]
 

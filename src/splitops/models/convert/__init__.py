@@ -169,8 +169,8 @@ def _converted(
     if to is None and not only_split:
         raise ModelError("a conversion needs a target, such as 'onnx:18' or 'openvino'")
     target = None if to is None else parse_target(to)
+    from splitops.ground.reading import place_of
     from splitops.models.formats.files import is_openvino
-    from splitops.models.formats.reading import place_of
 
     where = place_of(model)
     if is_openvino(model):

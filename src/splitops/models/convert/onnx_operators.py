@@ -26,7 +26,7 @@ from splitops.models.graph.onnx import (
     shape_of,
 )
 from splitops.models.known import Tensor
-from splitops.sizes.dims import Range
+from splitops.spec.sizes.dims import Range
 
 __all__ = ["CONSTANTS_OF_EVERY_TYPE", "Mover"]
 

@@ -17,7 +17,7 @@ from splitops.models.graph.onnx import (
 )
 from splitops.models.sites import Site
 from splitops.models.sites.restating import unbind_error
-from splitops.sizes.arithmetic import Division, part_count, part_sizes
+from splitops.spec.sizes.arithmetic import Division, part_count, part_sizes
 
 __all__ = ["lower_sequence"]
 

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from onnx import ModelProto, NodeProto, TensorShapeProto
 
 from splitops.errors import ModelError, Rule, SplitError, Where
+from splitops.ground.progress import counted
 from splitops.models.convert.onnx_operators import CONSTANTS_OF_EVERY_TYPE, Mover
 from splitops.models.convert.onnx_sequences import lower_sequence
 from splitops.models.convert.report import Change, Conversion, Status
@@ -34,8 +35,7 @@ from splitops.models.infer.onnx_walk import Upstream, Walk
 from splitops.models.sites import Site
 from splitops.models.sites.forms import Form, Method, Restatement, Target
 from splitops.models.sites.restating import restate
-from splitops.operators import schema
-from splitops.progress import counted
+from splitops.spec.operators import schema
 
 __all__ = [
     "Rewriting",

@@ -21,6 +21,7 @@ import onnx_ir as ir
 from onnx import ModelProto
 
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
+from splitops.ground.progress import counted
 from splitops.models.convert.onnx_to_onnx import (
     Rewriting,
     editable,
@@ -40,8 +41,7 @@ from splitops.models.sites import Origin
 from splitops.models.sites.forms import Form, Method, Restatement, Target
 from splitops.models.sites.restating import restate
 from splitops.models.sites.statement import stated
-from splitops.operators import SCHEMAS, OperatorSchema
-from splitops.progress import counted
+from splitops.spec.operators import SCHEMAS, OperatorSchema
 
 __all__ = ["convert_onnx"]
 

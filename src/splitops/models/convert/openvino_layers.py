@@ -8,13 +8,13 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir as ir
 
-from splitops.elements.types import ElementType
 from splitops.errors import ModelError, Where
 from splitops.models.convert.layers import SHARED_BY_OPERATOR
 from splitops.models.convert.reading import ValueReader
 from splitops.models.formats.openvino import Builder, OpenVINOModel, Output
 from splitops.models.graph.onnx import constant_array, label
 from splitops.models.movers import BY_OPERATOR
+from splitops.spec.elements.types import ElementType
 
 __all__ = ["unwritable", "written_model"]
 

@@ -13,8 +13,8 @@ import numpy as np
 import onnx_ir as ir
 from onnx import ModelProto
 
-from splitops.elements.types import ElementType
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
+from splitops.ground.progress import counted
 from splitops.models.convert.layers import form_of
 from splitops.models.convert.layers.form import Values
 from splitops.models.convert.onnx_operators import Mover
@@ -49,8 +49,8 @@ from splitops.models.infer.openvino_walk import walk_openvino
 from splitops.models.movers import ONNX_OPSET, mover_of
 from splitops.models.sites.forms import Form, Target
 from splitops.models.sites.restating import restate
-from splitops.operators import FAMILY
-from splitops.progress import counted
+from splitops.spec.elements.types import ElementType
+from splitops.spec.operators import FAMILY
 
 __all__ = ["convert_ir"]
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy.typing as npt
 import onnx_ir as ir
 
-from splitops.elements.types import ElementType
 from splitops.models.graph import onnx as graph
-from splitops.sizes.dims import Shape
+from splitops.spec.elements.types import ElementType
+from splitops.spec.sizes.dims import Shape
 
 __all__ = ["ValueReader"]
 

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from splitops.errors import Rule, RuleError, SplitError, Where
-from splitops.operators import FAMILY
+from splitops.spec.operators import FAMILY
 
 if TYPE_CHECKING:
     import onnx

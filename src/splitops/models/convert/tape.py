@@ -11,12 +11,12 @@ import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 
-from splitops.elements.types import ElementType, from_onnx_name
 from splitops.models.convert.reading import ValueReader
 from splitops.models.formats.openvino import Endpoint, Graph, Layer
 from splitops.models.graph import onnx as nodes
 from splitops.models.graph.onnx import Names, constant_array, note
 from splitops.models.known import Tensor
+from splitops.spec.elements.types import ElementType, from_onnx_name
 
 __all__ = ["Tape"]
 

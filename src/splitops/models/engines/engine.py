@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from splitops.elements.types import ElementType
 from splitops.errors import ModelError, Where, one_line, shown
+from splitops.spec.elements.types import ElementType
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,9 +11,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from splitops.elements.types import ElementType
 from splitops.errors import NOWHERE, Where
 from splitops.models.engines.engine import EngineError, Event, Program
+from splitops.spec.elements.types import ElementType
 
 __all__ = ["IsolatedEngine"]
 

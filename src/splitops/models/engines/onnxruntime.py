@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from splitops.elements.types import ElementType, element_type_of, from_onnx
 from splitops.errors import ModelError, Where, shown
 from splitops.models.engines.engine import EngineError, Event, Program, check_options
 from splitops.models.engines.forks import kept_in_forks
+from splitops.spec.elements.types import ElementType, element_type_of, from_onnx
 
 __all__ = ["OnnxRuntime"]
 

@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 from onnx import ModelProto
 
-from splitops.elements.packing import pack, packed_size, unpack
-from splitops.elements.types import ElementType, element_type_of, from_onnx, from_openvino
 from splitops.errors import ModelError, Where
+from splitops.ground.reading import DataFolder
 from splitops.models.engines.engine import EngineError, Event, Program, check_options
 from splitops.models.engines.forks import kept_in_forks
 from splitops.models.formats.onnx.structure import model_tensors
 from splitops.models.formats.onnx.tensors import load_external
-from splitops.models.formats.reading import DataFolder
+from splitops.spec.elements.packing import pack, packed_size, unpack
+from splitops.spec.elements.types import ElementType, element_type_of, from_onnx, from_openvino
 
 __all__ = ["OpenVINO"]
 

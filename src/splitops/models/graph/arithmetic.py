@@ -1,7 +1,7 @@
 """Lengths that a graph computes when it runs.
 
 These are the size rules as arithmetic of 1-D int64 tensors. The tests hold what such a graph computes against
-:mod:`splitops.sizes.arithmetic` for every size of an interval.
+:mod:`splitops.spec.sizes.arithmetic` for every size of an interval.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import assert_never
 import onnx_ir as ir
 
 from splitops.models.graph.onnx import Tape
-from splitops.sizes.arithmetic import Division
-from splitops.sizes.rules import SizeRule
+from splitops.spec.sizes.arithmetic import Division
+from splitops.spec.sizes.rules import SizeRule
 
 __all__ = ["lengths_of_size", "resolved_lengths", "uniform_bounds"]
 

@@ -16,18 +16,18 @@ from typing import Any, ClassVar, Protocol
 import numpy.typing as npt
 import onnx_ir as ir
 
-from splitops.elements.types import ElementType
 from splitops.errors import NOWHERE, SplitError, Where
+from splitops.ground.progress import counted
 from splitops.models.graph.applied import Applied
 from splitops.models.graph.onnx import Names, constant_array, known, label, note, replace_values, shape_of
 from splitops.models.known import Tensor, meet
 from splitops.models.movers.shapes import positions
 from splitops.models.sites import Site
 from splitops.models.sites.decisions import Cut, cut_of, shortest
-from splitops.operators import FAMILY, OperatorSchema, schema, versions
-from splitops.progress import counted
-from splitops.sizes.arithmetic import Division
-from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape
+from splitops.spec.elements.types import ElementType
+from splitops.spec.operators import FAMILY, OperatorSchema, schema, versions
+from splitops.spec.sizes.arithmetic import Division
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
 
 __all__ = [
     "Editor",
@@ -110,7 +110,7 @@ class Editor(ABC):
     """A model that is being rewritten.
 
     Attributes:
-        domain: of its operators, as :mod:`splitops.operators` has it.
+        domain: of its operators, as :mod:`splitops.spec.operators` has it.
         model: the model; it is changed in place.
         names: its names.
         changes: what was rewritten.

@@ -29,8 +29,8 @@ from splitops.models.graph.onnx import (
     opset_imports,
     subgraphs,
 )
-from splitops.operators import schema
-from splitops.operators.schema import Given
+from splitops.spec.operators import schema
+from splitops.spec.operators.schema import Given
 
 __all__ = ["SiteKey", "merged_sites", "site_key"]
 

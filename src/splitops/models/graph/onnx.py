@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from splitops.binding import Fact
-from splitops.elements.types import ElementType, element_type_of, from_onnx
 from splitops.errors import NOWHERE
 from splitops.models.formats.onnx.structure import FunctionKey, canonical, extend
 from splitops.models.formats.onnx.tensors import is_marked, tensor_array
 from splitops.models.formats.onnx.types import from_type
 from splitops.models.known import Known, SequenceOf, Tensor, fact
-from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape
+from splitops.spec.elements.types import ElementType, element_type_of, from_onnx
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
+from splitops.splitting.binding import Fact
 
 __all__ = [
     "ATTRIBUTES",

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from splitops.elements.types import ElementType, from_onnx
 from splitops.errors import NOWHERE, SplitError, Where
 from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.graph.editor import (
@@ -45,7 +44,8 @@ from splitops.models.sites.decisions import lying, pieces
 from splitops.models.sites.forms import Form, Method, Target
 from splitops.models.sites.restating import restate
 from splitops.models.sites.statement import stated
-from splitops.sizes.dims import Dim, Shape
+from splitops.spec.elements.types import ElementType, from_onnx
+from splitops.spec.sizes.dims import Dim, Shape
 
 __all__ = ["OnnxEditor", "is_operator"]
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import onnx_ir as ir
 
-from splitops.binding import Fact
+from splitops.splitting.binding import Fact
 
 __all__ = ["Attributes", "call_attributes", "number_of", "resolved", "unknown_attributes"]
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import onnx_ir as ir
 
-from splitops.binding import Fact
 from splitops.errors import NOWHERE, ModelError, OperatorError, SplitError, Where
 from splitops.models.formats.onnx.structure import canonical
 from splitops.models.graph.onnx import (
@@ -20,7 +19,8 @@ from splitops.models.graph.onnx import (
 )
 from splitops.models.graph.onnx_functions import Attributes, number_of, resolved
 from splitops.models.sites import Origin, Site
-from splitops.operators import FAMILY, history, schema
+from splitops.spec.operators import FAMILY, history, schema
+from splitops.splitting.binding import Fact
 
 __all__ = ["is_split", "read_site", "split_sites"]
 

@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 import onnx_ir as ir
 
-from splitops.elements.types import ELEMENT_TYPES
 from splitops.models.graph.arithmetic import lengths_of_size, resolved_lengths, uniform_bounds
 from splitops.models.graph.onnx import (
     Names,
@@ -21,9 +20,10 @@ from splitops.models.known import Tensor
 from splitops.models.sites import Site
 from splitops.models.sites.forms import Method, Restatement
 from splitops.models.sites.statement import stated
-from splitops.operators import OperatorSchema
-from splitops.operators.schema import Given
-from splitops.sizes.rules import SizeRule
+from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec.operators import OperatorSchema
+from splitops.spec.operators.schema import Given
+from splitops.spec.sizes.rules import SizeRule
 
 __all__ = ["given_lengths", "write_site"]
 

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import NOWHERE, SplitError, Where
 from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.model import Layer, Port
@@ -34,7 +33,8 @@ from splitops.models.movers import mover_of
 from splitops.models.sites import Site
 from splitops.models.sites.decisions import lying, pieces
 from splitops.models.sites.statement import stated
-from splitops.sizes.dims import Dim, Shape
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
+from splitops.spec.sizes.dims import Dim, Shape
 
 __all__ = ["OpenVINOEditor"]
 

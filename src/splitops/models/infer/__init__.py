@@ -139,8 +139,8 @@ def load_well_formed(
     Raises:
         ModelError: it is not, or cannot be read.
     """
+    from splitops.ground.reading import place_of
     from splitops.models.formats.onnx.storage import opened
-    from splitops.models.formats.reading import place_of
 
     where = place_of(model)
     if not is_openvino(model):

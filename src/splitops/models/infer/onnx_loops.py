@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from splitops.models.known import Known, SequenceOf, Tensor
-from splitops.sizes.dims import UNKNOWN, Dim
+from splitops.spec.sizes.dims import UNKNOWN, Dim
 
 __all__ = ["integers", "scalar", "stacked", "widened", "without_axis", "without_value"]
 

@@ -12,7 +12,6 @@ from typing import Final
 import onnx_ir as ir
 from onnx import TensorProto
 
-from splitops.elements.types import from_onnx
 from splitops.models.graph.onnx_functions import Attributes
 from splitops.models.known import Known, SequenceOf, Tensor, meet_shapes
 from splitops.models.movers import BY_OPERATOR
@@ -24,7 +23,8 @@ from splitops.models.movers.shapes import (
     joined,
     size_of,
 )
-from splitops.sizes.dims import UNKNOWN, Dim, Shape
+from splitops.spec.elements.types import from_onnx
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape
 
 __all__ = ["read_node", "refined"]
 

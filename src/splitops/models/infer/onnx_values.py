@@ -10,7 +10,6 @@ import numpy as np
 import onnx_ir as ir
 from onnx import helper
 
-from splitops.elements.types import element_type_of, from_onnx
 from splitops.models.graph.onnx import is_external
 from splitops.models.graph.onnx_functions import Attributes
 from splitops.models.infer.onnx_nodes import node_proto
@@ -29,6 +28,7 @@ from splitops.models.movers import BY_OPERATOR
 from splitops.models.movers.followed import numbers
 from splitops.models.movers.mover import OnnxNode
 from splitops.models.movers.numbers import ARITHMETIC, apply
+from splitops.spec.elements.types import element_type_of, from_onnx
 
 __all__ = ["computed_value", "constant", "tensor_known"]
 

@@ -9,9 +9,8 @@ from typing import Final
 
 import onnx_ir as ir
 
-from splitops.binding import Fact
-from splitops.elements.types import from_onnx
 from splitops.errors import Where
+from splitops.ground.progress import counted
 from splitops.models.formats.onnx.structure import canonical, extend
 from splitops.models.graph.onnx import (
     all_nodes,
@@ -44,9 +43,10 @@ from splitops.models.infer.onnx_nodes import NodeInference
 from splitops.models.infer.onnx_values import computed_value, constant, tensor_known
 from splitops.models.infer.splitting import OnSite, outputs_of, sizes_of_names, tightened
 from splitops.models.known import Known, SequenceOf, Tensor, fact, join, meet, with_sizes
-from splitops.operators import FAMILY
-from splitops.progress import counted
-from splitops.sizes.dims import UNKNOWN, Dim, Range, dimension
+from splitops.spec.elements.types import from_onnx
+from splitops.spec.operators import FAMILY
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, dimension
+from splitops.splitting.binding import Fact
 
 __all__ = ["Found", "Upstream", "Walk"]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from splitops.elements.types import ELEMENT_TYPES
 from splitops.models.formats.openvino.model import Layer
 from splitops.models.formats.openvino.sites import stated
 from splitops.models.known import Tensor, meet_shapes
 from splitops.models.movers import mover_of
 from splitops.models.movers.followed import shape_of
 from splitops.models.movers.shapes import broadcast
+from splitops.spec.elements.types import ELEMENT_TYPES
 
 __all__ = ["infer_layer"]
 

@@ -8,15 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 from splitops.errors import Rule, RuleError, SplitError, Where
+from splitops.ground.progress import counted
 from splitops.models.formats.openvino.model import Endpoint, Graph, Layer, OpenVINOModel
 from splitops.models.formats.openvino.sites import read_site
 from splitops.models.infer.openvino_layers import infer_layer
 from splitops.models.infer.splitting import OnSite, outputs_of, tightened
 from splitops.models.known import MAX_ELEMENTS, Tensor, fact
 from splitops.models.sites import Site
-from splitops.operators import FAMILY
-from splitops.progress import counted
-from splitops.sizes.dims import UNKNOWN, Dim, Range, dimension
+from splitops.spec.operators import FAMILY
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, dimension
 
 __all__ = ["OpenVINOFound", "walk_openvino"]
 

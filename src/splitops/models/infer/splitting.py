@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from splitops.binding import Binding
-from splitops.inference import Inference
 from splitops.models.known import NOTHING, Known, SequenceOf, Tensor
 from splitops.models.sites import Site
-from splitops.operators import OperatorSchema
-from splitops.sizes.dims import UNKNOWN, Range
+from splitops.spec.operators import OperatorSchema
+from splitops.spec.sizes.dims import UNKNOWN, Range
+from splitops.splitting.binding import Binding
+from splitops.splitting.inference import Inference
 
 __all__ = ["OnSite", "outputs_of", "sizes_of_names", "tightened"]
 

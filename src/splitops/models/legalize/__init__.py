@@ -116,9 +116,9 @@ def legalize(
 
 
 def _legalized(model: AnyModel, target: str, unbind: str | None, allow_links: bool) -> Legalization:
+    from splitops.ground.reading import place_of
     from splitops.models.check.profiles import known_targets
     from splitops.models.formats.files import is_openvino
-    from splitops.models.formats.reading import place_of
     from splitops.models.legalize.limits import meaning_of
 
     known_targets(target)

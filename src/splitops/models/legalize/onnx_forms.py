@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from splitops.elements.types import element_type_of
 from splitops.errors import RuleError
 from splitops.models.check.profiles import LegalForm
 from splitops.models.graph.onnx import Tape, constant_array, note, replace_node, shape_of, type_of
@@ -25,8 +24,9 @@ from splitops.models.sites.decisions import Cut
 from splitops.models.sites.forms import Form, Method, Restatement, Target
 from splitops.models.sites.restating import onnx_types, restate, restatements
 from splitops.models.sites.site import UNBIND_REPAIRS, Site
-from splitops.sizes.dims import Dim, Shape
-from splitops.sizes.rules import SizeRule
+from splitops.spec.elements.types import element_type_of
+from splitops.spec.sizes.dims import Dim, Shape
+from splitops.spec.sizes.rules import SizeRule
 
 __all__ = ["OnnxForms"]
 

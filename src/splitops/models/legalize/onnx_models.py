@@ -9,12 +9,12 @@ import onnx_ir as ir
 from onnx import ModelProto
 
 from splitops.errors import ModelError, Where
+from splitops.ground.reading import place_of
 from splitops.models.check.conditions import Surroundings
 from splitops.models.check.profiles import TARGETS, known_targets
 from splitops.models.convert.onnx_to_onnx import finished
 from splitops.models.formats.files import is_openvino
 from splitops.models.formats.onnx.storage import opened
-from splitops.models.formats.reading import place_of
 from splitops.models.graph.onnx import known, owners_of
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_model import copy_of, editable_copy, name_parts, unmark

@@ -6,11 +6,11 @@ from typing import Final
 
 import onnx_ir as ir
 
-from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.models.graph.onnx import Tape, constant_array, replace_node, type_of
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.legalize.rounds import NoFormError
 from splitops.models.sites.site import UNBIND_REPAIRS, Site
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 
 __all__ = ["carry", "slice_elements"]
 

@@ -8,7 +8,6 @@ from typing import Final
 import numpy as np
 import onnx_ir as ir
 
-from splitops.elements.types import ELEMENT_TYPES
 from splitops.models.check.profiles import LegalForm
 from splitops.models.graph.editor import is_read, shape_like
 from splitops.models.graph.onnx import shape_of, type_of
@@ -16,6 +15,7 @@ from splitops.models.graph.openvino_editor import OpenVINOEditor
 from splitops.models.legalize.rounds import NoFormError, Written
 from splitops.models.simplify.constants import FoldConstantsPass
 from splitops.models.sites import Site
+from splitops.spec.elements.types import ELEMENT_TYPES
 
 __all__ = ["OpenVINOForms"]
 

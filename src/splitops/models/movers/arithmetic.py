@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Final
 
-from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import ModelError
 from splitops.models.known import Tensor
 from splitops.models.known import Value as Numbers
@@ -17,6 +16,7 @@ from splitops.models.movers.followed import moved, numbers, shape_of
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Reader
 from splitops.models.movers.numbers import ARITHMETIC, apply, equal
 from splitops.models.movers.shapes import broadcast
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from splitops.elements.types import ELEMENT_TYPES, ElementType
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 
 __all__ = ["convert", "is_convertible"]
 
@@ -60,7 +60,7 @@ def convert(array: Array, source: ElementType, target: ElementType) -> Array:
     equal.
 
     Examples:
-        >>> from splitops.elements.types import ELEMENT_TYPES as types
+        >>> from splitops.spec.elements.types import ELEMENT_TYPES as types
         >>> values = np.array([1.9, -1.9, 300.0], np.float32)
         >>> convert(values, types["float32"], types["uint8"]).tolist()
         [1, 255, 44]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from splitops.elements.types import ELEMENT_TYPES, ElementType, from_onnx, from_openvino
 from splitops.errors import ModelError
 from splitops.models.known import Tensor
 from splitops.models.known import Value as Numbers
@@ -16,6 +15,7 @@ from splitops.models.movers.conversion import convert, is_convertible
 from splitops.models.movers.evaluated import Value, prove_size, taken
 from splitops.models.movers.followed import moved, numbers
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Reader
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_onnx, from_openvino
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy.typing as npt
 
-from splitops.elements.types import ElementType
 from splitops.errors import ModelError, Where
 from splitops.models.formats.openvino.shapes import MAX_RANK, parse_integer
 from splitops.native.resources import memory_bytes
+from splitops.spec.elements.types import ElementType
 
 if TYPE_CHECKING:
     from splitops.models.formats.openvino import Layer

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from splitops.elements.types import ElementType
 from splitops.models.known import MAX_ELEMENTS, Entry, Tensor, Value
-from splitops.sizes.dims import Shape
+from splitops.spec.elements.types import ElementType
+from splitops.spec.sizes.dims import Shape
 
 __all__ = ["entries", "integers", "moved", "numbers", "shape_of"]
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import ModelError
 from splitops.models.formats.openvino.shapes import MAX_RANK
 from splitops.models.known import Tensor
@@ -17,6 +16,7 @@ from splitops.models.movers.followed import integers as known_integers
 from splitops.models.movers.followed import moved, numbers, shape_of
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode
 from splitops.models.movers.shapes import axis_within, gathered
+from splitops.spec.elements.types import ELEMENT_TYPES
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -10,14 +10,14 @@ import numpy.typing as npt
 
 from splitops.models.known import Entry, Known, Tensor
 from splitops.models.movers.followed import entries, integers, shape_of
-from splitops.sizes.dims import Shape
+from splitops.spec.sizes.dims import Shape
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from splitops.elements.types import ElementType
     from splitops.models.formats.openvino import Layer, Output
     from splitops.models.movers.evaluated import Value
+    from splitops.spec.elements.types import ElementType
 
 __all__ = ["EVERY_OPSET", "LayerWriter", "Mover", "NodeWriter", "OnnxNode", "Reader"]
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.models.known import Entry
-from splitops.sizes import names as symbols
-from splitops.sizes.dims import Range, dimension
+from splitops.spec.sizes import names as symbols
+from splitops.spec.sizes.dims import Range, dimension
 
 __all__ = ["ARITHMETIC", "apply", "equal"]
 

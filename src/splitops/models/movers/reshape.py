@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import ModelError
 from splitops.models.known import Entry, Tensor
 from splitops.models.movers.evaluated import Value, boolean, integers, prove_size, taken
 from splitops.models.movers.followed import entries, moved, numbers
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode
 from splitops.models.movers.shapes import reshaped
+from splitops.spec.elements.types import ELEMENT_TYPES
 
 if TYPE_CHECKING:
     import onnx_ir as ir

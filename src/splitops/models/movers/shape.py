@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import ModelError
 from splitops.models.known import Tensor, value_of_shape
 from splitops.models.movers.evaluated import Value, taken
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Reader
-from splitops.sizes.dims import UNKNOWN
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
+from splitops.spec.sizes.dims import UNKNOWN
 
 if TYPE_CHECKING:
     import onnx_ir as ir

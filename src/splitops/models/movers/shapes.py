@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 from splitops.errors import ModelError
 from splitops.models.known import Entry, SequenceOf, meet_shapes
 from splitops.models.movers.numbers import ARITHMETIC
-from splitops.sizes import names as symbols
-from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
+from splitops.spec.sizes import names as symbols
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
 
 __all__ = [
     "axis_within",

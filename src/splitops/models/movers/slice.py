@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import ModelError
 from splitops.models.known import Entry, Tensor
 from splitops.models.known import Value as Numbers
@@ -14,7 +13,8 @@ from splitops.models.movers.followed import entries, moved, numbers, shape_of
 from splitops.models.movers.followed import integers as known_integers
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Reader
 from splitops.models.movers.shapes import axis_within, clamped, sliced
-from splitops.sizes.dims import Dim
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
+from splitops.spec.sizes.dims import Dim
 
 if TYPE_CHECKING:
     import onnx_ir as ir

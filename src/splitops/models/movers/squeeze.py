@@ -13,7 +13,7 @@ from splitops.models.movers.followed import integers as known_integers
 from splitops.models.movers.followed import moved, numbers, shape_of
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode
 from splitops.models.movers.shapes import axis_within, unsqueezed
-from splitops.sizes.dims import Range, Shape
+from splitops.spec.sizes.dims import Range, Shape
 
 if TYPE_CHECKING:
     import onnx_ir as ir

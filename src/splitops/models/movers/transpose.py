@@ -11,7 +11,7 @@ from splitops.models.movers.evaluated import Value, integers, taken
 from splitops.models.movers.followed import integers as known_integers
 from splitops.models.movers.followed import moved, numbers, shape_of
 from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode
-from splitops.sizes.dims import UNKNOWN
+from splitops.spec.sizes.dims import UNKNOWN
 
 if TYPE_CHECKING:
     import onnx_ir as ir

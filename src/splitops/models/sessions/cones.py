@@ -21,8 +21,8 @@ from splitops.models.formats.onnx.structure import (
 )
 from splitops.models.formats.onnx.tensors import is_external
 from splitops.models.running.onnx.regions import reads
-from splitops.operators import FAMILY, SCHEMAS, schema
-from splitops.operators.schema import Given
+from splitops.spec.operators import FAMILY, SCHEMAS, schema
+from splitops.spec.operators.schema import Given
 
 __all__ = ["cone_of_sites", "is_site"]
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import ModelError, Where, shown
 from splitops.models.formats.openvino import OpenVINOModel, input_names
 from splitops.models.formats.openvino.shapes import matches
 from splitops.models.known import NOTHING, Tensor
-from splitops.sizes.dims import Shape
+from splitops.spec.elements.types import ElementType, element_type_of
+from splitops.spec.sizes.dims import Shape
 
 if TYPE_CHECKING:
     from onnx import GraphProto, TypeProto

@@ -9,7 +9,6 @@ from typing import Any, Final
 import numpy as np
 from onnx import ModelProto, numpy_helper
 
-from splitops.elements.types import element_type_of
 from splitops.errors import SplitError, Where
 from splitops.models.formats.openvino import OpenVINOModel
 from splitops.models.formats.openvino.constants import Constant
@@ -20,7 +19,8 @@ from splitops.models.infer.onnx_walk import Walk
 from splitops.models.infer.openvino_walk import walk_openvino
 from splitops.models.sessions.cones import cone_of_sites
 from splitops.models.sites import Site
-from splitops.planning import Plan, plan_request
+from splitops.spec.elements.types import element_type_of
+from splitops.splitting.planning import Plan, plan_request
 
 __all__ = ["foretold_ir", "foretold_onnx", "plan_of"]
 

@@ -33,7 +33,7 @@ from splitops.models.sessions.legality import (
 )
 from splitops.models.sessions.rescue import LastRun, rescued
 from splitops.models.sites import Site
-from splitops.operators import FAMILY
+from splitops.spec.operators import FAMILY
 
 if TYPE_CHECKING:
     import onnx_ir

@@ -26,7 +26,7 @@ from splitops.models.sessions.foretold import foretold_ir
 from splitops.models.sessions.rescue import LastRun, rescued
 from splitops.models.sessions.settled import settled_sizes
 from splitops.models.sites import Site
-from splitops.operators import FAMILY
+from splitops.spec.operators import FAMILY
 
 __all__ = ["OpenVINOIRProgram"]
 

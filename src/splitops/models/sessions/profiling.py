@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from splitops.models.engines.engine import Event
-from splitops.operators import FAMILY
+from splitops.spec.operators import FAMILY
 
 __all__ = ["Operator", "Profile", "chrome_trace", "in_turns", "seconds_of"]
 

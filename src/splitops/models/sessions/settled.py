@@ -11,8 +11,8 @@ def settled_sizes(site: Site) -> list[tuple[int, int]] | None:
     """Return axis and size of each part; None where a run decides them, and may be wrong.
 
     Examples:
-        >>> from splitops.binding import Fact
-        >>> from splitops.operators import schema
+        >>> from splitops.splitting.binding import Fact
+        >>> from splitops.spec.operators import schema
         >>> row, given = schema("Split", 18), {"num_outputs": 2}
         >>> settled_sizes(Site(schema=row, attributes=given, facts=(Fact(shape=(3,)),), outputs=("a", "b")))
         [(0, 2), (0, 1)]

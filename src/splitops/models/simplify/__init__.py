@@ -114,8 +114,8 @@ def _simplified(
     limit: int | None,
     allow_links: bool,
 ) -> Simplification:
+    from splitops.ground.reading import place_of
     from splitops.models.formats.files import is_openvino
-    from splitops.models.formats.reading import place_of
 
     where = place_of(model)
     wanted = chosen(rewrites)

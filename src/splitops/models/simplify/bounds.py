@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from splitops.models.movers.shapes import clamped, positions
-from splitops.sizes.dims import Dim, Shape
+from splitops.spec.sizes.dims import Dim, Shape
 
 __all__ = ["composed", "sole_axis", "starts_of", "strides", "takes_all", "without_whole"]
 
@@ -18,7 +18,7 @@ def takes_all(bounds: slice, size: Dim) -> bool:
     """Return whether bounds take all of every axis of this size, in its order.
 
     Examples:
-        >>> from splitops.sizes.dims import UNKNOWN, Range
+        >>> from splitops.spec.sizes.dims import UNKNOWN, Range
         >>> [takes_all(slice(0, 9, 1), size) for size in (6, UNKNOWN, Range(2, 9))]
         [True, False, True]
         >>> takes_all(slice(0, _MOST, 1), UNKNOWN), takes_all(slice(-1, -2, -1), 1)
@@ -45,7 +45,7 @@ def composed(inner: slice, outer: slice, size: Dim) -> slice | None:
     """Return the bounds that take of an axis what outer ones take of what inner ones take; None: unknown.
 
     Examples:
-        >>> from splitops.sizes.dims import UNKNOWN
+        >>> from splitops.spec.sizes.dims import UNKNOWN
         >>> composed(slice(2, 9, 1), slice(1, -1, 2), 6)
         slice(3, 5, 2)
         >>> composed(slice(2, 9, 1), slice(1, 4, 1), UNKNOWN)

@@ -11,7 +11,7 @@ from splitops.models.graph.onnx import known, shape_of
 from splitops.models.known import Tensor
 from splitops.models.simplify.passes import SplitPass
 from splitops.models.sites.decisions import Cut, grouped, joined, runs, same_size, whole
-from splitops.sizes.dims import Dim
+from splitops.spec.sizes.dims import Dim
 
 __all__ = ["ConcatSplitPass", "NestedConcatsPass", "SoleConcatPass", "SplitConcatPass"]
 

@@ -7,13 +7,13 @@ from typing import Any
 import numpy.typing as npt
 import onnx_ir as ir
 
-from splitops.elements.types import ElementType
 from splitops.models.graph.editor import Editor, Role, is_read, note_like
 from splitops.models.graph.onnx import known
 from splitops.models.known import Tensor
 from splitops.models.simplify.passes import SplitPass
 from splitops.models.simplify.registry import DEFAULT_LIMIT
 from splitops.models.sites.decisions import Cut, pieces
+from splitops.spec.elements.types import ElementType
 
 __all__ = ["FoldConstantsPass", "SplitInitializersPass"]
 

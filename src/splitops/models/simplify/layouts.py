@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from splitops.models.sites.decisions import same_size
-from splitops.sizes.dims import UNKNOWN, Dim, Shape
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape
 
 __all__ = ["Factor", "Layout", "Move", "Permute", "Regroup", "moves"]
 

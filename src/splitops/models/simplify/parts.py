@@ -12,7 +12,7 @@ from splitops.models.graph.onnx import known
 from splitops.models.known import Tensor
 from splitops.models.simplify.passes import SplitPass
 from splitops.models.sites.decisions import joined, sole_part, useful_groups
-from splitops.sizes.dims import Shape
+from splitops.spec.sizes.dims import Shape
 
 __all__ = [
     "EmptyPartsPass",

@@ -11,7 +11,7 @@ from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.known import Tensor
 from splitops.models.simplify.passes import SplitPass
 from splitops.models.sites.decisions import Cut
-from splitops.sizes.rules import SizeRule
+from splitops.spec.sizes.rules import SizeRule
 
 __all__ = ["SequenceReadsPass"]
 

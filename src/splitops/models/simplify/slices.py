@@ -12,7 +12,7 @@ from splitops.models.known import Tensor
 from splitops.models.simplify.bounds import composed, sole_axis, starts_of, strides, takes_all, without_whole
 from splitops.models.simplify.passes import SplitPass
 from splitops.models.sites.decisions import partition
-from splitops.sizes.dims import UNKNOWN, Shape
+from splitops.spec.sizes.dims import UNKNOWN, Shape
 
 __all__ = [
     "GathersPass",

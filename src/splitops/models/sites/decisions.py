@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from splitops.binding import Binding
-from splitops.elements.types import ElementType
-from splitops.inference import infer_binding
-from splitops.operators.schema import OperatorSchema
-from splitops.sizes.arithmetic import Division, part_count, part_sizes, violation
-from splitops.sizes.dims import UNKNOWN, Dim
-from splitops.sizes.rules import SizeRule
+from splitops.spec.elements.types import ElementType
+from splitops.spec.operators.schema import OperatorSchema
+from splitops.spec.sizes.arithmetic import Division, part_count, part_sizes, violation
+from splitops.spec.sizes.dims import UNKNOWN, Dim
+from splitops.spec.sizes.rules import SizeRule
+from splitops.splitting.binding import Binding
+from splitops.splitting.inference import infer_binding
 
 __all__ = [
     "Cut",
@@ -294,7 +294,7 @@ def shortest(
         size: the size of the axis; one that is not known exactly must stay proved by lengths.
 
     Examples:
-        >>> from splitops.operators import schema
+        >>> from splitops.spec.operators import schema
         >>> for opset in (13, 18):
         ...     row, division = shortest([schema("Split", opset)], (2, 2, 1), 5)
         ...     print(row, division.rule)
@@ -332,7 +332,7 @@ def lying(
     """Return the bytes of each part of a constant; None where one is not one piece of whole bytes.
 
     Examples:
-        >>> from splitops.elements.types import ELEMENT_TYPES
+        >>> from splitops.spec.elements.types import ELEMENT_TYPES
         >>> kind = ELEMENT_TYPES["float32"]
         >>> lying((4, 3), 0, [1, 3], kind), lying((4, 3), 1, [1, 2], kind)
         ([12, 36], None)

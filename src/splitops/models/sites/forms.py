@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from splitops.elements.types import ElementType
 from splitops.models.sites.statement import describe
-from splitops.operators import OperatorSchema, schema, versions
-from splitops.sizes.arithmetic import Division
+from splitops.spec.elements.types import ElementType
+from splitops.spec.operators import OperatorSchema, schema, versions
+from splitops.spec.sizes.arithmetic import Division
 
 __all__ = ["Form", "Method", "Restatement", "Target"]
 

@@ -13,22 +13,22 @@ from functools import cache
 from itertools import accumulate, pairwise
 from typing import Final
 
-from splitops.binding import Binding, Fact, bind
-from splitops.elements.types import ELEMENT_TYPES, ElementType, from_onnx_name
 from splitops.errors import Rule, RuleError, rule_error
 from splitops.models.sites.forms import Form, Method, Restatement, Target
 from splitops.models.sites.site import UNBIND_REPAIRS, Origin, Site
 from splitops.models.sites.statement import stated
-from splitops.operators import OperatorSchema
-from splitops.operators.schema import Given
-from splitops.sizes.arithmetic import (
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_onnx_name
+from splitops.spec.operators import OperatorSchema
+from splitops.spec.operators.schema import Given
+from splitops.spec.sizes.arithmetic import (
     Division,
     describe,
     part_count,
     part_size,
     part_sizes,
 )
-from splitops.sizes.rules import SizeRule
+from splitops.spec.sizes.rules import SizeRule
+from splitops.splitting.binding import Binding, Fact, bind
 
 __all__ = ["onnx_types", "restate", "restatements", "unbind_error"]
 
@@ -50,7 +50,7 @@ def restate(site: Site, target: Target, form: Form = Form.SAME, *, apart: bool =
             statement.
 
     Examples:
-        >>> from splitops.operators import schema
+        >>> from splitops.spec.operators import schema
         >>> data = Fact(ELEMENT_TYPES["float32"], (5,))
         >>> site = Site(schema=schema("Split", 18), attributes={"num_outputs": 4}, facts=(data,),
         ...             outputs=("a", "b", "c", "d"))
@@ -102,7 +102,7 @@ def restatements(
         RuleError: the site is invalid, or an attribute that must be known is its function's caller's.
 
     Examples:
-        >>> from splitops.operators import schema
+        >>> from splitops.spec.operators import schema
         >>> site = Site(schema=schema("Split", 18), attributes={"num_outputs": 2}, facts=(Fact(shape=(5,)),),
         ...             outputs=("a", "b"))
         >>> [str(way.method) for way in restatements(site, Target("", 18), Form.LENGTHS)]

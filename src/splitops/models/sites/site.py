@@ -8,12 +8,12 @@ from enum import Enum, auto
 from functools import cached_property
 from typing import Any, Final
 
-from splitops.binding import Binding, Fact, bind
 from splitops.errors import NOWHERE, SplitError, Where
-from splitops.inference import Inference, infer_binding
 from splitops.models.sites.statement import describe
-from splitops.operators import OperatorSchema, history
-from splitops.operators.schema import Given
+from splitops.spec.operators import OperatorSchema, history
+from splitops.spec.operators.schema import Given
+from splitops.splitting.binding import Binding, Fact, bind
+from splitops.splitting.inference import Inference, infer_binding
 
 __all__ = ["UNBIND_REPAIRS", "Origin", "Site"]
 
@@ -55,7 +55,7 @@ class Site:
             :class:`~splitops.models.formats.openvino.Layer`), for tools that rewrite it.
 
     Examples:
-        >>> from splitops.operators import schema
+        >>> from splitops.spec.operators import schema
         >>> data = Fact(shape=(2, 7))
         >>> site = Site(schema=schema("Split", 18), attributes={"num_outputs": 2, "axis": 1}, facts=(data,),
         ...             outputs=("a", "b"))
@@ -147,7 +147,7 @@ class Site:
         opset 18, ``split`` from 13 on.
 
         Examples:
-            >>> from splitops.operators import schema
+            >>> from splitops.spec.operators import schema
             >>> data, given = Fact(shape=(7,)), {"num_outputs": 2}
             >>> site = Site(schema=schema("Split", 13), attributes=given, facts=(data,), outputs=("a", "b"))
             >>> str(site.as_written)
@@ -167,7 +167,7 @@ class Site:
         tool rewrites such a site unasked.
 
         Examples:
-            >>> from splitops.operators import schema
+            >>> from splitops.spec.operators import schema
             >>> row, data, given = schema("SplitToSequence", 13), Fact(shape=(2, 3)), {"keepdims": 0}
             >>> one, two = Fact(shape=(), value=1), Fact(shape=(), value=2)
             >>> sites = [Site(schema=row, attributes=given, facts=facts, outputs=("s",))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from splitops.binding import Fact
-from splitops.elements.types import ELEMENT_TYPES
 from splitops.errors import brief
-from splitops.operators import OperatorSchema
-from splitops.operators.schema import Given, Option
-from splitops.sizes.arithmetic import Division
-from splitops.sizes.rules import SizeRule
+from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec.operators import OperatorSchema
+from splitops.spec.operators.schema import Given, Option
+from splitops.spec.sizes.arithmetic import Division
+from splitops.spec.sizes.rules import SizeRule
+from splitops.splitting.binding import Fact
 
 __all__ = ["describe", "stated"]
 
@@ -32,7 +32,7 @@ def stated(
         The attributes, and the inputs in the operator's order with None for the data and absent ones.
 
     Examples:
-        >>> from splitops.operators import schema
+        >>> from splitops.spec.operators import schema
         >>> attributes, inputs = stated(schema("Split", 13), 1, Division(SizeRule.EXPLICIT, lengths=(2, 3)))
         >>> attributes, inputs[1].value
         ({'axis': 1}, (2, 3))
@@ -77,7 +77,7 @@ def describe(
     """Write what a node states in one line.
 
     Examples:
-        >>> from splitops.operators import schema
+        >>> from splitops.spec.operators import schema
         >>> describe(schema("Split", 13), 1, Division(SizeRule.EXPLICIT, lengths=(2, 3)), 2)
         'Split-13(axis=1, split=[2, 3])'
     """

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from splitops.elements.types import ELEMENT_TYPES, ElementType
 from splitops.errors import ModelError
 from splitops.models.convert.tape import Tape
 from splitops.models.formats.openvino import Layer, Output
 from splitops.models.movers import ONNX_OPSET
 from splitops.models.movers.mover import LayerWriter, Reader
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 
 __all__ = [
     "BOOL",

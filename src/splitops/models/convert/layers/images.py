@@ -9,7 +9,6 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir as ir
 
-from splitops.elements.types import ELEMENT_TYPES
 from splitops.models.convert.layers.form import (
     FLOATS,
     INT32,
@@ -27,6 +26,7 @@ from splitops.models.convert.layers.form import (
 )
 from splitops.models.convert.tape import Tape
 from splitops.models.formats.openvino import Layer
+from splitops.spec.elements.types import ELEMENT_TYPES
 
 __all__ = ["IMAGES"]
 

@@ -8,7 +8,6 @@ from typing import Final
 import numpy as np
 import onnx_ir as ir
 
-from splitops.elements.types import ElementType, from_openvino
 from splitops.models.convert.layers.form import (
     INT32,
     INT64,
@@ -26,6 +25,7 @@ from splitops.models.convert.layers.form import (
 )
 from splitops.models.convert.tape import Tape
 from splitops.models.formats.openvino import Layer
+from splitops.spec.elements.types import ElementType, from_openvino
 
 __all__ = ["POSITIONS"]
 

@@ -9,7 +9,6 @@ from typing import Final
 import numpy as np
 import onnx_ir as ir
 
-from splitops.elements.types import ElementType
 from splitops.models.convert.layers.form import (
     BOOL,
     FLOATS,
@@ -28,6 +27,7 @@ from splitops.models.convert.layers.form import (
 )
 from splitops.models.convert.tape import Tape
 from splitops.models.formats.openvino import Layer
+from splitops.spec.elements.types import ElementType
 
 __all__ = ["REDUCTIONS"]
 

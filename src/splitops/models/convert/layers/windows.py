@@ -24,7 +24,7 @@ from splitops.models.convert.layers.form import (
 )
 from splitops.models.convert.tape import Tape
 from splitops.models.formats.openvino import Layer
-from splitops.sizes.dims import Dim
+from splitops.spec.sizes.dims import Dim
 
 __all__ = ["WINDOWS"]
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
 
-from splitops.elements.types import from_onnx
 from splitops.errors import NOWHERE, ModelError, Where, shown
+from splitops.ground.reading import DataFolder, place_of, read_content
+from splitops.ground.writing import StagedFiles, write_whole
 from splitops.models.formats.onnx.structure import check_model, model_tensors
 from splitops.models.formats.onnx.tensors import (
     byte_count,
@@ -23,8 +24,7 @@ from splitops.models.formats.onnx.tensors import (
     prove_external,
     tensor_array,
 )
-from splitops.models.formats.reading import DataFolder, place_of, read_content
-from splitops.writing import StagedFiles, write_whole
+from splitops.spec.elements.types import from_onnx
 
 if TYPE_CHECKING:
     import onnx_ir

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from onnx import TensorProto, numpy_helper
 
-from splitops.elements.types import ElementType, from_onnx
 from splitops.errors import ModelError, Where, shown
-from splitops.models.formats.reading import DataFolder, open_regular, read_range
+from splitops.ground.reading import DataFolder, open_regular, read_range
+from splitops.spec.elements.types import ElementType, from_onnx
 
 __all__ = [
     "byte_count",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from onnx import ModelProto, TensorShapeProto, TypeProto
 
-from splitops.elements.types import from_onnx
 from splitops.models.formats.onnx.structure import located_graphs
 from splitops.models.known import Known, Opaque, SequenceOf, Tensor
-from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape
+from splitops.spec.elements.types import from_onnx
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
 
 __all__ = ["Names", "declared_types", "from_type", "to_type"]
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from splitops.elements.types import ELEMENT_TYPES, ElementType, element_type_of, from_openvino
 from splitops.errors import ModelError
 from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.model import (
@@ -22,7 +21,8 @@ from splitops.models.formats.openvino.model import (
     join_names,
 )
 from splitops.models.formats.openvino.shapes import format_shape, parse_shape
-from splitops.sizes.dims import Shape
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, element_type_of, from_openvino
+from splitops.spec.sizes.dims import Shape
 
 __all__ = ["Builder", "Output"]
 

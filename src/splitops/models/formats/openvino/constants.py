@@ -1,8 +1,8 @@
 """Values of ``Const`` layers: ranges of bytes of the ``.bin`` file, read when they are asked for.
 
-Numbers lie unaligned and packed (see :mod:`splitops.elements.packing`). Strings lie as OpenVINO packs them:
-their number, a zero and the end of each, as little-endian 32-bit integers, then the UTF-8 of all of them, one
-behind the other.
+Numbers lie unaligned and packed (see :mod:`splitops.spec.elements.packing`). Strings lie as OpenVINO packs
+them: their number, a zero and the end of each, as little-endian 32-bit integers, then the UTF-8 of all of
+them, one behind the other.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 import numpy.typing as npt
 
-from splitops.elements.packing import pack, packed_size, unpack
-from splitops.elements.types import ElementType
 from splitops.errors import ModelError, Where
+from splitops.ground.reading import open_regular, read_range
 from splitops.models.formats.openvino.shapes import MAX_RANK, checked_count
-from splitops.models.formats.reading import open_regular, read_range
+from splitops.spec.elements.packing import pack, packed_size, unpack
+from splitops.spec.elements.types import ElementType
 
 __all__ = ["Constant", "Weights", "encode"]
 
@@ -165,7 +165,7 @@ def encode(array: npt.NDArray[Any], element_type: ElementType) -> bytes:
 
     Examples:
         >>> import numpy as np
-        >>> from splitops.elements.types import ELEMENT_TYPES
+        >>> from splitops.spec.elements.types import ELEMENT_TYPES
         >>> encode(np.array(["ab", ""], object), ELEMENT_TYPES["string"]).hex(" ", -4)
         '02000000 00000000 02000000 02000000 6162'
     """

@@ -14,11 +14,11 @@ from functools import cached_property
 from typing import Final, NamedTuple
 from xml.etree.ElementTree import Element
 
-from splitops.elements.types import ElementType, from_openvino, from_precision
 from splitops.errors import ModelError, Where
 from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.shapes import parse_shape
-from splitops.sizes.dims import Shape
+from splitops.spec.elements.types import ElementType, from_openvino, from_precision
+from splitops.spec.sizes.dims import Shape
 
 __all__ = ["Edge", "Endpoint", "Graph", "Layer", "OpenVINOModel", "Port", "join_names", "split_names"]
 

@@ -9,6 +9,7 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from splitops.errors import ModelError, Where
+from splitops.ground.reading import DataFolder, place_of, read_whole
 from splitops.models.formats.openvino.constants import Constant, Weights
 from splitops.models.formats.openvino.document import DEFAULT_LIMITS, Limits, parse
 from splitops.models.formats.openvino.model import (
@@ -21,7 +22,6 @@ from splitops.models.formats.openvino.model import (
     split_names,
 )
 from splitops.models.formats.openvino.shapes import MAX_RANK, parse_integer, parse_number
-from splitops.models.formats.reading import DataFolder, place_of, read_whole
 
 __all__ = ["VERSIONS", "from_bytes", "opened", "read"]
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from splitops.errors import ModelError, Where
-from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
 
 __all__ = [
     "MAX_RANK",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from splitops.binding import Fact
 from splitops.errors import SplitError, Where
 from splitops.models.formats.openvino.model import Endpoint, Graph, Layer, OpenVINOModel, Port
 from splitops.models.formats.openvino.splits import family_schema, split_attributes
 from splitops.models.known import Tensor, fact
 from splitops.models.sites import Origin, Site
-from splitops.operators import FAMILY, history
-from splitops.sizes.dims import UNKNOWN
+from splitops.spec.operators import FAMILY, history
+from splitops.spec.sizes.dims import UNKNOWN
+from splitops.splitting.binding import Fact
 
 __all__ = ["endpoint_name", "input_names", "layer_site", "output_names", "read_site", "sites", "stated"]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from splitops.errors import ModelError, Where
 from splitops.models.formats.openvino.model import Layer
 from splitops.models.formats.openvino.shapes import parse_integer
-from splitops.operators import OperatorSchema, schema
+from splitops.spec.operators import OperatorSchema, schema
 
 __all__ = ["family_schema", "operation_set", "split_attributes"]
 

@@ -13,9 +13,9 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from splitops.errors import ModelError, Where, shown_path
+from splitops.ground.writing import StagedFiles
 from splitops.models.formats.openvino.constants import Constant, Weights
 from splitops.models.formats.openvino.model import Graph, Layer, OpenVINOModel, Port, join_names
-from splitops.writing import StagedFiles
 
 __all__ = ["to_bytes", "write"]
 

@@ -16,9 +16,9 @@ import numpy.typing as npt
 from onnx import NodeProto, TypeProto
 from onnx.reference.op_run import OpRun
 
-from splitops.elements.types import from_onnx
 from splitops.errors import ModelError
 from splitops.models.running.bodies import BodyRuns
+from splitops.spec.elements.types import from_onnx
 
 if TYPE_CHECKING:
     from splitops.models.running.onnx.evaluator import Evaluator

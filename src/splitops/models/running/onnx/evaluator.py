@@ -23,6 +23,8 @@ from onnx.reference.op_run import OpFunctionContextDependant, OpRun, RuntimeCont
 from onnx.reference.ops import load_op
 
 from splitops.errors import ModelError, SplitError, Where, shown
+from splitops.ground.progress import counted
+from splitops.ground.reading import DataFolder
 from splitops.models.engines.recording import recorded, recorder
 from splitops.models.formats.onnx.structure import (
     FunctionKey,
@@ -38,13 +40,11 @@ from splitops.models.formats.onnx.structure import (
     subgraphs,
 )
 from splitops.models.formats.onnx.tensors import load_external, tensor_array
-from splitops.models.formats.reading import DataFolder
 from splitops.models.running.onnx.control_flow import CONTROL_FLOW, FunctionCall
 from splitops.models.running.onnx.older import flattening, with_defaults
 from splitops.models.running.onnx.regions import Division, GraphView, RegionCall, reads
 from splitops.models.running.onnx.slicing import SLICE_WITH_STEPS, Slice
 from splitops.onnx.reference import node_label, reference_ops
-from splitops.progress import counted
 
 __all__ = ["Evaluator", "Scope", "model_evaluator", "node_evaluator"]
 

@@ -14,10 +14,10 @@ from onnx import ModelProto
 
 from splitops.calls.node import read_only
 from splitops.errors import Where
+from splitops.ground.reading import DataFolder, place_of
 from splitops.models.formats.onnx.storage import as_proto, parse
 from splitops.models.formats.onnx.structure import check_model
 from splitops.models.formats.onnx.tensors import load_external
-from splitops.models.formats.reading import DataFolder, place_of
 from splitops.models.running.bodies import MAX_BODY_RUNS
 from splitops.models.running.onnx.control_flow import limited_body_runs
 from splitops.models.running.onnx.evaluator import model_evaluator

@@ -15,15 +15,15 @@ from typing import Any, Final
 
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 
-from splitops.elements.types import element_type_of, from_onnx
 from splitops.errors import Where
+from splitops.ground.reading import DataFolder
 from splitops.models.engines.engine import Compiled, Engine, EngineError, Program
 from splitops.models.formats.onnx.structure import FunctionKey, function_key, subgraphs
 from splitops.models.formats.onnx.tensors import external_extent, folder_of, is_external, tensor_array
-from splitops.models.formats.reading import DataFolder
 from splitops.models.running.onnx.control_flow import Call
 from splitops.models.running.stages import stages
 from splitops.onnx.reference import node_label
+from splitops.spec.elements.types import element_type_of, from_onnx
 
 __all__ = ["Division", "GraphView", "Region", "RegionCall", "reads"]
 

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from onnx import GraphProto, TypeProto
 
 from splitops.calls.node import read_only
-from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import ModelError, Where, shown
 from splitops.models.formats.onnx.types import from_type
 from splitops.models.known import Tensor
-from splitops.sizes.dims import Dim
+from splitops.spec.elements.types import ElementType, element_type_of
+from splitops.spec.sizes.dims import Dim
 
 __all__ = ["Inputs"]
 

@@ -13,13 +13,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from splitops.elements.types import ElementType
 from splitops.errors import ModelError, Where
 from splitops.models.formats.openvino.model import Graph, Layer
 from splitops.models.formats.openvino.splits import operation_set
 from splitops.models.movers.evaluated import Value, prove_size
 from splitops.models.running.openvino.port_maps import Entry, PortMap, Slicing, axis_of, read_if, read_loop
-from splitops.operators import FAMILY
+from splitops.spec.elements.types import ElementType
+from splitops.spec.operators import FAMILY
 
 __all__ = ["RunBody", "evaluate", "holds_split", "is_own"]
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy.typing as npt
 
 from splitops.errors import ModelError, Where
+from splitops.ground.progress import counted
 from splitops.models.engines import is_installed, make_engine
 from splitops.models.engines.engine import Compiled, Engine
 from splitops.models.engines.recording import recorded, recorder
@@ -26,7 +27,6 @@ from splitops.models.running.openvino import bodies, foreign
 from splitops.models.running.openvino.inputs import Inputs
 from splitops.models.running.openvino.layers import evaluated, is_own
 from splitops.models.running.stages import stages
-from splitops.progress import counted
 
 __all__ = ["Prepared", "is_evaluated"]
 

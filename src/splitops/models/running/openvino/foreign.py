@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import Where
 from splitops.models.engines.engine import Compiled, Engine, EngineError, Program
 from splitops.models.formats.openvino.constants import Constant
@@ -17,7 +16,8 @@ from splitops.models.formats.openvino.shapes import format_shape
 from splitops.models.formats.openvino.writer import to_bytes
 from splitops.models.known import Tensor
 from splitops.models.movers.evaluated import Value
-from splitops.sizes.dims import Shape
+from splitops.spec.elements.types import ElementType, element_type_of
+from splitops.spec.sizes.dims import Shape
 
 __all__ = ["Region", "Runner", "Settled"]
 

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.calls.node import read_only
-from splitops.elements.types import ElementType, element_type_of
 from splitops.errors import ModelError, Where
 from splitops.models.formats.openvino.model import Endpoint, Layer, OpenVINOModel
 from splitops.models.formats.openvino.shapes import format_shape, matches
 from splitops.models.formats.openvino.sites import input_names
 from splitops.models.movers.evaluated import Value
-from splitops.sizes.dims import Shape
+from splitops.spec.elements.types import ElementType, element_type_of
+from splitops.spec.sizes.dims import Shape
 
 __all__ = ["Inputs"]
 

@@ -14,7 +14,7 @@ from splitops.models.formats.openvino.splits import family_schema, split_attribu
 from splitops.models.movers import mover_of
 from splitops.models.movers.evaluated import Value
 from splitops.models.movers.mover import EVERY_OPSET
-from splitops.operators import FAMILY
+from splitops.spec.operators import FAMILY
 
 __all__ = ["evaluated", "is_own"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from splitops.binding.facts import Fact, Number
-from splitops.binding.node import Node, write
-from splitops.binding.rows import Place
 from splitops.errors import Rule, brief, shown
-from splitops.sizes.arithmetic import Division
-from splitops.sizes.dims import Shape, exact_integer
-from splitops.sizes.rules import SizeRule
+from splitops.spec.sizes.arithmetic import Division
+from splitops.spec.sizes.dims import Shape, exact_integer
+from splitops.spec.sizes.rules import SizeRule
+from splitops.splitting.binding.facts import Fact, Number
+from splitops.splitting.binding.node import Node, write
+from splitops.splitting.binding.rows import Place
 
 __all__ = ["INT64_MAX", "Lengths", "read_lengths"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from splitops.elements.types import ELEMENT_TYPES
-from splitops.operators.schema import (
+from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec.operators.schema import (
     Attribute,
     Given,
     OperatorSchema,
@@ -14,7 +14,7 @@ from splitops.operators.schema import (
     Source,
     TypeConstraint,
 )
-from splitops.sizes.rules import SizeRule
+from splitops.spec.sizes.rules import SizeRule
 
 __all__ = ["ROWS"]
 

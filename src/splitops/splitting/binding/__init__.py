@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from splitops.binding.axis import find_axis, keeps_axis
-from splitops.binding.count import find_sources, read_count
-from splitops.binding.facts import Fact, fact_of, foreign_type
-from splitops.binding.lengths import read_lengths
-from splitops.binding.node import Node, take_data
-from splitops.binding.rows import compile_row
-from splitops.binding.sizes import check_sizes
 from splitops.errors import NOWHERE, Rule, Where, rule_error, shown
-from splitops.operators.schema import OperatorSchema
-from splitops.planning import SplitRequest
-from splitops.records import record
-from splitops.sizes.arithmetic import Division
-from splitops.sizes.dims import Range, Shape
+from splitops.ground.records import record
+from splitops.spec.operators.schema import OperatorSchema
+from splitops.spec.sizes.arithmetic import Division
+from splitops.spec.sizes.dims import Range, Shape
+from splitops.splitting.binding.axis import find_axis, keeps_axis
+from splitops.splitting.binding.count import find_sources, read_count
+from splitops.splitting.binding.facts import Fact, fact_of, foreign_type
+from splitops.splitting.binding.lengths import read_lengths
+from splitops.splitting.binding.node import Node, take_data
+from splitops.splitting.binding.rows import compile_row
+from splitops.splitting.binding.sizes import check_sizes
+from splitops.splitting.planning import SplitRequest
 
 __all__ = ["Binding", "Fact", "bind", "fact_of", "foreign_type"]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from splitops.binding.lengths import Lengths
-from splitops.binding.node import Node, write
-from splitops.binding.rows import Place
 from splitops.errors import Rule, RuleError, brief
-from splitops.operators.schema import Given
-from splitops.sizes.arithmetic import Division, describe, violation
-from splitops.sizes.dims import Range, Shape
-from splitops.sizes.ranges import fitting, free_lengths
+from splitops.spec.operators.schema import Given
+from splitops.spec.sizes.arithmetic import Division, describe, violation
+from splitops.spec.sizes.dims import Range, Shape
+from splitops.spec.sizes.ranges import fitting, free_lengths
+from splitops.splitting.binding.lengths import Lengths
+from splitops.splitting.binding.node import Node, write
+from splitops.splitting.binding.rows import Place
 
 __all__ = ["check_sizes"]
 

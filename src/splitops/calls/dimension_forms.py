@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from splitops.binding import Fact
 from splitops.calls.arguments import bind_call
 from splitops.errors import ArrayError, shown
-from splitops.inference import Inference, infer_binding
-from splitops.operators.schema import OperatorSchema
-from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension, entries, exact_integer
+from splitops.spec.operators.schema import OperatorSchema
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension, entries, exact_integer
+from splitops.splitting.binding import Fact
+from splitops.splitting.inference import Inference, infer_binding
 
 __all__ = ["DimensionForm", "ShapeForm", "dimension_form", "infer_call", "shape_form", "shape_from_form"]
 

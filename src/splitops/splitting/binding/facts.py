@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from splitops.elements.types import ElementType, element_type_of
-from splitops.records import record
-from splitops.sizes.dims import Shape
+from splitops.ground.records import record
+from splitops.spec.elements.types import ElementType, element_type_of
+from splitops.spec.sizes.dims import Shape
 
 __all__ = ["Fact", "Number", "fact_of", "foreign_type"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from splitops.elements.types import ElementType
-from splitops.operators.schema import Given, OperatorSchema, Option, Source
+from splitops.spec.elements.types import ElementType
+from splitops.spec.operators.schema import Given, OperatorSchema, Option, Source
 
 __all__ = ["Place", "Row", "compile_row"]
 

@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from splitops.binding.facts import Fact
-from splitops.binding.rows import Place, Row
 from splitops.errors import ModelError, Rule, RuleError, SplitError, Where, rule_error, shown
-from splitops.operators.schema import Given
-from splitops.records import record
-from splitops.sizes.dims import Shape
+from splitops.ground.records import record
+from splitops.spec.operators.schema import Given
+from splitops.spec.sizes.dims import Shape
+from splitops.splitting.binding.facts import Fact
+from splitops.splitting.binding.rows import Place, Row
 
 __all__ = ["Node", "take_data", "write"]
 
 
 @record
 class Node:
-    """One split as it is stated: the arguments of :func:`splitops.binding.bind`.
+    """One split as it is stated: the arguments of :func:`splitops.splitting.binding.bind`.
 
     Attributes:
         row: its version.

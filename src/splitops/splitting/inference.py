@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from splitops.binding import Binding
 from splitops.errors import Rule, RuleError, rule_error
-from splitops.planning import MAX_PARTS
-from splitops.sizes import names as symbols
-from splitops.sizes.arithmetic import Division, part_count, part_sizes
-from splitops.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
-from splitops.sizes.ranges import count_range, element_range, fitting, free_lengths, hull, part_range
-from splitops.sizes.rules import SizeRule
+from splitops.spec.sizes import names as symbols
+from splitops.spec.sizes.arithmetic import Division, part_count, part_sizes
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
+from splitops.spec.sizes.ranges import count_range, element_range, fitting, free_lengths, hull, part_range
+from splitops.spec.sizes.rules import SizeRule
+from splitops.splitting.binding import Binding
+from splitops.splitting.planning import MAX_PARTS
 
 __all__ = ["Inference", "infer_binding", "join_shapes"]
 
@@ -40,7 +40,7 @@ def infer_binding(binding: Binding) -> Inference:
     """Infer the shapes of the parts of a proved split.
 
     Args:
-        binding: what :func:`splitops.binding.bind` has proved; its facts may be partial.
+        binding: what :func:`splitops.splitting.binding.bind` has proved; its facts may be partial.
 
     Returns:
         The shapes: every outcome that the facts allow lies inside them, and no dimension can be narrowed.

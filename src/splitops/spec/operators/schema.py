@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from functools import cached_property
 
-from splitops.elements.types import ElementType
-from splitops.sizes.rules import SizeRule
+from splitops.spec.elements.types import ElementType
+from splitops.spec.sizes.rules import SizeRule
 
 __all__ = [
     "Attribute",

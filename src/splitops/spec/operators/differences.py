@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from splitops.operators.schema import Attribute, OperatorSchema, Parameter, TypeConstraint
+from splitops.spec.operators.schema import Attribute, OperatorSchema, Parameter, TypeConstraint
 
 __all__ = ["Change", "Difference", "compare"]
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from splitops.binding.facts import Fact
-from splitops.binding.lengths import INT64_MAX
-from splitops.binding.node import Node
-from splitops.binding.rows import Place
 from splitops.errors import Rule, shown
-from splitops.operators.schema import Given
-from splitops.sizes.arithmetic import Division
-from splitops.sizes.dims import exact_integer
-from splitops.sizes.rules import SizeRule
+from splitops.spec.operators.schema import Given
+from splitops.spec.sizes.arithmetic import Division
+from splitops.spec.sizes.dims import exact_integer
+from splitops.spec.sizes.rules import SizeRule
+from splitops.splitting.binding.facts import Fact
+from splitops.splitting.binding.lengths import INT64_MAX
+from splitops.splitting.binding.node import Node
+from splitops.splitting.binding.rows import Place
 
 __all__ = ["find_sources", "read_count"]
 

@@ -6,10 +6,10 @@ from itertools import accumulate
 from typing import Final
 
 from splitops.errors import NOWHERE, Rule, Where, rule_error
+from splitops.ground.records import record
 from splitops.native import Plan, SplitPlan
-from splitops.operators.schema import OperatorSchema
-from splitops.records import record
-from splitops.sizes.arithmetic import Division, part_count, part_sizes
+from splitops.spec.operators.schema import OperatorSchema
+from splitops.spec.sizes.arithmetic import Division, part_count, part_sizes
 
 __all__ = [
     "MAX_PARTS",

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from splitops.errors import Rule, brief
-from splitops.records import record
-from splitops.sizes.rules import SizeRule
+from splitops.ground.records import record
+from splitops.spec.sizes.rules import SizeRule
 
 __all__ = [
     "Division",

@@ -27,8 +27,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from splitops.elements.types import ElementType
 from splitops.errors import ArrayError
+from splitops.spec.elements.types import ElementType
 
 __all__ = ["pack", "packed_size", "unpack"]
 
@@ -85,7 +85,7 @@ def packed_size(element_type: ElementType, count: int) -> int:
         ArrayError: for strings, whose storage follows from their contents, and for a negative count.
 
     Examples:
-        >>> from splitops.elements.types import ELEMENT_TYPES
+        >>> from splitops.spec.elements.types import ELEMENT_TYPES
         >>> [packed_size(ELEMENT_TYPES[name], 9) for name in ("uint1", "uint3", "uint4", "float32")]
         [2, 6, 5, 36]
     """
@@ -119,7 +119,7 @@ def unpack(
         ArrayError: where the number of bytes does not fit the shape, or a dimension is negative.
 
     Examples:
-        >>> from splitops.elements.types import ELEMENT_TYPES
+        >>> from splitops.spec.elements.types import ELEMENT_TYPES
         >>> unpack(bytes([0x21, 0x03]), ELEMENT_TYPES["uint4"], (3,)).tolist()
         [1, 2, 3]
         >>> unpack(bytes([0b10100000]), ELEMENT_TYPES["uint1"], (3,)).tolist()
@@ -152,7 +152,7 @@ def pack(array: npt.NDArray[Any], element_type: ElementType) -> bytes:
 
     Examples:
         >>> import numpy as np
-        >>> from splitops.elements.types import ELEMENT_TYPES
+        >>> from splitops.spec.elements.types import ELEMENT_TYPES
         >>> pack(np.array([1, 0, 1], np.uint8), ELEMENT_TYPES["uint1"]).hex()
         'a0'
     """

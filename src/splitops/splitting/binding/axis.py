@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from splitops.binding.facts import Fact
-from splitops.binding.node import Node, write
 from splitops.errors import Rule, shown
-from splitops.sizes.dims import exact_integer
+from splitops.spec.sizes.dims import exact_integer
+from splitops.splitting.binding.facts import Fact
+from splitops.splitting.binding.node import Node, write
 
 __all__ = ["find_axis", "keeps_axis"]
 

@@ -7,10 +7,10 @@ from types import MappingProxyType
 from typing import Final
 
 from splitops.errors import Rule, rule_error, shown
-from splitops.operators import onnx, openvino
-from splitops.operators.differences import Change, Difference, compare
-from splitops.operators.schema import OperatorSchema
-from splitops.sizes.dims import exact_integer
+from splitops.spec.operators import onnx, openvino
+from splitops.spec.operators.differences import Change, Difference, compare
+from splitops.spec.operators.schema import OperatorSchema
+from splitops.spec.sizes.dims import exact_integer
 
 __all__ = [
     "FAMILY",

@@ -1,6 +1,6 @@
 """The size rules over ranges of axis sizes, and over lengths of which only some are known.
 
-Nothing here restates a rule: :mod:`splitops.sizes.arithmetic` is asked at the sizes where a bound can be
+Nothing here restates a rule: :mod:`splitops.spec.sizes.arithmetic` is asked at the sizes where a bound can be
 reached, the ends of the range and the ends of the blocks in which part sizes grow steadily.
 """
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import assert_never
 
-from splitops.sizes.arithmetic import Division, part_count, part_size, violation
-from splitops.sizes.dims import Dim, Range, dimension
-from splitops.sizes.rules import SizeRule
+from splitops.spec.sizes.arithmetic import Division, part_count, part_size, violation
+from splitops.spec.sizes.dims import Dim, Range, dimension
+from splitops.spec.sizes.rules import SizeRule
 
 __all__ = ["count_range", "element_range", "fitting", "free_lengths", "hull", "part_range"]
 
