@@ -2,8 +2,8 @@
 
 ``python tools/mutants.py [MODULE ...]`` tries the mutants of all of :data:`MODULES`, or of those named here
 (``spec.sizes.names``, ``splitting.binding``). It fails where one survives that ``tests/mutants.toml`` does
-not argue, and where one that is argued there does not survive any more. What was found of a module is kept until it changes;
-as soon as all of them are tried, ``docs/mutants.md`` is written.
+not argue, and where one that is argued there does not survive any more. What was found of a module is kept
+until it changes; as soon as all of them are tried, ``docs/mutants.md`` is written.
 
 mutmut makes the mutants; the tests are collected once, and each mutant gets a process of its own, forked from
 there, in which it takes the place of its function and the tests that reach this function run, quickest first.

@@ -1,1 +1,1 @@
-"""What every room stands on: limits for hostile files, files written all or nothing, progress, the version."""
+"""What all rooms stand on: limits for hostile files, writing of all files or none, progress, the version."""
