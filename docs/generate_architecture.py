@@ -51,7 +51,7 @@ LANES: Final = {
         Box("models.simplify", "fewer splits"),
         Box("models.convert", "opset, dialect"),
         Box("models.check", "who will mind"),
-        Box("models.legalize", "restated, proved"),
+        Box("models.fix", "restated, proved"),
     ),
     "Files": (
         Box("files.formats", "names, places"),
@@ -79,7 +79,7 @@ APART: Final = {"models.simplify", "models.convert", "comparison.protocol"}
 """No import leads from here to the next box: tools beside each other, and messages to a process."""
 BETWEEN: Final = (
     ("models.sites", "splitting.binding"),
-    ("models.infer", "models.legalize"),
+    ("models.infer", "models.fix"),
     ("sharding.assembly", "files.copying"),
 )
 """Where a lane stands on one above it; a line goes straight up or down."""

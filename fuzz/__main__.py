@@ -38,7 +38,7 @@ MODULES: Final = (
     "splitops.models.check",
     "splitops.models.convert",
     "splitops.models.infer",
-    "splitops.models.legalize",
+    "splitops.models.fix",
     "splitops.models.simplify",
     "splitops.comparison.protocol",
     "splitops.files",

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from splitops.models import load, run, save
     from splitops.models.check import check
     from splitops.models.convert import convert
+    from splitops.models.fix import legalize
     from splitops.models.infer import infer
-    from splitops.models.legalize import legalize
     from splitops.models.sessions import Session, session
     from splitops.models.simplify import simplify
 
@@ -75,7 +75,7 @@ _ON_DEMAND = {
     "compare": "splitops.comparison.driver.comparing",
     "convert": "splitops.models.convert",
     "infer": "splitops.models.infer",
-    "legalize": "splitops.models.legalize",
+    "legalize": "splitops.models.fix",
     "load": "splitops.models",
     "run": "splitops.models",
     "Session": "splitops.models.sessions",

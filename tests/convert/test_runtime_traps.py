@@ -15,8 +15,8 @@ import splitops
 from splitops.errors import RuleError
 from splitops.models.check import check
 from splitops.models.convert import convert
+from splitops.models.fix import legalize
 from splitops.models.formats.openvino import Builder, OpenVINOModel
-from splitops.models.legalize import legalize
 from splitops.models.simplify import simplify
 
 SIZES = (0, 4, 8, 12)

@@ -22,7 +22,7 @@ PUBLIC = [
     "splitops.models.check",
     "splitops.models.convert",
     "splitops.models.infer",
-    "splitops.models.legalize",
+    "splitops.models.fix",
     "splitops.models.sessions",
     "splitops.models.simplify",
     "splitops.native",

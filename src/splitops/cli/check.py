@@ -23,7 +23,7 @@ from splitops.errors import count_of
 
 if TYPE_CHECKING:
     from splitops.models.check import Finding
-    from splitops.models.legalize import SiteReport
+    from splitops.models.fix import SiteReport
 
 _MEANINGS: Final = ("as-written", "as-pytorch")
 _STYLES: Final = {"error": "bold red", "warning": "yellow"}
@@ -105,7 +105,7 @@ def _fixed(
 ) -> tuple[list[Finding], tuple[SiteReport, ...]]:
     from splitops.models import save
     from splitops.models.check import check
-    from splitops.models.legalize.onnx_models import repaired
+    from splitops.models.fix.onnx_models import repaired
 
     made, sites = repaired(model, targets, unbind=unbind, allow_links=allow_links)
     save(made, out)

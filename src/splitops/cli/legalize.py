@@ -23,7 +23,7 @@ from splitops.models import is_openvino
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splitops.models.legalize import Legalization, SiteReport
+    from splitops.models.fix import Legalization, SiteReport
     from splitops.models.proving import Proof
 
 _MAX_ROWS: Final = 200
@@ -81,7 +81,7 @@ def command(
       splitops legalize model.onnx --for onnxruntime --unbind as-pytorch -o legal.onnx
       splitops legalize model.xml --for openvino --json
     """
-    from splitops.models.legalize import legalize
+    from splitops.models.fix import legalize
 
     if proved and unbind == "as-pytorch":
         raise click.UsageError("--prove compares with what is written, which --unbind as-pytorch changes")

@@ -20,8 +20,8 @@ import numpy.typing as npt
 from splitops.errors import ModelError, SplitError, Where, count_of
 from splitops.models.engines import make_engine
 from splitops.models.engines.engine import EngineError, Program
+from splitops.models.fix.report import Legalization
 from splitops.models.formats.files import is_openvino, save
-from splitops.models.legalize.report import Legalization
 from splitops.models.sessions import Session, session
 from splitops.spec.elements.types import ElementType
 from splitops.spec.sizes.dims import Range

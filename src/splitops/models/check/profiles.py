@@ -102,7 +102,7 @@ class Limit:
         source: where it is documented or visible.
         fix: what to do about it.
         legal: the forms in which the runtime gives the decided result, tried in this order; without one the
-            site cannot be legalised, see :mod:`splitops.models.legalize`.
+            site cannot be legalised, see :mod:`splitops.models.fix`.
     """
 
     code: str

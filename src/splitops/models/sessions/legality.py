@@ -14,6 +14,7 @@ from splitops.errors import SplitError, Where
 from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import Surely, Surroundings
 from splitops.models.check.profiles import Outcome
+from splitops.models.fix import SiteReport, legalize
 from splitops.models.formats.onnx.structure import (
     FunctionKey,
     callees_first,
@@ -32,7 +33,6 @@ from splitops.models.graph.onnx_model import as_graph
 from splitops.models.graph.onnx_sites import split_sites
 from splitops.models.infer.onnx_walk import Found, Walk
 from splitops.models.known import Known
-from splitops.models.legalize import SiteReport, legalize
 from splitops.models.running.bodies import MAX_BODY_RUNS
 from splitops.models.sessions.cones import cone_of_sites, is_site
 from splitops.models.sessions.settled import settled_sizes

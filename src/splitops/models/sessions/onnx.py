@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 from onnx import ModelProto
 
 from splitops.models.engines.engine import Compiled, Engine, EngineError, Program
+from splitops.models.fix import SiteReport
 from splitops.models.formats.onnx.structure import functions_of, model_tensors
 from splitops.models.formats.onnx.tensors import external_extent, is_external
 from splitops.models.graph.merging import site_key
-from splitops.models.legalize import SiteReport
 from splitops.models.running.bodies import MAX_BODY_RUNS
 from splitops.models.running.onnx.model import Model, read_to_run
 from splitops.models.running.onnx.regions import Division

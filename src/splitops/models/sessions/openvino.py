@@ -11,11 +11,11 @@ from splitops.errors import Where
 from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import Surroundings
 from splitops.models.engines.engine import Compiled, Engine, EngineError
+from splitops.models.fix import SiteReport, legalize
 from splitops.models.formats.openvino import OpenVINOModel, opened, output_names, sites
 from splitops.models.formats.openvino.model import Endpoint, Layer
 from splitops.models.infer.openvino_walk import walk_openvino
 from splitops.models.known import Tensor
-from splitops.models.legalize import SiteReport, legalize
 from splitops.models.movers import mover_of
 from splitops.models.running.bodies import MAX_BODY_RUNS
 from splitops.models.running.openvino.bodies import holds_split

@@ -12,13 +12,13 @@ import onnx_ir as ir
 
 from splitops.errors import RuleError
 from splitops.models.check.profiles import LegalForm
+from splitops.models.fix.onnx_sequences import carry, slice_elements
+from splitops.models.fix.report import Unbind
+from splitops.models.fix.rounds import NoFormError, Written
 from splitops.models.graph.onnx import Tape, constant_array, note, replace_node, shape_of, type_of
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.graph.onnx_splits import write_site
 from splitops.models.known import Tensor
-from splitops.models.legalize.onnx_sequences import carry, slice_elements
-from splitops.models.legalize.report import Unbind
-from splitops.models.legalize.rounds import NoFormError, Written
 from splitops.models.simplify.sequences import SequenceReadsPass
 from splitops.models.sites.decisions import Cut
 from splitops.models.sites.forms import Form, Method, Restatement, Target
@@ -68,7 +68,7 @@ class OnnxForms:
         }
 
     def write(self, form: LegalForm, node: ir.Node, site: Site) -> Written:
-        """State a site in a form, see :class:`~splitops.models.legalize.rounds.Forms`."""
+        """State a site in a form, see :class:`~splitops.models.fix.rounds.Forms`."""
         site = self.editor.site(node)  # as it is in all calls: the given one is that of the first
         try:
             return self._writers[form](node, site)

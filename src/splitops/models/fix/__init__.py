@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, overload
 
 from splitops.errors import ModelError, shown
-from splitops.models.legalize.report import Fate, Legalization, Reason, SiteReport, Unbind
+from splitops.models.fix.report import Fate, Legalization, Reason, SiteReport, Unbind
 
 if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel, ModelInMemory
@@ -118,15 +118,15 @@ def legalize(
 def _legalized(model: AnyModel, target: str, unbind: str | None, allow_links: bool) -> Legalization:
     from splitops.ground.reading import place_of
     from splitops.models.check.profiles import known_targets
+    from splitops.models.fix.limits import meaning_of
     from splitops.models.formats.files import is_openvino
-    from splitops.models.legalize.limits import meaning_of
 
     known_targets(target)
     where, meaning = place_of(model), meaning_of(unbind)
     if is_openvino(model):
-        from splitops.models.legalize.openvino_models import legalize_openvino
+        from splitops.models.fix.openvino_models import legalize_openvino
 
         return legalize_openvino(model, target, where, allow_links)
-    from splitops.models.legalize.onnx_models import legalize_onnx
+    from splitops.models.fix.onnx_models import legalize_onnx
 
     return legalize_onnx(model, target, meaning, where, allow_links)

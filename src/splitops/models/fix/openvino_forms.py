@@ -9,10 +9,10 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.models.check.profiles import LegalForm
+from splitops.models.fix.rounds import NoFormError, Written
 from splitops.models.graph.editor import is_read, shape_like
 from splitops.models.graph.onnx import shape_of, type_of
 from splitops.models.graph.openvino_editor import OpenVINOEditor
-from splitops.models.legalize.rounds import NoFormError, Written
 from splitops.models.simplify.constants import FoldConstantsPass
 from splitops.models.sites import Site
 from splitops.spec.elements.types import ELEMENT_TYPES
@@ -34,7 +34,7 @@ class OpenVINOForms:
         self.editor = editor
 
     def write(self, form: LegalForm, node: ir.Node, site: Site) -> Written:
-        """State a site in a form, see :class:`~splitops.models.legalize.rounds.Forms`."""
+        """State a site in a form, see :class:`~splitops.models.fix.rounds.Forms`."""
         match form:
             case LegalForm.GATHERS:
                 return self._gathers(node)

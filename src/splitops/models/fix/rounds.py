@@ -11,9 +11,9 @@ import onnx_ir as ir
 from splitops.errors import ModelError, Where
 from splitops.models.check.conditions import Surroundings
 from splitops.models.check.profiles import LegalForm
+from splitops.models.fix.limits import Obstacle, obstacles
+from splitops.models.fix.report import Fate, Reason, SiteReport, Unbind
 from splitops.models.known import Known, SequenceOf, Tensor, may_be
-from splitops.models.legalize.limits import Obstacle, obstacles
-from splitops.models.legalize.report import Fate, Reason, SiteReport, Unbind
 from splitops.models.sites import Site
 
 __all__ = ["Forms", "NoFormError", "Survey", "Written", "legalize_sites"]

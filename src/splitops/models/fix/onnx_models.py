@@ -13,6 +13,10 @@ from splitops.ground.reading import place_of
 from splitops.models.check.conditions import Surroundings
 from splitops.models.check.profiles import TARGETS, known_targets
 from splitops.models.convert.onnx_to_onnx import finished
+from splitops.models.fix.limits import meaning_of
+from splitops.models.fix.onnx_forms import OnnxForms
+from splitops.models.fix.report import Fate, Legalization, SiteReport, Unbind
+from splitops.models.fix.rounds import Survey, legalize_sites
 from splitops.models.formats.files import is_openvino
 from splitops.models.formats.onnx.storage import opened
 from splitops.models.graph.onnx import known, owners_of
@@ -20,10 +24,6 @@ from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_model import copy_of, editable_copy, name_parts, unmark
 from splitops.models.infer.onnx_walk import Upstream
 from splitops.models.known import Known
-from splitops.models.legalize.limits import meaning_of
-from splitops.models.legalize.onnx_forms import OnnxForms
-from splitops.models.legalize.report import Fate, Legalization, SiteReport, Unbind
-from splitops.models.legalize.rounds import Survey, legalize_sites
 from splitops.models.sites import Site
 
 __all__ = ["legalize_onnx", "repaired"]
@@ -53,7 +53,7 @@ def repaired(
     """Legalise an ONNX model for several runtimes in turn, as far as can be.
 
     Args:
-        model: as in :func:`~splitops.models.legalize.legalize`.
+        model: as in :func:`~splitops.models.fix.legalize`.
         targets: the runtimes; none are all, and then a split stays one split.
         unbind: as there.
         allow_links: as there.

@@ -10,14 +10,14 @@ import onnx_ir as ir
 
 from splitops.errors import ModelError, Where
 from splitops.models.check.conditions import Surroundings
+from splitops.models.fix.openvino_forms import OpenVINOForms
+from splitops.models.fix.report import Legalization
+from splitops.models.fix.rounds import Survey, legalize_sites
 from splitops.models.formats.openvino import OpenVINOModel, opened, output_names
 from splitops.models.graph.openvino import from_nodes, graphs_inside, layer_of, note_found, to_nodes
 from splitops.models.graph.openvino_editor import OpenVINOEditor
 from splitops.models.infer.openvino_walk import OpenVINOFound, walk_openvino
 from splitops.models.known import Known
-from splitops.models.legalize.openvino_forms import OpenVINOForms
-from splitops.models.legalize.report import Legalization
-from splitops.models.legalize.rounds import Survey, legalize_sites
 from splitops.models.sites import Site
 
 __all__ = ["legalize_openvino"]

@@ -17,7 +17,7 @@ import onnx.parser
 from runtime_worker import send
 
 import splitops
-from splitops.models.legalize import Legalization, legalize
+from splitops.models.fix import Legalization, legalize
 
 FOLDER = Path(tempfile.mkdtemp(prefix="splitops-legalize-"))
 

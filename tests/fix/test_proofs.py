@@ -14,8 +14,8 @@ from legal_helpers import parse
 
 import splitops
 from splitops.cli import cli
+from splitops.models.fix import Legalization, legalize
 from splitops.models.formats.openvino import Builder
-from splitops.models.legalize import Legalization, legalize
 from splitops.models.proving import Verdict, prove
 
 pytest.importorskip("onnxruntime")

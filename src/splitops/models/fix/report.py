@@ -107,7 +107,7 @@ class SiteReport:
 
 @dataclass(frozen=True, slots=True)
 class Legalization:
-    """The report of :func:`~splitops.models.legalize.legalize`.
+    """The report of :func:`~splitops.models.fix.legalize`.
 
     Attributes:
         target: the runtime that the model is for.

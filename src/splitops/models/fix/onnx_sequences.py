@@ -6,9 +6,9 @@ from typing import Final
 
 import onnx_ir as ir
 
+from splitops.models.fix.rounds import NoFormError
 from splitops.models.graph.onnx import Tape, constant_array, replace_node, type_of
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
-from splitops.models.legalize.rounds import NoFormError
 from splitops.models.sites.site import UNBIND_REPAIRS, Site
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 

@@ -9,7 +9,7 @@ from splitops.errors import ModelError, Rule, RuleError, shown
 from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import Surely, Surroundings
 from splitops.models.check.profiles import LegalForm
-from splitops.models.legalize.report import Reason, Unbind
+from splitops.models.fix.report import Reason, Unbind
 from splitops.models.sites import Site
 
 __all__ = ["Obstacle", "meaning_of", "obstacles"]

@@ -11,7 +11,7 @@ import pytest
 
 import splitops
 from splitops.models.check import LIMITS, Limit, check
-from splitops.models.legalize import legalize
+from splitops.models.fix import legalize
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "check"))
 from legal_helpers import proved

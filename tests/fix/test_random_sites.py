@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 
 import splitops
 from splitops.errors import SplitError
-from splitops.models.legalize import legalize
+from splitops.models.fix import legalize
 
 TYPES = ["float32", "int8", "uint16", "int32", "uint64", "bool", "float16"]
 

@@ -15,10 +15,10 @@ from legal_helpers import parse, proved
 
 import splitops
 from splitops.cli import cli
+from splitops.models.fix import Fate, legalize
+from splitops.models.fix.onnx_forms import OnnxForms
+from splitops.models.fix.rounds import Written
 from splitops.models.formats.openvino import Builder
-from splitops.models.legalize import Fate, legalize
-from splitops.models.legalize.onnx_forms import OnnxForms
-from splitops.models.legalize.rounds import Written
 from splitops.spec.elements.types import ELEMENT_TYPES
 
 pytest.importorskip("onnxruntime")
@@ -438,7 +438,7 @@ def test_ir_is_for_openvino(tmp_path: Path) -> None:
 
 def test_slices_beyond_32_bits_are_not_made_a_split_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen at small sizes: with the bound moved, each Slice names all of a second axis."""
-    monkeypatch.setattr("splitops.models.legalize.onnx_forms._INT32_MAX", 4)
+    monkeypatch.setattr("splitops.models.fix.onnx_forms._INT32_MAX", 4)
     monkeypatch.setattr("splitops.models.check.conditions._INT32_MAX", 4)
     for shape, axis in (([6], 0), ([6, 2], 0), ([2, 6], 1)):
         split = f"a, b = Split<axis = {axis}, num_outputs = 2>(x)"
