@@ -23,8 +23,6 @@ import onnx_ir as ir
 import splitops
 from splitops.errors import SplitError
 
-__all__ = ["READERS", "TARGETS", "TESTS", "reader"]
-
 Target = Callable[[bytes], object]
 
 _SUITE: Final = Path(__file__).parents[1] / "tests"

@@ -20,8 +20,6 @@ import splitops
 from splitops.errors import Rule, RuleError
 from splitops.files import format_named
 
-__all__ = ["ACTIONS", "Room", "all_libraries", "all_sessions"]
-
 Libraries = Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]
 
 MODEL: Final = onnx.parser.parse_model("""

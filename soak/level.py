@@ -8,8 +8,6 @@ from itertools import combinations
 from statistics import median
 from typing import Final
 
-__all__ = ["LIMITS", "Trend", "trend"]
-
 LIMITS: Final = {
     "resident bytes": 0.02,
     "allocated bytes": 0.01,

@@ -47,6 +47,17 @@ def test_each_export_is_listed_with_its_version() -> None:
     assert all(numbers(version) <= numbers(splitops.__version__) for version in listed().values())
 
 
+def test_only_faces_list_their_names() -> None:
+    """In other modules an underscore says what is not for others."""
+    source = Path(splitops.__file__).parent
+    listing = {
+        ".".join(("splitops", *path.relative_to(source).with_suffix("").parts)).removesuffix(".__init__")
+        for path in source.rglob("*.py")
+        if "\n__all__ = " in path.read_text() and path.name != "__init__.py"
+    }
+    assert listing - set(PUBLIC) == {"splitops.spec.operators.schema", "splitops.spec.sizes.rules"}
+
+
 def test_what_is_newer_than_the_first_version_says_so() -> None:
     assert unsaid(exported(), listed()) == []
 

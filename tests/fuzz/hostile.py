@@ -7,8 +7,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-__all__ = ["TEXTS", "assert_one_line", "edited"]
-
 TEXTS = [
     "",
     ".",

@@ -15,8 +15,6 @@ from splitops.errors import ArrayError
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 from splitops.splitting.planning import SplitPlan
 
-__all__ = ["BACKEND"]
-
 # The standard's own dtypes, found by equality: libraries are free in what they print.
 _STANDARD: Final = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),

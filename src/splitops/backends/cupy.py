@@ -21,8 +21,6 @@ from splitops.errors import ArrayError
 from splitops.spec.elements.types import ElementType, element_type_of
 from splitops.splitting.planning import SplitPlan
 
-__all__ = ["BACKEND"]
-
 _ALIGNMENT: Final = 128
 """Bytes of a GPU's cache line, which no two parts share."""
 

@@ -16,8 +16,6 @@ from splitops.errors import ArrayError
 from splitops.spec.elements.types import ElementType, element_type_of
 from splitops.splitting.planning import SplitPlan
 
-__all__ = ["BACKEND"]
-
 
 class _Dask:
     name = "dask"

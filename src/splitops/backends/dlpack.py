@@ -17,8 +17,6 @@ from splitops.errors import ArrayError
 from splitops.spec.elements.types import ElementType
 from splitops.splitting.planning import SplitPlan
 
-__all__ = ["BACKEND"]
-
 _CPU: Final = 1
 """``kDLCPU``."""
 

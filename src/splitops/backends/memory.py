@@ -16,8 +16,6 @@ from numpy.lib.array_utils import byte_bounds
 from splitops.errors import ArrayError
 from splitops.splitting.planning import SplitPlan
 
-__all__ = ["check_count", "check_disjoint", "check_fit", "memory_at"]
-
 Array = npt.NDArray[Any]
 
 

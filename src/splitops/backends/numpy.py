@@ -15,8 +15,6 @@ from splitops.errors import ArrayError
 from splitops.spec.elements.types import ElementType, element_type_of
 from splitops.splitting.planning import Plan, SplitPlan
 
-__all__ = ["BACKEND"]
-
 Array = npt.NDArray[Any]
 
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from splitops.splitting.planning import SplitPlan
 
-__all__ = ["slices"]
-
 
 def slices(plan: SplitPlan, array: Any) -> tuple[Any, ...]:
     """Return the parts of an array by its own ``__getitem__``: masks, units and names go with them."""

@@ -16,8 +16,6 @@ from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, exact_integer
 from splitops.splitting.binding import Binding, Fact, bind, fact_of, foreign_type
 from splitops.splitting.binding.rows import compile_row
 
-__all__ = ["as_array", "bind_call", "data_fact"]
-
 _INT64: Final = ELEMENT_TYPES["int64"]
 _BOOL: Final = ELEMENT_TYPES["bool"]
 _ONLY_INT: Final = frozenset({int})

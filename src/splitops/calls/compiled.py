@@ -19,8 +19,6 @@ from splitops.spec.operators import schema
 from splitops.spec.operators.schema import OperatorSchema
 from splitops.splitting.planning import SplitPlan
 
-__all__ = ["TracedPlan", "call_apart", "call_whole", "plan_whole"]
-
 
 @dataclass(frozen=True)
 class TracedPlan:

@@ -16,8 +16,6 @@ from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension, entr
 from splitops.splitting.binding import Fact
 from splitops.splitting.inference import Inference, infer_binding
 
-__all__ = ["DimensionForm", "ShapeForm", "dimension_form", "infer_call", "shape_form", "shape_from_form"]
-
 DimensionForm = int | str | tuple[int, int | None] | None
 ShapeForm = tuple[DimensionForm, ...] | None
 

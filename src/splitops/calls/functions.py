@@ -19,8 +19,6 @@ from splitops.spec.operators import schema as find_schema
 from splitops.spec.operators.schema import OperatorSchema
 from splitops.splitting.planning import Plan
 
-__all__ = ["call", "function", "plan"]
-
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 

@@ -13,8 +13,6 @@ from splitops.errors import SplitError
 from splitops.spec.operators.schema import OperatorSchema
 from splitops.splitting.planning import SplitPlan
 
-__all__ = ["find_plan"]
-
 _PLANS: Final[dict[tuple[Any, ...], tuple[SplitPlan, Backend]]] = {}
 """With the backend, of which a key has the address."""
 _MAX_PLANS: Final = 1024

@@ -18,8 +18,6 @@ from splitops.spec.operators.schema import OperatorSchema
 from splitops.splitting.binding import Fact, bind, fact_of
 from splitops.splitting.planning import Plan, SplitRequest, plan_request
 
-__all__ = ["NodeSplit", "evaluate", "observing", "read_only"]
-
 _T = TypeVar("_T")
 
 

@@ -17,8 +17,6 @@ from splitops.spec.sizes.dims import entries, exact_integer
 from splitops.splitting.binding import Fact, fact_of
 from splitops.splitting.planning import Plan, SplitPlan, plan_request
 
-__all__ = ["plan_arguments", "plan_array", "plan_data"]
-
 
 def plan_arguments(
     name: str,

@@ -11,8 +11,6 @@ from splitops.calls.arguments import as_array
 from splitops.errors import ArrayError
 from splitops.splitting.planning import SplitPlan
 
-__all__ = ["call_plan", "execute", "run"]
-
 Parts = tuple[Any, ...] | list[Any]
 
 

@@ -19,8 +19,6 @@ from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding import Binding, Fact
 from splitops.splitting.planning import SplitPlan
 
-__all__ = ["SymbolicPlan", "Symbols", "is_exact", "plan_symbolic"]
-
 
 @dataclass(frozen=True)
 class SymbolicPlan(SplitPlan):

@@ -18,18 +18,6 @@ if TYPE_CHECKING:
 
 _Row = TypeVar("_Row")
 
-__all__ = [
-    "alike",
-    "console",
-    "json_option",
-    "one_line",
-    "place",
-    "places",
-    "print_json",
-    "say_written",
-    "table",
-]
-
 _WIDTH_OF_FILES = 120
 """Line width where the output is no terminal, such as a pipe; the variable COLUMNS overrides it."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import unicodedata
 from typing import Final
 
-__all__ = ["safe_names"]
-
 _MAX_NAME: Final = 120
 """Bytes of a file name; file systems take 255, and suffixes come after it."""
 _PORTS: Final = {f"{port}{number}" for port in ("com", "lpt") for number in range(10)}

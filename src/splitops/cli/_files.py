@@ -18,8 +18,6 @@ from splitops.cli._options import gathered
 if TYPE_CHECKING:
     from splitops.files import DryRun, FilePlan, Format, Progress, Report
 
-__all__ = ["RunOptions", "format_option", "raw_option", "run_options", "show"]
-
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _MAX_ROWS: Final = 32
 

@@ -12,8 +12,6 @@ from splitops.errors import ModelError
 from splitops.native.resources import memory_bytes
 from splitops.spec.elements.types import ElementType
 
-__all__ = ["available_bytes", "ramp", "random"]
-
 
 def available_bytes() -> int:
     """Return how much one array from outside may take: half of the memory."""

@@ -16,8 +16,6 @@ from splitops.cli._progress import showing_progress
 from splitops.errors import SplitError
 from splitops.ground.version import __version__
 
-__all__ = ["INTERRUPTED", "INVALID", "cli"]
-
 INVALID: Final = 1
 """Exit code where the model or the data is invalid; 2 is wrong usage, as click has it."""
 INTERRUPTED: Final = 130

@@ -19,8 +19,6 @@ from splitops.files.formats.npy import Header, mapped, read_array
 from splitops.ground.reading import open_regular, read_whole
 from splitops.models.sessions.declared import Declared
 
-__all__ = ["read_inputs", "wanted"]
-
 _GENERATORS: Final = ("ramp", "random")
 _MAX_PROTOBUF: Final = (1 << 31) - 1
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 else:
     _ParamType = click.ParamType  # older versions are not generic
 
-__all__ = ["MODEL_FILE", "RUNTIMES", "TARGET", "hold", "links_option"]
-
 RUNTIMES: Final = ("onnxruntime", "openvino", "onnx", "opencv", "tensorrt")
 """The runtimes that have a profile; naming them here imports none of them."""
 

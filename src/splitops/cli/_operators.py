@@ -18,17 +18,6 @@ from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding import Fact
 from splitops.splitting.planning import Plan, plan_request
 
-__all__ = [
-    "ELEMENT_TYPE",
-    "INTEGERS",
-    "OPERATOR",
-    "SHAPE",
-    "SplitOptions",
-    "find_element_type",
-    "find_operator",
-    "split_options",
-]
-
 _DOMAIN_NAMES = {"onnx": "", "ai.onnx": "", "openvino": "openvino"}
 
 if TYPE_CHECKING:

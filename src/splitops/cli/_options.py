@@ -7,8 +7,6 @@ from dataclasses import fields
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-__all__ = ["added", "gathered"]
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 

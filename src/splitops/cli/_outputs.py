@@ -18,11 +18,8 @@ from splitops.files.formats.npy import header_bytes
 from splitops.ground.writing import StagedFiles
 from splitops.spec.elements.types import element_type_of
 
-__all__ = ["MANIFEST", "describe", "statistics", "write"]
-
 MANIFEST: Final = "outputs.json"
 _BLOCK: Final = 8 << 20
-_SHOWN_VALUES: Final = 6
 
 Array = npt.NDArray[Any]
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from splitops.models.sessions import Session
     from splitops.models.sessions.profiling import Profile
 
-__all__ = ["Measurements", "measure"]
-
 _MAX_ROWS: Final = 20
 
 

@@ -13,8 +13,6 @@ from splitops.ground.progress import Progress, progressing
 if TYPE_CHECKING:
     from rich import progress as rich_progress
 
-__all__ = ["showing_progress"]
-
 DELAY: Final = 1.0
 """Seconds of work before a bar is shown."""
 _INTERVAL: Final = 0.1

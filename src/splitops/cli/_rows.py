@@ -10,8 +10,6 @@ from typing import Any
 from splitops.spec.elements.types import ElementType
 from splitops.spec.operators import OperatorSchema
 
-__all__ = ["as_json_value", "schema_json"]
-
 
 def schema_json(row: OperatorSchema) -> dict[str, Any]:
     """Return a row as JSON: its fields by name, after ``operator``, for example ``"Split-18"``."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from splitops.sharding import ShardPlan
     from splitops.sharding.explaining import Row
 
-__all__ = ["cut", "like_option", "merge_ranks", "shard_options"]
-
 _RANKS_SHOWN = 8
 """So many ranks are explained where none are stated."""
 

@@ -10,8 +10,6 @@ from splitops.errors import Where
 from splitops.spec.operators import OperatorSchema
 from splitops.splitting.planning import Plan, SplitPlan, SplitRequest
 
-__all__ = ["Foretold", "Split", "Trace"]
-
 _MAX_DIFFERENT: Final = 10_000
 """A loop can split differently in every turn; its later turns are then counted only."""
 _MAX_PARTS: Final = 10_000_000

@@ -21,19 +21,6 @@ from splitops.comparison.worker import pack, storage, unpack
 from splitops.errors import one_line, shown
 from splitops.spec.elements.types import ELEMENT_TYPES
 
-__all__ = [
-    "MAX_LINE",
-    "ProtocolError",
-    "ask",
-    "outcome",
-    "read",
-    "read_report",
-    "require_schemas",
-    "schema",
-    "start",
-    "validate",
-]
-
 MAX_LINE: Final = 64 << 20
 """So many bytes a message has at most."""
 _MAX_TENSOR: Final = 1 << 32

@@ -12,25 +12,6 @@ import numpy.typing as npt
 
 from splitops.errors import SplitError, shown
 
-__all__ = [
-    "FINDINGS",
-    "SETTLED",
-    "Case",
-    "CompareError",
-    "Entry",
-    "Outcome",
-    "Peer",
-    "Record",
-    "Report",
-    "State",
-    "Value",
-    "Verdict",
-    "Word",
-    "column",
-    "parse_column",
-    "parse_setting",
-]
-
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 SETTLED: Final = 2
 """So many fresh processes must repeat a finding before it counts."""

@@ -34,19 +34,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "KINDS",
-    "PROTOCOL",
-    "Case",
-    "NotApplicable",
-    "Refused",
-    "Tensor",
-    "pack",
-    "refusing",
-    "tool",
-    "unpack",
-]
-
 PROTOCOL: Final = 1
 """The version of the messages."""
 KINDS: Final = ("runtime", "compiler", "inference", "checker", "converter", "simplifier")

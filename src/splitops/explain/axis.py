@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from splitops.explain.layout import Layout
 
-__all__ = ["Cell", "cells", "proportional"]
-
 
 @dataclass(frozen=True, slots=True)
 class Cell:

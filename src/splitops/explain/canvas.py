@@ -5,8 +5,6 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from typing import Final
 
-__all__ = ["FAINT", "FIELD", "FONT", "LINE", "PAPER", "STYLE", "TEXT", "Canvas", "number", "printable"]
-
 TEXT: Final = "#24292f"
 FAINT: Final = "#636c76"
 PAPER: Final = "#ffffff"

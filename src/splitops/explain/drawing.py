@@ -11,8 +11,6 @@ from splitops.explain.canvas import FAINT, PAPER, TEXT, Canvas, number
 from splitops.explain.layout import Group, Layout
 from splitops.explain.palette import colour, ink, shade
 
-__all__ = ["svg"]
-
 _WIDTH: Final = 960
 _MARGIN: Final = 40
 _CELLS: Final = 64

@@ -19,8 +19,6 @@ from splitops.spec.operators import SCHEMAS, OperatorSchema, display_name
 from splitops.spec.operators.schema import Given
 from splitops.spec.sizes.rules import SizeRule
 
-__all__ = ["EXAMPLES", "operator_data", "to_html", "type_data"]
-
 EXAMPLES: Final = {
     "7 into 4": {"operator": "Split-18", "shape": "7", "way": "parts", "numbers": "4"},
     "5 into 4": {"operator": "Split-18", "shape": "5", "way": "parts", "numbers": "4"},

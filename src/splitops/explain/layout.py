@@ -12,8 +12,6 @@ from splitops.spec.elements.packing import packed_size
 from splitops.spec.elements.types import ElementType
 from splitops.splitting.planning import SplitPlan
 
-__all__ = ["Group", "Layout", "PartLayout", "explain"]
-
 
 @dataclass(frozen=True, slots=True)
 class PartLayout:

@@ -8,8 +8,6 @@ from importlib.resources import files
 from string import Template
 from typing import Final
 
-__all__ = ["fill", "page_file"]
-
 _POLICY: Final = (
     "default-src 'none'; style-src {}; script-src {}; img-src data:; base-uri 'none'; form-action 'none'"
 )

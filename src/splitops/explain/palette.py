@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from operator import mul
 
-__all__ = ["PALETTE", "colour", "ink", "shade"]
-
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8c8c8c")
 
 

@@ -8,8 +8,6 @@ from typing import NamedTuple
 from splitops.explain.axis import Cell, cells, proportional
 from splitops.explain.layout import Layout
 
-__all__ = ["Span", "diagram", "memory_strip"]
-
 
 class Span(NamedTuple):
     """Characters of one colour: that of a part (an index), or none."""

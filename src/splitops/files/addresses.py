@@ -14,8 +14,6 @@ from typing import Any, Final
 from splitops.errors import FileError, without_passwords
 from splitops.files.sources import LocalFile, Stretch, copy_stretches, reading
 
-__all__ = ["RemoteFile", "address_of", "file_system", "is_address", "target_path", "written"]
-
 _BLOCK: Final = 8 << 20
 """Bytes of a request."""
 _HERE: Final = ("file", "local")

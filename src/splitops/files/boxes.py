@@ -19,8 +19,6 @@ import numpy.typing as npt
 from splitops.errors import shown
 from splitops.files.sources import LocalFile, Source, Stretch, reading
 
-__all__ = ["Box", "BoxedArray", "boxes"]
-
 Box = tuple[slice, ...]
 
 

@@ -26,18 +26,6 @@ from splitops.files.sources import reading, writing
 from splitops.files.tensors import StoredTensor
 from splitops.native.files import crc32
 
-__all__ = [
-    "ChunkTask",
-    "ChunkWork",
-    "ChunkedArray",
-    "ChunkedFormat",
-    "Flow",
-    "Piece",
-    "checksum_of",
-    "chunks_of",
-    "make_names_durable",
-]
-
 
 class ChunkedArray(Protocol):
     """An open array of a source, or of a target that is being written."""

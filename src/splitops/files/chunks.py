@@ -33,8 +33,6 @@ from splitops.files.journal import Journal
 from splitops.files.running import Run
 from splitops.files.sources import writing
 
-__all__ = ["ChunkPlan"]
-
 _HELD: Final = 4
 """So many times the bytes of a chunk are held at most: two that are read, one made of them, and its code."""
 _MAX_CHUNKS: Final = 100_000_000

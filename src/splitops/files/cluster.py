@@ -29,8 +29,6 @@ from splitops.files.sources import LocalFile, reason
 from splitops.ground.version import __version__
 from splitops.native.positioned import open_file
 
-__all__ = ["ClusterRun", "Place", "Work", "Workers", "client_of"]
-
 _SIGN: Final = ".cluster"
 """A file in the staging folder that workers find there, if they see the same folder."""
 _PATIENCE: Final = 60

@@ -35,8 +35,6 @@ from splitops.files.tensors import StoredTensor, Unit
 from splitops.files.uploads import at_address
 from splitops.spec.elements.types import ElementType
 
-__all__ = ["ComputedPlan", "DaskArray", "array_plan", "is_dask_array"]
-
 DaskArray = Any
 """A ``dask.array.Array``."""
 _HELD: Final = 4

@@ -23,8 +23,6 @@ from splitops.files.tensors import StoredTensor, without_collector
 if TYPE_CHECKING:
     from splitops.files.running import Run
 
-__all__ = ["MEMORY", "DryRun", "FilePlan", "Finish", "Part", "Progress", "Report"]
-
 MEMORY: Final = 64 << 20
 """Bytes that the buffers of a run take, without another word."""
 _MIN_MEMORY: Final = 4 << 20

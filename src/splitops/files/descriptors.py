@@ -13,17 +13,6 @@ from splitops.files.engine import Pass
 from splitops.native.files import sync_files
 from splitops.native.positioned import open_file, write_at
 
-__all__ = [
-    "allocate",
-    "close",
-    "make_durable",
-    "opened",
-    "raise_file_limit",
-    "read_back",
-    "sync_folder",
-    "write_all",
-]
-
 
 def read_back(
     task: Sequence[Pass], files: Mapping[int, int], tick: Callable[[int], object] = lambda _: None

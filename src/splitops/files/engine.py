@@ -17,8 +17,6 @@ import numpy as np
 from splitops.files.extents import Extent, contiguous, inverse, joined, rows
 from splitops.native.files import copy_extents
 
-__all__ = ["TASK_BYTES", "THREADS", "CopyError", "Pass", "checksums", "copy", "passes", "tasks"]
-
 TASK_BYTES: Final = 256 << 20
 """About how much a task copies: what is made durable, journalled and sent to a worker at a time."""
 THREADS: Final = 2

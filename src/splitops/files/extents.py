@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["Extent", "compose", "contiguous", "inverse", "joined", "rows", "stretches", "total_bytes"]
-
 
 class Extent(NamedTuple):
     """``runs`` runs of ``run`` bytes, equally spaced in the source and, perhaps otherwise, in the target.

@@ -14,8 +14,6 @@ from typing import Any, Final
 
 from splitops.errors import FileError, shown_path
 
-__all__ = ["FILE_NAME", "Journal"]
-
 FILE_NAME: Final = ".journal"
 
 

@@ -24,8 +24,6 @@ from splitops.spec.elements.packing import unpack
 from splitops.spec.elements.types import ElementType
 from splitops.splitting.planning import SplitPlan
 
-__all__ = ["LazyTensor", "TensorFile", "open"]
-
 _BLOCK: Final = 1 << 20
 """Runs this close together are read at once, as many bytes as this at a time."""
 

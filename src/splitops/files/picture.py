@@ -9,8 +9,6 @@ from splitops.explain.palette import colour
 from splitops.files.formats import Contents
 from splitops.files.tensors import StoredTensor
 
-__all__ = ["draw"]
-
 _WIDTH: Final = 960
 _MARGIN: Final = 20
 _LINE: Final = 24

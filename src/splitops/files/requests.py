@@ -24,8 +24,6 @@ from splitops.files.uploads import at_address
 from splitops.spec.elements.types import ElementType
 from splitops.splitting.planning import Plan, SplitPlan
 
-__all__ = ["Bind", "merge_plan", "read", "split_plan"]
-
 Bind = Callable[[tuple[int, ...], ElementType | None], Plan]
 """Binds a request to a shape and an element type, with the errors of its operator."""
 

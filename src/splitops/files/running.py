@@ -32,8 +32,6 @@ from splitops.files.sources import LocalFile
 from splitops.ground.writing import StagedFiles, staging_folder
 from splitops.native.positioned import open_file
 
-__all__ = ["Run"]
-
 
 class Run:
     """One run of a plan."""

@@ -15,19 +15,6 @@ from splitops.errors import FileError, SplitError, one_line, shown_path
 from splitops.ground.reading import open_regular
 from splitops.native.positioned import read_at
 
-__all__ = [
-    "LocalFile",
-    "LocalFolder",
-    "Source",
-    "SourceFile",
-    "Stretch",
-    "copy_stretches",
-    "reading",
-    "reason",
-    "writing",
-]
-
-
 Stretch = tuple[int, int]
 """Where neighbouring bytes begin and end."""
 

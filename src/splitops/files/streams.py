@@ -19,8 +19,6 @@ from typing import IO, Any, Final
 from splitops.errors import FileError
 from splitops.files.sources import LocalFile, Source, SourceFile, Stretch, reading
 
-__all__ = ["Stream", "beginning", "is_compressed", "plain_path", "size_of"]
-
 _BLOCK: Final = 1 << 20
 _READ_AHEAD: Final = 8 << 20
 """Bytes of the compressed file that are asked for at a time: one request, where it is at an address."""

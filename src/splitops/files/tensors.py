@@ -16,8 +16,6 @@ from splitops.files.extents import Extent
 from splitops.spec.elements.types import ElementType
 from splitops.splitting.planning import SplitPlan
 
-__all__ = ["BYTE", "StoredTensor", "Unit", "part_extents", "unit_of", "without_collector"]
-
 
 @dataclass(frozen=True, slots=True)
 class Unit:

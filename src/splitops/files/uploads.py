@@ -36,8 +36,6 @@ from splitops.ground.writing import uninterrupted
 from splitops.native.files import crc32
 from splitops.native.positioned import read_at
 
-__all__ = ["UploadPlan", "at_address"]
-
 _PART: Final = 5 << 20
 """The least that S3 takes as a part of an upload, but for the last one."""
 _PARTS: Final = 10_000

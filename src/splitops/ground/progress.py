@@ -12,8 +12,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-__all__ = ["Listener", "Progress", "counted", "progressing", "telling"]
-
 _Item = TypeVar("_Item")
 
 

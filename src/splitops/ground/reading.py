@@ -12,8 +12,6 @@ import numpy as np
 
 from splitops.errors import ModelError, Where, shown, shown_path
 
-__all__ = ["DataFolder", "open_regular", "place_of", "read_content", "read_range", "read_whole"]
-
 
 def open_regular(path: Path, where: Where | None = None) -> BinaryIO:
     """Open a regular file for reading; a folder, pipe or device is an error, never a wait.

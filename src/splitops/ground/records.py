@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar, dataclass_transform
 
-__all__ = ["record"]
-
 _T = TypeVar("_T")
 
 

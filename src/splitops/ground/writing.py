@@ -19,8 +19,6 @@ from typing import BinaryIO, Final, Self
 
 from splitops.errors import ModelError, shown_path
 
-__all__ = ["StagedFiles", "staging_folder", "uninterrupted", "write_whole"]
-
 _SYNCED_ALONE: Final = 64 if hasattr(os, "sync") else sys.maxsize
 """So many files are brought to the disk one by one, milliseconds each; the rest in one step.
 

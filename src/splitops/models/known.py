@@ -16,24 +16,6 @@ from splitops.spec.sizes.ranges import hull
 from splitops.splitting.binding import Fact
 from splitops.splitting.inference import join_shapes
 
-__all__ = [
-    "MAX_ELEMENTS",
-    "NOTHING",
-    "Entry",
-    "Known",
-    "Opaque",
-    "SequenceOf",
-    "Tensor",
-    "fact",
-    "join",
-    "may_be",
-    "meet",
-    "meet_shapes",
-    "partial_value",
-    "value_of_shape",
-    "with_sizes",
-]
-
 MAX_ELEMENTS: Final = 4096
 """Larger tensors are data, not sizes: their numbers are not followed."""
 

@@ -30,8 +30,6 @@ from splitops.spec.sizes.rules import SizeRule
 if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel
 
-__all__ = ["Proof", "Trial", "Verdict", "differ_by_rounding", "made_inputs", "prove"]
-
 _PROVABLE: Final = ("onnxruntime", "openvino")
 _MOST_TRIALS: Final = 32
 _MOST_SIZE: Final = 1 << 12

@@ -15,8 +15,6 @@ import numpy.typing as npt
 
 from splitops.native.positioned import read_at, write_at
 
-__all__ = ["copy_extents", "crc32", "sync_files"]
-
 _Table = npt.NDArray[np.int64]
 _Bytes = npt.NDArray[np.uint8]
 Failure = tuple[bool, int, int, int]

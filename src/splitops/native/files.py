@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING
 from splitops import native
 from splitops.native import file_fallback
 
-__all__ = ["copy_extents", "crc32", "sync_files"]
-
 _implementation = file_fallback
 if not TYPE_CHECKING and native.available:
     from splitops.native import _core as _implementation

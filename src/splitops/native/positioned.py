@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import threading
 
-__all__ = ["open_file", "read_at", "write_at"]
-
 _lock = threading.Lock()
 
 

@@ -10,8 +10,6 @@ import numpy.typing as npt
 from splitops.calls.dimension_forms import DimensionForm, ShapeForm, dimension_form, infer_call, shape_form
 from splitops.spec.operators import schema
 
-__all__ = ["InferredSequence", "infer_split", "infer_split_to_sequence"]
-
 PartialLengths = Sequence[int | None] | npt.NDArray[Any]
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from onnx import NodeProto
     from onnx.reference.op_run import OpRun
 
-__all__ = ["node_attributes", "node_label", "reference_ops"]
-
 _DOMAINS = ("", "ai.onnx")
 
 

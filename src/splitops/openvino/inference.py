@@ -10,8 +10,6 @@ import numpy.typing as npt
 from splitops.calls.dimension_forms import DimensionForm, ShapeForm, infer_call, shape_form
 from splitops.spec.operators import schema
 
-__all__ = ["infer_split", "infer_variadic_split"]
-
 
 def infer_split(
     shape: Sequence[DimensionForm] | None,

@@ -14,8 +14,6 @@ from splitops.files.sources import Source
 from splitops.sharding.checkpoint import Checkpoint
 from splitops.sharding.placements import Laid
 
-__all__ = ["file_plan"]
-
 
 def file_plan(
     checkpoint: Checkpoint,

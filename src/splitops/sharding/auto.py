@@ -10,8 +10,6 @@ from splitops.sharding.globs import matched
 from splitops.sharding.quantised import rules_of_module
 from splitops.sharding.tables import declared_plan
 
-__all__ = ["auto_plan"]
-
 _HEADS: Final = {"unit": "head_dim", "even": True}
 _ENGINE: Final[Mapping[str, Mapping[str, Any]]] = {
     "q_proj": {"hf": "colwise", **_HEADS},

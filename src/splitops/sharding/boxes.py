@@ -12,8 +12,6 @@ from splitops.errors import PlanError, brief
 from splitops.files.extents import Extent
 from splitops.files.tensors import StoredTensor
 
-__all__ = ["Box", "box_extents", "prove_boxes"]
-
 _MOST_CELLS = 1 << 20
 
 

@@ -23,18 +23,6 @@ from splitops.files.tensors import StoredTensor
 from splitops.ground.reading import DataFolder
 from splitops.sharding.documents import parse
 
-__all__ = [
-    "INDEX",
-    "Checkpoint",
-    "Other",
-    "WholeFile",
-    "config_of",
-    "open_file",
-    "others_of",
-    "read_checkpoint",
-    "safe_name",
-]
-
 INDEX: Final = ".safetensors.index.json"
 _SINGLE: Final = "model.safetensors"
 _SMALL: Final = 64 << 20

@@ -17,8 +17,6 @@ from splitops.files.extents import Extent, contiguous
 from splitops.files.tensors import StoredTensor, Unit, part_extents
 from splitops.splitting.planning import Plan, SplitPlan
 
-__all__ = ["MAX_RANKS", "Cut", "Piece", "Recipe", "Shard", "cut_axis", "placed", "shard_extents", "whole"]
-
 MAX_RANKS: Final = 1 << 16
 
 

@@ -29,8 +29,6 @@ from splitops.sharding.checkpoint import (
 from splitops.sharding.documents import parse
 from splitops.sharding.layouts.dcp import INFO, NAME, OFFSETS
 
-__all__ = ["is_distributed", "read_distributed"]
-
 _SINGLE: Final = "model.safetensors"
 
 

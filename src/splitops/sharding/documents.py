@@ -13,8 +13,6 @@ from typing import Any, Final
 from splitops.errors import ModelError, PlanError, shown, shown_path
 from splitops.ground.reading import read_whole
 
-__all__ = ["parse", "read", "schema", "validate"]
-
 _TYPES: Final[Mapping[str, type]] = {
     "object": dict,
     "array": list,

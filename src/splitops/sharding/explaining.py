@@ -16,8 +16,6 @@ from splitops.sharding.globs import matched
 from splitops.sharding.placements import shard_of
 from splitops.sharding.planning import ShardPlan
 
-__all__ = ["Row", "draw", "page", "rows_of"]
-
 _LABEL: Final = 380
 _BAR: Final = 70
 _GAP: Final = 10

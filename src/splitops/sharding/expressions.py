@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from splitops.errors import PlanError, shown
 
-__all__ = ["Names"]
-
 _LONGEST: Final = 200
 _LARGEST: Final = 1 << 63
 _DEFAULTS: Final = {

@@ -8,8 +8,6 @@ from typing import Final
 
 from splitops.errors import PlanError, shown
 
-__all__ = ["compiled", "matched"]
-
 _TOKEN: Final = re.compile(r"\*+|\?|\{([A-Za-z_][A-Za-z0-9_]*)\}|[^*?{}]+|[{}]")
 
 

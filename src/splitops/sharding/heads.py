@@ -11,8 +11,6 @@ from splitops.sharding.expressions import Names
 from splitops.sharding.placements import Placements
 from splitops.sharding.rules import Rule, Rules
 
-__all__ = ["cut_heads"]
-
 _HEADS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("q_proj", "q_b_proj", "kv_b_proj", "query_key_value", "o_proj", "dense"), "num_attention_heads"

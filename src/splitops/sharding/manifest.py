@@ -31,8 +31,6 @@ from splitops.sharding.documents import read, validate
 from splitops.sharding.layouts import layout_named
 from splitops.sharding.placements import Placements, prove_cut
 
-__all__ = ["MANIFEST", "MARK", "SOURCE", "has_manifest", "manifest_files", "read_ranks"]
-
 MANIFEST: Final = "manifest.json"
 SOURCE: Final = "source"
 """The folder of the small files of the source."""

@@ -13,8 +13,6 @@ from splitops.files.tensors import StoredTensor
 from splitops.sharding.checkpoint import WholeFile
 from splitops.sharding.cuts import Cut
 
-__all__ = ["Laid", "Placements", "prove_cut", "shard_of", "whole_files"]
-
 
 class Laid(NamedTuple):
     """Files that hold the tensors of ranks.

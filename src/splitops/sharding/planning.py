@@ -22,8 +22,6 @@ from splitops.sharding.manifest import SOURCE, has_manifest, manifest_files, rea
 from splitops.sharding.placements import Placements, whole_files
 from splitops.sharding.rules import Rule, cuts_of, document_of, rules_of
 
-__all__ = ["MergePlan", "ShardPlan", "merge", "open_checkpoint", "plan", "prove_ranks"]
-
 AnyPath = str | os.PathLike[str]
 
 

@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from splitops.errors import PlanError, shown
 
-__all__ = ["rules_of_module"]
-
 Rule = Mapping[str, Any]
 _WHOLE: Final = {"replicate": True}
 _OUT: Final = frozenset({"colwise", "colwise_rep", "colwise_gather_output"})

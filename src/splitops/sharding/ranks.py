@@ -21,8 +21,6 @@ from splitops.sharding.documents import read
 from splitops.sharding.layouts.hf import folder_name
 from splitops.sharding.manifest import MARK
 
-__all__ = ["Rank", "RankTensor", "rank"]
-
 _TORCH: Final = {
     **{f"F{bits}": f"float{bits}" for bits in (16, 32, 64)},
     **{f"I{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},

@@ -18,8 +18,6 @@ from splitops.sharding.expressions import Names
 from splitops.sharding.globs import compiled, matched
 from splitops.sharding.words import WORDS
 
-__all__ = ["Rule", "Rules", "cuts_of", "document_of", "rules_of"]
-
 _CUTS = ("axis", "hf", "place", "replicate")
 _OF_AXES = ("sections", "unit", "groups", "pad_to", "pack", "group_size", "even")
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["WORDS", "Word"]
-
 
 @dataclass(frozen=True, slots=True)
 class Word:

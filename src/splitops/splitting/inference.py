@@ -14,8 +14,6 @@ from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding import Binding
 from splitops.splitting.planning import MAX_PARTS
 
-__all__ = ["Inference", "infer_binding", "join_shapes"]
-
 
 @dataclass(frozen=True, slots=True)
 class Inference:

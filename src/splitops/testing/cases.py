@@ -9,8 +9,6 @@ from typing import Any, Final
 from splitops import onnx, openvino
 from splitops.errors import Rule
 
-__all__ = ["CASES", "FAULTS", "Case", "Fault"]
-
 Operator = Callable[..., Sequence[Any]]
 
 

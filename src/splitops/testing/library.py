@@ -12,8 +12,6 @@ import numpy.typing as npt
 from splitops.backends import Backend, backend_of
 from splitops.spec.elements.types import ELEMENT_TYPES
 
-__all__ = ["Library"]
-
 Array = npt.NDArray[Any]
 Function = Callable[[Any], Sequence[Any]]
 

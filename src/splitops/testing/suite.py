@@ -19,8 +19,6 @@ from splitops.errors import ArrayError, RuleError
 from splitops.testing.cases import CASES, FAULTS, Case, Fault
 from splitops.testing.library import Library
 
-__all__ = ["BackendSuite"]
-
 Array = npt.NDArray[Any]
 
 _EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=str)

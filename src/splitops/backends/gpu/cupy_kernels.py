@@ -10,8 +10,6 @@ import numpy as np
 
 from splitops.backends.gpu.layout import Kernel, Launch
 
-__all__ = ["ENTRIES", "MORE_ENTRIES", "THREADS", "Call", "call_of", "source"]
-
 ENTRIES: Final = 240
 """Entries of a table within the 4 KiB of arguments that every GPU takes."""
 MORE_ENTRIES: Final = 2040

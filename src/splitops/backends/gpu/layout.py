@@ -18,8 +18,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-__all__ = ["MAX_ENTRIES", "WIDEST", "Kernel", "Launch", "launches", "pitch_of", "rows_of", "run_on_host"]
-
 MAX_ENTRIES: Final = 96
 """Entries of one launch's table: 16 bytes each, within the 4 KiB of arguments that every GPU takes."""
 WIDEST: Final = 16

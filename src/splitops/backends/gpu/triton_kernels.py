@@ -13,8 +13,6 @@ import triton.language as tl
 
 from splitops.backends.gpu.layout import MAX_ENTRIES, WIDEST, Kernel, Launch, launches, pitch_of, rows_of
 
-__all__ = ["copy_parts"]
-
 _TILE: Final = 1 << 14
 """Bytes that one program copies."""
 _MARK: Final = 1 << 62 | 1 << 3

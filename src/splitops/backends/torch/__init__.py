@@ -23,8 +23,6 @@ from splitops.errors import ArrayError
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 from splitops.splitting.planning import SplitPlan
 
-__all__ = ["BACKEND"]
-
 
 class _Torch:
     name = "torch"

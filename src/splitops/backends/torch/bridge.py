@@ -10,8 +10,6 @@ from typing import Any, Final
 import numpy.typing as npt
 import torch
 
-__all__ = ["from_numpy", "memory_of", "to_numpy"]
-
 _CODES: Final = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 

@@ -19,8 +19,6 @@ from splitops.backends.memory import check_disjoint, memory_at
 from splitops.backends.torch.bridge import from_numpy, memory_of, to_numpy
 from splitops.errors import ArrayError
 
-__all__ = ["split_copy", "split_into"]
-
 Tensors = Sequence[torch.Tensor]
 
 _SMALL: Final = 1 << 20

@@ -19,8 +19,6 @@ from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 from splitops.spec.operators.schema import Given
 from splitops.spec.sizes.dims import UNKNOWN
 
-__all__ = ["DATA", "SPECIALS", "inputs_of", "model_of", "operands_of"]
-
 DATA: Final = "x"
 """The name of the data in every model."""
 SPECIALS: Final = {

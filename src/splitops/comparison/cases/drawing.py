@@ -19,8 +19,6 @@ from splitops.spec.operators import SCHEMAS, OperatorSchema
 from splitops.spec.operators.schema import Given
 from splitops.spec.sizes.rules import SizeRule
 
-__all__ = ["drawn", "pairs"]
-
 Pair = tuple[Record, Record | None]
 """A record, and the valid one that it was before something of it was changed to break a rule."""
 T = TypeVar("T")

@@ -11,8 +11,6 @@ from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import OperatorSchema
 from splitops.spec.operators.schema import Given, Source
 
-__all__ = ["by_count", "by_lengths", "input_of_lengths", "part_names", "plain"]
-
 
 def input_of_lengths(row: OperatorSchema) -> Source | None:
     """Return the input in which a row takes lengths; None where it has none."""

@@ -15,8 +15,6 @@ from splitops.spec.operators import OperatorSchema
 from splitops.spec.operators.schema import Given
 from splitops.spec.sizes.rules import SizeRule
 
-__all__ = ["invalid_records"]
-
 Broken = tuple[Record, Record]
 """What breaks a rule, and its control."""
 

@@ -23,8 +23,6 @@ from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import SCHEMAS, OperatorSchema, schema
 from splitops.splitting.binding import Fact, bind, fact_of
 
-__all__ = ["Listed", "build", "cases", "control_of", "find", "generated", "listed", "named"]
-
 _OTHER_TYPES: Final = {"length": "int64", "packed": "int32"}
 
 

@@ -14,8 +14,6 @@ from splitops.spec.operators import OperatorSchema, history
 from splitops.spec.operators.schema import Given
 from splitops.spec.sizes.rules import SizeRule
 
-__all__ = ["is_newest", "valid_records"]
-
 _COUNTS: Final = {
     SizeRule.EVEN: ((6, 3), (6, 1), (6, 6), (0, 2)),
     SizeRule.CEIL: (

@@ -9,8 +9,6 @@ from splitops.comparison.records import Record
 from splitops.spec.operators import OperatorSchema, history, schema
 from splitops.spec.operators.schema import Given
 
-__all__ = ["domain_of", "id_of", "operator_of", "opset_of", "row_of", "usual_opset"]
-
 _OLDEST: Final = 10
 """The opset below which runtimes promise little."""
 

@@ -15,8 +15,6 @@ from splitops.comparison.driver.process import Ended, Limits, Process
 from splitops.comparison.protocol import ProtocolError
 from splitops.comparison.records import Case, Outcome
 
-__all__ = ["PERTURBATIONS", "Absent", "Asker", "Source"]
-
 PERTURBATIONS: Final = (85, 170)
 """What new memory is filled with in the two fresh processes that confirm a finding (``MALLOC_PERTURB_``)."""
 

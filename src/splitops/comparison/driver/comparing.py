@@ -26,8 +26,6 @@ from splitops.models.check.profiles import LIMITS
 if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel
 
-__all__ = ["ask_everything", "compare"]
-
 _MOST_JOBS: Final = 8
 
 

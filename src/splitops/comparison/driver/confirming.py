@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
 
 from splitops.comparison.driver.judging import same_values
 from splitops.comparison.records import SETTLED, Outcome, Verdict, Word
 
-__all__ = ["confirmed"]
-
 Again = Callable[[int], tuple[Verdict, Outcome]]
 """Asks the case in a fresh process, with one of the perturbations."""
-_OUTSIDE: Final = "; the values change with what is in memory: it reads outside the tensor"
 
 
 def confirmed(verdict: Verdict, outcome: Outcome, again: Again) -> Verdict:

@@ -20,8 +20,6 @@ from splitops.comparison.driver.process import Ended, Limits, without_network
 from splitops.comparison.records import CompareError, Peer, State, column
 from splitops.errors import one_line, shown, shown_path
 
-__all__ = ["Column", "Wanted", "adapter_files", "columns"]
-
 _GROUP: Final = "splitops.compare"
 """The entry point group of adapters in other packages; each names its module."""
 

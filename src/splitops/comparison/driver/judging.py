@@ -13,8 +13,6 @@ from splitops.comparison.records import Case, Outcome, Value, Verdict, Word
 from splitops.errors import one_line
 from splitops.models.proving import differ_by_rounding
 
-__all__ = ["expected_of", "got", "judge", "same_values"]
-
 Rerun = Callable[[Path], Outcome | None]
 """Runs a model on a peer that was right on the case; None where there is no such peer."""
 

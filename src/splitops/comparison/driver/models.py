@@ -27,8 +27,6 @@ from splitops.splitting.binding import Fact
 if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel
 
-__all__ = ["cases_of_model"]
-
 _WHOLE: Final = "model"
 
 

@@ -19,8 +19,6 @@ from typing import Any, Final
 from splitops.comparison.protocol import MAX_LINE
 from splitops.comparison.records import Outcome
 
-__all__ = ["Ended", "Limits", "Process", "family", "without_network"]
-
 _TICK: Final = 0.1
 """Seconds between two looks at the memory."""
 _GRACE: Final = 1.0

@@ -18,8 +18,6 @@ from splitops.comparison.driver.process import Limits
 from splitops.comparison.driver.shrinking import Build, shrunk
 from splitops.comparison.records import Case, Outcome, Record, Verdict, Word
 
-__all__ = ["Run", "Step", "settled"]
-
 Verdicts = dict[str, dict[str, Verdict]]
 """By the name of the column and the id of the case."""
 

@@ -18,8 +18,6 @@ from splitops.comparison.cases.words import row_of
 from splitops.comparison.records import Case, Record
 from splitops.errors import SplitError
 
-__all__ = ["Build", "shrunk", "size_of", "smaller"]
-
 _MOST_ELEMENTS: Final = 1 << 24
 
 Build = Callable[[Record], Case]

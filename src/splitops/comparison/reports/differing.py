@@ -8,8 +8,6 @@ from typing import Any
 from splitops.comparison.records import Report, Verdict, Word
 from splitops.comparison.reports.verdicts import described, releases
 
-__all__ = ["Change", "Differences", "differences"]
-
 
 @dataclass(frozen=True, slots=True)
 class Change:

@@ -14,8 +14,6 @@ from splitops.comparison.reports.reading import parse_report, read_bytes
 from splitops.comparison.reports.verdicts import described
 from splitops.errors import one_line, shown, shown_path
 
-__all__ = ["Expectation", "Judgement", "expectations", "judge", "read_expectations"]
-
 _FIELDS: Final = ("case", "peer", "verdict", "reason")
 
 

@@ -9,8 +9,6 @@ from urllib.parse import quote
 
 from splitops.comparison.records import FINDINGS, Verdict, Word
 
-__all__ = ["anchor", "class_of", "link", "mark", "terms", "text", "unconfirmed"]
-
 
 def text(value: object) -> str:
     """Escape a text for HTML; what cannot be printed is shown as Python escapes it."""

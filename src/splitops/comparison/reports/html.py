@@ -10,8 +10,6 @@ from splitops.comparison.reports.sections import sections
 from splitops.errors import count_of
 from splitops.explain.pages import fill, page_file
 
-__all__ = ["to_html"]
-
 
 def to_html(report: Report, version: str) -> str:
     """Write a report as one HTML file.

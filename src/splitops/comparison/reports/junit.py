@@ -9,8 +9,6 @@ from splitops.comparison.records import FINDINGS, Entry, Peer, Report, Verdict, 
 from splitops.comparison.reports.rules import rule_text
 from splitops.comparison.reports.verdicts import MEANINGS, described
 
-__all__ = ["to_junit"]
-
 _FAILURES: Final = frozenset({Word.DIFFERS, Word.REFUSES, Word.ACCEPTS})
 
 

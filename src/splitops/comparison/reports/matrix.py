@@ -12,8 +12,6 @@ from splitops.comparison.reports.fragments import anchor, class_of, mark, text, 
 from splitops.comparison.reports.verdicts import DISAGREEMENTS, MEANINGS, counts, releases
 from splitops.errors import count_of
 
-__all__ = ["filters", "legend", "matrix", "peers_table"]
-
 
 def peers_table(report: Report) -> str:
     """Return the summary of each peer."""

@@ -13,8 +13,6 @@ from splitops.explain import explain, svg
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.splitting.planning import SplitPlan
 
-__all__ = ["Pictures", "planned"]
-
 _PLAIN = " =:/,;()'.-_!*@&$+"
 """Characters that stand for themselves in an address of data, inside of double quotes."""
 

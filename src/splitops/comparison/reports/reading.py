@@ -9,8 +9,6 @@ from splitops.comparison import protocol
 from splitops.comparison.records import CompareError, Report
 from splitops.errors import shown_path
 
-__all__ = ["parse_report", "read_bytes", "read_report"]
-
 _MAX_BYTES: Final = 1 << 28
 """Reports have some kilobytes for each case."""
 

@@ -16,8 +16,6 @@ from splitops.comparison.reports.verdicts import MEANINGS, described, releases, 
 from splitops.errors import one_line, shown
 from splitops.ground.writing import StagedFiles
 
-__all__ = ["reproduction", "write_reproduction"]
-
 _FILES: Final = {"onnx": "model.onnx", "ir": "model.xml"}
 _READING: Final = {
     "onnx": """\

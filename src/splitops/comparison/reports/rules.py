@@ -7,8 +7,6 @@ from typing import Final
 
 from splitops.spec.operators import SCHEMAS
 
-__all__ = ["RULES", "rule_text", "source_of"]
-
 RULES: Final[Mapping[str, str]] = {
     "explicit": "Lengths that are given are at least 0 and sum to the size of the axis; parts may be empty.",
     "even": "Without lengths the parts are equal: their number divides the size of the axis.",

@@ -10,8 +10,6 @@ from splitops.comparison.reports.rules import rule_text
 from splitops.comparison.reports.verdicts import MEANINGS, described
 from splitops.models.check.reports import sarif_log
 
-__all__ = ["to_sarif"]
-
 
 def to_sarif(report: Report, version: str) -> dict[str, Any]:
     """Return the confirmed disagreements of a report as a SARIF 2.1.0 log.

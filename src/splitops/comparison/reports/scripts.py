@@ -9,8 +9,6 @@ from typing import Final
 from splitops.comparison.records import CompareError, Peer
 from splitops.errors import shown
 
-__all__ = ["SCRIPTS", "Script", "script_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Script:

@@ -13,8 +13,6 @@ from splitops.comparison.reports.pictures import Pictures
 from splitops.comparison.reports.rules import rule_text, source_of
 from splitops.comparison.reports.verdicts import MEANINGS, described, releases, stated, written
 
-__all__ = ["sections"]
-
 _QUIET: Final = (Word.AGREES, Word.DEAD, Word.NOT_APPLICABLE)
 
 

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from splitops.comparison.records import FINDINGS, Peer, Record, Report, Verdict, Word
 
-__all__ = ["DISAGREEMENTS", "MEANINGS", "counts", "described", "releases", "stated", "written"]
-
 MEANINGS: Final[Mapping[Word, str]] = {
     Word.AGREES: "gives what the rule gives, or refuses what the rule forbids",
     Word.DIFFERS: "runs, and gives something else",

@@ -18,18 +18,6 @@ from splitops.errors import FileError, shown
 from splitops.files.sources import Source
 from splitops.files.tensors import StoredTensor
 
-__all__ = [
-    "FORMATS",
-    "WRITTEN",
-    "Contents",
-    "Format",
-    "Layout",
-    "Place",
-    "TargetFile",
-    "format_named",
-    "format_of",
-]
-
 WRITTEN: Final = ("npy", "npz", "safetensors", "gguf", "onnx", "hdf5", "zarr", "raw")
 """The formats that are written, by name."""
 FORMATS: Final = ("npy", "npz", "safetensors", "gguf", "onnx", "openvino", "hdf5", "zarr")

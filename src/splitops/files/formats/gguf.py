@@ -23,8 +23,6 @@ from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor, Unit
 from splitops.spec.elements.types import ELEMENT_TYPES
 
-__all__ = ["FORMAT"]
-
 _MAGIC: Final = b"GGUF"
 _VERSIONS: Final = (2, 3)
 _MAX_HEADER: Final = 100_000_000
@@ -40,7 +38,6 @@ _CHUNK: Final = 1 << 20
 
 _STRING: Final = 8
 _ARRAY: Final = 9
-_UINT32: Final = 4
 _WIDTHS: Final = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 """Bytes of the values of each type but strings and arrays."""
 

@@ -28,8 +28,6 @@ from splitops.files.sources import Source, reading, writing
 from splitops.files.tensors import StoredTensor, Unit
 from splitops.spec.elements.types import ElementType, element_type_of
 
-__all__ = ["FORMAT"]
-
 _BLOCK: Final = 1 << 20
 """About so many bytes are read at a time of a dataset that has no chunks."""
 _MASK_BYTES: Final = 4

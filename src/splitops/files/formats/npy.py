@@ -27,8 +27,6 @@ from splitops.files.streams import beginning, size_of
 from splitops.files.tensors import StoredTensor, Unit
 from splitops.spec.elements.types import ElementType, element_type_of
 
-__all__ = ["FORMAT", "Header", "MappedArray", "header_bytes", "mapped", "read_array", "read_header", "stored"]
-
 _MAGIC: Final = b"\x93NUMPY"
 _MAX_HEADER: Final = 10_000
 """Characters of a header, NumPy's own bound for safe parsing."""

@@ -27,8 +27,6 @@ from splitops.files.sources import LocalFile, Source, SourceFile, Stretch
 from splitops.files.tensors import StoredTensor
 from splitops.native.files import crc32
 
-__all__ = ["BROKEN", "FORMAT"]
-
 _LOCAL: Final = struct.Struct("<4s5H3L2H")
 _CENTRAL: Final = struct.Struct("<4s6H3L5H2L")
 _END: Final = struct.Struct("<4s4H2LH")

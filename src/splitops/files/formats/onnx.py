@@ -23,8 +23,6 @@ from splitops.spec.elements.types import from_onnx
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
 
-__all__ = ["FORMAT"]
-
 _ALIGNED: Final = 1 << 20
 _ALIGNMENT: Final = 1 << 16
 

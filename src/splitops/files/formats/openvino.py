@@ -15,8 +15,6 @@ from splitops.files.formats import Contents, Layout
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import BYTE, StoredTensor, unit_of
 
-__all__ = ["FORMAT"]
-
 
 class _OpenVINO:
     name = "openvino"

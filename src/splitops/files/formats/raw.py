@@ -15,8 +15,6 @@ from splitops.files.tensors import StoredTensor, unit_of
 from splitops.spec.elements.packing import packed_size
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 
-__all__ = ["FORMAT", "RawFormat"]
-
 
 @dataclass(frozen=True, slots=True)
 class RawFormat:

@@ -22,8 +22,6 @@ from splitops.files.streams import size_of
 from splitops.files.tensors import StoredTensor, unit_of
 from splitops.spec.elements.types import ELEMENT_TYPES
 
-__all__ = ["FORMAT", "stated_tensor"]
-
 _MAX_HEADER: Final = 100_000_000
 _ALIGNMENT: Final = 8
 _METADATA: Final = "__metadata__"

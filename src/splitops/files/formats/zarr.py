@@ -27,8 +27,6 @@ from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor, Unit
 from splitops.spec.elements.types import ElementType, element_type_of
 
-__all__ = ["FORMAT"]
-
 
 class _Zarr:
     name = "zarr"

@@ -22,8 +22,6 @@ from splitops.files.boxes import Box
 from splitops.files.tensors import StoredTensor
 from splitops.ground.reading import read_whole
 
-__all__ = ["ZarrArray", "chunks_of", "create", "outer_chunks", "without_zeros"]
-
 _DESCRIPTION: Final = "zarr.json"
 _MAX_DESCRIPTION: Final = 64 << 20
 _CRC_BYTES: Final = 4

@@ -20,8 +20,6 @@ from splitops.models.sites import Site
 if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel
 
-__all__ = ["check", "find_limits"]
-
 _SIZE_RULES: Final = frozenset(
     {Rule.PARTS_DIVISIBLE, Rule.LENGTHS_SUM, Rule.REMAINDER_NEGATIVE, Rule.AXIS_RANGE}
 )

@@ -10,8 +10,6 @@ from typing import Any
 
 from splitops.errors import NOWHERE, RuleError, SplitError, Where
 
-__all__ = ["Finding", "Severity", "finding_of"]
-
 
 class Severity(StrEnum):
     """How bad a finding is."""

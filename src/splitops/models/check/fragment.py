@@ -21,8 +21,6 @@ from splitops.splitting.inference import infer_binding
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-__all__ = ["check_fragment", "is_fragment"]
-
 _MAX_OUTPUTS: Final = 1 << 16
 
 

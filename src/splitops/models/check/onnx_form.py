@@ -16,8 +16,6 @@ from splitops.models.graph.onnx import label, nodes_of, opset_imports, owners_of
 from splitops.models.graph.onnx_sites import is_split
 from splitops.spec.operators import schema
 
-__all__ = ["form_findings", "misread_sequences"]
-
 
 def form_findings(model: ModelProto, where: Where) -> Iterator[Finding]:
     """Yield what is wrong with the version of a well-formed model, and with the dimensions that it states."""

@@ -17,17 +17,6 @@ from splitops.models.check import conditions
 from splitops.models.check.conditions import Condition
 from splitops.models.sites.site import UNBIND_REPAIRS
 
-__all__ = [
-    "LIMITS",
-    "LOOKED_AT",
-    "TARGETS",
-    "LegalForm",
-    "Limit",
-    "Outcome",
-    "known_targets",
-    "release_numbers",
-]
-
 
 class Outcome(StrEnum):
     """What a runtime does."""

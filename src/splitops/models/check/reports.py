@@ -8,8 +8,6 @@ from urllib.parse import quote
 
 from splitops.models.check.findings import Finding, Severity
 
-__all__ = ["sarif_log", "to_json", "to_sarif"]
-
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 

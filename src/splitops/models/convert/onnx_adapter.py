@@ -20,8 +20,6 @@ from splitops.models.graph.onnx import Names, constant_array, known, note
 from splitops.models.infer import walk
 from splitops.models.known import Known, Tensor
 
-__all__ = ["Adapter", "NoAdapterError", "Piece", "Small"]
-
 _MOST_EMBEDDED: Final = 1 << 12
 """Constants up to this many elements are shown to onnx's converter, which reads axes and the like."""
 _IR_VERSION: Final = 10

@@ -28,8 +28,6 @@ from splitops.models.graph.onnx import (
 from splitops.models.known import Tensor
 from splitops.spec.sizes.dims import Range
 
-__all__ = ["CONSTANTS_OF_EVERY_TYPE", "Mover"]
-
 CONSTANTS_OF_EVERY_TYPE: Final = 9
 """The opset of the first Constant that can be of every type."""
 

@@ -19,8 +19,6 @@ from splitops.models.sites import Site
 from splitops.models.sites.restating import unbind_error
 from splitops.spec.sizes.arithmetic import Division, part_count, part_sizes
 
-__all__ = ["lower_sequence"]
-
 _MOST_PARTS = 1 << 12
 """A Split with more outputs is no help to anybody."""
 

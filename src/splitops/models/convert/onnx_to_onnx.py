@@ -37,16 +37,6 @@ from splitops.models.sites.forms import Form, Method, Restatement, Target
 from splitops.models.sites.restating import restate
 from splitops.spec.operators import schema
 
-__all__ = [
-    "Rewriting",
-    "convert_opset",
-    "editable",
-    "finished",
-    "least_ir_version",
-    "prove",
-    "status_of",
-]
-
 
 def convert_opset(model: ModelProto, target: Target | None, form: Form, where: Where) -> Conversion:
     """Convert a well-formed model to an opset; None keeps its opset and only states the splits anew."""

@@ -43,8 +43,6 @@ from splitops.models.sites.restating import restate
 from splitops.models.sites.statement import stated
 from splitops.spec.operators import SCHEMAS, OperatorSchema
 
-__all__ = ["convert_onnx"]
-
 _DOMAIN: Final = "openvino"
 
 

@@ -9,8 +9,6 @@ from onnx import AttributeProto, NodeProto, helper
 
 from splitops.models.formats.onnx.schemas import Attribute, Version, version_of
 
-__all__ = ["drop_defaults", "unchanged"]
-
 
 def unchanged(
     node: NodeProto,

@@ -16,8 +16,6 @@ from splitops.models.graph.onnx import constant_array, label
 from splitops.models.movers import BY_OPERATOR
 from splitops.spec.elements.types import ElementType
 
-__all__ = ["unwritable", "written_model"]
-
 _SAME: Final = frozenset({"Constant", "Identity"})
 """What needs no layer: its output is its input, or a constant where it is read."""
 

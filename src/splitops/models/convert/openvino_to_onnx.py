@@ -52,8 +52,6 @@ from splitops.models.sites.restating import restate
 from splitops.spec.elements.types import ElementType
 from splitops.spec.operators import FAMILY
 
-__all__ = ["convert_ir"]
-
 
 def convert_ir(model: Any, target: Target | None, form: Form, where: Where, allow_links: bool) -> Conversion:
     """Convert a path or :class:`OpenVINOModel` to an opset of ONNX."""

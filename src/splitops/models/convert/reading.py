@@ -11,8 +11,6 @@ from splitops.models.graph import onnx as graph
 from splitops.spec.elements.types import ElementType
 from splitops.spec.sizes.dims import Shape
 
-__all__ = ["ValueReader"]
-
 
 class ValueReader:
     """A :class:`~splitops.models.movers.mover.Reader` of values that carry what is known of them."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from splitops.models.formats.openvino import OpenVINOModel
 
-__all__ = ["Change", "Conversion", "Status"]
-
 
 class Status(StrEnum):
     """What became of a node."""

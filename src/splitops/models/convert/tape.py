@@ -18,8 +18,6 @@ from splitops.models.graph.onnx import Names, constant_array, note
 from splitops.models.known import Tensor
 from splitops.spec.elements.types import ElementType, from_onnx_name
 
-__all__ = ["Tape"]
-
 _ANY_SIZE: Final = 1 << 62
 
 

@@ -14,8 +14,6 @@ from splitops.errors import ModelError
 if TYPE_CHECKING:
     from splitops.models.engines.engine import Engine
 
-__all__ = ["AUTO", "ENGINES", "OWN", "REFERENCE", "is_installed", "make_engine", "require"]
-
 AUTO: Final = "auto"
 REFERENCE: Final = "reference"
 OWN: Final = "splitops"

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["Compiled", "Engine", "EngineError", "Event", "Program", "check_options"]
-
 
 class EngineError(ModelError):
     """A runtime refuses a model, fails to run it, or ends its process.

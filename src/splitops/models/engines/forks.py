@@ -6,8 +6,6 @@ import os
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
-__all__ = ["kept_in_forks"]
-
 _P = TypeVar("_P")
 _PROGRAMS: Final[WeakSet[Any]] = WeakSet()
 _KEPT: Final[list[Any]] = []

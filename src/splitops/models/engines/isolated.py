@@ -15,8 +15,6 @@ from splitops.errors import NOWHERE, Where
 from splitops.models.engines.engine import EngineError, Event, Program
 from splitops.spec.elements.types import ElementType
 
-__all__ = ["IsolatedEngine"]
-
 _WORKER: Final = "splitops.models.engines.worker"
 
 _END: Final = pickle.dumps(None)

@@ -18,8 +18,6 @@ from splitops.models.engines.engine import EngineError, Event, Program, check_op
 from splitops.models.engines.forks import kept_in_forks
 from splitops.spec.elements.types import ElementType, element_type_of, from_onnx
 
-__all__ = ["OnnxRuntime"]
-
 _OPTIONS: Final = ("providers", "provider_options", "session_options")
 _SILENT: Final = 4
 """Fatal errors alone are written to stderr; the others are exceptions."""

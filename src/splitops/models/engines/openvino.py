@@ -23,8 +23,6 @@ from splitops.models.formats.onnx.tensors import load_external
 from splitops.spec.elements.packing import pack, packed_size, unpack
 from splitops.spec.elements.types import ElementType, element_type_of, from_onnx, from_openvino
 
-__all__ = ["OpenVINO"]
-
 _OPTIONS: Final = ("device_name", "config")
 _EXACT: Final = {"INFERENCE_PRECISION_HINT": "f32"}
 """The CPU would take bfloat16 where it has it."""

@@ -11,8 +11,6 @@ from typing import Final
 from splitops.models.engines import OWN
 from splitops.models.engines.engine import Event
 
-__all__ = ["recorded", "recorder", "recording"]
-
 _RECORDER: Final[ContextVar[list[Event] | None]] = ContextVar("recorder", default=None)
 
 

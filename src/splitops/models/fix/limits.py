@@ -12,8 +12,6 @@ from splitops.models.check.profiles import LegalForm
 from splitops.models.fix.report import Reason, Unbind
 from splitops.models.sites import Site
 
-__all__ = ["Obstacle", "meaning_of", "obstacles"]
-
 _STRENGTH: Final = {form: strength for strength, form in enumerate(LegalForm)}
 
 

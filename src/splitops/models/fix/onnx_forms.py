@@ -28,8 +28,6 @@ from splitops.spec.elements.types import element_type_of
 from splitops.spec.sizes.dims import Dim, Shape
 from splitops.spec.sizes.rules import SizeRule
 
-__all__ = ["OnnxForms"]
-
 _MOST_OUTPUTS: Final = 1 << 12
 """The most outputs that are declared for a form, and parts that a sequence is made of."""
 _MOST_POSITIONS: Final = 1 << 12

@@ -26,8 +26,6 @@ from splitops.models.infer.onnx_walk import Upstream
 from splitops.models.known import Known
 from splitops.models.sites import Site
 
-__all__ = ["legalize_onnx", "repaired"]
-
 
 def legalize_onnx(
     model: Any, target: str, unbind: Unbind | None, where: Where, allow_links: bool

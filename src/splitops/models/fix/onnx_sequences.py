@@ -12,8 +12,6 @@ from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.sites.site import UNBIND_REPAIRS, Site
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 
-__all__ = ["carry", "slice_elements"]
-
 _INT64: Final = ELEMENT_TYPES["int64"]
 _CARRIERS: Final = {
     "int8": "int32",

@@ -17,8 +17,6 @@ from splitops.models.simplify.constants import FoldConstantsPass
 from splitops.models.sites import Site
 from splitops.spec.elements.types import ELEMENT_TYPES
 
-__all__ = ["OpenVINOForms"]
-
 _INT64: Final = ELEMENT_TYPES["int64"]
 _ANY_SIZE: Final = 1 << 62
 

@@ -20,8 +20,6 @@ from splitops.models.infer.openvino_walk import OpenVINOFound, walk_openvino
 from splitops.models.known import Known
 from splitops.models.sites import Site
 
-__all__ = ["legalize_openvino"]
-
 _Results = Mapping[tuple[str | None, str], Known]
 
 

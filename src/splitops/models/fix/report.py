@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from splitops.models.formats.openvino import OpenVINOModel
 
-__all__ = ["Fate", "Legalization", "Reason", "SiteReport", "Unbind"]
-
 
 class Fate(StrEnum):
     """What became of a site."""

@@ -16,8 +16,6 @@ from splitops.models.fix.report import Fate, Reason, SiteReport, Unbind
 from splitops.models.known import Known, SequenceOf, Tensor, may_be
 from splitops.models.sites import Site
 
-__all__ = ["Forms", "NoFormError", "Survey", "Written", "legalize_sites"]
-
 _ROUNDS: Final = 8
 """One restatement can be what another one needs: what a sequence was made of is a Split of its own."""
 

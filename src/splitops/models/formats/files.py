@@ -21,10 +21,8 @@ if TYPE_CHECKING:
         """A report about a model that is made or changed."""
 
         @property
-        def model(self) -> Any: ...
-
-
-__all__ = ["is_openvino", "load", "save"]
+        def model(self) -> Any:
+            """Return the model."""
 
 
 def is_openvino(model: Any) -> bool:

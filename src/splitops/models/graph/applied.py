@@ -7,8 +7,6 @@ from typing import Any
 
 from splitops.errors import Where
 
-__all__ = ["Applied"]
-
 
 @dataclass(frozen=True, slots=True)
 class Applied:

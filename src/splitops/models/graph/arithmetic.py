@@ -15,8 +15,6 @@ from splitops.models.graph.onnx import Tape
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.rules import SizeRule
 
-__all__ = ["lengths_of_size", "resolved_lengths", "uniform_bounds"]
-
 
 def lengths_of_size(division: Division, size: ir.Value, tape: Tape) -> ir.Value:
     """Compute the lengths of a division from the size of the axis.

@@ -29,23 +29,6 @@ from splitops.spec.operators import FAMILY, OperatorSchema, schema, versions
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
 
-__all__ = [
-    "Editor",
-    "Rewrite",
-    "Role",
-    "Scope",
-    "Span",
-    "bounds_of",
-    "family_roles",
-    "is_read",
-    "note_like",
-    "permuted",
-    "product_axes",
-    "shape_like",
-    "sliced_sizes",
-    "take_over",
-]
-
 Span = tuple[int, int]
 """Begin and end of a part of an axis."""
 

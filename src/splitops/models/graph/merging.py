@@ -32,8 +32,6 @@ from splitops.models.graph.onnx import (
 from splitops.spec.operators import schema
 from splitops.spec.operators.schema import Given
 
-__all__ = ["SiteKey", "merged_sites", "site_key"]
-
 SiteKey: TypeAlias = tuple[str | None, str]
 """A node by the path of its graph and its first output that has a name."""
 

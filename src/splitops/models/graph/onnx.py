@@ -18,39 +18,6 @@ from splitops.spec.elements.types import ElementType, element_type_of, from_onnx
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
 from splitops.splitting.binding import Fact
 
-__all__ = [
-    "ATTRIBUTES",
-    "INITIALIZERS_OF_THEIR_OWN",
-    "PLAIN",
-    "TYPE",
-    "Names",
-    "Tape",
-    "all_graphs",
-    "all_nodes",
-    "constant_array",
-    "function_key",
-    "function_path",
-    "functions_of",
-    "graphs_of",
-    "has_defaults",
-    "is_external",
-    "known",
-    "label",
-    "make_initializer",
-    "nodes_of",
-    "note",
-    "opset_imports",
-    "owners_of",
-    "remove_if_unused",
-    "replace_node",
-    "replace_values",
-    "shape_of",
-    "stated",
-    "subgraphs",
-    "type_of",
-    "value_fact",
-]
-
 TYPE: Final = "splitops.type"
 """Where values keep a type that onnx-ir does not read, in protobuf."""
 ATTRIBUTES: Final = "splitops.attributes"

@@ -47,8 +47,6 @@ from splitops.models.sites.statement import stated
 from splitops.spec.elements.types import ElementType, from_onnx
 from splitops.spec.sizes.dims import Dim, Shape
 
-__all__ = ["OnnxEditor", "is_operator"]
-
 _ONNX: Final = frozenset({"", "ai.onnx"})
 _ROLES: Final = {
     **family_roles(""),

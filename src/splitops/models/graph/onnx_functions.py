@@ -9,8 +9,6 @@ import onnx_ir as ir
 
 from splitops.splitting.binding import Fact
 
-__all__ = ["Attributes", "call_attributes", "number_of", "resolved", "unknown_attributes"]
-
 Attributes: TypeAlias = Mapping[str, ir.Attr]
 """Attributes by name. One that refers to an attribute of its function is not known."""
 

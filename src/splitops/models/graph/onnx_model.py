@@ -24,8 +24,6 @@ from splitops.models.graph.onnx import (
     subgraphs,
 )
 
-__all__ = ["as_graph", "copy_of", "editable_copy", "name_parts", "unmark", "written"]
-
 _ELEMENT_TYPES: Final = frozenset(kind.value for kind in ir.DataType)
 _GRAPHS: Final = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 

@@ -22,8 +22,6 @@ from splitops.models.sites import Origin, Site
 from splitops.spec.operators import FAMILY, history, schema
 from splitops.splitting.binding import Fact
 
-__all__ = ["is_split", "read_site", "split_sites"]
-
 
 def is_split(node: ir.Node) -> bool:
     """Return whether a node is of the split family."""

@@ -25,8 +25,6 @@ from splitops.spec.operators import OperatorSchema
 from splitops.spec.operators.schema import Given
 from splitops.spec.sizes.rules import SizeRule
 
-__all__ = ["given_lengths", "write_site"]
-
 _INT64_MAX: Final = (1 << 63) - 1
 
 

@@ -17,18 +17,6 @@ from splitops.models.formats.openvino.sites import endpoint_name
 from splitops.models.graph.onnx import note
 from splitops.models.known import Known
 
-__all__ = [
-    "DOMAIN",
-    "from_nodes",
-    "graphs_inside",
-    "layer_of",
-    "make_node",
-    "note_found",
-    "port_of",
-    "restate",
-    "to_nodes",
-]
-
 DOMAIN: Final = "openvino"
 _LAYER: Final = "splitops.layer"
 _PORT: Final = "splitops.port"

@@ -36,8 +36,6 @@ from splitops.models.sites.statement import stated
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 from splitops.spec.sizes.dims import Dim, Shape
 
-__all__ = ["OpenVINOEditor"]
-
 _ROLES: Final = {
     **family_roles(DOMAIN),
     "Concat": Role.CONCAT,

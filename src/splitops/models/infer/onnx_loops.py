@@ -9,8 +9,6 @@ from typing import Any
 from splitops.models.known import Known, SequenceOf, Tensor
 from splitops.spec.sizes.dims import UNKNOWN, Dim
 
-__all__ = ["integers", "scalar", "stacked", "widened", "without_axis", "without_value"]
-
 
 def scalar(known: Known) -> int | None:
     """Return the number of a tensor of one element, where it is known."""

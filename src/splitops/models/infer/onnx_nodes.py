@@ -17,8 +17,6 @@ from splitops.models.graph.onnx_functions import Attributes
 from splitops.models.infer.onnx_shapes import refined
 from splitops.models.known import Known, Tensor
 
-__all__ = ["NodeInference", "node_proto"]
-
 _MAX_FED: Final = 64
 """Inputs with more numbers are no sizes, axes or scales: what they hold does not matter to shapes."""
 

@@ -26,8 +26,6 @@ from splitops.models.movers.shapes import (
 from splitops.spec.elements.types import from_onnx
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape
 
-__all__ = ["read_node", "refined"]
-
 
 def read_node(node: ir.Node, attributes: Attributes, opset: int, inputs: Sequence[Known]) -> OnnxNode:
     """Return a node of the ONNX domain, of an opset, as the rules read it."""

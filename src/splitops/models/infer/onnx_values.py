@@ -30,8 +30,6 @@ from splitops.models.movers.mover import OnnxNode
 from splitops.models.movers.numbers import ARITHMETIC, apply
 from splitops.spec.elements.types import element_type_of, from_onnx
 
-__all__ = ["computed_value", "constant", "tensor_known"]
-
 
 def computed_value(
     node: ir.Node, attributes: Attributes, opset: int, inputs: Sequence[Known], output: Known

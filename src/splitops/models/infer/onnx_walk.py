@@ -48,8 +48,6 @@ from splitops.spec.operators import FAMILY
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, dimension
 from splitops.splitting.binding import Fact
 
-__all__ = ["Found", "Upstream", "Walk"]
-
 _MAX_DEPTH: Final = 64
 """Graphs and functions inside one another; what is deeper is unknown, and functions are then walked alone."""
 _ROUNDS: Final = 4

@@ -10,8 +10,6 @@ from splitops.models.formats.onnx.structure import extend, function_path, subgra
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.known import Known, Opaque, Tensor
 
-__all__ = ["with_shapes"]
-
 _FUNCTION_VALUES = 10
 """The first IR version in which functions have ``value_info``."""
 

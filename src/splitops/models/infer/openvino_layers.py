@@ -16,8 +16,6 @@ from splitops.models.movers.followed import shape_of
 from splitops.models.movers.shapes import broadcast
 from splitops.spec.elements.types import ELEMENT_TYPES
 
-__all__ = ["infer_layer"]
-
 Rule = Callable[[Layer, Sequence[Tensor]], Tensor]
 
 

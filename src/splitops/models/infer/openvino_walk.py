@@ -18,9 +18,6 @@ from splitops.models.sites import Site
 from splitops.spec.operators import FAMILY
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, dimension
 
-__all__ = ["OpenVINOFound", "walk_openvino"]
-
-
 OpenVINOFound = dict[tuple[str | None, Endpoint], Tensor]
 """What is known of each output port, by graph path and port."""
 

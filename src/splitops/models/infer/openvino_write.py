@@ -8,8 +8,6 @@ from dataclasses import replace
 from splitops.models.formats.openvino.model import Endpoint, Graph, Layer, OpenVINOModel, Port
 from splitops.models.known import Tensor
 
-__all__ = ["with_shapes"]
-
 Values = Mapping[tuple[str | None, Endpoint], Tensor]
 
 

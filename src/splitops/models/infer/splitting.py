@@ -15,8 +15,6 @@ from splitops.spec.sizes.dims import UNKNOWN, Range
 from splitops.splitting.binding import Binding
 from splitops.splitting.inference import Inference
 
-__all__ = ["OnSite", "outputs_of", "sizes_of_names", "tightened"]
-
 OnSite = Callable[[Site], None]
 """Called with every site: inference raises its error, checking collects it."""
 

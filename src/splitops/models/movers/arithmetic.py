@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from splitops.models.formats.openvino import Layer, Output
 
-__all__ = ["ARITHMETIC_OF_SIZES"]
-
 _INT32, _INT64, _BOOL = (ELEMENT_TYPES[name] for name in ("int32", "int64", "bool"))
 _NAMES: Final[Mapping[str, str]] = {
     "Add": "Add",

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from splitops.models.formats.openvino import Layer, Output
 
-__all__ = ["CONCAT"]
-
 
 def _evaluate(layer: Layer, inputs: Sequence[Value]) -> Value:
     axis = integer(layer, "axis")

@@ -23,8 +23,6 @@ import numpy.typing as npt
 
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 
-__all__ = ["convert", "is_convertible"]
-
 Array = npt.NDArray[Any]
 
 _NF4: Final = np.array(

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from splitops.models.formats.openvino import Layer, Output
 
-__all__ = ["CONVERT"]
-
 _SIZES: Final = frozenset({"int32", "int64"})
 _INTEGERS: Final = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 _HALVES: Final = frozenset({"float16", "bfloat16"})

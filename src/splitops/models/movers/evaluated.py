@@ -17,8 +17,6 @@ from splitops.spec.elements.types import ElementType
 if TYPE_CHECKING:
     from splitops.models.formats.openvino import Layer
 
-__all__ = ["Value", "boolean", "integer", "integers", "prove_size", "taken"]
-
 _INT64_MAX: Final = (1 << 63) - 1
 _MEMORY: Final = memory_bytes()
 

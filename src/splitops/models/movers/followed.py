@@ -10,8 +10,6 @@ from splitops.models.known import MAX_ELEMENTS, Entry, Tensor, Value
 from splitops.spec.elements.types import ElementType
 from splitops.spec.sizes.dims import Shape
 
-__all__ = ["entries", "integers", "moved", "numbers", "shape_of"]
-
 _MAX_RANK: Final = 64
 
 

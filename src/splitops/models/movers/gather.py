@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from splitops.models.formats.openvino import Layer, Output
 
-__all__ = ["GATHER"]
-
 
 def _counts_back(layer: Layer) -> bool:
     """Return whether negative positions count from the end; before Gather-8 they are outside."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from splitops.models.movers.evaluated import Value
     from splitops.spec.elements.types import ElementType
 
-__all__ = ["EVERY_OPSET", "LayerWriter", "Mover", "NodeWriter", "OnnxNode", "Reader"]
-
 EVERY_OPSET: Final = frozenset(f"opset{number}" for number in range(1, 100))
 
 

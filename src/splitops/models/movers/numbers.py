@@ -12,8 +12,6 @@ from splitops.models.known import Entry
 from splitops.spec.sizes import names as symbols
 from splitops.spec.sizes.dims import Range, dimension
 
-__all__ = ["ARITHMETIC", "apply", "equal"]
-
 
 def apply(operation: Callable[[Entry, Entry], Entry], left: Any, right: Any) -> npt.NDArray[Any]:
     """Apply an operation of :data:`ARITHMETIC` to two values, with broadcasting.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from splitops.models.formats.openvino import Layer, Output
 
-__all__ = ["RESHAPE"]
-
 _INT64_MAX: Final = (1 << 63) - 1
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from splitops.models.formats.openvino import Layer, Output
 
-__all__ = ["SHAPE"]
-
 _INT32, _INT64 = ELEMENT_TYPES["int32"], ELEMENT_TYPES["int64"]
 
 

@@ -13,20 +13,6 @@ from splitops.models.movers.numbers import ARITHMETIC
 from splitops.spec.sizes import names as symbols
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
 
-__all__ = [
-    "axis_within",
-    "broadcast",
-    "concatenated",
-    "counted",
-    "gathered",
-    "joined",
-    "reshaped",
-    "size_of",
-    "sliced",
-    "unsqueezed",
-]
-
-
 D = TypeVar("D", int, Dim)
 
 

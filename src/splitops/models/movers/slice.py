@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from splitops.models.formats.openvino import Layer, Output
 
-__all__ = ["SLICE"]
-
 _INT64: Final = ELEMENT_TYPES["int64"]
 _FIRST: Final = 8
 """The first operation set with Slice."""

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     from splitops.models.formats.openvino import Layer, Output
 
-__all__ = ["SQUEEZE", "UNSQUEEZE"]
-
-
 # Squeeze
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from splitops.models.formats.openvino import Layer, Output
 
-__all__ = ["TRANSPOSE"]
-
 
 def _order(stated: Sequence[int], rank: int) -> list[int]:
     """Return the order of the axes; one that states nothing turns them round."""

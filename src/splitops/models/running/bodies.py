@@ -7,8 +7,6 @@ from typing import Final
 
 from splitops.errors import ModelError, Where
 
-__all__ = ["MAX_BODY_RUNS", "BodyRuns"]
-
 MAX_BODY_RUNS: Final = 1 << 22
 """How often the bodies of a model run at most, in one run of the model, unless the caller says otherwise."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TypeVar
 
-__all__ = ["stages"]
-
 T = TypeVar("T")
 Ends = Callable[[T], Iterable[Hashable]]
 

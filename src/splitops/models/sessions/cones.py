@@ -24,8 +24,6 @@ from splitops.models.running.onnx.regions import reads
 from splitops.spec.operators import FAMILY, SCHEMAS, schema
 from splitops.spec.operators.schema import Given
 
-__all__ = ["cone_of_sites", "is_site"]
-
 _LARGE: Final = 1 << 12
 """Initializers of more bytes are no lengths: they stand as inputs of their type."""
 _COUNTING: Final = frozenset(

@@ -17,8 +17,6 @@ from splitops.spec.sizes.dims import Shape
 if TYPE_CHECKING:
     from onnx import GraphProto, TypeProto
 
-__all__ = ["Declared", "onnx_inputs", "openvino_inputs"]
-
 
 @dataclass(frozen=True, slots=True)
 class Declared:

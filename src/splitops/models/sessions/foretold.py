@@ -22,8 +22,6 @@ from splitops.models.sites import Site
 from splitops.spec.elements.types import element_type_of
 from splitops.splitting.planning import Plan, plan_request
 
-__all__ = ["foretold_ir", "foretold_onnx", "plan_of"]
-
 _NUMBERS: Final = 64
 """Integers of an input that may be lengths."""
 

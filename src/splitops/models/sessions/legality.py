@@ -39,17 +39,6 @@ from splitops.models.sessions.settled import settled_sizes
 from splitops.models.sites import Site
 from splitops.onnx.reference import node_label
 
-__all__ = [
-    "Borders",
-    "OwnNodes",
-    "Survey",
-    "complex_values",
-    "find_borders",
-    "legal_model",
-    "survey",
-    "types_of_values",
-]
-
 _COMPLEX: Final = frozenset({TensorProto.COMPLEX64, TensorProto.COMPLEX128})
 _WITH_BODIES: Final = frozenset({"Loop", "Scan", "SequenceMap"})
 _MOST_INLINED: Final = 1 << 20

@@ -38,8 +38,6 @@ from splitops.spec.operators import FAMILY
 if TYPE_CHECKING:
     import onnx_ir
 
-__all__ = ["OnnxProgram"]
-
 _ATTEMPTS: Final = 16
 """How often a model is cut anew, each time because of another operator that a runtime lacks."""
 

@@ -28,8 +28,6 @@ from splitops.models.sessions.settled import settled_sizes
 from splitops.models.sites import Site
 from splitops.spec.operators import FAMILY
 
-__all__ = ["OpenVINOIRProgram"]
-
 _NARROWED: Final = ("int64", "uint64", "float64")
 
 

@@ -12,8 +12,6 @@ from typing import Any, Final
 from splitops.models.engines.engine import Event
 from splitops.spec.operators import FAMILY
 
-__all__ = ["Operator", "Profile", "chrome_trace", "in_turns", "seconds_of"]
-
 _SPLITS: Final = frozenset(name for names in FAMILY.values() for name in names)
 _MOVERS: Final = frozenset(
     {

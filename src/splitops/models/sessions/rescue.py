@@ -9,8 +9,6 @@ from typing import Any
 from splitops.errors import RuleError, SplitError
 from splitops.models.engines.engine import EngineError
 
-__all__ = ["LastRun", "rescued"]
-
 
 class LastRun(threading.local):
     """What is remembered of the last run, for each thread.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from splitops.models.sites import Site
 
-__all__ = ["settled_sizes"]
-
 
 def settled_sizes(site: Site) -> list[tuple[int, int]] | None:
     """Return axis and size of each part; None where a run decides them, and may be wrong.

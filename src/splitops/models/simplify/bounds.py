@@ -8,8 +8,6 @@ from typing import Final
 from splitops.models.movers.shapes import clamped, positions
 from splitops.spec.sizes.dims import Dim, Shape
 
-__all__ = ["composed", "sole_axis", "starts_of", "strides", "takes_all", "without_whole"]
-
 _MOST: Final = (1 << 63) - 1
 """No axis is longer, so as an end it is the end of every axis."""
 

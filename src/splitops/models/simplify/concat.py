@@ -13,8 +13,6 @@ from splitops.models.simplify.passes import SplitPass
 from splitops.models.sites.decisions import Cut, grouped, joined, runs, same_size, whole
 from splitops.spec.sizes.dims import Dim
 
-__all__ = ["ConcatSplitPass", "NestedConcatsPass", "SoleConcatPass", "SplitConcatPass"]
-
 _CONCAT = frozenset({Role.CONCAT})
 
 

@@ -15,8 +15,6 @@ from splitops.models.simplify.registry import DEFAULT_LIMIT
 from splitops.models.sites.decisions import Cut, pieces
 from splitops.spec.elements.types import ElementType
 
-__all__ = ["FoldConstantsPass", "SplitInitializersPass"]
-
 Content = tuple[npt.NDArray[Any], ElementType]
 
 

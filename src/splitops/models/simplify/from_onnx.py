@@ -18,8 +18,6 @@ from splitops.models.simplify.registry import Rewriting
 from splitops.models.simplify.report import Simplification
 from splitops.models.simplify.rounds import apply_rewrites
 
-__all__ = ["simplify_onnx"]
-
 
 def simplify_onnx(
     model: Any, rewrites: Sequence[Rewriting], options: Mapping[str, Any], where: Where, allow_links: bool

@@ -15,8 +15,6 @@ from splitops.models.simplify.registry import Rewriting
 from splitops.models.simplify.report import Simplification
 from splitops.models.simplify.rounds import apply_rewrites
 
-__all__ = ["simplify_openvino"]
-
 
 def simplify_openvino(
     model: Any, rewrites: Sequence[Rewriting], options: Mapping[str, Any], where: Where, allow_links: bool

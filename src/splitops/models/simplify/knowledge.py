@@ -10,8 +10,6 @@ from splitops.models.graph.openvino import note_found
 from splitops.models.infer.onnx_walk import Upstream
 from splitops.models.infer.openvino_walk import walk_openvino
 
-__all__ = ["NoteKnownPass", "note_known", "note_known_openvino"]
-
 
 def note_known(model: ir.Model, where: Where = NOWHERE) -> None:
     """Note at every value of a well-formed model what is known of it.

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from splitops.models.sites.decisions import same_size
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape
 
-__all__ = ["Factor", "Layout", "Move", "Permute", "Regroup", "moves"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Factor:

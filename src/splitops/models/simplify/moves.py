@@ -15,18 +15,6 @@ from splitops.models.simplify.layouts import Layout, Move, Permute, moves
 from splitops.models.simplify.passes import SplitPass
 from splitops.models.simplify.slices import all_gathered
 
-__all__ = [
-    "Cover",
-    "MergedMovesPass",
-    "MovedSplitsPass",
-    "Part",
-    "cover_of",
-    "in_front",
-    "movers_above",
-    "remove",
-    "stated",
-]
-
 _MOVERS: Final = frozenset({Role.RESHAPE, Role.TRANSPOSE})
 _LONGEST: Final = 16
 """No more nodes in a row are looked at together, so that the work grows with their number."""

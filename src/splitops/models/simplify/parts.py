@@ -14,15 +14,6 @@ from splitops.models.simplify.passes import SplitPass
 from splitops.models.sites.decisions import joined, sole_part, useful_groups
 from splitops.spec.sizes.dims import Shape
 
-__all__ = [
-    "EmptyPartsPass",
-    "NestedSplitsPass",
-    "ShortestFormPass",
-    "StatedLengthsPass",
-    "UnusedPartsPass",
-    "WholePartPass",
-]
-
 _SPLIT = frozenset({Role.SPLIT})
 
 

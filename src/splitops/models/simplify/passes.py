@@ -10,8 +10,6 @@ from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.onnx import subgraphs
 from splitops.models.graph.onnx_editor import OnnxEditor
 
-__all__ = ["SplitPass", "prove_order"]
-
 
 class SplitPass(ir.passes.InPlacePass):
     """One rewrite, applied until it does not apply any more.

@@ -13,8 +13,6 @@ from splitops.errors import ModelError, shown
 if TYPE_CHECKING:
     from splitops.models.simplify.passes import SplitPass
 
-__all__ = ["ALLOWANCES", "DEFAULT_LIMIT", "NUMERICS", "REWRITES", "Rewriting", "allowed", "chosen"]
-
 NUMERICS: Final = "numerics"
 
 ALLOWANCES: Final[Mapping[str, str]] = MappingProxyType({NUMERICS: "the last bits of floats may change"})

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from splitops.models.formats.openvino import OpenVINOModel
 
-__all__ = ["Simplification"]
-
 
 @dataclass(frozen=True, slots=True)
 class Simplification:

@@ -10,8 +10,6 @@ from splitops.models.graph.editor import Editor
 from splitops.models.simplify.passes import SplitPass
 from splitops.models.simplify.registry import Rewriting
 
-__all__ = ["apply_rewrites"]
-
 _MOST_ROUNDS: Final = 64
 """Two are the rule."""
 

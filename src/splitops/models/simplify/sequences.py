@@ -13,8 +13,6 @@ from splitops.models.simplify.passes import SplitPass
 from splitops.models.sites.decisions import Cut
 from splitops.spec.sizes.rules import SizeRule
 
-__all__ = ["SequenceReadsPass"]
-
 
 class SequenceReadsPass(SplitPass):
     """What reads the sequence of a SplitToSequence reads the data, or a Split of it.

@@ -14,16 +14,6 @@ from splitops.models.simplify.passes import SplitPass
 from splitops.models.sites.decisions import partition
 from splitops.spec.sizes.dims import UNKNOWN, Shape
 
-__all__ = [
-    "GathersPass",
-    "MergedSlicesPass",
-    "ScalarGathersPass",
-    "SlicesPass",
-    "StridedSlicesPass",
-    "WholeSlicePass",
-    "all_gathered",
-]
-
 _SLICE = frozenset({Role.SLICE})
 
 

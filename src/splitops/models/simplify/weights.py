@@ -12,8 +12,6 @@ from splitops.models.simplify.moves import Part, cover_of, in_front, movers_abov
 from splitops.models.simplify.passes import SplitPass
 from splitops.models.simplify.registry import NUMERICS
 
-__all__ = ["SplitWeightsPass"]
-
 
 class SplitWeightsPass(SplitPass):
     """A split of a matrix product or convolution with constant weights becomes one with parts of the weights.

@@ -24,24 +24,6 @@ from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding import Binding
 from splitops.splitting.inference import infer_binding
 
-__all__ = [
-    "Cut",
-    "Group",
-    "cannot_fail",
-    "cut_of",
-    "grouped",
-    "joined",
-    "lying",
-    "partition",
-    "pieces",
-    "runs",
-    "same_size",
-    "shortest",
-    "sole_part",
-    "useful_groups",
-    "whole",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Cut:

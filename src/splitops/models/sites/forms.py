@@ -10,8 +10,6 @@ from splitops.spec.elements.types import ElementType
 from splitops.spec.operators import OperatorSchema, schema, versions
 from splitops.spec.sizes.arithmetic import Division
 
-__all__ = ["Form", "Method", "Restatement", "Target"]
-
 
 class Form(StrEnum):
     """Which of the equal ways to state a split is preferred."""

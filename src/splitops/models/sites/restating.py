@@ -30,8 +30,6 @@ from splitops.spec.sizes.arithmetic import (
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding import Binding, Fact, bind
 
-__all__ = ["onnx_types", "restate", "restatements", "unbind_error"]
-
 _INT64: Final = ELEMENT_TYPES["int64"]
 
 

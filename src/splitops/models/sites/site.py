@@ -15,8 +15,6 @@ from splitops.spec.operators.schema import Given
 from splitops.splitting.binding import Binding, Fact, bind
 from splitops.splitting.inference import Inference, infer_binding
 
-__all__ = ["UNBIND_REPAIRS", "Origin", "Site"]
-
 
 class Origin(Enum):
     """Who says what the value of an input is."""

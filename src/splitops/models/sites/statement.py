@@ -12,8 +12,6 @@ from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding import Fact
 
-__all__ = ["describe", "stated"]
-
 _INT64: Final = ELEMENT_TYPES["int64"]
 
 

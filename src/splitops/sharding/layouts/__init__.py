@@ -8,8 +8,6 @@ from typing import Final, Protocol
 from splitops.errors import PlanError, shown
 from splitops.sharding.placements import Laid, Placements
 
-__all__ = ["LAYOUTS", "Layout", "layout_named"]
-
 LAYOUTS: Final = ("hf", "dcp", "vllm")
 """One module each, with the layout in ``LAYOUT``."""
 

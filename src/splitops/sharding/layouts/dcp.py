@@ -17,8 +17,6 @@ from splitops.files.tensors import StoredTensor
 from splitops.sharding.cuts import Cut, Piece, Shard, shard_extents
 from splitops.sharding.placements import Laid, Placements, shard_of
 
-__all__ = ["INFO", "LAYOUT", "NAME", "OFFSETS"]
-
 NAME: Final = re.compile(r"shard-(\d{5,})-model-(\d{5,})-of-(\d{5,})\.safetensors")
 """The files of a distributed checkpoint: the rank from 1 on, the part, how many parts there are."""
 INFO: Final = "DCP_SHARDING_INFO"

@@ -10,8 +10,6 @@ from splitops.files.formats import Contents, TargetFile, format_named
 from splitops.sharding.cuts import shard_extents
 from splitops.sharding.placements import Laid, Placements, shard_of
 
-__all__ = ["LAYOUT", "folder_name"]
-
 _SUFFIX: Final = ".safetensors"
 
 

@@ -19,8 +19,6 @@ from splitops.files.tensors import StoredTensor
 from splitops.sharding.cuts import Cut, shard_extents
 from splitops.sharding.placements import Laid, Placements, shard_of
 
-__all__ = ["LAYOUT"]
-
 _LARGEST: Final = 5 << 30
 """Bytes of tensors after which a rank's file is full, unless one tensor is larger."""
 

@@ -14,8 +14,6 @@ from typing import Any
 
 from splitops.errors import PlanError, shown
 
-__all__ = ["declared_plan", "table"]
-
 
 @cache
 def table() -> Mapping[str, Any]:

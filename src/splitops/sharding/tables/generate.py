@@ -17,8 +17,6 @@ from typing import Any, Final
 from splitops.errors import shown
 from splitops.sharding.words import WORDS
 
-__all__ = ["architectures", "plan_of", "table", "written"]
-
 _KINDS: Final = ("CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "SEQ_TO_SEQ_CAUSAL_LM")
 _LAYERS: Final = 8
 Plan = dict[str, str]

@@ -30,8 +30,6 @@ import numpy.typing as npt
 from splitops.errors import ArrayError
 from splitops.spec.elements.types import ElementType
 
-__all__ = ["pack", "packed_size", "unpack"]
-
 _Bytes = npt.NDArray[np.uint8]
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from splitops.spec.operators.schema import Attribute, OperatorSchema, Parameter, TypeConstraint
 
-__all__ = ["Change", "Difference", "compare"]
-
 
 @dataclass(frozen=True, slots=True)
 class Change:

@@ -22,8 +22,6 @@ from splitops.spec.operators.schema import (
 )
 from splitops.spec.sizes.rules import SizeRule
 
-__all__ = ["ROWS"]
-
 _CHANGELOG = "https://github.com/onnx/onnx/blob/main/docs/Changelog.md#"
 
 _FLOATS = frozenset(ELEMENT_TYPES[name] for name in ("float16", "float32", "float64"))

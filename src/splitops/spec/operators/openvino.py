@@ -16,8 +16,6 @@ from splitops.spec.operators.schema import (
 )
 from splitops.spec.sizes.rules import SizeRule
 
-__all__ = ["ROWS"]
-
 _SPECIFICATION = (
     "https://docs.openvino.ai/2025/documentation/openvino-ir-format/operation-sets/operation-specs/movement/"
 )

@@ -13,16 +13,6 @@ from splitops.errors import Rule, brief
 from splitops.ground.records import record
 from splitops.spec.sizes.rules import SizeRule
 
-__all__ = [
-    "Division",
-    "Violation",
-    "describe",
-    "part_count",
-    "part_size",
-    "part_sizes",
-    "violation",
-]
-
 
 @record
 class Division:

@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["UNKNOWN", "Dim", "Range", "Shape", "dimension", "entries", "exact_integer"]
-
 
 @dataclass(frozen=True, slots=True)
 class Range:

@@ -12,8 +12,6 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["add", "ceil_divide", "divide", "evaluate", "multiply", "subtract", "symbols_in"]
-
 MAX_LENGTH: Final = 200
 """A longer expression loses its name; the size it stands for is then merely a range."""
 

@@ -13,8 +13,6 @@ from splitops.spec.sizes.arithmetic import Division, part_count, part_size, viol
 from splitops.spec.sizes.dims import Dim, Range, dimension
 from splitops.spec.sizes.rules import SizeRule
 
-__all__ = ["count_range", "element_range", "fitting", "free_lengths", "hull", "part_range"]
-
 
 def fitting(division: Division, size: Dim) -> Dim | None:
     """Return the axis sizes that a division takes, as far as a range tells; None where it takes none.

@@ -11,8 +11,6 @@ from splitops.spec.sizes.dims import exact_integer
 from splitops.splitting.binding.facts import Fact
 from splitops.splitting.binding.node import Node, write
 
-__all__ = ["find_axis", "keeps_axis"]
-
 
 def find_axis(node: Node, data: Fact) -> int | None:
     """Return the axis, in [0, rank) where the rank is known; None where the axis is not known."""

@@ -12,8 +12,6 @@ from splitops.splitting.binding.lengths import INT64_MAX
 from splitops.splitting.binding.node import Node
 from splitops.splitting.binding.rows import Place
 
-__all__ = ["find_sources", "read_count"]
-
 
 def find_sources(node: Node) -> tuple[Place | None, Place | None]:
     """Return where the lengths stand, if anywhere, and where the number of parts does."""

@@ -10,8 +10,6 @@ from splitops.ground.records import record
 from splitops.spec.elements.types import ElementType, element_type_of
 from splitops.spec.sizes.dims import Shape
 
-__all__ = ["Fact", "Number", "fact_of", "foreign_type"]
-
 Number = int | float
 
 

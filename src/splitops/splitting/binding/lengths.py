@@ -13,8 +13,6 @@ from splitops.splitting.binding.facts import Fact, Number
 from splitops.splitting.binding.node import Node, write
 from splitops.splitting.binding.rows import Place
 
-__all__ = ["INT64_MAX", "Lengths", "read_lengths"]
-
 INT64_MAX: Final = (1 << 63) - 1
 _INT64_MIN: Final = -(1 << 63)
 _MAX_UNKNOWN: Final = 1 << 16

@@ -13,8 +13,6 @@ from splitops.spec.sizes.dims import Shape
 from splitops.splitting.binding.facts import Fact
 from splitops.splitting.binding.rows import Place, Row
 
-__all__ = ["Node", "take_data", "write"]
-
 
 @record
 class Node:

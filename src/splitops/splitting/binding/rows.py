@@ -8,8 +8,6 @@ from typing import Final
 from splitops.spec.elements.types import ElementType
 from splitops.spec.operators.schema import Given, OperatorSchema, Option, Source
 
-__all__ = ["Place", "Row", "compile_row"]
-
 
 @dataclass(frozen=True, slots=True)
 class Place:

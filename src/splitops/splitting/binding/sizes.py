@@ -11,8 +11,6 @@ from splitops.splitting.binding.lengths import Lengths
 from splitops.splitting.binding.node import Node, write
 from splitops.splitting.binding.rows import Place
 
-__all__ = ["check_sizes"]
-
 
 def check_sizes(
     node: Node, division: Division | Lengths, subject: Place, shape: Shape, axis: int | None

@@ -21,8 +21,6 @@ from splitops.models.convert.layers.form import (
 from splitops.models.convert.tape import Tape
 from splitops.models.formats.openvino import Layer
 
-__all__ = ["ARRANGING"]
-
 
 def _broadcast(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, shape, *mapping = sources

@@ -36,8 +36,6 @@ from splitops.models.convert.layers.form import (
 from splitops.models.convert.tape import Tape
 from splitops.models.formats.openvino import Layer
 
-__all__ = ["ELEMENTWISE"]
-
 _COMPARED: Final = INTEGERS | FLOATS
 
 

@@ -17,31 +17,6 @@ from splitops.models.movers import ONNX_OPSET
 from splitops.models.movers.mover import LayerWriter, Reader
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 
-__all__ = [
-    "BOOL",
-    "FLOATS",
-    "INT32",
-    "INT64",
-    "INTEGERS",
-    "LOGICAL",
-    "NUMBERS",
-    "SIZES",
-    "Attribute",
-    "LayerForm",
-    "Shared",
-    "Values",
-    "as_int64",
-    "boolean",
-    "constant",
-    "integers",
-    "number",
-    "opsets",
-    "prove",
-    "rank_of",
-    "scalar",
-    "text",
-]
-
 BOOL, INT32, INT64 = (ELEMENT_TYPES[name] for name in ("bool", "int32", "int64"))
 FLOATS: Final = frozenset(ELEMENT_TYPES[name] for name in ("float16", "bfloat16", "float32", "float64"))
 SIZES: Final = frozenset({INT32, INT64})

@@ -28,8 +28,6 @@ from splitops.models.convert.tape import Tape
 from splitops.models.formats.openvino import Layer
 from splitops.spec.elements.types import ELEMENT_TYPES
 
-__all__ = ["IMAGES"]
-
 _COORDINATES: Final = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
 _ROUNDINGS: Final = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 

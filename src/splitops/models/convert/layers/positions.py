@@ -27,8 +27,6 @@ from splitops.models.convert.tape import Tape
 from splitops.models.formats.openvino import Layer
 from splitops.spec.elements.types import ElementType, from_openvino
 
-__all__ = ["POSITIONS"]
-
 
 def _axis(tape: Tape, layer: Layer, value: ir.Value) -> int:
     stated = constant(tape, layer, value, "axis").reshape(-1)

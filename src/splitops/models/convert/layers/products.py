@@ -23,8 +23,6 @@ from splitops.models.convert.layers.form import (
 from splitops.models.convert.tape import Tape
 from splitops.models.formats.openvino import Layer
 
-__all__ = ["PRODUCTS"]
-
 
 def _matmul(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     turned = [

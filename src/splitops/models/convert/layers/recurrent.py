@@ -30,8 +30,6 @@ from splitops.models.convert.layers.form import (
 from splitops.models.convert.tape import Tape
 from splitops.models.formats.openvino import Layer
 
-__all__ = ["RECURRENT"]
-
 _STEPS_FIRST: Final = {"perm": [1, 0, 2]}
 _ACTIVATIONS: Final = {"sigmoid": "Sigmoid", "tanh": "Tanh", "relu": "Relu"}
 

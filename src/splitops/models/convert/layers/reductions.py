@@ -29,8 +29,6 @@ from splitops.models.convert.tape import Tape
 from splitops.models.formats.openvino import Layer
 from splitops.spec.elements.types import ElementType
 
-__all__ = ["REDUCTIONS"]
-
 
 def _axes(tape: Tape, layer: Layer, value: ir.Value) -> list[int]:
     return [int(axis) for axis in constant(tape, layer, value, "axes").reshape(-1)]

@@ -26,8 +26,6 @@ from splitops.models.convert.tape import Tape
 from splitops.models.formats.openvino import Layer
 from splitops.spec.sizes.dims import Dim
 
-__all__ = ["WINDOWS"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Window:

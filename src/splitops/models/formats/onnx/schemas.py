@@ -10,8 +10,6 @@ from typing import Any, Final
 import onnx
 from onnx import AttributeProto, NodeProto, helper
 
-__all__ = ["Attribute", "Version", "since_version", "version_of"]
-
 _OPTION: Final = onnx.defs.OpSchema.FormalParameterOption
 _GRAPHS: Final = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 

@@ -29,18 +29,6 @@ from splitops.spec.elements.types import from_onnx
 if TYPE_CHECKING:
     import onnx_ir
 
-__all__ = [
-    "MAX_MODEL_BYTES",
-    "as_proto",
-    "opened",
-    "parse",
-    "read",
-    "unusable",
-    "without_weights",
-    "write",
-    "written_by_onnx_ir",
-]
-
 MAX_MODEL_BYTES: Final = (1 << 31) - 1
 """Protobuf's own limit for one message."""
 _EXTERNAL_BYTES: Final = 1024

@@ -15,22 +15,6 @@ from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.tensors import check_tensor, is_external, require_text
 from splitops.onnx.reference import node_label
 
-__all__ = [
-    "FunctionKey",
-    "callees_first",
-    "check_model",
-    "function_key",
-    "function_path",
-    "functions_of",
-    "located_graphs",
-    "model_tensors",
-    "nodes_inside",
-    "nodes_of",
-    "opset_imports",
-    "subgraphs",
-    "unknown_opset",
-]
-
 FunctionKey = tuple[str, str, str]
 """Domain, name and overload of a model-local function."""
 

@@ -19,21 +19,6 @@ from splitops.errors import ModelError, Where, shown
 from splitops.ground.reading import DataFolder, open_regular, read_range
 from splitops.spec.elements.types import ElementType, from_onnx
 
-__all__ = [
-    "byte_count",
-    "check_tensor",
-    "data_blocks",
-    "external_extent",
-    "folder_of",
-    "is_external",
-    "is_marked",
-    "load_external",
-    "mark_external",
-    "prove_external",
-    "require_text",
-    "tensor_array",
-]
-
 _MAX_BYTES: Final = (1 << 63) - 1
 _MAX_RANK: Final = 64
 """NumPy's limit."""

@@ -9,8 +9,6 @@ from splitops.models.known import Known, Opaque, SequenceOf, Tensor
 from splitops.spec.elements.types import from_onnx
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
 
-__all__ = ["Names", "declared_types", "from_type", "to_type"]
-
 
 class Names:
     """Names for sizes in one exchange with onnx, so that ranges without a name survive it too."""

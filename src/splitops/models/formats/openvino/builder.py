@@ -24,8 +24,6 @@ from splitops.models.formats.openvino.shapes import format_shape, parse_shape
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, element_type_of, from_openvino
 from splitops.spec.sizes.dims import Shape
 
-__all__ = ["Builder", "Output"]
-
 
 @dataclass(frozen=True, slots=True)
 class Output:

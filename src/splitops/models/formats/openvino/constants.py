@@ -22,8 +22,6 @@ from splitops.models.formats.openvino.shapes import MAX_RANK, checked_count
 from splitops.spec.elements.packing import pack, packed_size, unpack
 from splitops.spec.elements.types import ElementType
 
-__all__ = ["Constant", "Weights", "encode"]
-
 _INT32_MAX: Final = (1 << 31) - 1
 
 

@@ -8,8 +8,6 @@ from xml.etree import ElementTree
 
 from splitops.errors import ModelError, Where
 
-__all__ = ["DEFAULT_LIMITS", "Limits", "parse"]
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:

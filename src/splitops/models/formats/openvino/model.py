@@ -20,8 +20,6 @@ from splitops.models.formats.openvino.shapes import parse_shape
 from splitops.spec.elements.types import ElementType, from_openvino, from_precision
 from splitops.spec.sizes.dims import Shape
 
-__all__ = ["Edge", "Endpoint", "Graph", "Layer", "OpenVINOModel", "Port", "join_names", "split_names"]
-
 
 class Endpoint(NamedTuple):
     """One end of an edge: a port of a layer, by their ids."""

@@ -23,8 +23,6 @@ from splitops.models.formats.openvino.model import (
 )
 from splitops.models.formats.openvino.shapes import MAX_RANK, parse_integer, parse_number
 
-__all__ = ["VERSIONS", "from_bytes", "opened", "read"]
-
 VERSIONS: Final = (10, 11)
 """The IR versions that are read and written."""
 

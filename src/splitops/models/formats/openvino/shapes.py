@@ -14,16 +14,6 @@ from typing import Final
 from splitops.errors import ModelError, Where
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
 
-__all__ = [
-    "MAX_RANK",
-    "checked_count",
-    "format_shape",
-    "matches",
-    "parse_integer",
-    "parse_number",
-    "parse_shape",
-]
-
 MAX_RANK: Final = 64
 """The highest rank that NumPy arrays have."""
 

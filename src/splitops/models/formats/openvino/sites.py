@@ -13,8 +13,6 @@ from splitops.spec.operators import FAMILY, history
 from splitops.spec.sizes.dims import UNKNOWN
 from splitops.splitting.binding import Fact
 
-__all__ = ["endpoint_name", "input_names", "layer_site", "output_names", "read_site", "sites", "stated"]
-
 
 def sites(model: OpenVINOModel) -> Iterator[Site]:
     """Yield every Split and VariadicSplit, in topological order, those in the bodies of layers included.

@@ -9,8 +9,6 @@ from splitops.models.formats.openvino.model import Layer
 from splitops.models.formats.openvino.shapes import parse_integer
 from splitops.spec.operators import OperatorSchema, schema
 
-__all__ = ["family_schema", "operation_set", "split_attributes"]
-
 
 def operation_set(version: str) -> int | None:
     """Return the number of the operation set that a layer's ``version`` names; None where it is none."""

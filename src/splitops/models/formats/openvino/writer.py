@@ -17,8 +17,6 @@ from splitops.ground.writing import StagedFiles
 from splitops.models.formats.openvino.constants import Constant, Weights
 from splitops.models.formats.openvino.model import Graph, Layer, OpenVINOModel, Port, join_names
 
-__all__ = ["to_bytes", "write"]
-
 # Characters that no XML document can hold, escaped or not.
 _FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -23,8 +23,6 @@ from splitops.spec.elements.types import from_onnx
 if TYPE_CHECKING:
     from splitops.models.running.onnx.evaluator import Evaluator
 
-__all__ = ["CONTROL_FLOW", "Call", "FunctionCall", "limited_body_runs"]
-
 _BODY_RUNS: Final[ContextVar[BodyRuns | None]] = ContextVar("body_runs", default=None)
 """Those of the model that runs; evaluators stay the same from run to run and know nothing of it."""
 
@@ -116,6 +114,7 @@ class Loop(_WithBody):
     """Loop, all versions."""
 
     def repeat(self, iterate: Iterate, *args: Any) -> tuple[Any, ...]:
+        """Run the body until the count or the condition ends the loop."""
         trip_count, condition = (*args, None, None)[:2]
         state = list(args[2:])
         trips = None if trip_count is None else int(_single(trip_count, "M"))
@@ -142,6 +141,7 @@ class Scan(_WithBody):
     scan_output_directions: list[int] | None
 
     def repeat(self, iterate: Iterate, *args: Any) -> tuple[Any, ...]:
+        """Run the body on each slice of the scanned inputs."""
         if self.run_params["opsets"][self.onnx_node.domain] < 9:
             raise ModelError("Scan-8, with its batch axis, is not supported; from opset 9 on it is")
         count = self.num_scan_inputs
@@ -179,6 +179,7 @@ class SequenceMap(_WithBody):
     """SequenceMap: the body on each element of a sequence, with the elements of others beside it."""
 
     def repeat(self, iterate: Iterate, *args: Any) -> tuple[Any, ...]:
+        """Run the body on each element."""
         sequence, *others = args
         mapped: list[list[Any]] = [[] for _ in self.body.output_names]
         for index, element in enumerate(sequence):

@@ -46,8 +46,6 @@ from splitops.models.running.onnx.regions import Division, GraphView, RegionCall
 from splitops.models.running.onnx.slicing import SLICE_WITH_STEPS, Slice
 from splitops.onnx.reference import node_label, reference_ops
 
-__all__ = ["Evaluator", "Scope", "model_evaluator", "node_evaluator"]
-
 _FAMILY: Final = {operator.__name__: operator for operator in reference_ops()}
 _MAX_BODIES: Final = 10_000
 """Functions times different attributes: calls inside calls can ask for exponentially many."""

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     AnyModel = str | os.PathLike[str] | ModelProto | onnx_ir.Model
 
-__all__ = ["Model", "read_to_run"]
-
 
 @dataclass(frozen=True, slots=True)
 class Model:

@@ -12,8 +12,6 @@ from typing import Any, Final
 from onnx import NodeProto, defs
 from onnx.reference.op_run import OpRun
 
-__all__ = ["flattening", "with_defaults"]
-
 _FLATTENING: Final = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
 _ALONG_ONE_AXIS: Final = 13
 """The opset from which they work along one axis; before, along all axes from one on."""

@@ -25,8 +25,6 @@ from splitops.models.running.stages import stages
 from splitops.onnx.reference import node_label
 from splitops.spec.elements.types import element_type_of, from_onnx
 
-__all__ = ["Division", "GraphView", "Region", "RegionCall", "reads"]
-
 _INLINE: Final = 1024
 """Initializers of fewer bytes are written into the region's model."""
 _ELSEWHERE: Final = "weights"

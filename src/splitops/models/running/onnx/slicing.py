@@ -8,8 +8,6 @@ from onnx.reference.op_run import OpRun
 
 from splitops.models.movers.shapes import clamped
 
-__all__ = ["SLICE_WITH_STEPS", "Slice"]
-
 SLICE_WITH_STEPS: Final = 10
 """The opset in which the bounds became inputs, and steps came to them."""
 

@@ -17,8 +17,6 @@ from splitops.models.known import Tensor
 from splitops.spec.elements.types import ElementType, element_type_of
 from splitops.spec.sizes.dims import Dim
 
-__all__ = ["Inputs"]
-
 _Symbols = dict[str, tuple[int, str]]
 """The size of each symbolic dimension that is known so far, and the input that told."""
 

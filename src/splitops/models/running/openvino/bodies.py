@@ -21,8 +21,6 @@ from splitops.models.running.openvino.port_maps import Entry, PortMap, Slicing, 
 from splitops.spec.elements.types import ElementType
 from splitops.spec.operators import FAMILY
 
-__all__ = ["RunBody", "evaluate", "holds_split", "is_own"]
-
 RunBody = Callable[[str, Graph, Mapping[int, Value]], Mapping[int, Value]]
 """Runs the body of a tag: the value of each Parameter, by layer id, gives the value of each Result."""
 

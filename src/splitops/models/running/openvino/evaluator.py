@@ -28,8 +28,6 @@ from splitops.models.running.openvino.inputs import Inputs
 from splitops.models.running.openvino.layers import evaluated, is_own
 from splitops.models.running.stages import stages
 
-__all__ = ["Prepared", "is_evaluated"]
-
 _Results = Mapping[int, Value]
 
 

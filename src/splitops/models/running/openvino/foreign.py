@@ -19,8 +19,6 @@ from splitops.models.movers.evaluated import Value
 from splitops.spec.elements.types import ElementType, element_type_of
 from splitops.spec.sizes.dims import Shape
 
-__all__ = ["Region", "Runner", "Settled"]
-
 Sizes = Sequence[tuple[int, int]]
 """The axis and the size of each part of a split."""
 

@@ -18,8 +18,6 @@ from splitops.models.movers.evaluated import Value
 from splitops.spec.elements.types import ElementType, element_type_of
 from splitops.spec.sizes.dims import Shape
 
-__all__ = ["Inputs"]
-
 
 class Inputs:
     """The inputs of a model.

@@ -16,8 +16,6 @@ from splitops.models.movers.evaluated import Value
 from splitops.models.movers.mover import EVERY_OPSET
 from splitops.spec.operators import FAMILY
 
-__all__ = ["evaluated", "is_own"]
-
 
 def is_own(layer: Layer) -> bool:
     """Return whether a layer is evaluated here, instead of by OpenVINO."""

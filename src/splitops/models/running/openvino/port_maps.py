@@ -21,8 +21,6 @@ from splitops.models.formats.openvino.model import Graph, Layer
 from splitops.models.formats.openvino.shapes import parse_number
 from splitops.models.movers.evaluated import Value
 
-__all__ = ["Entry", "PortMap", "Slicing", "axis_of", "read_if", "read_loop"]
-
 T = TypeVar("T")
 _LEAST_INPUTS: Final = {"Loop": 2, "TensorIterator": 1}
 
