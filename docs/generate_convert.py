@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from splitops.models.convert.layers import FORMS, Shared
-from splitops.models.convert.layers.form import FLOATS, INTEGERS, LOGICAL, NUMBERS, SIZES
+from splitops.models.movers.form import FLOATS, INTEGERS, LOGICAL, NUMBERS, SIZES
 
 PAGE: Final = Path(__file__).with_name("convert.md")
 _MARKED: Final = re.compile(r"(<!-- layers: begin -->\n).*?(<!-- layers: end -->)", re.DOTALL)

@@ -790,6 +790,40 @@ def test_what_does_not_broadcast_as_numpy_does_is_not_followed() -> None:
     assert says(infer(builder.model()), "Add", "Maximum", "Power") == ["int64[...]"] * 3
 
 
+ELEMENTWISE_LAYERS: list[tuple[str, int, list[str], list[str]]] = [
+    *((name, 13, ["i32", "i32"], ["?,3", "2,1,3"]) for name in ("BitwiseAnd", "BitwiseOr", "BitwiseXor")),
+    ("BitwiseNot", 13, ["i32"], ["?,3"]),
+    ("LogicalXor", 1, ["boolean", "boolean"], ["?,3", "2,1,3"]),
+    ("Greater", 1, ["f32", "f32"], ["?,3", "2,1,3"]),
+    ("SquaredDifference", 1, ["f32", "f32"], ["?,3", "2,1,3"]),
+    ("Select", 1, ["boolean", "f32", "f32"], ["3", "?,1", "2,1,1"]),
+    ("FakeQuantize", 1, ["f32"] * 5, ["?,3", *["1"] * 4]),
+    ("PReLU", 1, ["f32", "f32"], ["?,3", "3"]),
+    ("ConvertLike", 1, ["f32", "i32"], ["?,3", "7"]),
+    ("Identity", 16, ["f32"], ["?,3"]),
+    ("SoftMax", 8, ["f32"], ["?,3"]),
+    *((name, 10, ["f32"], ["?,3"]) for name in ("IsNaN", "IsInf", "IsFinite")),
+]
+
+
+@pytest.mark.parametrize(("layer", "opset", "types", "shapes"), ELEMENTWISE_LAYERS)
+def test_elementwise_layers_have_the_types_and_shapes_that_openvino_infers(
+    layer: str, opset: int, types: list[str], shapes: list[str]
+) -> None:
+    openvino = pytest.importorskip("openvino")
+    builder = Builder("m")
+    given = zip(types, shapes, strict=True)
+    inputs = [builder.parameter(f"x{index}", *port) for index, port in enumerate(given)]
+    data = {"FakeQuantize": {"levels": 4}, "SoftMax": {"axis": 1}}.get(layer)
+    (made,) = builder.layer(layer, inputs, data, version=f"opset{opset}")
+    builder.result(made, "y")
+    xml, weights = to_bytes(builder.model())
+    (theirs,) = openvino.Core().read_model(xml, openvino.Tensor(np.frombuffer(weights, np.uint8))).outputs
+    sizes = (size.to_string() for size in theirs.get_partial_shape())
+    kind = {"boolean": "bool", "i32": "int32", "f32": "float32"}[theirs.get_element_type().get_type_name()]
+    assert says(infer(builder.model()), "y") == [f"{kind}[{', '.join(sizes)}]"]
+
+
 def test_a_transpose_in_an_unknown_order_keeps_the_rank() -> None:
     builder = Builder("m")
     x, order = builder.parameter("x", "f32", "2,3"), builder.parameter("order", "i64", "2")

@@ -16,7 +16,6 @@ from onnx import ModelProto
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
 from splitops.ground.progress import counted
 from splitops.models.convert.layers import form_of
-from splitops.models.convert.layers.form import Values
 from splitops.models.convert.onnx_operators import Mover
 from splitops.models.convert.onnx_to_onnx import (
     least_ir_version,
@@ -46,7 +45,9 @@ from splitops.models.graph.onnx import (
 )
 from splitops.models.graph.onnx_splits import write_site
 from splitops.models.infer.openvino_walk import walk_openvino
-from splitops.models.movers import ONNX_OPSET, mover_of
+from splitops.models.movers import mover_of
+from splitops.models.movers.form import Values
+from splitops.models.movers.mover import ONNX_OPSET
 from splitops.models.sites.forms import Form, Target
 from splitops.models.sites.restating import restate
 from splitops.spec.elements.types import ElementType

@@ -22,8 +22,6 @@ from splitops.models.movers.transpose import TRANSPOSE
 if TYPE_CHECKING:
     from splitops.models.formats.openvino import Layer
 
-ONNX_OPSET: Final = 14
-"""The opset of the nodes that layers become: the first one whose Reshape can state OpenVINO's."""
 
 MOVERS: Final = (
     CONCAT,

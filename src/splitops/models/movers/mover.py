@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from splitops.models.movers.evaluated import Value
     from splitops.spec.elements.types import ElementType
 
+ONNX_OPSET: Final = 14
+"""The opset of the nodes that layers become: the first one whose Reshape can state OpenVINO's."""
 EVERY_OPSET: Final = frozenset(f"opset{number}" for number in range(1, 100))
 
 
@@ -126,6 +128,9 @@ class NodeWriter(Reader, Protocol):
 
     def integers(self, values: Sequence[int], /) -> ir.Value:
         """Add a 1-D constant of int64."""
+
+    def constant(self, array: npt.NDArray[Any], /) -> ir.Value:
+        """Add a constant."""
 
 
 class LayerWriter(Reader, Protocol):

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from splitops.models.convert.layers.arranging import ARRANGING
-from splitops.models.convert.layers.elementwise import ELEMENTWISE
-from splitops.models.convert.layers.form import LayerForm, Shared
 from splitops.models.convert.layers.images import IMAGES
 from splitops.models.convert.layers.positions import POSITIONS
 from splitops.models.convert.layers.products import PRODUCTS
@@ -18,6 +16,8 @@ from splitops.models.convert.layers.recurrent import RECURRENT
 from splitops.models.convert.layers.reductions import REDUCTIONS
 from splitops.models.convert.layers.windows import WINDOWS
 from splitops.models.formats.openvino import Layer
+from splitops.models.movers.elementwise import ELEMENTWISE
+from splitops.models.movers.form import LayerForm, Shared
 
 __all__ = ["FORMS", "SHARED_BY_OPERATOR", "LayerForm", "Shared", "form_of"]
 

@@ -8,7 +8,9 @@ from typing import Final
 
 import onnx_ir as ir
 
-from splitops.models.convert.layers.form import (
+from splitops.models.convert.tape import Tape
+from splitops.models.formats.openvino import Layer
+from splitops.models.movers.form import (
     LayerForm,
     as_int64,
     constant,
@@ -18,8 +20,6 @@ from splitops.models.convert.layers.form import (
     rank_of,
     text,
 )
-from splitops.models.convert.tape import Tape
-from splitops.models.formats.openvino import Layer
 
 
 def _broadcast(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:

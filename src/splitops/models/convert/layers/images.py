@@ -9,7 +9,9 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir as ir
 
-from splitops.models.convert.layers.form import (
+from splitops.models.convert.tape import Tape
+from splitops.models.formats.openvino import Layer
+from splitops.models.movers.form import (
     FLOATS,
     INT32,
     LayerForm,
@@ -24,8 +26,6 @@ from splitops.models.convert.layers.form import (
     rank_of,
     text,
 )
-from splitops.models.convert.tape import Tape
-from splitops.models.formats.openvino import Layer
 from splitops.spec.elements.types import ELEMENT_TYPES
 
 _COORDINATES: Final = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")

@@ -8,7 +8,9 @@ from typing import Final
 import numpy as np
 import onnx_ir as ir
 
-from splitops.models.convert.layers.form import (
+from splitops.models.convert.tape import Tape
+from splitops.models.formats.openvino import Layer
+from splitops.models.movers.form import (
     INT32,
     INT64,
     NUMBERS,
@@ -23,8 +25,6 @@ from splitops.models.convert.layers.form import (
     rank_of,
     text,
 )
-from splitops.models.convert.tape import Tape
-from splitops.models.formats.openvino import Layer
 from splitops.spec.elements.types import ElementType, from_openvino
 
 

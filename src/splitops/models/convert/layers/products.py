@@ -9,7 +9,9 @@ from typing import Final
 import numpy as np
 import onnx_ir as ir
 
-from splitops.models.convert.layers.form import (
+from splitops.models.convert.tape import Tape
+from splitops.models.formats.openvino import Layer
+from splitops.models.movers.form import (
     BOOL,
     FLOATS,
     NUMBERS,
@@ -20,8 +22,6 @@ from splitops.models.convert.layers.form import (
     rank_of,
     scalar,
 )
-from splitops.models.convert.tape import Tape
-from splitops.models.formats.openvino import Layer
 
 
 def _matmul(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:

@@ -15,7 +15,9 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from splitops.errors import ModelError
-from splitops.models.convert.layers.form import (
+from splitops.models.convert.tape import Tape
+from splitops.models.formats.openvino import Layer
+from splitops.models.movers.form import (
     FLOATS,
     INT32,
     LayerForm,
@@ -27,8 +29,6 @@ from splitops.models.convert.layers.form import (
     prove,
     text,
 )
-from splitops.models.convert.tape import Tape
-from splitops.models.formats.openvino import Layer
 
 _STEPS_FIRST: Final = {"perm": [1, 0, 2]}
 _ACTIVATIONS: Final = {"sigmoid": "Sigmoid", "tanh": "Tanh", "relu": "Relu"}

@@ -9,7 +9,9 @@ from typing import Final
 import numpy as np
 import onnx_ir as ir
 
-from splitops.models.convert.layers.form import (
+from splitops.models.convert.tape import Tape
+from splitops.models.formats.openvino import Layer
+from splitops.models.movers.form import (
     BOOL,
     FLOATS,
     INT32,
@@ -25,8 +27,6 @@ from splitops.models.convert.layers.form import (
     scalar,
     text,
 )
-from splitops.models.convert.tape import Tape
-from splitops.models.formats.openvino import Layer
 from splitops.spec.elements.types import ElementType
 
 

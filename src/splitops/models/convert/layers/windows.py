@@ -9,7 +9,9 @@ from typing import Any, Final
 
 import onnx_ir as ir
 
-from splitops.models.convert.layers.form import (
+from splitops.models.convert.tape import Tape
+from splitops.models.formats.openvino import Layer
+from splitops.models.movers.form import (
     FLOATS,
     INT32,
     LayerForm,
@@ -22,8 +24,6 @@ from splitops.models.convert.layers.form import (
     rank_of,
     text,
 )
-from splitops.models.convert.tape import Tape
-from splitops.models.formats.openvino import Layer
 from splitops.spec.sizes.dims import Dim
 
 

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
-import onnx_ir as ir
 
 from splitops.errors import ModelError
-from splitops.models.convert.tape import Tape
-from splitops.models.formats.openvino import Layer, Output
-from splitops.models.movers import ONNX_OPSET
-from splitops.models.movers.mover import LayerWriter, Reader
+from splitops.models.known import Tensor
+from splitops.models.movers.followed import shape_of
+from splitops.models.movers.mover import ONNX_OPSET, LayerWriter, NodeWriter, Reader
+from splitops.models.movers.shapes import broadcast
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from splitops.models.formats.openvino import Layer, Output
 
 BOOL, INT32, INT64 = (ELEMENT_TYPES[name] for name in ("bool", "int32", "int64"))
 FLOATS: Final = frozenset(ELEMENT_TYPES[name] for name in ("float16", "bfloat16", "float32", "float64"))
@@ -27,11 +32,11 @@ INTEGERS: Final = frozenset(
 )
 LOGICAL: Final = frozenset({BOOL})
 
-Values = Sequence[ir.Value | None]
+Values = Sequence["ir.Value | None"]
 """What stands for the outputs of a layer; None for one that nobody reads."""
 
-
-Write = Callable[[Tape, Layer, Sequence[ir.Value]], ir.Value | Values]
+Write = Callable[[Any, "Layer", Sequence["ir.Value"]], "ir.Value | Values"]
+Infer = Callable[["Layer", Sequence[Tensor]], Tensor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +49,17 @@ class LayerForm:
         write: write it as nodes; raises ModelError for what ONNX does not say.
         opset: the opset of these nodes, from which they move to the target.
         types: the element types of the first input for which both say the same; None are all.
+        infer_layer: what is known of the output of a layer; None is what the file states of it.
     """
 
     layer: str
     versions: frozenset[str]
     write: Write
+    infer_layer: Infer | None = None
     opset: int = ONNX_OPSET
     types: frozenset[ElementType] | None = None
 
-    def to_onnx(self, tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+    def to_onnx(self, tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> Values:
         """Write a layer as nodes.
 
         Raises:
@@ -61,7 +68,7 @@ class LayerForm:
         if self.types is not None:
             prove_types(tape, layer, sources[:1], self.types)
         made = self.write(tape, layer, sources)
-        return [made] if isinstance(made, ir.Value) else made
+        return made if isinstance(made, Sequence) else [made]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +144,7 @@ class Shared:
         """The opset of the node that a layer becomes."""
         return max(self.since, ONNX_OPSET)
 
-    def to_onnx(self, tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+    def to_onnx(self, tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> Values:
         """Write a layer as a node.
 
         Raises:
@@ -149,6 +156,16 @@ class Shared:
             prove_broadcast(layer)
         attributes = {attribute.node: attribute.of_layer(layer) for attribute in self.attributes}
         return [tape.op(self.onnx, sources, attributes)]
+
+    def infer_layer(self, layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
+        """Return what is known of the output of a layer, see :func:`same` and :func:`broadcasted`.
+
+        Raises:
+            ValueError: the inputs do not fit one another, or too little is known.
+        """
+        if len(inputs) != self.inputs:
+            raise ValueError(f"{len(inputs)} inputs")
+        return (broadcasted if self.broadcasts else same)(layer, inputs, self.gives)
 
     def takes_node(self, node: ir.Node, graph: Reader, opset: int) -> bool:
         """Return whether a node of an opset can be written as a layer."""
@@ -173,6 +190,25 @@ class Shared:
 def opsets(*numbers: int) -> frozenset[str]:
     """Return operation sets as layers name them."""
     return frozenset(f"opset{number}" for number in numbers)
+
+
+# What is known of its output
+
+
+def same(layer: Layer, inputs: Sequence[Tensor], kind: ElementType | None = None) -> Tensor:
+    """Return a tensor of the shape of the first input, and of its element type or another."""
+    return Tensor(kind or inputs[0].type, inputs[0].shape)
+
+
+def broadcasted(layer: Layer, inputs: Sequence[Tensor], kind: ElementType | None = None) -> Tensor:
+    """Return a tensor of the shape that all inputs have together, of the first one's element type or another.
+
+    Raises:
+        ValueError: they are not broadcast as NumPy does, or a rank is unknown.
+    """
+    if layer.attribute("auto_broadcast") not in (None, "numpy"):
+        raise ValueError("not broadcast as NumPy does")
+    return Tensor(kind or inputs[0].type, reduce(broadcast, map(shape_of, inputs)))
 
 
 # What a layer states
@@ -269,13 +305,13 @@ def rank_of(tape: Reader, layer: Layer, value: ir.Value) -> int:
     return len(shape)
 
 
-def scalar(tape: Tape, number: float, like: ir.Value) -> ir.Value:
+def scalar(tape: NodeWriter, number: float, like: ir.Value) -> ir.Value:
     """Add a constant of the type of a value."""
     kind = tape.type_of(like)
     assert kind is not None
     return tape.constant(np.array(number, kind.numpy))
 
 
-def as_int64(tape: Tape, value: ir.Value) -> ir.Value:
+def as_int64(tape: NodeWriter, value: ir.Value) -> ir.Value:
     """Return integers as ONNX takes sizes and positions."""
     return value if tape.type_of(value) is INT64 else tape.cast(value, INT64)

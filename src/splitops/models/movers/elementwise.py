@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import onnx_ir as ir
 
 from splitops.errors import ModelError
-from splitops.models.convert.layers.form import (
+from splitops.models.known import Tensor
+from splitops.models.movers.form import (
     BOOL,
     FLOATS,
     INTEGERS,
@@ -24,17 +24,23 @@ from splitops.models.convert.layers.form import (
     LayerForm,
     Shared,
     boolean,
+    broadcasted,
     constant,
     number,
     opsets,
     prove,
     prove_broadcast,
     rank_of,
+    same,
     scalar,
     text,
 )
-from splitops.models.convert.tape import Tape
-from splitops.models.formats.openvino import Layer
+from splitops.models.movers.mover import NodeWriter
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from splitops.models.formats.openvino import Layer
 
 _COMPARED: Final = INTEGERS | FLOATS
 
@@ -101,33 +107,33 @@ _SHARED: Final = (
 """The layers that are one operator in both directions. Arithmetic on sizes is among the movers."""
 
 
-def _not_equal(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _not_equal(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     prove_broadcast(layer)
     return tape.op("Not", [tape.op("Equal", sources)])
 
 
-def _modulo(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _modulo(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     prove_broadcast(layer)
     return tape.op("Mod", sources, {"fmod": 1})
 
 
-def _floor_modulo(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _floor_modulo(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     prove_broadcast(layer)
     return tape.op("Mod", sources)
 
 
-def _squared_difference(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _squared_difference(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     prove_broadcast(layer)
     difference = tape.op("Sub", sources)
     return tape.op("Mul", [difference, difference])
 
 
-def _select(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _select(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     prove_broadcast(layer)
     return tape.op("Where", sources)
 
 
-def _clamp(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _clamp(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data = sources[0]
     low, high = number(layer, "min"), number(layer, "max")
     if tape.type_of(data) in SIZES:
@@ -137,7 +143,7 @@ def _clamp(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     return tape.op("Clip", [data, scalar(tape, low, data), scalar(tape, high, data)])
 
 
-def _round(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _round(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data = sources[0]
     if text(layer, "mode", "half_to_even") == "half_to_even":
         return tape.op("Round", [data])
@@ -151,13 +157,13 @@ def _round(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     return tape.op("Mul", [tape.op("Sign", [data]), tape.op("Add", [whole, up])])
 
 
-def _swish(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _swish(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, *beta = sources
     scaled = tape.op("Mul", [data, beta[0]]) if beta else data
     return tape.op("Mul", [data, tape.op("Sigmoid", [scaled])])
 
 
-def _hard_sigmoid(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _hard_sigmoid(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, alpha, beta = sources
     attributes = {
         name: _stated(tape, layer, value, name) for name, value in (("alpha", alpha), ("beta", beta))
@@ -165,11 +171,11 @@ def _hard_sigmoid(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.V
     return tape.op("HardSigmoid", [data], attributes)
 
 
-def _sixth_sigmoid(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _sixth_sigmoid(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     return tape.op("HardSigmoid", sources, {"alpha": 1 / 6, "beta": 0.5})
 
 
-def _selu(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _selu(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, alpha, gamma = sources
     attributes = {
         "alpha": _stated(tape, layer, alpha, "alpha"),
@@ -178,7 +184,7 @@ def _selu(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     return tape.op("Selu", [data], attributes)
 
 
-def _stated(tape: Tape, layer: Layer, value: ir.Value, name: str) -> float:
+def _stated(tape: NodeWriter, layer: Layer, value: ir.Value, name: str) -> float:
     """Return an input that ONNX has as an attribute, which is a float32."""
     found = constant(tape, layer, value, name)
     prove(found.size == 1, f"{name} of {layer} has {found.size} elements")
@@ -187,7 +193,7 @@ def _stated(tape: Tape, layer: Layer, value: ir.Value, name: str) -> float:
     return exact
 
 
-def _parametric(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _parametric(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, slope = sources
     rank, shape = rank_of(tape, layer, data), tape.shape_of(slope)
     prove(shape is not None, f"the rank of the slope of {layer} is not known")
@@ -202,20 +208,20 @@ def _parametric(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Val
     return tape.op("PRelu", [data, slope])
 
 
-def _is_finite(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _is_finite(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     return tape.op("Not", [tape.op("Or", [tape.op("IsInf", sources), tape.op("IsNaN", sources)])])
 
 
-def _is_infinite(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _is_infinite(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     signs = {name: int(boolean(layer, name, default=True)) for name in ("detect_negative", "detect_positive")}
     return tape.op("IsInf", sources, signs)
 
 
-def _as_given(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _as_given(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     return tape.op("Identity", sources)
 
 
-def _convert_like(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _convert_like(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, like = sources
     source, target = tape.type_of(data), tape.type_of(like)
     if source is None or target is None or not {source, target} <= NUMBERS | LOGICAL:
@@ -226,7 +232,7 @@ def _convert_like(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.V
     return tape.cast(data, target)
 
 
-def _fake_quantize(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _fake_quantize(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     prove_broadcast(layer)
     data, low, high, out_low, out_high = sources
     steps = scalar(tape, number(layer, "levels") - 1, data)
@@ -238,24 +244,42 @@ def _fake_quantize(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.
     return tape.op("Where", [below, out_low, tape.op("Where", [above, out_high, inside])])
 
 
+def _infer_select(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
+    return broadcasted(layer, inputs, inputs[1].type)
+
+
+def _infer_convert_like(layer: Layer, inputs: Sequence[Tensor]) -> Tensor:
+    return same(layer, inputs, inputs[1].type)
+
+
+_form = partial(LayerForm, versions=opsets(1), types=FLOATS, infer_layer=same)
+_truth = partial(_form, versions=opsets(10), infer_layer=partial(same, kind=BOOL))
+_pair = partial(_form, types=NUMBERS, infer_layer=broadcasted)
+
 _WRITTEN: Final = (
-    LayerForm(layer="NotEqual", versions=opsets(1), write=_not_equal, types=_COMPARED | LOGICAL),
-    LayerForm(layer="Mod", versions=opsets(1), write=_modulo, types=NUMBERS),
-    LayerForm(layer="FloorMod", versions=opsets(1), write=_floor_modulo, types=SIZES),
-    LayerForm(layer="SquaredDifference", versions=opsets(1), write=_squared_difference, types=NUMBERS),
-    LayerForm(layer="Select", versions=opsets(1), write=_select),
-    LayerForm(layer="Clamp", versions=opsets(1), write=_clamp, types=NUMBERS),
-    LayerForm(layer="Round", versions=opsets(5), write=_round, types=FLOATS),
-    LayerForm(layer="Swish", versions=opsets(4), write=_swish, types=FLOATS),
-    LayerForm(layer="HardSigmoid", versions=opsets(1), write=_hard_sigmoid, types=FLOATS),
-    LayerForm(layer="HSigmoid", versions=opsets(5), write=_sixth_sigmoid, types=FLOATS),
-    LayerForm(layer="Selu", versions=opsets(1), write=_selu, types=FLOATS),
-    LayerForm(layer="PReLU", versions=opsets(1), write=_parametric, types=FLOATS),
-    LayerForm(layer="IsFinite", versions=opsets(10), write=_is_finite, types=FLOATS),
-    LayerForm(layer="IsInf", versions=opsets(10), write=_is_infinite, types=FLOATS),
-    LayerForm(layer="ConvertLike", versions=opsets(1), write=_convert_like, types=NUMBERS | LOGICAL),
-    LayerForm(layer="FakeQuantize", versions=opsets(1), write=_fake_quantize, types=FLOATS),
-    LayerForm(layer="Identity", versions=opsets(16), write=_as_given),
+    _pair(
+        layer="NotEqual",
+        write=_not_equal,
+        types=_COMPARED | LOGICAL,
+        infer_layer=partial(broadcasted, kind=BOOL),
+    ),
+    _pair(layer="Mod", write=_modulo),
+    _pair(layer="FloorMod", write=_floor_modulo, types=SIZES),
+    _pair(layer="SquaredDifference", write=_squared_difference),
+    _pair(layer="Select", write=_select, types=None, infer_layer=_infer_select),
+    _form(layer="Clamp", write=_clamp, types=NUMBERS),
+    _form(layer="Round", versions=opsets(5), write=_round),
+    _form(layer="Swish", versions=opsets(4), write=_swish),
+    _form(layer="HardSigmoid", write=_hard_sigmoid),
+    _form(layer="HSigmoid", versions=opsets(5), write=_sixth_sigmoid),
+    _form(layer="Selu", write=_selu),
+    _form(layer="PReLU", write=_parametric),
+    _truth(layer="IsFinite", write=_is_finite),
+    _truth(layer="IsInf", write=_is_infinite),
+    _form(layer="ConvertLike", write=_convert_like, types=NUMBERS | LOGICAL, infer_layer=_infer_convert_like),
+    _pair(layer="FakeQuantize", write=_fake_quantize, types=FLOATS),
+    _form(layer="Identity", versions=opsets(16), write=_as_given, types=None),
 )
 
-ELEMENTWISE: Final = (*_SHARED, *_WRITTEN)
+ELEMENTWISE: Final[tuple[LayerForm | Shared, ...]] = (*_SHARED, *_WRITTEN)
+"""Every row; inference reads what each says of the output, in every version of the layer."""
