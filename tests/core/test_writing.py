@@ -75,7 +75,9 @@ def test_a_missing_folder_is_named(tmp_path):
     path = tmp_path / "no" / "a.onnx"
     with pytest.raises(ModelError) as caught:
         write_whole(path, b"new")
-    assert caught.value.message == f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}"
+    assert (
+        caught.value.message == f"cannot write {str(path)!r}: the folder {str(path.parent)!r} does not exist"
+    )
 
 
 def test_a_folder_in_the_way_puts_everything_back(tmp_path):

@@ -47,7 +47,7 @@ class _ArrayApi:
     def numbers(self, array: Any) -> npt.NDArray[Any]:
         try:
             return np.array(_nested(array), dtype=self.dtype_name(array))
-        except Exception as error:  # a lazy library refuses in its own words
+        except Exception as error:  # a lazy library raises its own errors
             raise ArrayError(f"the values of axis or lengths cannot be read: {error}") from error
 
     def views(self, plan: SplitPlan, array: Any) -> tuple[Any, ...]:
@@ -65,7 +65,7 @@ class _ArrayApi:
 
 
 def _nested(array: Any) -> Any:
-    """Return the values of an array of rank 0 or 1, or zeros of the rank of another, which is refused."""
+    """Return the values of an array of rank 0 or 1, or zeros of any other rank, which binding rejects."""
     if len(array.shape) > 1:
         return np.zeros((1,) * len(array.shape)).tolist()
     if len(array.shape) == 1:

@@ -31,7 +31,7 @@ class _Jax:
 
     def element_type(self, array: jax.Array) -> ElementType | None:
         dtype = array.dtype
-        return element_type_of(dtype) if isinstance(dtype, np.dtype) else None  # a key type is no np.dtype
+        return element_type_of(dtype) if isinstance(dtype, np.dtype) else None  # key types are not np.dtypes
 
     def dtype_name(self, array: jax.Array) -> str:
         return str(array.dtype)

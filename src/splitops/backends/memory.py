@@ -20,13 +20,13 @@ Array = npt.NDArray[Any]
 
 
 def check_count(plan: SplitPlan, out: Sequence[Any]) -> None:
-    """Refuse more or fewer buffers than there are parts."""
+    """Reject more or fewer buffers than there are parts."""
     if len(out) != len(plan.sizes):
         raise ArrayError(f"out has {len(out)} arrays, but there are {len(plan.sizes)} parts")
 
 
 def check_fit(index: int, got: tuple[Any, ...], dtype: Any, shape: tuple[Any, ...], expected: Any) -> None:
-    """Refuse a buffer whose shape or dtype is not its part's."""
+    """Reject a buffer whose shape or dtype is not its part's."""
     if got != shape or dtype != expected:
         raise ArrayError(
             f"out[{index}] has shape {got} and dtype {dtype}, "
@@ -35,7 +35,7 @@ def check_fit(index: int, got: tuple[Any, ...], dtype: Any, shape: tuple[Any, ..
 
 
 def check_disjoint(data: Array, out: Sequence[Array]) -> None:
-    """Refuse buffers that overlap the data, themselves or one another.
+    """Reject buffers that overlap the data, themselves or one another.
 
     Raises:
         ArrayError: naming the first buffer that does.

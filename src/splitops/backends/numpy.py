@@ -90,7 +90,7 @@ def _check_out(plan: SplitPlan, array: Array, out: Sequence[Array]) -> None:
         if not buffer.flags.writeable:
             raise ArrayError(f"out[{index}] is read-only")
         if isinstance(array, np.ma.MaskedArray) and not isinstance(buffer, np.ma.MaskedArray):
-            raise ArrayError(f"out[{index}] is no masked array, but data is: its mask would be lost")
+            raise ArrayError(f"out[{index}] is not a masked array, but data is: its mask would be lost")
         if isinstance(buffer, np.ma.MaskedArray) and buffer.hardmask and np.ma.is_masked(buffer):
             raise ArrayError(f"out[{index}] has a hard mask: its masked elements cannot be written")
     check_disjoint(array, out)

@@ -1,4 +1,4 @@
-"""What the arguments of a call say, as a node would state it: data, attributes, inputs, declared outputs."""
+"""The arguments of a call as a node has them: data, attributes, inputs, declared outputs."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ _OFFERS: Final = ("__array__", "__array_interface__", "__array_struct__")
 
 
 def _check_kept(array: npt.NDArray[Any], data: Any, what: str) -> None:
-    """Refuse an array that does not have the very values that it was made of.
+    """Reject an array whose values differ from those that it was made from.
 
     NumPy rounds large integers beside floats, writes numbers beside strings as strings and drops the NULs
     that end a string.

@@ -1,4 +1,4 @@
-"""Single operators as a model's node states them."""
+"""Single operators, given as a model's node has them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 def read_only(value: _T) -> _T:
     """Return a new read-only view of an array, and of every array in a list; anything else as it is.
 
-    Whoever is given a view of what belongs to another cannot change it by accident; ``np.array(view)`` is a
+    A caller cannot change by accident what belongs to another; ``np.array(view)`` is a
     copy of one's own.
 
     Examples:
@@ -43,7 +43,7 @@ def read_only(value: _T) -> _T:
 
 
 class NodeSplit:
-    """One operator as a model's node states it, for any inputs; remembers what equal inputs meant.
+    """One operator as a model's node has it, for any inputs; caches the plans of equal inputs.
 
     Args:
         schema: the operator version.
@@ -130,7 +130,7 @@ def evaluate(
     where: Where | None = None,
     types: Sequence[ElementType | None] | None = None,
 ) -> tuple[npt.NDArray[Any], ...]:
-    """Run one operator as a model's node states it.
+    """Run one operator, given as a model's node has it.
 
     Args:
         schema: the operator version.

@@ -64,7 +64,7 @@ def plan_data(schema: OperatorSchema, backend: Backend, data: Any, arguments: Ma
     except getattr(backend, "undecided", ()) as error:
         text = (
             f"{schema}: {backend.name} cannot tell the sizes of the parts of the symbolic shape "
-            f"{shown(shape)}: state constraints or a size such as 3*n that decide them, or give lengths"
+            f"{shown(shape)}: add constraints or use a size such as 3*n that decides them, or pass lengths"
         )
         raise ArrayError(text) from error
     if symbolic is not None:

@@ -1,7 +1,7 @@
 """Plans over sizes that a library keeps symbolic while it traces: torch's SymInt, JAX's shape polymorphism.
 
 A symbolic size takes part in Python's arithmetic and comparisons; a comparison makes the library remember a
-condition. So the size rules of :mod:`splitops.spec.sizes.arithmetic` run on it as they stand.
+condition. So the size rules of :mod:`splitops.spec.sizes.arithmetic` run on it unchanged.
 """
 
 from __future__ import annotations

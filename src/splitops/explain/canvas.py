@@ -55,7 +55,7 @@ class Canvas:
         anchor: str | None = None,
         transform: str | None = None,
     ) -> None:
-        """Write a line; ``y`` is where the letters stand."""
+        """Write a line; ``y`` is the baseline."""
         attributes = {"x": number(x), "y": number(y), "font-size": str(size), "fill": fill}
         optional = {"font-weight": weight, "text-anchor": anchor, "transform": transform}
         attributes |= {name: value for name, value in optional.items() if value is not None}

@@ -22,7 +22,7 @@ def fill(template: str, *, style: str, script: str, pictures: str = "", **texts:
     """Fill a template whose content security policy allows its own styles and script alone.
 
     Args:
-        template: HTML in which ``$policy``, ``$style``, ``$script`` and the names of the texts stand.
+        template: HTML with the placeholders ``$policy``, ``$style``, ``$script`` and the names of the texts.
         style: CSS.
         script: JavaScript.
         pictures: the style that pictures in the texts bring along.

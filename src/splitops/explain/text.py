@@ -42,7 +42,7 @@ def diagram(layout: Layout, width: int = 80, *, ascii_only: bool = False) -> lis
         ascii_only: draw with ASCII alone.
 
     Returns:
-        The lines. The cells hold the indices of the parts; above stand the offsets, below the sizes.
+        The lines. The cells hold the indices of the parts; the offsets are above, the sizes below.
 
     Examples:
         >>> import splitops
@@ -110,7 +110,7 @@ def memory_strip(layout: Layout, width: int = 80, *, ascii_only: bool = False) -
 
 
 def _gutter(layout: Layout) -> list[str]:
-    """Return what stands left of the grid: the dimensions before the axis."""
+    """Return what is left of the grid: the dimensions before the axis."""
     before = layout.plan.shape[: layout.plan.axis]
     if not before:
         return []

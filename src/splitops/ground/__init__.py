@@ -1,1 +1,1 @@
-"""What all rooms stand on: limits for hostile files, writing of all files or none, progress, the version."""
+"""What all packages use: limits for hostile files, writing all files or none, progress, the version."""

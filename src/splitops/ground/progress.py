@@ -1,4 +1,4 @@
-"""Progress of work that may take long: told to whoever listens, at no cost where nobody does.
+"""Progress of long work, reported to a listener; it costs nothing without one.
 
 with progressing(lambda progress: print(progress)):
 splitops.convert("large.onnx", to=13)

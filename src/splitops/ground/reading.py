@@ -106,7 +106,7 @@ class DataFolder:
         """Return the file that a model names.
 
         Args:
-            location: a relative path with ``/``, as the model states it.
+            location: a relative path with ``/``, as the model writes it.
             where: the place in the model, for the error.
 
         Raises:

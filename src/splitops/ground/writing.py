@@ -133,7 +133,7 @@ class StagedFiles:
         return staged.draft
 
     def _stage(self, path: Path, *, folder: bool = False) -> _Staged:
-        _refuse_other_kind(path, folder=folder)
+        _reject_other_kind(path, folder=folder)
         staging = self._staging_beside(path)
         return _Staged(staging / path.name, path, folder)
 
@@ -162,7 +162,7 @@ class StagedFiles:
             os.sync()
         for index, staged in enumerate(self._files):
             try:
-                _refuse_other_kind(staged.target, folder=staged.folder)
+                _reject_other_kind(staged.target, folder=staged.folder)
                 # If the last move fails, its target is as it was: alone, a file needs nothing kept. A folder
                 # is never replaced in one step.
                 last = index + 1 == len(self._files) and not staged.folder
@@ -212,7 +212,7 @@ def _put_back(staged: _Staged) -> Path | None:
     return None
 
 
-def _refuse_other_kind(path: Path, *, folder: bool) -> None:
+def _reject_other_kind(path: Path, *, folder: bool) -> None:
     try:
         is_folder = stat.S_ISDIR(os.lstat(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -225,7 +225,7 @@ def _refuse_other_kind(path: Path, *, folder: bool) -> None:
 
 def _cannot_write(path: Path, error: OSError, kept: Sequence[Path] = ()) -> ModelError:
     if isinstance(error, FileNotFoundError) and not path.parent.exists():
-        reason = f"there is no folder {shown_path(path.parent)}"
+        reason = f"the folder {shown_path(path.parent)} does not exist"
     else:
         reason = (error.strerror or str(error)).lower()
     if kept:

@@ -2,7 +2,7 @@
 
 This layer knows extents, strides and bytes, and nothing of operators. A :class:`Plan` is a split as an axis,
 the offset and size of each part along it, and whether the axis (of size 1 in each part) is removed. Its
-bounds are checked when it is made, and each array against its shape, whoever the caller is.
+bounds are checked when it is made, and each array against its shape, for every caller.
 
 All is compiled C++ where the extension module could be built and imported (`available`), and the same in
 NumPy elsewhere. ``SPLITOPS_NATIVE=0`` in the environment forces NumPy.
@@ -84,7 +84,7 @@ def set_num_threads(n: int | None) -> None:
             processors that affinity and control groups leave to this process.
 
     Raises:
-        TypeError: ``n`` is no int.
+        TypeError: ``n`` is not an int.
         ValueError: ``n`` is not in [1, 1024].
 
     Examples:
@@ -122,7 +122,7 @@ def pool_limit(bytes: int | None = None) -> int:
             eighth of the memory of this process, 512 MiB at most.
 
     Raises:
-        TypeError: ``bytes`` is no int.
+        TypeError: ``bytes`` is not an int.
         ValueError: ``bytes`` is negative or does not fit into 63 bits.
 
     Examples:

@@ -1,4 +1,4 @@
-"""What both implementations share: the types, and all of a plan that is no copying."""
+"""What both implementations share: the types, and everything in a plan except copying."""
 
 from __future__ import annotations
 

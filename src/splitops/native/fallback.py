@@ -179,7 +179,7 @@ Plan.__doc__ = SplitPlan.__doc__
 
 
 def set_calls(plan: Callable[..., Any], function: Callable[..., Any]) -> None:
-    """Say how a plan is called; there are no functions here that remember their calls."""
+    """Return how a plan is called; functions without the core do not cache calls."""
     Plan.__call__ = plan  # type: ignore[method-assign]
 
 
@@ -212,4 +212,4 @@ def pool_counters() -> tuple[int, int, int, int, int, int, int]:
 
 
 def release_pool() -> None:
-    """Does nothing: there is no pool."""
+    """Do nothing: without the core, no pool exists."""

@@ -1,4 +1,4 @@
-"""What ``splitops.native.files`` does, in Python: the twin that the compiled core is tested against."""
+"""What ``splitops.native.files`` does, in Python: the reference that the compiled core is tested against."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ say which columns of the lanes that are read go to which columns of the lanes th
 - sources, targets: pass, file (its position among the descriptors), base, used, stride.
 - moves: source lane, source column, target lane, target column, run.
 
-Lanes and moves stand in the order of the passes; the moves of a target lane leave no gap in it.
+Lanes and moves are in the order of the passes; the moves of a target lane leave no gap in it.
 """
 
 from __future__ import annotations

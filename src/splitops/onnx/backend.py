@@ -33,7 +33,7 @@ class SplitopsModel(BackendRep):
     """
 
     def __init__(self, model: ModelProto, engine: str = "reference", **options: Any) -> None:
-        # The interface stands beside the functions; running models stands above them.
+        # This module is on the level of the functions; running models is a level above.
         from splitops.models.sessions import session
 
         self.session = session(model, engine, **options)

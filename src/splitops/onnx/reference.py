@@ -55,12 +55,12 @@ def _classes() -> tuple[type[OpRun], ...]:
             untyped = [item.name for item in onnx_node.attribute if not item.type and not item.ref_attr_name]
             if untyped:  # written before IR version 2, or by a careless tool
                 raise ModelError(
-                    f"attribute {untyped[0]!r} of {onnx_node.op_type} states no type",
+                    f"attribute {untyped[0]!r} of {onnx_node.op_type} has no type",
                     Where(node=node_label(onnx_node), attribute=untyped[0]),
                 )
             # False keeps OpRun from filling in the defaults of the newest version.
             super().__init__(onnx_node, run_params, schema=schema or False)
-            # Our evaluator says where the graph stands; onnx's does not know.
+            # Our evaluator knows the place of the graph; onnx's does not.
             self.where = replace(run_params.get("where", Where()), node=node_label(onnx_node))
             opset = run_params["opsets"][onnx_node.domain]
             self.operator: OperatorSchema = find_schema(onnx_node.op_type, opset)
@@ -95,9 +95,9 @@ def _classes() -> tuple[type[OpRun], ...]:
 
 
 def node_attributes(node: NodeProto, linked: Mapping[str, Any] | None = None) -> dict[str, object]:
-    """Return the attributes that a node of the family states, as integers and lists of integers.
+    """Return the attributes of a node of the family, as integers and lists of integers.
 
-    A number of another type is returned as it stands: binding says what is wrong with it.
+    A number of another type is returned unchanged: binding reports what is wrong with it.
 
     Args:
         node: the node.

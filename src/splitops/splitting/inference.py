@@ -172,7 +172,7 @@ def _named(found: Dim, name: str | int | None) -> Dim:
 
 
 def part_name(division: Division, size: Dim, index: int) -> str | int | None:
-    """Return a part's size as an expression in the name of the axis; None where there is no short one."""
+    """Return a part's size as an expression in the name of the axis; None if it would be too long."""
     name = size.name if isinstance(size, Range) else None
     if name is None:
         return None

@@ -21,8 +21,8 @@ Describe the library once and inherit the suite in a test module::
         def library(self):
             return MyLibrary()
 
-What the backend's ``capabilities`` declare is proved, and what they do not declare must be refused: a backend
-that gives a wrong part, copies where it promises views or fills buffers that overlap fails.
+The suite tests what the backend's ``capabilities`` declare. What they do not declare has to be rejected: a
+backend that returns a wrong part, copies where it promises views or fills buffers that overlap fails.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Case:
     Attributes:
         operator: the function.
         shape: shape of the data.
-        axis: the split axis as the call states it.
+        axis: the split axis as the caller passes it.
         sizes: the sizes of the parts on that axis.
         keywords: the other arguments.
         squeeze: whether the parts lose the axis.

@@ -53,7 +53,7 @@ class Library:
         return self.make(array)
 
     def overlapping(self, data: Any, part: Any) -> Any | None:
-        """Return a buffer of a part's shape on the memory of the data; None where there is no way to one."""
+        """Return a buffer of a part's shape on the memory of the data; None where the library has none."""
         return part
 
     def read_only(self, array: Array) -> Any:

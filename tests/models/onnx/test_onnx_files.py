@@ -548,7 +548,7 @@ class TestWriting:
         assert (tmp_path / "m.onnx").read_bytes() == b"as before"
 
     def test_folder_that_is_not_there(self, tmp_path: Path) -> None:
-        with pytest.raises(ModelError, match=r"there is no folder '.*/none'"):
+        with pytest.raises(ModelError, match=r"the folder '.*/none' does not exist"):
             write(model(), tmp_path / "none" / "m.onnx")
 
     def test_target_is_a_folder(self, tmp_path: Path) -> None:

@@ -658,7 +658,7 @@ class TestReferenceOps:
     @pytest.mark.parametrize(
         ("attribute", "reason"),
         [
-            (onnx.AttributeProto(name="axis", i=0), "attribute 'axis' of Split states no type"),
+            (onnx.AttributeProto(name="axis", i=0), "attribute 'axis' of Split has no type"),
             (helper.make_attribute("axis", "one"), "attribute 'axis' of Split holds no numbers"),
             (helper.make_attribute("axis", [0.5]), r"Split-13 \[axis.dtype\]: "),
         ],

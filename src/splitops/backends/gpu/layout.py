@@ -49,7 +49,7 @@ class Launch:
         firsts: the parts that begin a stretch, in which targets are evenly spaced. Every uneven part does.
         targets: for each stretch, the address of its first part's memory.
         spacing: bytes from one target to the next within every stretch.
-        pitch: bytes from one run to the next in the memory of every part; 0 where runs stand one after
+        pitch: bytes from one run to the next in the memory of every part; 0 where runs lie one after
             another, at their own length.
         unit: bytes that divide every address, run, stride and pitch here: a power of 2, at most ``WIDEST``.
     """
@@ -167,7 +167,7 @@ def launches(
         runs: bytes of each part in a row; a part of none is left out.
         targets: the address of each part's memory.
         entries: entries of a launch's table, at most.
-        pitch: bytes from one run to the next in each part; 0 where they stand one after another.
+        pitch: bytes from one run to the next in each part; 0 where they lie one after another.
     """
     memory = _Memory(address, rows, stride if rows > 1 else 0, pitch if rows > 1 else 0)
     begins = accumulate(runs, initial=0)
@@ -264,7 +264,7 @@ def _stretches(addresses: list[int]) -> tuple[int, list[int]]:
 
 
 def run_on_host(launch: Launch) -> None:
-    """Do a launch in NumPy, on addresses of this process: the twin that the kernels are held against."""
+    """Do a launch in NumPy, on addresses of this process: the reference for the tests of the kernels."""
     begin = 0
     for run, target in zip(launch.runs, launch.addresses, strict=True):
         source = _bytes_at(launch.source + begin, (launch.rows, run), (launch.stride, 1))

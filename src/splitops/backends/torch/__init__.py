@@ -118,7 +118,7 @@ _ELEMENT_TYPES: Final = {
 
 
 def _check_splittable(plan: SplitPlan, array: torch.Tensor) -> None:
-    """Refuse what torch would split with a hidden copy or transfer, or not at all."""
+    """Reject what torch would split with a hidden copy or transfer, or not at all."""
     if array.layout is not torch.strided:
         raise ArrayError(f"data has layout {array.layout}, but torch.strided is what can be split")
     distributed = sys.modules.get("torch.distributed.tensor")

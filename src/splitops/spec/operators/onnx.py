@@ -1,6 +1,6 @@
 """The ONNX rows: Split 1, 2, 11, 13, 18 and SplitToSequence 11, 24.
 
-Each row states what its version changed against the one before. A test holds all of them against
+Each row sets only what its version changed from the one before. A test holds all of them against
 ``onnx.defs``.
 """
 
@@ -119,7 +119,7 @@ SPLIT_13: Final = replace(
     ),
     lengths=(_SPLIT_INPUT,),
     source=_CHANGELOG + "Split-13",
-    notes=("The rank of 'split' is not stated; a scalar or 2-D tensor is an error.",),
+    notes=("The rank of 'split' is not specified; a scalar or 2-D tensor is an error.",),
 )
 
 SPLIT_18: Final = replace(
@@ -131,7 +131,7 @@ SPLIT_18: Final = replace(
     exclusive=True,
     source=_CHANGELOG + "Split-18",
     notes=(
-        "The rank of 'split' is not stated; a scalar or 2-D tensor is an error.",
+        "The rank of 'split' is not specified; a scalar or 2-D tensor is an error.",
         "'The last chunk will be smaller' has no reading for 5 into 4 (onnx/onnx issue 5766): parts have "
         "ceil(D / num_outputs) as long as the axis lasts, then what is left, then 0.",
         "The schema makes neither 'split' nor num_outputs required; exactly one must be given.",

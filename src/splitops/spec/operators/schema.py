@@ -29,7 +29,7 @@ class AttributeType(StrEnum):
 
 
 class Option(StrEnum):
-    """How often an input or output stands."""
+    """How often an input or output may occur."""
 
     SINGLE = "Single"
     OPTIONAL = "Optional"
@@ -65,7 +65,7 @@ class Parameter:
         option: single, optional or variadic.
         ranks: the ranks that it may have; None is any.
         minimum: the least value that each integer of it may have, where the operator bounds it.
-        differentiable: what ONNX states of it; None where it states nothing.
+        differentiable: whether ONNX says that it is differentiable; None if it says nothing.
     """
 
     name: str
@@ -94,7 +94,7 @@ class TypeConstraint:
 
 
 class Given(Enum):
-    """Where a node states something."""
+    """Where a node sets something."""
 
     ATTRIBUTE = "attribute"
     INPUT = "input"
@@ -130,15 +130,15 @@ class OperatorSchema:
         outputs: the outputs, in order.
         type_constraints: what the type names of inputs and outputs stand for.
         axis: where the axis comes from.
-        default_axis: the axis of a node that states none; None where it must.
-        lengths: where a 1-D list of lengths may stand; at most one may be given.
+        default_axis: the axis of a node that sets none; None if the node has to set it.
+        lengths: where a 1-D list of lengths may be given; at most one of these places.
         lengths_rule: the size rule of such a list.
         scalar_rule: the size rule of a scalar in its place; None where a scalar is an error.
-        count: where the number of parts stands, for a node without lengths.
+        count: where the number of parts is given, for a node without lengths.
         count_rule: the size rule of that number.
         default_chunk: chunk size of a node that gives neither; None where one must be given.
         exclusive: whether lengths and the number of parts exclude each other.
-        keepdims: where it stands that parts of size 1 lose the axis; None where they never do.
+        keepdims: where it is given that parts of size 1 lose the axis; None if they never do.
         category: OpenVINO's category of the operator.
         shape_inference: whether the published operator infers its output types and shapes.
         support_level: ONNX's support level.
@@ -184,7 +184,7 @@ class OperatorSchema:
 
     @property
     def count_attribute(self) -> str | None:
-        """The attribute that holds the number of parts; None where it stands elsewhere."""
+        """The attribute that holds the number of parts; None if it is given elsewhere."""
         return self.count.name if self.count is not None and self.count.given is Given.ATTRIBUTE else None
 
     @property

@@ -98,7 +98,7 @@ def symbols_in(name: str) -> frozenset[str]:
 
 
 def evaluate(name: str, sizes: Mapping[str, int]) -> int | None:
-    """Return the value of an expression, None where a symbol has no size or the value is no integer.
+    """Return the value of an expression, None where a symbol has no size or the value is not an integer.
 
     Examples:
         >>> evaluate("N - ceil(N/2)", {"N": 7}), evaluate("N/2", {"N": 7}), evaluate("N", {})

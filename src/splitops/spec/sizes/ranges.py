@@ -1,6 +1,6 @@
 """The size rules over ranges of axis sizes, and over lengths of which only some are known.
 
-Nothing here restates a rule: :mod:`splitops.spec.sizes.arithmetic` is asked at the sizes where a bound can be
+No rule is repeated here: :mod:`splitops.spec.sizes.arithmetic` is asked at the sizes where a bound can be
 reached, the ends of the range and the ends of the blocks in which part sizes grow steadily.
 """
 

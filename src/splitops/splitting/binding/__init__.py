@@ -3,7 +3,7 @@
 What is known of each input comes in as a :class:`Fact`, so that running (everything known), inference and
 checking (some of it known) share every rule. The row of the version is compiled once (:mod:`.rows`). The
 other files are the steps of the proof, in this order: :mod:`.node`, :mod:`.count` (where lengths or their
-number stand), :mod:`.axis`, :mod:`.lengths`, :mod:`.sizes`.
+number are given), :mod:`.axis`, :mod:`.lengths`, :mod:`.sizes`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where lengths and the number of parts stand, and the number itself."""
+"""Find where lengths and the number of parts are given, and read the number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from splitops.splitting.binding.rows import Place
 
 
 def find_sources(node: Node) -> tuple[Place | None, Place | None]:
-    """Return where the lengths stand, if anywhere, and where the number of parts does."""
+    """Return where the lengths are given, if anywhere, and where the number of parts is."""
     row = node.row
     lengths = None
     for place in row.lengths:

@@ -1,4 +1,4 @@
-"""The node that is bound: the first step proves that its version has what it states, and takes its data."""
+"""The node that is bound: the first step checks its attributes and inputs, and reads its data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from splitops.splitting.binding.rows import Place, Row
 
 @record
 class Node:
-    """One split as it is stated: the arguments of :func:`splitops.splitting.binding.bind`.
+    """One split as a node or call writes it: the arguments of :func:`splitops.splitting.binding.bind`.
 
     Attributes:
         row: its version.
@@ -38,7 +38,7 @@ class Node:
         return self.inputs[place.index] if place.index < len(self.inputs) else None
 
     def states(self, place: Place) -> bool:
-        """Return whether the node states something there."""
+        """Return whether the node sets something there."""
         index = place.index
         if index is not None:
             return index < len(self.inputs) and self.inputs[index] is not None
@@ -59,7 +59,7 @@ class Node:
 
 
 def take_data(node: Node) -> Fact:
-    """Prove that the version has all that the node states, and return its data, of a type that it takes."""
+    """Check that the version has each attribute and input and accepts the data; return the data."""
     row = node.row
     if not row.attributes.issuperset(node.attributes):
         name = next(name for name in node.attributes if name not in row.attributes)

@@ -11,13 +11,13 @@ from splitops.spec.operators.schema import Given, OperatorSchema, Option, Source
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An attribute, input or number of outputs, and what may stand there.
+    """An attribute, input or number of outputs, and its allowed values.
 
     Attributes:
         source: which it is.
         name: its name.
         index: the position of an input; otherwise None.
-        default: the value of a node that states none.
+        default: the value for a node that sets none.
         minimum: the least value that each integer may have.
         types: the element types of an input.
         as_data: whether an input is of the very type of the data: one type name is one type.

@@ -20,7 +20,7 @@ def check_sizes(
     Args:
         node: the node.
         division: how the axis is divided, or the lengths as far as they are known.
-        subject: where lengths or number of parts stand.
+        subject: where lengths or number of parts are given.
         shape: shape of the data.
         axis: the axis; None is unknown.
     """
