@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,6 @@ from onnx.reference.op_run import OpRun
 from splitops.errors import ModelError
 from splitops.models.running.bodies import BodyRuns
 from splitops.spec.elements.types import from_onnx
-
-if TYPE_CHECKING:
-    from splitops.models.running.onnx.evaluator import Evaluator
 
 _BODY_RUNS: Final[ContextVar[BodyRuns | None]] = ContextVar("body_runs", default=None)
 """Those of the model that runs; evaluators stay the same from run to run and know nothing of it."""
@@ -45,10 +42,31 @@ def limited_body_runs(most: int | None = None) -> Iterator[BodyRuns]:
         _BODY_RUNS.reset(token)
 
 
+class Body(Protocol):
+    """The evaluator of a graph, as an operator around it sees it."""
+
+    @property
+    def input_names(self) -> list[str]:
+        """The names of the inputs."""
+
+    @property
+    def output_names(self) -> list[str]:
+        """The names of the outputs."""
+
+    @property
+    def output_types(self) -> list[TypeProto]:
+        """The declared types of the outputs."""
+
+    def run(
+        self, output_names: None, feeds: dict[str, Any], /, *, attributes: dict[str, Any] | None = None
+    ) -> Any:
+        """Return the values of the outputs, from those of the inputs and of the graph around."""
+
+
 class _WithBody(OpRun):
     """An operator whose ``body`` sees the values of the graph around it."""
 
-    body: Evaluator
+    body: Body
 
     def need_context(self) -> bool:
         return True
@@ -215,7 +233,7 @@ class Call(OpRun):
 class FunctionCall(Call):
     """A call of a model-local function: its body with the caller's attributes in place."""
 
-    def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any], body: Evaluator) -> None:
+    def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any], body: Body) -> None:
         self.body = body
         super().__init__(onnx_node, run_params)
 
