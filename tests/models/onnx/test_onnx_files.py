@@ -21,7 +21,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import splitops
 from splitops.errors import ModelError
-from splitops.models.formats import reading as files
+from splitops.ground import reading as files
 from splitops.models.formats.onnx import check_model, read, write
 from splitops.models.formats.onnx.storage import MAX_MODEL_BYTES, opened
 
