@@ -68,7 +68,7 @@ def test_the_page_on_the_architecture_is_current() -> None:
 def test_an_arrow_that_is_no_import_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     made = script("docs/generate_architecture")
     monkeypatch.setitem(made.LANES, "Wrong", (made.Box("native", ""), made.Box("splitting.binding", "")))
-    with pytest.raises(AssertionError, match="neither native nor splitting.binding"):
+    with pytest.raises(AssertionError, match=r"neither native nor splitting\.binding"):
         made.picture()
     monkeypatch.setitem(made.LANES, "Wrong", (made.Box("nowhere", ""),))
     with pytest.raises(AssertionError, match="there is no nowhere"):
