@@ -114,34 +114,34 @@ def docs() -> None:
 
 def fuzz(*arguments: str) -> None:
     """Fuzz one target, or all of them, for so many seconds: ``fuzz [TARGET [SECONDS]]``."""
-    run(python(FUZZ, "fuzz"), "-m", "fuzz", *arguments)
+    run(python(FUZZ, "fuzz"), "-m", "dev.fuzz", *arguments)
 
 
 def soak(*arguments: str) -> None:
     """Make mixed calls for so many minutes in several threads while memory is watched: ``soak [MINUTES]``."""
-    run(python(BACKENDS, "backends", "tests/backends.txt"), "-m", "soak", *arguments)
+    run(python(BACKENDS, "backends", "tests/backends.txt"), "-m", "dev.soak", *arguments)
 
 
 def mutants(*arguments: str) -> None:
     """Change the code that decides sizes in small ways and see tests fail: ``mutants [MODULE ...]``."""
-    run(python(MUTANTS, "mutants"), "tools/mutants.py", *arguments)
+    run(python(MUTANTS, "mutants"), "dev/tools/mutants.py", *arguments)
 
 
 def coverage(*arguments: str) -> None:
     """Count the lines and branches, of Python and the native core, that the tests take."""
     build = ("cmake.define.SPLITOPS_COVERAGE=ON", "build-dir=build/coverage")
     tools = python(COVERAGE, "coverage", "tests/backends.txt", *build)
-    run(tools, "tools/covered.py", *arguments)
+    run(tools, "dev/tools/covered.py", *arguments)
 
 
 def wheels(*arguments: str) -> None:
     """Build, check and try the distributions: those for every platform alone (``any``), or for Linux too."""
-    run(python(RELEASE, "release"), "tools/wheels.py", *arguments)
+    run(python(RELEASE, "release"), "dev/tools/wheels.py", *arguments)
 
 
 def bench(*arguments: str) -> None:
     """Print the benchmark tables, with every peer installed."""
-    run(python(BENCH, "bench", "tests/backends.txt"), "-m", "benchmarks", *arguments)
+    run(python(BENCH, "bench", "tests/backends.txt"), "-m", "dev.benchmarks", *arguments)
 
 
 DEMO = (

@@ -285,8 +285,9 @@ def backends() -> str:
         "its caching allocator mostly places equal ones evenly. CuPy's parts of one call lie in one block of "
         "memory, each aligned to 128 bytes, which lives as long as any of them.\n\n"
         "The tests run these kernels without a GPU: in Triton's interpreter, as C++ on the CPU, and "
-        "compiled for one that is absent. Their speed has not been measured yet: `python benchmarks/gpu.py` "
-        "does so on a GPU, beside PyTorch's and CuPy's own copies and a plain copy on the device.\n"
+        "compiled for one that is absent. Their speed has not been measured yet: "
+        "`python dev/benchmarks/gpu.py` does so on a GPU, "
+        "beside PyTorch's and CuPy's own copies and a plain copy on the device.\n"
     )
     return text
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes compare.md, compare/page.html and a picture from compare/report.json, and keeps compat/.
+"""Writes compare.md, compare/page.html and a picture from compare/report.json, and keeps compare/verdicts.
 
 python docs/generate_compare.py                       makes the pages anew
-python docs/generate_compare.py --add REPORT.json...  puts the verdicts of reports into compat/
+python docs/generate_compare.py --add REPORT.json...  puts the verdicts of reports into compare/verdicts
 python docs/generate_compare.py --show REPORT.json... does the same, and shows them from now on, as one
 
-compat/ has a file for each operator: case -> peer -> release -> verdict. compat/known.yml links reports.
+compare/verdicts has a file for each operator: case -> peer -> release -> verdict; known.yml links reports.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from splitops.explain.canvas import FAINT, FIELD, Canvas
 from splitops.explain.palette import colour
 
 DOCS: Final = Path(__file__).parent
-COMPAT: Final = DOCS.parent / "compat"
+VERDICTS: Final = DOCS / "compare/verdicts"
 DATA: Final = DOCS / "compare" / "report.json"
 PAGE: Final = DOCS / "compare" / "page.html"
 TEXT: Final = DOCS / "compare.md"
@@ -47,7 +47,7 @@ COLOURS: Final[Mapping[Word, str]] = {
 }
 """What is drawn of a verdict; the others say nothing."""
 
-Compat = dict[str, dict[str, dict[str, str]]]
+Verdicts = dict[str, dict[str, dict[str, str]]]
 
 
 # The data of the repository
@@ -55,12 +55,12 @@ Compat = dict[str, dict[str, dict[str, str]]]
 
 def file_of(operator: str) -> Path:
     """Return the file of an operator's version."""
-    return COMPAT / f"{operator.replace(':', '-')}.json"
+    return VERDICTS / f"{operator.replace(':', '-')}.json"
 
 
-def read_compat(path: Path) -> Compat:
+def read_verdicts(path: Path) -> Verdicts:
     """Read what is known of an operator's version: case, peer, release, verdict."""
-    found: Compat = json.loads(path.read_text()) if path.exists() else {}
+    found: Verdicts = json.loads(path.read_text()) if path.exists() else {}
     return found
 
 
@@ -71,12 +71,12 @@ def add(report: Report) -> None:
         entries[entry.operator].append(entry)
     for operator, group in entries.items():
         path = file_of(operator)
-        path.write_text(written(merged(read_compat(path), group, report.peers)))
+        path.write_text(written(merged(read_verdicts(path), group, report.peers)))
 
 
-def merged(compat: Compat, entries: list[Entry], peers: tuple[Peer, ...]) -> Compat:
+def merged(verdicts: Verdicts, entries: list[Entry], peers: tuple[Peer, ...]) -> Verdicts:
     """Return what is known with what a report says: the newest word on a release counts."""
-    made = {case: {peer: dict(seen) for peer, seen in row.items()} for case, row in compat.items()}
+    made = {case: {peer: dict(seen) for peer, seen in row.items()} for case, row in verdicts.items()}
     for entry in entries:
         row = made.setdefault(entry.id, {})
         for peer in peers:
@@ -86,9 +86,9 @@ def merged(compat: Compat, entries: list[Entry], peers: tuple[Peer, ...]) -> Com
     return {case: dict(sorted(row.items())) for case, row in sorted(made.items()) if row}
 
 
-def written(compat: Compat) -> str:
+def written(verdicts: Verdicts) -> str:
     """Write the file of an operator's version: a line for each case."""
-    lines = (f"{json.dumps(case)}: {json.dumps(row)}" for case, row in compat.items())
+    lines = (f"{json.dumps(case)}: {json.dumps(row)}" for case, row in verdicts.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
@@ -131,7 +131,7 @@ def read_known() -> list[Mapping[str, str]]:
     """Read the links to reports upstream."""
     import yaml
 
-    path = COMPAT / "known.yml"
+    path = VERDICTS / "known.yml"
     found: list[Mapping[str, str]] = yaml.safe_load(path.read_text()) or []
     return found
 
@@ -357,9 +357,9 @@ specification says and where, what was got, and on which versions.
 
 ## The data
 
-`compat/` in the repository has a file for each operator: case, peer, release, verdict. `compat/known.yml`
-links what is reported upstream. `python docs/generate_compare.py --show REPORT.json` puts a report there,
-and makes this page anew."""
+`docs/compare/verdicts` has a file for each operator: case, peer, release, verdict. `known.yml` in it links
+what is reported upstream. `python docs/generate_compare.py --show REPORT.json` puts a report there, and makes
+this page anew."""
 
 
 def together(reports: list[Report]) -> Report:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes the tables of layers into convert.md; a test holds the page against them.
 
-The matrix of splits on the same page is made by benchmarks/conversion_matrix.py, the table of networks by
-benchmarks/networks.py.
+The matrix of splits on the same page is made by dev/benchmarks/conversion_matrix.py, the table of networks by
+dev/benchmarks/networks.py.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = Path(__file__).with_name("fuzzing.md")
 sys.path.insert(0, str(ROOT))
 
-from fuzz.targets import TARGETS  # noqa: E402
+from dev.fuzz.targets import TARGETS  # noqa: E402
 
 _MODEL: Final = "read, inferred, checked, simplified, legalised and converted, or refused"
 _FILE: Final = "read and cut in two, and the parts merged to the same bytes, or refused"
@@ -79,11 +79,11 @@ HOLDS: Final = {
 
 def page() -> str:
     """Return the page."""
-    spent = json.loads((ROOT / "fuzz" / "spent.json").read_text())
+    spent = json.loads((ROOT / "dev/fuzz" / "spent.json").read_text())
     rows = [row(name, spent.get(name, {})) for name in (*TARGETS, "core")]
     seconds = sum(each["processor_seconds"] for each in spent.values())
     inputs = sum(each["inputs"] for each in spent.values())
-    found = sorted((ROOT / "fuzz" / "found").glob("*/*"))
+    found = sorted((ROOT / "dev/fuzz" / "found").glob("*/*"))
     listed = "\n".join(f"- `{path.parent.name}`: {path.name.replace('-', ' ')}" for path in found)
     return (
         TEMPLATE.replace("{targets}", "\n".join(rows))
@@ -119,8 +119,8 @@ $ python3.11 tasks.py fuzz keep            # the fewest inputs that cover what w
 ```
 
 A run goes on where the last one stopped: what it learns is in `.fuzz/`. What breaks a target is written to
-`fuzz/found/TARGET/`; its name says what it is once it is mended. `fuzz/corpus/` and `fuzz/found/` are read
-again by the tests. `fuzz/spent.json` adds up what was spent, of which this page is made.
+`dev/fuzz/found/TARGET/`; its name says what it is once it is mended. `dev/fuzz/corpus/` and `dev/fuzz/found/`
+are read again by the tests. `dev/fuzz/spent.json` adds up what was spent, of which this page is made.
 
 So far {minutes} minutes of processor time were spent on {inputs} inputs.
 

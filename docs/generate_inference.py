@@ -294,8 +294,8 @@ Made with {releases}.
 
 `infer(model, as_openvino=True)` gives OpenVINO's answers in the cases where its rule is looser.
 
-Measured growth with the number of splits: `python benchmarks/scaling.py`. How many values of exported models
-are known, and what a node costs: `python benchmarks/exported_inference.py FOLDER`.
+Measured growth with the number of splits: `python dev/benchmarks/scaling.py`. How many values of exported
+models are known, and what a node costs: `python dev/benchmarks/exported_inference.py FOLDER`.
 """
 
 

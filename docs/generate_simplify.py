@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the table of rewrites into simplify.md; a test holds the page against it.
 
-The table of node counts beside other optimizers is made by benchmarks/exported_models.py.
+The table of node counts beside other optimizers is made by dev/benchmarks/exported_models.py.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-FOUND: Final = Path(__file__).parents[1] / "soak" / "last.json"
+FOUND: Final = Path(__file__).parents[1] / "dev/soak/last.json"
 PAGE: Final = Path(__file__).with_name("soak.md")
 
 
@@ -49,9 +49,9 @@ all threads rest, and what the process holds is measured: memory, Python objects
 processes. What grows fails the soak.
 
 ```console
-$ python3.11 tasks.py soak                            # five minutes
-$ python3.11 tasks.py soak 30 --json soak/last.json   # half an hour, of which this page is made
-$ python3.11 tasks.py soak 5 numpy plans              # two kinds of calls alone, to find what grows
+$ python3.11 tasks.py soak                                # five minutes
+$ python3.11 tasks.py soak 30 --json dev/soak/last.json   # half an hour, of which this page is made
+$ python3.11 tasks.py soak 5 numpy plans                  # two kinds of calls alone, to find what grows
 ```
 
 The growth is the median of the slopes between all pairs of rounds, without the first third, in which memos

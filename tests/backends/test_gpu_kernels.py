@@ -1,6 +1,6 @@
 """The GPU's copy kernels without a GPU: their launches in NumPy, CUDA C on the CPU, Triton's interpreter.
 
-What a GPU alone can tell, speed and CUDA-graph capture, is in ``benchmarks/gpu.py``.
+What a GPU alone can tell, speed and CUDA-graph capture, is in ``dev/benchmarks/gpu.py``.
 """
 
 from __future__ import annotations

@@ -12,11 +12,10 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 from synthetic import report
 
-from scripts import script
+from scripts import DOCS, script
 from splitops.comparison.records import Verdict, Word
 
-ROOT = Path(__file__).parents[2]
-COMPAT = ROOT / "compat"
+VERDICTS = DOCS / "compare/verdicts"
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +37,11 @@ def test_the_page_shows_ten_peers_and_confirmed_disagreements_alone(made: Module
 
 
 def schema() -> Draft202012Validator:
-    return Draft202012Validator(json.loads((COMPAT / "schema.json").read_text()))
+    return Draft202012Validator(json.loads((VERDICTS / "schema.json").read_text()))
 
 
 def operators() -> list[Path]:
-    return [path for path in sorted(COMPAT.glob("*.json")) if path.name != "schema.json"]
+    return [path for path in sorted(VERDICTS.glob("*.json")) if path.name != "schema.json"]
 
 
 def test_the_data_of_every_operator_fit_the_schema() -> None:
@@ -59,12 +58,12 @@ def test_the_schema_refuses_what_is_no_verdict(wrong: Any) -> None:
 
 def test_the_files_are_as_they_are_written(made: ModuleType) -> None:
     for path in operators():
-        assert path.read_text() == made.written(made.merged(made.read_compat(path), [], ()))
+        assert path.read_text() == made.written(made.merged(made.read_verdicts(path), [], ()))
 
 
 def test_what_is_shown_is_in_the_data(made: ModuleType) -> None:
     for entry, peer, verdict in made.shown().findings:
-        row = made.read_compat(made.file_of(entry.operator))[entry.id]
+        row = made.read_verdicts(made.file_of(entry.operator))[entry.id]
         assert row[peer.name.partition("@")[0]][made.release(peer)] == made.word(verdict)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from splitops.comparison.records import Entry, Peer, Report, Verdict, Word
 from splitops.models.check.profiles import LIMITS
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "dev/tools"))
 import seen
 
 OURS = [limit for limit in LIMITS if limit.runtime == "onnxruntime"]

@@ -17,7 +17,7 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "convert.md"
 RECENT_OPSET = min(26, onnx.defs.onnx_opset_version())
 """One that every operator is moved up to; onnx 1.19 ends with 24."""
 BEGIN, END = "<!-- matrix: begin -->", "<!-- matrix: end -->"
-"""Between them stands the matrix, which ``benchmarks/conversion_matrix.py`` writes."""
+"""Between them stands the matrix, which ``dev/benchmarks/conversion_matrix.py`` writes."""
 
 
 def own_result(report: Conversion) -> str:

@@ -12,7 +12,7 @@ from scripts import script
 from splitops.spec.sizes.dims import Range
 from splitops.spec.sizes.ranges import hull
 
-mutants, covered = script("tools/mutants"), script("tools/covered")
+mutants, covered = script("dev/tools/mutants"), script("dev/tools/covered")
 
 CHANGE = mutants.Change("spec.sizes.ranges.hull", "return 1", "return 2")
 OTHER = mutants.Change("spec.sizes.ranges.hull", "return 1", "return None")
@@ -124,9 +124,9 @@ def test_the_argued_mutants_have_reasons() -> None:
 
 
 def test_lines_that_no_reason_explains_are_left_over() -> None:
-    path = "tools/covered.py"
+    path = "dev/tools/covered.py"
     count = covered.Count(10, 8, missing={1, 3})
-    reason = covered.Reason("it is the first line", ["tools/*.py"], text='^"""')
+    reason = covered.Reason("it is the first line", ["dev/tools/*.py"], text='^"""')
     assert covered.explain({path: count}, [reason]) == {path: {3}}
     assert reason.found == {path: {1}}
     elsewhere = covered.Reason("it is another file", ["src/*"])

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from soak.level import LIMITS, trend  # noqa: E402
+from dev.soak.level import LIMITS, trend  # noqa: E402
 
 LIMIT = LIMITS["resident bytes"]
 
@@ -48,7 +48,7 @@ def test_few_samples_are_no_proof() -> None:
 
 @pytest.mark.parametrize(("actions", "status"), [(("errors",), 0), (("errors", "leak"), 1)])
 def test_a_leak_fails_a_soak(actions: tuple[str, ...], status: int) -> None:
-    command = [sys.executable, "-m", "soak", "0", *actions, "--rounds", "12", "--calls", "50"]
+    command = [sys.executable, "-m", "dev.soak", "0", *actions, "--rounds", "12", "--calls", "50"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == status, done.stdout + done.stderr
     assert ("allocated bytes grow by" in done.stdout) == (status == 1)

@@ -12,9 +12,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from fuzz.targets import READERS, TARGETS, TESTS, reader  # noqa: E402
+from dev.fuzz.targets import READERS, TARGETS, TESTS, reader  # noqa: E402
 
-ALL = sorted(path for kind in ("corpus", "found") for path in (ROOT / "fuzz" / kind).glob("*/*"))
+ALL = sorted(path for kind in ("corpus", "found") for path in (ROOT / "dev/fuzz" / kind).glob("*/*"))
 CORE = [path for path in ALL if path.parent.name == "core"]
 INPUTS = [path for path in ALL if path not in CORE]
 
@@ -26,7 +26,7 @@ def test_an_input_is_read_or_refused(path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the harness of the core is written for Linux")
 def test_the_core_takes_its_inputs(tmp_path: Path) -> None:
-    build = ROOT / "fuzz" / "core" / "build.sh"
+    build = ROOT / "dev/fuzz" / "core" / "build.sh"
     harness = subprocess.check_output([build, tmp_path, "replay"], text=True).strip()
     subprocess.run([harness, *CORE], check=True, capture_output=True)
     spoilt = subprocess.run(

@@ -38,7 +38,7 @@ def test_workflows_call_tasks_that_there_are(monkeypatch):
 
 @pytest.mark.skipif(not native.available, reason="the native core is not in use")
 def test_the_core_passes_the_smoke_test_here():
-    command = [sys.executable, ROOT / "tools" / "smoke.py", ROOT / "examples", "compiled"]
+    command = [sys.executable, ROOT / "dev/tools/smoke.py", ROOT / "examples", "compiled"]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

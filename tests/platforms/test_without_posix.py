@@ -40,7 +40,7 @@ def test_files_and_plans_need_no_posix() -> None:
 
 
 def test_models_and_commands_need_no_posix() -> None:
-    smoke = TESTS.parent / "tools" / "smoke.py"
+    smoke = TESTS.parent / "dev/tools/smoke.py"
     examples = TESTS.parent / "examples"
     statements = (
         "import not_posix, runpy, sys",

@@ -4,7 +4,7 @@ namespace splitops {
 namespace {
 
 // Whether an array can be made by filling its fields as NumPy fills them, which is less work than asking NumPy: without
-// it lists of 100 000 parts take a fifth longer (`python -m benchmarks views many`).
+// it lists of 100 000 parts take a fifth longer (`python -m dev.benchmarks views many`).
 // Only for releases whose arrays are known to be no more than these fields, with extents from PyDimMem_NEW.
 bool fields_are_known() {
 #ifdef Py_GIL_DISABLED

@@ -37,7 +37,7 @@ constexpr std::size_t kManyPieces = 256;
 constexpr Extent kLongPiece = kReleaseBytes;
 
 // So many buffers ahead their extents are fetched, and they themselves before: a hundred thousand are in no cache
-// (`python -m benchmarks many`).
+// (`python -m dev.benchmarks many`).
 constexpr std::size_t kAhead = 8;
 constexpr std::size_t kFarAhead = 3 * kAhead;
 

@@ -1,1 +1,0 @@
-"""Measurements of splitops beside its peers: ``python -m benchmarks``."""

@@ -1,0 +1,1 @@
+"""What the project is measured and tried with; nothing here is installed."""

@@ -1,0 +1,1 @@
+"""Measurements of splitops beside its peers: ``python -m dev.benchmarks``."""
