@@ -7,13 +7,7 @@ frontend, where an extension turns these nodes into the layers: its reading of O
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import io
-import re
-import tempfile
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import onnx.inliner
@@ -30,6 +24,8 @@ from splitops.models.convert.onnx_to_onnx import (
 )
 from splitops.models.convert.openvino_layers import unwritable, written_model
 from splitops.models.convert.report import Change, Conversion, Status
+from splitops.models.engines import is_installed
+from splitops.models.engines.frontend import to_ir
 from splitops.models.formats.onnx import check_model
 from splitops.models.formats.onnx.structure import opset_imports
 from splitops.models.formats.openvino import OpenVINOModel, from_bytes
@@ -136,53 +132,21 @@ def _through_openvino(
     edited: ir.Model, original: ModelProto, own: set[ir.Node], foreign: list[str], where: Where
 ) -> OpenVINOModel:
     """Convert a model whose splits are stated already by OpenVINO's frontend."""
-    if importlib.util.find_spec("openvino") is None:
+    if not is_installed("openvino"):
         raise ModelError(
             f"OpenVINO's converter is needed for {', '.join(foreign[:8])}: pip install splitops[openvino]",
             where,
         )
-    openvino: Any = importlib.import_module("openvino")
     edited.graph.opset_imports[_DOMAIN] = 1
     proto = finished(edited, original)
-    try:
-        extensions = [_extension(row, where) for row in _rows_of(own)]
-        converted = openvino.convert_model(
-            io.BytesIO(proto.SerializeToString()), extension=extensions or None
-        )
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "model.xml"
-            openvino.save_model(converted, path, compress_to_fp16=False)
-            return from_bytes(path.read_bytes(), path.with_suffix(".bin").read_bytes())
-    except SplitError:
-        raise
-    except Exception as error:
-        reason = " ".join(str(error).split())
-        raise ModelError(f"OpenVINO cannot convert the model: {reason[:300]}", where) from error
+    rows = [
+        (row.name, row.since_version, tuple(attribute.name for attribute in row.attributes))
+        for row in _rows_of(own)
+    ]
+    return from_bytes(*to_ir(proto.SerializeToString(), where, extensions=rows))
 
 
 def _rows_of(own: set[ir.Node]) -> list[OperatorSchema]:
     """Return the versions that were stated."""
     named = {(node.op_type, node.version) for node in own if node.domain == _DOMAIN}
     return [row for row in SCHEMAS if row.domain == _DOMAIN and (row.name, row.since_version) in named]
-
-
-def _extension(row: OperatorSchema, where: Where) -> Any:
-    """Return what makes OpenVINO's own node of a node that states a version."""
-    frontend: Any = importlib.import_module("openvino.frontend.onnx")
-    name = f"opset{row.since_version}"
-    try:
-        make = getattr(importlib.import_module(f"openvino.{name}"), _function_name(row.name))
-    except (ImportError, AttributeError) as error:
-        raise ModelError(f"the installed OpenVINO has no {row.name} in {name}", where) from error
-
-    def converted(node: Any) -> list[Any]:
-        inputs = [node.get_input(index) for index in range(node.get_input_size())]
-        attributes = [node.get_attribute(attribute.name) for attribute in row.attributes]
-        return list(make(*inputs, *attributes).outputs())
-
-    return frontend.ConversionExtension(row.name, _DOMAIN, converted)
-
-
-def _function_name(operator: str) -> str:
-    """Return the name of the function that OpenVINO has for an operator: ``variadic_split``."""
-    return re.sub("(?<=[a-z])(?=[A-Z])", "_", operator).lower()

@@ -39,7 +39,12 @@ def require(name: str) -> None:
 
 
 def make_engine(
-    name: str, options: dict[str, Any], *, isolate: bool = False, profile: bool = False
+    name: str,
+    options: dict[str, Any],
+    *,
+    isolate: bool = False,
+    profile: bool = False,
+    inside: bool = False,
 ) -> Engine:
     """Return a runtime that is ready to compile models.
 
@@ -48,6 +53,7 @@ def make_engine(
         options: its own options, see its class.
         isolate: whether it runs in a process of its own.
         profile: whether it records the time of each operator.
+        inside: whether this process is that of an isolated engine.
 
     Raises:
         ModelError: it is not installed, or has no such option.
@@ -63,4 +69,4 @@ def make_engine(
         return OnnxRuntime(options, profile=profile)
     from splitops.models.engines.openvino import OpenVINO
 
-    return OpenVINO(options, profile=profile)
+    return OpenVINO(options, profile=profile, inside=inside)

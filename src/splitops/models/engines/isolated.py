@@ -45,6 +45,9 @@ class IsolatedEngine:
         )
         self.version: str = self.ask("make", name, dict(options), profile)
 
+    ended = ""
+    """How the process has ended; empty while it lives."""
+
     def ask(self, *message: Any, where: Where = NOWHERE) -> Any:
         """Send a message and return its answer.
 
@@ -79,9 +82,9 @@ class IsolatedEngine:
         """Say how the process has ended."""
         self._process.kill()  # of one that lives, and has lost its thread
         status = self._process.wait()
-        if status >= 0:
-            return f"has ended its process with status {status}"
-        return f"has ended its process with signal {signal.Signals(-status).name}"
+        way = f"status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
+        self.ended = f"has ended its process with {way}"
+        return self.ended
 
     def compile(self, program: Program) -> IsolatedProgram:
         """Compile a program; see :class:`Engine`."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
+import importlib
 import re
+import sys
+import tempfile
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +21,7 @@ from splitops.errors import ModelError, Where
 from splitops.ground.reading import DataFolder
 from splitops.models.engines.engine import EngineError, Event, Program, check_options
 from splitops.models.engines.forks import kept_in_forks
+from splitops.models.engines.frontend import Extension, to_ir
 from splitops.models.formats.onnx.structure import model_tensors
 from splitops.models.formats.onnx.tensors import load_external
 from splitops.spec.elements.packing import pack, packed_size, unpack
@@ -38,6 +42,8 @@ class OpenVINO:
         options: ``device_name`` and ``config`` as ``openvino.Core.compile_model`` takes them; without another
             ``INFERENCE_PRECISION_HINT``, float32 is computed as float32.
         profile: whether requests record their operators.
+        inside: whether this process is that of an isolated engine, which may end; in any other one, ONNX is
+            read by another process (:mod:`splitops.models.engines.frontend`).
 
     Raises:
         ModelError: there is no such option.
@@ -45,12 +51,11 @@ class OpenVINO:
 
     name = "openvino"
 
-    def __init__(self, options: Mapping[str, Any], *, profile: bool = False) -> None:
-        import openvino
-
+    def __init__(self, options: Mapping[str, Any], *, profile: bool = False, inside: bool = False) -> None:
         check_options(self.name, options, _OPTIONS)
-        self._library: Any = openvino
-        self._core: Any = openvino.Core()
+        self._library: Any = _library()
+        self._inside = inside
+        self._core: Any = self._library.Core()
         self._profile = profile
         self._device = options.get("device_name") or "CPU"
         self._config = _EXACT | dict(options.get("config") or {}) | ({"PERF_COUNT": True} if profile else {})
@@ -71,18 +76,67 @@ class OpenVINO:
         except ModelError:
             raise
         except Exception as error:  # its exceptions are RuntimeErrors, and what its bindings raise
-            raise _refusal(error, program) from error
+            raise _refusal(error, program.what, program.where) from error
 
     def _read(self, program: Program) -> Any:
-        if not isinstance(program.content, bytes):
-            return self._core.read_model(os.fspath(program.content))
-        if program.binary is None:
-            return self._core.read_model(_self_contained(program.content, program))
-        weights = program.binary if program.binary.size else np.zeros(1, np.uint8)
-        return self._core.read_model(program.content, self._library.Tensor(weights))
+        content, binary = program.content, program.binary
+        if binary is None:
+            source = _self_contained(content, program) if isinstance(content, bytes) else content
+            if self._inside:
+                return self._core.read_model(source)
+            content, constants = to_ir(source, program.where, what=program.what)
+            binary = np.frombuffer(constants, np.uint8)
+        weights = binary if binary.size else np.zeros(1, np.uint8)
+        return self._core.read_model(content, self._library.Tensor(weights))
+
+    def to_ir(
+        self, source: bytes | str, extensions: Sequence[Extension], what: str, where: Where
+    ) -> tuple[bytes, bytes]:
+        """Return an ONNX model as OpenVINO IR; see :func:`splitops.models.engines.frontend.to_ir`."""
+        try:
+            core = self._library.Core()
+            for extension in extensions:
+                core.add_extension(_conversion(*extension, where))
+            model = core.read_model(source)
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "model.xml"
+                self._library.save_model(model, path, compress_to_fp16=False)
+                return path.read_bytes(), path.with_suffix(".bin").read_bytes()
+        except ModelError:
+            raise
+        except Exception as error:
+            raise _refusal(error, what, where) from error
 
     def close(self) -> None:
         """Programs end with their last reference."""
+
+
+def _library() -> Any:
+    """Return the library, whose telemetry finds nothing to send by where we are the first to import it."""
+    telemetry = "openvino_telemetry"
+    with contextlib.ExitStack() as stack:
+        if "openvino" not in sys.modules and telemetry not in sys.modules:
+            sys.modules[telemetry] = None  # type: ignore[assignment]  # so that there is none to import
+            stack.callback(sys.modules.pop, telemetry)
+        return importlib.import_module("openvino")
+
+
+def _conversion(name: str, version: int, attributes: Sequence[str], where: Where) -> Any:
+    """Return what makes OpenVINO's own layer of a node of domain ``openvino``."""
+    frontend: Any = importlib.import_module("openvino.frontend.onnx")
+    opset = f"opset{version}"
+    function = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()  # variadic_split
+    try:
+        make = getattr(importlib.import_module(f"openvino.{opset}"), function)
+    except (ImportError, AttributeError) as error:
+        raise ModelError(f"the installed OpenVINO has no {name} in {opset}", where) from error
+
+    def converted(node: Any) -> list[Any]:
+        inputs = [node.get_input(index) for index in range(node.get_input_size())]
+        given = [node.get_attribute(attribute) for attribute in attributes]
+        return list(make(*inputs, *given).outputs())
+
+    return frontend.ConversionExtension(name, "openvino", converted)
 
 
 def _self_contained(content: bytes, program: Program) -> bytes:
@@ -255,12 +309,12 @@ def _bytes(tensor: Any) -> npt.NDArray[np.uint8]:
     return flat
 
 
-def _refusal(error: Exception, program: Program) -> EngineError:
+def _refusal(error: Exception, what: str, where: Where) -> EngineError:
     lacks = _LACKS.search(str(error))
     return EngineError(
         "openvino",
-        f"refuses {program.what}: {_reason(error)}",
-        program.where,
+        f"refuses {what}: {_reason(error)}",
+        where,
         operator=lacks.group(1) if lacks else None,
         lacks=lacks is not None,
     )

@@ -21,13 +21,15 @@ class _Worker:
     def answer(self, kind: str, *message: Any) -> Any:
         if kind == "make":
             self.name, options, profile = message
-            self._engine = make_engine(self.name, options, profile=profile)
+            self._engine = make_engine(self.name, options, profile=profile, inside=True)
             return self._engine.version
         assert self._engine is not None
         if kind == "compile":
             compiled = self._engine.compile(*message)
             self._programs.append(compiled)
             return len(self._programs) - 1, compiled.types
+        if kind == "to_ir":
+            return self._engine.to_ir(*message)  # type: ignore[attr-defined]  # OpenVINO's alone
         number, *values = message
         return getattr(self._programs[number], kind)(*values)
 

@@ -1,0 +1,134 @@
+"""OpenVINO's reading of ONNX, in a process of its own, which alone ends where OpenVINO crashes."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from onnx import ModelProto, ValueInfoProto
+
+from splitops.errors import Where, shown
+from splitops.models.engines.engine import EngineError
+
+if TYPE_CHECKING:
+    from splitops.models.engines.isolated import IsolatedEngine
+
+__all__ = ["Extension", "to_ir"]
+
+Extension = tuple[str, int, tuple[str, ...]]
+"""A node of domain ``openvino`` that becomes OpenVINO's own layer: name, operation set and attributes."""
+
+
+class _Process:
+    """The process, which the first question starts and which answers all later ones."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._engine: IsolatedEngine | None = None
+        atexit.register(self._close, os.getpid())
+
+    def ask(
+        self, source: bytes | str, extensions: Sequence[Extension], what: str, where: Where
+    ) -> tuple[bytes, bytes] | str:
+        """Return a model as IR, or how the process has ended.
+
+        Raises:
+            EngineError: OpenVINO refuses the model.
+        """
+        with self._lock:
+            if self._engine is None:
+                from splitops.models.engines.isolated import IsolatedEngine
+
+                self._engine = IsolatedEngine("openvino", {}, profile=False)
+            engine = self._engine
+            try:
+                answer: tuple[bytes, bytes] = engine.ask("to_ir", source, extensions, what, where)
+            except BaseException as error:
+                if isinstance(error, EngineError) and not engine.ended:
+                    raise
+                self._engine = None
+                engine.close()
+                if isinstance(error, EngineError):
+                    return engine.ended
+                raise  # Ctrl-C has ended it
+        return answer
+
+    def _close(self, owner: int) -> None:
+        if self._engine is not None and os.getpid() == owner:
+            self._engine.close()
+
+
+_PROCESSES: Final[dict[int, _Process]] = {}
+"""By the process that asks: the child of a fork has one of its own."""
+
+
+def _process() -> _Process:
+    return _PROCESSES.get(os.getpid()) or _PROCESSES.setdefault(os.getpid(), _Process())
+
+
+def to_ir(
+    source: bytes | os.PathLike[str],
+    where: Where,
+    *,
+    extensions: Sequence[Extension] = (),
+    what: str = "the model",
+) -> tuple[bytes, bytes]:
+    """Return an ONNX model as OpenVINO reads it: the XML and the constants of OpenVINO IR.
+
+    Args:
+        source: the serialised model, with its data inside, or its file.
+        where: its place.
+        extensions: the nodes of domain ``openvino`` in it.
+        what: what it is, for messages.
+
+    Raises:
+        EngineError: OpenVINO refuses the model, or crashes on it.
+    """
+    given = source if isinstance(source, bytes) else os.path.abspath(source)
+    answer = _process().ask(given, extensions, what, where)
+    if not isinstance(answer, str):
+        return answer
+    at = _suspect(given, extensions, where)
+    likely = "" if at is None else f"; the likely cause is {at}"
+    raise EngineError("openvino", f"{answer} while it read {what}{likely}", where)
+
+
+def _suspect(source: bytes | str, extensions: Sequence[Extension], where: Where) -> str | None:
+    """Return the first node with which a model cannot be read; None where only the whole model cannot."""
+    if isinstance(source, str):
+        return None
+    model = ModelProto.FromString(source)
+    nodes = model.graph.node
+    read, unread, reason = 0, len(nodes) + 1, ""
+    while unread - read > 1:
+        count = (read + unread) // 2
+        try:
+            answer = _process().ask(_beginning(model, count), extensions, "it", where)
+            problem = answer if isinstance(answer, str) else None
+        except EngineError as error:
+            # OpenVINO goes on behind a node that it cannot read, and crashes on what is missing there.
+            problem = error.message
+        if problem is None:
+            read = count
+        else:
+            unread, reason = count, problem
+    if unread > len(nodes):
+        return None
+    node = nodes[unread - 1]
+    return f"node {shown(node.name or node.output[0])} ({node.op_type}): {reason}"
+
+
+def _beginning(model: ModelProto, count: int) -> bytes:
+    """Return the first nodes of a model as a model, serialised."""
+    made = ModelProto()
+    made.CopyFrom(model)
+    del made.graph.node[count:]
+    del made.graph.output[:]
+    read = {name for node in made.graph.node for name in node.input}
+    ends = [name for node in made.graph.node for name in node.output if name and name not in read]
+    made.graph.output.extend(ValueInfoProto(name=name) for name in ends)
+    content: bytes = made.SerializeToString()
+    return content

@@ -1,0 +1,107 @@
+"""OpenVINO's frontend runs in a process of its own: its crash is an error, and nothing is sent."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import onnx.parser
+import pytest
+
+import splitops
+from splitops.models.engines import frontend, is_installed
+from splitops.models.engines.engine import EngineError
+
+pytestmark = pytest.mark.skipif(not is_installed("openvino"), reason="openvino is not installed")
+
+# OpenVINO takes this DFT for one of another shape, refuses the MatMul, and reads its missing result in Clip.
+CRASHES = """
+    <ir_version: 8, opset_import: ["": 17]>
+    spectrum (float[N, 8, 1] x) => (float[N, 5] y)
+    <int64 n = {8}, float[5, 1] w = {1, 1, 1, 1, 1}, float low = {0.5}> {
+        f = DFT<axis = 1, onesided = 1>(x, n)
+        s = ReduceSumSquare<axes = [-1], keepdims = 0>(f)
+        p = MatMul(s, w)
+        y = Clip(p, low)
+    }"""
+
+RELU = """
+    <ir_version: 8, opset_import: ["": 17]>
+    plain (float[N] x) => (float[N] y) { z = Celu(x)  y = Relu(z) }"""
+
+
+@pytest.mark.parametrize(
+    "ask", ["splitops.convert(model, to='openvino')", "splitops.session(model, 'openvino')"]
+)
+def test_a_crash_of_the_frontend_is_an_error_that_names_model_layer_and_signal(
+    tmp_path: Path, ask: str
+) -> None:
+    path = tmp_path / "spectrum.onnx"
+    onnx.save(onnx.parser.parse_model(CRASHES), path)
+    script = f"import splitops; model = {str(path)!r}\ntry: {ask}\nexcept splitops.ModelError as e: print(e)"
+    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0
+    assert "signal SIGSEGV" in done.stdout
+    assert str(path) in done.stdout
+    if "convert" in ask:
+        assert "'p' (MatMul)" in done.stdout
+
+
+def test_what_comes_after_a_crash_is_read_by_a_new_process() -> None:
+    with pytest.raises(EngineError, match="SIGSEGV"):
+        splitops.convert(onnx.parser.parse_model(CRASHES), to="openvino")
+    made = splitops.convert(onnx.parser.parse_model(RELU), to="openvino")
+    assert made.graph.layers_of_type("Result")
+
+
+def test_conversions_share_a_process() -> None:
+    splitops.convert(onnx.parser.parse_model(RELU), to="openvino")
+    engine = frontend._process()._engine
+    splitops.convert(onnx.parser.parse_model(RELU), to="openvino")
+    assert frontend._process()._engine is engine
+    assert engine is not None
+    assert not engine.ended
+
+
+_HOOK = """
+import os, sys
+def note(event, arguments):
+    if event.startswith(("socket.", "subprocess.", "os.fork", "os.posix_spawn", "os.exec", "os.system")):
+        with open(os.environ["SEEN"], "a") as file:
+            file.write(f"{event}\\n")
+sys.addaudithook(note)
+"""
+
+
+def _seen(tmp_path: Path, script: str) -> list[str]:
+    """Return what a process and its children open and start, as their audit events say."""
+    (tmp_path / "sitecustomize.py").write_text(_HOOK)
+    seen = tmp_path / "seen"
+    seen.touch()
+    # In continuous integration, and by those who have declined, OpenVINO sends nothing.
+    environment = {name: value for name, value in os.environ.items() if name not in ("CI", "GITHUB_ACTIONS")}
+    environment |= {"SEEN": str(seen), "PYTHONPATH": str(tmp_path), "HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+    return seen.read_text().split()
+
+
+def test_a_conversion_opens_no_socket_and_starts_no_process_but_ours(tmp_path: Path) -> None:
+    path = tmp_path / "plain.onnx"
+    onnx.save(onnx.parser.parse_model(RELU), path)
+    script = f"""
+import splitops
+made = splitops.convert({str(path)!r}, to="openvino")
+splitops.session(made).close()
+splitops.session({str(path)!r}, "openvino").close()
+"""
+    assert _seen(tmp_path, script) == ["subprocess.Popen"]
+
+
+def test_what_openvino_sends_would_be_seen(tmp_path: Path) -> None:
+    path = tmp_path / "plain.onnx"
+    onnx.save(onnx.parser.parse_model(RELU), path)
+    seen = _seen(tmp_path, f"import openvino; openvino.convert_model({str(path)!r})")
+    assert {event.partition(".")[0] for event in seen} & {"os", "socket"}
