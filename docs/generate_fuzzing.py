@@ -17,10 +17,10 @@ sys.path.insert(0, str(ROOT))
 
 from dev.fuzz.targets import TARGETS  # noqa: E402
 
-_MODEL: Final = "read, inferred, checked, simplified, legalised and converted, or refused"
-_FILE: Final = "read and cut in two, and the parts merged to the same bytes, or refused"
+_MODEL: Final = "read, inferred, checked, simplified, fixed and converted, or rejected"
+_FILE: Final = "read and split in two, and the parts merged to the same bytes, or rejected"
 HOLDS: Final = {
-    "onnx": ("an ONNX model", f"{_MODEL}; a small one gives the same before and after"),
+    "onnx": ("an ONNX model", f"{_MODEL}; a small model returns the same before and after"),
     "ir": ("an OpenVINO IR", _MODEL),
     "npy": ("a `.npy`", _FILE),
     "npz": ("an `.npz`", _FILE),
@@ -32,43 +32,52 @@ HOLDS: Final = {
     "weights": ("an ONNX model, as a file of tensors", _FILE),
     "calls": (
         "nodes of every operator version",
-        "bound exactly where the rules, written down again, allow them",
+        "accepted exactly where an independent copy of the rules accepts them",
     ),
     "parts": ("data, axis and lengths", "the parts are NumPy's slices"),
     "out": ("`out=` of any strides", "filled, or nothing is written"),
     "arguments": (
         "arguments of any kind to all functions",
-        "NumPy's slices, or one line; a repeated call gives the same",
+        "NumPy's slices, or an error of one line; a repeated call returns the same",
     ),
-    "buffers": ("`out=` of any kind", "filled with what the call gives without it, or refused"),
-    "names": ("names, versions, shapes and dtypes of any kind", "answered or refused"),
-    "copies": ("copies by the native core", "those of its twin in Python"),
+    "buffers": ("`out=` of any kind", "filled with what the call returns without it, or rejected"),
+    "names": ("names, versions, shapes and dtypes of any kind", "answered or rejected"),
+    "copies": ("copies by the native core", "those of the reference in Python"),
     "packing": ("elements of less than a byte", "the same after packing"),
     "inference": (
         "lengths that are partly known",
-        "the least shapes that hold what every concrete instance gives",
+        "the smallest shapes that contain the result of every concrete instance",
     ),
     "symbols": ("numbers of parts of symbolic sizes", "the same"),
     "lengths": ("lengths with unknown entries", "the same"),
     "axes": ("axes that are not known", "the same"),
     "sequences": ("sequences of symbolic sizes", "the same"),
-    "conversion": ("models with splits", "the converted model gives the same in its runtime"),
-    "opsets": ("models moved between opsets and back", "they give the same"),
-    "simplification": ("models with rewrites to be done", "the simplified model gives the same bits"),
+    "conversion": ("models with splits", "the converted model returns the same in its runtime"),
+    "opsets": ("models moved between opsets and back", "they return the same"),
+    "simplification": ("models that can be simplified", "the simplified model returns the same bits"),
     "failing": ("sizes that models reject", "simplified models reject them too"),
-    "legalization": ("splits for onnxruntime", "what is legal or made so gives the decided bits there"),
+    "legalization": (
+        "splits for onnxruntime",
+        "what is accepted or rewritten returns the specified bits",
+    ),
     "extents": ("extents of bytes", "composed copies do what two do"),
-    "merges": ("files that nobody split", "merged to NumPy's concatenation, or refused"),
-    "plans": ("plans of ranks with edits", "what they cut is merged to the same bytes, or refused"),
+    "merges": ("files that nobody split", "merged to NumPy's concatenation, or rejected"),
+    "plans": ("plans of ranks with edits", "what they cut is merged to the same bytes, or rejected"),
     "checkpoints": ("configurations and indices with edits", "the same"),
-    "manifests": ("manifests of ranks with edits", "what is merged is cut and merged anew to the same bytes"),
+    "manifests": (
+        "manifests of ranks with edits",
+        "what is merged can be cut and merged again to the same bytes",
+    ),
     "globs": ("patterns of names", "they match what regular expressions match"),
     "reports": (
         "reports of comparisons with edits",
         "shown as page, JUnit and SARIF, and judged, or refused",
     ),
-    "expectations": ("expectations with edits", "judged, or refused"),
-    "replies": ("what peers say, with edits", "read to arrays of the stated shapes and types, or refused"),
+    "expectations": ("expectations with edits", "applied, or rejected"),
+    "replies": (
+        "answers of implementations, with edits",
+        "read as arrays of declared shape and type, or rejected",
+    ),
     "commands": ("command lines", "they end with a documented code, and an error is one line"),
     "core": (
         "the native core, by libFuzzer with sanitizers",
@@ -105,41 +114,41 @@ TEMPLATE: Final = """<!-- Made by docs/generate_fuzzing.py. -->
 
 # Fuzzing
 
-Whatever comes from outside is attacked by a fuzzer that follows the code that its inputs reach. Of Python
-that is atheris, of the native core libFuzzer with the address and undefined-behaviour sanitizers. A crash, a
-hang over ten seconds, memory over 2 GiB, a wrong result, and an error that is no `SplitError` are findings;
-what holds instead is in the [threat model](threats.md).
+A coverage-guided fuzzer attacks everything that comes from outside: atheris for Python, and libFuzzer with
+the address and undefined-behaviour sanitizers for the native core. Findings are crashes, hangs of more than
+ten seconds, memory over 2 GiB, wrong results, and errors that are not a `SplitError`. The
+[threat model](threats.md) lists the guarantees.
 
 ```console
 $ python3.11 tasks.py fuzz                 # each target for a minute
 $ python3.11 tasks.py fuzz all 300         # each target for five minutes
 $ python3.11 tasks.py fuzz manifests 3600  # one target for an hour
 $ python3.11 tasks.py fuzz core 600        # the native core; it needs clang
-$ python3.11 tasks.py fuzz keep            # the fewest inputs that cover what was learnt go into the corpus
+$ python3.11 tasks.py fuzz keep            # keep the fewest inputs that cover what was learned
 ```
 
-A run goes on where the last one stopped: what it learns is in `.fuzz/`. What breaks a target is written to
-`dev/fuzz/found/TARGET/`; its name says what it is once it is mended. `dev/fuzz/corpus/` and `dev/fuzz/found/`
-are read again by the tests. `dev/fuzz/spent.json` adds up what was spent, of which this page is made.
+A run continues the last one: what it learns is in `.fuzz/`. An input that breaks a target is written to
+`dev/fuzz/found/TARGET/`. Once the fault is fixed, the file gets a name that describes it. The tests read
+`dev/fuzz/corpus/` and `dev/fuzz/found/` again. `dev/fuzz/spent.json` sums up the time, which this page shows.
 
-So far {minutes} minutes of processor time were spent on {inputs} inputs.
+So far the fuzzers used {minutes} minutes of processor time for {inputs} inputs.
 
-| target | it is given | what holds | minutes | inputs |
+| target | input | expected result | minutes | inputs |
 |---|---|---|--:|--:|
 {targets}
 
-Most targets of calls and edited documents are tests of the suite for which the fuzzer draws: an edit
-replaces, moves, doubles, renames or leaves out any value of a valid document, also by numbers beyond 64 bits,
-names that lead elsewhere, lone surrogates and values of other types.
+Most targets of calls and edited documents are tests of the suite, for which the fuzzer draws the input.
+An edit replaces, moves, duplicates, renames or removes any value of a valid document. It also uses
+numbers beyond 64 bits, names that lead elsewhere, lone surrogates and values of other types.
 
-## What was found
+## Findings
 
-The inputs of {count} findings are kept, each mended at its root:
+The inputs of {count} findings are kept. Each fault is fixed:
 
 {found}
 
-Findings of drawn targets are kept as tests of their own, since what bytes draw is not the same in every
-release of Hypothesis.
+Findings of drawn targets are kept as separate tests, because the same bytes draw different values in
+different releases of Hypothesis.
 """
 
 

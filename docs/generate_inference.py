@@ -232,12 +232,12 @@ TEMPLATE: Final = """<!-- Made by docs/generate_inference.py. -->
 # Inference
 
 `splitops.infer` finds the types and shapes of a model's values, through its splits. `splitops infer
-MODEL` shows them before and after, and `-o` writes the model that states them; it passes the ONNX
+MODEL` shows them before and after, and `-o` writes a model that declares them and passes the ONNX
 checker.
 
 A size is an exact integer of any magnitude, a symbol or an expression in symbols, a range, or unknown.
-The rules are those of execution, evaluated at the ends of the ranges: every outcome lies inside what is
-inferred, and nothing that is inferred of one split can be narrowed.
+The rules are those of execution, evaluated at the ends of the ranges. Every possible outcome lies inside the
+inferred range, and the range for one split cannot be narrower.
 
 ```python
 >>> import splitops
@@ -254,37 +254,37 @@ InferredSequence(shape=((1, 4), 3), length=(2, 3))
 
 ```
 
-A shape is a sequence of dimensions, or None when even the rank is unknown; a dimension is an integer, a
-name, an interval `(lo, hi)` with `hi` None for unbounded, or None. Results have the same forms. An axis
-of None, and None among the lengths, are not known.
+A shape is a sequence of dimensions, or None if the rank is unknown. A dimension is an integer, a name, an
+interval `(lo, hi)` with `hi` None for unbounded, or None for unknown. Results have the same forms. An axis of
+None, and None among the lengths, are unknown.
 
 ## Expressions
 
-A symbol that is split keeps an expression in it: `N/2` where a split is even, `ceil(N/2)` where
-`num_outputs` rounds up, `N - 3` where a -1 takes the rest. Expressions are sums in one canonical form,
-so that equal ones have equal names, and the parts of a symbol that are joined again are the symbol. A
-`dim_param` of a model that reads as such an expression is taken as one.
+The parts of a symbol are expressions in it: `N/2` for an even split, `ceil(N/2)` if `num_outputs` rounds
+up, `N - 3` if a -1 takes the rest. Expressions are sums in one canonical form, so equal expressions have
+equal names, and joining all parts of a symbol returns the symbol. A `dim_param` of a model that has the form
+of such an expression is read as one.
 
 ## Through the rest of a model
 
-- ONNX: nodes are visited in order, with the bodies of If, Loop and Scan and with the model-local
-  functions that are called, once for each call. onnx infers every other operator, one node at a time: a
-  split can never end the process in onnx's own code, and a node that onnx cannot infer leaves its
-  outputs unknown. Nodes that differ in names alone are inferred once.
-- Numbers that are computed from shapes are followed, also partly known ones: Shape, Size, Split, Concat,
+- ONNX: nodes are visited in order, with the bodies of If, Loop and Scan, and with each called model-local
+  function once per call. onnx infers every other operator, one node at a time. So a split cannot end the
+  process inside onnx, and a node that onnx cannot infer has unknown outputs. Nodes that differ only in names
+  are inferred once.
+- Values computed from shapes are followed, including partly known ones: Shape, Size, Split, Concat,
   Gather, Slice, Squeeze, Unsqueeze, Transpose, Reshape, Cast, Add, Sub, Mul, Div, Min, Max, Equal, Where. In
-  every opset they are sizes to ConstantOfShape, Expand, OneHot, Pad, Range, Reshape, Resize, Slice, Tile and
-  TopK. A symbol that a Reshape gets so is taken as that size, also where a 0 would mean another one.
-- A sequence that was cut from a tensor has that tensor's size when it is put together again.
+  every opset they are used as sizes by ConstantOfShape, Expand, OneHot, Pad, Range, Reshape, Resize, Slice,
+  Tile and TopK. A Reshape uses such a symbol as that size, even where a 0 would mean another size.
+- A sequence split from a tensor has that tensor's size when it is joined again.
 - OpenVINO IR: the intervals of Parameters go through splits, Concat, Convert, Gather, Reshape, ShapeOf,
-  Slice, Squeeze, Transpose, Unsqueeze and elementwise layers. Of other layers the file's statements are
-  taken.
-- A split proves something of its input too: known lengths prove the size of the axis, and of every other
-  dimension that has its symbol. Inside a branch or loop it proves nothing of what is outside.
-- Names that subgraphs and functions declare are not believed: in a loop one name may be another size in
-  each round.
+  Slice, Squeeze, Transpose, Unsqueeze and elementwise layers. The shapes of other layers are those that the
+  file declares.
+- A split also tells about its input: known lengths prove the size of the axis, and of every other dimension
+  with the same symbol. Inside a branch or loop it proves nothing about values outside.
+- Names that subgraphs and functions declare are not trusted: in a loop, one name may be another size in each
+  iteration.
 
-## Beside onnx and OpenVINO
+## Compare with onnx and OpenVINO
 
 Made with {releases}.
 
@@ -292,10 +292,11 @@ Made with {releases}.
 
 {openvino}
 
-`infer(model, as_openvino=True)` gives OpenVINO's answers in the cases where its rule is looser.
+`infer(model, as_openvino=True)` returns OpenVINO's answers where its rule is looser.
 
-Measured growth with the number of splits: `python dev/benchmarks/scaling.py`. How many values of exported
-models are known, and what a node costs: `python dev/benchmarks/exported_inference.py FOLDER`.
+`python dev/benchmarks/scaling.py` measures the growth with the number of splits. `python
+dev/benchmarks/exported_inference.py FOLDER` counts the known values of exported models, and measures the
+time for a node.
 """
 
 

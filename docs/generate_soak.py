@@ -42,32 +42,32 @@ TEMPLATE: Final = """<!-- Made by docs/generate_soak.py. -->
 
 # Soak
 
-`tasks.py soak` makes mixed random calls in four threads for as long as one likes: every array library,
-views, copies and buffers, plans that threads share, broken calls, sessions, models, files, checkpoints,
-children of forks. Each call is held against slices by NumPy, or the rule that it breaks. After each round
-all threads rest, and what the process holds is measured: memory, Python objects, open files, threads and
-processes. What grows fails the soak.
+`tasks.py soak` makes random calls in four threads for any time: every array library, views, copies and
+buffers, plans shared between threads, invalid calls, sessions, models, files, checkpoints and forked
+children. Each result is compared with NumPy's slices, or with the rule that the call breaks. After each
+round all threads rest, and the soak measures the memory, Python objects, open files, threads and
+processes of the process. Growth fails the soak.
 
 ```console
 $ python3.11 tasks.py soak                                # five minutes
-$ python3.11 tasks.py soak 30 --json dev/soak/last.json   # half an hour, of which this page is made
-$ python3.11 tasks.py soak 5 numpy plans                  # two kinds of calls alone, to find what grows
+$ python3.11 tasks.py soak 30 --json dev/soak/last.json   # half an hour; this page shows it
+$ python3.11 tasks.py soak 5 numpy plans                  # only two kinds of calls, to find what grows
 ```
 
-The growth is the median of the slopes between all pairs of rounds, without the first third, in which memos
-and caches fill; a single step does not move it.
+The growth is the median of the slopes between all pairs of rounds, without the first third, in which caches
+fill. A single step does not change it.
 
 The last long soak made {calls} calls in {rounds} rounds and {minutes} minutes: {large} of them on arrays
-large enough for the threads of the core, {libraries} on other libraries than NumPy, {files} on files and
-checkpoints, {forks} in children of forks. Every call gave what it should.
+large enough for the threads of the core, {libraries} on libraries other than NumPy, {files} on files and
+checkpoints, {forks} in forked children. Every call returned the correct result.
 
-| measure | at last | growth | allowed | a call |
+| measure | final value | growth | allowed | per call |
 |---|--:|--:|--:|--:|
 {measures}
 
-Calls on other libraries fill our memo, of 1024 plans at most, which is emptied when it is full: its share
-of the objects comes and goes. Dask keeps the names of its last 100,000 tasks, ours or not: slices by Dask
-alone leave as many. The soak empties that memo before it measures.
+Calls on other libraries fill a cache of at most 1024 plans, which is emptied when it is full, so the
+number of objects varies. Dask keeps the names of its last 100,000 tasks, and slices by Dask alone leave
+as many. The soak empties that cache before it measures.
 """
 
 

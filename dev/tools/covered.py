@@ -30,10 +30,10 @@ CORE = f"{PACKAGE}native/core/"
 INTRODUCTION = """\
 # What the tests cover
 
-`python3.11 tasks.py coverage` runs all tests, those of the array libraries too, and counts which lines and
-branches they take: in Python with [coverage.py](https://coverage.readthedocs.io), the processes that tests
-start included, and in the native core with gcov. This page is its output. A covered line is not a proved one:
-[mutants](mutants.md) say whether a test would notice.
+`python3.11 tasks.py coverage` runs all tests, including those of the array libraries, and counts the
+lines and branches that they execute. It uses [coverage.py](https://coverage.readthedocs.io) for Python,
+including the processes that tests start, and gcov for the native core. This page is its output. A covered
+line is not a tested one: [mutants](mutants.md) show whether a test would notice a change.
 """
 
 

@@ -60,15 +60,15 @@ KILLED = ("killed", "out of time")
 INTRODUCTION = """\
 # Mutants
 
-A test that cannot fail proves nothing. `python3.11 tasks.py mutants` changes the code that decides sizes in
-every small way that [mutmut](https://mutmut.readthedocs.io) knows, one at a time: a number by one, `<` to
-`<=`, an argument left out, a message in capitals. A mutant is killed where a test fails, or does not end. A
-new one that survives fails the command. This page is its output.
+A test that cannot fail proves nothing. `python3.11 tasks.py mutants` changes the code that computes sizes in
+every small way that [mutmut](https://mutmut.readthedocs.io) knows, one change at a time: a number by one, `<`
+to `<=`, an argument left out, a message in capitals. A mutant is killed if a test fails or does not end. The
+command fails if a new mutant survives. This page is its output.
 """
 ARGUMENTS = """\
 ## Argued
 
-These survive, and should: no caller can tell them from the code.
+These mutants survive, and should: no caller can see a difference.
 """
 
 
