@@ -91,7 +91,7 @@ def oldest(*arguments: str) -> None:
     What needs onnxruntime or OpenVINO is skipped: these are tested as current releases do.
     """
     kinds = ("core", "native", "models", "conformance", "cli", "files", "sharding", "test_packing.py")
-    kinds += ("inference", "check", "convert", "simplify", "legalize")
+    kinds += ("inference", "check", "convert", "simplify", "fix")
     kinds += tuple(f"compare/test_{part}.py" for part in ("comparing", "worker", "own_models"))
     tests = (f"tests/{kind}" for kind in kinds)
     tools = python(OLDEST, "test", "tests/oldest.txt")

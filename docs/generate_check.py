@@ -24,7 +24,7 @@ def row(limit: Limit) -> str:
     """Write one limit as a row of the table."""
     seen = limit.seen or f"[documented]({limit.source})"
     fix = (limit.fix or "") + (
-        f" ({' or '.join(f'`{form}`' for form in limit.legal)})" if limit.legal else ""
+        f" ({' or '.join(f'`{form}`' for form in limit.forms)})" if limit.forms else ""
     )
     return f"| `{limit.code}` | {limit.outcome} | {limit.message} | {fix} | {seen} |"
 

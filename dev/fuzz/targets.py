@@ -49,8 +49,7 @@ def _model(path: Path) -> dict[str, Any]:
     }
     uses |= {f"to {to}": partial(splitops.convert, model, to) for to in ("onnx:13", "onnx:18", "openvino")}
     uses |= {
-        f"for {runtime}": partial(splitops.legalize, model, runtime)
-        for runtime in ("openvino", "onnxruntime")
+        f"for {runtime}": partial(splitops.fix, model, runtime) for runtime in ("openvino", "onnxruntime")
     }
     made = {}
     for name, use in uses.items():

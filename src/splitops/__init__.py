@@ -2,7 +2,7 @@
 
 ``splitops.onnx`` and ``splitops.openvino`` hold the operators as functions on arrays, :func:`plan` binds one
 for repeated use, :func:`schema`, :func:`history` and :func:`difference` give the specification as data, and
-:func:`load`, :func:`save`, :func:`run`, :func:`infer`, :func:`check`, :func:`convert`, :func:`legalize` and
+:func:`load`, :func:`save`, :func:`run`, :func:`infer`, :func:`check`, :func:`convert`, :func:`fix` and
 :func:`simplify` take whole models. ``splitops.files`` splits and merges tensor files of any size,
 ``splitops.sharding`` cuts checkpoints into ranks, and :func:`compare` asks every runtime that is here.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from splitops.models import load, run, save
     from splitops.models.check import check
     from splitops.models.convert import convert
-    from splitops.models.fix import legalize
+    from splitops.models.fix import fix
     from splitops.models.infer import infer
     from splitops.models.sessions import Session, session
     from splitops.models.simplify import simplify
@@ -49,10 +49,10 @@ __all__ = [
     "difference",
     "errors",
     "files",
+    "fix",
     "get_num_threads",
     "history",
     "infer",
-    "legalize",
     "load",
     "onnx",
     "openvino",
@@ -75,7 +75,7 @@ _ON_DEMAND = {
     "compare": "splitops.comparison.driver.comparing",
     "convert": "splitops.models.convert",
     "infer": "splitops.models.infer",
-    "legalize": "splitops.models.fix",
+    "fix": "splitops.models.fix",
     "load": "splitops.models",
     "run": "splitops.models",
     "Session": "splitops.models.sessions",

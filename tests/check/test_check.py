@@ -95,7 +95,7 @@ BROKEN: dict[Rule, list[Callable[[], Any]]] = {
 )
 def test_every_rule_is_found_in_models(rule: Rule, build: Callable[[], Any]) -> None:
     model = build()
-    found = [finding for finding in check(model) if finding.target is None]
+    found = [finding for finding in check(model) if finding.runtime is None]
     assert [finding.code for finding in found] == [str(rule)]
     assert found[0].severity is Severity.ERROR
     assert found[0].operator
@@ -118,7 +118,7 @@ def test_everything_is_collected() -> None:
                 then_branch = t () => (float[C] t0) { t0, t1 = Split(y, k) },
                 else_branch = f () => (float[C] f0) { f0, f1 = Split<num_outputs = 1>(y) }>
         }""")
-    found = [finding for finding in check(model) if finding.target is None]
+    found = [finding for finding in check(model) if finding.runtime is None]
     assert [(finding.code, finding.where.graph) for finding in found] == [
         ("lengths.missing", None),
         ("lengths.sum", None),
@@ -138,7 +138,7 @@ def test_functions_are_checked_for_each_of_their_calls() -> None:
         }
         <domain: "my", opset_import: ["": 18]>
         halve <n> (x) => (a, b) { a, b = Split <num_outputs: int = @n> (x) }""")
-    found = [finding for finding in check(model) if finding.target is None]
+    found = [finding for finding in check(model) if finding.runtime is None]
     assert [(finding.code, finding.where.graph) for finding in found] == [
         ("parts.count", "function my.halve")
     ]
@@ -147,7 +147,7 @@ def test_functions_are_checked_for_each_of_their_calls() -> None:
 def test_more_outputs_than_parts_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splitops.splitting.inference.MAX_PARTS", 1)
     model = split("Split<num_outputs = 2>(x)")()
-    (found,) = [finding for finding in check(model) if finding.target is None]
+    (found,) = [finding for finding in check(model) if finding.runtime is None]
     assert (found.code, found.severity) == ("parts.count", Severity.ERROR)
     assert "at most 1 parts are made at once" in found.message
     assert splitops.simplify(model).graph.node == model.graph.node
@@ -341,7 +341,7 @@ def test_packed_parts_of_open_sizes_may_begin_inside_a_byte() -> None:
 def test_a_single_string_is_one_target() -> None:
     model = PROOFS["openvino.ceil-empty-part"].model()
     assert check(model, "onnxruntime") == check(model, ["onnxruntime"])
-    for ask in (check, splitops.legalize):
+    for ask in (check, splitops.fix):
         with pytest.raises(splitops.SplitError, match="'o' has no profile"):
             ask(model, "o")
 
@@ -349,7 +349,7 @@ def test_a_single_string_is_one_target() -> None:
 def test_targets() -> None:
     model = PROOFS["openvino.ceil-empty-part"].model()
     every = check(model)
-    assert {finding.target for finding in every} == {"onnxruntime", "onnx", "openvino", "opencv"}
+    assert {finding.runtime for finding in every} == {"onnxruntime", "onnx", "openvino", "opencv"}
     assert {finding.severity for finding in every} == {Severity.WARNING}
     (one,) = check(model, ["onnxruntime"])
     assert one.severity is Severity.ERROR

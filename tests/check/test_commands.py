@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def model(tmp_path: Path) -> Any:
 
 def test_a_good_model(model: Any) -> None:
     done = run("check", model(GOOD))
-    assert (done.exit_code, done.output) == (0, "nothing found\n")
+    assert (done.exit_code, done.output) == (0, "No problems found (1 split checked).\n")
 
 
 def test_an_invalid_model_is_exit_code_1(model: Any) -> None:
@@ -51,40 +52,104 @@ def test_an_invalid_model_is_exit_code_1(model: Any) -> None:
 def test_a_target_makes_its_limits_errors(model: Any) -> None:
     path = model(CEIL)
     assert run("check", path).exit_code == 0
-    done = run("check", path, "--target", "onnxruntime", "--json")
+    done = run("check", path, "--for", "onnxruntime", "--json")
     assert done.exit_code == 1
     (finding,) = json.loads(done.output)["findings"]
     assert (finding["code"], finding["outcome"]) == ("onnxruntime.ceil-negative-part", "error")
-    assert run("check", path, "--target", "nonesuch").exit_code == 2
+    assert run("check", path, "--for", "nonesuch").exit_code == 2
 
 
 def test_fix_writes_a_new_model_with_the_same_outputs(model: Any, tmp_path: Path) -> None:
     path, out = model(CEIL), tmp_path / "fixed.onnx"
     before = path.read_bytes()
-    done = run("check", path, "--fix", "-o", out, "--target", "onnxruntime")
+    done = run("fix", path, "-o", out, "--for", "onnxruntime")
     assert done.exit_code == 0, done.output
-    assert "-> Split-18(axis=0, split=[2, 2, 1, 0])" in done.output
+    assert "  now: Split-18(axis=0, split=[2, 2, 1, 0])" in done.output
     assert path.read_bytes() == before
     inputs = {"x": np.arange(5, dtype=np.float32)}
     for name, array in splitops.run(path, inputs).items():
         np.testing.assert_array_equal(array, splitops.run(out, inputs)[name])
-    assert run("check", model(MISSING), "--fix", "-o", out).exit_code == 0
-    assert run("check", path, "--fix").exit_code == 2
+    assert run("fix", model(MISSING), "-o", out).exit_code == 0
 
 
-def test_what_is_left_after_a_fix_is_found_in_the_file_that_was_written(model: Any, tmp_path: Path) -> None:
-    done = run("check", model(BAD), "--fix", "-o", tmp_path / "fixed.onnx")
+def test_the_last_line_is_the_command_that_fixes(model: Any, tmp_path: Path) -> None:
+    path, out = model(CEIL), tmp_path / "model.fixed.onnx"
+    *_, summary, fix = run("check", path, "--for", "onnxruntime").output.splitlines()
+    assert summary == "1 error, 0 warnings (1 split checked) [1 of 1 fixable]"
+    assert fix == f"Fix: splitops fix {path} --for onnxruntime -o {out}"
+    assert run(*shlex.split(fix.removeprefix("Fix: splitops "))).exit_code == 0
+    assert run("check", out, "--for", "onnxruntime").exit_code == 0
+
+
+def test_what_a_fix_would_not_cure_is_not_counted(model: Any) -> None:
+    done = run("check", model(BAD), "--for", "onnxruntime").output
+    assert "[0 of 1 fixable]" in done
+    assert "Fix:" not in done
+    both = f"(float[6] y, float[5] x) => (float[P] p, float[Q] q, {FOUR_WAYS.removeprefix('(')}"
+    both = both.replace("{ a", "{ k = Constant<value_ints = [2, 3]>() p, q = Split(y, k) a")
+    path = model(both)
+    done = run("check", path, "--for", "onnxruntime").output
+    assert "2 errors, 0 warnings (2 splits checked) [1 of 2 fixable]" in done
+    assert f"Fix: splitops fix {path} --for onnxruntime --partial -o" in done
+
+
+def test_each_finding_names_the_page_that_explains_it(model: Any) -> None:
+    done = run("check", model(CEIL), "--for", "onnxruntime").output
+    code = "onnxruntime.ceil-negative-part"
+    assert f"  more: splitops rule {code}, or runtime-errors.html#{code.replace('.', '-')}\n" in done
+    assert (
+        "  more: splitops rule lengths.sum, or errors.html#lengths-sum\n" in run("check", model(BAD)).output
+    )
+
+
+def test_findings_are_selected_by_code_and_group(model: Any) -> None:
+    path = model(CEIL)
+
+    def codes(*options: str) -> set[str]:
+        found = json.loads(run("check", path, *options, "--json").output)["findings"]
+        return {finding["code"] for finding in found}
+
+    every = codes()
+    assert codes("--select", "onnxruntime,onnx.ceil-negative-part") == {
+        "onnxruntime.ceil-negative-part",
+        "onnx.ceil-negative-part",
+    }
+    assert codes("--ignore", "onnxruntime") == every - {"onnxruntime.ceil-negative-part"}
+    assert codes("--select", "onnxruntime", "--select", "openvino", "--ignore", "openvino") == {
+        "onnxruntime.ceil-negative-part"
+    }
+    assert run("check", path, "--for", "onnxruntime", "--ignore", "onnxruntime").exit_code == 0
+    done = run("check", path, "--select", "lengts.sum")
+    assert done.exit_code == 2
+    assert "No such code 'lengts.sum'. Did you mean 'lengths.sum'?" in done.output
+
+
+def test_several_models_are_checked(model: Any, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.onnx"
+    model(BAD).rename(bad)
+    done = run("check", model(GOOD), bad, "--select", "lengths")
     assert done.exit_code == 1
-    assert "fixed.onnx', node 'Split -> a', input 'split'" in done.output
+    assert "1 error, 0 warnings (2 splits checked in 2 models) [0 of 1 fixable]\n" in done.output
 
 
-def test_sarif(model: Any, tmp_path: Path) -> None:
-    out = tmp_path / "found.sarif"
-    done = run("check", model(BAD), "--sarif", out)
+def test_sarif(model: Any) -> None:
+    done = run("check", model(BAD), "--output-format", "sarif")
     assert done.exit_code == 1
-    assert done.output.endswith(f"Written to {out}\n")
-    log = json.loads(out.read_text())
+    log = json.loads(done.output)
     assert [result["ruleId"] for result in log["runs"][0]["results"]] == ["lengths.sum"]
+
+
+def test_annotations_of_github(model: Any, tmp_path: Path) -> None:
+    path = tmp_path / "a, 100%: b.onnx"
+    model(CEIL).rename(path)
+    done = run("check", path, "--for", "onnxruntime", "--output-format", "github")
+    assert done.exit_code == 1
+    error, notice = done.output.splitlines()
+    shown = str(path).replace("%", "%25").replace(":", "%3A").replace(",", "%2C")
+    title = "Split-18 [onnxruntime.ceil-negative-part]"
+    assert error.startswith(f"::error file={shown},title={title}::node 'Split -> a': ")
+    assert notice.startswith(f"::notice file={shown},title=Fix::splitops fix '")
+    assert "a, 100%25: b.onnx' --for onnxruntime" in notice
 
 
 def test_infer_shows_and_writes(model: Any, tmp_path: Path) -> None:

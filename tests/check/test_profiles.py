@@ -18,8 +18,8 @@ from drive import described
 from proofs import MODULES, PROOFS, Model, holds_here
 
 import splitops
-from splitops.cli._models import RUNTIMES
-from splitops.models.check import LIMITS, TARGETS, Limit, Outcome, check
+from splitops.cli import _models
+from splitops.models.check import LIMITS, RUNTIMES, Limit, Outcome, check
 from splitops.models.check.profiles import release_numbers
 from splitops.models.infer import Tensor, infer
 
@@ -58,8 +58,8 @@ def test_every_limit_has_a_proof_or_says_that_it_has_none() -> None:
     assert {limit.code for limit in PROVABLE} == set(PROOFS)
     assert {limit.runtime for limit in LIMITS if limit.case is None} == {"tensorrt"}
     assert all(limit.code.startswith(f"{limit.runtime}.") and limit.source for limit in LIMITS)
-    assert TARGETS == ("onnxruntime", "onnx", "openvino", "opencv", "tensorrt")
-    assert sorted(TARGETS) == sorted(RUNTIMES), "what the command line offers"
+    assert RUNTIMES == ("onnxruntime", "onnx", "openvino", "opencv", "tensorrt")
+    assert sorted(RUNTIMES) == sorted(_models.RUNTIMES), "what the command line offers"
 
 
 @pytest.mark.parametrize("limit", PROVABLE, ids=lambda limit: limit.code)

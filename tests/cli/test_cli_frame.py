@@ -47,7 +47,7 @@ def test_every_target_is_short_too():
         for option in cli.get_command(click.Context(cli), name).params
         if "--out" in option.opts
     ]
-    assert len(targets) == 11
+    assert len(targets) == 10
     assert all(options == ["-o", "--out"] for _, options in targets), targets
 
 
@@ -106,8 +106,8 @@ def test_the_check_above_sees_a_loaded_library(environment):
         ["infer", "m.onnx", "-o", "m.xml"],
         ["infer", "m.xml", "-o", "m.pb"],
         ["check", "m.json"],
-        ["check", "m.onnx", "--fix", "-o", "m.txt"],
-        ["check", "m.onnx", "--fix", "-o", "m.xml"],
+        ["fix", "m.onnx", "-o", "m.txt"],
+        ["fix", "m.onnx", "-o", "m.xml"],
         ["simplify", "m.xml", "-o", "m.onnx"],
         ["simplify", "m.onnx", "-o", "m"],
         ["convert", "m.onnx"],

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from splitops import Where
 from splitops.models.convert import Change, Status
-from splitops.models.proving import Proof, Trial, Verdict
+from splitops.models.verify import Trial, Verdict, Verification
 
 LAYERS = 12
 
@@ -111,16 +111,16 @@ def test_check_groups_what_it_finds_everywhere(invoke, model):
         if node.op_type == "Split":
             next(a for a in node.attribute if a.name == "axis").i = 5
     onnx.save(broken, model)
-    output = invoke("check", model, "--target", "onnxruntime").output
+    output = invoke("check", model, "--for", "onnxruntime").output
     (line,) = lines_with(output, "error: ")
     assert f"at {LAYERS} places: cut0, cut1, cut2 and 9 more" in line
     assert f"{LAYERS} errors" in output
-    found = json.loads(invoke("check", model, "--target", "onnxruntime", "--json").output)["findings"]
+    found = json.loads(invoke("check", model, "--for", "onnxruntime", "--json").output)["findings"]
     assert len([finding for finding in found if finding["severity"] == "error"]) == LAYERS
 
 
 @pytest.mark.parametrize(
-    "command", [["infer"], ["convert", "--to", "onnx:13"], ["simplify"], ["legalize", "--for", "onnxruntime"]]
+    "command", [["infer"], ["convert", "--to", "onnx:13"], ["simplify"], ["fix", "--for", "onnxruntime"]]
 )
 def test_what_is_not_shown_is_counted(invoke, tmp_path, monkeypatch, command):
     path, (name, *options) = tmp_path / "m.onnx", command
@@ -159,22 +159,17 @@ def without(tmp_path: Path) -> Path:
 
 
 def test_a_model_without_splits_is_told(invoke, without):
-    assert "The model has no split.\n" in invoke("legalize", without, "--for", "onnxruntime").output
+    assert "The model has no split.\n" in invoke("fix", without).output
     result = invoke("convert", without, "--to", "onnx:18")
     assert result.output == "to onnx:18\nThe model has no split, and nothing else changed.\n"
 
 
-def test_unbinding_is_a_way_to_fix(invoke, model):
-    result = invoke("check", model, "--unbind", "as-written")
-    assert (result.exit_code, "--unbind belongs to --fix" in result.stderr) == (2, True)
-
-
-def test_a_proof_that_fails_is_shown_and_nothing_written(invoke, without, monkeypatch):
+def test_a_verification_that_fails_is_shown_and_nothing_written(invoke, without, monkeypatch):
     failed = Trial({"N": 2}, Verdict.DIFFERENT, "output 'y' differs")
-    proof = Proof("onnxruntime", "1.0", (failed,))
-    monkeypatch.setattr("splitops.models.proving.prove", lambda *_, **__: proof)
-    out = without.with_name("legal.onnx")
-    result = invoke("legalize", without, "--for", "onnxruntime", "--prove", "-o", out)
+    found = Verification("onnxruntime", "1.0", (failed,))
+    monkeypatch.setattr("splitops.models.verify.verify", lambda *_, **__: found)
+    out = without.with_name("fixed.onnx")
+    result = invoke("fix", without, "--for", "onnxruntime", "--verify", "-o", out)
     assert result.exit_code == 1
-    assert f"  {failed}\n" in result.output
+    assert f"  {failed}\nNothing was written: the fixed model failed in a runtime.\n" in result.output
     assert not out.exists()

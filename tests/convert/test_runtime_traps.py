@@ -15,7 +15,7 @@ import splitops
 from splitops.errors import RuleError
 from splitops.models.check import check
 from splitops.models.convert import convert
-from splitops.models.fix import legalize
+from splitops.models.fix import fix
 from splitops.models.formats.openvino import Builder, OpenVINOModel
 from splitops.models.simplify import simplify
 
@@ -126,10 +126,10 @@ def test_branches_are_optimised_apart() -> None:
 
 
 @pytest.mark.parametrize(("size", "opset"), [("8", 11), ("8", 13), ("N", 13)])
-def test_legalize_states_them(size: str, opset: int) -> None:
+def test_fix_sets_their_lengths(size: str, opset: int) -> None:
     model = pair("(x)", "(x)", opset, size)
     assert "onnxruntime.merged" in codes(model)
-    repaired = legalize(model, "onnxruntime")
+    repaired = fix(model, "onnxruntime")
     onnx.checker.check_model(repaired)
     assert "onnxruntime.merged" not in codes(repaired)
     assert outputs(repaired, 8) == outputs(model, 8)
@@ -139,7 +139,7 @@ def test_legalize_states_them(size: str, opset: int) -> None:
 def test_parts_that_are_not_declared_keep_no_splits_apart(size: str) -> None:
     model = pair("<num_outputs = 4>(x)", "<num_outputs = 4>(x)", 18, size)
     assert "onnxruntime.merged" in codes(model)
-    for safe in (legalize(model, "onnxruntime"), convert(model, only_split=True), convert(model, "onnx:20")):
+    for safe in (fix(model, "onnxruntime"), convert(model, only_split=True), convert(model, "onnx:20")):
         assert "onnxruntime.merged" not in codes(safe)
         assert outputs(safe, 8) == outputs(model, 8)
     apart = pair("<num_outputs = 3>(x)", "<num_outputs = 4>(x)", 18, size)
@@ -199,13 +199,13 @@ def test_an_unbind_is_never_rewritten_unasked(body: str) -> None:
     assert finding.code == "onnxruntime.unbind"
     assert "as-written" in str(finding.fix)
     assert "as-pytorch" in str(finding.fix)
-    assert legalize(model, "onnxruntime", on_illegal="keep") == model
+    assert fix(model, "onnxruntime", partial=True) == model
 
 
 @pytest.mark.parametrize(("meaning", "shape"), [("as-written", (2, 1)), ("as-pytorch", (2,))])
 def test_an_unbind_is_repaired_as_it_is_meant(meaning: str, shape: tuple[int, ...]) -> None:
-    repaired = legalize(parsed(UNBIND, 13), "onnxruntime", unbind=meaning, report=True)
-    assert [site.code for site in repaired.restated] == ["onnxruntime.unbind"]
+    repaired = fix(parsed(UNBIND, 13), "onnxruntime", unbind=meaning, report=True)
+    assert [site.code for site in repaired.rewritten] == ["onnxruntime.unbind"]
     (parts,) = splitops.run(repaired.model, {"x": np.zeros((2, 3), np.float32)}, engine="reference").values()
     assert [part.shape for part in parts] == [shape] * 3
     assert not codes(repaired.model)
@@ -214,7 +214,7 @@ def test_an_unbind_is_repaired_as_it_is_meant(meaning: str, shape: tuple[int, ..
 def test_chunks_of_more_lose_the_keepdims_that_they_do_not_obey() -> None:
     model = parsed(UNBIND.replace("{1}", "{2}"), 13)
     assert codes(model) == {"onnxruntime.scalar-keepdims"}
-    assert not codes(legalize(model, "onnxruntime"))
+    assert not codes(fix(model, "onnxruntime"))
 
 
 def test_a_length_takes_no_more_nodes_where_the_sequence_stays() -> None:

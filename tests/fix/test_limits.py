@@ -11,34 +11,34 @@ import pytest
 
 import splitops
 from splitops.models.check import LIMITS, Limit, check
-from splitops.models.fix import legalize
+from splitops.models.fix import fix
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "check"))
-from legal_helpers import proved
+from fix_helpers import proved
 from proofs import MODULES, PROOFS, holds_here
 
 RUN = [limit for limit in LIMITS if limit.runtime != "onnx" and limit.case]
 
 
-@pytest.mark.parametrize("limit", [limit for limit in RUN if limit.legal], ids=lambda limit: limit.code)
+@pytest.mark.parametrize("limit", [limit for limit in RUN if limit.forms], ids=lambda limit: limit.code)
 def test_a_limit_with_a_legal_form(limit: Limit) -> None:
     pytest.importorskip(MODULES.get(limit.runtime, limit.runtime))
     proof = PROOFS[limit.code]
     report = proved(limit.runtime, proof.model(), proof.inputs, unbind=proof.unbind, wrong=holds_here(limit))
-    assert limit.code in {reason.code for site in report.restated for reason in site.reasons}
+    assert limit.code in {reason.code for site in report.rewritten for reason in site.reasons}
     assert limit.code not in {finding.code for finding in check(report.model, limit.runtime)}
     if isinstance(report.model, onnx.ModelProto):
         onnx.checker.check_model(report.model)
 
 
-@pytest.mark.parametrize("limit", [limit for limit in RUN if not limit.legal], ids=lambda limit: limit.code)
+@pytest.mark.parametrize("limit", [limit for limit in RUN if not limit.forms], ids=lambda limit: limit.code)
 def test_a_limit_without_one_is_refused_with_its_code_and_place(limit: Limit) -> None:
     model: Any = PROOFS[limit.code].model()
     with pytest.raises(splitops.ModelError, match=rf"\[({limit.code}|remainder.negative)\]") as caught:
-        legalize(model, limit.runtime)
+        fix(model, limit.runtime)
     assert caught.value.where.node
-    kept = legalize(model, limit.runtime, on_illegal="keep", report=True)
-    (site,) = kept.illegal
+    kept = fix(model, limit.runtime, partial=True, report=True)
+    (site,) = kept.unfixable
     assert site.where == caught.value.where
     assert site.before == site.after
     assert kept.model == model

@@ -11,11 +11,11 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 from click.testing import CliRunner
-from legal_helpers import parse, proved
+from fix_helpers import parse, proved
 
 import splitops
 from splitops.cli import cli
-from splitops.models.fix import Fate, legalize
+from splitops.models.fix import FixStatus, fix
 from splitops.models.fix.onnx_forms import OnnxForms
 from splitops.models.fix.rounds import Written
 from splitops.models.formats.openvino import Builder
@@ -39,7 +39,7 @@ def test_in_a_branch_that_reads_from_outside(size: str, choice: bool) -> None:
             else_branch = f () => (float[A] r) {{ r = Identity(x) }}>
     }}""")
     report = proved("onnxruntime", model, {"x": FIVE, "k": np.array(choice)}, wrong=choice)
-    (site,) = report.restated
+    (site,) = report.rewritten
     assert site.where.graph == "If -> y.then_branch"
 
 
@@ -52,7 +52,7 @@ def test_in_a_loop_whose_state_it_splits() -> None:
         }>
     }""")
     report = proved("onnxruntime", model, {"x": FIVE, "n": np.array(3)})
-    assert [site.code for site in report.sites] == ["onnxruntime.open-axis"]
+    assert [site.code for site in report.splits] == ["onnxruntime.open-axis"]
 
 
 def test_in_a_scan() -> None:
@@ -72,7 +72,7 @@ def test_two_sites_of_the_same_data_are_told_apart() -> None:
         y = Concat<axis = 0>(d, c, b, a)
     }}"""
     report = proved("onnxruntime", parse(both), {"x": FIVE.astype(np.int8)})
-    assert [(site.before, site.code) for site in report.sites] == [
+    assert [(site.before, site.code) for site in report.splits] == [
         ("SplitToSequence-11(axis=0, split=1)", "onnxruntime.sequence-type"),
         ("Split-18(axis=0, num_outputs=4)", "onnxruntime.ceil-negative-part"),
     ]
@@ -86,15 +86,15 @@ HALVE = """
 def test_in_a_function_that_is_called_with_several_sizes() -> None:
     text = "(float[5] x, float[8] z) => (float[A] p, float[B] q) { p = own.quarters(x) q = own.quarters(z) }"
     report = proved("onnxruntime", parse(text + HALVE), {"x": FIVE, "z": np.arange(8, dtype=np.float32)})
-    (site,) = report.restated
+    (site,) = report.rewritten
     assert (site.where.graph, site.after) == ("function own.quarters", "Split-18(axis=0, split computed)")
 
 
 def test_a_function_that_is_legal_in_every_call_stays() -> None:
     text = "(float[8] x, float[4] z) => (float[A] p, float[B] q) { p = own.quarters(x) q = own.quarters(z) }"
     model = parse(text + HALVE)
-    report = legalize(model, "onnxruntime", report=True)
-    assert [site.fate for site in report.sites] == [Fate.LEGAL]
+    report = fix(model, "onnxruntime", report=True)
+    assert [site.status for site in report.splits] == [FixStatus.UNCHANGED]
     assert report.model == model
 
 
@@ -107,14 +107,14 @@ def test_a_number_that_each_caller_states_is_refused() -> None:
     with pytest.raises(
         splitops.ModelError, match=r"\[onnxruntime.ceil-negative-part\].*attribute 'n'"
     ) as caught:
-        legalize(model, "onnxruntime")
+        fix(model, "onnxruntime")
     assert caught.value.where.graph == "function own.first"
 
 
-def fates(model: Any, target: str, unbind: str | None = None) -> list[str]:
-    """What becomes of each site: what stands there then, or why it is illegal."""
-    sites = legalize(model, target, unbind=unbind, on_illegal="keep", report=True).sites
-    return [site.after if site.fate is not Fate.ILLEGAL else site.reasons[0].text for site in sites]
+def results(model: Any, target: str, unbind: str | None = None) -> list[str]:
+    """The form of each split in the fixed model, or why it is unfixable."""
+    sites = fix(model, target, unbind=unbind, partial=True, report=True).splits
+    return [site.after if site.status is not FixStatus.UNFIXABLE else site.reasons[0].text for site in sites]
 
 
 # A site of a function is one for all calls, which may differ in what is known
@@ -177,11 +177,11 @@ def test_calls_that_differ(what: str) -> None:
     text, (target, unbind), words = CALLED_APART[what]
     opset = 13 if 'opset_import: ["": 13]' in text else 18
     model = parse(text, opset)
-    (fate,) = fates(model, target, unbind)
-    assert words in fate
+    (found,) = results(model, target, unbind)
+    assert words in found
     if what == "sizes":
         feeds = {"x": np.arange(7, dtype=np.float32), "z": np.arange(9, dtype=np.float32)}
-        found = splitops.run(legalize(model, target), feeds)
+        found = splitops.run(fix(model, target), feeds)
         assert [len(part) for part in found.values()] == [4, 3, 5, 4]
 
 
@@ -232,7 +232,7 @@ def test_a_sequence_of_another_type_keeps_its_axis() -> None:
 def test_such_a_sequence_that_the_caller_gets_is_refused() -> None:
     model = parse("(uint8[N] x) => (seq(uint8) s) { s = SplitToSequence(x) }")
     with pytest.raises(splitops.ModelError, match=r"\[onnxruntime.sequence-type\].*the caller reads them"):
-        legalize(model, "onnxruntime")
+        fix(model, "onnxruntime")
 
 
 @pytest.mark.parametrize("kind", TYPES)
@@ -276,19 +276,19 @@ COMPUTED = UNBIND.format(", int64 k", "")
 @pytest.mark.parametrize("model", [COMPUTED, UNBIND.format("", "int64 k = {1}, ")])
 def test_an_unbind_is_sliced_as_it_is_meant(target: str, model: str) -> None:
     if target == "openvino" and model != COMPUTED:
-        assert legalize(parse(model), target) == parse(model)  # it does as the text says
+        assert fix(parse(model), target) == parse(model)  # it does as the text says
         return
-    (why,) = fates(parse(model), target)
+    (why,) = results(parse(model), target)
     assert "read in two ways; as written: leave keepdims out (--unbind as-written)" in why
     feeds = {"x": np.arange(6, dtype=np.float32).reshape(2, 3), "k": np.array(1)}
     feeds = {name: feeds[name] for name in ("x", "k") if name == "x" or model == COMPUTED}
-    found = legalize(parse(model), target, unbind="as-written")
+    found = fix(parse(model), target, unbind="as-written")
     assert "SplitToSequence" not in operators(found)
     assert splitops.run(found, feeds)["y"].tolist() == [[0], [3]]
     if model == COMPUTED:
-        assert "only the run knows" in fates(parse(model), target, "as-pytorch")[0]
+        assert "only the run knows" in results(parse(model), target, "as-pytorch")[0]
     else:
-        found = legalize(parse(model), target, unbind="as-pytorch")
+        found = fix(parse(model), target, unbind="as-pytorch")
         assert splitops.run(found, feeds)["y"].tolist() == [0, 3]
 
 
@@ -303,12 +303,12 @@ def test_sequences_that_cannot_be_sliced(text: str) -> None:
     target, words = REFUSED_SEQUENCES[text]
     model = parse(f"(float[N] x, int64 k, int64[3] u) => (float[A] y) <int64 i = {{-1}}> {{ s = {text} }}")
     model.graph.input[2].type.tensor_type.ClearField("shape")
-    (why,) = fates(model, target)
+    (why,) = results(model, target)
     assert words in why
 
 
 def test_a_sequence_of_too_many_parts_is_not_made_of_them() -> None:
-    (why,) = fates(parse("(uint8[5000] x) => (seq(uint8) s) { s = SplitToSequence(x) }"), "onnxruntime")
+    (why,) = results(parse("(uint8[5000] x) => (seq(uint8) s) { s = SplitToSequence(x) }"), "onnxruntime")
     assert "the caller reads them" in why
 
 
@@ -329,7 +329,7 @@ def test_openvino_makes_empty_transposed_parts_anew() -> None:
 def test_only_onnx_transposes_of_empty_parts_are_made_anew() -> None:
     model = parse("""(float[6, 1] x) => (float[A, B] y, float z) <int64[2] k = {0, 6}> {
         a, b = Split(x, k) y = Transpose(a) z = own.Transpose(a) }""")
-    made = legalize(model, "openvino")
+    made = fix(model, "openvino")
     assert [node.domain for node in made.graph.node if node.op_type == "Transpose"] == ["own"]
 
 
@@ -340,7 +340,7 @@ def test_empty_tensors_that_an_opset_cannot_state(kind: str, opset: int) -> None
         text = text.replace(
             "k = Constant<value_ints = [0, 6]>() a, b = Split(x, k)", "a, b = Split<split = [0, 6]>(x)"
         )
-    (why,) = fates(parse(text, opset), "openvino")
+    (why,) = results(parse(text, opset), "openvino")
     assert f"opset {opset} cannot state an empty tensor of" in why
 
 
@@ -379,7 +379,7 @@ def test_openvino_gathers_strings_of_ir(lengths: list[int]) -> None:
 
 def test_openvino_gathers_no_strings_below_opset_12() -> None:
     model = parse("(string[6] x) => (string[A] y, string[B] z) { y, z = Split(x) }", 11)
-    (why,) = fates(model, "openvino")
+    (why,) = results(model, "openvino")
     assert "from opset 12 on" in why
 
 
@@ -418,19 +418,19 @@ def layers(
         (layers("f32", [], operator="Split"), "OpenVINO IR has no form 'number'"),
     ],
 )
-def test_layers_that_cannot_be_legalised(model: Any, words: str) -> None:
-    (why,) = fates(model, "openvino")
+def test_layers_that_are_unfixable(model: Any, words: str) -> None:
+    (why,) = results(model, "openvino")
     assert words in why
 
 
 def test_ir_is_for_openvino(tmp_path: Path) -> None:
     with pytest.raises(splitops.ModelError, match="reads ONNX models"):
-        legalize(strings([5]), "onnxruntime")
+        fix(strings([5]), "onnxruntime")
     path = tmp_path / "m.xml"
     splitops.save(strings([5]), path)
-    done = CliRunner().invoke(cli, ["check", str(path), "--fix", "-o", str(tmp_path / "n.xml")])
+    done = CliRunner().invoke(cli, ["fix", str(path), "--for", "onnxruntime"])
     assert done.exit_code == 1
-    assert "repairs are made to ONNX models; this is OpenVINO IR" in done.output
+    assert "onnxruntime reads ONNX models; this is OpenVINO IR" in done.output
 
 
 # The call
@@ -452,19 +452,19 @@ def test_slices_beyond_32_bits_are_not_made_a_split_again(monkeypatch: pytest.Mo
 
 def test_sizes_beyond_32_bits_of_which_only_a_run_knows_the_lengths_are_refused() -> None:
     model = parse("(float[4294967300, 0] x, int64[2] k) => (float y, float z) { y, z = Split(x, k) }")
-    (why,) = fates(model, "onnxruntime")
+    (why,) = results(model, "onnxruntime")
     assert "its bounds cannot be stated" in why
 
 
 def test_lengths_are_stated_where_too_many_outputs_would_be_declared() -> None:
     model = parse("(float[10000] x) => (float[A] a) { a = Split<num_outputs = 5000>(x) }")
-    assert fates(model, "onnxruntime") == ["Split-18(axis=0, split=[2, 9998])"]
+    assert results(model, "onnxruntime") == ["Split-18(axis=0, split=[2, 9998])"]
 
 
 def test_the_default_domain_by_its_long_name() -> None:
     model = parse(f"(float[5] x) => (float[A] a, float[B] b, float[C] c, float[D] d) {{ {FOUR_WAYS} }}")
     model.opset_import[0].domain = "ai.onnx"
-    assert [len(part) for part in splitops.run(legalize(model, "onnxruntime"), {"x": FIVE}).values()] == [
+    assert [len(part) for part in splitops.run(fix(model, "onnxruntime"), {"x": FIVE}).values()] == [
         2,
         2,
         1,
@@ -472,20 +472,20 @@ def test_the_default_domain_by_its_long_name() -> None:
     ]
 
 
-def test_what_is_illegal_stays_beside_what_is_restated() -> None:
+def test_what_is_unfixable_stays_beside_what_is_rewritten() -> None:
     model = parse(f"""(float[6] x, float[5] z) => (float[A] p, float[B] q, float a) {{
         k = Constant<value_ints = [2, 3]>() p, q = Split(x, k) {FOUR_WAYS.replace("x", "z")} }}""")
-    report = legalize(model, "onnxruntime", on_illegal="keep", report=True)
-    assert [site.fate for site in report.sites] == [Fate.ILLEGAL, Fate.RESTATED]
-    assert repr(report) == "Legalization(onnxruntime: 2 sites, 1 restated, 1 illegal)"
-    illegal, restated = str(report).splitlines()[1:]
-    assert illegal == (
-        "  node 'Split -> p': Split-18: illegal "
+    report = fix(model, "onnxruntime", partial=True, report=True)
+    assert [site.status for site in report.splits] == [FixStatus.UNFIXABLE, FixStatus.REWRITTEN]
+    assert repr(report) == "FixReport(onnxruntime: 2 splits, 1 rewritten, 1 unfixable)"
+    unfixable, rewritten = str(report).splitlines()[1:]
+    assert unfixable == (
+        "  node 'Split -> p': Split-18: unfixable "
         "(split = [2, 3] sums to 5, but axis 0 of data (6,) has size 6 [lengths.sum])"
     )
-    assert "Split-18(axis=0, num_outputs=4) -> Split-18(axis=0, split=[2, 2, 1, 0])" in restated
-    assert str(legalize(parse("(float x) => (float y) { y = Identity(x) }"), "onnxruntime", report=True)) == (
-        "for onnxruntime:\n  no split in the model"
+    assert "Split-18(axis=0, num_outputs=4) -> Split-18(axis=0, split=[2, 2, 1, 0])" in rewritten
+    assert str(fix(parse("(float x) => (float y) { y = Identity(x) }"), "onnxruntime", report=True)) == (
+        "for onnxruntime:\n  The model has no split."
     )
 
 
@@ -505,13 +505,13 @@ def test_a_form_that_gives_something_else_is_seen(mistake: str, monkeypatch: pyt
     for output in model.graph.output:
         output.type.Clear()
     with pytest.raises(splitops.ModelError, match=r"gave 'a' as .*, but something else gives"):
-        legalize(model, "opencv")
+        fix(model, "opencv")
 
 
 def test_a_model_of_onnx_ir_gives_one() -> None:
     model = parse(f"(float[5] x) => (float[A] a, float[B] b, float[C] c, float[D] d) {{ {FOUR_WAYS} }}")
     given = ir.from_proto(model)
-    made = legalize(given, "onnxruntime")
+    made = fix(given, "onnxruntime")
     assert isinstance(made, ir.Model)
     assert ir.to_proto(given) == ir.to_proto(ir.from_proto(model))
     assert len(made.graph[-1].inputs) == 2
@@ -519,29 +519,28 @@ def test_a_model_of_onnx_ir_gives_one() -> None:
 
 def test_what_is_asked_for() -> None:
     model = parse("(float[6] x) => (float[A] a, float[B] b) { a, b = Split<num_outputs = 2>(x) }")
-    assert legalize(model, "onnxruntime") == model
+    assert fix(model, "onnxruntime") == model
     for ask in (
-        lambda: legalize(model, "onnxruntime", unbind="both"),
-        lambda: legalize(model, "onnxruntime", on_illegal="drop"),  # type: ignore[call-overload]
-        lambda: legalize(model, ["onnxruntime"]),  # type: ignore[call-overload]
-        lambda: legalize(model, "caffe"),
+        lambda: fix(model, "onnxruntime", unbind="both"),
+        lambda: fix(model, 3),  # type: ignore[call-overload]
+        lambda: fix(model, "caffe"),
     ):
         with pytest.raises(splitops.SplitError):
             ask()
 
 
-def test_a_broken_rule_is_illegal_by_its_code() -> None:
+def test_a_broken_rule_is_unfixable_by_its_code() -> None:
     model = parse("(float[6] x) => (float[A] a, float[B] b) <int64[2] k = {2, 3}> { a, b = Split(x, k) }")
     with pytest.raises(splitops.ModelError, match=r"\[lengths.sum\]"):
-        legalize(model, "onnxruntime")
-    kept = legalize(model, "onnxruntime", on_illegal="keep", report=True)
-    assert [site.code for site in kept.illegal] == ["lengths.sum"]
+        fix(model, "onnxruntime")
+    kept = fix(model, "onnxruntime", partial=True, report=True)
+    assert [site.code for site in kept.unfixable] == ["lengths.sum"]
     assert kept.model == model
 
 
 def test_a_missing_number_of_outputs_is_added() -> None:
     model = parse("(float[6] x) => (float[A] a, float[B] b) { a, b = Split(x) }")
-    (site,) = legalize(model, "onnxruntime", report=True).sites
+    (site,) = fix(model, "onnxruntime", report=True).splits
     assert (site.code, site.after) == ("lengths.missing", "Split-18(axis=0, num_outputs=2)")
 
 
@@ -559,8 +558,8 @@ def test_attributes_of_another_version_are_stated_as_the_opset_has_them(
     opset: int, size: str, attribute: str, after: str
 ) -> None:
     model = parse(f"(float[{size}] x) => (float[A] a, float[B] b) {{ a, b = Split<{attribute}>(x) }}", opset)
-    report = legalize(model, "onnxruntime", report=True)
-    (site,) = report.sites
+    report = fix(model, "onnxruntime", report=True)
+    (site,) = report.splits
     assert (site.code, site.after) == ("op.version", after)
     x = np.arange(6 if size == "6" else 7, dtype=np.float32)
     parts = splitops.run(report.model, {"x": x})
@@ -568,36 +567,36 @@ def test_attributes_of_another_version_are_stated_as_the_opset_has_them(
 
 
 @pytest.mark.parametrize("attributes", ["num_outputs = 2, split = [3, 3]", "parts = 2"])
-def test_attributes_that_no_version_has_are_illegal(attributes: str) -> None:
+def test_attributes_that_no_version_has_are_unfixable(attributes: str) -> None:
     model = parse(f"(float[6] x) => (float[A] a, float[B] b) {{ a, b = Split<{attributes}>(x) }}")
     with pytest.raises(splitops.ModelError, match=r"\[op.version\]"):
-        legalize(model, "onnxruntime")
+        fix(model, "onnxruntime")
 
 
-def test_an_unbind_is_stated_for_every_target_where_it_is_said_what_it_means() -> None:
+def test_an_unbind_is_rewritten_for_every_runtime_where_its_meaning_is_given() -> None:
     model = parse("""(float[2, 3] x) => (float[A] p) <int64 k = {1}, int64 i = {0}> {
         s = SplitToSequence<axis = 1, keepdims = 0>(x, k) p = SequenceAt(s, i) }""")
     data = {"x": np.arange(6, dtype=np.float32).reshape(2, 3)}
-    assert legalize(model, "openvino") == model  # OpenVINO does as the text says
+    assert fix(model, "openvino") == model  # OpenVINO does as the text says
     for target in ("openvino", "onnxruntime"):
-        made = legalize(model, target, unbind="as-pytorch")
+        made = fix(model, target, unbind="as-pytorch")
         assert splitops.run(made, data)["p"].tolist() == [0, 3]
     with pytest.raises(splitops.ModelError, match="--unbind"):
-        legalize(model, "onnxruntime")
+        fix(model, "onnxruntime")
 
 
 def test_an_unbind_whose_chunks_only_a_run_knows_has_no_other_meaning() -> None:
     model = parse("""(float[2, 3] x, int64 k) => (seq(float) s) {
         s = SplitToSequence<axis = 1, keepdims = 0>(x, k) }""")
-    legalize(model, "onnxruntime", unbind="as-written")
+    fix(model, "onnxruntime", unbind="as-written")
     with pytest.raises(splitops.ModelError, match="only the run knows"):
-        legalize(model, "onnxruntime", unbind="as-pytorch")
+        fix(model, "onnxruntime", unbind="as-pytorch")
 
 
 def test_two_things_at_once_take_one_statement() -> None:
     model = parse("(float[5] x) => (float[A] a) { a, b = Split<num_outputs = 4>(x) }")
     report = proved("onnxruntime", model, {"x": FIVE})
-    (site,) = report.restated
+    (site,) = report.rewritten
     assert {reason.code for reason in site.reasons} == {
         "onnxruntime.ceil-negative-part",
         "onnxruntime.fewer-outputs",
@@ -608,4 +607,4 @@ def test_initializers_that_the_caller_can_replace_are_no_constants() -> None:
     model = onnx.parser.parse_model("""
         <ir_version: 8, opset_import: ["": 18]>
         g (float[N] x, int64[2] k = {2, 3}) => (float[A] a, float[B] b) { a, b = Split(x, k) }""")
-    assert legalize(model, "onnxruntime") == model
+    assert fix(model, "onnxruntime") == model

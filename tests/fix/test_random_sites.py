@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from fix_helpers import difference, is_right
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from legal_helpers import difference, is_right
 from onnx import helper, numpy_helper
 
 import splitops
 from splitops.errors import SplitError
-from splitops.models.fix import legalize
+from splitops.models.fix import fix
 
 TYPES = ["float32", "int8", "uint16", "int32", "uint64", "bool", "float16"]
 
@@ -127,10 +127,10 @@ def hold(runtime: str, drawn: Drawn) -> None:
     """Legalise a model, and hold the runtime to what is decided on every size that the source takes."""
     given_bytes = drawn.model.SerializeToString(deterministic=True)
     unbind = "as-written"
-    report = legalize(drawn.model, runtime, unbind=unbind, on_illegal="keep", report=True)
+    report = fix(drawn.model, runtime, unbind=unbind, partial=True, report=True)
     assert drawn.model.SerializeToString(deterministic=True) == given_bytes, "the caller's model has changed"
-    event(report.sites[0].fate.value)
-    if report.illegal:
+    event(report.splits[0].status.value)
+    if report.unfixable:
         assert report.model == drawn.model
         return
     for size in drawn.sizes:

@@ -130,10 +130,10 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str] | None]]] = {
     "check": (
         [["m.onnx", "x.npy"]],
         {
-            "--target": ["onnxruntime", "openvino", "no"],
-            "--fix": None,
-            "-o": ["o.onnx"],
-            "--sarif": ["s.json"],
+            "--for": ["onnxruntime", "openvino", "no"],
+            "--select": ["lengths", "onnxruntime.unbind,no", ""],
+            "--ignore": ["opencv", ",", "no"],
+            "--output-format": ["text", "sarif", "github", "no"],
             "--json": None,
         },
     ),
@@ -150,9 +150,16 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str] | None]]] = {
         [["m.onnx", "x.npy"], ["-o"], ["o.onnx", "o.xml", "m.onnx"]],
         {"--limit": NUMBERS, "--rewrite": ["no", "merge-splits"], "--list": None, "--json": None},
     ),
-    "legalize": (
-        [["m.onnx", "x.npy"], ["--for"], ["onnxruntime", "opencv", "no"]],
-        {"-o": ["o.onnx", "o.xml"], "--keep-illegal": None, "--unbind": ["as-written", "no"], "--json": None},
+    "fix": (
+        [["m.onnx", "x.npy"]],
+        {
+            "--for": ["onnxruntime", "opencv", "no"],
+            "-o": ["o.onnx", "o.xml"],
+            "--partial": None,
+            "--dry-run": None,
+            "--unbind": ["as-written", "no"],
+            "--json": None,
+        },
     ),
     "run": (
         [["m.onnx", "x.npy"]],
@@ -221,7 +228,7 @@ def assert_ends_well(found: Any, words: list[str]) -> None:
     if found.exception is not None and not isinstance(found.exception, SystemExit):
         raise found.exception
     assert found.exit_code in CODES, words
-    if found.exit_code == 1 and not {"check", "legalize"} & {*words}:
+    if found.exit_code == 1 and not {"check", "fix"} & {*words}:
         assert found.stderr.count("\n") == 1, found.stderr
     if found.exit_code == 0 and "--json" in words and "--help" not in words:
         json.loads(found.stdout)

@@ -851,7 +851,7 @@ def test_damaged_onnx_models_give_errors_of_ours_or_none() -> None:
         check(model)
         with contextlib.suppress(SplitError):
             infer(model).model.SerializeToString()
-            splitops.legalize(model, "onnxruntime", on_illegal="keep")
+            splitops.fix(model, "onnxruntime", partial=True)
             inferred += 1
     assert inferred > 50
 

@@ -79,7 +79,7 @@ READERS: dict[str, Callable[..., Any]] = {
     "run": lambda path, **options: splitops.run(path, {}, **options),
     "infer": splitops.infer,
     "check": checked,
-    "legalize": lambda path, **options: splitops.legalize(path, "openvino", **options),
+    "fix": lambda path, **options: splitops.fix(path, "openvino", **options),
     "convert": converted,
     "simplify": splitops.simplify,
 }
@@ -110,7 +110,7 @@ def test_links_inside_the_folder_are_followed(tmp_path, kind):
         READERS[name](path)
 
 
-@pytest.mark.parametrize("command", ["run", "infer", "check", "convert", "simplify"])
+@pytest.mark.parametrize("command", ["run", "infer", "check", "fix", "convert", "simplify"])
 @pytest.mark.parametrize("kind", ["onnx", "xml"])
 def test_every_command_that_reads_models_can_follow_links(tmp_path, kind, command):
     path = str(in_a_hub_cache(tmp_path, kind))
@@ -122,9 +122,9 @@ def test_every_command_that_reads_models_can_follow_links(tmp_path, kind, comman
     assert allowed.exit_code == 0, allowed.output
 
 
-def test_links_are_repaired_past_on_the_command_line(tmp_path):
+def test_fix_follows_links_where_allowed(tmp_path):
     path, out = in_a_hub_cache(tmp_path, "onnx"), tmp_path / "out.onnx"
-    arguments = ["check", str(path), "--fix", "-o", str(out)]
+    arguments = ["fix", str(path), "-o", str(out)]
     assert CliRunner().invoke(cli, arguments).exit_code == 1
     assert not out.exists()
     assert CliRunner().invoke(cli, [*arguments, "--allow-links"]).exit_code == 0
@@ -139,7 +139,7 @@ def test_weights_of_models_over_2_gb_are_followed_where_allowed(tmp_path):
     with open(tmp_path / "blob", "wb") as blob:
         blob.truncate(4 * elements)  # a hole: it takes no space, and nobody is to read it
     path.with_name("m.bin").symlink_to("../blob")
-    for name in ("infer", "check", "convert", "simplify", "legalize"):
+    for name in ("infer", "check", "convert", "simplify", "fix"):
         with pytest.raises(ModelError, match="--allow-links"):
             READERS[name](path)
         READERS[name](path, allow_links=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,25 +12,12 @@ import click
 
 from splitops.cli._console import console, one_line, print_json, table
 from splitops.cli._operators import INTEGERS, find_element_type
-from splitops.cli._options import gathered
+from splitops.cli._options import BYTES, gathered
 
 if TYPE_CHECKING:
     from splitops.files import DryRun, FilePlan, Format, Progress, Report
 
-_UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _MAX_ROWS: Final = 32
-
-
-class _Bytes(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A number of bytes: 64M, 1.5G."""
-
-    name = "bytes"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)([KMG]?)(?:i?B)?", value.strip(), re.IGNORECASE)
-        if found is None:
-            self.fail(f"{value!r} is no number of bytes such as 64M", param, ctx)
-        return int(float(found[1]) * _UNITS[found[2].upper()])
 
 
 class _Raw(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -127,7 +113,7 @@ run_options = gathered(
         "--sync/--no-sync", default=True, help="Whether to make the files durable.  [default: --sync]"
     ),
     click.option("--sha256", is_flag=True, help="Print the SHA-256 of each file."),
-    click.option("--memory", type=_Bytes(), default="64M", show_default=True, help="For the buffers."),
+    click.option("--memory", type=BYTES, default="64M", show_default=True, help="For the buffers."),
     click.option(
         "--cluster",
         metavar="ADDRESS",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     _ParamType = click.ParamType[Any, Any]
 else:
     _ParamType = click.ParamType  # older versions are not generic
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 RUNTIMES: Final = ("onnxruntime", "openvino", "onnx", "opencv", "tensorrt")
 """The runtimes that have a profile; naming them here imports none of them."""
@@ -59,6 +63,26 @@ links_option = click.option(
     help="Follow links to the model's other files out of its folder, as caches of model hubs have them. "
     "In a folder that you do not trust, they could name any file.",
 )
+
+dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would be written, and write nothing.")
+
+
+def for_option(help_: str) -> Callable[[_Function], _Function]:
+    """Return the option that names runtimes, which a command gets as ``runtimes``."""
+    return click.option("--for", "runtimes", multiple=True, type=click.Choice(RUNTIMES), help=help_)
+
+
+def fix_command(model: Path, runtimes: Iterable[str], *, partial: bool = False) -> str:
+    """Return the command that writes the fixed model beside the given one.
+
+    Examples:
+        >>> fix_command(Path("my models/m.onnx"), ["onnxruntime"])
+        "splitops fix 'my models/m.onnx' --for onnxruntime -o 'my models/m.fixed.onnx'"
+    """
+    named = [word for runtime in runtimes for word in ("--for", runtime)]
+    more = ["--partial"] if partial else []
+    fixed = model.with_name(f"{model.stem}.fixed{model.suffix}")
+    return shlex.join(["splitops", "fix", str(model), *named, *more, "-o", str(fixed)])
 
 
 def hold(out: Path | None, *, openvino: bool) -> None:

@@ -2,10 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import difflib
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
+
+import click
+
+__all__ = ["BYTES", "added", "gathered", "nearest"]
+
+_UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+class _Bytes(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A number of bytes: 64M, 1.5G."""
+
+    name = "bytes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)([KMG]?)(?:i?B)?", str(value).strip(), re.IGNORECASE)
+        if found is None:
+            self.fail(f"{value!r} is not a number of bytes, such as 64M", param, ctx)
+        return int(float(found[1]) * _UNITS[found[2].upper()])
+
+
+BYTES: Final = _Bytes()
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """Return a sentence that names the nearest known word, behind a space; nothing if none is near.
+
+    Examples:
+        >>> nearest("chekc", ["check", "fix"])
+        " Did you mean 'check'?"
+    """
+    found = difflib.get_close_matches(word, sorted(words), n=1)
+    return f" Did you mean {found[0]!r}?" if found else ""
+
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

@@ -1,142 +1,201 @@
-"""``splitops check``: what is wrong with a model's splits, and which runtime will mind."""
+"""``splitops check``: invalid splits of models, and splits that a runtime rejects or gets wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from splitops.cli._console import (
-    alike,
-    console,
-    json_option,
-    one_line,
-    place,
-    places,
-    print_json,
-    say_written,
-)
-from splitops.cli._models import MODEL_FILE, RUNTIMES, hold, links_option
+from splitops.cli._console import alike, console, json_option, one_line, place, places, print_json
+from splitops.cli._models import MODEL_FILE, fix_command, for_option, links_option
+from splitops.cli._options import nearest
 from splitops.errors import count_of
 
 if TYPE_CHECKING:
     from splitops.models.check import Finding
-    from splitops.models.fix import SiteReport
+    from splitops.models.check.checking import Examination
 
-_MEANINGS: Final = ("as-written", "as-pytorch")
 _STYLES: Final = {"error": "bold red", "warning": "yellow"}
 
 
-@click.command(short_help="Find wrong splits, and those that a runtime will mind.")
-@click.argument("model", type=MODEL_FILE)
+def _codes(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
+    """Read codes, or groups of codes; each must match a known one."""
+    from splitops.models.check.codes import CODES, matches
+
+    found = tuple(code.strip() for text in value for code in text.split(",") if code.strip())
+    for code in found:
+        if not any(matches(known, code) for known in CODES):
+            raise click.BadParameter(f"No such code {code!r}.{nearest(code, CODES)}")
+    return found
+
+
+@click.command(short_help="Find invalid splits, and splits that a runtime rejects or gets wrong.")
+@click.argument("models", metavar="MODEL...", type=MODEL_FILE, nargs=-1, required=True)
+@for_option(
+    "Runtime to check for; anything it cannot run is reported as an error. Repeatable.  "
+    "[default: the limits of all runtimes are warnings]"
+)
 @click.option(
-    "--target",
-    "targets",
+    "--select",
+    metavar="CODES",
     multiple=True,
-    type=click.Choice(RUNTIMES),
-    help="A runtime that the model is for; what it does not take is an error. Several may be stated.",
+    callback=_codes,
+    help="Report only these codes or groups, such as lengths.sum,onnxruntime.",
 )
-@click.option("--fix", is_flag=True, help="Apply the safe repairs, and write the model to --out.")
 @click.option(
-    "--unbind",
-    type=click.Choice(_MEANINGS),
-    help="With --fix: what SplitToSequence with chunks of 1 and keepdims = 0 means. PyTorch exports a "
-    "scripted unbind so, and drops the axis; as written, it stays.",
+    "--ignore", metavar="CODES", multiple=True, callback=_codes, help="Do not report these codes or groups."
 )
-@click.option("-o", "--out", type=MODEL_FILE, help="The repaired model.")
-@click.option("--sarif", type=click.Path(path_type=Path, dir_okay=False), help="Write the findings as SARIF.")
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json", "sarif", "github"]),
+    default="text",
+    help="How to print findings: as text, JSON, SARIF, or annotations of GitHub Actions.",
+)
 @links_option
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context,
-    model: Path,
-    targets: tuple[str, ...],
-    fix: bool,
-    unbind: str | None,
-    out: Path | None,
-    sarif: Path | None,
+    models: tuple[Path, ...],
+    runtimes: tuple[str, ...],
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    output_format: str,
     allow_links: bool,
     as_json: bool,
 ) -> None:
-    """Check MODEL: a .onnx file, the .xml of an OpenVINO IR, or an .xml with a lone <layer> of one.
+    """Check each MODEL: a .onnx file, the .xml of an OpenVINO IR, or an .xml with a lone <layer> of one.
 
     Every rule of the operators is checked as far as the model's sizes and values are known, and every limit
-    of a runtime. Without --target, the limits of all runtimes are warnings. The exit code is 1 where there
-    are errors; with --fix, where errors are left. A site that can be read in two ways is left until
-    --unbind says which is meant.
+    of a runtime. The last line is the command that fixes what can be fixed. The exit code is 1 if there are
+    errors. splitops rule CODE explains a code.
 
     \b
     Examples:
       splitops check model.onnx
-      splitops check model.onnx --target onnxruntime --target openvino
-      splitops check model.onnx --fix -o model.fixed.onnx
-      splitops check model.onnx --fix --unbind as-pytorch -o model.fixed.onnx
-      splitops check model.xml --sarif findings.sarif
+      splitops check model.onnx --for onnxruntime --for openvino
+      splitops check model.onnx --select lengths,onnxruntime.open-axis
+      splitops check model.onnx --output-format sarif > findings.sarif
+      splitops check a.onnx b.onnx --ignore opencv --output-format github
     """
-    from splitops.models import is_openvino
-    from splitops.models.check import Severity, check, to_json
+    from splitops.models.check.checking import Examination, examine
+    from splitops.models.check.codes import matches
 
-    if fix is not (out is not None):
-        raise click.UsageError("--fix and --out belong together")
-    if unbind is not None and not fix:
-        raise click.UsageError("--unbind belongs to --fix")
-    repairs: tuple[SiteReport, ...] = ()
-    if out is not None:
-        hold(out, openvino=is_openvino(model))
-        findings, repairs = _fixed(model, targets, unbind, out, allow_links)
-    else:
-        findings = check(model, targets, allow_links=allow_links)
-    if sarif is not None:
-        _write_sarif(findings, sarif)
-    if as_json:
-        print_json({"findings": to_json(findings), "repairs": [site.as_dict() for site in repairs]})
-    else:
-        _print(findings, repairs, out)
-        say_written(sarif)
-    if any(finding.severity is Severity.ERROR for finding in findings):
+    def wanted(code: str) -> bool:
+        chosen = not select or any(matches(code, pattern) for pattern in select)
+        return chosen and not any(matches(code, pattern) for pattern in ignore)
+
+    examined: _Examined = {}
+    for model in models:
+        findings, splits = examine(model, runtimes, allow_links=allow_links)
+        examined[model] = Examination([one for one in findings if wanted(one.code)], splits)
+    _PRINTERS["json" if as_json else output_format](examined, runtimes, allow_links)
+    if any(str(one.severity) == "error" for one in _findings(examined)):
         ctx.exit(1)
 
 
-def _fixed(
-    model: Path, targets: Sequence[str], unbind: str | None, out: Path, allow_links: bool
-) -> tuple[list[Finding], tuple[SiteReport, ...]]:
-    from splitops.models import save
-    from splitops.models.check import check
-    from splitops.models.fix.onnx_models import repaired
-
-    made, sites = repaired(model, targets, unbind=unbind, allow_links=allow_links)
-    save(made, out)
-    return check(out, targets), sites
+_Examined = dict[Path, "Examination"]
 
 
-def _write_sarif(findings: Sequence[Finding], path: Path) -> None:
-    import json
-
-    from splitops.ground.version import __version__
-    from splitops.ground.writing import write_whole
-    from splitops.models.check import to_sarif
-
-    write_whole(path, json.dumps(to_sarif(findings, __version__), indent=2).encode() + b"\n")
+def _findings(examined: _Examined) -> list[Finding]:
+    return [finding for found in examined.values() for finding in found.findings]
 
 
-def _print(findings: Sequence[Finding], repairs: Sequence[SiteReport], out: Path | None) -> None:
+def _print_text(examined: _Examined, runtimes: Sequence[str], allow_links: bool) -> None:
+    from splitops.models.fix.suggesting import suggest
+
     screen = console()
-    for repair in repairs:
-        screen.print(one_line(f"repaired: {repair}"), style="green", soft_wrap=True)
-    say_written(out)
+    findings = _findings(examined)
     for group in alike(sorted(findings, key=_order), _what):
         finding = group[0]
         screen.print(_heading(group), style=_STYLES[str(finding.severity)], soft_wrap=True)
-        screen.print(one_line(f"  {finding.message}"), soft_wrap=True)
-        if finding.fix:
-            screen.print(one_line(f"  fix: {finding.fix}"), soft_wrap=True)
+        for line in _explained(finding):
+            screen.print(one_line(f"  {line}"), soft_wrap=True)
+    splits = count_of(sum(found.splits for found in examined.values()), "split")
+    models = f" in {count_of(len(examined), 'model')}" if len(examined) > 1 else ""
+    if not findings:
+        screen.print(f"No problems found ({splits} checked{models}).")
+        return
+    fixes = {
+        model: suggest(model, found.findings, runtimes, allow_links=allow_links)
+        for model, found in examined.items()
+        if found.findings
+    }
     errors = sum(str(finding.severity) == "error" for finding in findings)
     warnings = len(findings) - errors
-    said = f"{count_of(errors, 'error')}, {count_of(warnings, 'warning')}"
-    screen.print(said if findings else "nothing found")
+    fixable = sum(fix.fixable for fix in fixes.values())
+    screen.print(
+        f"{count_of(errors, 'error')}, {count_of(warnings, 'warning')} ({splits} checked{models}) "
+        f"[{fixable} of {len(findings)} fixable]"
+    )
+    for model, fix in fixes.items():
+        if fix.fixable:
+            screen.print(f"Fix: {fix_command(model, fix.runtimes, partial=fix.partial)}", soft_wrap=True)
+
+
+def _explained(finding: Finding) -> Iterator[str]:
+    """Say what is wrong, what the user can do by hand, and where more is said."""
+    from splitops.models.check.codes import page_of
+
+    yield finding.message
+    if finding.fix:
+        yield f"help: {finding.fix}"
+    yield f"more: splitops rule {finding.code}, or {page_of(finding.code)}"
+
+
+def _print_json(examined: _Examined, runtimes: Sequence[str], allow_links: bool) -> None:
+    from splitops.models.check import to_json
+
+    findings = _findings(examined)
+    print_json({"findings": to_json(findings), "splits": sum(found.splits for found in examined.values())})
+
+
+def _print_sarif(examined: _Examined, runtimes: Sequence[str], allow_links: bool) -> None:
+    from splitops.ground.version import __version__
+    from splitops.models.check import to_sarif
+
+    findings = _findings(examined)
+    click.echo(json.dumps(to_sarif(findings, __version__), indent=2))
+
+
+def _print_github(examined: _Examined, runtimes: Sequence[str], allow_links: bool) -> None:
+    """Print workflow commands, which GitHub Actions shows beside the files of a pull request."""
+    from splitops.models.fix.suggesting import suggest
+
+    for model, (findings, _) in examined.items():
+        for finding in findings:
+            title = f"{finding.operator} [{finding.code}]".lstrip()
+            where = str(replace(finding.where, model=None))
+            text = f"{where}: {finding.message}" if where else finding.message
+            properties = f"file={_property(str(model))},title={_property(title)}"
+            click.echo(f"::{finding.severity} {properties}::{_data(one_line(text))}")
+        if findings:
+            fix = suggest(model, findings, runtimes, allow_links=allow_links)
+            if fix.fixable:
+                command = fix_command(model, fix.runtimes, partial=fix.partial)
+                click.echo(f"::notice file={_property(str(model))},title=Fix::{_data(command)}")
+
+
+_PRINTERS: Final = {
+    "text": _print_text,
+    "json": _print_json,
+    "sarif": _print_sarif,
+    "github": _print_github,
+}
+
+
+def _data(text: str) -> str:
+    """Escape the message of a workflow command."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    """Escape a property of a workflow command."""
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def _order(finding: Finding) -> tuple[bool, bool]:
@@ -146,7 +205,7 @@ def _order(finding: Finding) -> tuple[bool, bool]:
 
 def _what(finding: Finding) -> tuple[str | None, ...]:
     """Return what a finding says without its place."""
-    what = (finding.operator, finding.code, finding.target, finding.outcome, finding.message, finding.fix)
+    what = (finding.operator, finding.code, finding.runtime, finding.outcome, finding.message, finding.fix)
     return (str(finding.severity), *what)
 
 
@@ -156,5 +215,5 @@ def _heading(group: Sequence[Finding]) -> Any:
     if len(group) > 1:
         at = f"{len(group)} places: {places([place(one.where) for one in group])}"
     operator = f"{finding.operator} " if finding.operator else ""
-    outcome = f" ({finding.target}: {finding.outcome})" if finding.target else ""
+    outcome = f" ({finding.runtime}: {finding.outcome})" if finding.runtime else ""
     return one_line(f"{finding.severity}: {operator}[{finding.code}]{outcome}{f' at {at}' if at else ''}")

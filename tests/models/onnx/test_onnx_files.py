@@ -635,9 +635,9 @@ def test_before_ir_version_3_the_opset_is_1() -> None:
     del proto.opset_import[:]
     found = run(proto, {"x": np.arange(4, dtype=np.float32)})
     assert [part.tolist() for part in found.values()] == [[0, 1], [2, 3]]
-    from splitops.models.fix import legalize
+    from splitops.models.fix import fix
 
-    legal = legalize(proto, "onnxruntime")
+    legal = fix(proto, "onnxruntime")
     assert {node.op_type for node in legal.graph.node} == {"Slice"}
     moved = splitops.convert(proto, "onnx:18")
     assert [entry.version for entry in moved.opset_import] == [18]

@@ -92,7 +92,7 @@ ACTIONS: dict[str, Callable[[Path], object]] = {
     "simplify": lambda path: splitops.simplify(path).SerializeToString(),
     "convert to opset 20": lambda path: splitops.convert(path, 20).SerializeToString(),
     "convert to OpenVINO": lambda path: splitops.convert(path, "openvino"),
-    "legalize": lambda path: splitops.legalize(path, "onnxruntime"),
+    "fix": lambda path: splitops.fix(path, "onnxruntime"),
     "files": splitops.files.open,
 }
 

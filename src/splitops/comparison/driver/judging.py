@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from splitops.comparison.records import Case, Outcome, Value, Verdict, Word
 from splitops.errors import one_line
-from splitops.models.proving import differ_by_rounding
+from splitops.models.verify import differ_by_rounding
 
 Rerun = Callable[[Path], Outcome | None]
 """Runs a model on a peer that was right on the case; None where there is no such peer."""

@@ -16,10 +16,10 @@ from splitops.comparison.cases import build, named
 from splitops.comparison.records import Case, Record
 from splitops.errors import NOWHERE, ModelError, SplitError, one_line
 from splitops.models import is_openvino, load, save
-from splitops.models.proving import made_inputs
 from splitops.models.sessions import Session, session
 from splitops.models.sessions.foretold import foretold_ir, foretold_onnx
 from splitops.models.sites import Site
+from splitops.models.verify import made_inputs
 from splitops.spec.elements.types import element_type_of
 from splitops.spec.operators.schema import Given
 from splitops.splitting.binding import Fact

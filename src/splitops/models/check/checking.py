@@ -1,17 +1,17 @@
-"""Checks models: every rule that can be decided from what is known, and what runtimes will mind."""
+"""Checks models: every rule that can be checked with what is known, and every limit of a runtime."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from splitops.errors import Rule, RuleError, SplitError, Where
 from splitops.ground.progress import counted
 from splitops.models.check.conditions import Surely, Surroundings
 from splitops.models.check.findings import Finding, Severity, finding_of
-from splitops.models.check.profiles import LIMITS, TARGETS, Limit, known_targets
+from splitops.models.check.profiles import LIMITS, RUNTIMES, Limit, known_runtimes
 from splitops.models.formats.files import is_openvino
 from splitops.models.infer import InferredValue, Tensor, graph_of, load_well_formed, walk
 from splitops.models.known import may_be
@@ -26,16 +26,27 @@ _SIZE_RULES: Final = frozenset(
 """Rules that a branch may guard against: they depend on the shape that reaches the site."""
 
 
-def check(model: AnyModel, targets: str | Iterable[str] = (), *, allow_links: bool = False) -> list[Finding]:
-    """Find everything that is wrong with a model's split sites, and what runtimes will mind.
+class Examination(NamedTuple):
+    """What a check has found.
+
+    Attributes:
+        findings: the findings, in the order of the model.
+        splits: how many splits were checked.
+    """
+
+    findings: list[Finding]
+    splits: int = 0
+
+
+def check(model: AnyModel, runtimes: str | Iterable[str] = (), *, allow_links: bool = False) -> list[Finding]:
+    """Find invalid splits in a model, and splits that a runtime rejects or gets wrong.
 
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model``,
             ``OpenVINOModel``, or the text or file of a lone OpenVINO ``<layer>``.
-        targets: the runtimes that the model is for: ``"onnx"`` (shape inference and conversion),
+        runtimes: the runtimes that the model is for: ``"onnx"`` (shape inference and conversion),
             ``"onnxruntime"``, ``"openvino"``, ``"opencv"``, ``"tensorrt"``; a string is one of them.
-            What they do not take is an error then. Without targets, what any runtime does not take is a
-            warning.
+            What they cannot run is an error then. Without runtimes, the limits of all are warnings.
         allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
             :func:`splitops.load`.
 
@@ -43,7 +54,7 @@ def check(model: AnyModel, targets: str | Iterable[str] = (), *, allow_links: bo
         The findings, in the order of the model. A model that cannot be read is one finding.
 
     Raises:
-        ArrayError: a target has no profile.
+        ArrayError: a runtime has no profile.
 
     Examples:
         >>> import onnx.parser, splitops
@@ -54,25 +65,31 @@ def check(model: AnyModel, targets: str | Iterable[str] = (), *, allow_links: bo
         ...     print(finding.code, "-", finding.fix)
         lengths.missing - add num_outputs = the number of declared outputs
     """
-    targets = known_targets(targets)
+    return examine(model, runtimes, allow_links=allow_links).findings
+
+
+def examine(model: AnyModel, runtimes: str | Iterable[str] = (), *, allow_links: bool = False) -> Examination:
+    """Check a model as :func:`check` does, and count its splits."""
+    runtimes = known_runtimes(runtimes)
     try:
         fragment = _fragment(model)
         if fragment is not None:
             from splitops.models.check.fragment import check_fragment
 
-            return list(check_fragment(*fragment))
+            return Examination(list(check_fragment(*fragment)), 1)
         loaded, where = load_well_formed(model, weights=False, allow_links=allow_links)
         sites: list[Site] = []
         graph = graph_of(loaded, where)
         values, _ = walk(loaded, where, sites.append, write=False, graph=graph)
     except SplitError as error:
-        return [finding_of(error)]
+        return Examination([finding_of(error)])
     surroundings = Surroundings.of(graph or loaded)
     found: list[Finding] = []
     for site in counted(sites, "check"):
         found += _rule_findings(site)
-        found += _limit_findings(site, surroundings, targets)
-    return [*_form(loaded, graph, where), *_without_repeats(found), *_stated(values, sites)]
+        found += _limit_findings(site, surroundings, runtimes)
+    findings = [*_form(loaded, graph, where), *_without_repeats(found), *_stated(values, sites)]
+    return Examination(findings, len({(site.where.graph, site.where.node, site.outputs) for site in sites}))
 
 
 def _form(model: Any, graph: Any, where: Where) -> Iterator[Finding]:
@@ -118,7 +135,7 @@ def _fix(site: Site, rule: Rule) -> str | None:
     if rule is Rule.LENGTHS_MISSING and count is not None:
         return f"add {count} = the number of declared outputs"
     if rule is Rule.OPERATOR_VERSION and written is not None:
-        return f"it is written as {written}: --fix states it as {site.schema}"
+        return f"it is written as {written}: splitops fix rewrites it as {site.schema}"
     return None
 
 
@@ -142,7 +159,7 @@ def _undeclared_parts(site: Site) -> Iterator[Finding]:
 
 
 def find_limits(
-    site: Site, model: Surroundings, runtimes: Sequence[str] = TARGETS
+    site: Site, model: Surroundings, runtimes: Sequence[str] = RUNTIMES
 ) -> Iterator[tuple[Limit, Surely]]:
     """Yield the limits of some runtimes that a site meets, and how surely."""
     for limit in LIMITS if site.unread is None else ():
@@ -150,16 +167,16 @@ def find_limits(
             yield limit, surely
 
 
-def _limit_findings(site: Site, model: Surroundings, targets: Sequence[str]) -> Iterator[Finding]:
-    for limit, surely in find_limits(site, model, targets or TARGETS):
-        certain = bool(targets) and surely is Surely.YES and not site.conditional
+def _limit_findings(site: Site, model: Surroundings, runtimes: Sequence[str]) -> Iterator[Finding]:
+    for limit, surely in find_limits(site, model, runtimes or RUNTIMES):
+        certain = bool(runtimes) and surely is Surely.YES and not site.conditional
         yield Finding(
             code=limit.code,
             severity=Severity.ERROR if certain else Severity.WARNING,
             operator=site.operator,
             where=site.where,
             message=limit.words if surely is Surely.YES else f"{limit.words} (depends on the input)",
-            target=limit.runtime,
+            runtime=limit.runtime,
             outcome=str(limit.outcome),
             fix=limit.fix,
             source=limit.source,

@@ -1,4 +1,4 @@
-"""What a check finds: one :class:`Finding` for each thing that is wrong, or that some runtime will mind."""
+"""What a check finds: one :class:`Finding` for each invalid split, and for each limit of a runtime."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Severity(StrEnum):
     """How bad a finding is."""
 
     ERROR = "error"
-    """The model is invalid, or does not work on a runtime that was asked for."""
+    """The model is invalid, or does not work on a runtime that was named."""
     WARNING = "warning"
     """The model may be invalid, or does not work on some runtime."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong with a model, or that some runtime will mind.
+    """One thing that is wrong with a model, or that some runtime rejects or gets wrong.
 
     Attributes:
         code: a rule code such as ``"lengths.sum"``; the code of a runtime's limit such as
@@ -33,7 +33,7 @@ class Finding:
         where: model, graph path, node, input and attribute.
         message: what is wrong, in one line.
         values: the values at fault by name.
-        target: the runtime that minds; None where the specification itself does.
+        runtime: the runtime that rejects the split or gets it wrong; None where it breaks the specification.
         outcome: what the runtime does: ``"error"``, ``"wrong result"`` or ``"crash"``.
         fix: what to do about it, where that is known.
         source: where the rule or fact comes from.
@@ -45,7 +45,7 @@ class Finding:
     where: Where = NOWHERE
     message: str
     values: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    target: str | None = None
+    runtime: str | None = None
     outcome: str | None = None
     fix: str | None = None
     source: str = ""

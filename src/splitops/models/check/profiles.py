@@ -29,8 +29,8 @@ class Outcome(StrEnum):
     """The process ends, or memory outside the data is read."""
 
 
-class LegalForm(StrEnum):
-    """How a site is restated so that a runtime gives the decided result; what changes least comes first."""
+class FixForm(StrEnum):
+    """The forms that a split can be rewritten to for a runtime, the smallest change first."""
 
     AXIS = "axis"
     """The axis, where it is the default one."""
@@ -59,23 +59,6 @@ class LegalForm(StrEnum):
     EMPTY = "empty"
     """What a Transpose gives of an empty part is made anew: there is nothing in it."""
 
-    @property
-    def keeps_split(self) -> bool:
-        """Whether the site stays one split."""
-        return self in _ONE_SPLIT
-
-
-_ONE_SPLIT: Final = frozenset(
-    {
-        LegalForm.AXIS,
-        LegalForm.IN_FULL,
-        LegalForm.VERSION,
-        LegalForm.NUMBER,
-        LegalForm.MEANING,
-        LegalForm.LENGTHS,
-    }
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
@@ -90,8 +73,8 @@ class Limit:
         condition: where it is met.
         source: where it is documented or visible.
         fix: what to do about it.
-        legal: the forms in which the runtime gives the decided result, tried in this order; without one the
-            site cannot be legalised, see :mod:`splitops.models.fix`.
+        forms: the forms that the runtime executes correctly, tried in this order; a split that has none is
+            unfixable, see :mod:`splitops.models.fix`.
     """
 
     code: str
@@ -102,7 +85,7 @@ class Limit:
     condition: Condition
     source: str
     fix: str | None = None
-    legal: tuple[LegalForm, ...] = ()
+    forms: tuple[FixForm, ...] = ()
 
     @property
     def runtime(self) -> str:
@@ -183,7 +166,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.split_1,
         source=_ORT_KERNELS,
         fix="convert the model to opset 2 or later",
-        legal=(LegalForm.SLICES,),
+        forms=(FixForm.SLICES,),
     ),
     Limit(
         code="onnxruntime.ceil-empty-part",
@@ -194,7 +177,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.exactly_empty_part,
         source=_ORT_SPLIT,
         fix=_USE_LENGTHS,
-        legal=(LegalForm.LENGTHS,),
+        forms=(FixForm.LENGTHS,),
     ),
     Limit(
         code="onnxruntime.ceil-negative-part",
@@ -204,7 +187,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.overshoots,
         source=_ORT_SPLIT,
         fix=_USE_LENGTHS,
-        legal=(LegalForm.LENGTHS,),
+        forms=(FixForm.LENGTHS,),
     ),
     Limit(
         code="onnxruntime.open-axis",
@@ -214,7 +197,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.open_overshoot,
         source=_ORT_SPLIT,
         fix="state the lengths in the input 'split', computed from the size of the axis",
-        legal=(LegalForm.LENGTHS, LegalForm.SLICES),
+        forms=(FixForm.LENGTHS, FixForm.SLICES),
     ),
     Limit(
         code="onnxruntime.open-halves",
@@ -225,7 +208,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.open_halves,
         source=_ORT_SPLIT,
         fix="state the lengths in the input 'split', computed from the size of the axis",
-        legal=(LegalForm.LENGTHS, LegalForm.SLICES),
+        forms=(FixForm.LENGTHS, FixForm.SLICES),
     ),
     Limit(
         code="onnxruntime.merged",
@@ -236,7 +219,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.merged,
         source=_ORT_MERGING,
         fix="state the lengths",
-        legal=(LegalForm.LENGTHS, LegalForm.SLICES),
+        forms=(FixForm.LENGTHS, FixForm.SLICES),
     ),
     Limit(
         code="onnxruntime.empty-name",
@@ -247,7 +230,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.empty_name,
         source=_ORT_SPLIT,
         fix="leave the input out",
-        legal=(LegalForm.IN_FULL,),
+        forms=(FixForm.IN_FULL,),
     ),
     Limit(
         code="onnxruntime.omitted-output",
@@ -257,7 +240,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.omitted_output,
         source=_ORT_SPLIT,
         fix="name the output, even if nobody reads it",
-        legal=(LegalForm.IN_FULL,),
+        forms=(FixForm.IN_FULL,),
     ),
     Limit(
         code="onnxruntime.fewer-outputs",
@@ -267,7 +250,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.fewer_outputs,
         source=_ORT_SPLIT,
         fix="declare num_outputs outputs, even if nobody reads them",
-        legal=(LegalForm.IN_FULL, LegalForm.LENGTHS, LegalForm.SLICES),
+        forms=(FixForm.IN_FULL, FixForm.LENGTHS, FixForm.SLICES),
     ),
     Limit(
         code="onnxruntime.sequence-type",
@@ -277,7 +260,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.sequence_type,
         source=_ORT_KERNELS,
         fix="cast to int32 or float before, and back after",
-        legal=(LegalForm.PARTS, LegalForm.SEQUENCE, LegalForm.CASTS),
+        forms=(FixForm.PARTS, FixForm.SEQUENCE, FixForm.CASTS),
     ),
     Limit(
         code="onnxruntime.complex",
@@ -294,7 +277,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         message="sizes of 2^31 and more are refused",
         condition=conditions.large,
         source=_ORT_SPLIT,
-        legal=(LegalForm.SLICES, LegalForm.PARTS, LegalForm.SEQUENCE),
+        forms=(FixForm.SLICES, FixForm.PARTS, FixForm.SEQUENCE),
     ),
     Limit(
         code="onnxruntime.unbind",
@@ -304,7 +287,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.unbind,
         source=_ORT_SEQUENCE,
         fix=f"say which is meant; {UNBIND_REPAIRS}",
-        legal=(LegalForm.MEANING,),
+        forms=(FixForm.MEANING,),
     ),
     Limit(
         code="onnxruntime.scalar-keepdims",
@@ -314,7 +297,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.scalar_keepdims,
         source=_ORT_SEQUENCE,
         fix="leave keepdims out: it has no meaning beside 'split'",
-        legal=(LegalForm.IN_FULL,),
+        forms=(FixForm.IN_FULL,),
     ),
     Limit(
         code="onnxruntime.empty-lengths",
@@ -323,7 +306,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         message="constant lengths without entries are refused",
         condition=conditions.empty_lengths,
         source=_ONNX_SEQUENCE,
-        legal=(LegalForm.PARTS, LegalForm.SEQUENCE),
+        forms=(FixForm.PARTS, FixForm.SEQUENCE),
     ),
     Limit(
         code="onnx.more-outputs",
@@ -341,7 +324,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         message="shape inference divides sizes of 2^31 and more in 32 bits",
         condition=conditions.large_even,
         source=_ONNX_SPLIT,
-        legal=(LegalForm.SLICES,),
+        forms=(FixForm.SLICES,),
     ),
     Limit(
         code="onnx.ceil-negative-part",
@@ -351,7 +334,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.overshoots,
         source=_ONNX_SPLIT,
         fix=_USE_LENGTHS,
-        legal=(LegalForm.LENGTHS,),
+        forms=(FixForm.LENGTHS,),
     ),
     Limit(
         code="onnx.lengths-32-bit",
@@ -360,7 +343,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         message="shape inference refuses lengths on an axis of 2^31 elements and more",
         condition=conditions.large_lengths,
         source=_ONNX_SPLIT,
-        legal=(LegalForm.SLICES,),
+        forms=(FixForm.SLICES,),
     ),
     Limit(
         code="onnx.empty-lengths",
@@ -369,7 +352,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         message="constant lengths without entries are refused by shape inference",
         condition=conditions.empty_lengths,
         source=_ONNX_SEQUENCE,
-        legal=(LegalForm.PARTS, LegalForm.SEQUENCE),
+        forms=(FixForm.PARTS, FixForm.SEQUENCE),
     ),
     Limit(
         code="openvino.negative-remainder",
@@ -394,7 +377,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         message="every part of a string tensor gets the first strings",
         condition=conditions.strings,
         source=_OPENVINO_CPU,
-        legal=(LegalForm.GATHERS,),
+        forms=(FixForm.GATHERS,),
     ),
     Limit(
         code="openvino.packed-constant",
@@ -404,7 +387,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.packed_constant,
         source=_OPENVINO_CPU,
         fix="convert the constant to i8 or u8 before the split",
-        legal=(LegalForm.CONSTANTS,),
+        forms=(FixForm.CONSTANTS,),
     ),
     Limit(
         code="openvino.packed-parts",
@@ -440,7 +423,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         message="num_outputs on an axis of unknown size must divide it when it runs",
         condition=conditions.uneven_open_axis,
         source=_OPENVINO_FRONTEND,
-        legal=(LegalForm.LENGTHS,),
+        forms=(FixForm.LENGTHS,),
     ),
     Limit(
         code="openvino.uneven-negative-axis",
@@ -450,7 +433,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.uneven_negative_axis,
         source=_OPENVINO_FRONTEND,
         fix=_USE_LENGTHS,
-        legal=(LegalForm.LENGTHS,),
+        forms=(FixForm.LENGTHS,),
     ),
     Limit(
         code="openvino.ceil-empty-part",
@@ -460,7 +443,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.empty_divided_part,
         source=_OPENVINO_FRONTEND,
         fix=_USE_LENGTHS,
-        legal=(LegalForm.LENGTHS,),
+        forms=(FixForm.LENGTHS,),
     ),
     Limit(
         code="openvino.split-1-lengths",
@@ -470,7 +453,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.split_1_lengths,
         source=_OPENVINO_FRONTEND,
         fix="state the lengths in the attribute 'split'",
-        legal=(LegalForm.LENGTHS,),
+        forms=(FixForm.LENGTHS,),
     ),
     Limit(
         code="openvino.complex",
@@ -497,7 +480,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.empty_transposed,
         source=_OPENVINO_CPU,
         fix="leave the part out, which has no elements",
-        legal=(LegalForm.EMPTY,),
+        forms=(FixForm.EMPTY,),
     ),
     Limit(
         code="openvino.sequence-open-axis",
@@ -507,7 +490,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.open_chunks,
         source=_OPENVINO_FRONTEND_SEQUENCE,
         fix="give the axis its size, or use Split where the number of parts is known",
-        legal=(LegalForm.PARTS, LegalForm.SLICES),
+        forms=(FixForm.PARTS, FixForm.SLICES),
     ),
     Limit(
         code="openvino.sequence-runtime-lengths",
@@ -517,7 +500,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.runtime_lengths,
         source=_OPENVINO_FRONTEND_SEQUENCE,
         fix="state 'split' as a constant",
-        legal=(LegalForm.PARTS, LegalForm.SLICES),
+        forms=(FixForm.PARTS, FixForm.SLICES),
     ),
     Limit(
         code="opencv.default-axis",
@@ -527,7 +510,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.default_axis,
         source=_OPENCV_IMPORTER,
         fix="state the axis",
-        legal=(LegalForm.AXIS,),
+        forms=(FixForm.AXIS,),
     ),
     Limit(
         code="opencv.fewer-outputs",
@@ -537,7 +520,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.fewer_outputs,
         source=_OPENCV_SPLIT,
         fix="declare num_outputs outputs, even if nobody reads them",
-        legal=(LegalForm.IN_FULL, LegalForm.LENGTHS, LegalForm.SLICES),
+        forms=(FixForm.IN_FULL, FixForm.LENGTHS, FixForm.SLICES),
     ),
     Limit(
         code="opencv.empty-name",
@@ -547,7 +530,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.named_nothing,
         source=_OPENCV_SPLIT,
         fix="leave the input out",
-        legal=(LegalForm.IN_FULL,),
+        forms=(FixForm.IN_FULL,),
     ),
     Limit(
         code="opencv.split-1-lengths",
@@ -557,7 +540,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.split_1_input,
         source=_OPENCV_SPLIT,
         fix="state the lengths in the attribute 'split'",
-        legal=(LegalForm.LENGTHS,),
+        forms=(FixForm.LENGTHS,),
     ),
     Limit(
         code="opencv.empty-output",
@@ -608,7 +591,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.any_sequence,
         source=_OPENCV_IMPORTER,
         fix="use Split",
-        legal=(LegalForm.PARTS, LegalForm.SLICES),
+        forms=(FixForm.PARTS, FixForm.SLICES),
     ),
     Limit(
         code="openvino.empty-lengths",
@@ -617,7 +600,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         message="constant lengths without entries are refused",
         condition=conditions.empty_lengths,
         source=_OPENVINO_FRONTEND_SEQUENCE,
-        legal=(LegalForm.PARTS,),
+        forms=(FixForm.PARTS,),
     ),
     Limit(
         code="openvino.size-32-bit",
@@ -635,29 +618,29 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.any_sequence,
         source="https://github.com/onnx/onnx-tensorrt/blob/main/docs/operators.md",
         fix="use Split",
-        legal=(LegalForm.PARTS, LegalForm.SLICES),
+        forms=(FixForm.PARTS, FixForm.SLICES),
     ),
 )
 """Every known limit of a runtime."""
 
-TARGETS: Final = tuple(dict.fromkeys(limit.runtime for limit in LIMITS))
+RUNTIMES: Final = tuple(dict.fromkeys(limit.runtime for limit in LIMITS))
 """The runtimes that have a profile."""
 
 
-def known_targets(targets: str | Iterable[str]) -> tuple[str, ...]:
+def known_runtimes(runtimes: str | Iterable[str]) -> tuple[str, ...]:
     """Return the runtimes that a caller names; a single string is one of them.
 
     Raises:
         ArrayError: one has no profile.
 
     Examples:
-        >>> known_targets("onnxruntime")
+        >>> known_runtimes("onnxruntime")
         ('onnxruntime',)
     """
-    if not isinstance(targets, Iterable):
-        raise ArrayError(f"targets {shown(targets)} are no names of runtimes")
-    named = (targets,) if isinstance(targets, str) else tuple(targets)
-    for target in named:
-        if target not in TARGETS:
-            raise ArrayError(f"target {target!r} has no profile; there are {', '.join(TARGETS)}")
+    if not isinstance(runtimes, Iterable):
+        raise ArrayError(f"{shown(runtimes)} is not the name of a runtime; use {', '.join(RUNTIMES)}")
+    named = (runtimes,) if isinstance(runtimes, str) else tuple(runtimes)
+    for runtime in named:
+        if runtime not in RUNTIMES:
+            raise ArrayError(f"runtime {shown(runtime)} has no profile; use {', '.join(RUNTIMES)}")
     return named

@@ -21,7 +21,7 @@ def to_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
             "where": finding.where.as_dict(),
             "message": finding.message,
             "values": {name: _value(value) for name, value in finding.values.items()},
-            "target": finding.target,
+            "runtime": finding.runtime,
             "outcome": finding.outcome,
             "fix": finding.fix,
             "source": finding.source or None,

@@ -1,18 +1,18 @@
-"""Which limits of a runtime a site meets, and in which forms it would meet none."""
+"""Which limits of some runtimes a split meets, and in which forms it would meet none."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from splitops.errors import ModelError, Rule, RuleError, shown
 from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import Surely, Surroundings
-from splitops.models.check.profiles import LegalForm
+from splitops.models.check.profiles import FixForm
 from splitops.models.fix.report import Reason, Unbind
 from splitops.models.sites import Site
 
-_STRENGTH: Final = {form: strength for strength, form in enumerate(LegalForm)}
+_STRENGTH: Final = {form: strength for strength, form in enumerate(FixForm)}
 
 
 class Obstacle(NamedTuple):
@@ -24,7 +24,7 @@ class Obstacle(NamedTuple):
     """
 
     reason: Reason
-    forms: tuple[LegalForm, ...]
+    forms: tuple[FixForm, ...]
 
     @property
     def strength(self) -> int:
@@ -34,11 +34,11 @@ class Obstacle(NamedTuple):
     @property
     def asks(self) -> bool:
         """Whether somebody must say what the site means."""
-        return self.forms == (LegalForm.MEANING,)
+        return self.forms == (FixForm.MEANING,)
 
 
 def obstacles(
-    sites: Iterable[Site], model: Surroundings, target: str, unbind: Unbind | None
+    sites: Iterable[Site], model: Surroundings, runtimes: Sequence[str], unbind: Unbind | None
 ) -> list[Obstacle]:
     """Return what stands against one site, in all of its calls: first what has no form, then the greatest.
 
@@ -47,37 +47,39 @@ def obstacles(
     Args:
         sites: the site, once for every call.
         model: the model around it.
-        target: the runtime.
+        runtimes: the runtimes.
         unbind: what the user says of sites that are read in two ways, and so wants stated.
     """
     found: dict[str, Obstacle] = {}
     for site in sites:
-        for obstacle in _of_site(site, model, target, unbind):
+        for obstacle in _of_site(site, model, runtimes, unbind):
             found.setdefault(obstacle.reason.code, obstacle)
     return sorted(
         found.values(), key=lambda obstacle: (bool(obstacle.forms), not obstacle.asks, -obstacle.strength)
     )
 
 
-def _of_site(site: Site, model: Surroundings, target: str, unbind: Unbind | None) -> Iterator[Obstacle]:
+def _of_site(
+    site: Site, model: Surroundings, runtimes: Sequence[str], unbind: Unbind | None
+) -> Iterator[Obstacle]:
     error = site.error
     if error is not None:
         code = str(error.rule) if isinstance(error, RuleError) else "model.invalid"
-        forms: tuple[LegalForm, ...] = ()
+        forms: tuple[FixForm, ...] = ()
         if code == Rule.LENGTHS_MISSING and site.schema.count_attribute:
-            forms = (LegalForm.NUMBER,)
+            forms = (FixForm.NUMBER,)
         elif site.as_written is not None:
-            forms = (LegalForm.VERSION,)
+            forms = (FixForm.VERSION,)
         yield Obstacle(Reason(code, _words(error)), forms)
         return
     stated = False
-    for limit, surely in find_limits(site, model, (target,)):
-        stated = stated or LegalForm.MEANING in limit.legal
+    for limit, surely in find_limits(site, model, runtimes) if runtimes else ():
+        stated = stated or FixForm.MEANING in limit.forms
         text = limit.message if surely is Surely.YES else f"{limit.message} (depends on the input)"
-        yield Obstacle(Reason(limit.code, text), limit.legal)
+        yield Obstacle(Reason(limit.code, text), limit.forms)
     if unbind and not stated and site.may_be_unbind:
         text = "keepdims = 0 beside chunks of 1 is read in two ways"
-        yield Obstacle(Reason("unbind", text), (LegalForm.MEANING,))
+        yield Obstacle(Reason("unbind", text), (FixForm.MEANING,))
 
 
 def _words(error: Exception) -> str:

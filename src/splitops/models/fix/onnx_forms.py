@@ -11,7 +11,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from splitops.errors import RuleError
-from splitops.models.check.profiles import LegalForm
+from splitops.models.check.profiles import FixForm
 from splitops.models.fix.onnx_sequences import carry, slice_elements
 from splitops.models.fix.report import Unbind
 from splitops.models.fix.rounds import NoFormError, Written
@@ -50,22 +50,22 @@ class OnnxForms:
     def __init__(self, editor: OnnxEditor, unbind: Unbind | None) -> None:
         self.editor = editor
         self.unbind = unbind
-        self._writers: Final[dict[LegalForm, Callable[[ir.Node, Site], Written]]] = {
-            LegalForm.AXIS: self._axis,
-            LegalForm.IN_FULL: self._in_full,
-            LegalForm.VERSION: self._version,
-            LegalForm.NUMBER: self._number,
-            LegalForm.MEANING: self._meaning,
-            LegalForm.LENGTHS: self._lengths,
-            LegalForm.PARTS: self._parts,
-            LegalForm.SEQUENCE: self._sequence,
-            LegalForm.SLICES: self._slices,
-            LegalForm.GATHERS: self._gathers,
-            LegalForm.CASTS: self._casts,
-            LegalForm.EMPTY: self._empty,
+        self._writers: Final[dict[FixForm, Callable[[ir.Node, Site], Written]]] = {
+            FixForm.AXIS: self._axis,
+            FixForm.IN_FULL: self._in_full,
+            FixForm.VERSION: self._version,
+            FixForm.NUMBER: self._number,
+            FixForm.MEANING: self._meaning,
+            FixForm.LENGTHS: self._lengths,
+            FixForm.PARTS: self._parts,
+            FixForm.SEQUENCE: self._sequence,
+            FixForm.SLICES: self._slices,
+            FixForm.GATHERS: self._gathers,
+            FixForm.CASTS: self._casts,
+            FixForm.EMPTY: self._empty,
         }
 
-    def write(self, form: LegalForm, node: ir.Node, site: Site) -> Written:
+    def write(self, form: FixForm, node: ir.Node, site: Site) -> Written:
         """State a site in a form, see :class:`~splitops.models.fix.rounds.Forms`."""
         site = self.editor.site(node)  # as it is in all calls: the given one is that of the first
         try:

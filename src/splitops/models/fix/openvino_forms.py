@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import onnx_ir as ir
 
-from splitops.models.check.profiles import LegalForm
+from splitops.models.check.profiles import FixForm
 from splitops.models.fix.rounds import NoFormError, Written
 from splitops.models.graph.editor import is_read, shape_like
 from splitops.models.graph.onnx import shape_of, type_of
@@ -31,14 +31,14 @@ class OpenVINOForms:
     def __init__(self, editor: OpenVINOEditor) -> None:
         self.editor = editor
 
-    def write(self, form: LegalForm, node: ir.Node, site: Site) -> Written:
+    def write(self, form: FixForm, node: ir.Node, site: Site) -> Written:
         """State a site in a form, see :class:`~splitops.models.fix.rounds.Forms`."""
         match form:
-            case LegalForm.GATHERS:
+            case FixForm.GATHERS:
                 return self._gathers(node)
-            case LegalForm.CONSTANTS:
+            case FixForm.CONSTANTS:
                 return self._constants(node)
-            case LegalForm.EMPTY:
+            case FixForm.EMPTY:
                 return self._empty(node, site)
         raise NoFormError(f"OpenVINO IR has no form {str(form)!r}")
 

@@ -1,8 +1,8 @@
-"""Legalisation of OpenVINO IR for OpenVINO."""
+"""Fixes of OpenVINO IR, for OpenVINO."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +11,8 @@ import onnx_ir as ir
 from splitops.errors import ModelError, Where
 from splitops.models.check.conditions import Surroundings
 from splitops.models.fix.openvino_forms import OpenVINOForms
-from splitops.models.fix.report import Legalization
-from splitops.models.fix.rounds import Survey, legalize_sites
+from splitops.models.fix.report import FixReport
+from splitops.models.fix.rounds import Survey, fix_splits
 from splitops.models.formats.openvino import OpenVINOModel, opened, output_names
 from splitops.models.graph.openvino import from_nodes, graphs_inside, layer_of, note_found, to_nodes
 from splitops.models.graph.openvino_editor import OpenVINOEditor
@@ -23,19 +23,22 @@ from splitops.models.sites import Site
 _Results = Mapping[tuple[str | None, str], Known]
 
 
-def legalize_openvino(model: Any, target: str, where: Where, allow_links: bool) -> Legalization:
-    """Legalise a path or :class:`OpenVINOModel`.
+def fix_openvino(model: Any, runtimes: Sequence[str], where: Where, allow_links: bool) -> FixReport:
+    """Fix a path or :class:`OpenVINOModel`; unfixable splits stay.
 
     Raises:
-        ModelError: the target does not read OpenVINO IR.
+        ModelError: a runtime does not read OpenVINO IR.
     """
-    if target != "openvino":
-        raise ModelError(f"{target} reads ONNX models; this is OpenVINO IR, which can be converted", where)
+    for runtime in runtimes:
+        if runtime != "openvino":
+            raise ModelError(
+                f"{runtime} reads ONNX models; this is OpenVINO IR, which can be converted", where
+            )
     given = opened(model, allow_links=allow_links)
     nodes = to_nodes(given)
     where = replace(where, model=where.model or given.file)
-    sites = legalize_sites(lambda: _survey(nodes, from_nodes(nodes, given), where), target, None)
-    return Legalization(target, from_nodes(nodes, given), sites)
+    splits = fix_splits(lambda: _survey(nodes, from_nodes(nodes, given), where), runtimes, None)
+    return FixReport(tuple(runtimes), from_nodes(nodes, given), splits)
 
 
 def _survey(nodes: ir.Model, model: OpenVINOModel, where: Where) -> Survey:

@@ -1,4 +1,4 @@
-"""What legalisation made of each split of a model."""
+"""What a fix did to each split of a model."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
     from splitops.models.formats.openvino import OpenVINOModel
 
 
-class Fate(StrEnum):
-    """What became of a site."""
+class FixStatus(StrEnum):
+    """What happened to a split."""
 
-    LEGAL = "legal"
-    """The target gives the decided result as it stands."""
-    RESTATED = "restated"
-    """It is stated in another way, in which the target does."""
-    ILLEGAL = "illegal"
-    """It stands as it did: no form is known in which the target gives the decided result."""
+    UNCHANGED = "unchanged"
+    """The runtimes execute it correctly as it is."""
+    REWRITTEN = "rewritten"
+    """It has another form now, which the runtimes execute correctly."""
+    UNFIXABLE = "unfixable"
+    """It is as it was: no form is known that the runtimes execute correctly."""
 
 
 class Unbind(StrEnum):
-    """What chunks of 1 with keepdims = 0 are to mean."""
+    """What chunks of 1 with keepdims = 0 mean."""
 
     AS_WRITTEN = "as-written"
-    """The parts keep the axis, as the text says."""
+    """The parts keep the axis, as the specification says."""
     AS_PYTORCH = "as-pytorch"
     """They lose it, as PyTorch means it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One limit of the target that a site meets, or one rule that it breaks.
+    """One limit of a runtime that a split meets, or one rule that it breaks.
 
     Attributes:
         code: its code, such as ``"onnxruntime.ceil-empty-part"`` or ``"lengths.missing"``.
@@ -53,20 +53,20 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class SiteReport:
+class SplitReport:
     """One split of the model that was given.
 
     Attributes:
-        where: its place there; one that stays a split has the same place in the model that was made.
-        fate: what became of it.
-        before: what it stated, for example ``"Split-18(axis=0, num_outputs=4)"``.
-        after: what stands there now.
-        reasons: the limits that it met; of an illegal one, those that stay.
-        cost: what the new statement costs when the model runs; empty where it costs nothing.
+        where: its place there; a split that stays one has the same place in the fixed model.
+        status: what happened to it.
+        before: its form before, for example ``"Split-18(axis=0, num_outputs=4)"``.
+        after: its form now.
+        reasons: the limits that it met; of an unfixable split, those that stay.
+        cost: what the new form costs when the model runs; empty where it costs nothing.
     """
 
     where: Where
-    fate: Fate
+    status: FixStatus
     before: str
     after: str
     reasons: tuple[Reason, ...] = ()
@@ -79,22 +79,22 @@ class SiteReport:
 
     @property
     def error(self) -> SplitError:
-        """What is raised where no illegal site may stay."""
+        """What is raised where no unfixable split may stay."""
         reasons = "; ".join(f"[{reason.code}]: {reason.text}" for reason in self.reasons)
         return ModelError(f"{self.before} {reasons}", self.where)
 
     def __str__(self) -> str:
         place = f"{self.where}: " if str(self.where) else ""
         why = f" ({'; '.join(map(str, self.reasons))})" if self.reasons else ""
-        if self.fate is not Fate.RESTATED:
-            return f"{place}{self.before}: {self.fate}{why}"
+        if self.status is not FixStatus.REWRITTEN:
+            return f"{place}{self.before}: {self.status}{why}"
         cost = f"; costs {self.cost}" if self.cost else ""
         return f"{place}{self.before} -> {self.after}{why}{cost}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as values for JSON."""
         return {
-            "fate": self.fate.value,
+            "status": self.status.value,
             "before": self.before,
             "after": self.after,
             "reasons": [{"code": reason.code, "text": reason.text} for reason in self.reasons],
@@ -104,29 +104,29 @@ class SiteReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Legalization:
-    """The report of :func:`~splitops.models.fix.legalize`.
+class FixReport:
+    """The report of :func:`~splitops.models.fix.fix`.
 
     Attributes:
-        target: the runtime that the model is for.
-        model: the model with its legal sites, of the kind that was given: an ``onnx.ModelProto`` (also for a
-            path), an ``onnx_ir.Model``, or an ``OpenVINOModel``.
-        sites: every split of the model that was given, in its order; one of a function once for all calls.
+        runtimes: the runtimes that the model is for; empty where only broken rules are repaired.
+        model: the fixed model, of the kind that was given: an ``onnx.ModelProto`` (also for a path), an
+            ``onnx_ir.Model``, or an ``OpenVINOModel``.
+        splits: every split of the model that was given, in its order; one of a function once for all calls.
     """
 
-    target: str
+    runtimes: tuple[str, ...]
     model: onnx.ModelProto | onnx_ir.Model | OpenVINOModel
-    sites: tuple[SiteReport, ...]
+    splits: tuple[SplitReport, ...]
 
     @property
-    def restated(self) -> tuple[SiteReport, ...]:
-        """The sites that are stated in another way."""
-        return tuple(site for site in self.sites if site.fate is Fate.RESTATED)
+    def rewritten(self) -> tuple[SplitReport, ...]:
+        """The splits that have another form now."""
+        return tuple(split for split in self.splits if split.status is FixStatus.REWRITTEN)
 
     @property
-    def illegal(self) -> tuple[SiteReport, ...]:
-        """The sites at which the target does not give the decided result."""
-        return tuple(site for site in self.sites if site.fate is Fate.ILLEGAL)
+    def unfixable(self) -> tuple[SplitReport, ...]:
+        """The splits that stay wrong: they break a rule, or a runtime does not execute them correctly."""
+        return tuple(split for split in self.splits if split.status is FixStatus.UNFIXABLE)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model, whole or not at all.
@@ -139,9 +139,14 @@ class Legalization:
         save(self.model, path)
 
     def __str__(self) -> str:
-        lines = [str(site) for site in self.sites] or ["no split in the model"]
-        return "\n".join([f"for {self.target}:", *(f"  {line}" for line in lines)])
+        lines = [str(split) for split in self.splits] or ["The model has no split."]
+        return "\n".join([f"for {self._runtimes()}:", *(f"  {line}" for line in lines)])
 
     def __repr__(self) -> str:
-        counts = f"{len(self.sites)} sites, {len(self.restated)} restated, {len(self.illegal)} illegal"
-        return f"Legalization({self.target}: {counts})"
+        counts = (
+            f"{len(self.splits)} splits, {len(self.rewritten)} rewritten, {len(self.unfixable)} unfixable"
+        )
+        return f"FixReport({self._runtimes()}: {counts})"
+
+    def _runtimes(self) -> str:
+        return ", ".join(self.runtimes) or "no runtime"

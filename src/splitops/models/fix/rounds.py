@@ -10,9 +10,9 @@ import onnx_ir as ir
 
 from splitops.errors import ModelError, Where
 from splitops.models.check.conditions import Surroundings
-from splitops.models.check.profiles import LegalForm
+from splitops.models.check.profiles import FixForm
 from splitops.models.fix.limits import Obstacle, obstacles
-from splitops.models.fix.report import Fate, Reason, SiteReport, Unbind
+from splitops.models.fix.report import FixStatus, Reason, SplitReport, Unbind
 from splitops.models.known import Known, SequenceOf, Tensor, may_be
 from splitops.models.sites import Site
 
@@ -42,7 +42,7 @@ class Written(NamedTuple):
 class Forms(Protocol):
     """Writes legal forms into a model of one format."""
 
-    def write(self, form: LegalForm, node: ir.Node, site: Site) -> Written:
+    def write(self, form: FixForm, node: ir.Node, site: Site) -> Written:
         """State a site in a form.
 
         Raises:
@@ -80,41 +80,41 @@ class _Record:
     left: tuple[Reason, ...] = ()
     costs: list[str] = field(default_factory=list)
 
-    def report(self) -> SiteReport:
+    def report(self) -> SplitReport:
         after = self.after or self.before
         if self.left:
-            return SiteReport(self.where, Fate.ILLEGAL, self.before, after, self.left)
-        fate = Fate.RESTATED if self.after else Fate.LEGAL
+            return SplitReport(self.where, FixStatus.UNFIXABLE, self.before, after, self.left)
+        fate = FixStatus.REWRITTEN if self.after else FixStatus.UNCHANGED
         cost = "; ".join(dict.fromkeys(self.costs))
-        return SiteReport(self.where, fate, self.before, after, tuple(self.met.values()), cost)
+        return SplitReport(self.where, fate, self.before, after, tuple(self.met.values()), cost)
 
 
-def legalize_sites(
-    survey: Callable[[], Survey], target: str, unbind: Unbind | None, *, keep_splits: bool = False
-) -> tuple[SiteReport, ...]:
-    """Restate what a runtime minds, and return what became of every site.
+def fix_splits(
+    survey: Callable[[], Survey], runtimes: Sequence[str], unbind: Unbind | None
+) -> tuple[SplitReport, ...]:
+    """Rewrite what breaks a rule or meets a limit, and return what happened to every split.
 
     Args:
         survey: looks at the model as it is now.
-        target: the runtime.
-        unbind: what the user says of sites that are read in two ways.
-        keep_splits: whether only forms are used in which a site stays one split.
+        runtimes: the runtimes whose limits count.
+        unbind: what the user says of splits that are read in two ways.
 
     Raises:
         ModelError: what stands in the place of a site is not what it was: this is no fault of the model.
     """
-    rounds = _Rounds(target, unbind, keep_splits)
+    rounds = _Rounds(runtimes, unbind)
     for _ in range(_ROUNDS):
         if not rounds.one(survey()):
             break
+    else:
+        rounds.give_up(survey())
     return tuple(record.report() for record in rounds.order)
 
 
 class _Rounds:
-    def __init__(self, target: str, unbind: Unbind | None, keep_splits: bool) -> None:
-        self.target = target
+    def __init__(self, runtimes: Sequence[str], unbind: Unbind | None) -> None:
+        self.runtimes = runtimes
         self.unbind = unbind
-        self.keep_splits = keep_splits
         self.order: list[_Record] = []
         self._records: dict[ir.Node, _Record] = {}
         self._of_data: dict[ir.Value | None, _Record] = {}
@@ -131,10 +131,17 @@ class _Rounds:
         for (node, calls), record in zip(survey.calls.items(), records, strict=True):
             if record.left:
                 continue
-            found = obstacles(calls, survey.surroundings, self.target, self.unbind)
+            found = obstacles(calls, survey.surroundings, self.runtimes, self.unbind)
             if found:
                 changed |= self._restate(node, calls[0], record, found, survey)
         return changed
+
+    def give_up(self, survey: Survey) -> None:
+        """Mark the splits that still meet a limit, where each form for one runtime meets one of another."""
+        for node, calls in survey.calls.items():
+            found = obstacles(calls, survey.surroundings, self.runtimes, self.unbind)
+            if found:
+                self._record(node, calls[0]).left = tuple(obstacle.reason for obstacle in found)
 
     def _compare(self, survey: Survey) -> None:
         """Hold what is known of restated outputs against what was known of them before."""
@@ -162,14 +169,12 @@ class _Rounds:
         before = survey.gives(node, site)
         against: list[str] = []
         for form in first.forms:
-            if self.keep_splits and not form.keeps_split:
-                continue
             try:
                 written = survey.forms.write(form, node, site)
             except NoFormError as error:
                 against.append(str(error))
                 continue
-            if form is not LegalForm.MEANING:  # which may be another one
+            if form is not FixForm.MEANING:  # which may be another one
                 self._promised |= {name: (record, known) for name, known in before.items()}
             record.met |= {obstacle.reason.code: obstacle.reason for obstacle in found}
             record.after = written.text

@@ -185,7 +185,7 @@ class Session:
         bits = "; bits of floats are its own"
         restated = self._program.restated
         if restated:
-            bits = f", {count_of(len(restated), 'split')} restated (splitops legalize says how){bits}"
+            bits = f", {count_of(len(restated), 'split')} restated (splitops fix shows how){bits}"
         if not borders:
             return f"{count_of(splits, 'split')} and all else by {who}{bits}"
         reasons = "; ".join(f"{site.where.node}: {reason}" for site, reason in borders[:3])

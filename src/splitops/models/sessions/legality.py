@@ -14,7 +14,7 @@ from splitops.errors import SplitError, Where
 from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import Surely, Surroundings
 from splitops.models.check.profiles import Outcome
-from splitops.models.fix import SiteReport, legalize
+from splitops.models.fix import SplitReport, fix
 from splitops.models.formats.onnx.structure import (
     FunctionKey,
     callees_first,
@@ -149,13 +149,13 @@ def survey(model: ModelProto, where: Where, runtime: str | None = None, *, sizes
     return Survey(sites, reasons, frozenset(map(_place, sites)) - open_places)
 
 
-def _place(site: Site | SiteReport) -> tuple[str | None, str | None]:
+def _place(site: Site | SplitReport) -> tuple[str | None, str | None]:
     return site.where.graph, site.where.node
 
 
 def legal_model(
     model: ModelProto, found: Survey, where: Where, runtime: str, *, sizes: bool
-) -> tuple[ModelProto, tuple[SiteReport, ...], Survey]:
+) -> tuple[ModelProto, tuple[SplitReport, ...], Survey]:
     """Return a model with the same results whose splits a runtime does as decided, and what was restated.
 
     A statement that no longer proves its sizes (Slices) is none where a run may bring others: the broken rule
@@ -172,17 +172,17 @@ def legal_model(
         The model, what was restated, and what the splits of that model are to the runtime.
     """
     try:
-        report = legalize(model, runtime, on_illegal="keep", report=True)
+        report = fix(model, runtime, partial=True, report=True)
     except SplitError:
         return model, (), found
-    if not report.restated:
+    if not report.rewritten:
         return model, (), found
     made = cast(ModelProto, report.model)
     again = survey(made, where, runtime, sizes=sizes)
-    lost = set(map(_place, report.restated)) - set(map(_place, again.sites))
+    lost = set(map(_place, report.rewritten)) - set(map(_place, again.sites))
     if lost and not lost <= (found if sizes else survey(model, where, runtime, sizes=True)).settled:
         return model, (), found
-    return made, report.restated, again
+    return made, report.rewritten, again
 
 
 def find_borders(model: ModelProto, found: Survey, *, count_bodies: bool = False) -> Borders:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from onnx import ModelProto
 
 from splitops.models.engines.engine import Compiled, Engine, EngineError, Program
-from splitops.models.fix import SiteReport
+from splitops.models.fix import SplitReport
 from splitops.models.formats.onnx.structure import functions_of, model_tensors
 from splitops.models.formats.onnx.tensors import external_extent, is_external
 from splitops.models.graph.merging import site_key
@@ -89,7 +89,7 @@ class OnnxProgram:
         self.last = LastRun()
         self.borders = Borders()
         proto = self._read()
-        self.restated: tuple[SiteReport, ...] = ()
+        self.restated: tuple[SplitReport, ...] = ()
         self.inputs = onnx_inputs(proto.graph)
         self.engine = engine
         name = None if engine is None else engine.name

@@ -11,7 +11,7 @@ from splitops.errors import Where
 from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import Surroundings
 from splitops.models.engines.engine import Compiled, Engine, EngineError
-from splitops.models.fix import SiteReport, legalize
+from splitops.models.fix import SplitReport, fix
 from splitops.models.formats.openvino import OpenVINOModel, opened, output_names, sites
 from splitops.models.formats.openvino.model import Endpoint, Layer
 from splitops.models.infer.openvino_walk import walk_openvino
@@ -71,7 +71,7 @@ class OpenVINOIRProgram:
         self.last = LastRun()
         self.engine = engine
         self._borders: dict[str, str] = {}
-        self.restated: tuple[SiteReport, ...] = ()
+        self.restated: tuple[SplitReport, ...] = ()
         self._here: Prepared | None = None
         self._lock = threading.Lock()
         if engine is not None:
@@ -171,17 +171,17 @@ class _Survey:
             if reason is not None:
                 self.reasons.append((site.node, reason))
 
-    def legal(self) -> tuple[_Survey, tuple[SiteReport, ...]]:
+    def legal(self) -> tuple[_Survey, tuple[SplitReport, ...]]:
         """Return the same of a model with the same results whose splits OpenVINO does as decided.
 
         A split whose sizes a run decides is not restated: its broken rule would go unseen.
         """
-        report = legalize(self.model, "openvino", on_illegal="keep", report=True)
+        report = fix(self.model, "openvino", partial=True, report=True)
         settled = {layer.name for layer in self.model.graph.layers if layer.id in self.sizes}
-        places = [(site.where.graph, site.where.node) for site in report.restated]
+        places = [(site.where.graph, site.where.node) for site in report.rewritten]
         if not places or any(graph is not None or node not in settled for graph, node in places):
             return self, ()
-        return _Survey(cast(OpenVINOModel, report.model), self._where), report.restated
+        return _Survey(cast(OpenVINOModel, report.model), self._where), report.rewritten
 
 
 def _reason(site: Site, model: Surroundings) -> str | None:

@@ -1,8 +1,8 @@
-"""Proof of a legal model: its source runs here, it runs in its runtime, and the bits are compared.
+"""Verification of a fixed model: its source runs here, it runs in a runtime, and the bits are compared.
 
-The inputs are made: of each size that the model leaves open, those at which divisions change (0, 1, one less
-and one more than a number of parts, the sum of lengths). The runtime has a process of its own, whose end is
-an answer.
+The inputs are generated: for each size that the model leaves open, those at which divisions change (0, 1, one
+less and one more than a number of parts, the sum of lengths). These are samples, not all sizes. The runtime
+runs in a process of its own, so that a crash is a result too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import numpy.typing as npt
 from splitops.errors import ModelError, SplitError, Where, count_of
 from splitops.models.engines import make_engine
 from splitops.models.engines.engine import EngineError, Program
-from splitops.models.fix.report import Legalization
 from splitops.models.formats.files import is_openvino, save
 from splitops.models.sessions import Session, session
 from splitops.spec.elements.types import ElementType
@@ -28,9 +27,10 @@ from splitops.spec.sizes.dims import Range
 from splitops.spec.sizes.rules import SizeRule
 
 if TYPE_CHECKING:
-    from splitops.models.formats.files import AnyModel
+    from splitops.models.formats.files import AnyModel, ModelInMemory
 
-_PROVABLE: Final = ("onnxruntime", "openvino")
+VERIFIABLE: Final = ("onnxruntime", "openvino")
+"""The runtimes that can be run here, if they are installed."""
 _MOST_TRIALS: Final = 32
 _MOST_SIZE: Final = 1 << 12
 _MOST_ELEMENTS: Final = 1 << 24
@@ -41,15 +41,15 @@ class Verdict(StrEnum):
     """What one trial has shown."""
 
     SAME = "same bits"
-    """The runtime gives the decided bits."""
+    """The runtime returns the same bits."""
     ROUNDED = "rounded"
-    """Floats differ by the rounding of other operators, whose bits are the runtime's own."""
-    REFUSED = "refused"
-    """The source takes no such input, so that there is nothing to compare."""
+    """Floats differ in their last bits, as other operators round them differently."""
+    REJECTED = "rejected"
+    """The source rejects these sizes, so that there is nothing to compare."""
     DIFFERENT = "different"
-    """The runtime gives something else."""
+    """The runtime returns something else."""
     FAILED = "failed"
-    """The runtime refuses the model or the input, or its process ends."""
+    """The runtime rejects the model or the input, or its process ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,53 +76,63 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
-    """What all trials have shown.
+class Verification:
+    """What all trials in one runtime have shown.
 
     Attributes:
-        target: the runtime.
+        runtime: its name.
         release: its release.
         trials: the trials.
     """
 
-    target: str
+    runtime: str
     release: str
     trials: tuple[Trial, ...]
 
     @property
     def failures(self) -> tuple[Trial, ...]:
-        """The trials that stand against the model."""
+        """The trials in which the runtime fails or returns something else."""
         return tuple(t for t in self.trials if t.verdict in (Verdict.DIFFERENT, Verdict.FAILED))
 
     @property
     def holds(self) -> bool:
-        """Whether something was compared, and nothing stands against the model."""
+        """Whether something was compared, and no trial failed."""
         compared = any(trial.verdict in (Verdict.SAME, Verdict.ROUNDED) for trial in self.trials)
         return compared and not self.failures
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as values for JSON."""
+        trials = [trial.as_dict() for trial in self.trials]
+        return {"runtime": self.runtime, "release": self.release, "trials": trials}
 
     def __str__(self) -> str:
         counts = {verdict: sum(trial.verdict is verdict for trial in self.trials) for verdict in Verdict}
         words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-        return f"{self.target} {self.release}: {count_of(len(self.trials), 'trial')}: {words}"
+        return (
+            f"Verified on {self.runtime} {self.release} with {count_of(len(self.trials), 'sample')}: {words}"
+        )
 
 
-def prove(source: AnyModel, report: Legalization, *, seed: int = 0, allow_links: bool = False) -> Proof:
-    """Run a model here and its legal one in its runtime, on made inputs, and compare the bits.
+def verify(
+    source: AnyModel, fixed: ModelInMemory, runtime: str, *, seed: int = 0, allow_links: bool = False
+) -> Verification:
+    """Run a model here and its fixed form in a runtime, on generated inputs, and compare the bits.
 
     Args:
-        source: the model that was legalised.
-        report: what came of it.
+        source: the model that was fixed.
+        fixed: what :func:`splitops.fix` made of it.
+        runtime: ``"onnxruntime"`` or ``"openvino"``.
         seed: of the random numbers.
         allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
             :func:`splitops.load`.
 
     Returns:
-        One trial for each combination of sizes that was tried. Where other operators round floats in their
-        own ways, results that are equal but for that are told apart from equal bits.
+        One trial for each combination of sizes that was tried. Results that differ only in the last bits of
+        floats, as other operators round them, are told apart from equal bits.
 
     Raises:
-        ModelError: the runtime is not installed or cannot be run here, an input is no tensor of a declared
-            type and rank, or no made input is one that the source takes.
+        ModelError: the runtime is not installed or cannot be run here, an input is not a tensor of a declared
+            type and rank, or the source rejects every generated input.
 
     Examples:
         >>> import onnx.parser, splitops
@@ -130,22 +140,23 @@ def prove(source: AnyModel, report: Legalization, *, seed: int = 0, allow_links:
         ...     <ir_version: 9, opset_import: ["": 18]>
         ...     g (float[N] x) => (float[n] a, float[m] b, float[k] c) {
         ...         a, b, c = Split<num_outputs = 3>(x) }''')
-        >>> report = splitops.legalize(model, "onnxruntime", report=True)
-        >>> sorted(trial.sizes["N"] for trial in prove(model, report).trials)  # doctest: +SKIP
+        >>> fixed = splitops.fix(model, "onnxruntime")
+        >>> trials = verify(model, fixed, "onnxruntime").trials  # doctest: +SKIP
+        >>> sorted(trial.sizes["N"] for trial in trials)  # doctest: +SKIP
         [0, 1, 2, 3, 4, 6]
     """
-    if report.target not in _PROVABLE:
-        raise ModelError(f"{report.target} cannot be run here; {' and '.join(_PROVABLE)} can")
+    if runtime not in VERIFIABLE:
+        raise ModelError(f"{runtime} cannot be run here; {' and '.join(VERIFIABLE)} can")
     with session(source, "reference", allow_links=allow_links) as ours:
         inputs = [_Input.of(declared) for declared in ours.inputs]
         trials = _Trials(ours, inputs, seed)
-        engine = make_engine(report.target, {}, isolate=True)
+        engine = make_engine(runtime, {}, isolate=True)
         try:
-            with tempfile.TemporaryDirectory(prefix="splitops-proof-") as folder:
-                path = Path(folder) / ("m.xml" if is_openvino(report.model) else "m.onnx")
-                save(report.model, path)
-                program = Program(path, tuple(ours.outputs), Where(), what="the legal model")
-                return Proof(report.target, engine.version, tuple(trials.run(engine, program)))
+            with tempfile.TemporaryDirectory(prefix="splitops-verify-") as folder:
+                path = Path(folder) / ("m.xml" if is_openvino(fixed) else "m.onnx")
+                save(fixed, path)
+                program = Program(path, tuple(ours.outputs), Where(), what="the fixed model")
+                return Verification(runtime, engine.version, tuple(trials.run(engine, program)))
         finally:
             engine.close()
 
@@ -232,7 +243,7 @@ class _Trials:
                 feeds = self.feeds(sizes)
                 expected = self.ours.run(feeds)
             except SplitError:
-                yield Trial(sizes, Verdict.REFUSED)
+                yield Trial(sizes, Verdict.REJECTED)
                 continue
             try:
                 found = compiled.run(feeds)

@@ -1,4 +1,4 @@
-"""What the tests of legalisation share: the runtimes themselves, each in a process of its own, and bits."""
+"""What the tests of fixes share: the runtimes themselves, each in a process of its own, and bits."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import onnx.parser
 from runtime_worker import send
 
 import splitops
-from splitops.models.fix import Legalization, legalize
+from splitops.models.fix import FixReport, fix
 
-FOLDER = Path(tempfile.mkdtemp(prefix="splitops-legalize-"))
+FOLDER = Path(tempfile.mkdtemp(prefix="splitops-fix-"))
 
 
 def parse(body: str, opset: int = 18, ir: int = 8) -> onnx.ModelProto:
@@ -86,11 +86,11 @@ def is_right(runtime: str, model: Any, source: Any, feeds: dict[str, Any]) -> st
 
 def proved(
     runtime: str, model: Any, feeds: dict[str, Any], *, unbind: str | None = None, wrong: bool = True
-) -> Legalization:
-    """Legalise a model that a runtime does not run right, and prove that it does now."""
+) -> FixReport:
+    """Fix a model that a runtime does not execute correctly, and prove that it does now."""
     if wrong:
-        assert is_right(runtime, model, model, feeds) is not None, "there is nothing to legalise"
-    report = legalize(model, runtime, unbind=unbind, report=True)
+        assert is_right(runtime, model, model, feeds) is not None, "there is nothing to fix"
+    report = fix(model, runtime, unbind=unbind, report=True)
     assert is_right(runtime, report.model, model, feeds) is None, is_right(
         runtime, report.model, model, feeds
     )
@@ -102,6 +102,6 @@ def proved(
         is None
         or unbind
     )
-    again = legalize(report.model, runtime, report=True)
-    assert not again.restated, f"not a fixed point: {again}"
+    again = fix(report.model, runtime, report=True)
+    assert not again.rewritten, f"not a fixed point: {again}"
     return report

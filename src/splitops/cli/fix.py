@@ -1,0 +1,209 @@
+"""``splitops fix``: a model whose splits its runtimes execute correctly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from splitops.cli._console import (
+    alike,
+    console,
+    json_option,
+    one_line,
+    place,
+    places,
+    print_json,
+    say_written,
+)
+from splitops.cli._models import MODEL_FILE, dry_run_option, fix_command, for_option, hold, links_option
+from splitops.errors import count_of
+from splitops.models import is_openvino
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from splitops.models.fix import FixReport, SplitReport
+    from splitops.models.verify import Verification
+
+_MAX_ROWS: Final = 200
+
+
+@click.command(short_help="Rewrite a model's splits so that a given runtime executes them correctly.")
+@click.argument("model", type=MODEL_FILE)
+@for_option("Runtime that the model is for. Repeatable.  [default: onnxruntime for ONNX and openvino for IR, "
+            "if installed]")  # fmt: skip
+@click.option(
+    "-o", "--out", "output", type=MODEL_FILE, help="File to write. Without it, only show what would be done."
+)
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Run MODEL here and the fixed model in each runtime, in a process of its own, and compare the bits. "
+    "The inputs are samples: sizes around those at which the divisions change.",
+)
+@click.option("--partial", is_flag=True, help="Write the model even if some of its splits cannot be fixed.")
+@click.option(
+    "--unbind",
+    type=click.Choice(["as-written", "as-pytorch"]),
+    help="What SplitToSequence with chunks of 1 and keepdims = 0 means. PyTorch exports a scripted unbind "
+    "this way and drops the axis; as written, the axis stays.",
+)
+@dry_run_option
+@links_option
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    model: Path,
+    runtimes: tuple[str, ...],
+    output: Path | None,
+    verify: bool,
+    partial: bool,
+    unbind: str | None,
+    dry_run: bool,
+    allow_links: bool,
+    as_json: bool,
+) -> None:
+    """Rewrite the splits of MODEL, a .onnx file or the .xml of an OpenVINO IR, so that runtimes execute them.
+
+    A split that breaks a rule is repaired where only one meaning is possible. A split that a runtime rejects
+    or gets wrong (see splitops check) gets a form that the runtime executes correctly. All others stay as
+    they are. If a split cannot be fixed, nothing is written and the exit code is 1.
+
+    \b
+    Examples:
+      splitops fix model.onnx
+      splitops fix model.onnx --for onnxruntime -o fixed.onnx
+      splitops fix model.onnx --for onnxruntime --verify -o fixed.onnx
+      splitops fix model.onnx --unbind as-pytorch -o fixed.onnx
+      splitops fix model.xml -o fixed.xml --json
+    """
+    from splitops.models.fix import fix
+
+    if verify and unbind == "as-pytorch":
+        raise click.UsageError("--verify compares with MODEL as written, which --unbind as-pytorch changes.")
+    hold(output, openvino=is_openvino(model))
+    report = fix(model, runtimes or None, unbind=unbind, partial=True, allow_links=allow_links, report=True)
+    failed = bool(report.unfixable) and not partial
+    checks = _verified(model, report, allow_links) if verify and not failed else []
+    failed |= any(not found.holds for found in checks)
+    written = None if failed or dry_run else output
+    if written is not None:
+        report.save(written)
+    if as_json:
+        print_json(_json(report, model, written, checks if verify else None))
+    else:
+        _print(report, checks)
+        _print_end(report, model, runtimes, output, written, failed=failed)
+    if failed:
+        ctx.exit(1)
+
+
+def _verified(model: Path, report: FixReport, allow_links: bool) -> list[Verification]:
+    """Verify the fixed model in each of its runtimes that can run here."""
+    from splitops.models.verify import VERIFIABLE, verify
+
+    runtimes = [name for name in report.runtimes if name in VERIFIABLE] or report.runtimes
+    if not runtimes:
+        raise click.UsageError("--verify needs a runtime: name one with --for.")
+    return [verify(model, report.model, name, allow_links=allow_links) for name in runtimes]
+
+
+def _json(
+    report: FixReport, model: Path, output: Path | None, checks: list[Verification] | None
+) -> dict[str, Any]:
+    return {
+        "model": str(model),
+        "runtimes": list(report.runtimes),
+        "output": None if output is None else str(output),
+        "splits": [split.as_dict() for split in report.splits],
+        "verified": None if checks is None else [found.as_dict() for found in checks],
+    }
+
+
+def _print(report: FixReport, checks: list[Verification]) -> None:
+    out = console()
+    if report.splits:
+        groups = alike(sorted(report.splits, key=_order), _what)
+        for group in groups[:_MAX_ROWS]:
+            for line in _lines(group):
+                out.print(line, soft_wrap=True)
+        if len(groups) > _MAX_ROWS:
+            out.print(f"... and {len(groups) - _MAX_ROWS} more; --json lists all")
+    out.print(_summary(report), soft_wrap=True)
+    for found in checks:
+        out.print(one_line(str(found)), soft_wrap=True)
+        for trial in found.failures:
+            out.print(one_line(f"  {trial}"), style="bold red", soft_wrap=True)
+
+
+def _summary(report: FixReport) -> str:
+    """Say how many splits were rewritten, and how many are left."""
+    if not report.splits:
+        return "The model has no split."
+    names = " and ".join(map(_with_release, report.runtimes))
+    told = f" for {names}" if names else ""
+    rewritten, left = len(report.rewritten), len(report.unfixable)
+    if not rewritten and not left:
+        return f"No problems found ({count_of(len(report.splits), 'split')} checked{told})."
+    run = {0: "breaks a rule", 1: "it cannot run"}.get(len(report.runtimes), "one of them cannot run")
+    return f"{count_of(rewritten, 'split')} rewritten{told}; {left or 'none'} left that {run}."
+
+
+def _with_release(runtime: str) -> str:
+    """Return a runtime's name, with the release if it is installed."""
+    from importlib import metadata
+
+    try:
+        return f"{runtime} {metadata.version(runtime)}"
+    except metadata.PackageNotFoundError:
+        return runtime
+
+
+def _print_end(
+    report: FixReport,
+    model: Path,
+    runtimes: Sequence[str],
+    output: Path | None,
+    written: Path | None,
+    *,
+    failed: bool,
+) -> None:
+    """Say what was written, or how to write it."""
+    say_written(written)
+    screen = console()
+    if not report.runtimes and report.splits:
+        screen.print("Only broken rules were looked for: name a runtime with --for.")
+    if failed and report.unfixable:
+        count = count_of(len(report.unfixable), "split")
+        screen.print(f"Nothing was written: {count} cannot be fixed. --partial writes the rest.")
+    elif failed:
+        screen.print("Nothing was written: the fixed model failed in a runtime.")
+    elif written is None and output is not None:
+        screen.print(f"Would write {one_line(str(output))}.", soft_wrap=True)
+    elif written is None and report.rewritten:
+        screen.print(f"Write it: {fix_command(model, runtimes)}", soft_wrap=True)
+
+
+def _lines(group: list[SplitReport]) -> Iterator[str]:
+    """Describe splits that are alike: in lines, since a table of so much fits no terminal."""
+    first = group[0]
+    where = places([place(split.where) for split in group])
+    yield f"{where}: {first.status.value}, {one_line(first.before, 200)}"
+    if first.after != first.before:
+        yield f"  now: {one_line(first.after, 200)}"
+    for reason in first.reasons:
+        yield f"  why: {one_line(str(reason), 400)}"
+    if first.cost:
+        yield f"  cost: {one_line(first.cost, 200)}"
+
+
+def _order(split: SplitReport) -> int:
+    """Unfixable splits first, then those that changed."""
+    return ("unfixable", "rewritten", "unchanged").index(split.status.value)
+
+
+def _what(split: SplitReport) -> tuple[str, ...]:
+    return split.before, split.status.value, split.after, *map(str, split.reasons)

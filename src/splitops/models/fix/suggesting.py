@@ -1,0 +1,64 @@
+"""Which findings of a check a fix would cure, and for which runtimes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from splitops.errors import SplitError
+from splitops.models.check.findings import Finding
+from splitops.models.check.profiles import LIMITS
+from splitops.models.fix import fix, installed_runtimes
+
+_WITH_FORMS = frozenset(limit.code for limit in LIMITS if limit.forms)
+
+
+class Suggestion(NamedTuple):
+    """What a fix would do about findings.
+
+    Attributes:
+        fixable: how many findings it would cure.
+        runtimes: the runtimes to name.
+        partial: whether some splits would stay unfixable.
+    """
+
+    fixable: int = 0
+    runtimes: tuple[str, ...] = ()
+    partial: bool = False
+
+
+def suggest(
+    model: Path, findings: Sequence[Finding], runtimes: Iterable[str] = (), *, allow_links: bool = False
+) -> Suggestion:
+    """Try a fix of what a check has found.
+
+    Args:
+        model: the file that was checked.
+        findings: what was found in it.
+        runtimes: those that the user named. Without any, those whose limits are met and can be fixed.
+        allow_links: as the check had it.
+    """
+    named = tuple(runtimes) or _curable(findings) or installed_runtimes(model)
+    try:
+        report = fix(model, named, partial=True, allow_links=allow_links, report=True)
+    except SplitError:  # such as a model that cannot be read, or a lone layer
+        return Suggestion()
+    cured = {
+        (reason.code, split.where.graph, split.where.node)
+        for split in report.rewritten
+        for reason in split.reasons
+    }
+    fixed = [f for f in findings if (f.code, f.where.graph, f.where.node) in cured]
+    needed = {finding.runtime for finding in fixed}
+    kept = tuple(runtimes) or tuple(name for name in named if name in needed)
+    return Suggestion(len(fixed), kept, bool(report.unfixable))
+
+
+def _curable(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """Return the runtimes of whose limits each one that is met has a form."""
+    found: dict[str, bool] = {}
+    for finding in findings:
+        if finding.runtime is not None:
+            found[finding.runtime] = found.get(finding.runtime, True) and finding.code in _WITH_FORMS
+    return tuple(name for name, curable in found.items() if curable)
