@@ -67,7 +67,7 @@ def _by_openvino(model: ModelProto) -> Any:
 
 
 def others(case: Case, target: str) -> tuple[str, ...]:
-    """Return what the other converters make of a case: onnx and onnxscript, or OpenVINO."""
+    """Return what the other converters produce for a case: onnx and onnxscript, or OpenVINO."""
     model = case.build()
     if not isinstance(model, ModelProto):
         return ()
@@ -100,16 +100,16 @@ def matrix() -> str:
             for name, result in zip(names, found, strict=False):
                 count[name, result] += 1
                 if result != NOT_ASKED:
-                    count[f"splitops, where {name} is asked", "refused" if "refused" in own else SAME] += 1
-                if result == SAME and "refused" in own:
+                    count[f"splitops, where {name} is asked", "rejected" if "rejected" in own else SAME] += 1
+                if result == SAME and "rejected" in own:
                     worse.append(f"{case.label} to {target} by {name}")
         lines.append(f"| {case.form} | {' | '.join(cells)} |")
-    summary = ["| converter | same values | other values | no model or refused |", "|---|---|---|---|"]
+    summary = ["| converter | same values | other values | no model or rejected |", "|---|---|---|---|"]
     for name in ("onnx", "onnxscript", "OpenVINO"):
         for label in (name, f"splitops, where {name} is asked"):
-            none = count[label, NONE] + count[label, "refused"]
+            none = count[label, NONE] + count[label, "rejected"]
             summary.append(f"| {label} | {count[label, SAME]} | {count[label, OTHER]} | {none} |")
-    verdict = f"Cells that another converter fills and splitops refuses: {len(worse)}."
+    verdict = f"Cells that another converter fills and splitops rejects: {len(worse)}."
     summary += ["", verdict, *(f"- {line}" for line in worse)]
     return "\n".join([*summary, *lines])
 

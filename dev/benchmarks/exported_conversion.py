@@ -4,7 +4,7 @@ Make the folder with ``python dev/benchmarks/exported_models.py --out FOLDER``, 
 ``python dev/benchmarks/exported_conversion.py FOLDER``, which runs the models with splitops.
 
 With ``--reach 13 17`` the models are converted to these opsets and simplified, and run by onnxruntime before
-and after; what refuses the rest is named: for the many architectures that
+and after; what rejects the rest is named: for the many architectures that
 ``python dev/benchmarks/architectures.py --out FOLDER`` writes.
 ``--sample 60`` takes so many of them, evenly over the sorted names. Each model has a process of its own, with
 bounded time and memory.
@@ -56,10 +56,10 @@ def feeds(model: onnx.ModelProto) -> dict[str, Any]:
 
 
 def outcome(model: onnx.ModelProto, target: str, inputs: dict[str, Any], expected: dict[str, Any]) -> str:
-    """Return ``same``, ``other values`` or ``refused``."""
+    """Return ``same``, ``other values`` or ``rejected``."""
     report = splitops.convert(model, to=target, report=True)
     if not report.complete:
-        return "refused"
+        return "rejected"
     found = splitops.run(report.model, inputs)
     pairs = zip(expected.values(), found.values(), strict=True)
     return "same" if all(np.allclose(*pair, rtol=1e-4, atol=1e-5) for pair in pairs) else "other values"
@@ -132,7 +132,7 @@ def examine(path: Path, opsets: Sequence[int]) -> dict[str, Any]:
         seconds = time.process_time() - begin
         errors = [change.error for change in report.refusals] or [report.problem]
         reasons = sorted({re.sub(r"\d{3,}", "...", error.message)[:160] for error in errors if error})
-        values = compared(before, report.model, inputs) if report.complete else "refused"
+        values = compared(before, report.model, inputs) if report.complete else "rejected"
         found[f"onnx:{opset}"] = {"seconds": seconds, "reasons": reasons, "values": values}
     begin = time.process_time()
     simplified = splitops.simplify(model)
@@ -156,7 +156,7 @@ def examine_apart(path: Path, opsets: Sequence[int]) -> dict[str, Any] | str:
 
 
 def reach(paths: Sequence[Path], opsets: Sequence[int]) -> None:
-    """Print how many models come through, with which outputs, in what time, and what refuses the rest."""
+    """Print how many models come through, with which outputs, in what time, and what rejects the rest."""
     answers = {}
     for path in paths:
         answers[path] = examine_apart(path, opsets)
@@ -168,7 +168,7 @@ def reach(paths: Sequence[Path], opsets: Sequence[int]) -> None:
         rows = {path: answer[rewrite] for path, answer in found.items()}
         seconds = sum(row["seconds"] for row in rows.values())
         values = Counter(row["values"].split(":")[0] for row in rows.values())
-        reached = len(rows) - values["refused"]
+        reached = len(rows) - values["rejected"]
         each = seconds / max(nodes, 1) * 1e3
         print(f"{rewrite}: {reached} of {len(paths)}, {each:.2f} ms a node, imports included")
         print(f"  {', '.join(f'{count} {name}' for name, count in values.most_common())}")
@@ -219,9 +219,9 @@ def compare(paths: Sequence[Path]) -> None:
         expected = splitops.run(model, inputs)
         for target in TARGETS:
             counts[target][outcome(model, target, inputs, expected)] += 1
-    print("| target | same outputs | other values | refused |\n| --- | --- | --- | --- |")
+    print("| target | same outputs | other values | rejected |\n| --- | --- | --- | --- |")
     for target, count in counts.items():
-        print(f"| {target} | {count['same']} | {count['other values']} | {count['refused']} |")
+        print(f"| {target} | {count['same']} | {count['other values']} | {count['rejected']} |")
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ def difference(before: Sequence[Any], after: Sequence[Any]) -> float:
 
 
 def convert(source: Path, target: Path, to: str) -> dict[str, Any]:
-    """Convert a model by splitops, and say what refuses it."""
+    """Convert a model by splitops, and say what rejects it."""
     import splitops
 
     begin = time.process_time()
@@ -100,7 +100,7 @@ def convert(source: Path, target: Path, to: str) -> dict[str, Any]:
         return {"seconds": seconds}
     errors = [change.error for change in report.refusals] or [report.problem]
     reasons = [re.sub(r"'[^']*'|\d{3,}", "...", error.message)[:160] for error in errors if error]
-    return {"seconds": seconds, "values": "refused", "refused": sorted(set(reasons))}
+    return {"seconds": seconds, "values": "rejected", "rejected": sorted(set(reasons))}
 
 
 def verdict(expected: Sequence[Any], engine: Engine, model: Path, inputs: Mapping[str, Any]) -> str:
@@ -168,11 +168,11 @@ def kind(values: str) -> str:
     return values.split(":")[0] if values.split(":")[0] in KINDS else "no model"
 
 
-KINDS = ("same", "other values", "does not run", "refused")
+KINDS = ("same", "other values", "does not run", "rejected")
 
 
 def table(answers: Mapping[str, Mapping[str, Any]], with_peer: bool) -> str:
-    """Return what became of the networks, and what refuses the rest."""
+    """Return what became of the networks, and what rejects the rest."""
     rows = {"IR to ONNX": "there", "and back to IR": "back"} | (
         {"IR to ONNX by onnxifier": "peer"} if with_peer else {}
     )
@@ -186,9 +186,9 @@ def table(answers: Mapping[str, Mapping[str, Any]], with_peer: bool) -> str:
         reason
         for answer in ran.values()
         for key in ("there", "back")
-        for reason in answer.get(key, {}).get("refused", ())
+        for reason in answer.get(key, {}).get("rejected", ())
     )
-    lines += ["", *(f"- {count} refused: {reason}" for reason, count in reasons.most_common())]
+    lines += ["", *(f"- {count} rejected: {reason}" for reason, count in reasons.most_common())]
     for name, answer in answers.items():
         told = [answer["source"]] if answer["source"] != "runs" else []
         told += [

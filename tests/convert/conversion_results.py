@@ -27,7 +27,7 @@ def own_result(report: Conversion) -> str:
         found = {change.status for change in report.changes}
         return next(status.value for status in order if status in found)
     rules = [change.rule.value for change in report.refusals if change.rule is not None]
-    return f"refused `{rules[0]}`" if rules else "refused"
+    return f"rejected `{rules[0]}`" if rules else "rejected"
 
 
 def runnable(model: Any) -> Any:
