@@ -271,10 +271,10 @@ they disagree, proves it, shrinks it to the smallest case, and names the rule.
 ```sh
 pip install "splitops[compare]"
 splitops compare --html report.html
-splitops compare --peer onnxruntime --op Split-18 --setting onnxruntime=threads=1
-splitops compare --peer onnxruntime --generate 1000 --seed 7
-splitops compare --peer onnxruntime --python onnxruntime=../newer/bin/python
-splitops compare --repro split-18/ceil/5-into-4/float32/static onnxruntime -o reproduction
+splitops compare onnxruntime --op Split-18 --setting onnxruntime=threads=1
+splitops compare onnxruntime --generate 1000 --seed 7
+splitops compare onnxruntime --python onnxruntime=../newer/bin/python
+splitops compare onnxruntime --repro split-18/ceil/5-into-4/float32/static -o reproduction
 ```
 
 [![What each peer makes of each case](pictures/compare.svg)](compare/page.html)

@@ -119,7 +119,7 @@ RECORDINGS: Final = (
         "compare",
         "A runtime asked",
         "A case asked in a process of its own, confirmed twice, held to what the operator means.",
-        "splitops compare --peer onnxruntime --op Split-18 --case split-18/ceil/5-into-4/float32/static",
+        "splitops compare onnxruntime --op Split-18 --case split-18/ceil/5-into-4/float32/static",
         code=1,
     ),
 )

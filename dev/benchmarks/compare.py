@@ -45,7 +45,7 @@ def whole(number: int, peers: Sequence[str], pythons: Sequence[tuple[str, str]])
     names = list(listed())
     chosen = names[:: max(1, len(names) // number)][:number]
     before = time.perf_counter()
-    report = splitops.compare(peers=peers, pythons=pythons, cases=chosen, shrink_seconds=0)
+    report = splitops.compare(peers, pythons=pythons, cases=chosen, shrink_seconds=0)
     seconds = time.perf_counter() - before
     for name, words in counts(report).items():
         print(f"  {name}: {', '.join(f'{count} {word}' for word, count in words.items())}")

@@ -30,7 +30,7 @@ FIVE = "split-18/ceil/5-into-4/float32/static"
 
 def test_a_finding_is_confirmed_alone_and_shrunk() -> None:
     pytest.importorskip("onnxruntime")
-    report = splitops.compare(peers=["onnxruntime"], cases=[FIVE])
+    report = splitops.compare(implementations=["onnxruntime"], cases=[FIVE])
     verdict = next(entry for entry in report.entries if entry.id == FIVE).verdicts["onnxruntime"]
     assert (verdict.word, verdict.stage, verdict.confirmed) == (Word.REFUSES, "run", 2)
     assert verdict.shrunk is not None
@@ -43,7 +43,7 @@ def test_a_finding_is_confirmed_alone_and_shrunk() -> None:
 
 
 def test_a_report_is_the_same_after_json() -> None:
-    report = splitops.compare(peers=["onnxruntime"], cases=[FIVE], shrink_seconds=0)
+    report = splitops.compare(implementations=["onnxruntime"], cases=[FIVE], shrink_seconds=0)
     content = json.dumps(report.to_json(), allow_nan=False).encode()
     assert protocol.read_report(content).to_json() == report.to_json()
     assert isinstance(report, Report)
@@ -54,7 +54,7 @@ def test_two_environments_and_settings_are_columns(tmp_path: Path) -> None:
     other = tmp_path / "python"
     other.symlink_to(sys.executable)
     report = splitops.compare(
-        peers=["onnxruntime"],
+        implementations=["onnxruntime"],
         cases=[FIVE],
         pythons=[("onnxruntime", sys.executable)],
         settings=[("onnxruntime", {"threads": "1"})],
@@ -84,7 +84,7 @@ def test_wrong_usage_is_one_line(arguments: dict[str, object], message: str) -> 
     if "settings" in arguments:
         pytest.importorskip("onnxruntime")
     with pytest.raises(CompareError) as caught:
-        splitops.compare(**({"cases": [FIVE], "peers": ["onnxruntime"]} | arguments))  # type: ignore[arg-type]
+        splitops.compare(**({"cases": [FIVE], "implementations": ["onnxruntime"]} | arguments))  # type: ignore[arg-type]
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -144,7 +144,7 @@ def test_a_version_that_is_not_there_is_one_line() -> None:
 def test_inference_and_converters_are_judged_by_what_they_make() -> None:
     pytest.importorskip("onnxruntime")
     report = splitops.compare(
-        peers=["onnxruntime", "onnx_inference", "onnx_converter"],
+        implementations=["onnxruntime", "onnx_inference", "onnx_converter"],
         cases=["split-13/even/6-into-2/float32/static", PLAIN, FIVE],
         shrink_seconds=0,
     )
@@ -157,7 +157,7 @@ def test_inference_and_converters_are_judged_by_what_they_make() -> None:
 def test_a_peer_is_asked_for_its_formats_alone() -> None:
     pytest.importorskip("onnxruntime")
     name = next(name for name, case in listed().items() if case.record.format == "ir")
-    report = splitops.compare(peers=["onnxruntime"], cases=[name], shrink_seconds=0)
+    report = splitops.compare(implementations=["onnxruntime"], cases=[name], shrink_seconds=0)
     found = next(entry for entry in report.entries if entry.id == name).verdicts["onnxruntime"]
     assert (found.word, found.detail) == (Word.NOT_APPLICABLE, "it does not read ir")
 
@@ -165,7 +165,7 @@ def test_a_peer_is_asked_for_its_formats_alone() -> None:
 def test_weights_of_a_case_are_beside_its_model() -> None:
     pytest.importorskip("openvino")
     model = Path(__file__).parents[2] / "examples/models/feature_split.xml"
-    report = splitops.compare(model=model, peers=["openvino"], shrink_seconds=0)
+    report = splitops.compare(model=model, implementations=["openvino"], shrink_seconds=0)
     assert {entry.verdicts["openvino"].word for entry in report.entries} == {Word.AGREES}
 
 
@@ -186,7 +186,7 @@ def test_adapters_of_other_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 def test_an_adapter_on_node_is_started_by_node() -> None:
-    [peer] = splitops.compare(peers=["onnxruntime-node"], cases=[PLAIN], shrink_seconds=0).peers
+    [peer] = splitops.compare(implementations=["onnxruntime-node"], cases=[PLAIN], shrink_seconds=0).peers
     assert peer.adapter == "onnxruntime-node"
     if shutil.which("node") is None:
         assert (peer.state, "node" in peer.detail) == (State.FAILED, True)
@@ -202,7 +202,7 @@ def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "jsonschema", None)
     protocol._validator.cache_clear()
     with pytest.raises(CompareError, match=r"pip install 'splitops\[compare\]'"):
-        splitops.compare(peers=["onnxruntime"], cases=[FIVE])
+        splitops.compare(implementations=["onnxruntime"], cases=[FIVE])
 
 
 # What is said of an outcome

@@ -167,7 +167,7 @@ def test_a_fault_is_named_and_confirmed(fault: str, word: Word, signal: str | No
         ("answers at the start", State.FAILED, "it answers before it has started"),
         ("dies at the start", State.FAILED, "SIGABRT"),
         ("sleeps at the start", State.FAILED, "no answer in 2 s"),
-        ("refuses", State.DEAD, "no valid case passed"),
+        ("refuses", State.DEAD, "it fails every valid case"),
         ("right", State.OK, ""),
     ],
 )

@@ -77,7 +77,6 @@ def test_the_command_asks_them_beside_the_others() -> None:
     asked = [
         "compare",
         "--no-shrink",
-        "--peer",
         "onnx_reference",
         "--case",
         "split-13/even/6-into-2/float32/static",
@@ -88,7 +87,7 @@ def test_the_command_asks_them_beside_the_others() -> None:
         assert f'"generated/5/{index}"' in found.stdout
     wrong = CliRunner().invoke(cli, ["compare", "--model", str(MODEL), "--generate", "1"])
     assert wrong.exit_code == 2
-    assert "--model goes without" in wrong.output
+    assert "--model replaces them" in wrong.output
 
 
 def test_hypothesis_is_imported_only_when_asked_for() -> None:

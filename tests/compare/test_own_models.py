@@ -90,7 +90,9 @@ def test_an_ir_is_cut_too() -> None:
 
 def test_a_model_is_asked_as_a_whole_and_in_parts() -> None:
     pytest.importorskip("onnxruntime")
-    report = splitops.compare(model=model(), inputs=feeds(), peers=["onnxruntime"], shrink_seconds=0)
+    report = splitops.compare(
+        model=model(), inputs=feeds(), implementations=["onnxruntime"], shrink_seconds=0
+    )
     assert {entry.verdicts["onnxruntime"].word for entry in report.entries} == {Word.AGREES}
     assert report.entries[-1].id == "model"
     assert len(report.entries) == 4

@@ -188,7 +188,7 @@ def test_a_folder_that_cannot_be_written_stays_as_it_was(tmp_path: Path) -> None
 def test_the_command_writes_one(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     made = tmp_path / "made"
-    done = CliRunner().invoke(cli, ["compare", "--repro", CEIL, "onnxruntime[threads=1]", "-o", str(made)])
+    done = CliRunner().invoke(cli, ["compare", "onnxruntime[threads=1]", "--repro", CEIL, "-o", str(made)])
     assert done.exit_code == 1, done.output
     names = {path.name for path in made.iterdir()}
     assert names == {"input_0.pb", "model.onnx", "reproduce.py", "report.md"}
@@ -196,7 +196,7 @@ def test_the_command_writes_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--repro", CEIL, "onnxruntime"], ["-o", "made"], ["--repro", "a", "b", "-o", "c"]]
+    "arguments", [["onnxruntime", "--repro", CEIL], ["-o", "made"], ["b", "--repro", "a", "-o", "c"]]
 )
 def test_usage_that_is_wrong(arguments: list[str]) -> None:
     done = CliRunner().invoke(cli, ["compare", *arguments])

@@ -11,7 +11,6 @@ from typing import Any, Final, TypeVar, cast
 
 import click
 
-
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 

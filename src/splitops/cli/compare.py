@@ -1,4 +1,4 @@
-"""``splitops compare``: what every runtime here makes of the split family."""
+"""``splitops compare``: where runtimes deviate from the specification of the split operators."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 
 from splitops.cli._console import console, json_option, one_line, print_json, say_written, table
 from splitops.cli._models import MODEL_FILE, links_option
+from splitops.cli._options import BYTES
 from splitops.errors import count_of
 
 if TYPE_CHECKING:
@@ -20,48 +21,47 @@ if TYPE_CHECKING:
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _NOT_STARTED: Final = 3
 _INTERRUPTED: Final = 130
+_STATES: Final = {"dead": "no result", "absent": "not installed", "failed": "did not start"}
 
 
-@click.command(short_help="Ask every runtime here, and show where they disagree.")
-@click.option("--peer", "peers", multiple=True, metavar="NAME[=COMMAND]", help="Ask this peer alone; with a "
-              "command, any executable that speaks the protocol. May be repeated.")  # fmt: skip
-@click.option("--op", "operators", multiple=True, help="Ask of this operator alone, such as Split-18.")
-@click.option("--case", "cases", multiple=True, metavar="ID", help="Ask this case alone, and its control.")
-@click.option("--generate", type=click.IntRange(0, 9999), default=0, metavar="N", help="Ask N cases more, "
+@click.command(short_help="Compare the installed runtimes, and report where they deviate.")
+@click.argument("implementations", metavar="[NAME[=COMMAND]]...", nargs=-1)
+@click.option("--op", "operators", multiple=True, help="Run only cases of this operator, such as Split-18. "
+              "Repeatable.")  # fmt: skip
+@click.option("--case", "cases", multiple=True, metavar="ID", help="Run only this case and its baseline. "
+              "Repeatable.")  # fmt: skip
+@click.option("--generate", type=click.IntRange(0, 9999), default=0, metavar="N", help="Run N more cases, "
               "drawn by Hypothesis.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="Of --generate: gives the same cases.")
-@click.option("--python", "pythons", multiple=True, metavar="NAME=PATH", help="Ask a peer of another "
-              "environment too: its name, and the Python of the environment.")  # fmt: skip
-@click.option("--setting", "settings", multiple=True, metavar="NAME=KEY=VALUE", help="Ask a peer with a "
-              "setting too, such as onnxruntime=threads=1.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of --generate.")
+@click.option("--python", "pythons", multiple=True, metavar="NAME=PATH", help="Run an implementation of "
+              "another environment too: its name, and the Python of that environment.")  # fmt: skip
+@click.option("--setting", "settings", multiple=True, metavar="NAME=KEY=VALUE", help="Run an implementation "
+              "with a setting too, such as onnxruntime=threads=1.")  # fmt: skip
 @click.option(
-    "--model", type=MODEL_FILE, help="Ask of this model, whole and split by split, not of our cases."
+    "--model", type=MODEL_FILE, help="Run this model, whole and split by split, instead of the listed cases."
 )
-@click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="An input of --model, as "
-              "run takes it; without any, they are made.")  # fmt: skip
+@click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="An input of --model, as for "
+              "run.  [default: generated inputs]")  # fmt: skip
 @links_option
 @click.option("--html", type=_FILE, help="Write the report as a page.")
 @click.option("--junit", type=_FILE, help="Write the report as JUnit XML.")
 @click.option("--sarif", type=_FILE, help="Write the findings as SARIF.")
 @click.option("--diff", type=_FILE, help="Show what is new, fixed and changed since a report in JSON.")
-@click.option("--expect", type=_FILE, help="Hold the report against a TOML file of known disagreements, or "
-              "against a report in JSON: new ones fail, and so do those that are gone.")  # fmt: skip
-@click.option("--repro", nargs=2, metavar="CASE PEER", help="Ask this case of this peer, and write a folder "
-              "for its engineers to -o: model, script, and the text of a report.")  # fmt: skip
+@click.option("--expect", type=_FILE, help="Compare with a TOML file of known deviations, or with a report "
+              "in JSON. New deviations fail, and so do those that are gone.")  # fmt: skip
+@click.option("--repro", metavar="CASE", help="Run this case in the one named implementation, and write a "
+              "folder for its engineers to --out: model, script, and the text of a report.")  # fmt: skip
 @click.option("-o", "--out", type=click.Path(path_type=Path, file_okay=False), help="The folder of --repro.")
-@click.option(
-    "--seconds", type=click.FloatRange(0.1, 3600), default=30, show_default=True, help="For a case."
-)
-@click.option("--memory", type=click.FloatRange(0.1), default=4, show_default=True, help="GB for a peer.")
-@click.option(
-    "--jobs", type=click.IntRange(1, 64), help="So many peers at once; as many as cores by default."
-)
+@click.option("--seconds", type=click.FloatRange(0.1, 3600), default=30, help="Time limit for one case.")
+@click.option("--memory", type=BYTES, default="4G", help="Memory limit for one implementation.")
+@click.option("--jobs", type=click.IntRange(1, 64), help="How many implementations run at the same time.  "
+              "[default: the number of cores]")  # fmt: skip
 @click.option("--shrink/--no-shrink", default=True, help="Look for the smallest case of each finding.")
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context,
-    peers: tuple[str, ...],
+    implementations: tuple[str, ...],
     operators: tuple[str, ...],
     cases: tuple[str, ...],
     generate: int,
@@ -76,32 +76,36 @@ def command(
     sarif: Path | None,
     diff: Path | None,
     expect: Path | None,
-    repro: tuple[str, str] | None,
+    repro: str | None,
     out: Path | None,
     seconds: float,
-    memory: float,
+    memory: int,
     jobs: int | None,
     shrink: bool,
     as_json: bool,
 ) -> None:
-    """Ask runtimes, compilers, converters and simplifiers about splits, and hold them to what is decided.
+    """Run the split test suite on runtimes, compilers, converters and simplifiers, and report where they
+    deviate from the specification.
 
-    All peers of this environment are asked, each in processes of its own. A disagreement counts once two
-    fresh processes have done the same. Ctrl-C stops everything and keeps what is known.
+    NAME is an implementation, such as onnxruntime or openvino. Without a name, all that are installed are
+    compared. NAME=COMMAND is any executable that speaks the protocol. Each runs in processes of its own. A
+    deviation counts once two new processes have reproduced it. Ctrl-C stops everything and keeps what is
+    known.
 
-    Exit codes: 0 no disagreement, or all as expected; 1 a disagreement, or one that is not as expected; 2
-    wrong usage; 3 a peer that was asked for did not start; 130 interrupted.
+    Exit codes: 0 no deviation, or all as expected; 1 a deviation, or one that is not as expected; 2 wrong
+    usage; 3 a named implementation did not start; 130 interrupted.
 
     \b
     Examples:
       splitops compare --html report.html
-      splitops compare --peer onnxruntime --op Split-18
+      splitops compare onnxruntime openvino
+      splitops compare onnxruntime --op Split-18
       splitops compare --generate 1000 --seed 7 --html report.html
-      splitops compare --peer onnxruntime --python onnxruntime=../new/bin/python
-      splitops compare --peer mine="node worker.mjs" --json > report.json
+      splitops compare onnxruntime --python onnxruntime=../new/bin/python
+      splitops compare mine="node worker.mjs" --json > report.json
       splitops compare --diff report.json
       splitops compare --model mine.onnx --html mine.html
-      splitops compare --repro split-18/ceil/5-into-4/float32/static onnxruntime -o reproduction
+      splitops compare onnxruntime --repro split-18/ceil/5-into-4/float32/static -o reproduction
     """
     from splitops.comparison.cases import listed
     from splitops.comparison.driver.comparing import compare
@@ -110,22 +114,27 @@ def command(
     from splitops.comparison.reports.reading import read_report
 
     if (repro is None) != (out is None):
-        raise click.UsageError("--repro and -o belong together", ctx)
+        raise click.UsageError("--repro and --out belong together.", ctx)
+    if repro is not None and len(implementations) != 1:
+        raise click.UsageError("--repro takes one implementation: splitops compare NAME --repro CASE.", ctx)
     if model is not None and (cases or operators or repro or generate):
-        message = "--model goes without --case, --op, --generate and --repro, which are of our cases"
+        message = "--case, --op, --generate and --repro choose listed cases; --model replaces them."
         raise click.UsageError(message, ctx)
     if inputs and model is None:
-        raise click.UsageError("--input is of --model", ctx)
+        raise click.UsageError("--input is an input of --model.", ctx)
     try:
         if repro is not None:
-            name, setting = parse_column(repro[1])
-            cases, peers, shrink = repro[:1], (name,), False
+            column = implementations[0]
+            name, setting = parse_column(column)
+            cases, implementations, shrink = (repro,), (name,), False
             settings += (f"{name}={setting}",) if setting else ()
+        named = [name for name in implementations if not _is_command(name)]
+        commands = dict(_pair(text, "NAME=COMMAND") for text in implementations if _is_command(text))
         old = None if diff is None else read_report(diff)
         expected = None if expect is None else read_expectations(expect)
         report = compare(
-            peers=[name for name in peers if "=" not in name] or (None if not _commands(peers) else []),
-            commands=_commands(peers),
+            named or (None if not commands else []),
+            commands=commands,
             operators=operators,
             cases=cases,
             generate=generate,
@@ -142,7 +151,7 @@ def command(
         )
         judgement = None if expected is None else judge(report, expected, listed())
         if repro is not None and out is not None:
-            _reproduce(report, *repro, out)
+            _reproduce(report, repro, column, out)
     except CompareError as error:
         raise click.UsageError(one_line(str(error)), ctx) from error
     _write(report, html, junit, sarif)
@@ -173,8 +182,9 @@ def _inputs(model: Path, texts: Sequence[str], allow_links: bool) -> dict[str, A
         return read_inputs(texts, ours.inputs)
 
 
-def _commands(peers: Sequence[str]) -> dict[str, str]:
-    return dict(_pair(text, "--peer") for text in peers if "=" in text)
+def _is_command(text: str) -> bool:
+    """Tell NAME=COMMAND from the name of an implementation, which may have settings: NAME[KEY=VALUE]."""
+    return "=" in text.partition("[")[0]
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:
@@ -212,16 +222,16 @@ def _write(report: Report, html: Path | None, junit: Path | None, sarif: Path | 
 
 
 def _print(report: Report) -> None:
-    from splitops.comparison.records import FINDINGS, Word
+    from splitops.comparison.records import FINDINGS, State, Word
     from splitops.comparison.reports.verdicts import counts, described, releases
 
     screen = console()
     numbers = counts(report)
     shown = [word for word in Word if any(numbers[name][word] for name in numbers)]
-    peers = table("peer", "release", *shown, "", right=tuple(shown))
+    peers = table("implementation", "release", *shown, "", right=tuple(shown))
     for peer in report.peers:
         cells = [str(numbers[peer.name][word] or "") for word in shown]
-        state = "" if peer.state.value == "ok" else one_line(f"{peer.state}: {peer.detail}", 60)
+        state = "" if peer.state is State.OK else one_line(f"{_STATES[peer.state.value]}: {peer.detail}", 60)
         peers.add_row(one_line(peer.name, 40), one_line(releases(peer), 40), *cells, state)
     screen.print(peers)
     for entry, peer, verdict in report.findings:
@@ -233,7 +243,7 @@ def _print(report: Report) -> None:
         for verdict in entry.verdicts.values()
     )
     screen.print(
-        f"{count_of(len(report.entries), 'case')}, {count_of(len(report.findings), 'disagreement')}"
+        f"{count_of(len(report.entries), 'case')}, {count_of(len(report.findings), 'deviation')}"
         f"{f', {loose} that did not repeat' if loose else ''}"
     )
 

@@ -30,8 +30,8 @@ _MOST_JOBS: Final = 8
 
 
 def compare(
+    implementations: Sequence[str] | None = None,
     *,
-    peers: Sequence[str] | None = None,
     operators: Sequence[str] = (),
     cases: Sequence[str] = (),
     generate: int = 0,
@@ -42,7 +42,7 @@ def compare(
     pythons: Sequence[tuple[str, str]] = (),
     settings: Sequence[tuple[str, Mapping[str, str]]] = (),
     seconds: float = 30,
-    memory: float = 4,
+    memory: int = 4 << 30,
     shrink_seconds: float = 5,
     jobs: int | None = None,
     allow_links: bool = False,
@@ -53,7 +53,7 @@ def compare(
     fresh processes have done the same, and is shrunk to the smallest case that does.
 
     Args:
-        peers: names of adapters; None is all whose peer is installed.
+        implementations: names, such as ``"onnxruntime"``; None is all that are installed.
         operators: such as ``"Split-18"``, ``"VariadicSplit"``; none is all.
         cases: names of cases; none is all that are listed.
         generate: so many cases more, which Hypothesis draws; of them, too, those of ``operators`` alone are
@@ -66,7 +66,7 @@ def compare(
         pythons: pairs of an adapter and the Python of another environment, whose peer is asked too.
         settings: pairs of an adapter and the values of its settings that one more column has.
         seconds: that a peer has for one case.
-        memory: gigabytes of resident memory that a peer may take.
+        memory: bytes of resident memory that an implementation may take.
         shrink_seconds: for each finding; 0 shrinks none.
         jobs: so many peers at once; None is as many as there are cores.
         allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
@@ -82,7 +82,7 @@ def compare(
         ModelError: the model cannot be read, or no inputs can be made for it.
 
     Examples:
-        >>> report = splitops.compare(peers=["onnxruntime"], operators=["Split-18"])  # doctest: +SKIP
+        >>> report = splitops.compare(["onnxruntime"], operators=["Split-18"])  # doctest: +SKIP
         >>> [entry.id for entry, peer, verdict in report.findings]  # doctest: +SKIP
         ['split-18/ceil/5-into-4/float32/static', ...]
     """
@@ -90,8 +90,8 @@ def compare(
         asked = _chosen(operators, cases, generate, seed)
     else:
         asked = cases_of_model(model, inputs, allow_links=allow_links)
-    wanted = Wanted(peers, commands, pythons, settings)
-    limits = Limits(seconds=seconds, memory=int(memory * 2**30))
+    wanted = Wanted(implementations, commands, pythons, settings)
+    limits = Limits(seconds=seconds, memory=memory)
     return ask_everything(asked, wanted, limits, shrink_seconds=shrink_seconds, jobs=jobs)
 
 
@@ -208,5 +208,5 @@ def _seen(peer: Peer, rows: Sequence[Entry]) -> Peer:
     words = [entry.verdicts[peer.name].word for entry in rows if entry.valid and peer.name in entry.verdicts]
     asked = [word for word in words if word is not Word.NOT_APPLICABLE]
     if asked and Word.AGREES not in asked:
-        return replace(peer, state=State.DEAD, detail="no valid case passed")
+        return replace(peer, state=State.DEAD, detail="it fails every valid case")
     return peer
