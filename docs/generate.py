@@ -17,9 +17,9 @@ from splitops import Rule, RuleError
 from splitops.backends import ARRAY_API, BACKENDS, DLPACK, capability_rows
 from splitops.backends.gpu.cupy_kernels import ENTRIES, MORE_ENTRIES
 from splitops.backends.gpu.layout import MAX_ENTRIES
-from splitops.spec.operators import FAMILY, SCHEMAS, Change, OperatorSchema
+from splitops.spec.operators import FAMILY, SCHEMAS, OperatorSchema, VersionChange
 from splitops.spec.operators.differences import compare
-from splitops.spec.operators.schema import Attribute, Option, Parameter
+from splitops.spec.operators.schemas import Attribute, Option, Parameter
 from splitops.spec.sizes.rules import SizeRule
 
 DOCS: Final = Path(__file__).parent
@@ -140,7 +140,7 @@ def _differences() -> str:
     return text
 
 
-def _change(change: Change) -> tuple[str, str, str]:
+def _change(change: VersionChange) -> tuple[str, str, str]:
     return change.kind, change.name, change.text
 
 

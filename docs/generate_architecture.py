@@ -62,7 +62,7 @@ LANES: Final = {
         Box("native", "moves bytes"),
     ),
     "Ranks": (
-        Box("sharding.rules", "by name"),
+        Box("sharding.plan_language", "by name"),
         Box("sharding.cuts", "by size rules"),
         Box("sharding.placements", "rank by rank"),
         Box("sharding.assembly", "as extents"),
@@ -75,8 +75,8 @@ LANES: Final = {
         Box("comparison.adapters", "a runtime each"),
     ),
 }
-APART: Final = {"models.simplify", "models.convert", "comparison.protocol"}
-"""No import leads from here to the next box: tools beside each other, and messages to a process."""
+APART: Final = {"models.simplify", "models.convert", "comparison.protocol", "splitting.planning"}
+"""No import leads from here to the next box: tools, messages to a process, and plans of integers."""
 BETWEEN: Final = (
     ("models.sites", "splitting.binding"),
     ("models.infer", "models.fix"),

@@ -25,7 +25,7 @@ from splitops.comparison.records import Entry, Peer, Report, Verdict, Word
 from splitops.comparison.reports.fragments import anchor
 from splitops.comparison.reports.html import to_html
 from splitops.comparison.reports.reading import read_report
-from splitops.comparison.reports.rules import rule_text
+from splitops.comparison.reports.rule_texts import rule_text
 from splitops.comparison.reports.verdicts import DISAGREEMENTS, MEANINGS, counts, described, releases
 from splitops.explain.canvas import FAINT, FIELD, Canvas
 from splitops.explain.palette import colour

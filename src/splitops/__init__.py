@@ -16,13 +16,12 @@ from splitops import errors, onnx, openvino
 from splitops.calls.functions import plan
 from splitops.errors import ArrayError, ModelError, Rule, RuleError, SplitError, Where
 from splitops.ground.version import __version__
-from splitops.native import get_num_threads, pool_limit, pool_statistics, release_pool, set_num_threads
+from splitops.native import Plan, get_num_threads, pool_limit, pool_statistics, release_pool, set_num_threads
 from splitops.spec.operators import Difference, OperatorSchema, difference, history, schema
-from splitops.splitting.planning import Plan
 
 if TYPE_CHECKING:
     from splitops import files, sharding
-    from splitops.comparison.driver.comparing import compare
+    from splitops.comparison import compare
     from splitops.models import load, run, save
     from splitops.models.check import check
     from splitops.models.convert import convert
@@ -72,7 +71,7 @@ __all__ = [
 # What works on models is imported when it is first asked for: onnx alone takes longer than all the rest.
 _ON_DEMAND = {
     "check": "splitops.models.check",
-    "compare": "splitops.comparison.driver.comparing",
+    "compare": "splitops.comparison",
     "convert": "splitops.models.convert",
     "infer": "splitops.models.infer",
     "fix": "splitops.models.fix",

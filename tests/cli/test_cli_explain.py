@@ -18,7 +18,7 @@ from splitops.explain import cells, diagram, explain, memory_strip, svg
 from splitops.explain.axis import proportional
 from splitops.spec.elements.packing import packed_size
 from splitops.spec.elements.types import ELEMENT_TYPES
-from splitops.splitting.planning import Plan
+from splitops.splitting import Plan
 
 FLOAT = ELEMENT_TYPES["float32"]
 SVG = "{http://www.w3.org/2000/svg}"

@@ -19,8 +19,8 @@ from splitops.explain import explain
 from splitops.explain.interactive import operator_data, type_data
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import SCHEMAS, OperatorSchema
+from splitops.splitting import plan_request
 from splitops.splitting.binding import Fact
-from splitops.splitting.planning import plan_request
 
 NODE = shutil.which("node")
 SIZES = files("splitops.explain") / "page" / "sizes.js"

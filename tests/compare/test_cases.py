@@ -20,7 +20,7 @@ from splitops.errors import Rule
 from splitops.models.check import check
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import SCHEMAS, OperatorSchema
-from splitops.spec.operators.schema import Given
+from splitops.spec.operators.schemas import Given
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "core"))
 from corpus import Case as Written

@@ -18,7 +18,7 @@ from splitops.comparison.reports.differing import differences
 from splitops.comparison.reports.expecting import Expectation, expectations, judge, read_expectations
 from splitops.comparison.reports.junit import to_junit
 from splitops.comparison.reports.reading import read_report
-from splitops.comparison.reports.rules import RULES, source_of
+from splitops.comparison.reports.rule_texts import RULES, source_of
 from splitops.comparison.reports.sarif import to_sarif
 from splitops.comparison.reports.verdicts import MEANINGS, counts
 from splitops.errors import Rule

@@ -17,7 +17,7 @@ from splitops.comparison.records import Case, CompareError, Outcome
 
 ADAPTER = """
 import sys, numpy as np
-from splitops.comparison.worker import Case, NotApplicable, Tensor, refusing
+from splitops.comparison.worker import NotApplicable, Tensor, refusing
 NAME, KIND, FORMATS = "echo", "runtime", ("onnx",)
 SETTINGS = {"mode": ("back", "refuse", "skip", "bug", "exit")}
 def versions():

@@ -28,7 +28,7 @@ from splitops.models.graph.merging import merged_sites
 from splitops.models.graph.onnx_model import as_graph
 from splitops.models.simplify import simplify
 from splitops.spec.operators import SCHEMAS, schema
-from splitops.spec.operators.schema import Given
+from splitops.spec.operators.schemas import Given
 from splitops.spec.sizes.rules import SizeRule
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "simplify"))

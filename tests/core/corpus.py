@@ -13,7 +13,7 @@ from comparison import Array, ramp_of
 
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 from splitops.spec.operators import SCHEMAS, OperatorSchema
-from splitops.spec.operators.schema import Given
+from splitops.spec.operators.schemas import Given
 
 CASES: Final = Path(__file__).parents[1] / "cases"
 

@@ -12,13 +12,13 @@ from splitops import ModelError, RuleError, Where
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import SCHEMAS, OperatorSchema
 from splitops.spec.operators import schema as find_schema
-from splitops.spec.operators.schema import Given, Option, Source
+from splitops.spec.operators.schemas import Given, Option, Source
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.dims import Range
 from splitops.spec.sizes.rules import SizeRule
+from splitops.splitting import SplitRequest
 from splitops.splitting.binding import Binding, Fact, bind, fact_of, foreign_type
 from splitops.splitting.binding.rows import Place, compile_row
-from splitops.splitting.planning import SplitRequest
 
 SPLIT_1, SPLIT_2, SPLIT_13, SPLIT_18 = (find_schema("Split", version) for version in (1, 2, 13, 18))
 SEQUENCE = find_schema("SplitToSequence", 24)

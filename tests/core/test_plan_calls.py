@@ -15,7 +15,7 @@ from entering import SHORT_CUT, entered
 
 import splitops
 from splitops import native
-from splitops.splitting.planning import Plan
+from splitops.splitting import Plan
 
 PLANS = {
     "tuple": splitops.plan("Split", shape=(4, 6), axis=1, split=[1, 5]),

@@ -8,8 +8,7 @@ from splitops import RuleError, Where
 from splitops.spec.operators import schema
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.rules import SizeRule
-from splitops.splitting import planning
-from splitops.splitting.planning import Plan, SplitRequest, plan_request
+from splitops.splitting import Plan, SplitRequest, plan_request, planning
 
 ONES = Division(SizeRule.CHUNK, chunk=1)
 SEQUENCE = schema("SplitToSequence", 24)

@@ -26,7 +26,7 @@ from splitops.spec.sizes.arithmetic import (
     violation,
 )
 from splitops.spec.sizes.rules import SizeRule
-from splitops.splitting.planning import MAX_PARTS, SplitRequest, plan_request
+from splitops.splitting import MAX_PARTS, SplitRequest, plan_request
 
 HUGE = [2**31, 2**32 + 4, 2**53 + 1, 2**63 - 1]
 SPLIT = find_schema("Split", 18)

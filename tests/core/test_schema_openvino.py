@@ -12,7 +12,7 @@ import pytest
 from splitops import schema
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_openvino, from_precision
 from splitops.spec.operators import SCHEMAS, OperatorSchema
-from splitops.spec.operators.schema import Given, Option
+from splitops.spec.operators.schemas import Given, Option
 
 openvino = pytest.importorskip("openvino")
 

@@ -14,7 +14,6 @@ PUBLIC = [
     "splitops",
     "splitops.backends",
     "splitops.comparison",
-    "splitops.spec.elements.types",
     "splitops.errors",
     "splitops.explain",
     "splitops.files",
@@ -29,8 +28,8 @@ PUBLIC = [
     "splitops.onnx",
     "splitops.onnx.backend",
     "splitops.openvino",
-    "splitops.spec.operators",
-    "splitops.splitting.planning",
+    "splitops.spec",
+    "splitops.splitting",
     "splitops.sharding",
     "splitops.testing",
 ]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from splitops.files import engine
 from splitops.files.extents import Extent, compose, contiguous, inverse, joined, rows, total_bytes
 from splitops.files.tensors import BYTE, StoredTensor, part_extents
-from splitops.splitting.planning import Plan
+from splitops.splitting import Plan
 
 
 @st.composite

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from types import ModuleType
 
-_IMPORTS = "from dataclasses import replace\nfrom splitops.spec.operators.schema import *\n"
+_IMPORTS = "from dataclasses import replace\nfrom splitops.spec.operators.schemas import *\n"
 
 
 def add(domain: str, row: str) -> None:

@@ -25,7 +25,7 @@ from splitops.models.running.onnx.regions import Division
 from splitops.models.running.openvino.evaluator import Prepared
 from splitops.models.sessions.foretold import foretold_ir, foretold_onnx, plan_of
 from splitops.models.sessions.legality import types_of_values
-from splitops.splitting.planning import MAX_PARTS
+from splitops.splitting import MAX_PARTS
 
 needs_onnxruntime = pytest.mark.skipif(
     not splitops.models.engines.is_installed("onnxruntime"), reason="onnxruntime is not installed"

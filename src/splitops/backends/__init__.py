@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from splitops.backends.capabilities import Capabilities, capability_rows
 from splitops.errors import ArrayError
+from splitops.native import SplitPlan
 from splitops.spec.elements.types import ElementType
-from splitops.splitting.planning import SplitPlan
 
 __all__ = [
     "BACKENDS",

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from splitops.backends import Backend, capabilities_of
 from splitops.backends.slicing import slices
 from splitops.errors import ArrayError
+from splitops.native import SplitPlan
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
-from splitops.splitting.planning import SplitPlan
 
 # The standard's own dtypes, found by equality: libraries are free in what they print.
 _STANDARD: Final = (

@@ -18,8 +18,8 @@ from splitops.backends.gpu.layout import launches, pitch_of, rows_of
 from splitops.backends.memory import check_count, check_disjoint, check_fit, memory_at
 from splitops.backends.slicing import slices
 from splitops.errors import ArrayError
+from splitops.native import SplitPlan
 from splitops.spec.elements.types import ElementType, element_type_of
-from splitops.splitting.planning import SplitPlan
 
 _ALIGNMENT: Final = 128
 """Bytes of a GPU's cache line, which no two parts share."""

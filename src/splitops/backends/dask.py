@@ -13,8 +13,8 @@ from dask.array import Array
 from splitops.backends import Backend, capabilities_of
 from splitops.backends.slicing import slices
 from splitops.errors import ArrayError
+from splitops.native import SplitPlan
 from splitops.spec.elements.types import ElementType, element_type_of
-from splitops.splitting.planning import SplitPlan
 
 
 class _Dask:

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from splitops.backends import Backend, capabilities_of
 from splitops.backends.numpy import BACKEND as NUMPY
 from splitops.errors import ArrayError
+from splitops.native import SplitPlan
 from splitops.spec.elements.types import ElementType
-from splitops.splitting.planning import SplitPlan
 
 _CPU: Final = 1
 """``kDLCPU``."""

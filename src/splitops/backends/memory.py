@@ -14,7 +14,7 @@ import numpy.typing as npt
 from numpy.lib.array_utils import byte_bounds
 
 from splitops.errors import ArrayError
-from splitops.splitting.planning import SplitPlan
+from splitops.native import SplitPlan
 
 Array = npt.NDArray[Any]
 

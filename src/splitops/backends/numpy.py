@@ -12,8 +12,8 @@ from splitops.backends import Backend, capabilities_of
 from splitops.backends.memory import check_count, check_disjoint, check_fit
 from splitops.backends.slicing import slices
 from splitops.errors import ArrayError
+from splitops.native import Plan, SplitPlan
 from splitops.spec.elements.types import ElementType, element_type_of
-from splitops.splitting.planning import Plan, SplitPlan
 
 Array = npt.NDArray[Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from splitops.splitting.planning import SplitPlan
+from splitops.native import SplitPlan
 
 
 def slices(plan: SplitPlan, array: Any) -> tuple[Any, ...]:

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from splitops.backends import Backend, capabilities_of
 from splitops.backends.slicing import slices
 from splitops.errors import ArrayError
+from splitops.native import SplitPlan
 from splitops.spec.elements.types import ElementType, element_type_of
-from splitops.splitting.planning import SplitPlan
 
 
 class _Sparse:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from splitops.backends import backend_of, find_backend
 from splitops.errors import ArrayError, Rule, rule_error, shown
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
-from splitops.spec.operators.schema import OperatorSchema
+from splitops.spec.operators.schemas import OperatorSchema
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, exact_integer
 from splitops.splitting.binding import Binding, Fact, bind, fact_of, foreign_type
 from splitops.splitting.binding.rows import compile_row

@@ -12,12 +12,12 @@ from typing import Any, cast
 import torch
 
 from splitops.backends import backend_of
+from splitops.calls.execution import Parts, call_plan, run
 from splitops.calls.memo import find_plan
 from splitops.calls.plan import plan_arguments
-from splitops.calls.running import Parts, call_plan, run
+from splitops.native import SplitPlan
 from splitops.spec.operators import schema
-from splitops.spec.operators.schema import OperatorSchema
-from splitops.splitting.planning import SplitPlan
+from splitops.spec.operators.schemas import OperatorSchema
 
 
 @dataclass(frozen=True)

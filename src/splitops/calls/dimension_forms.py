@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from splitops.calls.arguments import bind_call
 from splitops.errors import ArrayError, shown
-from splitops.spec.operators.schema import OperatorSchema
+from splitops.spec.operators.schemas import OperatorSchema
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension, entries, exact_integer
 from splitops.splitting.binding import Fact
 from splitops.splitting.inference import Inference, infer_binding

@@ -12,12 +12,12 @@ import numpy as np
 from splitops import native
 from splitops.backends import backend_of
 from splitops.calls.arguments import as_array
+from splitops.calls.execution import Parts, call_plan, run
 from splitops.calls.memo import find_plan
 from splitops.calls.plan import plan_arguments, plan_array
-from splitops.calls.running import Parts, call_plan, run
+from splitops.native import Plan
 from splitops.spec.operators import schema as find_schema
-from splitops.spec.operators.schema import OperatorSchema
-from splitops.splitting.planning import Plan
+from splitops.spec.operators.schemas import OperatorSchema
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

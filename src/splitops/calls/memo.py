@@ -10,8 +10,8 @@ import numpy as np
 from splitops.backends import Backend
 from splitops.calls.plan import plan_data
 from splitops.errors import SplitError
-from splitops.spec.operators.schema import OperatorSchema
-from splitops.splitting.planning import SplitPlan
+from splitops.native import SplitPlan
+from splitops.spec.operators.schemas import OperatorSchema
 
 _PLANS: Final[dict[tuple[Any, ...], tuple[SplitPlan, Backend]]] = {}
 """With the backend, of which a key has the address."""

@@ -11,12 +11,13 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from splitops.calls.running import execute
+from splitops.calls.execution import execute
 from splitops.errors import Where
+from splitops.native import Plan
 from splitops.spec.elements.types import ElementType
-from splitops.spec.operators.schema import OperatorSchema
+from splitops.spec.operators.schemas import OperatorSchema
 from splitops.splitting.binding import Fact, bind, fact_of
-from splitops.splitting.planning import Plan, SplitRequest, plan_request
+from splitops.splitting.planning import SplitRequest, plan_request
 
 _T = TypeVar("_T")
 

@@ -11,11 +11,12 @@ from splitops.backends import Backend
 from splitops.calls.arguments import bind_call, data_fact
 from splitops.calls.symbolic import Symbols, is_exact, plan_symbolic
 from splitops.errors import ArrayError, shown
+from splitops.native import Plan, SplitPlan
 from splitops.spec.operators import schema as find_schema
-from splitops.spec.operators.schema import OperatorSchema
+from splitops.spec.operators.schemas import OperatorSchema
 from splitops.spec.sizes.dims import entries, exact_integer
 from splitops.splitting.binding import Fact, fact_of
-from splitops.splitting.planning import Plan, SplitPlan, plan_request
+from splitops.splitting.planning import plan_request
 
 
 def plan_arguments(

@@ -12,12 +12,12 @@ from itertools import accumulate
 from typing import Any
 
 from splitops.errors import ArrayError
+from splitops.native import SplitPlan
 from splitops.spec.elements.types import ELEMENT_TYPES
-from splitops.spec.operators.schema import OperatorSchema
+from splitops.spec.operators.schemas import OperatorSchema
 from splitops.spec.sizes.arithmetic import Division, part_count, part_size, violation
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding import Binding, Fact
-from splitops.splitting.planning import SplitPlan
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,12 @@ from click.shell_completion import CompletionItem
 from splitops.calls.arguments import bind_call
 from splitops.cli._options import gathered
 from splitops.errors import RuleError
+from splitops.native import Plan
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_openvino, from_precision
 from splitops.spec.operators import SCHEMAS, OperatorSchema, display_name, history, schema
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding import Fact
-from splitops.splitting.planning import Plan, plan_request
+from splitops.splitting.planning import plan_request
 
 _DOMAIN_NAMES = {"onnx": "", "ai.onnx": "", "openvino": "openvino"}
 

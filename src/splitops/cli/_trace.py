@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from splitops.errors import Where
+from splitops.native import Plan, SplitPlan
 from splitops.spec.operators import OperatorSchema
-from splitops.splitting.planning import Plan, SplitPlan, SplitRequest
+from splitops.splitting.planning import SplitRequest
 
 _MAX_DIFFERENT: Final = 10_000
 """A loop can split differently in every turn; its later turns are then counted only."""

@@ -11,7 +11,7 @@ import click
 from splitops.cli._console import console, json_option, print_json, say_written, table
 from splitops.cli._operators import ELEMENT_TYPE, SHAPE, SplitOptions, split_options
 from splitops.errors import count_of
-from splitops.explain import Layout, PartLayout, Span, diagram, explain, memory_strip, svg, to_html
+from splitops.explain import Explanation, PartLayout, Span, diagram, explain, memory_strip, svg, to_html
 from splitops.ground.version import __version__
 from splitops.ground.writing import write_whole
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
@@ -78,7 +78,7 @@ def command(
         say_written(svg_file, html_file)
 
 
-def _start(row: OperatorSchema, options: SplitOptions, layout: Layout) -> dict[str, str]:
+def _start(row: OperatorSchema, options: SplitOptions, layout: Explanation) -> dict[str, str]:
     """Return what the controls of the page say at first."""
     given = {"sizes": options.sizes, "parts": options.parts, "chunk": options.chunk, "ones": ""}
     way, numbers = next((way, value) for way, value in given.items() if value is not None)
@@ -94,7 +94,7 @@ def _start(row: OperatorSchema, options: SplitOptions, layout: Layout) -> dict[s
     }
 
 
-def _json(row: OperatorSchema, layout: Layout) -> dict[str, Any]:
+def _json(row: OperatorSchema, layout: Explanation) -> dict[str, Any]:
     plan = layout.plan
     return {
         "operator": str(row),
@@ -122,7 +122,7 @@ def _part_json(part: PartLayout) -> dict[str, Any]:
     }
 
 
-def _print(row: OperatorSchema, layout: Layout) -> None:
+def _print(row: OperatorSchema, layout: Explanation) -> None:
     out = console()
     plan = layout.plan
     out.print(f"{display_name(row)}: {plan.shape} along axis {plan.axis}", style="bold")
@@ -140,7 +140,7 @@ def _print(row: OperatorSchema, layout: Layout) -> None:
     _print_parts(out, layout)
 
 
-def _print_parts(out: Console, layout: Layout) -> None:
+def _print_parts(out: Console, layout: Explanation) -> None:
     right = ("offset", "size", "bytes each", "blocks", "elements in each")
     rows = table("part", "offset", "size", "shape", "bytes each", "blocks", "elements in each", right=right)
     alone = len(layout) <= _MAX_ROWS

@@ -16,8 +16,8 @@ from splitops.cli._trace import Foretold, Split, Trace
 from splitops.errors import Where, brief
 from splitops.models.engines import AUTO, ENGINES, OWN
 from splitops.models.sites import Site
+from splitops.native import SplitPlan
 from splitops.spec.operators import display_name
-from splitops.splitting.planning import SplitPlan
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -10,7 +10,7 @@ standard library, NumPy, ml_dtypes where it is there, and the peer. An adapter i
 - ``ADDRESS_SPACE``, where it can work with a limit: so many bytes;
 - ``versions()``: the releases of the peer (first) and of what it stands on, from metadata alone; ImportError
   where it is not installed;
-- ``answer(case)``: what the peer makes of a :class:`Case`.
+- ``answer(case)``: what the peer makes of a :class:`Question`.
 
 What the peer's own calls raise is its refusal: they stand in :func:`refusing`. Any other exception is an
 error of the adapter.
@@ -51,7 +51,7 @@ _TEXT: Final = 2000
 
 
 @dataclass(frozen=True)
-class Case:
+class Question:
     """One question to a peer.
 
     Attributes:
@@ -246,7 +246,7 @@ def _started(adapter: Any) -> dict[str, Any]:
 
 def _answer(adapter: Any, message: Mapping[str, Any], setting: Mapping[str, str]) -> dict[str, Any]:
     try:
-        case = Case(
+        case = Question(
             message["model"],
             {name: unpack(tensor) for name, tensor in message["inputs"].items()},
             {name: tensor["dtype"] for name, tensor in message["inputs"].items()},
@@ -265,7 +265,7 @@ def _answer(adapter: Any, message: Mapping[str, Any], setting: Mapping[str, str]
         return {"outcome": "adapter error", "type": type(error).__name__, "text": _text(error)}
 
 
-def _told(kind: str, found: Any, case: Case) -> dict[str, Any]:
+def _told(kind: str, found: Any, case: Question) -> dict[str, Any]:
     if kind == "checker":
         return {"outcome": "accepted"}
     if kind in ("converter", "simplifier"):

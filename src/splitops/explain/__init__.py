@@ -9,14 +9,14 @@ from __future__ import annotations
 from splitops.explain.axis import Cell, cells
 from splitops.explain.drawing import svg
 from splitops.explain.interactive import EXAMPLES, to_html
-from splitops.explain.layout import Group, Layout, PartLayout, explain
+from splitops.explain.layout import Explanation, Group, PartLayout, explain
 from splitops.explain.text import Span, diagram, memory_strip
 
 __all__ = [
     "EXAMPLES",
     "Cell",
+    "Explanation",
     "Group",
-    "Layout",
     "PartLayout",
     "Span",
     "cells",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from splitops.explain.layout import Layout
+from splitops.explain.layout import Explanation
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class Cell:
         return str(self.first) if self.count == 1 else f"{self.first}-{self.first + self.count - 1}"
 
 
-def cells(layout: Layout, limit: int) -> tuple[Cell, ...]:
+def cells(layout: Explanation, limit: int) -> tuple[Cell, ...]:
     """Return at most ``limit`` cells for the parts; where these are more, those in the middle share one.
 
     Examples:
         >>> import splitops
-        >>> layout = Layout(splitops.plan("SplitToSequence", shape=(100,), split=1))
+        >>> layout = Explanation(splitops.plan("SplitToSequence", shape=(100,), split=1))
         >>> [cell.label for cell in cells(layout, 5)]
         ['0', '1', '2-97', '98', '99']
     """

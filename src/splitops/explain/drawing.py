@@ -8,7 +8,7 @@ from typing import Final
 from splitops.errors import count_of
 from splitops.explain.axis import Cell, cells, proportional
 from splitops.explain.canvas import FAINT, PAPER, TEXT, Canvas, number
-from splitops.explain.layout import Group, Layout
+from splitops.explain.layout import Explanation, Group
 from splitops.explain.palette import colour, ink, shade
 
 _WIDTH: Final = 960
@@ -22,7 +22,7 @@ _TIMES: Final = "\N{MULTIPLICATION SIGN}"
 _EMPTY: Final = {"stroke": FAINT, "stroke_dasharray": "3 3"}
 
 
-def svg(layout: Layout, title: str = "") -> str:
+def svg(layout: Explanation, title: str = "") -> str:
     """Draw a split as a self-contained SVG document.
 
     Args:
@@ -45,7 +45,7 @@ def svg(layout: Layout, title: str = "") -> str:
 class _Drawing:
     """One picture, drawn from top to bottom."""
 
-    def __init__(self, layout: Layout, title: str) -> None:
+    def __init__(self, layout: Explanation, title: str) -> None:
         self.layout = layout
         self.title = title
         self.cells = cells(layout, _CELLS)

@@ -10,13 +10,13 @@ from urllib.parse import urlencode
 
 from splitops.explain.canvas import STYLE
 from splitops.explain.drawing import svg
-from splitops.explain.layout import Layout
+from splitops.explain.layout import Explanation
 from splitops.explain.pages import fill, page_file
 from splitops.explain.palette import PALETTE, ink
 from splitops.spec.elements.packing import packed_size
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 from splitops.spec.operators import SCHEMAS, OperatorSchema, display_name
-from splitops.spec.operators.schema import Given
+from splitops.spec.operators.schemas import Given
 from splitops.spec.sizes.rules import SizeRule
 
 EXAMPLES: Final = {
@@ -32,7 +32,7 @@ EXAMPLES: Final = {
 """What the page offers beside one another: the edge cases of the size rules."""
 
 
-def to_html(layout: Layout, start: Mapping[str, str], title: str, version: str) -> str:
+def to_html(layout: Explanation, start: Mapping[str, str], title: str, version: str) -> str:
     """Write the page.
 
     Args:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import overload
 
+from splitops.native import SplitPlan
 from splitops.spec.elements.packing import packed_size
 from splitops.spec.elements.types import ElementType
-from splitops.splitting.planning import SplitPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout(Sequence[PartLayout]):
+class Explanation(Sequence[PartLayout]):
     """The parts of a plan, computed as they are asked for: a plan may have millions.
 
     Attributes:
@@ -125,7 +125,7 @@ class Layout(Sequence[PartLayout]):
         return packed_size(self.element_type, elements)
 
 
-def explain(plan: SplitPlan, element_type: ElementType | None = None) -> Layout:
+def explain(plan: SplitPlan, element_type: ElementType | None = None) -> Explanation:
     """Return what a plan means for the memory of row-major data.
 
     Args:
@@ -142,4 +142,4 @@ def explain(plan: SplitPlan, element_type: ElementType | None = None) -> Layout:
         >>> part.contiguous, part.runs, part.run_elements
         (False, 6, 960)
     """
-    return Layout(plan, element_type)
+    return Explanation(plan, element_type)

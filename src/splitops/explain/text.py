@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from splitops.explain.axis import Cell, cells, proportional
-from splitops.explain.layout import Layout
+from splitops.explain.layout import Explanation
 
 
 class Span(NamedTuple):
@@ -33,7 +33,7 @@ _ASCII = _Characters("+++", "+++", "|", "-", "..")
 _CELLS = 64
 
 
-def diagram(layout: Layout, width: int = 80, *, ascii_only: bool = False) -> list[Line]:
+def diagram(layout: Explanation, width: int = 80, *, ascii_only: bool = False) -> list[Line]:
     """Draw the data as a grid: the split axis from left to right, all dimensions before it downwards.
 
     Args:
@@ -46,8 +46,9 @@ def diagram(layout: Layout, width: int = 80, *, ascii_only: bool = False) -> lis
 
     Examples:
         >>> import splitops
-        >>> layout = Layout(splitops.plan("VariadicSplit", shape=(2, 12), axis=1, split_lengths=[2, 4, -1]))
-        >>> print("\\n".join("".join(span.text for span in line).rstrip() for line in diagram(layout, 40)))
+        >>> plan = splitops.plan("VariadicSplit", shape=(2, 12), axis=1, split_lengths=[2, 4, -1])
+        >>> lines = diagram(Explanation(plan), 40)
+        >>> print("\\n".join("".join(span.text for span in line).rstrip() for line in lines))
                 offset
                 0    2         6             12
                 ┌────┬─────────┬─────────────┐
@@ -83,7 +84,7 @@ def diagram(layout: Layout, width: int = 80, *, ascii_only: bool = False) -> lis
     return lines
 
 
-def memory_strip(layout: Layout, width: int = 80, *, ascii_only: bool = False) -> Line:
+def memory_strip(layout: Explanation, width: int = 80, *, ascii_only: bool = False) -> Line:
     """Draw the memory of the row-major data from its first element on: which part each stretch belongs to.
 
     Parts that are not contiguous alternate; as many repetitions are drawn as fit, then dots.
@@ -109,7 +110,7 @@ def memory_strip(layout: Layout, width: int = 80, *, ascii_only: bool = False) -
     return line
 
 
-def _gutter(layout: Layout) -> list[str]:
+def _gutter(layout: Explanation) -> list[str]:
     """Return what is left of the grid: the dimensions before the axis."""
     before = layout.plan.shape[: layout.plan.axis]
     if not before:
@@ -119,7 +120,7 @@ def _gutter(layout: Layout) -> list[str]:
     return [axes, sizes]
 
 
-def _fitting(layout: Layout, room: int) -> tuple[Cell, ...]:
+def _fitting(layout: Explanation, room: int) -> tuple[Cell, ...]:
     """Return as many cells as have room for their labels."""
     limit = min(len(layout), _CELLS)
     while limit > 1:

@@ -19,10 +19,11 @@ from splitops.files.lazy import LazyTensor, TensorFile, open
 from splitops.files.requests import AnyPath, merge_plan, read, split_plan
 from splitops.files.streams import plain_path
 from splitops.files.tensors import StoredTensor
+from splitops.native import Plan
 from splitops.spec.elements.types import ElementType
 from splitops.spec.operators import schema
 from splitops.splitting.binding import Fact
-from splitops.splitting.planning import Plan, plan_request
+from splitops.splitting.planning import plan_request
 
 __all__ = [
     "Contents",

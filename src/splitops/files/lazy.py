@@ -20,9 +20,9 @@ from splitops.files.formats import Contents, Format
 from splitops.files.requests import AnyPath, read
 from splitops.files.sources import Source
 from splitops.files.tensors import StoredTensor
+from splitops.native import SplitPlan
 from splitops.spec.elements.packing import unpack
 from splitops.spec.elements.types import ElementType
-from splitops.splitting.planning import SplitPlan
 
 _BLOCK: Final = 1 << 20
 """Runs this close together are read at once, as many bytes as this at a time."""

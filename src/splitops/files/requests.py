@@ -21,8 +21,8 @@ from splitops.files.sources import LocalFile, LocalFolder, Source
 from splitops.files.streams import Stream, is_compressed, plain_path
 from splitops.files.tensors import StoredTensor, part_extents, without_collector
 from splitops.files.uploads import at_address
+from splitops.native import Plan, SplitPlan
 from splitops.spec.elements.types import ElementType
-from splitops.splitting.planning import Plan, SplitPlan
 
 Bind = Callable[[tuple[int, ...], ElementType | None], Plan]
 """Binds a request to a shape and an element type, with the errors of its operator."""

@@ -13,8 +13,8 @@ import numpy as np
 
 from splitops.errors import FileError, brief, shown
 from splitops.files.extents import Extent
+from splitops.native import SplitPlan
 from splitops.spec.elements.types import ElementType
-from splitops.splitting.planning import SplitPlan
 
 
 @dataclass(frozen=True, slots=True)

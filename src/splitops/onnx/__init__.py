@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
+from splitops.calls.dimension_forms import DimensionForm, ShapeForm, dimension_form, infer_call, shape_form
 from splitops.calls.functions import call, function
-from splitops.onnx.inference import InferredSequence, infer_split, infer_split_to_sequence
 from splitops.onnx.reference import reference_ops
 from splitops.spec.operators import schema
 
 __all__ = [
+    "DimensionForm",
     "InferredSequence",
+    "ShapeForm",
     "backend",
     "infer_split",
     "infer_split_to_sequence",
@@ -28,6 +30,7 @@ __all__ = [
 ]
 
 Lengths = Sequence[int] | npt.NDArray[Any]
+PartialLengths = Sequence[int | None] | npt.NDArray[Any]
 
 
 @function("Split", "")
@@ -136,6 +139,99 @@ def split_to_sequence(
     arguments = {"split": split, "axis": axis, "keepdims": keepdims}
     parts: list[Any] = call(schema("SplitToSequence", opset, ""), data, arguments, copy, out)
     return parts
+
+
+class InferredSequence(NamedTuple):
+    """What is known of the output of ``SplitToSequence``."""
+
+    shape: ShapeForm
+    """The shape that every element has; None where even its rank is unknown."""
+    length: DimensionForm
+    """The number of elements."""
+
+
+def infer_split(
+    shape: Sequence[DimensionForm] | None,
+    split: PartialLengths | None = None,
+    *,
+    axis: int | None = 0,
+    num_outputs: int | None = None,
+    opset: int | None = None,
+) -> list[ShapeForm]:
+    """Infer the shapes of the parts that ONNX ``Split`` gives.
+
+    Args:
+        shape: the dimensions of the data, each an integer, a name, an interval ``(lo, hi)`` with ``hi`` None
+            for unbounded, or None for unknown; None where even the rank is unknown.
+        split: the size of each part; an entry of None is not known.
+        axis: the axis to split; None is not known.
+        num_outputs: from opset 18 on, the attribute; below, the number of outputs that the node declares.
+        opset: the opset that selects the version; None is the newest.
+
+    Returns:
+        The shape of each part, in the same forms. Every outcome lies inside it, and nothing in it can be
+        narrowed.
+
+    Raises:
+        RuleError: as :func:`splitops.onnx.split`, wherever what is known leaves no valid outcome.
+        ArrayError: ``shape`` is not a shape.
+
+    Examples:
+        >>> infer_split(["N", 4], num_outputs=2, opset=13)
+        [('N/2', 4), ('N/2', 4)]
+        >>> infer_split([(4, 6)], num_outputs=3)
+        [(2,), (2,), ((0, 2),)]
+        >>> infer_split([None, 8], [2, None, 3], axis=1)
+        [(None, 2), (None, 3), (None, 3)]
+        >>> infer_split(None, [2, 3])
+        [None, None]
+
+    Source: ONNX Split-1, -2, -11, -13, -18.
+    """
+    arguments = {"split": split, "axis": axis, "num_outputs": num_outputs}
+    found = infer_call(schema("Split", opset, ""), shape, arguments, unknown=("axis",))
+    return [shape_form(part) for part in found.parts or ()]
+
+
+def infer_split_to_sequence(
+    shape: Sequence[DimensionForm] | None,
+    split: int | PartialLengths | None = None,
+    *,
+    axis: int | None = 0,
+    keepdims: int = 1,
+    opset: int | None = None,
+) -> InferredSequence:
+    """Infer the shape of the elements that ONNX ``SplitToSequence`` gives, and their number.
+
+    Args:
+        shape: the dimensions of the data, as :func:`infer_split` takes them.
+        split: an integer: parts of that size; or the size of each part, an entry of None not known; None:
+            parts of size 1.
+        axis: the axis to split; None is not known.
+        keepdims: 0 removes the axis of the parts of size 1; ignored when ``split`` is given.
+        opset: the opset that selects the version; None is the newest.
+
+    Returns:
+        The shape that every element has and the number of elements. Where there are never any elements, the
+        shape is the one that the rule would give.
+
+    Raises:
+        RuleError: as :func:`splitops.onnx.split_to_sequence`, wherever what is known leaves no valid outcome.
+        ArrayError: ``shape`` is not a shape.
+
+    Examples:
+        >>> infer_split_to_sequence([7, 3], 2)
+        InferredSequence(shape=((1, 2), 3), length=4)
+        >>> infer_split_to_sequence(["N", 3], keepdims=0)
+        InferredSequence(shape=(3,), length='N')
+        >>> infer_split_to_sequence([(5, 9)], 4)
+        InferredSequence(shape=((1, 4),), length=(2, 3))
+
+    Source: ONNX SplitToSequence-11, -24.
+    """
+    arguments = {"split": split, "axis": axis, "keepdims": keepdims}
+    found = infer_call(schema("SplitToSequence", opset, ""), shape, arguments, unknown=("axis",))
+    return InferredSequence(shape_form(found.element), dimension_form(found.count))
 
 
 def __getattr__(name: str) -> Any:

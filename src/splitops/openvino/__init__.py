@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy.typing as npt
 
+from splitops.calls.dimension_forms import DimensionForm, ShapeForm, infer_call, shape_form
 from splitops.calls.functions import call, function
-from splitops.openvino.inference import infer_split, infer_variadic_split
 from splitops.spec.operators import schema
 
-__all__ = ["infer_split", "infer_variadic_split", "split", "variadic_split"]
+__all__ = ["DimensionForm", "ShapeForm", "infer_split", "infer_variadic_split", "split", "variadic_split"]
 
 
 @function("Split", "openvino")
@@ -106,3 +106,78 @@ def variadic_split(
     arguments = {"axis": axis, "split_lengths": split_lengths}
     parts: tuple[Any, ...] = call(schema("VariadicSplit", opset, "openvino"), data, arguments, copy, out)
     return parts
+
+
+def infer_split(
+    shape: Sequence[DimensionForm] | None,
+    axis: int | npt.NDArray[Any] | None,
+    num_splits: int,
+    *,
+    opset: int | None = None,
+) -> list[ShapeForm]:
+    """Infer the shapes of the parts that OpenVINO ``Split`` gives.
+
+    Args:
+        shape: the dimensions of the data, each an integer, a name, an interval ``(lo, hi)`` with ``hi`` None
+            for unbounded, or None for unknown; None where even the rank is unknown.
+        axis: the axis to split; None is not known.
+        num_splits: the number of parts.
+        opset: the operation set that selects the version; None is the newest.
+
+    Returns:
+        The shape of each part, in the same forms. Every outcome lies inside it, and nothing in it can be
+        narrowed.
+
+    Raises:
+        RuleError: as :func:`splitops.openvino.split`, wherever what is known leaves no valid outcome.
+        ArrayError: ``shape`` is not a shape.
+
+    Examples:
+        >>> infer_split([(2, 7), 4], 0, 3)
+        [((1, 2), 4), ((1, 2), 4), ((1, 2), 4)]
+        >>> infer_split([7, 6], None, 3)  # axis 0 cannot be split in 3
+        [(7, 2), (7, 2), (7, 2)]
+
+    Source: OpenVINO opset1 Split-1.
+    """
+    arguments = {"axis": axis, "num_splits": num_splits}
+    found = infer_call(schema("Split", opset, "openvino"), shape, arguments, unknown=("axis",))
+    return [shape_form(part) for part in found.parts or ()]
+
+
+def infer_variadic_split(
+    shape: Sequence[DimensionForm] | None,
+    axis: int | Sequence[int] | npt.NDArray[Any] | None,
+    split_lengths: Sequence[int | None] | npt.NDArray[Any] | None,
+    *,
+    opset: int | None = None,
+) -> list[ShapeForm]:
+    """Infer the shapes of the parts that OpenVINO ``VariadicSplit`` gives.
+
+    Args:
+        shape: the dimensions of the data, as :func:`infer_split` takes them.
+        axis: the axis to split; None is not known.
+        split_lengths: the size of each part, one of them may be -1; an entry of None is not known. None:
+            nothing is known, not even their number.
+        opset: the operation set that selects the version; None is the newest.
+
+    Returns:
+        The shape of each part, in the same forms; no shapes where their number is not known. Every outcome
+        lies inside them, and nothing in them can be narrowed.
+
+    Raises:
+        RuleError: as :func:`splitops.openvino.variadic_split`, wherever no valid outcome is left.
+        ArrayError: ``shape`` is not a shape.
+
+    Examples:
+        >>> infer_variadic_split([(5, 9), "N"], 0, [-1, 2])
+        [((3, 7), 'N'), (2, 'N')]
+        >>> infer_variadic_split([6], 0, [None, 4, None])
+        [((0, 2),), (4,), ((0, 2),)]
+
+    Source: OpenVINO opset1 VariadicSplit-1.
+    """
+    arguments = {"axis": axis, "split_lengths": split_lengths}
+    row = schema("VariadicSplit", opset, "openvino")
+    found = infer_call(row, shape, arguments, unknown=("axis", "split_lengths"))
+    return [shape_form(part) for part in found.parts or ()]

@@ -15,7 +15,7 @@ from splitops.calls.plan import plan_arguments
 from splitops.errors import PlanError, RuleError, SplitError, brief
 from splitops.files.extents import Extent, contiguous
 from splitops.files.tensors import StoredTensor, Unit, part_extents
-from splitops.splitting.planning import Plan, SplitPlan
+from splitops.native import Plan, SplitPlan
 
 MAX_RANKS: Final = 1 << 16
 

@@ -9,7 +9,7 @@ from splitops.errors import PlanError
 from splitops.sharding.cuts import Recipe, cut_axis
 from splitops.sharding.expressions import Names
 from splitops.sharding.placements import Placements
-from splitops.sharding.rules import Rule, Rules
+from splitops.sharding.plan_language import ShardRule, ShardRules
 
 _HEADS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
@@ -21,7 +21,7 @@ _HEADS: Final[Mapping[str, str]] = {
 
 
 def cut_heads(
-    placements: Placements, matched: Sequence[Rule], rules: Rules, config: Mapping[str, Any]
+    placements: Placements, matched: Sequence[ShardRule], rules: ShardRules, config: Mapping[str, Any]
 ) -> tuple[str, ...]:
     """Return a line for each rule that cuts through a head, with the numbers of ranks that would not.
 

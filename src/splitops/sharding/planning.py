@@ -20,7 +20,7 @@ from splitops.sharding.heads import cut_heads
 from splitops.sharding.layouts import layout_named
 from splitops.sharding.manifest import SOURCE, has_manifest, manifest_files, read_ranks
 from splitops.sharding.placements import Placements, whole_files
-from splitops.sharding.rules import Rule, cuts_of, document_of, rules_of
+from splitops.sharding.plan_language import ShardRule, cuts_of, document_of, rules_of
 
 AnyPath = str | os.PathLike[str]
 
@@ -81,7 +81,7 @@ class ShardPlan(_Runnable):
 
     checkpoint: Checkpoint
     placements: Placements
-    rules: tuple[Rule, ...]
+    rules: tuple[ShardRule, ...]
     layout: str
     document: Mapping[str, Any]
     warnings: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from splitops.errors import PlanError, shown
 
-Rule = Mapping[str, Any]
+RuleDocument = Mapping[str, Any]
 _WHOLE: Final = {"replicate": True}
 _OUT: Final = frozenset({"colwise", "colwise_rep", "colwise_gather_output"})
 _IN: Final = frozenset({"rowwise", "rowwise_rep", "rowwise_split_input"})
@@ -19,7 +19,7 @@ _IN: Final = frozenset({"rowwise", "rowwise_rep", "rowwise_split_input"})
 
 def rules_of_module(
     module: str, word: str, names: Sequence[str], config: Mapping[str, Any]
-) -> Iterator[Rule]:
+) -> Iterator[RuleDocument]:
     """Yield the rules for the tensors of modules.
 
     Args:
@@ -65,7 +65,7 @@ def _packing(stated: Mapping[str, Any]) -> tuple[int, int]:
     return 32 // bits, max(0, group)
 
 
-def _awq(out: bool, stated: Mapping[str, Any], names: Sequence[str], module: str) -> Iterator[Rule]:
+def _awq(out: bool, stated: Mapping[str, Any], names: Sequence[str], module: str) -> Iterator[RuleDocument]:
     """Weights (in, out / pack), zeros (in / group, out / pack), scales (in / group, out)."""
     if str(stated.get("version", "gemm")).lower() != "gemm":
         raise PlanError(f"nothing is known of version {shown(stated['version'])} of AWQ: state a plan")
@@ -79,7 +79,7 @@ def _awq(out: bool, stated: Mapping[str, Any], names: Sequence[str], module: str
         yield {"match": [zeros, scales], **({"axis": 0, "pack": group} if group else _WHOLE)}
 
 
-def _gptq(out: bool, stated: Mapping[str, Any], names: Sequence[str], module: str) -> Iterator[Rule]:
+def _gptq(out: bool, stated: Mapping[str, Any], names: Sequence[str], module: str) -> Iterator[RuleDocument]:
     """Weights (in / pack, out), zeros (in / group, out / pack), scales (in / group, out), groups (in)."""
     pack, group = _packing(stated)
     weight, zeros, scales, groups = (f"{module}.{leaf}" for leaf in ("qweight", "qzeros", "scales", "g_idx"))
@@ -97,7 +97,7 @@ def _gptq(out: bool, stated: Mapping[str, Any], names: Sequence[str], module: st
         yield {"match": groups, "axis": 0, "group_size": group, "unit": pack}
 
 
-def _fp8(out: bool, stated: Mapping[str, Any], names: Sequence[str], module: str) -> Iterator[Rule]:
+def _fp8(out: bool, stated: Mapping[str, Any], names: Sequence[str], module: str) -> Iterator[RuleDocument]:
     """Weights (out, in), scales of their blocks; without blocks, one scale of the whole weight."""
     scales = [
         f"{module}.{leaf}" for leaf in ("weight_scale_inv", "weight_scale", "input_scale", "activation_scale")
@@ -118,7 +118,9 @@ def _fp8(out: bool, stated: Mapping[str, Any], names: Sequence[str], module: str
     yield {"match": scales[2:], **_WHOLE}
 
 
-_METHODS: Final[Mapping[Any, Callable[[bool, Mapping[str, Any], Sequence[str], str], Iterator[Rule]]]] = {
+_METHODS: Final[
+    Mapping[Any, Callable[[bool, Mapping[str, Any], Sequence[str], str], Iterator[RuleDocument]]]
+] = {
     "awq": _awq,
     "gptq": _gptq,
     "fp8": _fp8,

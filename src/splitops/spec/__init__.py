@@ -1,1 +1,51 @@
 """What the operators are: one row of data for each version, element types, and the only size arithmetic."""
+
+from __future__ import annotations
+
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, element_type_of
+from splitops.spec.operators import (
+    FAMILY,
+    SCHEMAS,
+    Difference,
+    OperatorSchema,
+    VersionChange,
+    difference,
+    display_name,
+    history,
+    schema,
+    versions,
+)
+from splitops.spec.operators.schemas import (
+    Attribute,
+    AttributeType,
+    Given,
+    Option,
+    Parameter,
+    Source,
+    TypeConstraint,
+)
+from splitops.spec.sizes.rules import SizeRule
+
+__all__ = [
+    "ELEMENT_TYPES",
+    "FAMILY",
+    "SCHEMAS",
+    "Attribute",
+    "AttributeType",
+    "Difference",
+    "ElementType",
+    "Given",
+    "OperatorSchema",
+    "Option",
+    "Parameter",
+    "SizeRule",
+    "Source",
+    "TypeConstraint",
+    "VersionChange",
+    "difference",
+    "display_name",
+    "element_type_of",
+    "history",
+    "schema",
+    "versions",
+]

@@ -7,17 +7,9 @@ from typing import Final
 
 from splitops.errors import NOWHERE, Rule, Where, rule_error
 from splitops.ground.records import record
-from splitops.native import Plan, SplitPlan
-from splitops.spec.operators.schema import OperatorSchema
+from splitops.native import Plan
+from splitops.spec.operators.schemas import OperatorSchema
 from splitops.spec.sizes.arithmetic import Division, part_count, part_sizes
-
-__all__ = [
-    "MAX_PARTS",
-    "Plan",
-    "SplitPlan",
-    "SplitRequest",
-    "plan_request",
-]
 
 MAX_PARTS: Final = 1 << 24
 """The most parts that one call makes; more is ``parts.count`` instead of exhausted memory."""

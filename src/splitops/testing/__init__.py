@@ -27,8 +27,8 @@ backend that returns a wrong part, copies where it promises views or fills buffe
 
 from __future__ import annotations
 
-from splitops.testing.cases import CASES, FAULTS, Case, Fault
+from splitops.testing.cases import CASES, FAULTS, Call, Fault
 from splitops.testing.library import Library
 from splitops.testing.suite import BackendSuite
 
-__all__ = ["CASES", "FAULTS", "BackendSuite", "Case", "Fault", "Library"]
+__all__ = ["CASES", "FAULTS", "BackendSuite", "Call", "Fault", "Library"]

@@ -13,7 +13,7 @@ Operator = Callable[..., Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class Call:
     """A call and its parts.
 
     Attributes:
@@ -53,21 +53,21 @@ class Fault:
     keywords: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"{self.rule}: {Case(self.operator, self.shape, self.axis, (), self.keywords)}"
+        return f"{self.rule}: {Call(self.operator, self.shape, self.axis, (), self.keywords)}"
 
     def __call__(self, data: Any) -> Sequence[Any]:
         """Make the call on an array of the shape."""
         return self.operator(data, axis=self.axis, **self.keywords)
 
 
-def _split(shape: tuple[int, ...], axis: int, sizes: Sequence[int], **keywords: Any) -> Case:
-    return Case(onnx.split, shape, axis, tuple(sizes), keywords)
+def _split(shape: tuple[int, ...], axis: int, sizes: Sequence[int], **keywords: Any) -> Call:
+    return Call(onnx.split, shape, axis, tuple(sizes), keywords)
 
 
 def _sequence(
     shape: tuple[int, ...], axis: int, sizes: Sequence[int], *, squeeze: bool = False, **keywords: Any
-) -> Case:
-    return Case(onnx.split_to_sequence, shape, axis, tuple(sizes), keywords, squeeze)
+) -> Call:
+    return Call(onnx.split_to_sequence, shape, axis, tuple(sizes), keywords, squeeze)
 
 
 CASES: Final = (
@@ -88,11 +88,11 @@ CASES: Final = (
     _sequence((3, 2, 2), -3, [1, 1, 1], keepdims=0, squeeze=True, opset=11),
     _sequence((0, 2), 0, []),
     _sequence((4,), 0, [4], split=9),
-    Case(openvino.split, (6, 12, 10), 1, (4, 4, 4), {"num_splits": 3}),
-    Case(openvino.split, (2, 0), -1, (0, 0), {"num_splits": 2}),
-    Case(openvino.variadic_split, (6, 12), 0, (1, 2, 3), {"split_lengths": [1, 2, 3]}),
-    Case(openvino.variadic_split, (6, 12), 0, (4, 2), {"split_lengths": [-1, 2]}),
-    Case(openvino.variadic_split, (6, 2), -2, (4, 0, 2), {"split_lengths": [4, -1, 2]}),
+    Call(openvino.split, (6, 12, 10), 1, (4, 4, 4), {"num_splits": 3}),
+    Call(openvino.split, (2, 0), -1, (0, 0), {"num_splits": 2}),
+    Call(openvino.variadic_split, (6, 12), 0, (1, 2, 3), {"split_lengths": [1, 2, 3]}),
+    Call(openvino.variadic_split, (6, 12), 0, (4, 2), {"split_lengths": [-1, 2]}),
+    Call(openvino.variadic_split, (6, 2), -2, (4, 0, 2), {"split_lengths": [4, -1, 2]}),
 )
 """Every operator version and every size rule, on leading, inner and trailing axes, empty parts included."""
 

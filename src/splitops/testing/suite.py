@@ -16,13 +16,13 @@ import pytest
 
 import splitops
 from splitops.errors import ArrayError, RuleError
-from splitops.testing.cases import CASES, FAULTS, Case, Fault
+from splitops.testing.cases import CASES, FAULTS, Call, Fault
 from splitops.testing.library import Library
 
 Array = npt.NDArray[Any]
 
 _EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=str)
-_PAIR = Case(splitops.onnx.split, (4, 6), 1, (2, 4), {"split": [2, 4]})
+_PAIR = Call(splitops.onnx.split, (4, 6), 1, (2, 4), {"split": [2, 4]})
 
 
 def _values(library: Library, shape: tuple[int, ...], name: str | None = None) -> Array:
@@ -36,7 +36,7 @@ def _values(library: Library, shape: tuple[int, ...], name: str | None = None) -
     return (numbers % (2 if dtype.kind == "b" else 100)).astype(dtype).reshape(shape)
 
 
-def _expected(case: Case, values: Array) -> list[Array]:
+def _expected(case: Call, values: Array) -> list[Array]:
     """Cut by plain slicing, at the sizes that the case writes down."""
     axis = case.axis % values.ndim
     parts = []
@@ -63,7 +63,7 @@ class BackendSuite:
 
     @_EVERY_CASE
     @pytest.mark.parametrize("copy", [None, True], ids=["views", "copies"])
-    def test_the_parts_are_the_operators_own(self, library: Library, case: Case, copy: bool | None) -> None:
+    def test_the_parts_are_the_operators_own(self, library: Library, case: Call, copy: bool | None) -> None:
         values = _values(library, case.shape)
         data = library.make(values)
         with library.no_computing():
@@ -121,7 +121,7 @@ class BackendSuite:
         assert all(map(library.is_writeable, _PAIR(data, copy=True)))
 
     @_EVERY_CASE
-    def test_out_is_filled_or_refused(self, library: Library, case: Case) -> None:
+    def test_out_is_filled_or_refused(self, library: Library, case: Call) -> None:
         values = _values(library, case.shape)
         data, expected = library.make(values), _expected(case, values)
         if not library.backend.capabilities.out:
@@ -188,7 +188,7 @@ class BackendSuite:
     def test_calls_that_look_alike_are_told_apart(self, library: Library) -> None:
         """Calls are remembered; neither shape, type, axis nor lengths may be mistaken for another's."""
         for shape, axis, sizes in (((4, 6), 1, (2, 4)), ((6, 4), 0, (2, 4)), ((4, 6), 1, (4, 2))):
-            case = Case(splitops.onnx.split, shape, axis, sizes, {"split": list(sizes)})
+            case = Call(splitops.onnx.split, shape, axis, sizes, {"split": list(sizes)})
             values = _values(library, shape)
             for _ in range(2):
                 _assert_same(library, case(library.make(values)), _expected(case, values))
@@ -221,7 +221,7 @@ class BackendSuite:
         values = _values(library, (4, 6), "float32")
         missing = []
         for name, run in compilers.items():
-            for case in (_PAIR, Case(splitops.openvino.split, (4, 6), 1, (2, 2, 2), {"num_splits": 3})):
+            for case in (_PAIR, Call(splitops.openvino.split, (4, 6), 1, (2, 2, 2), {"num_splits": 3})):
                 try:
                     parts = run(case, library.make(values))
                 except pytest.skip.Exception as skipped:

@@ -20,8 +20,8 @@ from splitops.backends.memory import check_count, check_fit
 from splitops.backends.torch import copying
 from splitops.backends.torch.bridge import to_numpy
 from splitops.errors import ArrayError
+from splitops.native import SplitPlan
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
-from splitops.splitting.planning import SplitPlan
 
 
 class _Torch:

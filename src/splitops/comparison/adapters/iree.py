@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from splitops.comparison.worker import Case, refusing, tool
+from splitops.comparison.worker import Question, refusing, tool
 
 NAME = "iree"
 KIND = "compiler"
@@ -22,7 +22,7 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in ("iree-base-compiler", "iree-base-runtime", "onnx")}
 
 
-def answer(case: Case) -> list[Any]:
+def answer(case: Question) -> list[Any]:
     """Import, compile and run the model."""
     import iree.runtime
     from iree.compiler.tools.binaries import find_tool
@@ -41,13 +41,13 @@ def answer(case: Case) -> list[Any]:
     return [_signed(array, case) for array in arrays]
 
 
-def _signed(array: npt.NDArray[Any], case: Case) -> npt.NDArray[Any]:
+def _signed(array: npt.NDArray[Any], case: Question) -> npt.NDArray[Any]:
     """Return an array with the sign of the data: the integers of the runtime say none."""
     data = next(iter(case.inputs.values())).dtype
     return array.view(data) if data.kind == "u" and array.dtype.name == data.name[1:] else array
 
 
-def _import(case: Case, target: Path) -> None:
+def _import(case: Question, target: Path) -> None:
     """Do as ``iree-import-onnx`` does; 17 is the operation set that its documentation asks for."""
     from iree.compiler.tools.import_onnx.__main__ import main, parse_arguments
 

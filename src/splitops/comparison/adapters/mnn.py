@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from splitops.comparison.worker import Case, NotApplicable, refusing
+from splitops.comparison.worker import NotApplicable, Question, refusing
 
 NAME = "mnn"
 KIND = "runtime"
@@ -27,7 +27,7 @@ def versions() -> dict[str, str]:
     return {"MNN": version("MNN")}
 
 
-def answer(case: Case) -> list[Any]:
+def answer(case: Question) -> list[Any]:
     """Convert the model and run it; 64-bit inputs are narrowed as the converter does with the model."""
     import _tools
     import MNN

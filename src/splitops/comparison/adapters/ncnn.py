@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from splitops.comparison.worker import Case, NotApplicable, refusing, tool
+from splitops.comparison.worker import NotApplicable, Question, refusing, tool
 
 NAME = "ncnn"
 KIND = "runtime"
@@ -19,7 +19,7 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in ("ncnn", "pnnx")}
 
 
-def answer(case: Case) -> list[Any]:
+def answer(case: Question) -> list[Any]:
     """Convert the model for the shapes of the inputs, and run it."""
     import ncnn
     import pnnx

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from splitops.comparison.worker import Case, refusing
+from splitops.comparison.worker import Question, refusing
 
 NAME = "onnx2tf"
 KIND = "runtime"
@@ -19,7 +19,7 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in ("onnx2tf", "tensorflow", "onnx")}
 
 
-def answer(case: Case) -> list[Any]:
+def answer(case: Question) -> list[Any]:
     """Convert the model, with the layouts of the inputs kept, and run it."""
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     import onnx2tf

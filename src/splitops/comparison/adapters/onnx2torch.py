@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from splitops.comparison.worker import Case, NotApplicable, refusing, storage
+from splitops.comparison.worker import NotApplicable, Question, refusing, storage
 
 NAME = "onnx2torch"
 KIND = "runtime"
@@ -20,7 +20,7 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in ("onnx2torch", "torch", "onnx")}
 
 
-def answer(case: Case) -> list[Any]:
+def answer(case: Question) -> list[Any]:
     """Convert the model and run it."""
     if "string" in case.types.values():
         raise NotApplicable("PyTorch has no tensors of strings")

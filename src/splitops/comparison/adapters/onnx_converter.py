@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from pathlib import Path
 
-from splitops.comparison.worker import Case, NotApplicable, refusing
+from splitops.comparison.worker import NotApplicable, Question, refusing
 
 NAME = "onnx-converter"
 KIND = "converter"
@@ -18,7 +18,7 @@ def versions() -> dict[str, str]:
     return {"onnx": version("onnx")}
 
 
-def answer(case: Case) -> Path:
+def answer(case: Question) -> Path:
     """Convert the model to the next opset in which an operator of the family changed."""
     import onnx
     from onnx.version_converter import convert_version

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
-from splitops.comparison.worker import Case, refusing
+from splitops.comparison.worker import Question, refusing
 
 NAME = "onnx-inference"
 KIND = "inference"
@@ -18,7 +18,7 @@ def versions() -> dict[str, str]:
     return {"onnx": version("onnx")}
 
 
-def answer(case: Case) -> dict[str, Any]:
+def answer(case: Question) -> dict[str, Any]:
     """Check the model and infer the dimensions of its outputs, which it leaves open."""
     import onnx
 

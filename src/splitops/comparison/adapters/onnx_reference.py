@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
-from splitops.comparison.worker import Case, refusing
+from splitops.comparison.worker import Question, refusing
 
 NAME = "onnx-reference"
 KIND = "runtime"
@@ -17,7 +17,7 @@ def versions() -> dict[str, str]:
     return {"onnx": version("onnx")}
 
 
-def answer(case: Case) -> list[Any]:
+def answer(case: Question) -> list[Any]:
     """Run the model."""
     from onnx.reference import ReferenceEvaluator
 

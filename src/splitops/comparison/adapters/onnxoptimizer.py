@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from pathlib import Path
 
-from splitops.comparison.worker import Case, refusing
+from splitops.comparison.worker import Question, refusing
 
 NAME = "onnxoptimizer"
 KIND = "simplifier"
@@ -18,7 +18,7 @@ def versions() -> dict[str, str]:
     return {"onnxoptimizer": version("onnxoptimizer"), "onnx": version("onnx")}
 
 
-def answer(case: Case) -> Path:
+def answer(case: Question) -> Path:
     """Optimise the model."""
     import onnx
     import onnxoptimizer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
-from splitops.comparison.worker import Case, NotApplicable, refusing
+from splitops.comparison.worker import NotApplicable, Question, refusing
 
 NAME = "onnxruntime"
 KIND = "runtime"
@@ -18,7 +18,7 @@ def versions() -> dict[str, str]:
     return {"onnxruntime": version("onnxruntime")}
 
 
-def answer(case: Case) -> list[Any]:
+def answer(case: Question) -> list[Any]:
     """Run the model."""
     import onnxruntime as ort
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from pathlib import Path
 
-from splitops.comparison.worker import Case, NotApplicable, refusing
+from splitops.comparison.worker import NotApplicable, Question, refusing
 
 NAME = "onnxscript-converter"
 KIND = "converter"
@@ -19,7 +19,7 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in ("onnxscript", "onnx-ir", "onnx")}
 
 
-def answer(case: Case) -> Path:
+def answer(case: Question) -> Path:
     """Convert the model to the next of its opsets in which an operator of the family changed."""
     import onnx
     import onnx_ir as ir

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from pathlib import Path
 
-from splitops.comparison.worker import Case, refusing
+from splitops.comparison.worker import Question, refusing
 
 NAME = "onnxslim"
 KIND = "simplifier"
@@ -17,7 +17,7 @@ def versions() -> dict[str, str]:
     return {"onnxslim": version("onnxslim"), "onnx": version("onnx")}
 
 
-def answer(case: Case) -> Path:
+def answer(case: Question) -> Path:
     """Simplify the model."""
     import onnx
     import onnxslim

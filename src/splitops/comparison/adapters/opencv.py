@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from splitops.comparison.worker import Case, NotApplicable, refusing
+from splitops.comparison.worker import NotApplicable, Question, refusing
 
 NAME = "opencv"
 KIND = "runtime"
@@ -23,7 +23,7 @@ def versions() -> dict[str, str]:
     raise ImportError("opencv-python-headless is not installed")
 
 
-def answer(case: Case) -> list[Any]:
+def answer(case: Question) -> list[Any]:
     """Run the model."""
     import cv2
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from splitops.comparison.worker import Case, Tensor, refusing
+from splitops.comparison.worker import Question, Tensor, refusing
 
 NAME = "openvino"
 KIND = "runtime"
@@ -33,7 +33,7 @@ def versions() -> dict[str, str]:
     return {"openvino": version("openvino")}
 
 
-def answer(case: Case) -> list[Any]:
+def answer(case: Question) -> list[Any]:
     """Run the model, with the shapes that it declares or those of the inputs."""
     import openvino
 

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from splitops.comparison.worker import Case, NotApplicable, refusing, tool
+from splitops.comparison.worker import NotApplicable, Question, refusing, tool
 
 NAME = "pnnx"
 KIND = "runtime"
@@ -23,7 +23,7 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in ("pnnx", "torch")}
 
 
-def answer(case: Case) -> list[Any]:
+def answer(case: Question) -> list[Any]:
     """Convert the model for the shapes of the inputs, and run it."""
     import pnnx
     import torch

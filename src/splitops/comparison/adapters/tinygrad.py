@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from splitops.comparison.worker import Case, refusing, storage
+from splitops.comparison.worker import Question, refusing, storage
 
 NAME = "tinygrad"
 KIND = "runtime"
@@ -23,7 +23,7 @@ def versions() -> dict[str, str]:
     return {"tinygrad": version("tinygrad")}
 
 
-def answer(case: Case) -> dict[str, Any]:
+def answer(case: Question) -> dict[str, Any]:
     """Run the model."""
     os.environ["CACHELEVEL"] = "0"  # kernels of an earlier run are not asked
     os.environ["DEV"] = case.setting["device"]

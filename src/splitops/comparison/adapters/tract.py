@@ -6,7 +6,7 @@ import os
 from importlib.metadata import version
 from typing import Any
 
-from splitops.comparison.worker import Case, NotApplicable, refusing
+from splitops.comparison.worker import NotApplicable, Question, refusing
 
 NAME = "tract"
 KIND = "runtime"
@@ -20,7 +20,7 @@ def versions() -> dict[str, str]:
     return {"tract": version("tract")}
 
 
-def answer(case: Case) -> list[Any]:
+def answer(case: Question) -> list[Any]:
     """Run the model, with the shapes that it declares or those of the inputs."""
     os.environ["RUST_LIB_BACKTRACE"] = "0"  # it would be part of the message
     import tract

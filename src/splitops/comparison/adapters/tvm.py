@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
-from splitops.comparison.worker import Case, refusing
+from splitops.comparison.worker import Question, refusing
 
 NAME = "tvm"
 KIND = "compiler"
@@ -19,7 +19,7 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in ("apache-tvm", "onnx")}
 
 
-def answer(case: Case) -> list[Any]:
+def answer(case: Question) -> list[Any]:
     """Import, compile and run the model, with the shapes that it declares or those of the inputs."""
     import onnx
     import tvm

@@ -16,7 +16,7 @@ from splitops.comparison.cases.words import opset_of, row_of
 from splitops.comparison.records import Record
 from splitops.models.formats.openvino import Builder, OpenVINOModel, Output
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
-from splitops.spec.operators.schema import Given
+from splitops.spec.operators.schemas import Given
 from splitops.spec.sizes.dims import UNKNOWN
 
 DATA: Final = "x"

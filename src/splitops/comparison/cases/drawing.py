@@ -16,7 +16,7 @@ from splitops.comparison.cases.forms import by_count, by_lengths, input_of_lengt
 from splitops.comparison.records import Record
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import SCHEMAS, OperatorSchema
-from splitops.spec.operators.schema import Given
+from splitops.spec.operators.schemas import Given
 from splitops.spec.sizes.rules import SizeRule
 
 Pair = tuple[Record, Record | None]

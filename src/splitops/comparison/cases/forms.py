@@ -9,7 +9,7 @@ from splitops.comparison.cases.words import usual_opset
 from splitops.comparison.records import Record
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import OperatorSchema
-from splitops.spec.operators.schema import Given, Source
+from splitops.spec.operators.schemas import Given, Source
 
 
 def input_of_lengths(row: OperatorSchema) -> Source | None:

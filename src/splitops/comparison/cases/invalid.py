@@ -12,7 +12,7 @@ from splitops.comparison.cases.valid import is_newest
 from splitops.comparison.records import Record
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import OperatorSchema
-from splitops.spec.operators.schema import Given
+from splitops.spec.operators.schemas import Given
 from splitops.spec.sizes.rules import SizeRule
 
 Broken = tuple[Record, Record]

@@ -11,7 +11,7 @@ from splitops.comparison.cases.forms import by_count, by_lengths, input_of_lengt
 from splitops.comparison.records import Record
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import OperatorSchema, history
-from splitops.spec.operators.schema import Given
+from splitops.spec.operators.schemas import Given
 from splitops.spec.sizes.rules import SizeRule
 
 _COUNTS: Final = {

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from splitops.comparison.records import Record
 from splitops.spec.operators import OperatorSchema, history, schema
-from splitops.spec.operators.schema import Given
+from splitops.spec.operators.schemas import Given
 
 _OLDEST: Final = 10
 """The opset below which runtimes promise little."""

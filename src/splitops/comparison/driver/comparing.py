@@ -17,7 +17,7 @@ from splitops.comparison.driver.finding import Column, Wanted, columns
 from splitops.comparison.driver.judging import expected_of
 from splitops.comparison.driver.models import cases_of_model
 from splitops.comparison.driver.process import Limits, without_network
-from splitops.comparison.driver.running import Run, settled
+from splitops.comparison.driver.run import Run, settled
 from splitops.comparison.records import Case, CompareError, Entry, Peer, Record, Report, State, Verdict, Word
 from splitops.errors import shown
 from splitops.ground.progress import telling

@@ -21,7 +21,7 @@ from splitops.models.sessions.foretold import foretold_ir, foretold_onnx
 from splitops.models.sites import Site
 from splitops.models.verify import made_inputs
 from splitops.spec.elements.types import element_type_of
-from splitops.spec.operators.schema import Given
+from splitops.spec.operators.schemas import Given
 from splitops.splitting.binding import Fact
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from splitops.comparison.reports.verdicts import described, releases
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangedVerdict:
     """One case and peer whose verdict is not what it was.
 
     Attributes:
@@ -42,9 +42,9 @@ class Differences:
         releases: the old and new releases of each peer that has others now.
     """
 
-    new: tuple[Change, ...]
-    fixed: tuple[Change, ...]
-    changed: tuple[Change, ...]
+    new: tuple[ChangedVerdict, ...]
+    fixed: tuple[ChangedVerdict, ...]
+    changed: tuple[ChangedVerdict, ...]
     releases: dict[str, tuple[str, str]]
 
     def to_json(self) -> dict[str, Any]:
@@ -68,9 +68,11 @@ def differences(old: Report, new: Report) -> Differences:
     was = {key: verdict for key, verdict in before.items() if verdict.counts}
     found = {key: verdict for key, verdict in now.items() if verdict.counts}
 
-    def change(key: tuple[str, str]) -> Change:
+    def change(key: tuple[str, str]) -> ChangedVerdict:
         then = before.get(key)
-        return Change(*key, rules[key[0]], None if then is None else described(then), described(now[key]))
+        return ChangedVerdict(
+            *key, rules[key[0]], None if then is None else described(then), described(now[key])
+        )
 
     return Differences(
         new=tuple(change(key) for key in found if key not in was),

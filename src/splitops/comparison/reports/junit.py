@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 from typing import Final
 
 from splitops.comparison.records import FINDINGS, Entry, Peer, Report, Verdict, Word
-from splitops.comparison.reports.rules import rule_text
+from splitops.comparison.reports.rule_texts import rule_text
 from splitops.comparison.reports.verdicts import MEANINGS, described
 
 _FAILURES: Final = frozenset({Word.DIFFERS, Word.REFUSES, Word.ACCEPTS})

@@ -10,8 +10,8 @@ from splitops.calls.functions import plan
 from splitops.comparison.records import Record
 from splitops.errors import SplitError
 from splitops.explain import explain, svg
+from splitops.native import SplitPlan
 from splitops.spec.elements.types import ELEMENT_TYPES
-from splitops.splitting.planning import SplitPlan
 
 _PLAIN = " =:/,;()'.-_!*@&$+"
 """Characters that stand for themselves in an address of data, inside of double quotes."""

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from splitops.comparison.records import Case, CompareError, Entry, Peer, Report, Verdict
-from splitops.comparison.reports.rules import rule_text, source_of
+from splitops.comparison.reports.rule_texts import rule_text, source_of
 from splitops.comparison.reports.scripts import Script, script_of
 from splitops.comparison.reports.verdicts import MEANINGS, described, releases, stated, written
 from splitops.errors import one_line, shown

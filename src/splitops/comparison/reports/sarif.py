@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from splitops.comparison.records import Entry, Peer, Report, Verdict
-from splitops.comparison.reports.rules import rule_text
+from splitops.comparison.reports.rule_texts import rule_text
 from splitops.comparison.reports.verdicts import MEANINGS, described
 from splitops.models.check.reports import sarif_log
 

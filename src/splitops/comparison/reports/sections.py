@@ -10,7 +10,7 @@ from typing import Any, Final
 from splitops.comparison.records import Entry, Peer, Record, Report, Verdict, Word
 from splitops.comparison.reports.fragments import anchor, link, mark, text, unconfirmed
 from splitops.comparison.reports.pictures import Pictures
-from splitops.comparison.reports.rules import rule_text, source_of
+from splitops.comparison.reports.rule_texts import rule_text, source_of
 from splitops.comparison.reports.verdicts import MEANINGS, described, releases, stated, written
 
 _QUIET: Final = (Word.AGREES, Word.DEAD, Word.NOT_APPLICABLE)

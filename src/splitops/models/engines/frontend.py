@@ -16,8 +16,6 @@ from splitops.models.engines.engine import EngineError
 if TYPE_CHECKING:
     from splitops.models.engines.isolated import IsolatedEngine
 
-__all__ = ["Extension", "to_ir"]
-
 Extension = tuple[str, int, tuple[str, ...]]
 """A node of domain ``openvino`` that becomes OpenVINO's own layer: name, operation set and attributes."""
 

@@ -30,7 +30,7 @@ from splitops.models.graph.onnx import (
     subgraphs,
 )
 from splitops.spec.operators import schema
-from splitops.spec.operators.schema import Given
+from splitops.spec.operators.schemas import Given
 
 SiteKey: TypeAlias = tuple[str | None, str]
 """A node by the path of its graph and its first output that has a name."""

@@ -22,7 +22,7 @@ from splitops.models.sites.forms import Method, Restatement
 from splitops.models.sites.statement import stated
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import OperatorSchema
-from splitops.spec.operators.schema import Given
+from splitops.spec.operators.schemas import Given
 from splitops.spec.sizes.rules import SizeRule
 
 _INT64_MAX: Final = (1 << 63) - 1

@@ -22,7 +22,7 @@ from splitops.models.formats.onnx.structure import (
 from splitops.models.formats.onnx.tensors import is_external
 from splitops.models.running.onnx.regions import reads
 from splitops.spec.operators import FAMILY, SCHEMAS, schema
-from splitops.spec.operators.schema import Given
+from splitops.spec.operators.schemas import Given
 
 _LARGE: Final = 1 << 12
 """Initializers of more bytes are no lengths: they stand as inputs of their type."""

@@ -19,8 +19,9 @@ from splitops.models.infer.onnx_walk import Walk
 from splitops.models.infer.openvino_walk import walk_openvino
 from splitops.models.sessions.cones import cone_of_sites
 from splitops.models.sites import Site
+from splitops.native import Plan
 from splitops.spec.elements.types import element_type_of
-from splitops.splitting.planning import Plan, plan_request
+from splitops.splitting.planning import plan_request
 
 _NUMBERS: Final = 64
 """Integers of an input that may be lengths."""

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.spec.elements.types import ElementType
-from splitops.spec.operators.schema import OperatorSchema
+from splitops.spec.operators.schemas import OperatorSchema
 from splitops.spec.sizes.arithmetic import Division, part_count, part_sizes, violation
 from splitops.spec.sizes.dims import UNKNOWN, Dim
 from splitops.spec.sizes.rules import SizeRule

@@ -19,7 +19,7 @@ from splitops.models.sites.site import UNBIND_REPAIRS, Origin, Site
 from splitops.models.sites.statement import stated
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_onnx_name
 from splitops.spec.operators import OperatorSchema
-from splitops.spec.operators.schema import Given
+from splitops.spec.operators.schemas import Given
 from splitops.spec.sizes.arithmetic import (
     Division,
     describe,

@@ -11,7 +11,7 @@ from typing import Any, Final
 from splitops.errors import NOWHERE, SplitError, Where
 from splitops.models.sites.statement import describe
 from splitops.spec.operators import OperatorSchema, history
-from splitops.spec.operators.schema import Given
+from splitops.spec.operators.schemas import Given
 from splitops.splitting.binding import Binding, Fact, bind
 from splitops.splitting.inference import Inference, infer_binding
 

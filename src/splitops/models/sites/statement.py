@@ -7,7 +7,7 @@ from typing import Any, Final
 from splitops.errors import brief
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import OperatorSchema
-from splitops.spec.operators.schema import Given, Option
+from splitops.spec.operators.schemas import Given, Option
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding import Fact

@@ -12,7 +12,7 @@ LAYOUTS: Final = ("hf", "dcp", "vllm")
 """One module each, with the layout in ``LAYOUT``."""
 
 
-class Layout(Protocol):
+class CheckpointLayout(Protocol):
     """How the files of ranks are written. A manifest has no places: they are laid out again to be read."""
 
     @property
@@ -33,7 +33,7 @@ class Layout(Protocol):
         ...
 
 
-def layout_named(name: str) -> Layout:
+def layout_named(name: str) -> CheckpointLayout:
     """Return a layout by its module's name.
 
     Raises:
@@ -41,5 +41,5 @@ def layout_named(name: str) -> Layout:
     """
     if name not in LAYOUTS:
         raise PlanError(f"layout {shown(name)} is none of {', '.join(LAYOUTS)}")
-    found: Layout = import_module(f"{__name__}.{name}").LAYOUT
+    found: CheckpointLayout = import_module(f"{__name__}.{name}").LAYOUT
     return found

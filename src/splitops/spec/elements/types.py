@@ -13,16 +13,6 @@ from typing import Any, Final
 
 import numpy as np
 
-__all__ = [
-    "ELEMENT_TYPES",
-    "ElementType",
-    "element_type_of",
-    "from_onnx",
-    "from_onnx_name",
-    "from_openvino",
-    "from_precision",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ElementType:

@@ -8,16 +8,16 @@ from typing import Final
 
 from splitops.errors import Rule, rule_error, shown
 from splitops.spec.operators import onnx, openvino
-from splitops.spec.operators.differences import Change, Difference, compare
-from splitops.spec.operators.schema import OperatorSchema
+from splitops.spec.operators.differences import Difference, VersionChange, compare
+from splitops.spec.operators.schemas import OperatorSchema
 from splitops.spec.sizes.dims import exact_integer
 
 __all__ = [
     "FAMILY",
     "SCHEMAS",
-    "Change",
     "Difference",
     "OperatorSchema",
+    "VersionChange",
     "difference",
     "display_name",
     "history",

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from splitops.spec.operators.schema import Attribute, OperatorSchema, Parameter, TypeConstraint
+from splitops.spec.operators.schemas import Attribute, OperatorSchema, Parameter, TypeConstraint
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class VersionChange:
     """One change.
 
     Attributes:
@@ -37,7 +37,7 @@ class Difference:
 
     old: OperatorSchema
     new: OperatorSchema
-    changes: tuple[Change, ...]
+    changes: tuple[VersionChange, ...]
 
     def __str__(self) -> str:
         lines = [f"{self.old} -> {self.new}", *(f"  {change}" for change in self.changes)]
@@ -77,50 +77,52 @@ def compare(old: OperatorSchema, new: OperatorSchema) -> Difference:
 
 def _named(
     kind: str, old: Sequence[Attribute | Parameter], new: Sequence[Attribute | Parameter]
-) -> Iterator[Change]:
+) -> Iterator[VersionChange]:
     before = {item.name: item for item in old}
     after = {item.name: item for item in new}
     for name in dict.fromkeys([*before, *after]):
         if name not in after:
-            yield Change(kind, name, before[name], None, "is gone")
+            yield VersionChange(kind, name, before[name], None, "is gone")
         elif name not in before:
-            yield Change(kind, name, None, after[name], f"is new ({_describe(after[name])})")
+            yield VersionChange(kind, name, None, after[name], f"is new ({_describe(after[name])})")
         elif before[name] != after[name]:
-            yield Change(kind, name, before[name], after[name], _changed_fields(before[name], after[name]))
+            yield VersionChange(
+                kind, name, before[name], after[name], _changed_fields(before[name], after[name])
+            )
 
 
-def _outputs(old: Sequence[Parameter], new: Sequence[Parameter]) -> Iterator[Change]:
+def _outputs(old: Sequence[Parameter], new: Sequence[Parameter]) -> Iterator[VersionChange]:
     # Outputs are compared by position: their names are labels only, and Split-1's is "outputs...".
     for before, after in zip(old, new, strict=True):
         if before != after:
-            yield Change("output", after.name, before, after, _changed_fields(before, after))
+            yield VersionChange("output", after.name, before, after, _changed_fields(before, after))
 
 
-def _types(old: Sequence[TypeConstraint], new: Sequence[TypeConstraint]) -> Iterator[Change]:
+def _types(old: Sequence[TypeConstraint], new: Sequence[TypeConstraint]) -> Iterator[VersionChange]:
     before = {constraint.name: constraint for constraint in old}
     for constraint in new:
         known = before.pop(constraint.name, None)
         if known is None:
             text = f"is new ({', '.join(sorted(map(str, constraint.types)))})"
-            yield Change("type", constraint.name, None, constraint, text)
+            yield VersionChange("type", constraint.name, None, constraint, text)
         elif known.types != constraint.types:
             parts = (("adds", constraint.types - known.types), ("drops", known.types - constraint.types))
             text = "; ".join(f"{verb} {', '.join(sorted(map(str, types)))}" for verb, types in parts if types)
-            yield Change("type", constraint.name, known, constraint, text)
+            yield VersionChange("type", constraint.name, known, constraint, text)
     for name, constraint in before.items():
-        yield Change("type", name, constraint, None, "is gone")
+        yield VersionChange("type", name, constraint, None, "is gone")
 
 
-def _rules(old: OperatorSchema, new: OperatorSchema) -> Iterator[Change]:
+def _rules(old: OperatorSchema, new: OperatorSchema) -> Iterator[VersionChange]:
     for field, words in _RULES.items():
         before, after = getattr(old, field), getattr(new, field)
         if before != after:
-            yield Change("rule", words, before, after, f"{_write(before)} -> {_write(after)}")
+            yield VersionChange("rule", words, before, after, f"{_write(before)} -> {_write(after)}")
     for note in (*old.notes, *new.notes):
         if note not in old.notes:
-            yield Change("rule", "note", None, note, note)
+            yield VersionChange("rule", "note", None, note, note)
         elif note not in new.notes:
-            yield Change("rule", "note", note, None, f"no longer: {note}")
+            yield VersionChange("rule", "note", note, None, f"no longer: {note}")
 
 
 def _changed_fields(before: Attribute | Parameter, after: Attribute | Parameter) -> str:

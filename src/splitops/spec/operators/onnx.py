@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from splitops.spec.elements.types import ELEMENT_TYPES
-from splitops.spec.operators.schema import (
+from splitops.spec.operators.schemas import (
     Attribute,
     AttributeType,
     Given,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from splitops.spec.elements.types import ELEMENT_TYPES
-from splitops.spec.operators.schema import (
+from splitops.spec.operators.schemas import (
     Attribute,
     Given,
     OperatorSchema,

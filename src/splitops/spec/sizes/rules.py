@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["SizeRule"]
-
 
 class SizeRule(Enum):
     """How the sizes of the parts follow from the size D of the split axis. A closed set."""

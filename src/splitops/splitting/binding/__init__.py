@@ -13,7 +13,7 @@ from typing import Any
 
 from splitops.errors import NOWHERE, Rule, Where, rule_error, shown
 from splitops.ground.records import record
-from splitops.spec.operators.schema import OperatorSchema
+from splitops.spec.operators.schemas import OperatorSchema
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.dims import Range, Shape
 from splitops.splitting.binding.axis import find_axis, keeps_axis

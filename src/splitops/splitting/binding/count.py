@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from splitops.errors import Rule, shown
-from splitops.spec.operators.schema import Given
+from splitops.spec.operators.schemas import Given
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.dims import exact_integer
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding.facts import Fact
 from splitops.splitting.binding.lengths import INT64_MAX
 from splitops.splitting.binding.node import Node
-from splitops.splitting.binding.rows import Place
+from splitops.splitting.binding.rows import Operand
 
 
-def find_sources(node: Node) -> tuple[Place | None, Place | None]:
+def find_sources(node: Node) -> tuple[Operand | None, Operand | None]:
     """Return where the lengths are given, if anywhere, and where the number of parts is."""
     row = node.row
     lengths = None
@@ -35,7 +35,7 @@ def find_sources(node: Node) -> tuple[Place | None, Place | None]:
     return lengths, count
 
 
-def read_count(node: Node, place: Place | None) -> Division | None:
+def read_count(node: Node, place: Operand | None) -> Division | None:
     """Return the division that a number of parts asks for, or a node that gives none; None where unknown."""
     schema, outputs = node.row.schema, node.outputs
     if place is None:

@@ -11,7 +11,7 @@ from splitops.spec.sizes.dims import Shape, exact_integer
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding.facts import Fact, Number
 from splitops.splitting.binding.node import Node, write
-from splitops.splitting.binding.rows import Place
+from splitops.splitting.binding.rows import Operand
 
 INT64_MAX: Final = (1 << 63) - 1
 _INT64_MIN: Final = -(1 << 63)
@@ -23,7 +23,7 @@ Lengths = tuple[int | None, ...]
 
 
 def read_lengths(
-    node: Node, place: Place, data: Fact
+    node: Node, place: Operand, data: Fact
 ) -> tuple[Division | None, Lengths | None, Shape | None]:
     """Return the division that lengths ask for, or else what is known of them; and their tensor's shape."""
     fact = _attribute(node, place) if place.index is None else _input(node, place, data)
@@ -43,7 +43,7 @@ def read_lengths(
     return Division(rule, 0, known), None, fact.shape
 
 
-def _attribute(node: Node, place: Place) -> Fact:
+def _attribute(node: Node, place: Operand) -> Fact:
     value = node.attributes[place.name]
     if isinstance(value, Fact):
         return value
@@ -58,7 +58,7 @@ def _attribute(node: Node, place: Place) -> Fact:
     return Fact(None, (len(integers),), integers)
 
 
-def _input(node: Node, place: Place, data: Fact) -> Fact:
+def _input(node: Node, place: Operand, data: Fact) -> Fact:
     fact = node.input(place)
     assert fact is not None
     taken = frozenset({data.type}) if place.as_data and data.type is not None else place.types
@@ -80,7 +80,7 @@ def _input(node: Node, place: Place, data: Fact) -> Fact:
     return fact
 
 
-def _checked(node: Node, place: Place, values: tuple[Number | None, ...]) -> Lengths:
+def _checked(node: Node, place: Operand, values: tuple[Number | None, ...]) -> Lengths:
     """Return lengths as integers, each of them proved."""
     minimum = place.minimum
     assert minimum is not None
@@ -111,7 +111,7 @@ def _checked(node: Node, place: Place, values: tuple[Number | None, ...]) -> Len
     return lengths
 
 
-def _length(node: Node, place: Place, value: Number | None) -> int | None:
+def _length(node: Node, place: Operand, value: Number | None) -> int | None:
     """Return one length as an integer, without losing any of its value."""
     if value is None:
         return None
@@ -121,7 +121,7 @@ def _length(node: Node, place: Place, value: Number | None) -> int | None:
     return int(value)
 
 
-def _unknown(node: Node, place: Place, shape: Shape | None) -> tuple[None, ...] | None:
+def _unknown(node: Node, place: Operand, shape: Shape | None) -> tuple[None, ...] | None:
     """Return as many unknown lengths as there are, where that is known."""
     stated = None if node.row.sequence else node.outputs
     count: Any = shape[0] if shape is not None and len(shape) == 1 else stated
@@ -131,7 +131,7 @@ def _unknown(node: Node, place: Place, shape: Shape | None) -> tuple[None, ...] 
     return (None,) * count if count <= _MAX_UNKNOWN else None
 
 
-def _check_count(node: Node, place: Place, count: int) -> None:
+def _check_count(node: Node, place: Operand, count: int) -> None:
     if node.row.sequence:
         return
     if count == 0:
@@ -142,7 +142,7 @@ def _check_count(node: Node, place: Place, count: int) -> None:
         raise node.error(Rule.LENGTHS_COUNT, got, expected, place, count=count, outputs=node.outputs)
 
 
-def _chunk(node: Node, place: Place, value: Number) -> Division:
+def _chunk(node: Node, place: Operand, value: Number) -> Division:
     chunk = _length(node, place, value)
     assert chunk is not None
     if chunk < 1:

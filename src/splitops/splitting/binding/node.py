@@ -8,10 +8,10 @@ from typing import Any
 
 from splitops.errors import ModelError, Rule, RuleError, SplitError, Where, rule_error, shown
 from splitops.ground.records import record
-from splitops.spec.operators.schema import Given
+from splitops.spec.operators.schemas import Given
 from splitops.spec.sizes.dims import Shape
 from splitops.splitting.binding.facts import Fact
-from splitops.splitting.binding.rows import Place, Row
+from splitops.splitting.binding.rows import Operand, Row
 
 
 @record
@@ -32,12 +32,12 @@ class Node:
     outputs: int | None
     where: Where
 
-    def input(self, place: Place) -> Fact | None:
+    def input(self, place: Operand) -> Fact | None:
         """Return what is known of an input; None where it is absent."""
         assert place.index is not None
         return self.inputs[place.index] if place.index < len(self.inputs) else None
 
-    def states(self, place: Place) -> bool:
+    def states(self, place: Operand) -> bool:
         """Return whether the node sets something there."""
         index = place.index
         if index is not None:
@@ -47,7 +47,7 @@ class Node:
         return place.name in self.attributes
 
     def error(
-        self, rule: Rule, got: str, expected: str, place: Place | None = None, **values: Any
+        self, rule: Rule, got: str, expected: str, place: Operand | None = None, **values: Any
     ) -> RuleError:
         """Make the error of a rule that is broken, at a place of the node."""
         where = self.where
@@ -89,7 +89,7 @@ def take_data(node: Node) -> Fact:
     return data
 
 
-def _absent(node: Node, place: Place) -> SplitError:
+def _absent(node: Node, place: Operand) -> SplitError:
     row = node.row
     got, expected = f"{place.name} is absent", f"{row.schema} requires it"
     if place in row.lengths:

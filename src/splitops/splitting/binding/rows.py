@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from splitops.spec.elements.types import ElementType
-from splitops.spec.operators.schema import Given, OperatorSchema, Option, Source
+from splitops.spec.operators.schemas import Given, OperatorSchema, Option, Source
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Operand:
     """An attribute, input or number of outputs, and its allowed values.
 
     Attributes:
@@ -49,15 +49,15 @@ class Row:
     """
 
     schema: OperatorSchema
-    data: Place
-    inputs: dict[str, Place]
-    required: tuple[Place, ...]
+    data: Operand
+    inputs: dict[str, Operand]
+    required: tuple[Operand, ...]
     attributes: frozenset[str]
     outputs: str | None
-    axis: Place
-    lengths: tuple[Place, ...]
-    count: Place | None
-    keepdims: Place | None
+    axis: Operand
+    lengths: tuple[Operand, ...]
+    count: Operand | None
+    keepdims: Operand | None
     sequence: bool
 
 
@@ -74,7 +74,7 @@ def compile_row(schema: OperatorSchema) -> Row:
 
 
 def _compile(schema: OperatorSchema) -> Row:
-    inputs = {p.name: _place(schema, Source(Given.INPUT, p.name)) for p in schema.inputs}
+    inputs = {p.name: _operand(schema, Source(Given.INPUT, p.name)) for p in schema.inputs}
     required = tuple(inputs[p.name] for p in schema.inputs if p.option is Option.SINGLE)
     data = inputs.pop(schema.inputs[0].name)
     count = schema.count
@@ -85,25 +85,25 @@ def _compile(schema: OperatorSchema) -> Row:
         required,
         frozenset(attribute.name for attribute in schema.attributes),
         count.name if count is not None and count.given is Given.OUTPUTS else None,
-        _place(schema, schema.axis),
-        tuple(_place(schema, source) for source in schema.lengths),
-        None if count is None else _place(schema, count),
-        None if schema.keepdims is None else _place(schema, schema.keepdims),
+        _operand(schema, schema.axis),
+        tuple(_operand(schema, source) for source in schema.lengths),
+        None if count is None else _operand(schema, count),
+        None if schema.keepdims is None else _operand(schema, schema.keepdims),
         schema.gives_sequence,
     )
 
 
-def _place(schema: OperatorSchema, source: Source) -> Place:
+def _operand(schema: OperatorSchema, source: Source) -> Operand:
     match source.given:
         case Given.ATTRIBUTE:
             attribute = schema.attribute(source.name)
             assert attribute is not None
             default = schema.default_axis if source == schema.axis else attribute.default
-            return Place(source, source.name, None, default, attribute.minimum)
+            return Operand(source, source.name, None, default, attribute.minimum)
         case Given.INPUT:
             index = schema.input_index(source.name)
             parameter = schema.inputs[index]
-            return Place(
+            return Operand(
                 source,
                 source.name,
                 index,
@@ -113,4 +113,4 @@ def _place(schema: OperatorSchema, source: Source) -> Place:
                 ranks=parameter.ranks or (),
             )
         case Given.OUTPUTS:
-            return Place(source, source.name, minimum=1)
+            return Operand(source, source.name, minimum=1)

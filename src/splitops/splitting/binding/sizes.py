@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from splitops.errors import Rule, RuleError, brief
-from splitops.spec.operators.schema import Given
+from splitops.spec.operators.schemas import Given
 from splitops.spec.sizes.arithmetic import Division, describe, violation
 from splitops.spec.sizes.dims import Range, Shape
 from splitops.spec.sizes.ranges import fitting, free_lengths
 from splitops.splitting.binding.lengths import Lengths
 from splitops.splitting.binding.node import Node, write
-from splitops.splitting.binding.rows import Place
+from splitops.splitting.binding.rows import Operand
 
 
 def check_sizes(
-    node: Node, division: Division | Lengths, subject: Place, shape: Shape, axis: int | None
+    node: Node, division: Division | Lengths, subject: Operand, shape: Shape, axis: int | None
 ) -> None:
     """Prove that a size that the axis can have fits; of an unknown axis, that some axis has one.
 
@@ -31,7 +31,12 @@ def check_sizes(
 
 
 def _misfit(
-    node: Node, division: Division | Lengths, least: Division, subject: Place, shape: Shape, axis: int | None
+    node: Node,
+    division: Division | Lengths,
+    least: Division,
+    subject: Operand,
+    shape: Shape,
+    axis: int | None,
 ) -> RuleError:
     size = shape[-1 if axis is None else axis]
     largest = size if isinstance(size, int) else size.lo if size.hi is None else size.hi

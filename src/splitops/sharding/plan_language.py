@@ -23,7 +23,7 @@ _OF_AXES = ("sections", "unit", "groups", "pad_to", "pack", "group_size", "even"
 
 
 @dataclass(frozen=True)
-class Rule:
+class ShardRule:
     """One rule of a plan.
 
     Attributes:
@@ -50,7 +50,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Rules:
+class ShardRules:
     """A plan as it was read.
 
     Attributes:
@@ -59,7 +59,7 @@ class Rules:
         layout: the layout that it is for; None where it does not say.
     """
 
-    rules: tuple[Rule, ...]
+    rules: tuple[ShardRule, ...]
     variables: Mapping[str, int | str] = field(default_factory=dict)
     layout: str | None = None
 
@@ -98,7 +98,7 @@ def dict_of(path: Path) -> Mapping[str, Any]:
     return found
 
 
-def rules_of(document: Mapping[str, Any], name: str = "the plan") -> Rules:
+def rules_of(document: Mapping[str, Any], name: str = "the plan") -> ShardRules:
     """Return the rules of a plan.
 
     Args:
@@ -113,16 +113,16 @@ def rules_of(document: Mapping[str, Any], name: str = "the plan") -> Rules:
     for number, entry in enumerate(document["rule"], 1):
         says = {key: value for key, value in entry.items() if key != "match"}
         match = entry["match"]
-        rule = Rule(number, (match,) if isinstance(match, str) else tuple(match), says)
+        rule = ShardRule(number, (match,) if isinstance(match, str) else tuple(match), says)
         try:
             _prove(rule)
         except PlanError as error:
             raise PlanError(f"{name}: rule {number}: {error.message}") from error
         rules.append(rule)
-    return Rules(tuple(rules), document.get("vars", {}), document.get("layout"))
+    return ShardRules(tuple(rules), document.get("vars", {}), document.get("layout"))
 
 
-def _prove(rule: Rule) -> None:
+def _prove(rule: ShardRule) -> None:
     """Refuse a rule that says nothing, or two things at once."""
     if not rule.match:
         raise PlanError("match names no glob")
@@ -150,8 +150,8 @@ def _prove(rule: Rule) -> None:
 
 
 def cuts_of(
-    rules: Rules, tensors: Sequence[StoredTensor], config: Mapping[str, Any], ranks: int
-) -> tuple[list[Rule], list[Cut]]:
+    rules: ShardRules, tensors: Sequence[StoredTensor], config: Mapping[str, Any], ranks: int
+) -> tuple[list[ShardRule], list[Cut]]:
     """Return the rule and the cut of each tensor.
 
     Args:
@@ -186,7 +186,7 @@ def cuts_of(
     return [rule for rule, _ in matched], cuts
 
 
-def _matching(rules: Rules, name: str) -> tuple[Rule, dict[str, str]]:
+def _matching(rules: ShardRules, name: str) -> tuple[ShardRule, dict[str, str]]:
     for rule in rules.rules:
         captures = rule.captures(name)
         if captures is not None:
@@ -194,7 +194,7 @@ def _matching(rules: Rules, name: str) -> tuple[Rule, dict[str, str]]:
     raise PlanError(f'no rule matches tensor {shown(name)}: end the plan with match = "*", replicate = true')
 
 
-def _placed_counts(matched: Sequence[tuple[Rule, dict[str, str]]]) -> dict[int, int]:
+def _placed_counts(matched: Sequence[tuple[ShardRule, dict[str, str]]]) -> dict[int, int]:
     """Return of each rule with ``place`` how many entries its captured numbers count."""
     counts: dict[int, int] = {}
     for rule, captures in matched:
@@ -215,7 +215,7 @@ def _placed(named: int | str, captures: Mapping[str, str], count: int, ranks: in
     return placed(int(text), count, ranks)
 
 
-def _recipe(rule: Rule, shape: tuple[int, ...], names: Names) -> Recipe | None:
+def _recipe(rule: ShardRule, shape: tuple[int, ...], names: Names) -> Recipe | None:
     """Return how an axis of a tensor of a shape is cut; None where ranks hold it whole."""
     says, rank = rule.says, len(shape)
     axis, sections = says.get("axis"), None

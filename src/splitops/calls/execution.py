@@ -9,7 +9,7 @@ from typing import Any
 from splitops.backends import Backend, backend_of
 from splitops.calls.arguments import as_array
 from splitops.errors import ArrayError
-from splitops.splitting.planning import SplitPlan
+from splitops.native import SplitPlan
 
 Parts = tuple[Any, ...] | list[Any]
 
