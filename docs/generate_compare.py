@@ -22,8 +22,7 @@ from typing import Any, Final
 
 import splitops
 from splitops.comparison.records import Entry, Peer, Report, Verdict, Word
-from splitops.comparison.reports.fragments import anchor
-from splitops.comparison.reports.html import to_html
+from splitops.comparison.reports.html import anchor, to_html
 from splitops.comparison.reports.reading import read_report
 from splitops.comparison.reports.rule_texts import rule_text
 from splitops.comparison.reports.verdicts import DISAGREEMENTS, MEANINGS, counts, described, releases
@@ -346,8 +345,8 @@ reason = "https://github.com/onnx/onnx/issues/5766"
 | 2 | wrong usage, or an expectation of a case that there is not |
 | 3 | a peer did not start |
 
-`--junit` and `--sarif` write the same for CI servers and code-hosting sites, and `--diff OLD.json` shows
-what is new, fixed and changed since an earlier report.
+`--sarif` writes the findings for code-hosting sites. `--diff OLD.json` shows what is new, fixed and
+changed since an earlier report.
 
 ## A report upstream
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 from synthetic import report
 
-from splitops.comparison.records import Peer, Record, Report, State, Verdict, Word
+from splitops.comparison.records import CompareError, Peer, Record, Report, State, Verdict, Word
 from splitops.comparison.reports.html import to_html
 from splitops.comparison.reports.pictures import Pictures, planned
 from splitops.comparison.reports.verdicts import MEANINGS
@@ -69,6 +70,12 @@ def hostile(made: Report) -> Report:
         verdicts={HOSTILE: verdict},
     )
     return Report(environment={HOSTILE: {HOSTILE: [HOSTILE]}}, peers=(peer,), entries=(entry,))
+
+
+def test_pages_need_jinja(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(CompareError, match=r"needs Jinja2: pip install 'splitops\[compare\]'"):
+        to_html(report(1, 1), "1")
 
 
 def test_what_a_hostile_report_says_is_text() -> None:

@@ -14,8 +14,7 @@ from synthetic import report
 
 from browsing import CONTRAST, launched, needs_chromium
 from splitops.comparison.records import Word
-from splitops.comparison.reports.fragments import anchor
-from splitops.comparison.reports.html import to_html
+from splitops.comparison.reports.html import anchor, to_html
 
 pytestmark = needs_chromium
 

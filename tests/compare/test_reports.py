@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from splitops.comparison.protocol import validate
 from splitops.comparison.records import CompareError, Report, State, Verdict, Word
 from splitops.comparison.reports.differing import differences
 from splitops.comparison.reports.expecting import Expectation, expectations, judge, read_expectations
-from splitops.comparison.reports.junit import to_junit
 from splitops.comparison.reports.reading import read_report
 from splitops.comparison.reports.rule_texts import RULES, source_of
 from splitops.comparison.reports.sarif import to_sarif
@@ -67,70 +65,6 @@ def test_every_version_has_its_source() -> None:
 def test_counts_are_of_each_peer() -> None:
     made = with_verdict(with_verdict(agreeing(3, 2), 1, CRASH), 2, ONCE)
     assert list(counts(made).values()) == [{Word.AGREES: 1, Word.CRASH: 1}, {Word.AGREES: 3}]
-
-
-# JUnit
-
-
-def numbers(suite: ET.Element) -> dict[str, int]:
-    return {name: int(suite.get(name, "-1")) for name in ("tests", "failures", "errors", "skipped")}
-
-
-def test_junit_counts_what_it_holds() -> None:
-    root = ET.fromstring(to_junit(report(200, 12)))
-    suites = root.findall("testsuite")
-    assert [suite.get("name") for suite in suites] == [peer.name for peer in report(1, 12).peers]
-    for suite in suites:
-        tests = suite.findall("testcase")
-        found = {"tests": len(tests)}
-        for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-            found[name] = sum(test.find(tag) is not None for test in tests)
-        assert numbers(suite) == found
-        assert all(found.values())
-
-
-@pytest.mark.parametrize(
-    ("word", "confirmed", "tag"),
-    [
-        (Word.DIFFERS, 2, "failure"),
-        (Word.REFUSES, 2, "failure"),
-        (Word.ACCEPTS, 2, "failure"),
-        (Word.CRASH, 2, "error"),
-        (Word.HANG, 2, "error"),
-        (Word.MEMORY, 2, "error"),
-        (Word.PROTOCOL, 2, "error"),
-        (Word.ADAPTER_ERROR, 2, "error"),
-        (Word.DEAD, 0, "error"),
-        (Word.NOT_APPLICABLE, 0, "skipped"),
-        (Word.CRASH, 1, "skipped"),
-    ],
-)
-def test_junit_says_how_a_test_ended(word: Word, confirmed: int, tag: str) -> None:
-    made = with_verdict(agreeing(1, 1), 0, Verdict(word=word, confirmed=confirmed))
-    (test,) = ET.fromstring(to_junit(made)).iter("testcase")
-    assert [child.tag for child in test] == [tag]
-
-
-def test_junit_shows_a_peer_that_did_not_start() -> None:
-    made = agreeing(1, 1)
-    broken = replace(made.peers[0], state=State.FAILED, detail="no module named x")
-    root = ET.fromstring(to_junit(replace(made, peers=(broken,))))
-    errors = [test.find("error") for test in root.iter("testcase") if test.get("name") == "start"]
-    assert errors[0] is not None
-    assert errors[0].get("message") == "failed: no module named x"
-
-
-def test_junit_of_names_that_xml_does_not_have() -> None:
-    made = agreeing(1, 1)
-    entry = replace(
-        made.entries[0], id="a\x00\x1b]0;\ud800\ufffe<b>&\"'", verdicts={made.peers[0].name: CRASH}
-    )
-    (test,) = ET.fromstring(to_junit(replace(made, entries=(entry,)))).iter("testcase")
-    assert test.get("name") == "a\ufffd\ufffd]0;\ufffd\ufffd<b>&\"'"
-
-
-def test_junit_of_nothing() -> None:
-    assert list(ET.fromstring(to_junit(EMPTY))) == []
 
 
 # SARIF

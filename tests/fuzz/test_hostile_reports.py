@@ -6,7 +6,6 @@ import base64
 import json
 import sys
 import tempfile
-import xml.etree.ElementTree as ElementTree
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from splitops.comparison import protocol
 from splitops.comparison.reports.differing import differences
 from splitops.comparison.reports.expecting import expectations, judge, read_expectations
 from splitops.comparison.reports.html import to_html
-from splitops.comparison.reports.junit import to_junit
 from splitops.comparison.reports.sarif import to_sarif
 from splitops.comparison.worker import storage
 
@@ -94,7 +92,6 @@ def test_an_edited_report(data: Any) -> None:
     assert same.to_json() == found.to_json() or "NaN" in json.dumps(found.to_json())
     page = to_html(found, "0")
     assert page.encode()
-    ElementTree.fromstring(to_junit(found))
     assert json.dumps(to_sarif(found, "0")).encode()
     old = protocol.read_report(written(measured()))
     assert all(map(str, differences(old, found).new))

@@ -44,7 +44,6 @@ _STATES: Final = {"dead": "no result", "absent": "not installed", "failed": "did
               "run.  [default: generated inputs]")  # fmt: skip
 @links_option
 @click.option("--html", type=_FILE, help="Write the report as a page.")
-@click.option("--junit", type=_FILE, help="Write the report as JUnit XML.")
 @click.option("--sarif", type=_FILE, help="Write the findings as SARIF.")
 @click.option("--diff", type=_FILE, help="Show what is new, fixed and changed since a report in JSON.")
 @click.option("--expect", type=_FILE, help="Compare with a TOML file of known deviations, or with a report "
@@ -72,7 +71,6 @@ def command(
     inputs: tuple[str, ...],
     allow_links: bool,
     html: Path | None,
-    junit: Path | None,
     sarif: Path | None,
     diff: Path | None,
     expect: Path | None,
@@ -111,6 +109,7 @@ def command(
     from splitops.comparison.driver.comparing import compare
     from splitops.comparison.records import CompareError, State, parse_column, parse_setting
     from splitops.comparison.reports.expecting import judge, read_expectations
+    from splitops.comparison.reports.html import require_jinja
     from splitops.comparison.reports.reading import read_report
 
     if (repro is None) != (out is None):
@@ -130,6 +129,8 @@ def command(
             settings += (f"{name}={setting}",) if setting else ()
         named = [name for name in implementations if not _is_command(name)]
         commands = dict(_pair(text, "NAME=COMMAND") for text in implementations if _is_command(text))
+        if html is not None:
+            require_jinja()
         old = None if diff is None else read_report(diff)
         expected = None if expect is None else read_expectations(expect)
         report = compare(
@@ -154,7 +155,7 @@ def command(
             _reproduce(report, repro, column, out)
     except CompareError as error:
         raise click.UsageError(one_line(str(error)), ctx) from error
-    _write(report, html, junit, sarif)
+    _write(report, html, sarif)
     if as_json:
         print_json(report.to_json())
     else:
@@ -163,7 +164,7 @@ def command(
         _print_differences(old, report)
     if judgement is not None:
         _print_judgement(judgement)
-    say_written(html, junit, sarif, out, stderr=as_json)
+    say_written(html, sarif, out, stderr=as_json)
     if report.environment["stopped"]:
         ctx.exit(_INTERRUPTED)
     if judgement is not None:
@@ -201,17 +202,15 @@ def _reproduce(report: Report, case: str, peer: str, out: Path) -> None:
     write_reproduction(report, cases([case])[0], peer, out)
 
 
-def _write(report: Report, html: Path | None, junit: Path | None, sarif: Path | None) -> None:
+def _write(report: Report, html: Path | None, sarif: Path | None) -> None:
     """Write the files that are asked for, all or none."""
     from splitops.comparison.reports.html import to_html
-    from splitops.comparison.reports.junit import to_junit
     from splitops.comparison.reports.sarif import to_sarif
     from splitops.ground.version import __version__
     from splitops.ground.writing import StagedFiles
 
     contents: dict[Path | None, Callable[[], str]] = {
         html: lambda: to_html(report, __version__),
-        junit: lambda: to_junit(report),
         sarif: lambda: json.dumps(to_sarif(report, __version__), indent=2) + "\n",
     }
     with StagedFiles() as files:

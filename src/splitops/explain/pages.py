@@ -28,9 +28,13 @@ def fill(template: str, *, style: str, script: str, pictures: str = "", **texts:
         pictures: the style that pictures in the texts bring along.
         **texts: HTML; whatever comes from outside is escaped already.
     """
-    styles = " ".join(_hash(one) for one in (style, pictures) if one)
-    policy = _POLICY.format(styles, _hash(script))
-    return Template(template).substitute(texts, policy=policy, style=style, script=script)
+    allowed = policy(*filter(None, (style, pictures)), script=script)
+    return Template(template).substitute(texts, policy=allowed, style=style, script=script)
+
+
+def policy(*styles: str, script: str) -> str:
+    """Return the content security policy that allows these styles and this script alone."""
+    return _POLICY.format(" ".join(map(_hash, styles)), _hash(script))
 
 
 def _hash(content: str) -> str:

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
-from splitops.comparison.records import Report, Word
-from splitops.comparison.reports.fragments import terms, text
-from splitops.comparison.reports.matrix import filters, legend, matrix, peers_table
+import json
+import shlex
+from collections import Counter
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from splitops.comparison.records import FINDINGS, CompareError, Entry, Report, Verdict, Word
 from splitops.comparison.reports.pictures import Pictures
-from splitops.comparison.reports.sections import sections
+from splitops.comparison.reports.rule_texts import rule_text, source_of
+from splitops.comparison.reports.verdicts import (
+    DISAGREEMENTS,
+    MEANINGS,
+    counts,
+    described,
+    releases,
+    stated,
+    written,
+)
 from splitops.errors import count_of
-from splitops.explain.pages import fill, page_file
+from splitops.explain.pages import page_file, policy
+
+
+def require_jinja() -> None:
+    """Check that pages can be written, before any peer is asked.
+
+    Raises:
+        CompareError: Jinja2 is not installed.
+    """
+    try:
+        import jinja2  # noqa: F401
+    except ImportError as error:
+        raise CompareError("a page of a comparison needs Jinja2: pip install 'splitops[compare]'") from error
 
 
 def to_html(report: Report, version: str) -> str:
@@ -20,48 +47,130 @@ def to_html(report: Report, version: str) -> str:
     Args:
         report: the report. Whatever its texts hold is shown as text.
         version: the version of splitops that made it.
+
+    Raises:
+        CompareError: Jinja2 is not installed.
     """
+    require_jinja()
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+    from markupsafe import Markup, escape
+
     pictures = Pictures()
-    cases = sections(report, pictures)
-    return fill(
-        _file("page.html"),
-        style=f":root {{ --peers: {len(report.peers)} }}\n{_file('page.css')}{pictures.style()}",
-        script=_file("page.js"),
-        version=text(version),
-        title=f"{count_of(len(report.peers), 'peer')} and {count_of(len(report.entries), 'split')}",
-        lead=_lead(report),
-        tiles=_tiles(report),
-        peers=peers_table(report),
-        **filters(report),
-        matrix=matrix(report),
-        legend=legend(),
-        cases=cases,
-        environment=terms(report.environment),
-    )
-
-
-def _lead(report: Report) -> str:
-    found = len({entry.id for entry, _, _ in report.findings})
-    return (
-        "What runtimes, compilers, converters and simplifiers make of the split operators of ONNX and "
-        f"OpenVINO, beside what the specifications say. {count_of(found, 'case')} of {len(report.entries):,} "
-        f"{'has' if found == 1 else 'have'} a disagreement that was confirmed alone."
-    )
-
-
-def _tiles(report: Report) -> str:
-    found = [verdict.word for _, _, verdict in report.findings]
-    agreed = sum(
-        verdict.word is Word.AGREES for entry in report.entries for verdict in entry.verdicts.values()
-    )
-    numbers = {
-        "answers that agree": agreed,
-        "disagreements": len(found),
-        "of them wrong values": found.count(Word.DIFFERS),
-        "of them crashes": found.count(Word.CRASH),
+    pictured = {
+        id(entry): pictures.of(entry.record) for entry in report.entries if entry.valid and entry.record
     }
-    tiles = "".join(f"<li><b>{number:,}</b>{text(name)}</li>" for name, number in numbers.items())
-    return f'<ul class="tiles">{tiles}</ul>'
+    style = f":root {{ --peers: {len(report.peers)} }}\n{_file('page.css')}{pictures.style()}"
+    script = _file("page.js")
+    page = Environment(
+        loader=FunctionLoader(_file),
+        autoescape=True,
+        finalize=_printable,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    broken = {sign: Markup(f"{sign}<wbr>") for sign in "_-"}  # noqa: S704 - ours
+    page.filters |= {
+        "class": _class_of,
+        "count": count_of,
+        "described": described,
+        "in_lines": lambda name: escape(_printable(name)).replace("_", broken["_"]).replace("-", broken["-"]),
+        "loose": _loose,
+        "plain": _plain,
+        "query": lambda peer: urlencode({"peer": peer.name}, errors="surrogatepass"),
+        "releases": releases,
+        "rule_text": rule_text,
+        "saying": lambda entry, word: [name for name, one in entry.verdicts.items() if one.word is word],
+        "stated": lambda record: json.dumps(stated(record)),
+        "written": written,
+    }
+    page.tests["unconfirmed"] = _unconfirmed
+    page.globals |= {
+        "anchor": anchor,
+        "command": _command,
+        "picture_of": lambda entry: pictured.get(id(entry)),
+        "source_of": source_of,
+    }
+    return page.get_template("page.html").render(
+        _facts(report),
+        policy=Markup(policy(style, script=script)),  # noqa: S704 - ours
+        style=Markup(style),  # noqa: S704 - ours, and pictures as addresses of data
+        script=Markup(script),  # noqa: S704 - ours
+        version=version,
+    )
+
+
+def _facts(report: Report) -> dict[str, Any]:
+    """Return what the page shows of a report, besides the report."""
+    found = [verdict.word for _, _, verdict in report.findings]
+    numbers, asked = counts(report), Counter(name for entry in report.entries for name in entry.verdicts)
+    used = Counter(verdict.word for entry in report.entries for verdict in entry.verdicts.values())
+    return {
+        "report": report,
+        "peers": {peer.name: peer for peer in report.peers},
+        "found": len({entry.id for entry, _, _ in report.findings}),
+        "tiles": {
+            "answers that agree": used[Word.AGREES],
+            "disagreements": len(found),
+            "of them wrong values": found.count(Word.DIFFERS),
+            "of them crashes": found.count(Word.CRASH),
+        },
+        "summaries": [(peer, numbers[peer.name], asked[peer.name]) for peer in report.peers],
+        "columns": (Word.AGREES, *DISAGREEMENTS),
+        "operators": dict.fromkeys(entry.operator for entry in report.entries),
+        "words": [word for word in MEANINGS if used[word]],
+        "groups": [(key, list(rows)) for key, rows in groupby(report.entries, lambda one: one.operator)],
+        "meanings": MEANINGS,
+        "quiet": (Word.AGREES, Word.DEAD, Word.NOT_APPLICABLE),
+    }
+
+
+def _printable(value: object) -> object:
+    """Return a text as it can be shown: what cannot be printed as Python escapes it."""
+    if hasattr(value, "__html__"):
+        return value
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in str(value))
+
+
+def anchor(case: str, peer: str | None = None) -> str:
+    """Return the name of a case's or a finding's place, which its permalink ends with.
+
+    Places of the page itself begin with a colon, which no case has unquoted.
+    """
+    place = quote(case, safe="/+=,", errors="surrogatepass")  # JSON states lone surrogates
+    return place if peer is None else f"{place}:{quote(peer, safe='=,', errors='surrogatepass')}"
+
+
+def _class_of(word: str) -> str:
+    """Return the class that has the colour and the shape of a verdict."""
+    return "na" if word == Word.NOT_APPLICABLE else str(word)
+
+
+def _command(case: str, peer: str) -> str:
+    return f"splitops compare --repro {shlex.quote(case)} {shlex.quote(peer)} -o reproduction"
+
+
+def _unconfirmed(verdict: Verdict) -> bool:
+    """Whether a verdict would be a finding, had it been seen again."""
+    return verdict.word in FINDINGS and not verdict.counts
+
+
+def _loose(entry: Entry) -> list[str]:
+    """Return who did something that did not repeat, and what."""
+    return [
+        f"{name} ({verdict.unstable or described(verdict)})"
+        for name, verdict in entry.verdicts.items()
+        if verdict.unstable or _unconfirmed(verdict)
+    ]
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_plain(one)}" for name, one in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_plain, value))
+    return str(value)
 
 
 def _file(name: str) -> str:
