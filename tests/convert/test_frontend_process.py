@@ -12,7 +12,7 @@ import onnx.parser
 import pytest
 
 import splitops
-from splitops.models.engines import frontend, is_installed
+from splitops.models.engines import is_installed, openvino_process
 from splitops.models.engines.engine import EngineError
 
 pytestmark = pytest.mark.skipif(not is_installed("openvino"), reason="openvino is not installed")
@@ -59,9 +59,9 @@ def test_what_comes_after_a_crash_is_read_by_a_new_process() -> None:
 
 def test_conversions_share_a_process() -> None:
     splitops.convert(onnx.parser.parse_model(RELU), to="openvino")
-    engine = frontend._process()._engine
+    engine = openvino_process._process()._engine
     splitops.convert(onnx.parser.parse_model(RELU), to="openvino")
-    assert frontend._process()._engine is engine
+    assert openvino_process._process()._engine is engine
     assert engine is not None
     assert not engine.ended
 

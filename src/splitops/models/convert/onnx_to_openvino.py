@@ -25,7 +25,7 @@ from splitops.models.convert.onnx_to_onnx import (
 from splitops.models.convert.openvino_layers import unwritable, written_model
 from splitops.models.convert.report import Change, Conversion, Status
 from splitops.models.engines import is_installed
-from splitops.models.engines.frontend import to_ir
+from splitops.models.engines.openvino_process import to_ir
 from splitops.models.formats.onnx import check_model
 from splitops.models.formats.onnx.structure import opset_imports
 from splitops.models.formats.openvino import OpenVINOModel, from_bytes

@@ -19,9 +19,10 @@ from onnx import ModelProto
 
 from splitops.errors import ModelError, Where
 from splitops.ground.reading import DataFolder
+from splitops.models.engines.emptiness import Watch, prove_full
 from splitops.models.engines.engine import EngineError, Event, Program, check_options
 from splitops.models.engines.forks import kept_in_forks
-from splitops.models.engines.frontend import Extension, to_ir
+from splitops.models.engines.openvino_process import Extension, Inferred, to_ir
 from splitops.models.formats.onnx.structure import model_tensors
 from splitops.models.formats.onnx.tensors import load_external
 from splitops.spec.elements.packing import pack, packed_size, unpack
@@ -43,7 +44,7 @@ class OpenVINO:
             ``INFERENCE_PRECISION_HINT``, float32 is computed as float32.
         profile: whether requests record their operators.
         inside: whether this process is that of an isolated engine, which may end; in any other one, ONNX is
-            read by another process (:mod:`splitops.models.engines.frontend`).
+            read by another process (:mod:`splitops.models.engines.openvino_process`).
 
     Raises:
         ModelError: there is no such option.
@@ -70,8 +71,10 @@ class OpenVINO:
         try:
             model = self._read(program)
             _prove_sizes(model, program)
+            prove_full(model, program.where)
+            watch = Watch(model, program.where) if model.is_dynamic() else None
             compiled = self._core.compile_model(model, self._device, self._config)
-            made = OpenVINOProgram(self._library, compiled, program.where, profile=self._profile)
+            made = OpenVINOProgram(self._library, compiled, watch, program.where, profile=self._profile)
             return kept_in_forks(made)
         except ModelError:
             raise
@@ -92,7 +95,7 @@ class OpenVINO:
     def to_ir(
         self, source: bytes | str, extensions: Sequence[Extension], what: str, where: Where
     ) -> tuple[bytes, bytes]:
-        """Return an ONNX model as OpenVINO IR; see :func:`splitops.models.engines.frontend.to_ir`."""
+        """Return an ONNX model as OpenVINO IR; see :func:`splitops.models.engines.openvino_process.to_ir`."""
         try:
             core = self._library.Core()
             for extension in extensions:
@@ -106,6 +109,12 @@ class OpenVINO:
             raise
         except Exception as error:
             raise _refusal(error, what, where) from error
+
+    def shapes(self, document: bytes, constants: bytes) -> list[Inferred]:
+        """Return what OpenVINO infers of each output of OpenVINO IR."""
+        weights = np.frombuffer(constants or bytes(1), np.uint8)
+        model = self._core.read_model(document, self._library.Tensor(weights.copy()))
+        return [(port.get_element_type().get_type_name(), _shape(port)) for port in model.outputs]
 
     def close(self) -> None:
         """Programs end with their last reference."""
@@ -205,9 +214,12 @@ class OpenVINOProgram:
         types: the element types of the outputs; None is one that only a run tells.
     """
 
-    def __init__(self, library: Any, compiled: Any, where: Where, *, profile: bool) -> None:
+    def __init__(
+        self, library: Any, compiled: Any, watch: Watch | None, where: Where, *, profile: bool
+    ) -> None:
         self._library = library
         self._compiled = compiled
+        self._watch = watch
         self._where = where
         self._idle: deque[tuple[Any, _Held]] = deque()
         self._kinds = [from_openvino(port.element_type.get_type_name()) for port in compiled.inputs]
@@ -220,13 +232,15 @@ class OpenVINOProgram:
 
     def run(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
         """Run a request; what it gives is copied out of it."""
+        # By name where names are known, else in the order of the inputs.
+        places = {self._positions.get(name, at): array for at, (name, array) in enumerate(feeds.items())}
+        if self._watch is not None:
+            self._watch.prove(tuple(places[at].shape for at in sorted(places)))
         try:
             request, held = self._idle.pop()
         except IndexError:  # the first one of this thread
             request, held = self._compiled.create_infer_request(), {}
-        # By name where names are known, else in the order of the inputs.
-        places = [self._positions.get(name, at) for at, name in enumerate(feeds)]
-        given = {at: self._fed(at, array, held) for at, array in zip(places, feeds.values(), strict=True)}
+        given = {at: self._fed(at, array, held) for at, array in places.items()}
         begin = time.time()
         try:
             request.infer(given, share_inputs=True, share_outputs=True)

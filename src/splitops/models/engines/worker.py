@@ -28,8 +28,8 @@ class _Worker:
             compiled = self._engine.compile(*message)
             self._programs.append(compiled)
             return len(self._programs) - 1, compiled.types
-        if kind == "to_ir":
-            return self._engine.to_ir(*message)  # type: ignore[attr-defined]  # OpenVINO's alone
+        if kind in ("to_ir", "shapes"):  # OpenVINO's alone
+            return getattr(self._engine, kind)(*message)
         number, *values = message
         return getattr(self._programs[number], kind)(*values)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onnx import ModelProto
 
+from splitops.models.engines.emptiness import EmptyTensorError
 from splitops.models.engines.engine import Compiled, Engine, EngineError, Program
 from splitops.models.fix import SplitReport
 from splitops.models.formats.onnx.structure import functions_of, model_tensors
@@ -99,7 +100,7 @@ class OnnxProgram:
             try:
                 self._model = self._on_engine(proto, engine, found, count_bodies=max_body_runs is not None)
             except EngineError as error:
-                if not fallback:
+                if not (fallback or isinstance(error, EmptyTensorError)):
                     raise
                 self.refusal, self.engine = error, None
         if self.engine is None:
@@ -123,7 +124,7 @@ class OnnxProgram:
             RuleError: a split is invalid.
             EngineError: the reference fails too, or is not asked.
         """
-        if not (self._fallback or error.operator in FAMILY[""]):
+        if not (self._fallback or isinstance(error, EmptyTensorError) or error.operator in FAMILY[""]):
             raise error
         found = rescued(lambda: self._by_reference().run(inputs, max_body_runs=self._most), error)
         self.last.failure = error

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Any, Final, cast
 
 from splitops.errors import Where
 from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import Surroundings
+from splitops.models.engines.emptiness import EMPTY_TENSOR, EmptyTensorError
 from splitops.models.engines.engine import Compiled, Engine, EngineError
 from splitops.models.fix import SplitReport, fix
 from splitops.models.formats.openvino import OpenVINOModel, opened, output_names, sites
-from splitops.models.formats.openvino.model import Endpoint, Layer
-from splitops.models.infer.openvino_walk import walk_openvino
+from splitops.models.formats.openvino.model import Endpoint, Graph, Layer
+from splitops.models.infer.openvino_walk import OpenVINOFound, walk_openvino
 from splitops.models.known import Tensor
 from splitops.models.movers import mover_of
 from splitops.models.running.bodies import MAX_BODY_RUNS
@@ -29,6 +30,8 @@ from splitops.models.sites import Site
 from splitops.spec.operators import FAMILY
 
 _NARROWED: Final = ("int64", "uint64", "float64")
+_ATTEMPTS: Final = 8
+"""How often a model is prepared anew, each time without other layers that give or read empty tensors."""
 
 
 class OpenVINOIRProgram:
@@ -90,7 +93,7 @@ class OpenVINOIRProgram:
         try:
             return self._prepared.run(inputs, max_body_runs=self._most)
         except EngineError as error:
-            if self.engine is None or not self._fallback:
+            if self.engine is None or not (self._fallback or isinstance(error, EmptyTensorError)):
                 raise
             return self._rescued(inputs, error)
 
@@ -124,11 +127,27 @@ class OpenVINOIRProgram:
         survey = _Survey(self._model, self._where)
         if survey.reasons:
             survey, self.restated = survey.legal()
+        apart = set(survey.apart)
+        for _ in range(_ATTEMPTS):
+            try:
+                return self._without(survey, apart, engine, count_bodies=count_bodies)
+            except EmptyTensorError as error:  # OpenVINO knows more shapes than we do
+                found = {layer.id for layer in survey.model.graph.layers if layer.name in error.layers}
+                if found <= apart:
+                    raise
+                apart |= found
+        return self._without(survey, apart, engine, count_bodies=count_bodies)
+
+    def _without(self, survey: _Survey, apart: Set[int], engine: Engine, *, count_bodies: bool) -> Prepared:
+        """Prepare a model of which OpenVINO is not given some layers together with others."""
         self._borders = {layer.name: reason for layer, reason in survey.reasons}
         own = {layer.id for layer, _ in survey.reasons}
+        for layer in survey.model.graph.layers:
+            if layer.id in apart and layer.type in FAMILY["openvino"]:
+                self._borders.setdefault(layer.name, EMPTY_TENSOR)
 
         def is_own(layer: Layer) -> bool:
-            if layer.type in ("Parameter", "Const", "Result"):
+            if layer.type in ("Parameter", "Const", "Result") or layer.id in apart:
                 return True
             if layer.type in FAMILY["openvino"]:
                 return layer.id in own
@@ -150,6 +169,7 @@ class _Survey:
         values: what is known of each output port of the main graph.
         reasons: the splits that are done here, and why.
         sizes: the parts of the others, by the ids of their layers.
+        apart: the ids of the layers that give or read a tensor without elements.
     """
 
     def __init__(self, model: OpenVINOModel, where: Where) -> None:
@@ -158,6 +178,7 @@ class _Survey:
         visited: list[Site] = []
         found = walk_openvino(model, where, visited.append, tighten=False)
         self.values = {end: known for (path, end), known in found.items() if path is None}
+        self.apart = frozenset(_around_empty_tensors(model.graph, found))
         self.reasons: list[tuple[Layer, str]] = []
         self.sizes: dict[int, Sizes] = {}
         surroundings = Surroundings.of(model)
@@ -188,6 +209,22 @@ def _reason(site: Site, model: Surroundings) -> str | None:
     if site.error is not None:
         return "it breaks a rule"
     return next((limit.code for limit, _ in find_limits(site, model, ("openvino",))), None)
+
+
+def _around_empty_tensors(graph: Graph, found: OpenVINOFound) -> Iterator[int]:
+    """Yield the ids of the layers that give or read a tensor without elements, in their bodies too."""
+    for (path, end), known in found.items():
+        if known.shape is None or 0 not in known.shape:
+            continue
+        if len(known.shape) == 1 and known.value is not None:
+            continue  # an empty list of sizes or axes
+        if path is not None:
+            yield from (
+                layer.id for layer in graph.layers if layer.bodies and path.startswith(f"{layer.name}/")
+            )
+            continue
+        yield end.layer
+        yield from (target.layer for target in graph.consumers.get(end, ()))
 
 
 def _is_narrowed(layer: Layer, values: Mapping[Endpoint, Tensor]) -> bool:

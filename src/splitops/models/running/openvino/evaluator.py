@@ -38,7 +38,8 @@ class Prepared:
         model: the model.
         engine: who runs the layers that are not evaluated here; None is OpenVINO, asked for where there are
             any.
-        is_own: which layers of the main graph are evaluated here; None is all that can be.
+        is_own: which layers of the main graph are evaluated here, each alone; None is all that can be. Those
+            that cannot be are left to the engine, which is then given no tensor without elements.
         settled: what is known of the main graph before it runs, so that it is compiled now.
 
     Raises:
@@ -206,11 +207,13 @@ class _Plan:
                 taken = tuple(source for source in region.inputs if source.layer not in held)
                 steps.append((found[0], taken, foreign.Runner(region, engine, place, settled)))
                 continue
-            steps += [
-                (layer, graph.sources(layer), None)
-                for layer in found
-                if layer.type not in {"Parameter", "Result"} and layer.id not in held
-            ]
+            for layer in found:
+                if layer.type in {"Parameter", "Result"} or layer.id in held:
+                    continue
+                runner = None
+                if layer.constant is None and not is_evaluated(layer):
+                    runner = foreign.Runner(foreign.Region.of(graph, [layer], used), engine, place, None)
+                steps.append((layer, graph.sources(layer), runner))
         later = {source for _, source in self.results}
         self.steps: list[_Step] = []
         for layer, sources, runner in reversed(steps):

@@ -5,18 +5,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
 from splitops.errors import Where
+from splitops.models.engines.emptiness import EmptyTensorError
 from splitops.models.engines.engine import Compiled, Engine, EngineError, Program
+from splitops.models.engines.openvino_process import shapes_of
 from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.model import Edge, Endpoint, Graph, Layer, OpenVINOModel, Port
 from splitops.models.formats.openvino.shapes import format_shape
 from splitops.models.formats.openvino.writer import to_bytes
 from splitops.models.known import Tensor
 from splitops.models.movers.evaluated import Value
-from splitops.spec.elements.types import ElementType, element_type_of
+from splitops.spec.elements.types import ElementType, element_type_of, from_openvino
 from splitops.spec.sizes.dims import Shape
 
 Sizes = Sequence[tuple[int, int]]
@@ -175,7 +178,18 @@ class Runner:
 
         Raises:
             ModelError: OpenVINO is not installed, or it cannot load or run the layers; they are named.
+        EmptyTensorError: a layer is given a tensor without elements, and gives one that has some.
         """
+        if self._settled is None and any(_is_empty(values[end]) for end in self._region.inputs):
+            return self._one_by_one(values)
+        try:
+            return self._run_whole(values, again=again)
+        except EmptyTensorError:  # made by a layer inside
+            if self._settled is not None:
+                raise
+            return self._one_by_one(values)
+
+    def _run_whole(self, values: Mapping[Endpoint, Value], *, again: bool) -> dict[Endpoint, Value]:
         region = self._region
         compiled, fed = self._compiled_for(values, again=again)
         feeds = {f"value{at}": values[end].array for at, end in enumerate(fed)}
@@ -188,6 +202,25 @@ class Runner:
             assert kind is not None
             found[end] = Value(array, kind)
         return found
+
+    def _one_by_one(self, values: Mapping[Endpoint, Value]) -> dict[Endpoint, Value]:
+        """Run each layer alone; OpenVINO runs none that is given, or gives, a tensor without elements."""
+        graph = self._region.graph
+        known = dict(values)
+        for layer in self._region.layers:
+            sources, ends = graph.sources(layer), (Endpoint(layer.id, port.id) for port in layer.outputs)
+            used = tuple(end for end in ends if end in graph.consumers)
+            region = Region(graph, [layer], tuple(dict.fromkeys(sources)), used)
+            given = [known[end] for end in sources]
+            if not any(map(_is_empty, given)):
+                runner = Runner(region, self._engine, self._where, None)
+                try:
+                    known.update(runner._run_whole(known, again=False))
+                    continue
+                except EmptyTensorError:
+                    pass
+            known.update(_of_nothing(region, layer, given, self._where))
+        return {end: known[end] for end in self._region.outputs}
 
     def _compiled_for(
         self, values: Mapping[Endpoint, Value], *, again: bool
@@ -222,6 +255,59 @@ class Runner:
             sizes=[(layer.name, sizes[layer.id]) for layer in self._region.layers if layer.id in sizes],
         )
         return engine.compile(program)
+
+
+def _is_empty(value: Value) -> bool:
+    """Return whether a value is a tensor without elements; an empty list of sizes or axes is none."""
+    listed = value.constant and value.element_type.integer and value.array.ndim == 1
+    return value.array.size == 0 and not listed
+
+
+_OF_NOTHING: Final[Mapping[str, int]] = {
+    "MatMul": 0,
+    "ReduceL1": 0,
+    "ReduceL2": 0,
+    "ReduceLogicalAnd": 1,
+    "ReduceLogicalOr": 0,
+    "ReduceProd": 1,
+    "ReduceSum": 0,
+}
+"""What layers give of no elements: the value of the empty sum or product that they are."""
+_MOST_SIZES: Final = 64
+
+
+def _of_nothing(region: Region, layer: Layer, values: Sequence[Value], where: Where) -> dict[Endpoint, Value]:
+    """Return what a layer gives of tensors without elements: its shape is all of it where it has none, too.
+
+    Raises:
+        EmptyTensorError: it has elements, or nobody knows its shape.
+    """
+    sources = region.graph.sources(layer)
+    given = {
+        end: Given(value.element_type, value.array.shape, _as_sizes(value))
+        for end, value in zip(sources, values, strict=True)
+    }
+    shapes = shapes_of(*to_bytes(region.model(given)), str(layer), where)
+    found: dict[Endpoint, Value] = {}
+    fill = _OF_NOTHING.get(layer.type) if values[0].array.size == 0 else None
+    for end, (name, shape) in zip(region.outputs, shapes, strict=True):
+        kind = from_openvino(name)
+        sizes = () if shape is None else tuple(size for size in shape if size is not None)
+        known = kind is not None and shape is not None and len(sizes) == len(shape)
+        if not known or (0 not in sizes and fill is None):
+            text = ", ".join(str(value.array.shape) for value in values)
+            raise EmptyTensorError.of({layer.name: f"({layer.type}) reads shapes {text}"}, where)
+        assert kind is not None
+        found[end] = Value(np.full(sizes, fill or 0, kind.numpy), kind)
+    return found
+
+
+def _as_sizes(value: Value) -> Constant | None:
+    """Return a value as a constant, where it may be axes or sizes, so that shapes are inferred from it."""
+    array = value.array
+    if value.constant or (value.element_type.integer and array.ndim < 2 and array.size <= _MOST_SIZES):
+        return Constant.of(array, value.element_type)
+    return None
 
 
 def _given(value: Value, stored: Constant | None) -> Given:

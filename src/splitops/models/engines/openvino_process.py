@@ -1,4 +1,4 @@
-"""OpenVINO's reading of ONNX, in a process of its own, which alone ends where OpenVINO crashes."""
+"""OpenVINO in a process of its own, which alone ends where it crashes: to read ONNX, and to infer shapes."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import atexit
 import os
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
-
-from onnx import ModelProto, ValueInfoProto
+from typing import TYPE_CHECKING, Any, Final
 
 from splitops.errors import Where, shown
 from splitops.models.engines.engine import EngineError
 
 if TYPE_CHECKING:
+    from onnx import ModelProto
+
     from splitops.models.engines.isolated import IsolatedEngine
 
+Inferred = tuple[str, tuple[int | None, ...] | None]
+"""An element type and a shape, as OpenVINO infers them; None is a shape, or a size, that it does not know."""
 Extension = tuple[str, int, tuple[str, ...]]
 """A node of domain ``openvino`` that becomes OpenVINO's own layer: name, operation set and attributes."""
 
@@ -28,10 +30,8 @@ class _Process:
         self._engine: IsolatedEngine | None = None
         atexit.register(self._close, os.getpid())
 
-    def ask(
-        self, source: bytes | str, extensions: Sequence[Extension], what: str, where: Where
-    ) -> tuple[bytes, bytes] | str:
-        """Return a model as IR, or how the process has ended.
+    def ask(self, *message: Any, where: Where) -> Any:
+        """Return an answer, or in words how the process has ended.
 
         Raises:
             EngineError: OpenVINO refuses the model.
@@ -43,7 +43,7 @@ class _Process:
                 self._engine = IsolatedEngine("openvino", {}, profile=False)
             engine = self._engine
             try:
-                answer: tuple[bytes, bytes] = engine.ask("to_ir", source, extensions, what, where)
+                answer = engine.ask(*message, where=where)
             except BaseException as error:
                 if isinstance(error, EngineError) and not engine.ended:
                     raise
@@ -86,7 +86,7 @@ def to_ir(
         EngineError: OpenVINO refuses the model, or crashes on it.
     """
     given = source if isinstance(source, bytes) else os.path.abspath(source)
-    answer = _process().ask(given, extensions, what, where)
+    answer: tuple[bytes, bytes] | str = _process().ask("to_ir", given, extensions, what, where, where=where)
     if not isinstance(answer, str):
         return answer
     at = _suspect(given, extensions, where)
@@ -94,17 +94,38 @@ def to_ir(
     raise EngineError("openvino", f"{answer} while it read {what}{likely}", where)
 
 
+def shapes_of(document: bytes, constants: bytes, what: str, where: Where) -> list[Inferred]:
+    """Return the element type and the shape of each output of OpenVINO IR.
+
+    Args:
+        document: the XML.
+        constants: the constants.
+        what: what it is, for messages.
+        where: its place.
+
+    Raises:
+        EngineError: OpenVINO refuses the model, or crashes on it.
+    """
+    answer: list[Inferred] | str = _process().ask("shapes", document, constants, where=where)
+    if isinstance(answer, str):
+        raise EngineError("openvino", f"{answer} while it inferred the shapes of {what}", where)
+    return answer
+
+
 def _suspect(source: bytes | str, extensions: Sequence[Extension], where: Where) -> str | None:
     """Return the first node with which a model cannot be read; None where only the whole model cannot."""
     if isinstance(source, str):
         return None
+    from onnx import ModelProto
+
     model = ModelProto.FromString(source)
     nodes = model.graph.node
     read, unread, reason = 0, len(nodes) + 1, ""
     while unread - read > 1:
         count = (read + unread) // 2
         try:
-            answer = _process().ask(_beginning(model, count), extensions, "it", where)
+            part = _beginning(model, count)
+            answer = _process().ask("to_ir", part, extensions, "it", where, where=where)
             problem = answer if isinstance(answer, str) else None
         except EngineError as error:
             # OpenVINO goes on behind a node that it cannot read, and crashes on what is missing there.
@@ -121,6 +142,8 @@ def _suspect(source: bytes | str, extensions: Sequence[Extension], where: Where)
 
 def _beginning(model: ModelProto, count: int) -> bytes:
     """Return the first nodes of a model as a model, serialised."""
+    from onnx import ModelProto, ValueInfoProto
+
     made = ModelProto()
     made.CopyFrom(model)
     del made.graph.node[count:]

@@ -1,0 +1,156 @@
+"""Tensors without elements in models of OpenVINO, which gets their sizes wrong or ends the process on them.
+
+``Broadcast`` and ``Gather`` of an empty tensor divide by zero. A ``Transpose`` or a ``Squeeze`` takes a size
+of 0 for another one. The maximum of nothing is the lowest number. No list of such layers is complete, so that
+OpenVINO is given none of them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from splitops.errors import Where
+from splitops.models.engines.engine import EngineError
+
+EMPTY_TENSOR: Final = "openvino.empty-tensor"
+"""The code of the limit."""
+
+_OF_SIZES: Final = frozenset(
+    ["Constant", "ShapeOf", "Concat", "Gather", "Slice", "StridedSlice", "Convert", "Squeeze", "Unsqueeze"]
+)
+"""What sizes are computed with: an empty list of them is no empty tensor of data."""
+_REMEMBERED: Final = 256
+
+
+class EmptyTensorError(EngineError):
+    """OpenVINO would be given a tensor without elements.
+
+    Attributes:
+        layers: the layers that read or give one, by name; nothing where that is not known.
+    """
+
+    layers: Collection[str] = ()
+
+    @classmethod
+    def of(cls, found: Mapping[str, str], where: Where) -> EmptyTensorError:
+        """Return the error of some layers, by name, with what each does."""
+        name, text = next(iter(found.items()))
+        error = cls(
+            "openvino", f"gets tensors without elements wrong [{EMPTY_TENSOR}]: {name!r} {text}", where
+        )
+        error.layers = tuple(found)
+        return error
+
+
+def prove_full(model: Any, where: Where) -> None:
+    """Prove that a model of OpenVINO has no tensor without elements, as far as its own inference knows.
+
+    Raises:
+        EmptyTensorError: it has one.
+    """
+    found = _empty_tensors(model, _is_empty)
+    if found:
+        raise EmptyTensorError.of(found, where)
+
+
+class Watch:
+    """Tells from the shapes of the inputs whether a run meets a tensor without elements.
+
+    Args:
+        model: a model of OpenVINO, which has none as far as its shapes are known.
+        where: its place.
+    """
+
+    def __init__(self, model: Any, where: Where) -> None:
+        self._where = where
+        self._lock = threading.Lock()
+        self._known: dict[Sequence[tuple[int, ...]], Mapping[str, str]] = {}
+        # Where every open size of the inputs is at least 1, most models cannot meet any.
+        full = _reshaped(model, [_at_least_one(port.get_partial_shape()) for port in model.inputs])
+        self._model = model if full is None or _empty_tensors(full, _may_be_empty) else None
+
+    def prove(self, shapes: Sequence[tuple[int, ...]]) -> None:
+        """Prove that a run with inputs of some shapes meets no tensor without elements.
+
+        Raises:
+            EmptyTensorError: it does.
+        """
+        given = {f"input {at}": f"has shape {shape}" for at, shape in enumerate(shapes) if 0 in shape}
+        if not given and self._model is not None:
+            with self._lock:
+                if shapes not in self._known:
+                    if len(self._known) == _REMEMBERED:
+                        self._known.clear()
+                    model = _reshaped(self._model, shapes)
+                    self._known[shapes] = {} if model is None else _empty_tensors(model, _is_empty)
+                given = dict(self._known[shapes])
+        if given:
+            raise EmptyTensorError.of(given, self._where)
+
+
+def _empty_tensors(model: Any, is_met: Callable[[Any], bool]) -> dict[str, str]:
+    """Return the layers that give or read tensors of some shapes, by name, with what they do."""
+    found: dict[str, str] = {}
+    for layer, output in _outputs_of_data(model):
+        shape = output.get_partial_shape()
+        if is_met(shape):
+            found.setdefault(layer.get_friendly_name(), f"({layer.get_type_name()}) gives shape {shape}")
+            for target in output.get_target_inputs():
+                reader = target.get_node()
+                if reader.get_type_name() != "Result":
+                    text = f"({reader.get_type_name()}) reads shape {shape}"
+                    found.setdefault(reader.get_friendly_name(), text)
+    return found
+
+
+def _is_empty(shape: Any) -> bool:
+    return shape.rank.is_static and any(size.is_static and size.get_length() == 0 for size in shape)
+
+
+def _may_be_empty(shape: Any) -> bool:
+    return shape.rank.is_dynamic or any(size.get_min_length() == 0 for size in shape)
+
+
+def _at_least_one(shape: Any) -> Any:
+    """Return a shape whose open sizes are at least 1."""
+    if shape.rank.is_dynamic:
+        return shape
+    kinds = [type(size) for size in shape]
+    return type(shape)(
+        [
+            kind(max(1, size.get_min_length()), size.get_max_length()) if size.is_dynamic else size
+            for kind, size in zip(kinds, shape, strict=True)
+        ]
+    )
+
+
+def _reshaped(model: Any, shapes: Sequence[Any]) -> Any:
+    """Return a copy of a model with inputs of some shapes; None where OpenVINO finds that they do not fit."""
+    made = model.clone()
+    try:
+        made.reshape(
+            {
+                port: type(port.get_partial_shape())(shape)
+                for port, shape in zip(made.inputs, shapes, strict=True)
+            }
+        )
+    except RuntimeError:  # it says so when it runs, too
+        return None
+    return made
+
+
+def _outputs_of_data(model: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the layers of a model with their outputs, without those that sizes are computed with."""
+    sizes: set[str] = set()
+    for layer in model.get_ordered_ops():
+        name = layer.get_type_name()
+        feeders = (value.get_node().get_name() for value in layer.input_values())
+        if name == "ShapeOf" or (name in _OF_SIZES and sizes.issuperset(feeders)):
+            shapes = [output.get_partial_shape() for output in layer.outputs()]
+            if all(shape.rank.is_static and shape.rank.get_length() < 2 for shape in shapes):
+                sizes.add(layer.get_name())
+                continue
+        if name != "Result":
+            yield from ((layer, output) for output in layer.outputs())

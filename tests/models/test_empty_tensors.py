@@ -1,0 +1,237 @@
+"""OpenVINO gets tensors without elements wrong, or ends the process: it gets none that can be foreseen."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import onnx.parser
+import pytest
+
+import splitops
+from splitops.models.engines import is_installed
+from splitops.models.engines.emptiness import EMPTY_TENSOR
+from splitops.models.formats.openvino import OpenVINOModel
+
+pytestmark = pytest.mark.skipif(not is_installed("openvino"), reason="openvino is not installed")
+
+REFUSED: Final = "refused"
+
+# What reads `x`, of shape (2, 4, 0), and the shape and values of what it gives.
+READERS: Final[dict[str, tuple[str, Any]]] = {
+    "broadcast": ("o.broadcast(x, c([2, 4, 0]))", (2, 4, 0)),
+    "broadcast-more": ("o.broadcast(x, c([3, 2, 4, 0]))", (3, 2, 4, 0)),
+    "broadcast-twice": ("o.broadcast(o.broadcast(x, c([3, 2, 4, 0])), c([5, 3, 2, 4, 0]))", (5, 3, 2, 4, 0)),
+    "gather": ("o.gather(x, c([0, 1, 1]), c(0))", (3, 4, 0)),
+    "gather-nd": ("o.gather_nd(x, c([[0, 1]]), 0)", (1, 0)),
+    "gather-elements": ("o.gather_elements(x, o.constant(np.zeros((2, 4, 0), np.int64)), 2)", (2, 4, 0)),
+    "tile": ("o.tile(x, c([1, 2, 2]))", (2, 8, 0)),
+    "tile-to-nothing": ("o.tile(x, c([0, 2, 2]))", (0, 8, 0)),
+    "relu": ("o.relu(x)", (2, 4, 0)),
+    "add": ("o.add(x, o.constant(np.ones((3, 2, 4, 1), np.float32)))", (3, 2, 4, 0)),
+    "convert": ("o.convert(x, np.int32)", (2, 4, 0)),
+    "unsqueeze": ("o.unsqueeze(x, c([0]))", (1, 2, 4, 0)),
+    "squeeze": ("o.squeeze(o.unsqueeze(x, c([0])), c([0]))", (2, 4, 0)),
+    "reshape": ("o.reshape(x, c([0, 8]), False)", (0, 8)),
+    "reshape-special": ("o.reshape(x, c([0, 0, 0, 1]), True)", (2, 4, 0, 1)),
+    "transpose": ("o.transpose(x, c([2, 0, 1]))", (0, 2, 4)),
+    "concat": ("o.concat([x, x], 1)", (2, 8, 0)),
+    "concat-with-more": ("o.concat([x, c(np.ones((2, 4, 1)), np.float32)], 2)", np.ones((2, 4, 1)).tolist()),
+    "softmax": ("o.softmax(x, 2)", (2, 4, 0)),
+    "cumsum": ("o.cum_sum(x, c(1))", (2, 4, 0)),
+    "topk": ("o.topk(x, c(2), 1, 'max', 'value').output(0)", (2, 2, 0)),
+    "interpolate": (
+        "o.interpolate(o.unsqueeze(x, c([0])), c([8], np.int32), 'nearest', 'sizes', axes=c([2], np.int32))",
+        (1, 2, 8, 0),
+    ),
+    "depth-to-space": ("o.depth_to_space(o.unsqueeze(x, c([3])), 'blocks_first', 2)", (2, 1, 0, 2)),
+    "scatter": (
+        "o.scatter_elements_update(x, o.constant(np.zeros((2, 4, 0), np.int64)), x, c(1))",
+        (2, 4, 0),
+    ),
+    "non-zero": ("o.non_zero(x)", (3, 0)),
+    "shape-of": ("o.shape_of(x)", [2, 4, 0]),
+    "range": ("o.range(c(0), o.gather(o.shape_of(x), c(2), c(0)), c(1), 'i64')", (0,)),
+    "sum": ("o.reduce_sum(x, c([2]), False)", np.zeros((2, 4)).tolist()),
+    "product": ("o.reduce_prod(x, c([2]), False)", np.ones((2, 4)).tolist()),
+    "sum-beside": ("o.reduce_sum(x, c([0]), False)", (4, 0)),
+    "matmul": (
+        "o.matmul(x, o.constant(np.ones((2, 0, 5), np.float32)), False, False)",
+        np.zeros((2, 4, 5)).tolist(),
+    ),
+    "einsum": ("o.einsum([x, x], 'abc,adc->abd')", REFUSED),
+    "maximum": ("o.reduce_max(x, c([2]), False)", REFUSED),
+    "mean": ("o.reduce_mean(x, c([2]), False)", REFUSED),
+    "pad": ("o.pad(x, c([0, 0, 1]), c([0, 0, 1]), 'constant', c(0, np.float32))", REFUSED),
+    "unique": ("o.unique(x).output(0)", REFUSED),
+}
+
+SOURCES: Final = {
+    "a part": "o.variadic_split(data, c(2), c([0, -1])).output(0)",
+    "a slice": "o.slice(data, c([1]), c([1]), c([1]), c([2]))",
+    "a slice behind others": "o.slice(o.relu(o.sigmoid(data)), c([4]), c([9]), c([1]), c([2]))",
+    "a constant": "o.variadic_split(o.constant(np.ones((2, 4, 4), np.float32)), c(2), c([0, -1])).output(0)",
+}
+
+_SCRIPT: Final = """
+import json, sys, tempfile
+import numpy as np, openvino as ov, openvino.opset13 as o, splitops
+c = lambda value, kind=np.int64: o.constant(np.array(value, kind))
+source, shape, readers = json.loads(sys.argv[1])
+for name, text in readers.items():
+    data = o.parameter(shape, np.float32)
+    data.set_friendly_name("data")
+    x = eval(source)
+    y = eval(text)
+    y = y if isinstance(y, ov.Output) else y.output(0)
+    with tempfile.TemporaryDirectory() as folder:
+        path = folder + "/m.xml"
+        model = ov.Model([o.result(y), o.result(o.relu(data))], [data], "m")
+        ov.save_model(model, path, compress_to_fp16=False)
+        for engine in ("reference", "auto"):
+            print(json.dumps([name, engine]), end=" ", flush=True)
+            try:
+                ready = splitops.session(path, engine)
+                found = [*ready.run({"data": np.ones((2, 4, 4), np.float32)}).values()]
+                assert (found[1] == 1).all() and found[1].shape == (2, 4, 4)
+                print(json.dumps([list(found[0].shape), found[0].tolist()]), flush=True)
+            except splitops.SplitError as error:
+                print(json.dumps(str(error)), flush=True)
+"""
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 4), (-1, 4, -1)], ids=["fixed", "open"])
+@pytest.mark.parametrize("source", SOURCES)
+def test_what_reads_an_empty_tensor(source: str, shape: tuple[int, ...]) -> None:
+    readers = {name: text for name, (text, _) in READERS.items()}
+    given = json.dumps([SOURCES[source], shape, readers])
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT, given], stdout=subprocess.PIPE, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout.splitlines()[-1:]
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2 * len(READERS)
+    decoder = json.JSONDecoder()
+    for line in lines:
+        (name, engine), end = decoder.raw_decode(line)
+        found, expected = json.loads(line[end:]), READERS[name][1]
+        if expected is REFUSED:
+            assert isinstance(found, str), (name, engine, found)
+            assert EMPTY_TENSOR in found or "has ended its process with signal" in found, (
+                name,
+                engine,
+                found,
+            )
+        elif isinstance(expected, tuple):
+            assert tuple(found[0]) == expected, (name, engine, found)
+        else:
+            assert found[1] == expected, (name, engine, found)
+
+
+def model_of(text: str, shape: list[int]) -> OpenVINOModel:
+    """Return the IR of layers that read the Parameter ``data``, written with the operators of OpenVINO."""
+    import openvino
+    import openvino.opset13 as o
+
+    def c(value: Any, kind: Any = np.int64) -> Any:
+        return o.constant(np.array(value, kind))
+
+    data = o.parameter(shape, np.float32)
+    data.set_friendly_name("data")
+    made = eval(text, {"o": o, "c": c, "np": np, "data": data})
+    results = [o.result(one) for one in (made if isinstance(made, list) else [made])]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "m.xml"
+        openvino.save_model(openvino.Model(results, [data], "m"), path, compress_to_fp16=False)
+        loaded = splitops.load(path)
+    assert isinstance(loaded, OpenVINOModel)
+    return loaded
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "given", "expected"),
+    [
+        (
+            "o.squeeze(o.unsqueeze(o.variadic_split(data, c(1), c([0, -1])).output(0), c([0])), c([0]))",
+            [4, -1],
+            (4, 5),
+            (4, 0),
+        ),
+        ("o.unsqueeze(o.slice(data, c([0]), c([0]), c([1]), c([1])), c([0]))", [4, -1], (4, 5), (1, 4, 0)),
+        (
+            "o.unsqueeze(o.slice(o.sigmoid(data), c([5]), c([9]), c([1]), c([1])), c([0]))",
+            [4, -1],
+            (4, 5),
+            (1, 4, 0),
+        ),
+        ("o.squeeze(o.unsqueeze(o.relu(data), c([0])), c([0]))", [4, -1], (4, 0), (4, 0)),
+    ],
+    ids=["a part", "a slice", "a slice at a size of the run", "an input"],
+)
+def test_a_size_of_0_is_not_taken_for_another_one(
+    text: str, shape: list[int], given: tuple[int, ...], expected: tuple[int, ...]
+) -> None:
+    with splitops.session(model_of(text, shape)) as ready:
+        found = ready.run({"data": np.ones(given, np.float32)})
+    assert [array.shape for array in found.values()] == [expected]
+
+
+@pytest.mark.parametrize("engine", ["auto", "openvino"])
+def test_parts_of_parts_of_an_empty_axis(engine: str) -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 13]>
+        g (int32[3, N] x) => (int32[N, A] y)
+        <int64[2] rows = {2, 1}, int64[4] none = {0, 0, 0, 0}> {
+            a, b = Split<axis = 0>(x, rows)
+            p, q, r, s = Split<axis = 1>(b, none)
+            y = Transpose<perm = [1, 0]>(q)
+        }""")
+    found = splitops.session(model, engine).run({"x": np.zeros((3, 0), np.int32)})
+    assert found["y"].shape == (0, 1)
+
+
+def test_what_lies_outside_of_an_empty_part_goes_to_openvino() -> None:
+    text = "[o.relu(part) for part in o.variadic_split(o.sigmoid(data), c(1), c([0, 4, 2])).outputs()]"
+    with splitops.session(model_of(text, [3, 6])) as ready:
+        found = list(ready.run({"data": np.zeros((3, 6), np.float32)}).values())
+        assert ready.engine == "openvino"
+        assert len(ready._program.programs) > 1
+        assert EMPTY_TENSOR in ready.describe()
+    assert [array.shape for array in found] == [(3, 0), (3, 4), (3, 2)]
+    assert all((array == 0.5).all() for array in found)
+
+
+def test_an_empty_list_of_axes_or_sizes_is_no_empty_tensor() -> None:
+    whole = "o.reduce_sum(data, c([0, 1]), False)"
+    text = f"o.reshape({whole}, o.shape_of({whole}), False)"
+    for shape in ([3, 6], [-1, -1]):
+        with splitops.session(model_of(text, shape)) as ready:
+            (found,) = ready.run({"data": np.ones((3, 6), np.float32)}).values()
+            assert "reference" not in ready.describe()
+        assert found == 18
+
+
+def test_only_runs_with_empty_tensors_go_to_the_reference() -> None:
+    text = "o.relu(o.slice(o.sigmoid(data), c([5]), c([9]), c([1]), c([1])))"
+    with splitops.session(model_of(text, [4, -1])) as ready:
+        for size, left in ((9, 4), (5, 0), (6, 1), (5, 0), (0, 0), (7, 2)):
+            (found,) = ready.run({"data": np.ones((4, size), np.float32)}).values()
+            assert found.shape == (4, left)
+            assert (EMPTY_TENSOR in ready.describe()) == (left == 0)
+
+
+def test_openvino_itself_ends_its_process() -> None:
+    script = """
+import numpy as np, openvino as ov, openvino.opset13 as o
+data = o.parameter([2, 4, 4], np.float32)
+part = o.variadic_split(data, o.constant(2), o.constant(np.array([0, -1]))).output(0)
+model = ov.Model([o.result(o.broadcast(part, o.constant(np.array([2, 4, 0]))))], [data], "m")
+ov.Core().compile_model(model, "CPU")(np.ones((2, 4, 4), np.float32))
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGFPE
