@@ -113,7 +113,7 @@ RECORDINGS: Final = (
         "shard",
         "Who holds what of a checkpoint",
         "A plan read against a checkpoint; nothing is written yet.",
-        "splitops shard model --ranks 4 --plan plan.toml --explain --svg who-holds-what.svg",
+        "splitops shard model --ranks 4 --plan plan.toml --dry-run --svg who-holds-what.svg",
     ),
     Recording(
         "compare",

@@ -68,7 +68,7 @@ def test_a_merge_that_was_killed_is_gone_on_with(model, tmp_path, monkeypatch):
 
 def test_explaining_writes_nothing_but_the_pictures(model, tmp_path):
     svg, page = tmp_path / "who.svg", tmp_path / "who.html"
-    said = run("shard", model, "--plan", tmp_path / "plan.json", "--explain", "--svg", svg, "--html", page)
+    said = run("shard", model, "--plan", tmp_path / "plan.json", "--dry-run", "--svg", svg, "--html", page)
     lines = {line.strip().split("  ")[0]: line for line in said.splitlines()}
     assert "8 of 8 on 4" in lines["4 x *.k_proj.weight, *.v_proj.weight"]
     assert "23 padded" in lines["1 x *embed_tokens.weight"]
@@ -92,7 +92,7 @@ def test_what_ranks_hold_by_place_is_drawn_side_by_side(tmp_path):
 
 def test_the_rows_in_json(model, tmp_path):
     found = json.loads(
-        run("shard", model, "--ranks", 2, "--plan", tmp_path / "plan.json", "--explain", "--json")
+        run("shard", model, "--ranks", 2, "--plan", tmp_path / "plan.json", "--dry-run", "--json")
     )
     first = found["rules"][0]
     assert (first["match"], first["tensors"], first["axis"]) == ("*.k_proj.weight, *.v_proj.weight", 4, 0)
@@ -129,7 +129,7 @@ def test_the_table_of_the_page_is_that_of_the_schema():
 
 def test_cuts_through_heads_are_told_with_the_ranks_that_would_do(tmp_path):
     model = save(tmp_path / "model", llama(), LLAMA)
-    arguments = ["shard", model, "--plan", "auto", "--explain"]
+    arguments = ["shard", model, "--plan", "auto", "--dry-run"]
     assert "note:" not in run(*arguments, "--ranks", 2)
     notes = [line for line in run(*arguments, "--ranks", 4).splitlines() if line.startswith("note:")]
     assert notes == [

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from splitops.cli._console import console, one_line, print_json, table
+from splitops.cli._models import dry_run_option
 from splitops.cli._operators import INTEGERS, find_element_type
 from splitops.cli._options import BYTES, gathered
 
@@ -105,15 +106,15 @@ class RunOptions:
 run_options = gathered(
     "how",
     RunOptions,
-    click.option("--dry-run", is_flag=True, help="Say what would be written, and write nothing."),
+    dry_run_option,
     click.option("--overwrite", is_flag=True, help="Replace files of the same names."),
-    click.option("--resume", is_flag=True, help="Go on with what a run that was killed had done."),
+    click.option("--resume", is_flag=True, help="Resume a run that was interrupted."),
     click.option("--verify", is_flag=True, help="Read everything back and compare checksums."),
     click.option(
-        "--sync/--no-sync", default=True, help="Whether to make the files durable.  [default: --sync]"
+        "--sync/--no-sync", default=True, help="Write the files to the disk before the command ends."
     ),
     click.option("--sha256", is_flag=True, help="Print the SHA-256 of each file."),
-    click.option("--memory", type=BYTES, default="64M", show_default=True, help="For the buffers."),
+    click.option("--memory", type=BYTES, default="64M", help="Memory for the buffers."),
     click.option(
         "--cluster",
         metavar="ADDRESS",

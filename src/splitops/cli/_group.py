@@ -6,12 +6,14 @@ import contextlib
 import importlib
 import pkgutil
 import sys
+from collections.abc import Sequence
 from typing import Any, Final
 
 import click
 
 from splitops import cli as package
 from splitops.cli._console import one_line
+from splitops.cli._options import nearest
 from splitops.cli._progress import showing_progress
 from splitops.errors import SplitError
 from splitops.ground.version import __version__
@@ -20,6 +22,33 @@ INVALID: Final = 1
 """Exit code where the model or the data is invalid; 2 is wrong usage, as click has it."""
 INTERRUPTED: Final = 130
 """Exit code after Ctrl-C."""
+
+
+_SYNONYMS: Final = {
+    "--apply": ("--out",),
+    "--dtype": ("--to",),
+    "--explain": ("--dry-run",),
+    "--format": ("--output-format", "--to"),
+    "--out-dir": ("--out",),
+    "--outdir": ("--out",),
+    "--output": ("--out", "--output-format"),
+    "--preview": ("--dry-run",),
+    "--prove": ("--verify",),
+    "--runtime": ("--for",),
+    "--sarif": ("--output-format",),
+    "--target": ("--for", "--to"),
+    "cat": ("inspect",),
+    "doctor": ("report-environment",),
+    "explain-rule": ("rule",),
+    "legalize": ("fix",),
+    "lint": ("check",),
+    "optimize": ("simplify",),
+    "repair": ("fix",),
+    "show": ("inspect",),
+    "validate": ("check",),
+    "version": ("report-environment",),
+}
+"""Words that mean a command or an option and are not spelled like it, with what they mean in some command."""
 
 
 class _Commands(click.Group):
@@ -36,10 +65,25 @@ class _Commands(click.Group):
         command: click.Command = module.command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if self.get_command(ctx, args[0]) is not None:
+            return super().resolve_command(ctx, args)
+        raise _no_such(ctx, "command", args[0], self.list_commands(ctx))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise _no_such_option(error) from error
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             with showing_progress():
                 return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            raise _no_such_option(error) from error
         except SplitError as error:
             _fail(ctx, str(error), INVALID)
         except BrokenPipeError:  # the reader, such as `head`, has seen enough
@@ -55,6 +99,20 @@ class _Commands(click.Group):
             _fail(ctx, "interrupted", INTERRUPTED)
 
 
+def _no_such_option(error: click.NoSuchOption) -> click.UsageError:
+    context = error.ctx
+    assert context is not None
+    known = [name for option in context.command.get_params(context) for name in option.opts]
+    return _no_such(context, "option", error.option_name, [name for name in known if name.startswith("--")])
+
+
+def _no_such(ctx: click.Context, kind: str, word: str, known: Sequence[str]) -> click.UsageError:
+    """Return the error of an unknown command or option, which names the one that is meant."""
+    likely = next((name for name in _SYNONYMS.get(word, ()) if name in known), None)
+    meant = f" Did you mean {likely!r}?" if likely else nearest(word, known)
+    return click.UsageError(f"No such {kind} {one_line(word, 80)!r}.{meant}", ctx)
+
+
 def _fail(ctx: click.Context, message: str, code: int) -> None:
     click.echo(f"splitops: {one_line(message)}", err=True)
     ctx.exit(code)
@@ -67,7 +125,8 @@ Examples:
   splitops explain --shape 6,12,10,24 --axis 1 --parts 3
   splitops split data.npy --axis 1 --sizes 2,4 --out parts
   splitops run model.onnx --input x=data.npy --out results
-  splitops check model.onnx --target onnxruntime --target openvino
+  splitops check model.onnx --for onnxruntime
+  splitops fix model.onnx --for onnxruntime -o fixed.onnx
   splitops infer model.onnx -o shaped.onnx
   splitops convert model.onnx --to openvino -o model.xml
   splitops shard model --ranks 8 --plan auto --out ranks
@@ -82,7 +141,11 @@ Exit codes: 0 done; 1 the model or the data is invalid, with the rule and the pl
 @click.command(
     cls=_Commands,
     help=_HELP,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 110,
+        "show_default": True,
+    },
 )
 @click.version_option(__version__, prog_name="splitops")
 def cli() -> None:

@@ -101,15 +101,29 @@ def _generated(text: str, declared: Declared) -> npt.NDArray[Any]:
         shape = SHAPE.convert(fields[0], None, None)
     element_type = find_element_type(fields[1]) if len(fields) > 1 and fields[1] else declared.element_type
     if shape is None or element_type is None:
-        raise click.UsageError(
-            f"{one_line(text)} states no shape and type, and the model declares {one_line(str(declared))}."
-        )
+        raise click.UsageError(_open(kind, declared, shape))
     if kind == "ramp":
         return ramp(shape, element_type)
     seed = fields[2] if len(fields) > 2 else "0"
     if not (seed.isascii() and seed.isdigit()):
         raise click.UsageError(f"{one_line(seed)} is no seed: a whole number is.")
     return random(shape, element_type, int(seed))
+
+
+def _open(kind: str, declared: Declared, shape: tuple[int, ...] | None) -> str:
+    """Say what of an input the model leaves open, and how to give it."""
+    name = one_line(declared.name, 80)
+    dims = declared.shape
+    if shape is None and dims is None:
+        left = "its shape"
+    elif shape is None and dims is not None:
+        sizes = [str(dim) for dim in dims if not isinstance(dim, int)]
+        left = f"{'sizes' if len(sizes) > 1 else 'size'} {one_line(', '.join(sizes), 80)}"
+    else:
+        left = "its element type"
+    known = shape or [dim if isinstance(dim, int) else 2 for dim in dims or (2, 3)]
+    example = f"{kind}:{','.join(map(str, known))}{'' if declared.element_type else ':float32'}"
+    return f"Cannot generate {name!r}: the model leaves {left} open. For example: --input {name}={example}"
 
 
 def _read_npz(path: Path, key: str, declared: Declared) -> npt.NDArray[Any]:

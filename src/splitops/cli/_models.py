@@ -64,7 +64,9 @@ links_option = click.option(
     "In a folder that you do not trust, they could name any file.",
 )
 
-dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would be written, and write nothing.")
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Show what would be written, and write nothing."
+)
 
 
 def for_option(help_: str) -> Callable[[_Function], _Function]:

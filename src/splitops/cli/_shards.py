@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from splitops.sharding.explaining import Row
 
 _RANKS_SHOWN = 8
-"""So many ranks are explained where none are stated."""
+"""The number of ranks in a preview without --ranks."""
 
 
 like_option = click.option(
@@ -32,27 +32,35 @@ like_option = click.option(
 
 
 shard_options = added(
-    click.option("--ranks", type=click.IntRange(1), help="How many ranks there are to be."),
+    click.option("--ranks", type=click.IntRange(1), help="Number of ranks."),
     click.option(
         "--plan",
         "plan_",
         metavar="auto|FILE",
-        help="The rules, in TOML or JSON; auto goes by config.json.  [default: that of ranks, else auto]",
+        help="Sharding rules (TOML or JSON), or `auto` to derive them from config.json.  "
+        "[default: the plan stored with the ranks; otherwise auto]",
     ),
     click.option(
         "--layout",
         metavar="hf|dcp|vllm",
-        help="How the ranks' files are written.  [default: the plan's, else hf]",
+        help="Layout of the ranks' files.  [default: the plan's; otherwise hf]",
     ),
     click.option(
         "-o",
         "--out",
         type=click.Path(path_type=Path, file_okay=False),
-        help="The folder to write, a new one.",
+        help="Folder to write; it must not exist.",
     ),
-    click.option("--explain", is_flag=True, help="Show by rule what each rank holds, and write nothing."),
-    click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw who holds what."),
-    click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="The same as a page."),
+    click.option(
+        "--svg",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Only draw what each rank holds.",
+    ),
+    click.option(
+        "--html",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Only draw it as a page.",
+    ),
     links_option,
     run_options,
     json_option,
@@ -66,7 +74,6 @@ def cut(
     plan_: str | None,
     layout: str | None,
     out: Path | None,
-    explain: bool,
     svg: Path | None,
     html: Path | None,
     allow_links: bool,
@@ -74,16 +81,16 @@ def cut(
     as_json: bool,
     like: Path | None = None,
 ) -> None:
-    """Plan, explain and carry out a cut."""
+    """Plan, show and carry out a cut."""
     from splitops.ground.writing import write_whole
     from splitops.sharding import plan
     from splitops.sharding.explaining import draw, page
 
     _refuse_digests(how)
-    explain = explain or svg is not None or html is not None
-    if ranks is None and not explain:
+    preview = how.dry_run or svg is not None or html is not None
+    if ranks is None and not preview:
         raise click.UsageError("Missing option '--ranks'.")
-    if out is None and not explain:
+    if out is None and not preview:
         raise click.UsageError("Missing option '--out'.")
     ranks = ranks or _RANKS_SHOWN
     made = plan(folder, plan_, ranks=ranks, layout=layout, like=like, allow_links=allow_links)
@@ -91,7 +98,8 @@ def cut(
         write_whole(svg, draw(made).encode())
     if html is not None:
         write_whole(html, page(made).encode())
-    result = None if out is None or explain else how.run(made.file_plan(out))
+    drawn = svg is not None or html is not None
+    result = None if out is None or drawn else how.run(made.file_plan(out))
     facts = {
         "from": str(folder),
         "layout": made.layout,
@@ -104,7 +112,7 @@ def cut(
         facts |= {"rules": [row.as_dict() for row in rows_of(made)], "warnings": list(made.warnings)}
         print_json(facts | ({} if result is None else _written(result)))
         return
-    _show(made, folder, table_too=explain or how.dry_run)
+    _show(made, folder, table_too=preview)
     say_written(svg, html)
     if result is not None:
         _tell(result)

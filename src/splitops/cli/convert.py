@@ -18,7 +18,7 @@ from splitops.cli._console import (
     say_written,
     table,
 )
-from splitops.cli._models import MODEL_FILE, TARGET, hold, links_option
+from splitops.cli._models import MODEL_FILE, TARGET, dry_run_option, hold, links_option
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
@@ -34,21 +34,23 @@ _MAX_ROWS: Final = 200
     "target",
     type=TARGET,
     metavar="TARGET",
-    help="onnx:OPSET or openvino:opsetNUMBER, such as onnx:11, openvino:opset8; without one, the newest.",
+    help="onnx:OPSET or openvino:opsetNUMBER, such as onnx:11 or openvino:opset8. Without a number, the "
+    "newest.",
 )
-@click.option("--only-split", is_flag=True, help="Keep the opset; only state the splits in another form.")
+@click.option("--only-split", is_flag=True, help="Keep the opset and only rewrite the splits.")
 @click.option(
     "--form",
     type=click.Choice(["same", "lengths", "count"]),
-    help="Prefer each split as it is, the length of each part, or a number of parts.",
+    help="Form to prefer: same keeps a split, lengths sets the length of each part, count their number.",
 )
 @click.option(
     "-o",
     "--out",
     "output",
     type=MODEL_FILE,
-    help="Where to write the model: .onnx, or .xml with its .bin beside it. Without it, only report.",
+    help="File to write: .onnx, or .xml with its .bin beside it. Without it, only show what would be done.",
 )
+@dry_run_option
 @links_option
 @json_option
 def command(
@@ -57,6 +59,7 @@ def command(
     only_split: bool,
     form: str | None,
     output: Path | None,
+    dry_run: bool,
     allow_links: bool,
     as_json: bool,
 ) -> None:
@@ -85,6 +88,7 @@ def command(
         allow_links=allow_links,
         report=True,
     )
+    output = None if dry_run else output
     if as_json:
         print_json(_json(report, output))
     else:

@@ -17,7 +17,7 @@ from splitops.cli._console import (
     say_written,
     table,
 )
-from splitops.cli._models import MODEL_FILE, hold, links_option
+from splitops.cli._models import MODEL_FILE, dry_run_option, hold, links_option
 from splitops.errors import count_of
 
 if TYPE_CHECKING:
@@ -28,15 +28,22 @@ _MAX_ROWS: Final = 200
 
 @click.command(short_help="Infer the types and shapes of a model's values.")
 @click.argument("model", type=MODEL_FILE)
-@click.option("-o", "--out", type=MODEL_FILE, help="Write the model with its shapes.")
-@click.option("--all", "show_all", is_flag=True, help="Show also the values of which nothing new is found.")
 @click.option(
-    "--as-openvino", is_flag=True, help="Of OpenVINO IR, say of splits what OpenVINO's own inference says."
+    "-o", "--out", type=MODEL_FILE, help="File to write, with its shapes. Without it, only show them."
 )
+@click.option("--all", "show_all", is_flag=True, help="Show all values, not only the new ones.")
+@click.option("--as-openvino", is_flag=True, help="For OpenVINO IR, infer splits as OpenVINO itself does.")
+@dry_run_option
 @links_option
 @json_option
 def command(
-    model: Path, out: Path | None, show_all: bool, as_openvino: bool, allow_links: bool, as_json: bool
+    model: Path,
+    out: Path | None,
+    show_all: bool,
+    as_openvino: bool,
+    dry_run: bool,
+    allow_links: bool,
+    as_json: bool,
 ) -> None:
     """Infer types and shapes in MODEL, a .onnx file or the .xml of an OpenVINO IR.
 
@@ -54,6 +61,7 @@ def command(
 
     hold(out, openvino=is_openvino(model))
     inferred = infer(model, as_openvino=as_openvino, allow_links=allow_links)
+    out = None if dry_run else out
     if out is not None:
         save(inferred.model, out)
     if as_json:

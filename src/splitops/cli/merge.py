@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Merge the parts of a tensor, or a model's ranks.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--axis", type=int, default=0, help="The axis along which the parts lie.  [default: 0]")
+@click.option("--axis", type=int, default=0, help="The axis along which the parts lie.")
 @click.option("--tensor", metavar="NAME", help="The tensor; needed where the files have more than one.")
 @raw_option
 @format_option

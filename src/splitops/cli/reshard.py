@@ -24,7 +24,7 @@ def command(folder: Path, **options: Any) -> None:
     \b
     Examples:
       splitops reshard model-8 --ranks 4 --out model-4
-      splitops reshard model-8 --ranks 16 --explain
+      splitops reshard model-8 --ranks 16 --dry-run
     """
     from splitops.sharding.planning import prove_ranks
 

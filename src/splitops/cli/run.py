@@ -35,28 +35,28 @@ _FEW: Final = 6
     "inputs",
     multiple=True,
     metavar="NAME=VALUE",
-    help="One input: a file or a word, as above. Stated several times, the elements of a sequence.",
+    help="One input, see above. Repeat it for the elements of a sequence.",
 )
 @click.option(
     "-o",
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for the outputs, made if it is not there. Without it, they are only reported.",
+    help="Folder for the outputs; it is created if needed. Without it, they are only shown.",
 )
 @click.option(
     "--max-body-runs",
     type=click.IntRange(min=0),
     metavar="COUNT",
-    help="How often the bodies of the model's loops run at most, all together; 4194304.",
+    help="How often the bodies of loops may run, in total.  [default: 4194304]",
 )
 @click.option(
     "--engine",
     type=click.Choice(ENGINES),
     default=AUTO,
-    help="Who evaluates what splitops does not: auto is onnxruntime for ONNX and OpenVINO for IR, where it "
-    "is installed; reference is onnx's own evaluator.",
+    help="What runs the operators other than splits. auto is onnxruntime for ONNX and OpenVINO for IR if "
+    "installed, otherwise reference, which is onnx's own evaluator.",
 )
-@click.option("--repeat", type=click.IntRange(min=1), metavar="COUNT", help="Time this many more runs.")
+@click.option("--repeat", type=click.IntRange(min=1), metavar="COUNT", help="Time this many further runs.")
 @click.option(
     "--profile",
     is_flag=True,
@@ -65,9 +65,9 @@ _FEW: Final = 6
 @click.option(
     "--trace",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the operators of the runs to this file, as a Chrome trace (JSON), to be seen in Perfetto.",
+    help="Write the operators of the runs as a Chrome trace (JSON), which Perfetto shows.",
 )
-@click.option("--isolate", is_flag=True, help="Let the engine run in a process of its own.")
+@click.option("--isolate", is_flag=True, help="Run the engine in a process of its own.")
 @links_option
 @json_option
 def command(

@@ -18,7 +18,8 @@ from splitops.cli._console import (
     say_written,
     table,
 )
-from splitops.cli._models import MODEL_FILE, hold, links_option
+from splitops.cli._models import MODEL_FILE, dry_run_option, hold, links_option
+from splitops.cli._options import BYTES, nearest
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
@@ -29,24 +30,30 @@ _MAX_ROWS = 40
 
 @click.command(short_help="Remove, join and shorten the splits of a model.")
 @click.argument("model", type=MODEL_FILE, required=False)
-@click.option("-o", "--out", type=MODEL_FILE, help="The file to write: .onnx or .xml, as MODEL.")
+@click.option(
+    "-o",
+    "--out",
+    type=MODEL_FILE,
+    help="File to write. Without it, only show what would be done.",
+)
 @click.option(
     "--rewrite",
     "rewrites",
     multiple=True,
     metavar="NAME",
-    help="Apply only this rewrite; stated several times, these. --list names them.",
+    help="Apply only this rewrite. Repeatable; --list names them.",
 )
 @click.option(
-    "--limit", type=click.IntRange(min=0), metavar="BYTES", help="Fold no constant larger than this; 65536."
+    "--limit", type=BYTES, default="64K", metavar="BYTES", help="Do not fold constants larger than this."
 )
 @click.option(
     "--allow",
     multiple=True,
     type=click.Choice(["numerics"]),
-    help="What may change: numerics, the last bits of floats.",
+    help="Allow rewrites that change the last bits of floats (numerics).",
 )
 @click.option("--list", "as_list", is_flag=True, help="List the rewrites, and do nothing else.")
+@dry_run_option
 @links_option
 @json_option
 def command(
@@ -54,14 +61,13 @@ def command(
     out: Path | None,
     rewrites: tuple[str, ...],
     allow: tuple[str, ...],
-    limit: int | None,
+    limit: int,
+    dry_run: bool,
     as_list: bool,
     allow_links: bool,
     as_json: bool,
 ) -> None:
     """Simplify MODEL, a .onnx file or the .xml of an OpenVINO IR, without changing a value or a shape.
-
-    Without --out, what would be done is only reported.
 
     \b
     Examples:
@@ -80,15 +86,18 @@ def command(
         raise click.UsageError("Missing argument 'MODEL'.")
     for name in rewrites:
         if name not in REWRITES:
-            raise click.BadParameter(f"there is no {name!r}; --list names them", param_hint="--rewrite")
+            raise click.BadParameter(
+                f"No such rewrite {name!r}.{nearest(name, REWRITES)} --list shows all.",
+                param_hint="--rewrite",
+            )
     hold(out, openvino=is_openvino(model))
     found = simplify(model, rewrites or None, allow=allow, limit=limit, allow_links=allow_links, report=True)
-    if out is not None:
+    if out is not None and not dry_run:
         found.save(out)
     if as_json:
-        print_json(_json(model, out, found))
+        print_json(_json(model, None if dry_run else out, found))
     else:
-        _print(out, found)
+        _print(None if dry_run else out, found)
 
 
 def _list(as_json: bool) -> None:

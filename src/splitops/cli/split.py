@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path(),
-    help="Folder for the parts, made if it is not there, or an address.  [default: the current folder]",
+    show_default=False,
+    help="Folder for the parts, or an address; it is created if needed.  [default: the current folder]",
 )
 @click.option(
     "--prefix",
