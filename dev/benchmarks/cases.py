@@ -88,6 +88,9 @@ def views(options: Options) -> Iterator[Row]:
         candidates = {OURS: statement(source, names), **peers_of_two}
         yield Row("views", name, interleaved(candidates, 4 * options.rounds, 0.002), goals)
 
+    if torch is not None:
+        yield from _torch_views(torch, options)
+
     rows = np.zeros((100_000, 64), np.float32)
     many = splitops.plan("SplitToSequence", shape=rows.shape, axis=0, opset=18)
     candidates = {
@@ -97,6 +100,32 @@ def views(options: Options) -> Iterator[Row]:
     yield Row(
         "views", "100 000 parts", interleaved(candidates, options.rounds, 0), {"np.array_split": 1 / 0.12}
     )
+
+
+def _torch_views(torch: Any, options: Options) -> Iterator[Row]:
+    """Views of tensors, remembered, by lists and by numbers: beside the same call of PyTorch."""
+    names: dict[str, Any] = {"split": splitops.onnx.split, "torch": torch}
+    for shape, axis, sizes in (
+        ((6,), 0, [2, 2, 2]),
+        ((4, 8), 0, [2, 2]),
+        ((2, 12, 8), 1, [4, 4, 4]),
+        ((2, 3, 4, 6), 3, [3, 3]),
+        ((4, 64), 1, [2] * 32),
+    ):
+        parts = len(sizes)
+        used = {**names, "t": torch.zeros(shape), "sizes": sizes}
+        for how, ours, theirs in (
+            ("a list", f"split(t, sizes, axis={axis})", f"torch.split(t, sizes, {axis})"),
+            (
+                "a number",
+                f"split(t, num_outputs={parts}, axis={axis})",
+                f"torch.split(t, {sizes[0]}, {axis})",
+            ),
+        ):
+            candidates = {OURS: statement(ours, used), "torch.split": statement(theirs, used)}
+            # Short turns, and many: each measures less than a processor is lent to somebody else.
+            times = interleaved(candidates, 20 * options.rounds, 0.0005)
+            yield Row("views of tensors", f"{shape} in {parts}, {how}", times, {"torch.split": 1.0})
 
 
 def calls(options: Options) -> Iterator[Row]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from splitops import errors, onnx, openvino
 from splitops.calls.functions import plan
+from splitops.calls.hints import missing
 from splitops.errors import ArrayError, ModelError, Rule, RuleError, SplitError, Where
 from splitops.ground.version import __version__
 from splitops.native import Plan, get_num_threads, pool_limit, pool_statistics, release_pool, set_num_threads
@@ -88,7 +89,7 @@ def __getattr__(name: str) -> Any:
     if name in ("files", "sharding"):
         return import_module(f"splitops.{name}")
     if name not in _ON_DEMAND:
-        raise AttributeError(f"module 'splitops' has no attribute {name!r}")
+        raise missing(__name__, name)
     value = globals()[name] = getattr(import_module(_ON_DEMAND[name]), name)
     return value
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import splitops
-from splitops.calls import memo
+from splitops import backends
+from splitops.calls import functions, memo
 from splitops.calls.plan import plan_data
 
 CALLS: dict[str, Callable[..., Any]] = {
@@ -103,3 +104,63 @@ def test_lengths_that_change_while_they_are_planned_spoil_no_later_call(
         patch.setattr(memo, "plan_data", changing)
         assert [part.shape for part in splitops.onnx.split(data, lengths)] == [(7,), (11,)]
     assert [part.shape for part in splitops.onnx.split(data, kind([7, 11]))] == [(7,), (11,)]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_remembered_call_on_another_library_binds_nothing(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strict = pytest.importorskip("array_api_strict")
+    data = strict.reshape(strict.arange(24), (4, 6))
+    first = CALLS[name](data)
+
+    def find_plan(*_: Any) -> Any:
+        raise AssertionError("the call is planned again")
+
+    monkeypatch.setattr(memo, "find_plan", find_plan)
+    monkeypatch.setattr(functions, "find_plan", find_plan)
+    again = CALLS[name](data)
+    assert type(again) is type(first)
+    for part, other in zip(again, first, strict=True):
+        np.testing.assert_array_equal(np.from_dlpack(part), np.from_dlpack(other))
+    with pytest.raises(AssertionError, match="planned again"):
+        CALLS[name](strict.reshape(data, (2, 12)))
+
+
+def test_equal_numbers_of_other_types_are_not_taken_for_a_remembered_call() -> None:
+    strict = pytest.importorskip("array_api_strict")
+    data = strict.zeros((2, 4))
+    split: Any = splitops.onnx.split
+    for _ in range(2):
+        assert len(split(data, [1, 3], axis=1, opset=18)) == 2
+        for args, kwargs in (
+            (([True, 3],), {"axis": 1}),
+            (([1.0, 3.0],), {"axis": 1}),
+            (([1, 3],), {"axis": True}),
+            (([1, 3],), {"axis": 1, "opset": 18.0}),
+            ((np.array([1, 3]).tobytes(),), {"axis": 1}),
+        ):
+            with pytest.raises(splitops.SplitError):
+                split(data, *args, **kwargs)
+
+
+def test_a_backend_that_is_registered_later_has_the_calls_that_another_one_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    strict = pytest.importorskip("array_api_strict")
+    data = strict.zeros((4,))
+    splitops.onnx.split(data, [1, 3])
+    own = backends.backend_of(data)
+
+    class Other:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(own, name)
+
+        def views(self, plan: Any, array: Any) -> tuple[str, ...]:
+            return ("other",)
+
+    monkeypatch.setattr(backends, "_REGISTERED", {})
+    monkeypatch.setattr(backends, "_OF_TYPE", {})
+    backends.register(type(data), Other())  # type: ignore[arg-type]
+    for _ in range(2):
+        assert splitops.onnx.split(data, [1, 3]) == ("other",)

@@ -8,8 +8,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from splitops.backends import backend_of, find_backend
-from splitops.errors import ArrayError, Rule, rule_error, shown
+from splitops.backends import Backend, backend_of, find_backend
+from splitops.calls.hints import LENGTHS, of_one_length
+from splitops.errors import ArrayError, LengthsError, Rule, rule_error, shown
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 from splitops.spec.operators.schemas import OperatorSchema
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, exact_integer
@@ -22,6 +23,7 @@ _ONLY_INT: Final = frozenset({int})
 # Tuples, as every call asks, and `a | b` is made anew each time.
 _LISTS: Final = (list, tuple)
 _NUMBERS: Final = (int, float, np.generic)
+_LISTED: Final = (list, tuple, int, float, complex, str, np.generic)
 _READABLE: Final = (int, float, str, list, tuple, range, np.ndarray, np.generic, Fact)
 
 
@@ -53,7 +55,13 @@ def bind_call(
         else:
             assert place.index is not None
             inputs[place.index] = _input(value, data.type if place.as_data else None)
-    return bind(schema, attributes, inputs, outputs=outputs)
+    try:
+        return bind(schema, attributes, inputs, outputs=outputs)
+    except LengthsError as error:
+        lengths = next((name for name in LENGTHS if type(arguments.get(name)) is int), None)
+        if error.rule is not Rule.LENGTHS_RANK or lengths is None:
+            raise
+        raise of_one_length(schema, lengths, arguments[lengths], error) from None
 
 
 def _known(value: Any) -> Any:
@@ -133,6 +141,19 @@ def _input(value: Any, floats: ElementType | None) -> Fact:
     return fact_of(array, value=True)
 
 
+def array_and_backend(data: Any) -> tuple[Any, Backend]:
+    """Return the data as an array, and the backend of its library.
+
+    Raises:
+        ArrayError: as :func:`as_array`, or no backend knows the array.
+    """
+    backend = find_backend(type(data))
+    if backend is not None and not isinstance(data, np.generic):
+        return data, backend
+    data = as_array(data)
+    return data, backend_of(data)
+
+
 def as_array(data: Any, what: str = "data") -> Any:
     """Return the data as an array, where NumPy can make one without losing anything.
 
@@ -147,7 +168,7 @@ def as_array(data: Any, what: str = "data") -> Any:
     Raises:
         ArrayError: lists of unequal lengths, or values that no element type holds together.
     """
-    listed = isinstance(data, list | tuple | int | float | complex | str | np.generic)
+    listed = isinstance(data, _LISTED)
     if not listed and (find_backend(type(data)) is not None or not _is_readable(data)):
         return data
     try:

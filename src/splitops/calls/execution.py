@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from splitops.backends import Backend, backend_of
-from splitops.calls.arguments import as_array
+from splitops.backends import Backend
+from splitops.calls.arguments import array_and_backend
 from splitops.errors import ArrayError
 from splitops.native import SplitPlan
 
@@ -45,8 +45,8 @@ def execute(
     Raises:
         ArrayError: the array has another shape than the plan, no backend knows it, or as :func:`run`.
     """
-    data = as_array(data)
-    return _checked(plan, backend_of(data), data, copy, out)
+    data, backend = array_and_backend(data)
+    return _checked(plan, backend, data, copy, out)
 
 
 def _checked(

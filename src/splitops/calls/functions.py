@@ -1,4 +1,4 @@
-"""The functions of the dialects: what they share, and how their calls on NumPy arrays are remembered."""
+"""The functions of the dialects: what they share, and how their calls are remembered."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from splitops import native
-from splitops.backends import backend_of
-from splitops.calls.arguments import as_array
+from splitops.calls.arguments import array_and_backend
 from splitops.calls.execution import Parts, call_plan, run
-from splitops.calls.memo import find_plan
+from splitops.calls.hints import hinting
+from splitops.calls.memo import find_plan, remembering
 from splitops.calls.plan import plan_arguments, plan_array
 from splitops.native import Plan
 from splitops.spec.operators import schema as find_schema
@@ -23,11 +23,11 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def function(name: str, domain: str) -> Callable[[_F], _F]:
-    """Let an operator's function remember its calls on NumPy arrays, where there is a compiled core.
+    """Let an operator's function remember its calls.
 
     Its parameters are the data, the operator's arguments by their names, perhaps ``opset``, ``copy`` and
-    ``out``. Remembered calls do not enter Python; all that :class:`splitops.native.Function` does not
-    remember is done by the function itself.
+    ``out``. With a compiled core, remembered calls on NumPy arrays do not enter Python. Calls on other
+    arrays are remembered by :func:`splitops.calls.memo.remembering`. The function itself does the rest.
 
     Args:
         name: the operator.
@@ -35,18 +35,26 @@ def function(name: str, domain: str) -> Callable[[_F], _F]:
     """
 
     def decorated(body: _F) -> _F:
-        if native.Function is None:
-            return body
         code, keywords = body.__code__, body.__kwdefaults__ or {}
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         defaults = (*(body.__defaults__ or ()), *(keywords[name] for name in names[code.co_argcount :]))
+        by_name = dict(zip(names[-len(defaults) : -2], defaults, strict=False))
+        remembered = remembering(name, domain, hinting(body), names, by_name)
+        if native.Function is None:
+
+            def called(*args: Any, **named: Any) -> Any:
+                torch = sys.modules.get("torch")
+                traced = torch is not None and torch.compiler.is_compiling()
+                return body(*args, **named) if traced else remembered(*args, **named)
+
+            return cast("_F", update_wrapper(called, body))
 
         def planner(data: Any, *values: Any) -> Plan:
             arguments = dict(zip(names[1:-2], values, strict=True))
             opset = arguments.pop("opset", None)
             return plan_array(find_schema(name, opset, domain), data, arguments)
 
-        made = native.Function(body, planner, names, defaults, code.co_argcount)
+        made = native.Function(remembered, planner, names, defaults, code.co_argcount)
         return cast("_F", update_wrapper(made, body))
 
     return decorated
@@ -82,8 +90,7 @@ def call(
         name, version, domain = schema.name, schema.since_version, schema.domain
         parts = call_whole(name, version, domain, data, arguments, copy, out)
         return list(parts) if schema.gives_sequence else tuple(parts)
-    data = as_array(data)
-    backend = backend_of(data)
+    data, backend = array_and_backend(data)
     return run(find_plan(schema, backend, data, arguments), backend, data, copy, out)
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from splitops.calls.dimension_forms import DimensionForm, ShapeForm, dimension_form, infer_call, shape_form
 from splitops.calls.functions import call, function
+from splitops.calls.hints import missing
 from splitops.onnx.reference import reference_ops
 from splitops.spec.operators import schema
 
@@ -237,4 +238,4 @@ def infer_split_to_sequence(
 def __getattr__(name: str) -> Any:
     if name == "backend":  # imported when it is asked for: it needs onnx
         return import_module("splitops.onnx.backend")
-    raise AttributeError(f"module 'splitops.onnx' has no attribute {name!r}")
+    raise missing(__name__, name)

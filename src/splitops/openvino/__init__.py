@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from splitops.calls.dimension_forms import DimensionForm, ShapeForm, infer_call, shape_form
 from splitops.calls.functions import call, function
+from splitops.calls.hints import missing
 from splitops.spec.operators import schema
 
 __all__ = ["DimensionForm", "ShapeForm", "infer_split", "infer_variadic_split", "split", "variadic_split"]
@@ -181,3 +182,7 @@ def infer_variadic_split(
     row = schema("VariadicSplit", opset, "openvino")
     found = infer_call(row, shape, arguments, unknown=("axis", "split_lengths"))
     return [shape_form(part) for part in found.parts or ()]
+
+
+def __getattr__(name: str) -> Any:
+    raise missing(__name__, name)

@@ -1,0 +1,105 @@
+"""Says what to write in the place of other libraries' names and arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from splitops.errors import LengthsError, RuleError, rule_error
+from splitops.spec.operators.schemas import OperatorSchema
+
+_FUNCTIONS: Final = {
+    "split": ("onnx", "openvino"),
+    "split_to_sequence": ("onnx",),
+    "variadic_split": ("openvino",),
+}
+"""The modules that have a function."""
+
+_SINGLE: Final = "For parts of size 1 without the axis use splitops.onnx.split_to_sequence(x, keepdims=0)"
+_NEARLY_EQUAL: Final = (
+    "Give the size of each part: splitops.onnx.split(x, [D // n + 1] * (D % n) + [D // n] * (n - D % n)) "
+    "splits an axis of size D into n parts that differ by at most 1"
+)
+_HABITS: Final = {
+    "array_split": _NEARLY_EQUAL,
+    "chunk": "For n parts of ceil(D / n) of an axis of size D use splitops.onnx.split(x, num_outputs=n)",
+    "tensor_split": _NEARLY_EQUAL,
+    "unbind": _SINGLE,
+    "unstack": _SINGLE,
+}
+
+_COUNTS: Final = ("num_outputs", "num_splits")
+LENGTHS: Final = ("split", "split_lengths")
+"""The names of the parameters that are lists of lengths."""
+_MEANT: Final = {
+    "dim": ("axis",),
+    **dict.fromkeys(("chunks", "num_outputs", "num_splits", "sections"), _COUNTS),
+    **dict.fromkeys(("lengths", "sizes", "split", "split_lengths", "split_size", "split_sizes"), LENGTHS),
+    **dict.fromkeys(
+        ("indices_or_sections", "num_or_size_splits", "split_size_or_sections"), LENGTHS + _COUNTS
+    ),
+}
+"""The parameters that may be meant by the name of another library's."""
+
+
+def missing(module: str, name: str) -> AttributeError:
+    """Return the error of a name that a module does not have.
+
+    Examples:
+        >>> str(missing("splitops", "split"))
+        "module 'splitops' has no attribute 'split'. Use splitops.onnx.split or splitops.openvino.split"
+    """
+    names = [f"splitops.{dialect}.{name}" for dialect in _FUNCTIONS.get(name, ())]
+    hint = f"Use {' or '.join(names)}" if names else _HABITS.get(name, "")
+    return AttributeError(f"module {module!r} has no attribute {name!r}{hint and f'. {hint}'}")
+
+
+def hinting(body: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function whose TypeError of wrong arguments says which ones are meant.
+
+    Args:
+        body: does the work.
+    """
+
+    def hinted(*args: Any, **named: Any) -> Any:
+        try:
+            return body(*args, **named)
+        except TypeError as error:
+            own = error.__traceback__
+            hint = _of_call(body, len(args), named) if own is None or own.tb_next is None else ""
+            if not hint:
+                raise
+            raise TypeError(f"{error}. {hint}") from None
+
+    return hinted
+
+
+def _of_call(body: Callable[..., Any], given: int, named: dict[str, Any]) -> str:
+    code = body.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    unknown = next((name for name in named if name not in names), None)
+    if unknown is None:
+        extra = names[code.co_argcount]
+        return f"Pass {extra} by name, for example {extra}=1" if given > code.co_argcount else ""
+    meant = [name for name in _MEANT.get(unknown, ()) if name in names]
+    return f"Use {' or '.join(meant)}" if meant else ""
+
+
+def of_one_length(schema: OperatorSchema, name: str, value: int, error: LengthsError) -> RuleError:
+    """Return the error of a number that was given where a list of lengths belongs.
+
+    Args:
+        schema: the operator version.
+        name: of the argument.
+        value: the number.
+        error: what binding said.
+    """
+    if schema.domain:
+        equal = f"{value} equal parts use splitops.openvino.split(x, axis, {value})"
+        sized = ""
+    else:
+        equal = f"{value} parts use num_outputs={value}"
+        sized = f", for parts of size {value} split_to_sequence(x, {value})"
+    expected = f"it takes the size of each part, such as [{value}, {value}]. For {equal}{sized}"
+    got = f"{name} = {value}"
+    return rule_error(str(schema), error.rule, got, expected, where=error.where, **error.values)
