@@ -350,8 +350,9 @@ changed since an earlier report.
 
 ## A report upstream
 
-`--repro CASE PEER -o DIR` writes a folder for the engineers of the peer: the model, its inputs as ONNX's
-own test data has them, `reproduce.py`, which needs the peer and onnx alone, and `report.md`: what the
+`splitops compare NAME --repro CASE -o FOLDER` writes a folder for the engineers of the implementation: the
+model, its inputs as ONNX's own test data has them, `reproduce.py` with the adapter that called it, and
+`report.md`. The script needs the implementation and onnx, and no splitops. The report says what the
 specification says and where, what was got, and on which versions.
 
 ## The data

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import shlex
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -12,6 +13,7 @@ from html.parser import HTMLParser
 import pytest
 from synthetic import report
 
+from splitops.cli.compare import command
 from splitops.comparison.records import CompareError, Peer, Record, Report, State, Verdict, Word
 from splitops.comparison.reports.html import to_html
 from splitops.comparison.reports.pictures import Pictures, planned
@@ -78,6 +80,15 @@ def test_pages_need_jinja(monkeypatch: pytest.MonkeyPatch) -> None:
         to_html(report(1, 1), "1")
 
 
+def test_the_command_that_reproduces_a_finding_is_one_of_ours() -> None:
+    found = [text for text in Page(to_html(report(20, 4), "1")).texts if text.startswith("splitops compare")]
+    assert found
+    for words in map(shlex.split, found):
+        context = command.make_context("compare", words[2:])
+        assert len(context.params["implementations"]) == 1
+        assert context.params["repro"]
+
+
 def test_what_a_hostile_report_says_is_text() -> None:
     page, plain = Page(to_html(hostile(report(1, 1)), HOSTILE)), Page(to_html(report(1, 1), "1"))
     assert len(page.all("script")) == len(plain.all("script")) == 1
@@ -130,7 +141,7 @@ def test_every_finding_has_a_permalink_and_a_reproduction() -> None:
     made = report(40, 6)
     text = to_html(made, "1")
     assert len(re.findall('<section class="card finding"', text)) == len(made.findings) > 10
-    assert text.count("splitops compare --repro ") == len(made.findings)
+    assert text.count("<code>splitops compare ") == len(made.findings)
     for entry, _, _ in made.findings:
         assert f'id="{entry.id}"' in text
 

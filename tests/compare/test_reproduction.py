@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,9 +18,9 @@ from click.testing import CliRunner
 
 from splitops.cli import cli
 from splitops.comparison.cases import cases
+from splitops.comparison.driver.finding import adapter_files
 from splitops.comparison.records import Case, CompareError, Entry, Peer, Report, Verdict, Word
 from splitops.comparison.reports.reproduction import reproduction, write_reproduction
-from splitops.comparison.reports.scripts import SCRIPTS, script_of
 
 CEIL = "split-18/ceil/5-into-4/float32/static"
 PLAIN = "split-13/even/6-into-2/float32/static"
@@ -65,8 +66,8 @@ def run(folder: Path) -> subprocess.CompletedProcess[str]:
         (CEIL, "onnxruntime", {}, False),
         (PLAIN, "onnxruntime", {"threads": "1"}, True),
         (TEXTS, "onnxruntime", {"optimisation": "none"}, True),
-        (CEIL, "onnx-reference", {}, True),
-        (PLAIN, "onnx-inference", {}, True),
+        (CEIL, "onnx_reference", {}, True),
+        (PLAIN, "onnx_inference", {}, True),
         (CEIL, "openvino", {}, False),
         (VARIADIC, "openvino", {"threads": "1"}, True),
     ],
@@ -74,7 +75,7 @@ def run(folder: Path) -> subprocess.CompletedProcess[str]:
 def test_a_reproduction_runs_alone(
     tmp_path: Path, name: str, adapter: str, setting: dict[str, str], right: bool
 ) -> None:
-    pytest.importorskip(adapter.partition("-")[0])
+    pytest.importorskip(adapter.partition("_")[0])
     case = case_of(name)
     report = reported(case, adapter, **setting)
     write_reproduction(report, case, report.peers[0].name, tmp_path / "made")
@@ -85,25 +86,48 @@ def test_a_reproduction_runs_alone(
     assert "splitops" not in (tmp_path / "made" / "reproduce.py").read_text()
 
 
-@pytest.mark.parametrize("adapter", SCRIPTS)
+@pytest.mark.parametrize("adapter", adapter_files())
 def test_every_script_is_short_and_parses(adapter: str) -> None:
-    script = SCRIPTS[adapter]
-    for setting in [{}, *(dict([text.split("=")]) for text in script.settings)]:
-        case = case_of(PLAIN)
-        report = reported(case, adapter, **setting)
-        lines = reproduction(report, case, report.peers[0].name)["reproduce.py"].decode()
-        assert len(lines.splitlines()) <= 30
-        assert max(map(len, lines.splitlines())) <= 120
-        ast.parse(lines)
-        assert "# setting" not in lines
+    case = case_of(PLAIN)
+    files = reproduction(reported(case, adapter, of="setting"), case, f"{adapter}[x]")
+    lines = files["reproduce.py"].decode()
+    assert len(lines.splitlines()) <= 30
+    assert max(map(len, lines.splitlines())) <= 120
+    ast.parse(lines)
+    assert not [
+        name for name, text in files.items() if b"import splitops" in text or b"from splitops" in text
+    ]
 
 
-def test_every_setting_has_its_line() -> None:
-    for adapter, script in SCRIPTS.items():
-        for text, line in script.settings.items():
-            name, value = text.split("=")
-            made = script_of(Peer(name="a", adapter=adapter, setting={name: value}))
-            assert line in made.lines
+def test_what_a_converter_makes_is_run() -> None:
+    case = case_of(PLAIN)
+    made = reported(case, "onnxslim")
+    made = replace(made, peers=(replace(made.peers[0], kind="simplifier"),))
+    assert "ReferenceEvaluator" in reproduction(made, case, "onnxslim")["reproduce.py"].decode()
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+def test_a_reproduction_asks_an_adapter_of_node(tmp_path: Path) -> None:
+    """With a package that stands for onnxruntime's: it gives its input twice, in halves."""
+    package = tmp_path / "node_modules" / "onnxruntime-node"
+    package.mkdir(parents=True)
+    (package / "index.js").write_text(FAKE_PACKAGE)
+    case = case_of(PLAIN)
+    write_reproduction(reported(case, "onnxruntime-node"), case, "onnxruntime-node", tmp_path / "made")
+    done = run(tmp_path / "made")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("got: float32 (3,)") == 2
+
+
+FAKE_PACKAGE = """
+class Tensor { constructor(type, data, dims) { Object.assign(this, { type, data, dims }); } }
+const half = (tensor, from) => new Tensor(tensor.type, tensor.data.slice(from, from + 3), [3]);
+const InferenceSession = { create: async () => ({ release: async () => {}, run: async (feeds, names) => {
+  const [tensor] = Object.values(feeds);
+  return Object.fromEntries(names.map((name, index) => [name, half(tensor, 3 * index)]));
+} }) };
+module.exports = { Tensor, InferenceSession, env: { versions: {} } };
+"""
 
 
 def test_the_report_says_what_was_expected_and_got() -> None:
@@ -158,8 +182,6 @@ def test_what_there_is_no_reproduction_of() -> None:
     case = case_of(PLAIN)
     with pytest.raises(CompareError, match="no reproduction for peers of 'mine'"):
         reproduction(reported(case, "mine"), case, "mine")
-    with pytest.raises(CompareError, match="no reproduction of onnxruntime with 'threads=7'"):
-        reproduction(reported(case, "onnxruntime", threads="7"), case, "onnxruntime[x]")
     with pytest.raises(CompareError, match="there is no peer 'nobody'"):
         reproduction(reported(case, "onnxruntime"), case, "nobody")
     with pytest.raises(CompareError, match="no confirmed disagreement"):
@@ -191,8 +213,8 @@ def test_the_command_writes_one(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["compare", "onnxruntime[threads=1]", "--repro", CEIL, "-o", str(made)])
     assert done.exit_code == 1, done.output
     names = {path.name for path in made.iterdir()}
-    assert names == {"input_0.pb", "model.onnx", "reproduce.py", "report.md"}
-    assert "intra_op_num_threads" in (made / "reproduce.py").read_text()
+    assert names == {"adapter.py", "input_0.pb", "model.onnx", "reproduce.py", "report.md", "worker.py"}
+    assert "'threads': '1'" in (made / "reproduce.py").read_text()
 
 
 @pytest.mark.parametrize(

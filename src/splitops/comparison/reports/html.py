@@ -148,7 +148,7 @@ def _class_of(word: str) -> str:
 
 
 def _command(case: str, peer: str) -> str:
-    return f"splitops compare --repro {shlex.quote(case)} {shlex.quote(peer)} -o reproduction"
+    return f"splitops compare {shlex.quote(peer)} --repro {shlex.quote(case)} -o reproduction"
 
 
 def _unconfirmed(verdict: Verdict) -> bool:

@@ -9,9 +9,10 @@ from typing import Final
 
 import numpy as np
 
+from splitops.comparison import worker
+from splitops.comparison.driver.finding import adapter_files
 from splitops.comparison.records import Case, CompareError, Entry, Peer, Report, Verdict
 from splitops.comparison.reports.rule_texts import rule_text, source_of
-from splitops.comparison.reports.scripts import Script, script_of
 from splitops.comparison.reports.verdicts import MEANINGS, described, releases, stated, written
 from splitops.errors import one_line, shown
 from splitops.ground.writing import StagedFiles
@@ -23,13 +24,35 @@ tensors = [onnx.load_tensor(path) for path in sorted(here.glob("input_*.pb"))]
 inputs = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in tensors}""",
     "ir": 'inputs = {path.stem: np.load(path) for path in sorted(here.glob("*.npy"))}',
 }
+_CALLING: Final = {
+    ".py": """\
+import adapter, worker
+setting = {name: values[0] for name, values in getattr(adapter, "SETTINGS", {}).items()} | stated
+found = adapter.answer(worker.Question(model, inputs, types, names, setting, "."))""",
+    ".mjs": """\
+import json, subprocess, worker
+tensors = {name: worker.pack(inputs[name], ".", name) | {"dtype": types[name]} for name in inputs}
+asked = {"message": "ask", "id": 0, "model": model, "inputs": tensors, "outputs": names, "folder": "."}
+lines = [json.dumps(one) for one in ({"message": "start", "protocol": 1, "setting": stated}, asked)]
+command = ["node", "adapter.mjs"]
+done = subprocess.run(command, input="\\n".join(lines), stdout=-1, check=True, text=True)
+answer = json.loads(done.stdout.splitlines()[1])
+found = [worker.unpack(one) for one in answer.get("outputs") or sys.exit(answer["text"])]""",
+}
+"""How an adapter of Python or Node.js is asked; the lines leave what it answers in ``found``."""
+_MADE: Final = """\
+from onnx.reference import ReferenceEvaluator
+found = ReferenceEvaluator(str(found)).run(names, inputs)"""
+_PACKAGES: Final = {"opencv": "opencv-python-headless"}
+"""Releases that are not named as their packages are."""
 
 
 def write_reproduction(report: Report, case: Case, peer: str, folder: Path) -> None:
     """Write a folder that shows one disagreement without splitops.
 
-    It holds the model, its inputs (as ONNX's own test data has them, or ``.npy`` beside an IR),
-    ``reproduce.py`` of at most 30 lines, which needs the peer and onnx (or NumPy), and ``report.md``.
+    It holds the model, its inputs (as ONNX's own test data has them, or ``.npy`` beside an IR), the adapter
+    that called the peer, ``reproduce.py`` of at most 30 lines, which needs the peer and onnx (or NumPy), and
+    ``report.md``.
 
     Args:
         report: a report of the case.
@@ -38,8 +61,8 @@ def write_reproduction(report: Report, case: Case, peer: str, folder: Path) -> N
         folder: where; made if it is not there.
 
     Raises:
-        CompareError: the report has no such case or peer, it shows no disagreement there, or there is no
-            script for the peer.
+        CompareError: the report has no such case or peer, it shows no disagreement there, or the
+            peer has no adapter.
         ModelError: a file cannot be written.
     """
     with StagedFiles(make_folders=True) as files:
@@ -51,13 +74,29 @@ def write_reproduction(report: Report, case: Case, peer: str, folder: Path) -> N
 def reproduction(report: Report, case: Case, peer: str) -> dict[str, bytes]:
     """Return the files of :func:`write_reproduction` by name."""
     entry, column, verdict = _found(report, case.id, peer)
-    script = script_of(column)
+    adapter = adapter_files().get(column.adapter)
+    if adapter is None:
+        raise CompareError(f"there is no reproduction for peers of {shown(column.adapter)}")
+    install = _install(column, case.format, adapter)
     files = {_FILES[case.format]: case.model, **_inputs(case)}
     if case.weights is not None:
         files["model.bin"] = case.weights
-    files["reproduce.py"] = _script(entry, case, column, script).encode()
-    files["report.md"] = _report(report, entry, column, verdict, script).encode()
+    called = adapter.read_bytes().replace(b"from splitops.comparison.worker import", b"from worker import")
+    files |= {f"adapter{adapter.suffix}": called, "worker.py": Path(worker.__file__).read_bytes()}
+    if adapter.suffix == ".mjs":
+        files["_node.mjs"] = adapter.with_name("_node.mjs").read_bytes()
+    files["reproduce.py"] = _script(entry, case, column, install, adapter.suffix).encode()
+    files["report.md"] = _report(report, entry, column, verdict, install).encode()
     return files
+
+
+def _install(peer: Peer, format_: str, adapter: Path) -> str:
+    """Return the command that installs what the script needs."""
+    first, *others = (_PACKAGES.get(name, name) for name in peer.versions)
+    base = [] if format_ == "ir" else ["onnx"]
+    if adapter.suffix == ".mjs":
+        return f"npm install {first}; pip install numpy {' '.join(base)}".rstrip()
+    return f"pip install {' '.join(dict.fromkeys([first, *others, *base]))}"
 
 
 def _found(report: Report, case: str, peer: str) -> tuple[Entry, Peer, Verdict]:
@@ -91,22 +130,26 @@ def _npy(case: Case, name: str) -> bytes:
     return file.getvalue()
 
 
-def _script(entry: Entry, case: Case, peer: Peer, script: Script) -> str:
+def _script(entry: Entry, case: Case, peer: Peer, install: str, suffix: str) -> str:
     imports = ["import numpy as np"] if case.format == "ir" else ["import onnx"]
+    made = _MADE.splitlines() if peer.kind in ("converter", "simplifier") else []
     lines = [
         f"# {_comment(entry.operator)} on {_comment(releases(peer))}",
         f"# {_comment(entry.title)}",
-        f"# {script.install}{'' if case.format == 'ir' else '; pip install onnx'}",
-        "import os",
+        f"# {_comment(install)}",
+        "import os, sys",
         "from pathlib import Path",
         *imports,
         "here = Path(__file__).resolve().parent",
         "os.chdir(here)",
+        "sys.path.insert(0, str(here))",
         f"model, names = {_FILES[case.format]!r}, {list(case.outputs)!r}",
+        f"types, stated = {dict(case.types)!r}, {dict(peer.setting)!r}",
         *_READING[case.format].splitlines(),
         f"print('expected:', {_expected(entry)!r}, flush=True)",
-        *script.lines.splitlines(),
-        "for part in outputs:",
+        *_CALLING[suffix].splitlines(),
+        *made,
+        "for part in [found[name] for name in names] if isinstance(found, dict) else found:",
         "    print('got:', getattr(part, 'dtype', ''), getattr(part, 'shape', ''), part)",
     ]
     return "\n".join(lines) + "\n"
@@ -122,7 +165,7 @@ def _comment(value: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in one_line(value, 90))
 
 
-def _report(report: Report, entry: Entry, peer: Peer, verdict: Verdict, script: Script) -> str:
+def _report(report: Report, entry: Entry, peer: Peer, verdict: Verdict, install: str) -> str:
     source = source_of(entry.operator)
     detail = verdict.detail or MEANINGS[verdict.word]
     settings = [f"{name} = {value}" for name, value in peer.setting.items()]
@@ -142,7 +185,7 @@ def _report(report: Report, entry: Entry, peer: Peer, verdict: Verdict, script: 
         *([f"It gives:\n\n{_block(chr(10).join(map(written, verdict.got)))}"] if verdict.got else []),
         f"Seen alone in {verdict.confirmed + 1} processes.",
         "## To reproduce",
-        f"{_block(f'{script.install}{chr(10)}python reproduce.py')}",
+        f"{_block(f'{install}{chr(10)}python reproduce.py')}",
         "## Where",
         "\n".join(f"- {name}: {_comment(str(value))}" for name, value in place.items()),
         *([f"The model, as data:\n\n{_block(json.dumps(stated(entry.record)))}"] if entry.record else []),
