@@ -81,7 +81,7 @@ def test_pages_need_jinja(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_command_that_reproduces_a_finding_is_one_of_ours() -> None:
-    found = [text for text in Page(to_html(report(20, 4), "1")).texts if text.startswith("splitops compare")]
+    found = [text for text in Page(to_html(report(20, 4), "1")).texts if text.startswith("splitops compare ")]
     assert found
     for words in map(shlex.split, found):
         context = command.make_context("compare", words[2:])
