@@ -98,7 +98,7 @@ def walk(size: int, chunk: int) -> list[int]:
 @example(9, 4)
 @example(0, 2)
 def test_ceil_cuts_the_smallest_chunk_that_suffices_and_pads_with_empty_parts(size: int, count: int) -> None:
-    """The rule: 'c = ceil(D / n) as long as the axis lasts, the next one what is left, the others 0'."""
+    """The rule: 'c = ceil(D / n) while the axis lasts. The next part has the rest, the others 0'."""
     chunk = next(c for c in range(size + 1) if c * count >= size)
     parts = walk(size, chunk) if chunk else []
     assert list(all_sizes(Division(SizeRule.CEIL, count=count), size)) == parts + [0] * (count - len(parts))
@@ -106,7 +106,7 @@ def test_ceil_cuts_the_smallest_chunk_that_suffices_and_pads_with_empty_parts(si
 
 @given(st.integers(0, 80), st.integers(1, 90))
 def test_chunks_are_as_many_as_it_takes(size: int, chunk: int) -> None:
-    """The rule: 'ceil(D / s) parts of s, the last one may be smaller'."""
+    """The rule: 'ceil(D / s) parts of s, of which the last may be smaller'."""
     division = Division(SizeRule.CHUNK, chunk=chunk)
     parts = walk(size, chunk)
     assert part_count(division, size) == len(parts)
