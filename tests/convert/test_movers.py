@@ -120,7 +120,7 @@ def test_what_no_layer_states_is_left_to_openvinos_converter(
 ) -> None:
     from splitops.models.convert import onnx_to_openvino
 
-    monkeypatch.setattr(onnx_to_openvino.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(onnx_to_openvino, "is_installed", lambda name: False)
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> {text}')
     report = convert(model, to="openvino", report=True)
     with pytest.raises(ModelError, match=f"needed for {operator}"):
@@ -165,7 +165,7 @@ def test_what_cannot_be_written_for_openvino(
 ) -> None:
     from splitops.models.convert import onnx_to_openvino
 
-    monkeypatch.setattr(onnx_to_openvino.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(onnx_to_openvino, "is_installed", lambda name: False)
     model = onnx.parser.parse_model(SPLIT_BESIDE.format(given, kind, node))
     with pytest.raises(ModelError, match=words):
         convert(model, to="openvino")

@@ -137,7 +137,7 @@ def test_a_row_for_both_directions_needs_no_openvino(
     """What such a row has written as ONNX comes back as the layer, and gives the same there."""
     from splitops.models.convert import onnx_to_openvino
 
-    monkeypatch.setattr(onnx_to_openvino.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(onnx_to_openvino, "is_installed", lambda name: False)
     shared = {form.layer: form for form in FORMS if isinstance(form, Shared)}
     jobs, missing = [], []
     for index, case in enumerate(CASES):

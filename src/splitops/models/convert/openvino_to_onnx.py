@@ -15,6 +15,7 @@ from onnx import ModelProto
 
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
 from splitops.ground.progress import counted
+from splitops.models.convert.folding import folded, remove_unread
 from splitops.models.convert.layers import form_of
 from splitops.models.convert.onnx_operators import Mover
 from splitops.models.convert.onnx_to_onnx import (
@@ -106,6 +107,7 @@ class _Writer:
         self.values: dict[Endpoint, ir.Value] = {}
         self.named: set[ir.Value] = set()
         self.splits: dict[int, ir.Node] = {}
+        self.folded: dict[ir.Value, ir.Value] = {}
 
     @property
     def complete(self) -> bool:
@@ -153,6 +155,8 @@ class _Writer:
                 self.changes.append(Change(where, Status.REFUSED, f"{layer.type}", error=error))
                 self._refuse(layer)
         self.graph.outputs.extend(results[layer.id] for layer in self.source.outputs)
+        for value in self.folded:
+            remove_unread(value)
         for value in list(self.graph.initializers.values()):
             remove_if_unused(value)
 
@@ -225,7 +229,9 @@ class _Writer:
     # Splits
 
     def _split(self, layer: Layer, where: Where) -> None:
-        sources = self._sources(layer)
+        data, *stated = self._sources(layer)
+        stated = [self._folded(value, where) for value in stated]
+        sources = [data, *stated]
         facts = [value_fact(value, read=index > 0) for index, value in enumerate(sources)]
         site = read_site(self.source.graph, layer, where, facts)
         if site.unread is not None:
@@ -254,6 +260,17 @@ class _Writer:
             assert part is not None
             self.values[Endpoint(layer.id, port.id)] = part
         self.changes.append(Change(where, status_of(restated), before, str(restated)))
+
+    def _folded(self, value: ir.Value, where: Where) -> ir.Value:
+        """Return an axis or lengths as a constant, where they follow from constants."""
+        if value_fact(value, read=True).value is not None and value.producer() is None:
+            return value
+        if value not in self.folded:
+            made = folded(value, self.graph, self.opset, self.names, where)
+            if made is None:
+                return value
+            self.folded[value] = made
+        return self.folded[value]
 
     def _new_value(self, end: Endpoint) -> ir.Value:
         value = ir.Value(name=self.names.fresh(endpoint_name(self.source.graph, end)))

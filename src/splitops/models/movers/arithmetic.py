@@ -34,6 +34,7 @@ _NAMES: Final[Mapping[str, str]] = {
     "Equal": "Equal",
 }
 """The layer types by ONNX operator."""
+_BYTES: Final = frozenset({ELEMENT_TYPES["int8"], ELEMENT_TYPES["uint8"]})
 _SAME_NUMBERS: Final = frozenset(
     {_INT32, _INT64, *(ELEMENT_TYPES[name] for name in ("float16", "bfloat16", "float32", "float64"))}
 )
@@ -71,9 +72,13 @@ def _infer_node(operator: str, node: OnnxNode) -> Tensor:
 def _to_onnx(operator: str, tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     types = {tape.type_of(source) for source in sources}
     if not types <= _SAME_NUMBERS and operator != "Equal":
-        raise ModelError(
-            f"{layer} of {', '.join(sorted(map(str, types)))} is not said to be the same in ONNX"
-        )
+        names = ", ".join(sorted(map(str, types)))
+        if types <= _BYTES and operator in ("Add", "Sub", "Mul"):
+            raise ModelError(
+                f"{layer} of {names} has two results on overflow: OpenVINO saturates when it runs and can "
+                "wrap around when it folds constants. ONNX wraps around. Convert the inputs to int32"
+            )
+        raise ModelError(f"{layer} of {names} is not said to be the same in ONNX")
     if not _broadcasts_as_onnx(layer):
         raise ModelError(f"{layer} has auto_broadcast = {layer.attribute('auto_broadcast')!r}")
     if operator == "Div" and types <= {_INT32, _INT64} and layer.attribute("m_pythondiv") != "false":
