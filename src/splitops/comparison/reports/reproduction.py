@@ -16,6 +16,7 @@ from splitops.comparison.reports.rule_texts import rule_text, source_of
 from splitops.comparison.reports.verdicts import MEANINGS, described, releases, stated, written
 from splitops.errors import one_line, shown
 from splitops.ground.writing import StagedFiles
+from splitops.spec.elements.types import is_numpys_own
 
 _FILES: Final = {"onnx": "model.onnx", "ir": "model.xml"}
 _READING: Final = {
@@ -123,7 +124,7 @@ def _npy(case: Case, name: str) -> bytes:
     array = case.inputs[name]
     if array.dtype.kind == "O":
         array = array.astype(np.str_)
-    if array.dtype.kind not in "biufcU":
+    if array.dtype.kind not in "biufcU" or not is_numpys_own(array.dtype):
         raise CompareError(f"there is no reproduction of IR with an input of type {case.types[name]}")
     file = BytesIO()
     np.save(file, array, allow_pickle=False)

@@ -26,7 +26,7 @@ from splitops.files.boxes import Box, BoxedArray
 from splitops.files.formats import Contents, Layout, Place, TargetFile
 from splitops.files.sources import Source, reading, writing
 from splitops.files.tensors import StoredTensor, Unit
-from splitops.spec.elements.types import ElementType, element_type_of
+from splitops.spec.elements.types import ElementType, element_type_of, is_numpys_own
 
 _BLOCK: Final = 1 << 20
 """About so many bytes are read at a time of a dataset that has no chunks."""
@@ -63,7 +63,7 @@ class _Hdf5:
 
     def taken(self, tensor: StoredTensor) -> StoredTensor:
         dtype = tensor.dtype
-        named = dtype is not None and (dtype.kind != "V" or dtype.fields is not None)
+        named = dtype is not None and (dtype.kind != "V" or dtype.fields is not None) and is_numpys_own(dtype)
         if dtype is None or not named or (tensor.fortran and not tensor.both_orders):
             raise FileError(f"{tensor.label} is of type {tensor.code} or in an order that HDF5 has not")
         return replace(tensor, code=_code(dtype), fortran=False)

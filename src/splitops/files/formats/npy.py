@@ -25,7 +25,7 @@ from splitops.files.formats import Contents, Layout, Place, TargetFile
 from splitops.files.sources import LocalFile, Source
 from splitops.files.streams import beginning, size_of
 from splitops.files.tensors import StoredTensor, Unit
-from splitops.spec.elements.types import ElementType, element_type_of
+from splitops.spec.elements.types import ElementType, element_type_of, is_numpys_own
 
 _MAGIC: Final = b"\x93NUMPY"
 _MAX_HEADER: Final = 10_000
@@ -257,7 +257,7 @@ def stored(name: str, header: Header, offset: int, file: int = 0) -> StoredTenso
 
 def taken(tensor: StoredTensor) -> StoredTensor:
     """Return a tensor of any format, if NumPy has a type for it that a .npy file can name."""
-    if tensor.dtype is None or (tensor.dtype.kind == "V" and tensor.dtype.type is not np.void):
+    if tensor.dtype is None or not is_numpys_own(tensor.dtype):
         raise FileError(f"{tensor.label} is of type {tensor.code}, which .npy cannot name")
     return replace(tensor, code=str(npy.dtype_to_descr(tensor.dtype)))
 

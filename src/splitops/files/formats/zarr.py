@@ -25,7 +25,7 @@ from splitops.files.formats.zarr_chunks import ZarrArray, chunks_of, create, out
 from splitops.files.lazy import LazyTensor
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor, Unit
-from splitops.spec.elements.types import ElementType, element_type_of
+from splitops.spec.elements.types import ElementType, element_type_of, is_numpys_own
 
 
 class _Zarr:
@@ -65,7 +65,8 @@ class _Zarr:
 
     def taken(self, tensor: StoredTensor) -> StoredTensor:
         dtype = tensor.dtype
-        if dtype is None or dtype.kind not in "biufc" or (tensor.fortran and not tensor.both_orders):
+        named = dtype is not None and dtype.kind in "biufc" and is_numpys_own(dtype)
+        if dtype is None or not named or (tensor.fortran and not tensor.both_orders):
             raise FileError(f"{tensor.label} is of type {tensor.code} or in an order that zarr has not")
         return replace(tensor, name="", code=dtype.str, fortran=False, chunks=None)
 

@@ -344,7 +344,7 @@ def empty_output(site: Site, model: Surroundings) -> Surely:
 
 def strings(site: Site, model: Surroundings) -> Surely:
     """The data is strings."""
-    return _surely(_type_in(site, "string") and not _is_sequence(site))
+    return _surely(_type_in(site, "string"))
 
 
 def packed_constant(site: Site, model: Surroundings) -> Surely:

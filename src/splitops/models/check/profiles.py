@@ -377,7 +377,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         message="every part of a string tensor gets the first strings",
         condition=conditions.strings,
         source=_OPENVINO_CPU,
-        forms=(FixForm.GATHERS,),
+        forms=(FixForm.GATHERS, FixForm.PARTS),
     ),
     Limit(
         code="openvino.packed-constant",

@@ -26,14 +26,23 @@ from splitops.models.engines.openvino_process import Extension, Inferred, to_ir
 from splitops.models.formats.onnx.structure import model_tensors
 from splitops.models.formats.onnx.tensors import load_external
 from splitops.spec.elements.packing import pack, packed_size, unpack
-from splitops.spec.elements.types import ElementType, element_type_of, from_onnx, from_openvino
+from splitops.spec.elements.types import (
+    ElementType,
+    element_type_of,
+    from_onnx,
+    from_openvino,
+    is_numpys_own,
+)
 
 _OPTIONS: Final = ("device_name", "config")
 _EXACT: Final = {"INFERENCE_PRECISION_HINT": "f32"}
 """The CPU would take bfloat16 where it has it."""
 _LACKS: Final = re.compile(r"No conversion rule found for operations: (?:\w+::)?(\w+)")
-_PLAIN: Final = "biuf"
-"""Kinds of dtypes whose arrays are tensors as they are."""
+
+
+def _is_plain(dtype: np.dtype[Any]) -> bool:
+    """Return whether arrays of a dtype are tensors as they are."""
+    return dtype.kind in "biuf" and is_numpys_own(dtype)
 
 
 class OpenVINO:
@@ -240,13 +249,15 @@ class OpenVINOProgram:
             request, held = self._idle.pop()
         except IndexError:  # the first one of this thread
             request, held = self._compiled.create_infer_request(), {}
-        given = {at: self._fed(at, array, held) for at, array in places.items()}
-        begin = time.time()
         try:
+            given = {at: self._fed(at, array, held) for at, array in places.items()}
+            begin = time.time()
             request.infer(given, share_inputs=True, share_outputs=True)
-        except Exception as error:
+            found = [_taken(request.get_output_tensor(at), kind) for at, kind in enumerate(self.types)]
+        except ModelError:
+            raise
+        except Exception as error:  # also of arrays that its binding cannot take
             raise EngineError("openvino", f"fails: {_reason(error)}", self._where) from error
-        found = [_taken(request.get_output_tensor(at), kind) for at, kind in enumerate(self.types)]
         if self._profile:
             self._events += _events_of(request, begin)
         self._idle.append((request, held))
@@ -254,7 +265,7 @@ class OpenVINOProgram:
 
     def _fed(self, at: int, array: npt.NDArray[Any], held: _Held) -> Any:
         kind = self._kinds[at]
-        if array.dtype.kind in _PLAIN and (kind is None or (array.dtype == kind.numpy and not kind.packed)):
+        if _is_plain(array.dtype) and (kind is None or (array.dtype == kind.numpy and not kind.packed)):
             if array.flags.c_contiguous and array.flags.writeable:
                 return array
             # OpenVINO takes nothing read-only without a copy; new memory in each run would cost more than it.
@@ -302,7 +313,7 @@ def _taken(tensor: Any, kind: ElementType | None) -> npt.NDArray[Any]:
     kind = kind or from_openvino(tensor.element_type.get_type_name())
     if kind is None:
         raise EngineError("openvino", f"gives elements of type {tensor.element_type.get_type_name()!r}")
-    if kind.numpy.kind in _PLAIN and not kind.packed and kind.storage is None:
+    if _is_plain(kind.numpy) and not kind.packed and kind.storage is None:
         return np.array(tensor.data)
     shape = tuple(tensor.shape)  # slow
     if kind.bits == 0:

@@ -38,7 +38,12 @@ class Obstacle(NamedTuple):
 
 
 def obstacles(
-    sites: Iterable[Site], model: Surroundings, runtimes: Sequence[str], unbind: Unbind | None
+    sites: Iterable[Site],
+    model: Surroundings,
+    runtimes: Sequence[str],
+    unbind: Unbind | None,
+    *,
+    repair: bool = True,
 ) -> list[Obstacle]:
     """Return what stands against one site, in all of its calls: first what has no form, then the greatest.
 
@@ -49,10 +54,11 @@ def obstacles(
         model: the model around it.
         runtimes: the runtimes.
         unbind: what the user says of sites that are read in two ways, and so wants stated.
+        repair: whether a split that breaks a rule has the form of what was probably meant.
     """
     found: dict[str, Obstacle] = {}
     for site in sites:
-        for obstacle in _of_site(site, model, runtimes, unbind):
+        for obstacle in _of_site(site, model, runtimes, unbind, repair):
             found.setdefault(obstacle.reason.code, obstacle)
     return sorted(
         found.values(), key=lambda obstacle: (bool(obstacle.forms), not obstacle.asks, -obstacle.strength)
@@ -60,15 +66,15 @@ def obstacles(
 
 
 def _of_site(
-    site: Site, model: Surroundings, runtimes: Sequence[str], unbind: Unbind | None
+    site: Site, model: Surroundings, runtimes: Sequence[str], unbind: Unbind | None, repair: bool
 ) -> Iterator[Obstacle]:
     error = site.error
     if error is not None:
         code = str(error.rule) if isinstance(error, RuleError) else "model.invalid"
         forms: tuple[FixForm, ...] = ()
-        if code == Rule.LENGTHS_MISSING and site.schema.count_attribute:
+        if repair and code == Rule.LENGTHS_MISSING and site.schema.count_attribute:
             forms = (FixForm.NUMBER,)
-        elif site.as_written is not None:
+        elif repair and site.as_written is not None:
             forms = (FixForm.VERSION,)
         yield Obstacle(Reason(code, _words(error)), forms)
         return

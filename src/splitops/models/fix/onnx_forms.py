@@ -165,16 +165,16 @@ class OnnxForms:
             return Written(f"Slice x {count}(axis={site.bind().axis}, bounds computed)", _COMPUTED_BOUNDS)
         size, opset = _axis_size(site), self.editor.opset(node)
         if isinstance(size, int) and size > _INT32_MAX and opset >= _BOUNDS_AS_INPUTS:
-            restated = self._slices_of_two_axes(node, opset)
+            restated = self._slices_of_two_axes(node, size, opset)
         else:
             restated, _ = self._sliced(node)
         return Written(str(restated), _bounds_cost(restated))
 
-    def _slices_of_two_axes(self, node: ir.Node, opset: int) -> Restatement:
+    def _slices_of_two_axes(self, node: ir.Node, size: int, opset: int) -> Restatement:
         """Write Slices that name a second axis, all of it.
 
         onnxruntime makes one Split of Slices of one axis that are the whole of it, in 32 bits
-        (GatherSliceToSplitFusion).
+        (GatherSliceToSplitFusion). An end of 2^31 - 1 it takes for that of the axis.
         """
         found = (way for _, way in self._restatements(node) if way.method is Method.SLICED)
         restated, data = next(found, None), node.inputs[0]
@@ -188,6 +188,8 @@ class OnnxForms:
         axes = tape.integers([restated.axis, other])
         parts: list[ir.Value | None] = []
         for output, (begin, end) in zip(node.outputs, restated.bounds, strict=True):
+            if end == _INT32_MAX:
+                end -= size
             stops = tape.integers([_INT64_MAX if end is None else end, _INT64_MAX])
             part = tape.op("Slice", [data, tape.integers([begin or 0, 0]), stops, axes], hint="part")
             parts.append((tape.of_axis("Squeeze", part, 1) if flat else part) if output.name else None)
@@ -301,7 +303,8 @@ def _gather_instead(part: ir.Node, restated: Restatement, tape: Tape) -> None:
     assert end is not None
     assert axes is not None
     bounds = constant_array(begin), constant_array(end)
-    if bounds[0] is not None and bounds[1] is not None and bounds[1] - bounds[0] <= _MOST_POSITIONS:
+    # OpenVINO takes a constant without entries for one position.
+    if bounds[0] is not None and bounds[1] is not None and 0 < bounds[1] - bounds[0] <= _MOST_POSITIONS:
         positions = tape.integers(range(int(bounds[0][0]), int(bounds[1][0])))
     else:
         if restated.method is Method.SLICED_COMPUTED:

@@ -24,12 +24,21 @@ from splitops.models.sites import Site
 
 
 def fix_onnx(
-    model: Any, runtimes: Sequence[str], unbind: Unbind | None, where: Where, allow_links: bool
+    model: Any,
+    runtimes: Sequence[str],
+    unbind: Unbind | None,
+    where: Where,
+    allow_links: bool,
+    *,
+    repair: bool = True,
 ) -> FixReport:
-    """Fix a path, ``onnx.ModelProto`` or ``onnx_ir.Model`` for some runtimes; unfixable splits stay."""
+    """Fix a path, ``onnx.ModelProto`` or ``onnx_ir.Model`` for some runtimes; unfixable splits stay.
+
+    Without ``repair``, splits that break a rule stay too.
+    """
     proto = opened(model, allow_links=allow_links)
     edited = _editable(proto, where)
-    splits = fix_splits(lambda: _survey(edited, where, unbind), runtimes, unbind)
+    splits = fix_splits(lambda: _survey(edited, where, unbind), runtimes, unbind, repair=repair)
     if isinstance(model, ir.Model):
         name_parts(edited)
         unmark(edited)

@@ -90,7 +90,7 @@ class _Record:
 
 
 def fix_splits(
-    survey: Callable[[], Survey], runtimes: Sequence[str], unbind: Unbind | None
+    survey: Callable[[], Survey], runtimes: Sequence[str], unbind: Unbind | None, *, repair: bool = True
 ) -> tuple[SplitReport, ...]:
     """Rewrite what breaks a rule or meets a limit, and return what happened to every split.
 
@@ -98,11 +98,12 @@ def fix_splits(
         survey: looks at the model as it is now.
         runtimes: the runtimes whose limits count.
         unbind: what the user says of splits that are read in two ways.
+        repair: whether splits that break a rule are rewritten too.
 
     Raises:
         ModelError: what stands in the place of a site is not what it was: this is no fault of the model.
     """
-    rounds = _Rounds(runtimes, unbind)
+    rounds = _Rounds(runtimes, unbind, repair)
     for _ in range(_ROUNDS):
         if not rounds.one(survey()):
             break
@@ -112,9 +113,10 @@ def fix_splits(
 
 
 class _Rounds:
-    def __init__(self, runtimes: Sequence[str], unbind: Unbind | None) -> None:
+    def __init__(self, runtimes: Sequence[str], unbind: Unbind | None, repair: bool) -> None:
         self.runtimes = runtimes
         self.unbind = unbind
+        self.repair = repair
         self.order: list[_Record] = []
         self._records: dict[ir.Node, _Record] = {}
         self._of_data: dict[ir.Value | None, _Record] = {}
@@ -131,7 +133,7 @@ class _Rounds:
         for (node, calls), record in zip(survey.calls.items(), records, strict=True):
             if record.left:
                 continue
-            found = obstacles(calls, survey.surroundings, self.runtimes, self.unbind)
+            found = self._obstacles(calls, survey)
             if found:
                 changed |= self._restate(node, calls[0], record, found, survey)
         return changed
@@ -139,9 +141,12 @@ class _Rounds:
     def give_up(self, survey: Survey) -> None:
         """Mark the splits that still meet a limit, where each form for one runtime meets one of another."""
         for node, calls in survey.calls.items():
-            found = obstacles(calls, survey.surroundings, self.runtimes, self.unbind)
+            found = self._obstacles(calls, survey)
             if found:
                 self._record(node, calls[0]).left = tuple(obstacle.reason for obstacle in found)
+
+    def _obstacles(self, calls: Sequence[Site], survey: Survey) -> list[Obstacle]:
+        return obstacles(calls, survey.surroundings, self.runtimes, self.unbind, repair=self.repair)
 
     def _compare(self, survey: Survey) -> None:
         """Hold what is known of restated outputs against what was known of them before."""

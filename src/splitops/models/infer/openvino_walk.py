@@ -46,10 +46,8 @@ def walk_openvino(
             ends = [Endpoint(layer.id, port.id) for port in layer.outputs]
             sources = graph.sources(layer)
             inputs = [found.get((path, source), Tensor()) for source in sources]
-            if layer.type == "Parameter":
-                outputs = [_parameter(layer, place)]
-            elif layer.type == "Const":
-                outputs = [_constant(layer, place)]
+            if layer.type in ("Parameter", "Const"):
+                outputs = [known_before(layer, place)]
             elif layer.type in FAMILY["openvino"]:
                 outputs, data = _split(graph, layer, place, inputs, on_site, compatible)
                 if data is not None and tighten:
@@ -60,14 +58,14 @@ def walk_openvino(
     return found
 
 
-def _parameter(layer: Layer, where: Where) -> Tensor:
-    where = replace(where, node=layer.name)
-    return Tensor(layer.element_type(where), layer.shape(where))
-
-
-def _constant(layer: Layer, where: Where) -> Tensor:
+def known_before(layer: Layer, where: Where) -> Tensor:
+    """Return what is known of the value of a Parameter or a Const; of another layer nothing."""
+    if layer.type == "Parameter":
+        where = replace(where, node=layer.name)
+        return Tensor(layer.element_type(where), layer.shape(where))
     constant = layer.constant
-    assert constant is not None
+    if constant is None:
+        return Tensor()
     value = None
     if math.prod(constant.shape) <= MAX_ELEMENTS and (constant.element_type.integer or _is_float(constant)):
         value = constant.array(replace(where, node=layer.name))

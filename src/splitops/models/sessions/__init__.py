@@ -62,7 +62,8 @@ def session(
     Raises:
         ModelError: the model is not well formed, the engine is not installed or refuses the model
             (:class:`EngineError`), or has no such option.
-        OperatorError: ``op.version`` where a split does not exist at the imported opset.
+        RuleError: no run can make a split of the main graph valid; ``op.version`` where a split does not
+            exist at the imported opset.
 
     Examples:
         >>> import numpy as np, onnx.parser, splitops

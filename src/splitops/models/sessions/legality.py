@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
@@ -14,7 +14,7 @@ from splitops.errors import SplitError, Where
 from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import Surely, Surroundings
 from splitops.models.check.profiles import Outcome
-from splitops.models.fix import SplitReport, fix
+from splitops.models.fix import SplitReport
 from splitops.models.formats.onnx.structure import (
     FunctionKey,
     callees_first,
@@ -31,18 +31,24 @@ from splitops.models.formats.onnx.types import to_type
 from splitops.models.graph.merging import SiteKey, site_key
 from splitops.models.graph.onnx_model import as_graph
 from splitops.models.graph.onnx_sites import split_sites
-from splitops.models.infer.onnx_walk import Found, Walk
+from splitops.models.infer.onnx_walk import Found, Upstream, Walk
 from splitops.models.known import Known
 from splitops.models.running.bodies import MAX_BODY_RUNS
 from splitops.models.sessions.cones import cone_of_sites, is_site
-from splitops.models.sessions.settled import settled_sizes
+from splitops.models.sessions.settled import is_settled
 from splitops.models.sites import Site
 from splitops.onnx.reference import node_label
 
 _COMPLEX: Final = frozenset({TensorProto.COMPLEX64, TensorProto.COMPLEX128})
+_PROVING: Final = frozenset({"onnxruntime"})
+"""The runtimes that prove lengths before they split; OpenVINO makes 32 bits of them first, and takes a -1."""
 _WITH_BODIES: Final = frozenset({"Loop", "Scan", "SequenceMap"})
 _MOST_INLINED: Final = 1 << 20
 """Nodes of a model whose functions are put in the place of their calls, as runtimes do it."""
+
+
+_Place = tuple[str | None, str | None]
+"""The path of a graph, and the name of a node in it."""
 
 
 @dataclass(slots=True)
@@ -107,15 +113,24 @@ class Survey:
     Attributes:
         sites: the splits, each once, with what the model states of them.
         reasons: why some are not given to the runtime.
-        settled: the places of those of which no run can bring other sizes.
+        settled: the places of those that are valid in every run.
+        computed: the places of those whose lengths only a run knows.
     """
 
     sites: tuple[Site, ...] = ()
     reasons: Mapping[SiteKey, str] = field(default_factory=dict)
-    settled: frozenset[tuple[str | None, str | None]] = frozenset()
+    settled: frozenset[_Place] = frozenset()
+    computed: frozenset[_Place] = frozenset()
 
 
-def survey(model: ModelProto, where: Where, runtime: str | None = None, *, sizes: bool = False) -> Survey:
+def survey(
+    model: ModelProto,
+    where: Where,
+    runtime: str | None = None,
+    *,
+    sizes: bool = False,
+    written: Collection[_Place] = (),
+) -> Survey:
     """Look at the splits of a model.
 
     Args:
@@ -123,6 +138,7 @@ def survey(model: ModelProto, where: Where, runtime: str | None = None, *, sizes
         where: its place.
         runtime: the name of the runtime's profile; None reads the sites alone.
         sizes: whether the sizes of all splits are looked at, which takes inference of all before them.
+        written: the places of splits whose lengths, if the graph computes them, are ours and right.
 
     Raises:
         ModelError: the model cannot be read.
@@ -136,20 +152,25 @@ def survey(model: ModelProto, where: Where, runtime: str | None = None, *, sizes
     if runtime is None:
         return Survey(sites)
     visited: list[Site] = []
-    Walk(graph, where, visited.append).run()
+    # What a split proves of its own input is not known before it has run.
+    Upstream(graph, where, visited.append).run()
     surroundings = Surroundings.of(graph)
     reasons: dict[SiteKey, str] = {}
-    open_places: set[tuple[str | None, str | None]] = set()
+    open_places: set[_Place] = set()
     for site in visited:
         reason = _reason(site, surroundings, runtime)
+        if reason is None and _is_computed(site) and _place(site) not in written:
+            reason = _unproved(site, runtime)
         if reason is not None:
             reasons[site_key(site.where.graph, site.outputs)] = reason
-        if settled_sizes(site) is None:
+        if not is_settled(site):
             open_places.add(_place(site))
-    return Survey(sites, reasons, frozenset(map(_place, sites)) - open_places)
+    settled = frozenset(map(_place, sites)) - open_places
+    computed = frozenset(_place(site) for site in visited if _is_computed(site))
+    return Survey(sites, reasons, settled, computed)
 
 
-def _place(site: Site | SplitReport) -> tuple[str | None, str | None]:
+def _place(site: Site | SplitReport) -> _Place:
     return site.where.graph, site.where.node
 
 
@@ -158,8 +179,9 @@ def legal_model(
 ) -> tuple[ModelProto, tuple[SplitReport, ...], Survey]:
     """Return a model with the same results whose splits a runtime does as decided, and what was restated.
 
-    A statement that no longer proves its sizes (Slices) is none where a run may bring others: the broken rule
-    would go unseen. The model is returned as it is then, and where it cannot be restated.
+    A split that breaks a rule stays as it is. A form that no longer proves its sizes (Slices) is none where
+    a run may bring others: the broken rule would go unseen. The model is returned as it is then, and where it
+    cannot be rewritten.
 
     Args:
         model: a well-formed model.
@@ -171,18 +193,34 @@ def legal_model(
     Returns:
         The model, what was restated, and what the splits of that model are to the runtime.
     """
+    from splitops.models.fix.onnx_models import fix_onnx
+
     try:
-        report = fix(model, runtime, partial=True, report=True)
+        report = fix_onnx(model, (runtime,), None, where, False, repair=False)
     except SplitError:
         return model, (), found
     if not report.rewritten:
         return model, (), found
     made = cast(ModelProto, report.model)
-    again = survey(made, where, runtime, sizes=sizes)
-    lost = set(map(_place, report.rewritten)) - set(map(_place, again.sites))
-    if lost and not lost <= (found if sizes else survey(model, where, runtime, sizes=True)).settled:
+    written = set(map(_place, report.rewritten)) - found.computed
+    again = survey(made, where, runtime, sizes=sizes, written=written)
+    lost = set(map(_place, found.sites)) - set(map(_place, again.sites))
+    if lost and not lost <= survey(_without_claims(model), where, runtime, sizes=True).settled:
         return model, (), found
     return made, report.rewritten, again
+
+
+def _without_claims(model: ModelProto) -> ModelProto:
+    """Return a model that says of no value but its inputs which shape it has: it may be wrong."""
+    made = ModelProto()
+    made.CopyFrom(model)
+    for path, graph in located_graphs(made):
+        del graph.value_info[:]
+        for value in (*graph.output, *(graph.input if path is not None else ())):
+            value.ClearField("type")
+    for function in made.functions:
+        del function.value_info[:]
+    return made
 
 
 def find_borders(model: ModelProto, found: Survey, *, count_bodies: bool = False) -> Borders:
@@ -220,6 +258,21 @@ def _reason(site: Site, model: Surroundings, runtime: str) -> str | None:
         if not (refused and runtime == "onnxruntime"):
             return limit.code
     return None
+
+
+def _unproved(site: Site, runtime: str) -> str | None:
+    """Return why lengths that only a run knows are not given to a runtime; None where it proves them."""
+    if runtime not in _PROVING:
+        return "lengths that a run decides"
+    # onnxruntime takes lengths without entries for no lengths, and of those of a sequence any rank.
+    shape = None if site.lengths is None else site.lengths.shape
+    counted = shape is not None and len(shape) < 2 and all(isinstance(size, int) and size for size in shape)
+    return None if counted else "lengths whose number a run decides"
+
+
+def _is_computed(site: Site) -> bool:
+    """Return whether only a run knows the lengths of a split."""
+    return site.binding is not None and site.binding.division is None
 
 
 def _extent(model: ModelProto) -> tuple[int, float]:

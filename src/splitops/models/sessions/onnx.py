@@ -22,6 +22,7 @@ from splitops.models.running.onnx.regions import Division
 from splitops.models.running.onnx.values import Inputs
 from splitops.models.sessions.declared import onnx_inputs
 from splitops.models.sessions.foretold import foretold_onnx
+from splitops.models.sessions.invalid import certain_sites, refuse_invalid
 from splitops.models.sessions.legality import (
     Borders,
     OwnNodes,
@@ -65,7 +66,8 @@ class OnnxProgram:
         division: the regions of the engine; None where it has the whole file.
 
     Raises:
-        SplitError: the model is not well formed.
+        ModelError: the model is not well formed.
+        RuleError: no run can make one of its splits valid.
         EngineError: the engine refuses it.
     """
 
@@ -96,6 +98,7 @@ class OnnxProgram:
         name = None if engine is None else engine.name
         found = survey(proto, self._where, name, sizes=_looks_at_sizes(engine))
         self.sites = found.sites
+        refuse_invalid(certain_sites(found.sites, {value.name for value in proto.graph.input}))
         if engine is not None:
             try:
                 self._model = self._on_engine(proto, engine, found, count_bodies=max_body_runs is not None)

@@ -24,8 +24,9 @@ from splitops.models.running.openvino.evaluator import Prepared, is_evaluated
 from splitops.models.running.openvino.foreign import Settled, Sizes
 from splitops.models.sessions.declared import openvino_inputs
 from splitops.models.sessions.foretold import foretold_ir
+from splitops.models.sessions.invalid import certain_ir_sites, refuse_invalid
 from splitops.models.sessions.rescue import LastRun, rescued
-from splitops.models.sessions.settled import settled_sizes
+from splitops.models.sessions.settled import is_settled, known_sizes
 from splitops.models.sites import Site
 from splitops.spec.operators import FAMILY
 
@@ -49,7 +50,8 @@ class OpenVINOIRProgram:
             :class:`~splitops.models.sessions.onnx.OnnxProgram`.
 
     Raises:
-        SplitError: the model is not well formed.
+        ModelError: the model is not well formed.
+        RuleError: no run can make one of its splits valid.
         EngineError: OpenVINO refuses it.
     """
 
@@ -77,6 +79,7 @@ class OpenVINOIRProgram:
         self.restated: tuple[SplitReport, ...] = ()
         self._here: Prepared | None = None
         self._lock = threading.Lock()
+        refuse_invalid(certain_ir_sites(read, self._where))
         if engine is not None:
             try:
                 self._prepared = self._on_engine(engine, count_bodies=max_body_runs is not None)
@@ -170,6 +173,7 @@ class _Survey:
         reasons: the splits that are done here, and why.
         sizes: the parts of the others, by the ids of their layers.
         apart: the ids of the layers that give or read a tensor without elements.
+        settled: the names of the splits of the main graph that are valid in every run.
     """
 
     def __init__(self, model: OpenVINOModel, where: Where) -> None:
@@ -181,26 +185,28 @@ class _Survey:
         self.apart = frozenset(_around_empty_tensors(model.graph, found))
         self.reasons: list[tuple[Layer, str]] = []
         self.sizes: dict[int, Sizes] = {}
+        self.settled: set[str | None] = set()
         surroundings = Surroundings.of(model)
         for site in visited:
             if site.where.graph is not None:
                 continue
-            settled = settled_sizes(site)
-            reason = _reason(site, surroundings) or ("sizes that a run decides" if settled is None else None)
-            if settled is not None:
-                self.sizes[site.node.id] = settled
+            sizes = known_sizes(site)
+            reason = _reason(site, surroundings) or ("sizes that a run decides" if sizes is None else None)
+            if sizes is not None:
+                self.sizes[site.node.id] = sizes
+            if is_settled(site):
+                self.settled.add(site.where.node)
             if reason is not None:
                 self.reasons.append((site.node, reason))
 
     def legal(self) -> tuple[_Survey, tuple[SplitReport, ...]]:
         """Return the same of a model with the same results whose splits OpenVINO does as decided.
 
-        A split whose sizes a run decides is not restated: its broken rule would go unseen.
+        A split that a run may find invalid is not rewritten: its broken rule would go unseen.
         """
         report = fix(self.model, "openvino", partial=True, report=True)
-        settled = {layer.name for layer in self.model.graph.layers if layer.id in self.sizes}
         places = [(site.where.graph, site.where.node) for site in report.rewritten]
-        if not places or any(graph is not None or node not in settled for graph, node in places):
+        if not places or any(graph is not None or node not in self.settled for graph, node in places):
             return self, ()
         return _Survey(cast(OpenVINOModel, report.model), self._where), report.rewritten
 

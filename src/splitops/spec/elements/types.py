@@ -173,6 +173,23 @@ def element_type_of(dtype: np.dtype[Any]) -> ElementType | None:
         return found
 
 
+def is_numpys_own(dtype: np.dtype[Any]) -> bool:
+    """Return whether NumPy itself has a dtype, and not another library on top of it.
+
+    The kind of a dtype does not tell: ml_dtypes gives its float8_e5m2 the kind of float32.
+
+    Examples:
+        >>> import numpy as np
+        >>> is_numpys_own(np.dtype(">f4")), is_numpys_own(ELEMENT_TYPES["float8_e5m2"].numpy)
+        (True, False)
+    """
+    return dtype.isbuiltin != _REGISTERED
+
+
+_REGISTERED: Final = 2
+"""What NumPy says of a dtype that another library has registered."""
+
+
 @cache
 def _numpy_dtype(element_type: ElementType) -> np.dtype[Any]:
     if element_type.name == "string":

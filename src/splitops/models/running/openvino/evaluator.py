@@ -175,7 +175,7 @@ class _Plan:
         is_own: Callable[[Layer], bool],
         settled: foreign.Settled | None,
     ) -> None:
-        needed = _needed(graph)
+        needed = needed_layers(graph)
         layers = [layer for layer in graph.order if layer.id in needed]
         for layer in layers:
             if not is_evaluated(layer) and bodies.holds_split(layer):
@@ -334,7 +334,7 @@ def is_evaluated(layer: Layer) -> bool:
     return is_own(layer) or bodies.is_own(layer)
 
 
-def _needed(graph: Graph) -> set[int]:
+def needed_layers(graph: Graph) -> set[int]:
     """Return the layers that a Result depends on."""
     needed: set[int] = set()
     stack = [layer.id for layer in graph.layers_of_type("Result")]

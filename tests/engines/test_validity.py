@@ -1,0 +1,161 @@
+"""A session runs valid splits alone: what is invalid raises its rule, whoever would have run it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+
+import splitops
+from splitops.errors import RuleError
+from splitops.files import format_named
+from splitops.files import split as split_file
+from splitops.models.engines import is_installed
+from splitops.models.formats.openvino import Builder
+
+X = np.arange(6, dtype=np.float32)
+
+
+def parsed(text: str, opset: int = 18) -> onnx.ModelProto:
+    return onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": {opset}]> {text}')
+
+
+def engines(*, ir: bool = False) -> list[Any]:
+    runtimes = ("openvino",) if ir else ("onnxruntime", "openvino")
+    return [
+        "reference",
+        "auto",
+        *(
+            pytest.param(name, marks=pytest.mark.skipif(not is_installed(name), reason=f"no {name}"))
+            for name in runtimes
+        ),
+    ]
+
+
+def code_of(model: Any, feeds: dict[str, Any], engine: str) -> str:
+    with pytest.raises(RuleError) as caught:
+        splitops.run(model, feeds, engine=engine)
+    assert caught.value.where.node
+    return str(caught.value.rule)
+
+
+@pytest.mark.parametrize("engine", engines())
+@pytest.mark.parametrize(
+    ("node", "opset", "code"),
+    [
+        ("Split(x)", 18, "lengths.missing"),
+        ("Split<num_outputs = 2>(x)", 2, "op.version"),
+        ("Split<num_outputs = 2>(x)", 11, "op.version"),
+        ("Split<num_outputs = 2>(x)", 13, "op.version"),
+        ("Split<split = [2, 4]>(x)", 13, "op.version"),
+        ("Split<axis = 1, num_outputs = 2>(x)", 18, "axis.range"),
+        ("Split<split = [2, 3]>(x)", 11, "lengths.sum"),
+    ],
+)
+@pytest.mark.parametrize("size", ["6", "N"])
+def test_a_split_that_is_never_valid_makes_no_session(engine, node, opset, code, size):
+    model = parsed(f"g (float[{size}] x) => (float[n] a, float[m] b) {{ a, b = {node} }}", opset)
+    if size == "N" and code == "lengths.sum":
+        assert splitops.run(model, {"x": X[:5]}, engine=engine)["b"].tolist() == [2, 3, 4]
+        return
+    with pytest.raises(RuleError, match=rf"\[{code}\].*node 'Split -> a'"):
+        splitops.session(model, engine)
+
+
+@pytest.mark.parametrize("engine", engines()[:3])  # OpenVINO takes no branch of unknown rank
+def test_a_split_that_may_not_run_is_refused_when_it_does(engine):
+    model = parsed("""
+        g (float[6] x, bool k) => (float[c] c) {
+            c = If(k) <then_branch = t () => (float[n] d) { d, e = Split(x) },
+                       else_branch = f () => (float[6] h) { h = Neg(x) }> }""")
+    ready = splitops.session(model, engine)
+    assert ready.run({"x": X, "k": np.array(False)})["c"].tolist() == (-X).tolist()
+    with pytest.raises(RuleError, match=r"lengths\.missing"):
+        ready.run({"x": X, "k": np.array(True)})
+
+
+@pytest.mark.parametrize("engine", engines())
+@pytest.mark.parametrize("claim", [None, 5])
+def test_sizes_that_a_run_brings_are_proved(engine, claim):
+    """Slices in the place of a Split-1 would not notice that its data has another size than is claimed."""
+    model = parsed(
+        "g (float[N] x) => (float[n] a, float[m] b) { y = Neg(x) a, b = Split<split = [2, 3]>(y) }", 1
+    )
+    if claim is not None:
+        model.graph.value_info.append(onnx.helper.make_tensor_value_info("y", 1, [claim]))
+    ready = splitops.session(model, engine)
+    assert ready.run({"x": X[:5]})["b"].tolist() == [-2, -3, -4]
+    with pytest.raises(splitops.SplitError) as caught:
+        ready.run({"x": X})
+    if engine != "openvino":  # which has words of its own
+        assert str(caught.value).startswith("Split-1 [lengths.sum]: split = [2, 3] sums to 5")
+
+
+@pytest.mark.parametrize("engine", engines(ir=True))
+def test_a_layer_that_is_never_valid_makes_no_session(engine):
+    builder = Builder("g")
+    x = builder.parameter("x", "f32", "?")
+    ports = [x, builder.const(np.array(0)), builder.const(np.array([-2, 8]))]
+    unread = builder.layer("VariadicSplit", [x, builder.const(np.array(7)), ports[2]], outputs=2)
+    del unread  # which no Result needs
+    for name, part in zip("ab", builder.layer("VariadicSplit", ports, outputs=2, name="v"), strict=True):
+        builder.result(part, name)
+    with pytest.raises(RuleError, match=r"lengths\.negative.*'v'"):
+        splitops.session(builder.model(), engine)
+
+
+def test_a_layer_that_nothing_needs_may_be_invalid():
+    builder = Builder("g")
+    x = builder.parameter("x", "f32", "6")
+    builder.layer("Split", [x, builder.const(np.array(7))], {"num_splits": 2}, outputs=2)
+    builder.result(builder.layer("Relu", [x])[0], "y")
+    assert splitops.run(builder.model(), {"x": X}, engine="reference")["y"].tolist() == X.tolist()
+
+
+@pytest.mark.skipif(not is_installed("openvino"), reason="no OpenVINO")
+@pytest.mark.parametrize("kind", ["float8_e5m2", "float8_e4m3fn", "float8_e8m0fnu"])
+@pytest.mark.parametrize("engine", ["auto", "openvino"])
+def test_floats_of_8_bits_go_to_openvino_and_come_back(engine, kind):
+    from splitops.spec.elements.types import ELEMENT_TYPES
+
+    builder = Builder("g")
+    x = builder.parameter("x", ELEMENT_TYPES[kind], "6")
+    ports = [x, builder.const(np.array(0)), builder.const(np.array([2, 4]))]
+    for name, part in zip("ab", builder.layer("VariadicSplit", ports, outputs=2), strict=True):
+        builder.result(part, name)
+    data = np.arange(6, dtype=np.uint8).view(getattr(ml_dtypes, kind))
+    found = splitops.run(builder.model(), {"x": data}, engine=engine)
+    assert found["b"].dtype == data.dtype
+    assert found["b"].tobytes() == data[2:].tobytes()
+
+
+def test_a_type_that_npy_cannot_name_is_not_written(tmp_path):
+    """NumPy says of float8_e5m2 that it is a float, writes it as '<f1', and cannot read that."""
+    safetensors = pytest.importorskip("safetensors.numpy")
+    data = np.arange(6, dtype=np.uint8).view(ml_dtypes.float8_e5m2)
+    safetensors.save_file({"t": data}, tmp_path / "t.safetensors")
+    with pytest.raises(splitops.SplitError, match=r"F8_E5M2, which \.npy cannot name"):
+        split_file(
+            tmp_path / "t.safetensors",
+            tmp_path,
+            "VariadicSplit",
+            axis=0,
+            split_lengths=[2, 4],
+            to=format_named("npy"),
+        )
+    assert [path.name for path in tmp_path.iterdir()] == ["t.safetensors"]
+
+
+@pytest.mark.skipif(not is_installed("onnxruntime"), reason="no onnxruntime")
+def test_a_part_that_ends_before_the_last_of_2_to_the_31_elements():
+    """In onnxruntime an end of 2^31 - 1 of a Slice is the end of the axis."""
+    model = parsed("""
+        g (float[2147483648, 0] x) => (float[n, 0] a, float[m, 0] b, float[k, 0] c) {
+            lengths = Constant<value = int64[3] {1, 2147483646, 1}>()
+            a, b, c = Split(x, lengths) }""")
+    found = splitops.run(model, {"x": np.zeros((2**31, 0), np.float32)}, engine="onnxruntime")
+    assert [part.shape[0] for part in found.values()] == [1, 2**31 - 2, 1]
