@@ -175,7 +175,9 @@ def _limit_findings(site: Site, model: Surroundings, runtimes: Sequence[str]) ->
             severity=Severity.ERROR if certain else Severity.WARNING,
             operator=site.operator,
             where=site.where,
-            message=limit.words if surely is Surely.YES else f"{limit.words} (depends on the input)",
+            message=limit.words(site)
+            if surely is Surely.YES
+            else f"{limit.words(site)} (depends on the input)",
             runtime=limit.runtime,
             outcome=str(limit.outcome),
             fix=limit.fix,

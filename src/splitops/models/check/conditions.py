@@ -194,6 +194,15 @@ def overshoots(site: Site, model: Surroundings) -> Surely:
     return _surely(-(-size // division.count) * (division.count - 1) > size)
 
 
+def ceil_numbers(site: Site) -> dict[str, int] | None:
+    """Return the numbers of parts of ceil(D / n); None for other parts, and if D is unknown."""
+    division, size = _ceil(site), _axis_size(site)
+    if division is None or not isinstance(size, int):
+        return None
+    axis = site.attributes.get("axis", 0)
+    return {"count": division.count, "size": size, "axis": axis, "part": -(-size // division.count)}
+
+
 def split_1(site: Site, model: Surroundings) -> Surely:
     """The version is Split-1."""
     return _surely(_is_onnx(site) and str(site.schema) == "Split-1")

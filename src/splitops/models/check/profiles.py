@@ -15,7 +15,7 @@ from typing import Final
 from splitops.errors import ArrayError, shown
 from splitops.models.check import conditions
 from splitops.models.check.conditions import Condition
-from splitops.models.sites.site import UNBIND_REPAIRS
+from splitops.models.sites.site import UNBIND_REPAIRS, Site
 
 
 class Outcome(StrEnum):
@@ -69,7 +69,9 @@ class Limit:
         case: the case of :func:`splitops.compare` that proves it; None where the runtime cannot be installed.
         until: the last release that does so; None where the newest one that was looked at does.
         outcome: what happens.
-        message: the same in words, after the operator's name.
+        message: the same in one sentence.
+        exact: the same with the numbers of a split, which are fields of the text: ``{count}`` parts, the
+            ``{size}`` of the ``{axis}``, and ``{part}``, the size of the first part.
         condition: where it is met.
         source: where it is documented or visible.
         fix: what to do about it.
@@ -82,6 +84,7 @@ class Limit:
     until: str | None = None
     outcome: Outcome
     message: str
+    exact: str | None = None
     condition: Condition
     source: str
     fix: str | None = None
@@ -111,10 +114,11 @@ class Limit:
         first, last = looked_at[0], self.until or looked_at[-1]
         return first if first == last else f"{first} to {last}"
 
-    @property
-    def words(self) -> str:
-        """The message, with the releases where not all that were looked at do so."""
-        return self.message if self.until is None else f"{self.message} (up to {self.until})"
+    def words(self, site: Site | None = None) -> str:
+        """Return the message, with the numbers of a split and the last release that does so, if known."""
+        numbers = None if self.exact is None or site is None else conditions.ceil_numbers(site)
+        text = self.message if self.exact is None or numbers is None else self.exact.format(**numbers)
+        return text if self.until is None else f"{text} (up to {self.until})"
 
 
 def release_numbers(release: str) -> tuple[int, ...]:
@@ -155,14 +159,14 @@ _OPENVINO_FRONTEND_SEQUENCE: Final = (
 )
 _OPENCV_SPLIT: Final = "https://github.com/opencv/opencv/blob/5.x/modules/dnn/src/layers/split2_layer.cpp"
 _OPENCV_IMPORTER: Final = "https://github.com/opencv/opencv/blob/5.x/modules/dnn/src/onnx/onnx_importer2.cpp"
-_USE_LENGTHS: Final = "state the lengths in the input 'split' instead of num_outputs"
+_USE_LENGTHS: Final = "set the length of each part in the input 'split', instead of num_outputs"
 
 LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         code="onnxruntime.split-1",
         case="split-1/even/6-into-2/float32/static",
         outcome=Outcome.ERROR,
-        message="there is no implementation below opset 2",
+        message="onnxruntime has no implementation of Split below opset 2",
         condition=conditions.split_1,
         source=_ORT_KERNELS,
         fix="convert the model to opset 2 or later",
@@ -173,7 +177,9 @@ LIMITS: Final[tuple[Limit, ...]] = (
         case="split-18/ceil/2x6-into-4/float32/static/axis=1",
         until="1.31.1",
         outcome=Outcome.ERROR,
-        message="num_outputs leaves the last part empty, which is refused",
+        message="onnxruntime rejects num_outputs if the last part is empty",
+        exact="onnxruntime rejects num_outputs = {count} on an axis of size {size}: parts of "
+        "ceil({size}/{count}) = {part} leave the last part empty",
         condition=conditions.exactly_empty_part,
         source=_ORT_SPLIT,
         fix=_USE_LENGTHS,
@@ -183,7 +189,9 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="onnxruntime.ceil-negative-part",
         case="split-18/ceil/5-into-4/float32/static",
         outcome=Outcome.ERROR,
-        message="num_outputs whose parts reach beyond the axis is refused",
+        message="onnxruntime rejects num_outputs if a part would start past the end of the axis",
+        exact="onnxruntime rejects num_outputs = {count} on an axis of size {size}: parts of "
+        "ceil({size}/{count}) = {part} would run past the end of the axis",
         condition=conditions.overshoots,
         source=_ORT_SPLIT,
         fix=_USE_LENGTHS,
@@ -193,10 +201,11 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="onnxruntime.open-axis",
         case="split-18/ceil/5-into-4/float32/dynamic",
         outcome=Outcome.ERROR,
-        message="num_outputs on an axis of unknown size is refused when the parts reach beyond it",
+        message="onnxruntime rejects num_outputs on an axis of unknown size if, in a run, a part would "
+        "start past the end of the axis",
         condition=conditions.open_overshoot,
         source=_ORT_SPLIT,
-        fix="state the lengths in the input 'split', computed from the size of the axis",
+        fix="compute the lengths from the size of the axis, and pass them in the input 'split'",
         forms=(FixForm.LENGTHS, FixForm.SLICES),
     ),
     Limit(
@@ -204,21 +213,22 @@ LIMITS: Final[tuple[Limit, ...]] = (
         case="split-18/ceil/1-into-2/float32/dynamic",
         until="1.31.1",
         outcome=Outcome.ERROR,
-        message="num_outputs of 1 or 2 on an axis of unknown size is refused when a part turns out empty",
+        message="onnxruntime rejects num_outputs of 1 or 2 on an axis of unknown size if, in a run, a part "
+        "is empty",
         condition=conditions.open_halves,
         source=_ORT_SPLIT,
-        fix="state the lengths in the input 'split', computed from the size of the axis",
+        fix="compute the lengths from the size of the axis, and pass them in the input 'split'",
         forms=(FixForm.LENGTHS, FixForm.SLICES),
     ),
     Limit(
         code="onnxruntime.merged",
         case="split-13/even/6-into-2/float32/dynamic/twin",
         outcome=Outcome.WRONG,
-        message="another Split of the same data, without lengths too, has another number of outputs: "
-        "the optimiser takes one for the other",
+        message="onnxruntime's optimizer merges this split with another one of the same data that has "
+        "another number of outputs",
         condition=conditions.merged,
         source=_ORT_MERGING,
-        fix="state the lengths",
+        fix="set the length of each part",
         forms=(FixForm.LENGTHS, FixForm.SLICES),
     ),
     Limit(
@@ -226,47 +236,48 @@ LIMITS: Final[tuple[Limit, ...]] = (
         case="split-18/ceil/6-into-2/float32/static/absent",
         until="1.31.1",
         outcome=Outcome.ERROR,
-        message="an absent input that is named '' counts as given beside num_outputs",
+        message="onnxruntime counts an absent input named '' as given, and rejects it beside num_outputs",
         condition=conditions.empty_name,
         source=_ORT_SPLIT,
-        fix="leave the input out",
+        fix="remove the input",
         forms=(FixForm.IN_FULL,),
     ),
     Limit(
         code="onnxruntime.omitted-output",
         case="split-18/ceil/6-into-2/float32/static/without-0",
         outcome=Outcome.CRASH,
-        message="an output that is named '' is written through a null pointer",
+        message="onnxruntime writes an output named '' through a null pointer",
         condition=conditions.omitted_output,
         source=_ORT_SPLIT,
-        fix="name the output, even if nobody reads it",
+        fix="name the output, even if nothing reads it",
         forms=(FixForm.IN_FULL,),
     ),
     Limit(
         code="onnxruntime.fewer-outputs",
         case="split-18/ceil/6-into-2/float32/static/1-outputs",
         outcome=Outcome.WRONG,
-        message="the axis is divided by the declared outputs, not by num_outputs (refused from 1.32.0 on)",
+        message="onnxruntime divides the axis by the number of declared outputs, not by num_outputs (it "
+        "rejects the model from 1.32.0 on)",
         condition=conditions.fewer_outputs,
         source=_ORT_SPLIT,
-        fix="declare num_outputs outputs, even if nobody reads them",
+        fix="declare num_outputs outputs, even if nothing reads them",
         forms=(FixForm.IN_FULL, FixForm.LENGTHS, FixForm.SLICES),
     ),
     Limit(
         code="onnxruntime.sequence-type",
         case="splittosequence-11/chunk/6-by-3/int8/static",
         outcome=Outcome.ERROR,
-        message="there is no implementation for this element type",
+        message="onnxruntime has no implementation of SplitToSequence for this element type",
         condition=conditions.sequence_type,
         source=_ORT_KERNELS,
-        fix="cast to int32 or float before, and back after",
+        fix="cast to int32 or float before the split, and back after it",
         forms=(FixForm.PARTS, FixForm.SEQUENCE, FixForm.CASTS),
     ),
     Limit(
         code="onnxruntime.complex",
         case="split-18/ceil/6-into-2/complex64/static",
         outcome=Outcome.ERROR,
-        message="complex tensors are not supported",
+        message="onnxruntime does not support complex tensors",
         condition=conditions.complex,
         source=_ORT_KERNELS,
     ),
@@ -274,7 +285,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="onnxruntime.size-32-bit",
         case="split-18/ceil/4294967300x0-into-2/float32/static",
         outcome=Outcome.ERROR,
-        message="sizes of 2^31 and more are refused",
+        message="onnxruntime rejects sizes of 2^31 and more",
         condition=conditions.large,
         source=_ORT_SPLIT,
         forms=(FixForm.SLICES, FixForm.PARTS, FixForm.SEQUENCE),
@@ -283,27 +294,28 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="onnxruntime.unbind",
         case="splittosequence-11/chunk/2x3-by-1/float32/static/axis=1/keepdims=0",
         outcome=Outcome.WRONG,
-        message="keepdims = 0 beside chunks of 1 drops the axis, as PyTorch means it; the text ignores it",
+        message="onnxruntime drops the axis for chunks of 1 with keepdims = 0, as PyTorch does; the "
+        "specification ignores keepdims here",
         condition=conditions.unbind,
         source=_ORT_SEQUENCE,
-        fix=f"say which is meant; {UNBIND_REPAIRS}",
+        fix=f"choose its meaning; {UNBIND_REPAIRS}",
         forms=(FixForm.MEANING,),
     ),
     Limit(
         code="onnxruntime.scalar-keepdims",
         case="splittosequence-11/chunk/2x3-by-2/float32/static/axis=1/keepdims=0",
         outcome=Outcome.ERROR,
-        message="keepdims = 0 beside chunks of more than 1 is refused when it runs",
+        message="onnxruntime fails in the run on chunks of more than 1 with keepdims = 0",
         condition=conditions.scalar_keepdims,
         source=_ORT_SEQUENCE,
-        fix="leave keepdims out: it has no meaning beside 'split'",
+        fix="remove keepdims: it has no meaning beside 'split'",
         forms=(FixForm.IN_FULL,),
     ),
     Limit(
         code="onnxruntime.empty-lengths",
         case="splittosequence-11/explicit/0-as-nothing/float32/static",
         outcome=Outcome.ERROR,
-        message="constant lengths without entries are refused",
+        message="onnxruntime rejects constant lengths without entries",
         condition=conditions.empty_lengths,
         source=_ONNX_SEQUENCE,
         forms=(FixForm.PARTS, FixForm.SEQUENCE),
@@ -312,7 +324,8 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="onnx.more-outputs",
         case="split-18/outputs.count/6-into-2/float32/static/3-outputs",
         outcome=Outcome.CRASH,
-        message="shape inference and version conversion write outside of a vector, and abort from 1.21 on",
+        message="onnx's shape inference and version conversion write outside of a vector, and abort from "
+        "1.21 on",
         condition=conditions.more_outputs,
         source=_ONNX_SPLIT,
         fix="declare at most num_outputs outputs",
@@ -321,7 +334,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="onnx.size-32-bit",
         case="split-18/ceil/4294967300x0-into-2/float32/static",
         outcome=Outcome.WRONG,
-        message="shape inference divides sizes of 2^31 and more in 32 bits",
+        message="onnx's shape inference divides sizes of 2^31 and more in 32 bits",
         condition=conditions.large_even,
         source=_ONNX_SPLIT,
         forms=(FixForm.SLICES,),
@@ -330,7 +343,9 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="onnx.ceil-negative-part",
         case="split-18/ceil/5-into-4/float32/static",
         outcome=Outcome.WRONG,
-        message="shape inference gives the last part a negative size",
+        message="onnx's shape inference gives the last part a negative size",
+        exact="onnx's shape inference gives the last part a negative size: num_outputs = {count} on an axis "
+        "of size {size} has parts of ceil({size}/{count}) = {part}",
         condition=conditions.overshoots,
         source=_ONNX_SPLIT,
         fix=_USE_LENGTHS,
@@ -340,7 +355,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="onnx.lengths-32-bit",
         case="split-18/explicit/4294967300x0-as-4294967298+2/float32/static",
         outcome=Outcome.ERROR,
-        message="shape inference refuses lengths on an axis of 2^31 elements and more",
+        message="onnx's shape inference rejects lengths on an axis of 2^31 elements and more",
         condition=conditions.large_lengths,
         source=_ONNX_SPLIT,
         forms=(FixForm.SLICES,),
@@ -349,7 +364,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="onnx.empty-lengths",
         case="splittosequence-11/explicit/0-as-nothing/float32/static",
         outcome=Outcome.ERROR,
-        message="constant lengths without entries are refused by shape inference",
+        message="onnx's shape inference rejects constant lengths without entries",
         condition=conditions.empty_lengths,
         source=_ONNX_SEQUENCE,
         forms=(FixForm.PARTS, FixForm.SEQUENCE),
@@ -358,7 +373,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="openvino.negative-remainder",
         case="openvino-variadicsplit-1/remainder.negative/6-as--1+8/float32/static/axis=0",
         outcome=Outcome.CRASH,
-        message="-1 that is left with less than 0 is taken for 0, and memory behind the tensor is read",
+        message="OpenVINO reads memory past the end of the tensor if less than 0 is left for the -1",
         condition=conditions.negative_remainder,
         source=_OPENVINO_VARIADIC,
     ),
@@ -366,7 +381,8 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="openvino.narrowed-values",
         case="split-18/ceil/6-into-2/int64/static/wide",
         outcome=Outcome.WRONG,
-        message="the CPU computes 64-bit numbers in 32 bits: larger integers and finer fractions are lost",
+        message="OpenVINO's CPU device computes 64-bit numbers in 32 bits: it loses large integers and fine "
+        "fractions",
         condition=conditions.narrowed_values,
         source=_OPENVINO_CPU,
     ),
@@ -374,7 +390,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="openvino.string",
         case="split-18/ceil/6-into-2/string/static",
         outcome=Outcome.WRONG,
-        message="every part of a string tensor gets the first strings",
+        message="OpenVINO returns the first strings in every part of a string tensor",
         condition=conditions.strings,
         source=_OPENVINO_CPU,
         forms=(FixForm.GATHERS, FixForm.PARTS),
@@ -383,7 +399,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="openvino.packed-constant",
         case="openvino-split-1/even/6-into-2/uint4/static/axis=0/packed",
         outcome=Outcome.WRONG,
-        message="parts of a constant whose elements are smaller than a byte are not its elements",
+        message="OpenVINO returns wrong parts of a constant whose elements are smaller than a byte",
         condition=conditions.packed_constant,
         source=_OPENVINO_CPU,
         fix="convert the constant to i8 or u8 before the split",
@@ -393,8 +409,8 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="openvino.packed-parts",
         case="openvino-split-1/even/6-into-2/nf4/static/axis=0",
         outcome=Outcome.WRONG,
-        message="nf4, f4e2m1 and u2 are moved by whole bytes: a part that begins inside of one, or is no "
-        "single run, is wrong",
+        message="OpenVINO moves nf4, f4e2m1 and u2 by whole bytes: a part that begins inside a byte, or is "
+        "not one run, is wrong",
         condition=conditions.packed_parts,
         source=_OPENVINO_CPU,
         fix="convert the data to i8 or u8 before the split",
@@ -403,7 +419,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="openvino.packed-unknown",
         case="openvino-split-1/even/6-into-2/uint3/static/axis=0",
         outcome=Outcome.ERROR,
-        message="data of u1, u3 and u6 is not supported by the CPU",
+        message="OpenVINO's CPU device does not support data of u1, u3 and u6",
         condition=conditions.packed_unknown,
         source=_OPENVINO_CPU,
     ),
@@ -411,16 +427,16 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="openvino.unranked",
         case="openvino-split-1/even/6-into-2/float32/static/axis=0/unranked",
         outcome=Outcome.ERROR,
-        message="data of unknown rank is refused",
+        message="OpenVINO rejects data of unknown rank",
         condition=conditions.unranked,
         source=_OPENVINO_CPU,
-        fix="state the rank of the data",
+        fix="declare the rank of the data",
     ),
     Limit(
         code="openvino.uneven-open-axis",
         case="split-18/ceil/5-into-2/float32/dynamic",
         outcome=Outcome.ERROR,
-        message="num_outputs on an axis of unknown size must divide it when it runs",
+        message="OpenVINO fails in the run if num_outputs does not divide an axis of unknown size",
         condition=conditions.uneven_open_axis,
         source=_OPENVINO_FRONTEND,
         forms=(FixForm.LENGTHS,),
@@ -429,7 +445,9 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="openvino.uneven-negative-axis",
         case="split-18/ceil/5-into-2/float32/static/axis=-1",
         outcome=Outcome.ERROR,
-        message="num_outputs that does not divide a negative axis is refused",
+        message="OpenVINO rejects num_outputs that does not divide a negative axis",
+        exact="OpenVINO rejects num_outputs = {count} on an axis of size {size}: {count} does not divide "
+        "{size}, and axis = {axis} is negative",
         condition=conditions.uneven_negative_axis,
         source=_OPENVINO_FRONTEND,
         fix=_USE_LENGTHS,
@@ -439,7 +457,9 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="openvino.ceil-empty-part",
         case="split-18/ceil/5-into-4/float32/static",
         outcome=Outcome.ERROR,
-        message="num_outputs leaves the last part empty, which is refused",
+        message="OpenVINO rejects num_outputs if the last part is empty",
+        exact="OpenVINO rejects num_outputs = {count} on an axis of size {size}: parts of "
+        "ceil({size}/{count}) = {part} leave the last part empty",
         condition=conditions.empty_divided_part,
         source=_OPENVINO_FRONTEND,
         fix=_USE_LENGTHS,
@@ -449,17 +469,17 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="openvino.split-1-lengths",
         case="split-1/explicit/6-as-2+4/float32/static/float32-lengths",
         outcome=Outcome.WRONG,
-        message="lengths as an input are ignored, and the parts are equal",
+        message="OpenVINO ignores lengths that are an input, and returns equal parts",
         condition=conditions.split_1_lengths,
         source=_OPENVINO_FRONTEND,
-        fix="state the lengths in the attribute 'split'",
+        fix="set the lengths in the attribute 'split'",
         forms=(FixForm.LENGTHS,),
     ),
     Limit(
         code="openvino.complex",
         case="split-18/ceil/6-into-2/complex64/static",
         outcome=Outcome.ERROR,
-        message="complex tensors are not supported",
+        message="OpenVINO does not support complex tensors",
         condition=conditions.complex,
         source=_OPENVINO_FRONTEND,
     ),
@@ -467,95 +487,96 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="openvino.sequence-output",
         case="splittosequence-11/chunk/6-by-3/float32/static",
         outcome=Outcome.ERROR,
-        message="a sequence cannot be an output of the model",
+        message="OpenVINO does not support a sequence as an output of the model",
         condition=conditions.sequence_output,
         source=_OPENVINO_FRONTEND,
-        fix="take the elements with SequenceAt, or join them with ConcatFromSequence",
+        fix="return its elements, taken with SequenceAt or joined with ConcatFromSequence",
     ),
     Limit(
         code="openvino.empty-transposed",
         case="openvino-variadicsplit-1/explicit/6x1x1-as-0+6/float32/static/axis=0/transposed",
         outcome=Outcome.WRONG,
-        message="a part of size 0 gets another size from a Transpose that moves it past axes of size 1 alone",
+        message="OpenVINO gives a part of size 0 another size if a Transpose moves it past axes of size 1 "
+        "alone",
         condition=conditions.empty_transposed,
         source=_OPENVINO_CPU,
-        fix="leave the part out, which has no elements",
+        fix="remove the part: it has no elements",
         forms=(FixForm.EMPTY,),
     ),
     Limit(
         code="openvino.sequence-open-axis",
         case="splittosequence-11/chunk/6-by-2/float32/dynamic/2-outputs/elements",
         outcome=Outcome.ERROR,
-        message="chunks of an axis of unknown size are refused",
+        message="OpenVINO rejects chunks of an axis of unknown size",
         condition=conditions.open_chunks,
         source=_OPENVINO_FRONTEND_SEQUENCE,
-        fix="give the axis its size, or use Split where the number of parts is known",
+        fix="declare the size of the axis, or use Split if the number of parts is known",
         forms=(FixForm.PARTS, FixForm.SLICES),
     ),
     Limit(
         code="openvino.sequence-runtime-lengths",
         case="splittosequence-11/chunk/6-by-2/float32/static/run-time/2-outputs/elements",
         outcome=Outcome.ERROR,
-        message="a chunk, or a number of lengths, that only a run knows is refused",
+        message="OpenVINO rejects a chunk size, or a number of lengths, that is only known in the run",
         condition=conditions.runtime_lengths,
         source=_OPENVINO_FRONTEND_SEQUENCE,
-        fix="state 'split' as a constant",
+        fix="make 'split' a constant",
         forms=(FixForm.PARTS, FixForm.SLICES),
     ),
     Limit(
         code="opencv.default-axis",
         case="split-18/ceil/2x6-into-2/float32/static",
         outcome=Outcome.WRONG,
-        message="without the attribute axis, axis 1 is split, not 0",
+        message="OpenCV splits axis 1, not 0, if the attribute axis is missing",
         condition=conditions.default_axis,
         source=_OPENCV_IMPORTER,
-        fix="state the axis",
+        fix="set the attribute axis",
         forms=(FixForm.AXIS,),
     ),
     Limit(
         code="opencv.fewer-outputs",
         case="split-18/ceil/2x6-into-2/float32/static/axis=1/1-outputs",
         outcome=Outcome.WRONG,
-        message="the axis is divided by the declared outputs, not by num_outputs",
+        message="OpenCV divides the axis by the number of declared outputs, not by num_outputs",
         condition=conditions.fewer_outputs,
         source=_OPENCV_SPLIT,
-        fix="declare num_outputs outputs, even if nobody reads them",
+        fix="declare num_outputs outputs, even if nothing reads them",
         forms=(FixForm.IN_FULL, FixForm.LENGTHS, FixForm.SLICES),
     ),
     Limit(
         code="opencv.empty-name",
         case="split-18/ceil/6-into-2/float32/static/absent",
         outcome=Outcome.ERROR,
-        message="an absent input that is named '' counts as given",
+        message="OpenCV counts an absent input named '' as given",
         condition=conditions.named_nothing,
         source=_OPENCV_SPLIT,
-        fix="leave the input out",
+        fix="remove the input",
         forms=(FixForm.IN_FULL,),
     ),
     Limit(
         code="opencv.split-1-lengths",
         case="split-1/explicit/6-as-2+4/float32/static/float32-lengths",
         outcome=Outcome.ERROR,
-        message="lengths as an input of floating-point numbers are refused",
+        message="OpenCV rejects lengths that are an input of floating-point numbers",
         condition=conditions.split_1_input,
         source=_OPENCV_SPLIT,
-        fix="state the lengths in the attribute 'split'",
+        fix="set the lengths in the attribute 'split'",
         forms=(FixForm.LENGTHS,),
     ),
     Limit(
         code="opencv.empty-output",
         case="split-18/explicit/6-as-0+6/float32/static",
         outcome=Outcome.WRONG,
-        message="an output of the model without elements is no array",
+        message="OpenCV returns no array for an output of the model without elements",
         condition=conditions.empty_output,
         source=_OPENCV_SPLIT,
-        fix="leave the part out, which has no elements",
+        fix="remove the part: it has no elements",
     ),
     Limit(
         code="opencv.narrowed-values",
         case="split-18/ceil/6-into-2/int64/static/wide",
         outcome=Outcome.WRONG,
-        message="of 64-bit integers the low 32 bits are kept",
+        message="OpenCV keeps the low 32 bits of 64-bit integers",
         condition=conditions.narrowed_integers,
         source=_OPENCV_IMPORTER,
     ),
@@ -563,7 +584,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="opencv.float16",
         case="split-18/ceil/6-into-2/float16/static",
         outcome=Outcome.WRONG,
-        message="float16 becomes float32",
+        message="OpenCV returns float32 for float16",
         condition=conditions.half,
         source=_OPENCV_IMPORTER,
     ),
@@ -571,7 +592,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="opencv.string",
         case="split-18/ceil/6-into-2/string/static",
         outcome=Outcome.ERROR,
-        message="strings are not supported",
+        message="OpenCV does not support strings",
         condition=conditions.strings,
         source=_OPENCV_IMPORTER,
     ),
@@ -579,7 +600,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="opencv.complex",
         case="split-18/ceil/6-into-2/complex64/static",
         outcome=Outcome.ERROR,
-        message="complex tensors are not supported",
+        message="OpenCV does not support complex tensors",
         condition=conditions.complex,
         source=_OPENCV_IMPORTER,
     ),
@@ -587,17 +608,17 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="opencv.sequence",
         case="splittosequence-11/chunk/6-by-3/float32/static/2-outputs/elements",
         outcome=Outcome.ERROR,
-        message="sequences are not supported",
+        message="OpenCV does not support sequences",
         condition=conditions.any_sequence,
         source=_OPENCV_IMPORTER,
-        fix="use Split",
+        fix="use Split instead of SplitToSequence",
         forms=(FixForm.PARTS, FixForm.SLICES),
     ),
     Limit(
         code="openvino.empty-lengths",
         case="splittosequence-11/explicit/0-as-nothing/float32/static/length",
         outcome=Outcome.ERROR,
-        message="constant lengths without entries are refused",
+        message="OpenVINO rejects constant lengths without entries",
         condition=conditions.empty_lengths,
         source=_OPENVINO_FRONTEND_SEQUENCE,
         forms=(FixForm.PARTS,),
@@ -606,7 +627,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="openvino.size-32-bit",
         case="split-18/explicit/4294967300x0-as-4294967298+2/float32/static",
         outcome=Outcome.ERROR,
-        message="lengths of 2^31 and more are taken for 2^31 - 1",
+        message="OpenVINO reads lengths of 2^31 and more as 2^31 - 1",
         condition=conditions.large_stated,
         source=_OPENVINO_VARIADIC,
     ),
@@ -614,10 +635,10 @@ LIMITS: Final[tuple[Limit, ...]] = (
         code="tensorrt.sequence",
         case=None,
         outcome=Outcome.ERROR,
-        message="sequences are not supported",
+        message="TensorRT does not support sequences",
         condition=conditions.any_sequence,
         source="https://github.com/onnx/onnx-tensorrt/blob/main/docs/operators.md",
-        fix="use Split",
+        fix="use Split instead of SplitToSequence",
         forms=(FixForm.PARTS, FixForm.SLICES),
     ),
 )

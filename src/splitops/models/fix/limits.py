@@ -81,10 +81,10 @@ def _of_site(
     stated = False
     for limit, surely in find_limits(site, model, runtimes) if runtimes else ():
         stated = stated or FixForm.MEANING in limit.forms
-        text = limit.message if surely is Surely.YES else f"{limit.message} (depends on the input)"
+        text = limit.words(site) if surely is Surely.YES else f"{limit.words(site)} (depends on the input)"
         yield Obstacle(Reason(limit.code, text), limit.forms)
     if unbind and not stated and site.may_be_unbind:
-        text = "keepdims = 0 beside chunks of 1 is read in two ways"
+        text = "chunks of 1 with keepdims = 0 have two meanings"
         yield Obstacle(Reason("unbind", text), (FixForm.MEANING,))
 
 

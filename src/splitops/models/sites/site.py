@@ -180,8 +180,8 @@ class Site:
 
 
 UNBIND_REPAIRS: Final = (
-    "as written: leave keepdims out (--unbind as-written); "
-    "as PyTorch means it: leave the input 'split' out (--unbind as-pytorch)"
+    "splitops fix --unbind as-written keeps the axis, as the specification says; "
+    "splitops fix --unbind as-pytorch drops it, as PyTorch means it"
 )
 """The two ways to state a site that :attr:`Site.may_be_unbind` so that everybody reads it in the same way."""
 
