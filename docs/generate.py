@@ -17,6 +17,8 @@ from splitops import Rule, RuleError
 from splitops.backends import ARRAY_API, BACKENDS, DLPACK, capability_rows
 from splitops.backends.gpu.cupy_kernels import ENTRIES, MORE_ENTRIES
 from splitops.backends.gpu.layout import MAX_ENTRIES
+from splitops.models.check.codes import MODEL_CODES
+from splitops.models.check.explanations import explain, rule_examples
 from splitops.spec.operators import FAMILY, SCHEMAS, OperatorSchema, VersionChange
 from splitops.spec.operators.differences import compare
 from splitops.spec.operators.schemas import Attribute, Option, Parameter
@@ -154,29 +156,7 @@ _NEEDED: Final = {
 }
 """What goes before an example that has one of these names in it."""
 
-_EXAMPLES: Final[dict[Rule, str]] = {
-    Rule.AXIS_RANGE: "splitops.onnx.split(x, [4], axis=2)",
-    Rule.AXIS_RANK: "splitops.openvino.split(x, [0], 2)",
-    Rule.AXIS_DTYPE: "splitops.openvino.split(x, 0.0, 2)",
-    Rule.LENGTHS_SUM: "splitops.onnx.split(x, [2, 3], axis=1)",
-    Rule.LENGTHS_NEGATIVE: "splitops.onnx.split(x, [6, -2])",
-    Rule.LENGTHS_RANK: "splitops.onnx.split(x, [[2, 2]])",
-    Rule.LENGTHS_DTYPE: "splitops.onnx.split(x, np.array([2.0, 2.0]))",
-    Rule.LENGTHS_COUNT: "splitops.onnx.split(x, [2, 2], num_outputs=3, opset=13)",
-    Rule.LENGTHS_VALUE: "splitops.onnx.split(x, [2.5, 1.5], opset=1)",
-    Rule.LENGTHS_CONFLICT: "splitops.onnx.split(x, [2, 2], num_outputs=2)",
-    Rule.LENGTHS_MISSING: "splitops.onnx.split(x)",
-    Rule.PARTS_DIVISIBLE: "splitops.openvino.split(x, 1, 4)",
-    Rule.PARTS_COUNT: "splitops.onnx.split(x, num_outputs=0)",
-    Rule.CHUNK_POSITIVE: "splitops.onnx.split_to_sequence(x, 0)",
-    Rule.REMAINDER_NEGATIVE: "splitops.openvino.variadic_split(x, 1, [4, -1, 3])",
-    Rule.REMAINDER_REPEATED: "splitops.openvino.variadic_split(x, 1, [-1, 3, -1])",
-    Rule.KEEPDIMS_VALUE: "splitops.onnx.split_to_sequence(x, keepdims=2)",
-    Rule.TYPE_UNSUPPORTED: "splitops.onnx.split(x.astype('int32'), [4], opset=1)",
-    Rule.OUTPUTS_COUNT: "evaluate(splitops.schema('Split', 18), {'num_outputs': 2}, [x], outputs=3)",
-    Rule.OPERATOR_UNKNOWN: "splitops.schema('Squeeze')",
-    Rule.OPERATOR_VERSION: "splitops.onnx.split_to_sequence(x, opset=10)",
-}
+_EXAMPLES: Final = rule_examples()
 
 
 def errors() -> str:
@@ -200,6 +180,13 @@ def errors() -> str:
         text += f"```python\n{prompt}Traceback (most recent call last):\n...\n{_named(error)}\n```\n\n"
         names = ", ".join(f"`{name}`" for name in error.values)
         text += f"`values` holds {names}.\n" if names else "`values` is empty.\n"
+        text += f"\nFix: {explain(str(rule)).fix}.\n"
+    text += (
+        "\n# Findings of a check alone\n\n`splitops check` also reports what is wrong around the splits.\n"
+    )
+    for code in MODEL_CODES:
+        text += f"\n## {code} {{ #{code.replace('.', '-')} }}\n\n{explain(code).meaning}.\n"
+        text += f"\nFix: {explain(code).fix}.\n"
     return text
 
 

@@ -1,90 +1,190 @@
 #!/usr/bin/env python3
-"""Writes check.md from the profiles of the runtimes.
+"""Writes runtime-errors.md, and the messages behind it, from the profiles of the runtimes and the comparison.
 
 python docs/generate_check.py
 """
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from splitops.models.check import LIMITS, Limit
+import numpy as np
 
-PAGE: Final = Path(__file__).with_name("check.md")
+import splitops
+from splitops import Rule
+from splitops.calls.node import evaluate
+from splitops.models import check
+from splitops.models.check import LIMITS, RUNTIMES, Limit
+from splitops.models.check.explanations import Explanation, explain, rule_examples
+
+DOCS: Final = Path(__file__).parent
+PAGE: Final = DOCS / "runtime-errors.md"
+REPORT: Final = DOCS / "compare" / "report.json"
+MESSAGES: Final = Path(check.__file__).with_name("messages.json")
+NAMES: Final = {
+    "onnxruntime": "onnxruntime",
+    "onnx": "onnx (shape inference, version converter)",
+    "openvino": "OpenVINO",
+    "opencv": "OpenCV",
+    "tensorrt": "TensorRT",
+}
+_RULE_PEERS: Final = ("onnxruntime", "openvino", "opencv", "onnx_inference")
+"""The implementations whose messages about broken rules are shown."""
+_OPERATORS: Final = ("Split-18", "Split-13", "SplitToSequence-11", "Split-2")
+"""The operators whose cases are shown first, as models use them most."""
+
+
+def messages() -> dict[str, Any]:
+    """Return an example of each code, its error, and what runtimes print in the comparison."""
+    report = json.loads(REPORT.read_text())
+    releases = {peer["name"]: next(iter(peer["versions"].values()), "") for peer in report["peers"]}
+    found: dict[str, Any] = {}
+    for limit in LIMITS:
+        cases = [case for case in report["cases"] if case["id"] == limit.case]
+        example = cases[0]["title"] if cases else ""
+        found[limit.code] = _record(example, "", _of_limit(limit, cases, releases))
+    for rule, example in rule_examples().items():
+        cases = sorted(
+            (case for case in report["cases"] if case["rule"] == rule),
+            key=lambda case: _rank(case["operator"]),
+        )
+        found[str(rule)] = _record(example, _error(rule, example), _of_rule(cases, releases))
+    return found
+
+
+def _record(example: str, error: str, rows: Iterable[Mapping[str, str]]) -> dict[str, Any]:
+    return {"example": example, "error": error, "messages": list(rows)}
+
+
+def _rank(operator: str) -> int:
+    return _OPERATORS.index(operator) if operator in _OPERATORS else len(_OPERATORS)
+
+
+def _of_limit(
+    limit: Limit, cases: Iterable[Mapping[str, Any]], releases: Mapping[str, str]
+) -> Iterator[dict[str, str]]:
+    """Yield what the implementations of a runtime print at the case of a limit, each text once."""
+    seen: set[str] = set()
+    for case in cases:
+        for name, verdict in case["verdicts"].items():
+            text = verdict["detail"]
+            if verdict.get("limit") == limit.code and text and _bare(text) not in seen:
+                seen.add(_bare(text))
+                yield {"runtime": name, "release": releases[name], "text": text}
+
+
+def _of_rule(cases: Sequence[Mapping[str, Any]], releases: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Yield what runtimes print where they reject what breaks a rule, one text each."""
+    for name in _RULE_PEERS:
+        verdicts = [case["verdicts"][name] for case in cases if name in case["verdicts"]]
+        text = next((one["detail"] for one in verdicts if one["verdict"] == "agrees" and one["detail"]), None)
+        if text is not None:
+            yield {"runtime": name, "release": releases[name], "text": text}
+
+
+def _bare(text: str) -> str:
+    """Return what two texts have in common that say the same of different values or places."""
+    return re.sub(r"[\d.]+|0x[0-9a-f]+|/\S+", "", text)
+
+
+def _error(rule: Rule, example: str) -> str:
+    """Return what an example prints."""
+    names = {"np": np, "splitops": splitops, "evaluate": evaluate, "x": np.zeros((4, 6), np.float32)}
+    try:
+        eval(example, names)  # noqa: S307
+    except splitops.RuleError as error:
+        if error.rule is rule:
+            return str(error)
+    raise AssertionError(f"{example} does not break {rule}")
 
 
 def page() -> str:
-    """Return the page."""
-    heading = "| code | outcome | what happens | fix | seen in |\n|---|---|---|---|---|\n"
-    return TEMPLATE.replace("{limits}", heading + "\n".join(map(row, LIMITS)))
+    """Return the page of the messages."""
+    text = HEAD
+    for runtime in RUNTIMES:
+        text += f"\n## {NAMES[runtime]}\n"
+        for limit in sorted((one for one in LIMITS if one.runtime == runtime), key=lambda one: one.code):
+            text += "\n" + _limit(limit, explain(limit.code))
+    text += RULES
+    for rule in Rule:
+        found = explain(str(rule))
+        if found.messages:
+            text += f"\n### {rule} {{ #{_anchor(rule)} }}\n\n{found.meaning}. "
+            text += f"[Details](errors.md#{_anchor(rule)}).\n"
+            text += _printed(found) + _cure(found)
+    return text
 
 
-def row(limit: Limit) -> str:
-    """Write one limit as a row of the table."""
-    seen = limit.seen or f"[documented]({limit.source})"
-    fix = (limit.fix or "") + (
-        f" ({' or '.join(f'`{form}`' for form in limit.forms)})" if limit.forms else ""
-    )
-    return f"| `{limit.code}` | {limit.outcome} | {limit.message} | {fix} | {seen} |"
+def _limit(limit: Limit, found: Explanation) -> str:
+    seen = f"Seen in {limit.seen}" if limit.seen else "Documented, not tested here"
+    text = f"### {limit.code} {{ #{_anchor(limit.code)} }}\n\n{found.meaning}.\n"
+    text += f"{seen}. [Source]({limit.source}).\n"
+    if found.example:
+        text += f"\nExample: {found.example}.\n"
+    return text + _printed(found) + _cure(found)
 
 
-TEMPLATE: Final = """<!-- Made by docs/generate_check.py. -->
+def _printed(found: Explanation) -> str:
+    """Write what runtimes print."""
+    text = ""
+    for message in found.messages:
+        prints = "prints" if found.limit is None or _is_message(message.text) else "raises no error, but"
+        text += f"\n{message.runtime} {message.release} {prints}:\n\n```text\n{message.text}\n```\n"
+    return text
 
-# Checking models
 
-`splitops check MODEL` finds everything that is wrong with the splits of a model, and what runtimes will
-mind. It never stops at the first finding.
+def _is_message(text: str) -> bool:
+    """Tell what a runtime printed from what the comparison says of its result."""
+    return not re.match(r"output '|it runs what breaks|\d+ outputs", text)
 
-```python
->>> import onnx.parser, splitops
->>> model = onnx.parser.parse_model('''
-...     <ir_version: 9, opset_import: ["": 18]>
-...     g (float[5] x) => (float[n] a, float[m] b, float[k] c, float[l] d) {
-...         a, b, c, d = Split<num_outputs = 4>(x) }''')
->>> for finding in splitops.check(model, ["onnxruntime"]):
-...     print(finding)
-error: Split-18 [onnxruntime.ceil-negative-part]: num_outputs whose parts reach beyond the axis is refused \
-(node 'Split -> a'); fix: state the lengths in the input 'split' instead of num_outputs
 
+def _cure(found: Explanation) -> str:
+    """Write the command that fixes it, and what to do by hand."""
+    text = ""
+    if found.command is not None:
+        command = found.command.format(model="model.onnx", fixed="fixed.onnx")
+        text += f"\n```sh\n{command}\n```\n"
+    if found.fix:
+        by_hand = "By hand" if found.command is not None else "Fix"
+        text += f"\n{by_hand}: {found.fix}.\n"
+    return text
+
+
+def _anchor(code: object) -> str:
+    return str(code).replace(".", "-")
+
+
+HEAD: Final = """<!-- Made by docs/generate_check.py. -->
+
+# Error messages of runtimes
+
+A runtime rejects your model, and the message names a `Split`, a `SplitToSequence` or `num_outputs`. Search
+this page for a part of the message, or let splitops look it up:
+
+```console
+$ splitops rule "Invalid num_outputs value of 4. Split sizes would produce a negative final split"
+This message can mean 2 things. splitops check MODEL tells them apart.
+
+onnxruntime.ceil-negative-part: onnxruntime rejects num_outputs if a part would start past ...
 ```
 
-- Every rule of the [operators](semantics.md) is decided as far as types, shapes and values are known:
-  inference goes through the whole model first, see [inference](inference.md). Codes are those of the
-  [errors](errors.md).
-- `stated.shape` and `stated.type`: the model states another shape or type of a split's output than it
-  has.
-- `model.invalid`: the model cannot be read, states an IR version or a size that cannot be or an opset that
-  the installed onnx does not have, or reads a sequence of parts as a tensor.
-- A rule that depends on sizes is a warning inside a branch or loop: the model may guard against it.
-- A lone OpenVINO `<layer>`, as text or in an `.xml` file, is checked as far as it goes: its attributes,
-  and its ports against one another, for every axis that it may split.
+`splitops check model.onnx` finds the same in your model, without running it, and prints the command that
+fixes it. The messages below are word for word those of the named releases. Some runtimes print that
+`num_outputs` or a sequence is not supported. Some print nothing, and return wrong values.
+"""
 
-`--target` names the runtimes that a model is for: what one of them surely does not take is an error
-then. Without targets, the limits of all runtimes are warnings. The exit code is 1 where there are
-errors. `--json` prints the findings as JSON, `--sarif FILE` writes them as SARIF 2.1.0.
+RULES: Final = """
+## Models that break a rule
 
-## Limits of runtimes
-
-One row of data each, with its condition; a test drives the runtime itself in a process of its own, so
-that a release that behaves otherwise is noticed.
-
-{limits}
-
-The words in brackets behind a fix are the forms in which [`splitops legalize`](legalize.md) states such a
-site so that the runtime gives the decided result.
-
-## Repairs
-
-`splitops check MODEL --fix -o OUT` legalises the model for each `--target` in turn, as far as it can, says
-what was restated, and checks the result. Without a target it does so for all, and a split stays one split:
-Slices, sequences of parts and the like are for who names a runtime. A Split-18 without lengths gets
-`num_outputs`, the number of outputs that it declares; a split with attributes of another version is stated as
-its own version has it, or as Slices where that version has no lengths that a run computes (below 13).
-`--unbind` says what a scripted `unbind` means, see [legal models](legalize.md).
+These models are invalid for every runtime. `splitops check model.onnx` names the node and the numbers.
 """
 
 
 if __name__ == "__main__":
+    MESSAGES.write_text(json.dumps(messages(), indent=1) + "\n")
     PAGE.write_text(page())
-    print(f"wrote {PAGE.name}")
+    print(f"wrote {PAGE.name} and {MESSAGES.name}")

@@ -19,12 +19,6 @@ def test_the_page_on_inference_is_current() -> None:
     assert page == made.page(), "run docs/generate_inference.py"
 
 
-def test_the_page_on_checking_is_current() -> None:
-    assert (DOCS / "check.md").read_text() == script("docs/generate_check").page(), (
-        "run docs/generate_check.py"
-    )
-
-
 def test_the_page_on_fuzzing_is_current() -> None:
     assert (DOCS / "fuzzing.md").read_text() == script("docs/generate_fuzzing").page(), (
         "run docs/generate_fuzzing.py"

@@ -1,0 +1,113 @@
+"""``splitops rule``: what a code of a check means, and how it is fixed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from splitops.cli._console import console, json_option, one_line, print_json, table
+from splitops.cli._options import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from splitops.models.check.explanations import Explanation
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from splitops.models.check.codes import CODES
+
+    return [code for code in CODES if code.startswith(incomplete)]
+
+
+@click.command(short_help="Explain a code, or the error message of a runtime.")
+@click.argument("words", metavar="[CODE]", nargs=-1, shell_complete=_complete)
+@json_option
+def command(words: tuple[str, ...], as_json: bool) -> None:
+    """Explain CODE: what it means, an example that breaks it, what runtimes print, and the fix.
+
+    CODE is what splitops check and errors have in brackets. It can also be a part of the message that a
+    runtime printed. Without CODE, all codes are listed.
+
+    \b
+    Examples:
+      splitops rule lengths.sum
+      splitops rule onnxruntime.ceil-negative-part
+      splitops rule "Invalid num_outputs value of 4"
+      splitops rule
+    """
+    from splitops.models.check.codes import CODES
+    from splitops.models.check.explanations import explain, find
+
+    text = " ".join(words).strip()
+    codes: Sequence[str] = [text] if text in CODES else find(text) if text else CODES
+    if not codes:
+        message = f"{one_line(text, 80)!r} is neither a code nor the message of a known limit."
+        raise click.UsageError(f"{message}{nearest(text, CODES)}")
+    found = [explain(code) for code in codes]
+    if as_json:
+        print_json([_json(one) for one in found])
+    elif not text:
+        _print_list(found)
+    else:
+        _print(found)
+
+
+def _json(one: Explanation) -> dict[str, Any]:
+    return {
+        "code": one.code,
+        "meaning": one.meaning,
+        "example": one.example,
+        "error": one.error,
+        "messages": [
+            {"runtime": message.runtime, "release": message.release, "text": message.text}
+            for message in one.messages
+        ],
+        "command": None if one.command is None else _command(one.command),
+        "fix": one.fix,
+        "page": one.page,
+        "source": None if one.limit is None else one.limit.source,
+    }
+
+
+def _print_list(found: Sequence[Explanation]) -> None:
+    rows = table("code", "meaning")
+    for one in found:
+        rows.add_row(one.code, one.meaning)
+    console().print(rows)
+
+
+def _print(found: Sequence[Explanation]) -> None:
+    screen = console()
+    if len(found) > 1:
+        screen.print(f"This message can mean {len(found)} things. splitops check MODEL tells them apart.\n")
+    for index, one in enumerate(found):
+        if index:
+            screen.print()
+        for line in _lines(one):
+            screen.print(line, soft_wrap=True)
+
+
+def _lines(one: Explanation) -> Iterator[str]:
+    yield f"{one.code}: {one.meaning}."
+    if one.example and one.limit is None:
+        yield "Example, with x = np.zeros((4, 6), np.float32):"
+        yield f"  >>> {one.example}"
+        yield f"  {one.error}"
+    elif one.example:
+        yield f"Example: {one.example}"
+    for message in one.messages:
+        yield f"{message.runtime} {message.release}:"
+        yield f"  {one_line(message.text)}"
+    if one.command is not None:
+        yield f"Fix: {_command(one.command)}"
+    if one.fix:
+        yield f"{'By hand' if one.command is not None else 'Fix'}: {one.fix}."
+    yield f"More: {one.page}"
+    if one.limit is not None:
+        yield f"Source: {one.limit.source}"
+
+
+def _command(template: str) -> str:
+    return template.format(model="model.onnx", fixed="fixed.onnx")
