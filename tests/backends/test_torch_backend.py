@@ -47,7 +47,7 @@ SYMBOLIC: dict[str, Function] = {
 def threshold(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small copies go to aten; without a threshold all go to the native core."""
     monkeypatch.setattr(copying, "_SMALL", request.param)
-    monkeypatch.setattr(memo, "_PLANS", {})
+    monkeypatch.setattr(memo, "_PLANS", memo.Memo())
 
 
 @pytest.mark.parametrize("name", SYMBOLIC)

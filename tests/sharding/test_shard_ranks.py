@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from sharding_helpers import LLAMA, LLAMA_PLAN, llama, save
 
+import splitops
 from splitops.errors import ArrayError, FileError, PlanError
 from splitops.sharding import plan, rank
 
@@ -55,13 +56,24 @@ def test_types_and_sizes_that_are_rare(tmp_path: Path) -> None:
     assert own["float64"].numpy().tolist() == [2]
 
 
+def test_a_tensor_of_a_rank_is_sliced_and_split_like_one_of_any_file(tmp_path: Path) -> None:
+    data = np.arange(24.0).reshape(4, 6)
+    plan(save(tmp_path / "model", {"w": data}), ROWS, ranks=2).run(tmp_path / "ranks")
+    tensor = rank(tmp_path / "ranks", 1)["w"]
+    assert np.asarray(tensor[:, 1:3]).tolist() == data[2:, 1:3].tolist()
+    parts = splitops.onnx.split(tensor, [2, 4], axis=1)
+    assert [np.asarray(part).tolist() for part in parts] == [data[2:, :2].tolist(), data[2:, 2:].tolist()]
+    assert np.shares_memory(np.asarray(tensor), tensor.numpy())
+    assert not np.shares_memory(np.array(tensor), tensor.numpy())
+
+
 def test_elements_that_no_array_holds(tmp_path: Path) -> None:
     header = b'{"w":{"dtype":"F4","shape":[2,2],"data_offsets":[0,2]}}'
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + b"ab")
     plan(tmp_path / "model", ROWS, ranks=2).run(tmp_path / "ranks")
     own = rank(tmp_path / "ranks", 0)["w"]
-    assert repr(own) == "RankTensor(F4 (1, 2))"
+    assert repr(own) == "RankTensor(float4_e2m1fn (1, 2) in 'model.safetensors')"
     with pytest.raises(FileError, match="of type F4, whose elements no array holds"):
         own.numpy()
 

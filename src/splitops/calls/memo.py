@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from marshal import dumps, loads
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -16,11 +16,30 @@ from splitops.native import SplitPlan
 from splitops.spec.operators import schema as find_schema
 from splitops.spec.operators.schemas import OperatorSchema
 
-_PLANS: Final[dict[tuple[Any, ...], tuple[SplitPlan, OperatorSchema, Backend]]] = {}
-"""With the schema and the backend, of which a key has the addresses."""
-_MAX_PLANS: Final = 1024
-_MAX_REMEMBERED: Final = 256
+_Value = TypeVar("_Value")
+MAX_REMEMBERED: Final = 256
 """Calls with more arguments or parts than this are not remembered."""
+
+
+class Memo(dict[tuple[Any, ...], _Value]):
+    """The results of earlier calls by what decides them; a full memo begins anew.
+
+    Args:
+        most: how many results it holds.
+    """
+
+    def __init__(self, most: int = 1024) -> None:
+        self._most = most
+
+    def keep(self, key: tuple[Any, ...], value: _Value) -> None:
+        """Remember a result."""
+        if len(self) >= self._most:
+            self.clear()
+        self[key] = value
+
+
+_PLANS: Final[Memo[tuple[SplitPlan, OperatorSchema, Backend]]] = Memo()
+"""With the schema and the backend, of which a key has the addresses."""
 _SHAPE: Final = 4
 """Where a key has the shape of the data."""
 _ONLY_INT: Final = frozenset({int})
@@ -44,9 +63,7 @@ def find_plan(schema: OperatorSchema, backend: Backend, data: Any, arguments: Ma
         key = _call_key(schema, backend, data, arguments)
     plan = plan_data(schema, backend, data, arguments)
     if key is not None and _is_exact(key[_SHAPE], plan, data):
-        if len(_PLANS) >= _MAX_PLANS:
-            _PLANS.clear()
-        _PLANS[key] = plan, schema, backend
+        _PLANS.keep(key, (plan, schema, backend))
     return plan
 
 
@@ -57,7 +74,7 @@ def _copied(value: Any) -> Any:
 def _is_exact(shape: Any, plan: SplitPlan, data: Any) -> bool:
     """Return whether a plan is small and holds for all data of its type and shape."""
     exact = _ONLY_INT.issuperset(map(type, shape)) and plan.shape == shape
-    return exact and len(plan.sizes) <= _MAX_REMEMBERED and not _has_objects(data)
+    return exact and len(plan.sizes) <= MAX_REMEMBERED and not _has_objects(data)
 
 
 def _has_objects(data: Any) -> bool:
@@ -80,7 +97,7 @@ def _call_key(
         if type(value) is np.ndarray and value.dtype.kind in "iu" and value.ndim <= 1:
             key += value.dtype, value.ndim
             value = value.reshape(-1).tolist()
-        if not isinstance(value, _LISTS) or len(value) > _MAX_REMEMBERED:
+        if not isinstance(value, _LISTS) or len(value) > MAX_REMEMBERED:
             return None
         if not _ONLY_INT.issuperset(map(type, value)):  # True == 1 == 1.0, and all hash alike
             return None
@@ -103,7 +120,7 @@ def remembering(
         names: of its parameters, the data first.
         defaults: of its parameters, by name.
     """
-    plans: dict[tuple[Any, ...], SplitPlan] = {}
+    plans: Memo[SplitPlan] = Memo()
 
     def remembered(*args: Any, copy: bool | None = None, out: Any = None, **named: Any) -> Any:
         try:
@@ -122,9 +139,7 @@ def remembering(
         parts = body(*args, copy=copy, out=out, **named)
         plan = learnt(data, key)
         if plan is not None:
-            if len(plans) >= _MAX_PLANS:
-                plans.clear()
-            plans[key] = plan
+            plans.keep(key, plan)
         return parts
 
     def learnt(data: Any, key: tuple[Any, ...]) -> SplitPlan | None:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.calls.execution import execute
+from splitops.calls.memo import MAX_REMEMBERED, Memo
 from splitops.errors import Where
 from splitops.native import Plan
 from splitops.spec.elements.types import ElementType
@@ -63,7 +64,7 @@ class NodeSplit:
     ) -> None:
         self._schema, self._attributes = schema, attributes
         self._outputs, self._where = outputs, where
-        self._known: dict[tuple[Any, ...], tuple[SplitRequest, Plan]] = {}
+        self._known: Memo[tuple[SplitRequest, Plan]] = Memo(64)
 
     def __call__(
         self,
@@ -76,10 +77,8 @@ class NodeSplit:
         if found is None:
             request = self._bound(inputs, types)
             found = request, plan_request(request)
-            if key is not None and len(found[1].sizes) <= _MAX_REMEMBERED:
-                if len(self._known) >= _MAX_PLANS:
-                    self._known.clear()
-                self._known[key] = found
+            if key is not None and len(found[1].sizes) <= MAX_REMEMBERED:
+                self._known.keep(key, found)
         request, plan = found
         observer = _OBSERVER.get()
         if observer is not None:
@@ -99,12 +98,6 @@ class NodeSplit:
         return bind(self._schema, self._attributes, facts, outputs=self._outputs, where=self._where).request()
 
 
-_MAX_PLANS: Final = 64
-"""How many plans a node remembers."""
-_MAX_REMEMBERED: Final = 256
-"""Lengths or parts; what has more is not remembered."""
-
-
 def _key(inputs: Sequence[npt.NDArray[Any] | None]) -> tuple[Any, ...] | None:
     """Return what decides a plan: shape and type of the data, the others' values; None where more does."""
     key: list[Any] = []
@@ -116,7 +109,7 @@ def _key(inputs: Sequence[npt.NDArray[Any] | None]) -> tuple[Any, ...] | None:
             return None  # of objects, the values tell the element type
         key += array.dtype, array.shape
         if index:
-            if array.size > _MAX_REMEMBERED:
+            if array.size > MAX_REMEMBERED:
                 return None
             key.append(array.tobytes())
     return tuple(key)

@@ -108,7 +108,7 @@ class LazyTensor:
 
     def __repr__(self) -> str:
         kind = self.stored.element_type or self.stored.code
-        return f"LazyTensor({kind} {self.shape} in {str(self._source.path.name)!r})"
+        return f"{type(self).__name__}({kind} {self.shape} in {str(self._source.path.name)!r})"
 
     def __len__(self) -> int:
         if not self.shape:

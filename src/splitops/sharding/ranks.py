@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import mmap
 import os
 import sys
@@ -14,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.errors import ArrayError, FileError, PlanError, shown_path
-from splitops.files.sources import LocalFile
+from splitops.files.lazy import LazyTensor
+from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor
 from splitops.sharding.checkpoint import read_checkpoint
 from splitops.sharding.documents import read
@@ -35,39 +35,18 @@ _TORCH: Final = {
 """The names that PyTorch has for types of safetensors."""
 
 
-class RankTensor:
-    """A tensor of a rank; its bytes are read when they are looked at.
+class RankTensor(LazyTensor):
+    """A tensor of a rank, mapped as a whole; a box of it is a lazy tensor like those of other files.
 
     Attributes:
         stored: its name, type and shape, and where its bytes are.
     """
 
-    __slots__ = ("_mapped", "stored")
+    __slots__ = ("_mapped",)
 
-    def __init__(self, stored: StoredTensor, mapped: mmap.mmap) -> None:
-        self.stored = stored
+    def __init__(self, source: Source, stored: StoredTensor, mapped: mmap.mmap) -> None:
+        super().__init__(source, stored)
         self._mapped = mapped
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape."""
-        return self.stored.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of its array.
-
-        Raises:
-            FileError: no array holds its elements.
-        """
-        if self.stored.dtype is None:
-            raise FileError(
-                f"{self.stored.label} is of type {self.stored.code}, whose elements no array holds"
-            )
-        return self.stored.dtype
-
-    def __repr__(self) -> str:
-        return f"RankTensor({self.stored.code} {self.shape})"
 
     def numpy(self) -> npt.NDArray[Any]:
         """Return a read-only view of the mapped file.
@@ -75,17 +54,21 @@ class RankTensor:
         Raises:
             FileError: no array holds its elements.
         """
-        count = math.prod(self.shape)
+        dtype, count = self.stored.dtype, self.size
+        if dtype is None:
+            raise FileError(
+                f"{self.stored.label} is of type {self.stored.code}, whose elements no array holds"
+            )
         if not count:
-            return np.empty(self.shape, self.dtype)
-        found = np.frombuffer(self._mapped, self.dtype, count, self.stored.offset).reshape(self.shape)
+            return np.empty(self.shape, dtype)
+        found = np.frombuffer(self._mapped, dtype, count, self.stored.offset).reshape(self.shape)
         found.flags.writeable = False
         return found
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """Return :meth:`numpy`, or a copy."""
         found = self.numpy()
-        return found.astype(dtype or found.dtype) if copy else found.astype(dtype or found.dtype, copy=False)
+        return found.astype(dtype or found.dtype, copy=bool(copy))
 
     def torch(self) -> Any:
         """Return a ``torch.Tensor`` of the mapped file; what is written to it stays in memory.
@@ -99,7 +82,7 @@ class RankTensor:
         dtype = getattr(library, _TORCH.get(self.stored.code, ""), None)
         if dtype is None:
             raise ArrayError(f"{self.stored.label} is of type {self.stored.code}, which torch has not")
-        count = math.prod(self.shape)
+        count = self.size
         if not count:
             return library.empty(self.shape, dtype=dtype)
         return library.frombuffer(self._mapped, dtype=dtype, count=count, offset=self.stored.offset).reshape(
@@ -119,7 +102,10 @@ class Rank(Mapping[str, RankTensor]):
         found = read_checkpoint(folder, allow_links=allow_links)
         self.folder, self.config = folder, found.config
         maps = [_mapped(source.local()) for source in found.sources]
-        self._tensors = {tensor.name: RankTensor(tensor, maps[tensor.file]) for tensor in found.tensors}
+        self._tensors = {
+            tensor.name: RankTensor(found.sources[tensor.file], tensor, maps[tensor.file])
+            for tensor in found.tensors
+        }
 
     def __getitem__(self, name: str) -> RankTensor:
         return self._tensors[name]

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from splitops.errors import Rule, RuleError, rule_error
 from splitops.spec.sizes import names as symbols
 from splitops.spec.sizes.arithmetic import Division, part_count, part_sizes
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
 from splitops.spec.sizes.ranges import count_range, element_range, fitting, free_lengths, hull, part_range
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding import Binding
-from splitops.splitting.planning import MAX_PARTS
+from splitops.splitting.planning import MAX_PARTS, too_many_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ def infer_binding(binding: Binding) -> Inference:
     shape, sequence = binding.data.shape, binding.schema.gives_sequence
     count = _count(binding, axes)
     if isinstance(count, int) and count > MAX_PARTS and not sequence:
-        raise too_many_parts(binding, count)
+        raise too_many_parts(binding.schema, f"{count} parts are asked for", count, binding.where)
     parts: tuple[Shape | None, ...] | None = None
     if not sequence and isinstance(count, int):
         parts = (None,) * count
@@ -58,18 +57,6 @@ def infer_binding(binding: Binding) -> Inference:
     if sequence and shape is not None and binding.squeeze is not None:
         element = _join(_element(binding, shape, axis) for axis in axes)
     return Inference(_tightened(binding, axes), parts, element, count)
-
-
-def too_many_parts(binding: Binding, count: int) -> RuleError:
-    """Return the error of a split into more parts than are made at once."""
-    return rule_error(
-        str(binding.schema),
-        Rule.PARTS_COUNT,
-        f"{count} parts are asked for",
-        f"at most {MAX_PARTS} parts are made at once",
-        where=binding.where,
-        count=count,
-    )
 
 
 def join_shapes(shapes: Iterable[Shape | None]) -> Shape | None:

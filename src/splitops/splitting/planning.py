@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Final
 
-from splitops.errors import NOWHERE, Rule, Where, rule_error
+from splitops.errors import NOWHERE, Rule, RuleError, Where, rule_error
 from splitops.ground.records import record
 from splitops.native import Plan
 from splitops.spec.operators.schemas import OperatorSchema
@@ -49,15 +49,15 @@ def plan_request(request: SplitRequest) -> Plan:
     if request.outputs is not None:
         count = min(count, request.outputs)
     if count > MAX_PARTS:
-        raise rule_error(
-            str(request.schema),
-            Rule.PARTS_COUNT,
-            f"axis {request.axis} of data {request.shape} would be split into {count} parts",
-            f"at most {MAX_PARTS} parts are made at once",
-            where=request.where,
-            count=count,
-        )
+        asked = f"axis {request.axis} of data {request.shape} would be split into {count} parts"
+        raise too_many_parts(request.schema, asked, count, request.where)
     sizes = part_sizes(request.division, size, count)
     offsets = tuple(accumulate(sizes, initial=0))[:-1]
     sequence = request.schema.gives_sequence
     return Plan(request.shape, request.axis, offsets, sizes, request.squeeze, sequence)
+
+
+def too_many_parts(schema: OperatorSchema, asked: str, count: int, where: Where) -> RuleError:
+    """Return the error of a split into more parts than are made at once."""
+    most = f"at most {MAX_PARTS} parts are made at once"
+    return rule_error(str(schema), Rule.PARTS_COUNT, asked, most, where=where, count=count)
