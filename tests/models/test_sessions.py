@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -531,6 +533,48 @@ def test_a_runtime_that_ends_is_an_error_of_its_own_process():
             ready.run({"x": X})
     with pytest.raises(ModelError, match="the session is closed"):
         ready.run({"x": X})
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "native"),
+    [
+        pytest.param(LEGAL, "onnxruntime", "_session", marks=needs_onnxruntime, id="onnxruntime"),
+        pytest.param(BORDER, "onnxruntime", "_session", marks=needs_onnxruntime, id="regions"),
+        pytest.param(LEGAL, "openvino", "_compiled", marks=needs_openvino, id="openvino"),
+    ],
+)
+def test_a_closed_session_gives_back_at_once_what_its_runtime_holds(model, engine, native, tmp_path):
+    path = tmp_path / "m.onnx"
+    onnx.save(model, path)
+    gc.collect()
+    gc.disable()  # what lives in a circle would stay
+    try:
+        ready = splitops.session(path, engine)
+        ready.run({"x": X})
+        held = [weakref.ref(getattr(program, native)) for program in ready._program.programs]
+        assert held
+        assert all(one() is not None for one in held)
+        regions = [weakref.ref(region) for region in _regions(ready)]
+        ready.close()
+        assert all(one() is None for one in held)
+        del ready
+        assert all(one() is None for one in regions)
+    finally:
+        gc.enable()
+
+
+def _regions(session):
+    division = getattr(session._program, "division", None)
+    return [] if division is None else list(division.regions.values())
+
+
+@needs_onnxruntime
+def test_a_closed_session_has_no_events():
+    with splitops.session(LEGAL, "onnxruntime", profile=True) as ready:
+        ready.run({"x": X})
+        assert ready.events()
+    with pytest.raises(ModelError, match="the session is closed"):
+        ready.events()
 
 
 @needs_onnxruntime

@@ -109,6 +109,9 @@ class Compiled(Protocol):
     def events(self) -> Sequence[Event]:
         """Return what a profile has recorded since the program was compiled, and end it."""
 
+    def close(self) -> None:
+        """Give back what the runtime holds; the program does not run any more."""
+
 
 class Engine(Protocol):
     """A runtime that evaluates operators."""
@@ -129,7 +132,7 @@ class Engine(Protocol):
         """
 
     def close(self) -> None:
-        """Give back what the engine holds; what it compiled does not run any more."""
+        """Give back what the engine itself holds; what it compiled does not run any more."""
 
 
 def check_options(name: str, options: Mapping[str, Any], known: Collection[str]) -> None:

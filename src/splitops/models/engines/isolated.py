@@ -125,6 +125,9 @@ class IsolatedProgram:
         found: Sequence[Any] = self._engine.ask("run", self._number, dict(feeds), where=self._where)
         return found
 
+    def close(self) -> None:
+        """Do nothing: the program ends with the process of its engine."""
+
     def events(self) -> Sequence[Event]:
         """Return what a profile has recorded."""
         found: Sequence[Event] = self._engine.ask("events", self._number, where=self._where)

@@ -107,7 +107,7 @@ class OnnxRuntime:
         return make.ortvalue_from_numpy_with_onnx_type(words, kind.onnx_number)
 
     def close(self) -> None:
-        """Sessions end with their last reference."""
+        """Do nothing: each session of onnxruntime is closed by itself."""
 
 
 class OnnxRuntimeProgram:
@@ -143,6 +143,10 @@ class OnnxRuntimeProgram:
         """Run with values whose types NumPy does not have itself."""
         values = {name: self._engine._value(array) for name, array in feeds.items()}
         return [_array(value) for value in self._session.run_with_ort_values(self._outputs, values)]
+
+    def close(self) -> None:
+        """Drop the session; one that runs in another thread ends with its run."""
+        self._session = self._kept = None
 
     def events(self) -> Sequence[Event]:
         """Read the profile that onnxruntime has written."""

@@ -126,7 +126,7 @@ class OpenVINO:
         return [(port.get_element_type().get_type_name(), _shape(port)) for port in model.outputs]
 
     def close(self) -> None:
-        """Programs end with their last reference."""
+        """Do nothing: each compiled model is closed by itself."""
 
 
 def _library() -> Any:
@@ -277,6 +277,11 @@ class OpenVINOProgram:
                 memory[...] = array
             return tensor
         return _to_tensor(self._library, array, kind)
+
+    def close(self) -> None:
+        """Drop the compiled model and its requests; one that runs in another thread ends with its run."""
+        self._compiled = self._watch = None
+        self._idle.clear()
 
     def events(self) -> Sequence[Event]:
         """Return what every run has recorded."""

@@ -198,17 +198,21 @@ class Session:
         """Return what every operator took in the runs so far, those of the engine too, and end the profile.
 
         Raises:
-            ModelError: the session was made without ``profile=True``.
+            ModelError: the session was made without ``profile=True``, or is closed.
         """
+        if self._closed:
+            raise ModelError("the session is closed")
         if self._events is None:
             raise ModelError("the session records no events; profile=True does")
         return [*self._events, *(event for program in self._program.programs for event in program.events())]
 
     def close(self) -> None:
-        """Give back what the engine holds; the session does not run any more."""
+        """Give back at once what the engine holds; the session does not run any more."""
         self._closed = True
-        if self._runtime is not None and not self._is_forked:
-            self._runtime.close()
+        if not self._is_forked:
+            self._program.close()
+            if self._runtime is not None:
+                self._runtime.close()
 
     @property
     def _is_forked(self) -> bool:

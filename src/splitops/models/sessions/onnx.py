@@ -148,6 +148,14 @@ class OnnxProgram:
         """What the engine has compiled so far."""
         return self._compiled if self.division is None else self.division.programs
 
+    def close(self) -> None:
+        """Close what the engine has compiled, and drop the regions, which hold the division in turn."""
+        for program in self.programs:
+            program.close()
+        self._compiled.clear()
+        if self.division is not None:
+            self.division.regions.clear()
+
     # Reading
 
     def _read(self) -> ModelProto:

@@ -126,6 +126,11 @@ class OpenVINOIRProgram:
         """What OpenVINO has compiled so far."""
         return self._prepared.programs
 
+    def close(self) -> None:
+        """Close what OpenVINO has compiled."""
+        for program in self.programs:
+            program.close()
+
     def _on_engine(self, engine: Engine, *, count_bodies: bool) -> Prepared:
         survey = _Survey(self._model, self._where)
         if survey.reasons:

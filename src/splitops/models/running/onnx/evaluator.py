@@ -198,7 +198,9 @@ class Evaluator(ReferenceEvaluator):
         implementation = self._guarded(node, self._implementation, node, input_types)
 
         def make(node: NodeProto, run_params: dict[str, Any]) -> OpRun:
-            params = run_params | {"evaluator_cls": self._evaluator_class(node), "where": self.scope.where}
+            # The log of onnx holds the evaluator, which holds the operator: a circle outlives a session.
+            own = {"evaluator_cls": self._evaluator_class(node), "where": self.scope.where, "log": _no_log}
+            params = run_params | own
             domain = canonical(node.domain)
             opset = self.known_opsets.get(domain, 1)
             stated = self._guarded(node, with_defaults, node, opset, domain)
@@ -238,11 +240,12 @@ class Evaluator(ReferenceEvaluator):
     def _evaluator_class(self, node: NodeProto) -> Any:
         """Return what onnx makes the evaluators of a node's graphs with: in the order of its attributes."""
         steps = iter([attribute.name for attribute in node.attribute if attribute.HasField("g")])
+        scope, constants = self.scope, self.constants
 
         def make(proto: GraphProto | FunctionProto, opsets: Any = None, **_: Any) -> Evaluator:
             label = node_label(node)
             step = f"{label}.{next(steps, '')}" if isinstance(proto, GraphProto) else label
-            return Evaluator(proto, opsets, scope=self.scope.inside(step, self.constants))
+            return Evaluator(proto, opsets, scope=scope.inside(step, constants))
 
         return make
 
@@ -326,6 +329,10 @@ class Evaluator(ReferenceEvaluator):
     def _failure(self, node: NodeProto, problem: str) -> ModelError:
         where = replace(self.scope.where, node=node_label(node))
         return ModelError(f"operator {shown(node.op_type)} {problem}", where)
+
+
+def _no_log(*_: Any) -> None:
+    """Print nothing, as an evaluator that is not verbose does."""
 
 
 def _reason(error: BaseException) -> str:
