@@ -15,7 +15,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import splitops.models
 from splitops.errors import LengthsError, ModelError, OperatorError, Rule
-from splitops.models.convert import Conversion, Status, convert
+from splitops.models.convert import Conversion, Status, convert, parse_target
 
 X = np.arange(30, dtype=np.float32).reshape(5, 6)
 
@@ -354,6 +354,24 @@ def test_opsets_that_do_not_exist(target: str) -> None:
     with pytest.raises(OperatorError) as caught:
         convert(parsed(BRANCHES), to=target, report=True)
     assert caught.value.rule is Rule.OPERATOR_VERSION
+
+
+def test_the_newest_operation_set_is_that_of_the_newest_release() -> None:
+    openvino = pytest.importorskip("openvino")
+    folder = Path(openvino.__file__).parent
+    newest = max(int(path.name.removeprefix("opset")) for path in folder.glob("opset*"))
+    assert parse_target(f"openvino:opset{newest}").opset == newest
+    with pytest.raises(OperatorError, match=rf"opset{newest + 1} is asked for, .* opset1 to opset{newest}$"):
+        parse_target(f"openvino:opset{newest + 1}")
+
+
+@pytest.mark.parametrize(("size", "count"), [(0, 0), (5000, 5000), (2**40, 2**40)])
+def test_too_many_parts_of_a_sequence_are_counted_to_their_end(size: int, count: int) -> None:
+    body = "{ s = SplitToSequence(x) n = SequenceLength(s) }"
+    text = f"g (float[{size}] x) => (int64 n) {body}"
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 18]> {text}')
+    [change] = [change for change in convert(model, "openvino", report=True).changes if change.is_split]
+    assert f"the sequence has {count} parts, but a Split gives 1 to 4096" in str(change.error)
 
 
 def test_an_invalid_split_is_refused_with_its_own_rule() -> None:

@@ -19,6 +19,8 @@ __all__ = ["Change", "Conversion", "Form", "Status", "Target", "convert", "parse
 
 _ONNX: Final = re.compile(r"(?:onnx|ai\.onnx)(?::([0-9]{1,4}))?")
 _OPENVINO: Final = re.compile(r"openvino(?::opset([0-9]{1,4}))?")
+_NEWEST_OPERATION_SET: Final = 17
+"""Of OpenVINO: that of release 2026.4."""
 
 
 def parse_target(text: str | int) -> Target:
@@ -26,7 +28,8 @@ def parse_target(text: str | int) -> Target:
 
     Raises:
         ModelError: it is neither.
-        OperatorError: ``op.version``, the opset is newer than the installed onnx, or below 1.
+        OperatorError: ``op.version``, the opset is below 1, newer than the installed onnx, or of no release
+            of OpenVINO.
 
     Examples:
         >>> parse_target("onnx:18"), parse_target("openvino:opset8")
@@ -37,8 +40,9 @@ def parse_target(text: str | int) -> Target:
     openvino = _OPENVINO.fullmatch(text) if isinstance(text, str) else None
     if openvino is not None:
         opset = None if openvino[1] is None else int(openvino[1])
-        if opset == 0:
-            got, expected = "opset 0 is asked for", "OpenVINO's operation sets begin with 1"
+        if opset is not None and not 1 <= opset <= _NEWEST_OPERATION_SET:
+            got = f"opset{opset} is asked for"
+            expected = f"OpenVINO has operation sets opset1 to opset{_NEWEST_OPERATION_SET}"
             raise rule_error("OpenVINO", Rule.OPERATOR_VERSION, got, expected, opset=opset)
         return Target("openvino", opset)
     match = _ONNX.fullmatch(text) if isinstance(text, str) else None

@@ -47,18 +47,9 @@ def lower_sequence(node: ir.Node, site: Site, opset: int, names: Names, rule: Ru
         raise unbind_error(site, rule)
     binding = site.bind()
     division, axis, shape = binding.division, binding.axis, binding.data.shape
-    sizes = _sizes(division, axis, shape)
+    sizes = _sizes(site, division, axis, shape)
     if sizes is None or axis is None:
         raise _unreadable(site, "the number of its parts is not known before the model runs", rule)
-    if not 1 <= len(sizes) <= _MOST_PARTS:
-        raise rule_error(
-            str(site.schema),
-            Rule.PARTS_COUNT,
-            f"the sequence has {len(sizes)} parts",
-            f"a Split gives 1 to {_MOST_PARTS}",
-            where=site.where,
-            count=len(sizes),
-        )
     sequence = node.outputs[0]
     readers = dict.fromkeys(use.node for use in sequence.uses())
     positions = {reader: _position(reader, site, len(sizes), rule) for reader in readers}
@@ -67,14 +58,22 @@ def lower_sequence(node: ir.Node, site: Site, opset: int, names: Names, rule: Ru
     return _written(node, opset, names, axis, sizes, binding.squeeze, positions)
 
 
-def _sizes(division: Division | None, axis: int | None, shape: object) -> tuple[int, ...] | None:
+def _sizes(site: Site, division: Division | None, axis: int | None, shape: object) -> tuple[int, ...] | None:
+    """Return the sizes of the parts; None where their number is not known.
+
+    Raises:
+        PartsError: ``parts.count``, there are no parts or too many.
+    """
     if division is None:
         return None
     size = shape[axis] if isinstance(shape, tuple) and axis is not None else None
-    if isinstance(size, int):
-        count = part_count(division, size)
-        return part_sizes(division, size, count) if count <= _MOST_PARTS else (0,) * (_MOST_PARTS + 1)
-    return division.lengths or None
+    if not isinstance(size, int) and not division.lengths:
+        return None
+    count = part_count(division, size) if isinstance(size, int) else len(division.lengths)
+    if not 1 <= count <= _MOST_PARTS:
+        got, expected = f"the sequence has {count} parts", f"a Split gives 1 to {_MOST_PARTS}"
+        raise rule_error(str(site.schema), Rule.PARTS_COUNT, got, expected, where=site.where, count=count)
+    return part_sizes(division, size, count) if isinstance(size, int) else division.lengths
 
 
 def _position(reader: ir.Node, site: Site, count: int, rule: Rule) -> int | None:
