@@ -46,7 +46,11 @@ def options(command: click.Command) -> dict[str, click.Option]:
         (["simplify", "m.onnx", "--rewrite", "merge-split"], "No such rewrite 'merge-split'. Did you mean"),
     ],
 )
-def test_an_unknown_word_names_the_one_that_is_meant(invoke: Any, arguments: list[str], message: str) -> None:
+def test_an_unknown_word_names_the_one_that_is_meant(
+    invoke: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.onnx").write_bytes(b"")
     result = invoke(*arguments)
     assert result.exit_code == 2
     assert message in result.stderr

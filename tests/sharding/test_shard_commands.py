@@ -115,8 +115,9 @@ def test_wrong_usage_and_what_cannot_be(model, tmp_path):
     assert said.count("\n") == 1
     assert "tensor 'model.layers.0.self_attn.k_proj.weight', rule 1" in said
     for command in (["reshard", model, "--ranks", 2, *plan], ["merge", model, "--out", tmp_path / "x"]):
-        assert "holds no manifest.json of ranks" in (said := run(*command, code=1))
-    assert "named file by file" in said
+        said = run(*command, code=1)
+        assert f"is not a folder of ranks. To cut a checkpoint, use splitops shard {model} ..." in said
+    assert "give their files" in said
     assert not (tmp_path / "x").exists()
 
 

@@ -232,7 +232,7 @@ def test_a_manifest_that_lies(ranks, tmp_path, change, says):
 
 
 def test_what_is_no_folder_of_ranks(model):
-    assert "holds no manifest.json of ranks" in refused(sharding.merge, model)
+    assert "is not a folder of ranks" in refused(sharding.merge, model)
 
 
 # Runs ----------------------------------------------------------------------------------------------------

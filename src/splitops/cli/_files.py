@@ -6,6 +6,7 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -14,9 +15,11 @@ from splitops.cli._console import console, one_line, print_json, table
 from splitops.cli._models import dry_run_option
 from splitops.cli._operators import INTEGERS, find_element_type
 from splitops.cli._options import BYTES, gathered
+from splitops.cli._paths import absence
+from splitops.errors import FileError
 
 if TYPE_CHECKING:
-    from splitops.files import DryRun, FilePlan, Format, Progress, Report
+    from splitops.files import Contents, DryRun, FilePlan, Format, Progress, Report
 
 _MAX_ROWS: Final = 32
 
@@ -37,6 +40,47 @@ class _Raw(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         if any(size < -1 for size in sizes):
             self.fail(f"{shape!r} has a size below -1", param, ctx)
         return RawFormat(sizes, find_element_type(dtype), int(offset or 0))
+
+
+def read_file(file: Path, raw: Format | None, command: str) -> Contents:
+    """Read what a tensor file holds.
+
+    Args:
+        file: its path or address.
+        raw: the form of raw bytes; None for the other formats.
+        command: that reads it, for the message of a folder.
+
+    Raises:
+        click.UsageError: nothing is at an address, or it is a folder.
+        FileError: it cannot be read.
+    """
+    from splitops.files.addresses import is_address
+    from splitops.files.requests import read
+
+    if file.suffix.lower() != ".zarr" and file.is_dir():
+        raise click.UsageError(_of_folder(file, command))
+    try:
+        return read(file, raw)
+    except FileError as error:
+        if is_address(file) and isinstance(error.__cause__, FileNotFoundError):
+            raise click.UsageError(absence(file)) from error
+        raise
+
+
+def _of_folder(folder: Path, command: str) -> str:
+    from splitops.files.formats import format_of
+
+    name = one_line(str(folder))
+    for path in sorted(folder.iterdir()):
+        try:
+            format_of(path)
+        except FileError:
+            continue
+        return (
+            f"{name} is a folder. Name one of its files, such as: splitops {command} {one_line(str(path))}. "
+            f"To see how a checkpoint is cut: splitops shard {name} --dry-run"
+        )
+    return f"{name} is a folder without tensor files. Give a file."
 
 
 raw_option = click.option(

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from splitops.cli._console import one_line
 from splitops.cli._generate import available_bytes, ramp, random
 from splitops.cli._operators import SHAPE, find_element_type
+from splitops.cli._paths import absence, is_missing
 from splitops.errors import ModelError, Where, shown, shown_path
 from splitops.files.formats.npy import Header, mapped, read_array
 from splitops.ground.reading import open_regular, read_whole
@@ -27,8 +28,9 @@ def read_inputs(texts: Sequence[str], declared: Sequence[Declared]) -> dict[str,
     """Return the arrays by input name that ``NAME=VALUE`` texts state.
 
     Raises:
-        click.UsageError: a text is no ``NAME=VALUE``, a name is unknown or repeated, or inputs are missing.
-        ModelError: a file is missing, malformed or unsafe.
+        click.UsageError: a text is no ``NAME=VALUE``, a name is unknown or repeated, an input or a file is
+            missing.
+        ModelError: a file is malformed or unsafe.
     """
     stated: dict[str, list[str]] = {}
     known = {name: item for item in declared for name in (*item.aliases, item.name)}
@@ -76,13 +78,13 @@ def _read(text: str, declared: Declared) -> Any:
     lower = text.lower()
     if ".npz:" in lower:
         at = lower.rindex(".npz:") + len(".npz")
-        return _read_npz(Path(text[:at]), text[at + 1 :], declared)
+        return _read_npz(_existing(text[:at]), text[at + 1 :], declared)
     match Path(lower).suffix:
         case ".npy":
-            array = mapped(Path(text)).array()
+            array = mapped(_existing(text)).array()
             return array.view(declared.dtype_of(array.dtype))
         case ".pb":
-            return _read_protobuf(Path(text), declared)
+            return _read_protobuf(_existing(text), declared)
         case ".npz":
             raise click.UsageError(f"{one_line(text)} holds several arrays: write {one_line(text)}:KEY.")
         case _:
@@ -90,6 +92,13 @@ def _read(text: str, declared: Declared) -> Any:
                 f"Input {one_line(declared.name, 80)} is none of FILE.npy, FILE.npz:KEY, FILE.pb, "
                 f"ramp:SHAPE:TYPE, random:SHAPE:TYPE[:SEED]: {one_line(text)}"
             )
+
+
+def _existing(text: str) -> Path:
+    path = Path(text)
+    if is_missing(path):
+        raise click.BadParameter(absence(path), param_hint="'--input'")
+    return path
 
 
 def _generated(text: str, declared: Declared) -> npt.NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from splitops.cli._paths import Existing
 from splitops.errors import ModelError, SplitError, shown_path
 from splitops.models import is_openvino
 
@@ -25,20 +27,31 @@ RUNTIMES: Final = ("onnxruntime", "openvino", "onnx", "opencv", "tensorrt")
 """The runtimes that have a profile; naming them here imports none of them."""
 
 
-class _ModelFile(click.Path):
-    """The path of a model, whose ending tells its format."""
+def _prove_ending(path: Path, param_type: click.Path, param: click.Parameter | None, ctx: Any) -> None:
+    try:
+        is_openvino(path)
+    except ModelError as error:
+        param_type.fail(error.message, param, ctx)
+
+
+class _ModelFile(Existing):
+    """The path of a model that is read, whose ending tells its format."""
 
     name = "model file"
 
-    def __init__(self) -> None:
-        super().__init__(path_type=Path)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        _prove_ending(Path(value), self, param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class _NewModelFile(click.Path):
+    """The path of a model that is written, whose ending tells its format."""
+
+    name = "model file"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        path = super().convert(value, param, ctx)
-        try:
-            is_openvino(path)
-        except ModelError as error:
-            self.fail(error.message, param, ctx)
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        _prove_ending(path, self, param, ctx)
         return path
 
 
@@ -48,6 +61,9 @@ class _Target(_ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Target:
         from splitops.models.convert import parse_target
 
+        if isinstance(value, str) and value.isascii() and value.isdigit():
+            hint = f"Use onnx:{value} or openvino:opset{value}."
+            self.fail(f"{value} does not name a format. {hint}", param, ctx)
         try:
             return parse_target(value)
         except SplitError as error:
@@ -55,6 +71,7 @@ class _Target(_ParamType):
 
 
 MODEL_FILE = _ModelFile()
+NEW_MODEL_FILE = _NewModelFile()
 TARGET = _Target()
 
 links_option = click.option(

@@ -157,9 +157,13 @@ class SplitOptions:
         """Return the operator version: the chosen one, or the newest that has the request's size rule.
 
         Raises:
-            click.UsageError: not one of ``--sizes``, ``--parts``, ``--chunk``, or one that the chosen
-                operator does not have.
+            click.UsageError: not one of ``--sizes``, ``--parts``, ``--chunk``, one that the chosen operator
+                does not have, or a number below 1.
         """
+        for name in ("parts", "chunk"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise click.UsageError(f"--{name} must be at least 1.")
         given = [name for name in ("sizes", "parts", "chunk") if getattr(self, name) is not None]
         if len(given) > 1:
             raise click.UsageError(f"{' and '.join(f'--{name}' for name in given)} exclude each other.")

@@ -12,6 +12,7 @@ from splitops.cli._console import console, json_option, one_line, print_json, sa
 from splitops.cli._files import RunOptions, run_options
 from splitops.cli._models import links_option
 from splitops.cli._options import added
+from splitops.cli._paths import Existing, absence, is_missing
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,7 +27,7 @@ _RANKS_SHOWN = 8
 
 like_option = click.option(
     "--like",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=Existing(file_okay=False),
     help="For a distributed checkpoint of PyTorch's: a checkpoint whose files the whole is to have.",
 )
 
@@ -92,6 +93,8 @@ def cut(
         raise click.UsageError("Missing option '--ranks'.")
     if out is None and not preview:
         raise click.UsageError("Missing option '--out'.")
+    if plan_ not in (None, "auto") and is_missing(Path(plan_)):
+        raise click.BadParameter(absence(Path(plan_)), param_hint="'--plan'")
     ranks = ranks or _RANKS_SHOWN
     made = plan(folder, plan_, ranks=ranks, layout=layout, like=like, allow_links=allow_links)
     if svg is not None:

@@ -18,7 +18,7 @@ from splitops.cli._console import (
     say_written,
     table,
 )
-from splitops.cli._models import MODEL_FILE, TARGET, dry_run_option, hold, links_option
+from splitops.cli._models import MODEL_FILE, NEW_MODEL_FILE, TARGET, dry_run_option, hold, links_option
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _MAX_ROWS: Final = 200
     "-o",
     "--out",
     "output",
-    type=MODEL_FILE,
+    type=NEW_MODEL_FILE,
     help="File to write: .onnx, or .xml with its .bin beside it. Without it, only show what would be done.",
 )
 @dry_run_option

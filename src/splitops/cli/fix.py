@@ -17,7 +17,15 @@ from splitops.cli._console import (
     print_json,
     say_written,
 )
-from splitops.cli._models import MODEL_FILE, dry_run_option, fix_command, for_option, hold, links_option
+from splitops.cli._models import (
+    MODEL_FILE,
+    NEW_MODEL_FILE,
+    dry_run_option,
+    fix_command,
+    for_option,
+    hold,
+    links_option,
+)
 from splitops.errors import count_of
 from splitops.models import is_openvino
 
@@ -35,7 +43,11 @@ _MAX_ROWS: Final = 200
 @for_option("Runtime that the model is for. Repeatable.  [default: onnxruntime for ONNX and openvino for IR, "
             "if installed]")  # fmt: skip
 @click.option(
-    "-o", "--out", "output", type=MODEL_FILE, help="File to write. Without it, only show what would be done."
+    "-o",
+    "--out",
+    "output",
+    type=NEW_MODEL_FILE,
+    help="File to write. Without it, only show what would be done.",
 )
 @click.option(
     "--verify",

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from splitops.cli._console import console, json_option, one_line, print_json, say_written, table
-from splitops.cli._files import raw_option
+from splitops.cli._files import raw_option, read_file
+from splitops.cli._paths import Existing
 from splitops.errors import count_of
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _MAX_ROWS: Final = 200
 
 
 @click.command(short_help="Show the tensors in a file.")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=Existing())
 @raw_option
 @click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw the file's layout, too.")
 @json_option
@@ -32,10 +33,9 @@ def command(file: Path, raw: Format | None, svg: Path | None, as_json: bool) -> 
       splitops inspect model.safetensors --svg layout.svg
     """
     from splitops.files.picture import draw
-    from splitops.files.requests import read
     from splitops.ground.writing import write_whole
 
-    contents = read(file, raw)
+    contents = read_file(file, raw, "inspect")
     if svg is not None:
         write_whole(svg, draw(contents).encode())
     if as_json:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from splitops.cli._console import json_option, one_line
-from splitops.cli._files import RunOptions, format_option, raw_option, run_options, show
+from splitops.cli._files import RunOptions, format_option, raw_option, read_file, run_options, show
 from splitops.cli._models import links_option
+from splitops.cli._paths import Existing
 from splitops.cli._shards import like_option, merge_ranks
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Merge the parts of a tensor, or a model's ranks.")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True, type=Existing())
 @click.option("--axis", type=int, default=0, help="The axis along which the parts lie.")
 @click.option("--tensor", metavar="NAME", help="The tensor; needed where the files have more than one.")
 @raw_option
@@ -62,14 +63,14 @@ def command(
       splitops merge model-8 --out model
     """
     from splitops.files.addresses import written
-    from splitops.files.requests import merge_plan, read
+    from splitops.files.requests import merge_plan
 
     if len(files) == 1 and files[0].is_dir() and files[0].suffix.lower() != ".zarr":
         merge_ranks(files[0], out, like, allow_links, how, as_json=as_json)
         return
     if like is not None:
         raise click.UsageError("--like is for a folder of ranks.")
-    plan = merge_plan([read(file, raw) for file in files], out, axis=axis, tensor=tensor, to=to)
+    plan = merge_plan([read_file(file, raw, "merge") for file in files], out, axis=axis, tensor=tensor, to=to)
     result = how.run(plan)
     [part] = plan.parts
     heading = f"{one_line(written(out))} {part.shape} from {len(files)} files along axis {axis}"

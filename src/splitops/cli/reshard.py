@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
+from splitops.cli._paths import Existing
 from splitops.cli._shards import cut, like_option, shard_options
 
 
 @click.command(short_help="Cut ranks anew, for another number of them.")
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=Existing())
 @like_option
 @shard_options
 def command(folder: Path, **options: Any) -> None:

@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
+from splitops.cli._paths import Existing
 from splitops.cli._shards import cut, shard_options
 
 
 @click.command(short_help="Cut a model's checkpoint into ranks.")
-@click.argument("folder", metavar="MODEL_DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="MODEL_DIR", type=Existing())
 @shard_options
 def command(folder: Path, **options: Any) -> None:
     """Cut the checkpoint in MODEL_DIR into ranks, each with its part of every tensor.

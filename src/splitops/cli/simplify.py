@@ -18,7 +18,7 @@ from splitops.cli._console import (
     say_written,
     table,
 )
-from splitops.cli._models import MODEL_FILE, dry_run_option, hold, links_option
+from splitops.cli._models import MODEL_FILE, NEW_MODEL_FILE, dry_run_option, hold, links_option
 from splitops.cli._options import BYTES, nearest
 from splitops.models import is_openvino
 
@@ -33,7 +33,7 @@ _MAX_ROWS = 40
 @click.option(
     "-o",
     "--out",
-    type=MODEL_FILE,
+    type=NEW_MODEL_FILE,
     help="File to write. Without it, only show what would be done.",
 )
 @click.option(

@@ -9,8 +9,9 @@ import click
 
 from splitops.cli._console import json_option, one_line
 from splitops.cli._filenames import safe_names
-from splitops.cli._files import RunOptions, format_option, raw_option, run_options, show
+from splitops.cli._files import RunOptions, format_option, raw_option, read_file, run_options, show
 from splitops.cli._operators import ELEMENT_TYPE, SplitOptions, split_options
+from splitops.cli._paths import Existing
 from splitops.spec.elements.types import ElementType
 from splitops.spec.operators import display_name
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Split a tensor in a file of any size.")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=Existing())
 @split_options
 @click.option("--tensor", metavar="NAME", help="The tensor; needed where FILE has more than one.")
 @click.option("--keep-others", is_flag=True, help="Copy the other tensors of FILE into each part.")
@@ -78,10 +79,10 @@ def command(
       splitops split data.npy --parts 3 --op openvino:Split-1
     """
     from splitops.files.addresses import written
-    from splitops.files.requests import read, split_plan
+    from splitops.files.requests import split_plan
 
     row = options.resolve()
-    contents = read(file, raw)
+    contents = read_file(file, raw, "split")
     stored = contents.tensor(tensor)
     plan = split_plan(
         contents,

@@ -210,19 +210,19 @@ def merge(path: AnyPath, *, like: AnyPath | None = None, allow_links: bool = Fal
             missing or overlap.
         FileError: a file cannot be read.
     """
-    prove_ranks(path, otherwise="; the parts of one tensor are named file by file")
+    prove_ranks(path)
     return MergePlan(open_checkpoint(path, like=like, allow_links=allow_links))
 
 
-def prove_ranks(path: AnyPath, *, otherwise: str = "") -> None:
-    """Refuse what is no folder of ranks.
+def prove_ranks(path: AnyPath) -> None:
+    """Reject what is not a folder of ranks.
 
     Args:
         path: the folder.
-        otherwise: what the error says of other folders.
 
     Raises:
         PlanError: there is no manifest, and no distributed checkpoint.
     """
     if not has_manifest(Path(path)) and not is_distributed(Path(path)):
-        raise PlanError(f"{shown_path(path)} holds no manifest.json of ranks{otherwise}")
+        cure = f"use splitops shard {path} ... To merge the parts of a tensor, give their files"
+        raise PlanError(f"{shown_path(path)} is not a folder of ranks. To cut a checkpoint, {cure}")
