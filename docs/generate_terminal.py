@@ -13,8 +13,10 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
@@ -67,60 +69,87 @@ replicate = true
 """
 
 
-class Recording(NamedTuple):
-    """A command, what is to be said of it, and its exit code."""
+RUN: Final = """import sys
 
-    name: str
-    heading: str
-    words: str
+import numpy as np
+import onnxruntime
+
+session = onnxruntime.InferenceSession(sys.argv[1])
+parts = session.run(None, {"x": np.ones((5, 2), np.float32)})
+print("It runs:", ", ".join(str(part.shape) for part in parts))
+"""
+
+
+class Step(NamedTuple):
+    """A command, and its exit code."""
+
     command: str
     code: int = 0
 
 
+class Recording(NamedTuple):
+    """Commands, and what is to be said of them."""
+
+    name: str
+    heading: str
+    words: str
+    steps: tuple[Step, ...]
+
+
 RECORDINGS: Final = (
     Recording(
+        "story",
+        "Fix a model that does not run",
+        "onnxruntime rejects the model. `check` finds the reason without running it, and prints the "
+        "command that fixes it.",
+        (
+            Step("python run.py model.onnx", 1),
+            Step("splitops check model.onnx --for onnxruntime", 1),
+            Step("splitops fix model.onnx --for onnxruntime -o model.fixed.onnx"),
+            Step("python run.py model.fixed.onnx"),
+        ),
+    ),
+    Recording(
+        "rule",
+        "Look up a code or a message",
+        "What it means, what runtimes print, and the fix. A part of the message is enough.",
+        (Step('splitops rule "Number of outputs (1) does not match num_outputs (4)"'),),
+    ),
+    Recording(
         "explain",
-        "What a split does",
+        "Show what a split does",
         "Sizes, offsets, bytes and places in memory, without any data.",
-        "splitops explain --shape 6,10,24 --axis 1 --parts 4",
+        (Step("splitops explain --shape 6,10,24 --axis 1 --parts 4"),),
     ),
     Recording(
-        "check",
-        "Why a model does not load",
-        "Each rule that is broken and each limit of a runtime, with the place and the repair.",
-        "splitops check model.onnx --target onnxruntime",
-        code=1,
-    ),
-    Recording(
-        "legalize",
-        "A model that loads",
-        "The same model, restated so that the runtime gives what is decided; both are run to prove it.",
-        "splitops legalize model.onnx --for onnxruntime --prove -o legal.onnx",
+        "fix",
+        "Verify a fixed model",
+        "The source runs here, the fixed model runs in the runtime, and the bits are compared.",
+        (Step("splitops fix model.onnx --for onnxruntime --verify -o fixed.onnx"),),
     ),
     Recording(
         "run",
-        "A model run",
-        "What was split, by whom, and what came out.",
-        "splitops run feature_split.xml --input x=feature_split_x.npy",
+        "Run a model",
+        "The table shows every split: which engine ran it, and its parts.",
+        (Step("splitops run feature_split.xml --input x=feature_split_x.npy"),),
     ),
     Recording(
         "split",
-        "A file split",
-        "Files of any size, with bounded memory; nothing is there before everything is.",
-        "splitops split data.npy --axis 1 --sizes 2,4,-1 --out parts --verify",
+        "Split a file",
+        "Files of any size, with bounded memory. The parts appear all together, or not at all.",
+        (Step("splitops split data.npy --axis 1 --sizes 2,4,-1 --out parts --verify"),),
     ),
     Recording(
         "shard",
-        "Who holds what of a checkpoint",
-        "A plan read against a checkpoint; nothing is written yet.",
-        "splitops shard model --ranks 4 --plan plan.toml --dry-run --svg who-holds-what.svg",
+        "See what each rank holds",
+        "A plan is applied to a checkpoint; nothing is written yet.",
+        (Step("splitops shard model --ranks 4 --plan plan.toml --dry-run --svg who-holds-what.svg"),),
     ),
     Recording(
         "compare",
-        "A runtime asked",
-        "A case asked in a process of its own, confirmed twice, held to what the operator means.",
-        "splitops compare onnxruntime --op Split-18 --case split-18/ceil/5-into-4/float32/static",
-        code=1,
+        "Compare a runtime with the specification",
+        "The case runs in a process of its own, and two new processes confirm the deviation.",
+        (Step("splitops compare onnxruntime --op Split-18 --case split-18/ceil/5-into-4/float32/static", 1),),
     ),
 )
 
@@ -132,6 +161,7 @@ def workplace() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         onnx.save(onnx.parser.parse_model(MODEL), place / "model.onnx")
+        (place / "run.py").write_text(RUN)
         for name in ("models/feature_split.xml", "models/feature_split.bin", "data/feature_split_x.npy"):
             shutil.copy(EXAMPLES / name, place)
         np.save(place / "data.npy", np.arange(40, dtype=np.float32).reshape(4, 10))
@@ -154,28 +184,38 @@ def _checkpoint() -> dict[str, np.ndarray]:
     return {name: np.zeros(shape, np.float16) for name, shape in shapes.items()}
 
 
-def said(command: str, code: int) -> str:
+def said(step: Step) -> str:
     """Run a command as on a terminal, and return what it prints, with its colours.
+
+    Of a Python script that fails, it is the last line, as a traceback fills a screen.
 
     Raises:
         AssertionError: it ends with another exit code.
     """
-    environment = {"FORCE_COLOR": "1", "TERM": "xterm-256color", "COLUMNS": str(WIDTH), "NO_COLOR": None}
-    done = CliRunner(env=environment).invoke(cli, shlex.split(command)[1:], color=True)
-    assert done.exit_code == code, f"{command}: {done.output}"
-    lines = [line.rstrip() for line in done.output.strip("\n").splitlines()]
-    return "\n".join(lines)
+    command, *arguments = shlex.split(step.command)
+    if command == "python":
+        done = subprocess.run(  # noqa: S603
+            [sys.executable, *arguments], capture_output=True, text=True, check=False
+        )
+        code, output = done.returncode, done.stdout or f"...\n{done.stderr.strip().splitlines()[-1]}"
+    else:
+        environment = {"FORCE_COLOR": "1", "TERM": "xterm-256color", "COLUMNS": str(WIDTH), "NO_COLOR": None}
+        found = CliRunner(env=environment).invoke(cli, arguments, color=True)
+        code, output = found.exit_code, found.output
+    assert code == step.code, f"{step.command}: {output}"
+    return "\n".join(line.rstrip() for line in output.strip("\n").splitlines())
 
 
-def drawn(name: str, command: str, output: str) -> str:
-    """Draw a terminal with a command and what it printed."""
+def drawn(name: str, title: str, lines: Iterable[tuple[str, str]]) -> str:
+    """Draw a terminal with commands and what they printed."""
     console = Console(record=True, width=WIDTH, file=StringIO(), color_system="truecolor")
-    console.print(Text.assemble(("$ ", "bold green"), (command, "bold")))
-    console.print(Text.from_ansi(output))
+    for command, output in lines:
+        console.print(Text.assemble(("$ ", "bold green"), (command, "bold")))
+        console.print(Text.from_ansi(output))
     style = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     style = style.replace("Fira Code, monospace", "ui-monospace, 'Liberation Mono', monospace")
     style = re.sub(r"\s*<!-- Generated.*?-->", "", style)
-    drawing = console.export_svg(title=f"splitops {name}", code_format=style, unique_id=f"terminal-{name}")
+    drawing = console.export_svg(title=title, code_format=style, unique_id=f"terminal-{name}")
     return "\n".join(line.rstrip() for line in drawing.splitlines() if line.strip()) + "\n"
 
 
@@ -184,13 +224,15 @@ def recorded() -> tuple[str, dict[str, str]]:
     text, pictures = TEMPLATE, {}
     with workplace() as place:
         for one in RECORDINGS:
-            output = said(one.command, one.code)
-            pictures[f"terminal-{one.name}.svg"] = drawn(one.name, one.command, output)
-            printed = "\n".join(line.rstrip() for line in Text.from_ansi(output).plain.splitlines())
-            plain = html.escape(f"$ {one.command}\n{printed}", quote=False)
+            lines = [(step.command, said(step)) for step in one.steps]
+            title = one.heading if len(lines) > 1 else " ".join(one.steps[0].command.split()[:2])
+            pictures[f"terminal-{one.name}.svg"] = drawn(one.name, title, lines)
+            printed = "\n".join(f"$ {command}\n{Text.from_ansi(output).plain}" for command, output in lines)
+            plain = html.escape("\n".join(map(str.rstrip, printed.splitlines())), quote=False)
+            commands = " and ".join(command for command, _ in lines).replace('"', "'")
             text += (
                 f"\n## {one.heading}\n\n{one.words}\n\n"
-                f"![A terminal with the command {one.command}; what it prints stands below as text]"
+                f"![A terminal with {commands}; the output is below as text]"
                 f"(pictures/terminal-{one.name}.svg)\n\n"
                 f'<details markdown="0"><summary>The same as text</summary><pre>{plain}</pre></details>\n'
             )
@@ -202,7 +244,7 @@ TEMPLATE: Final = """# In the terminal
 
 <!-- Made by docs/generate_terminal.py, which runs the commands. -->
 
-What the commands print. [Their reference](cli.md) has every option; `splitops COMMAND --help` says the same.
+What the commands print. [The reference](cli.md) has every option, and so has `splitops COMMAND --help`.
 """
 
 if __name__ == "__main__":

@@ -99,4 +99,4 @@ def test_what_the_terminal_shows_is_current() -> None:
 def test_a_command_that_fails_is_not_recorded() -> None:
     made = script("docs/generate_terminal")
     with pytest.raises(AssertionError, match="splitops inspect"):
-        made.said("splitops inspect nothing.npy", 0)
+        made.said(made.Step("splitops inspect nothing.npy"))
