@@ -126,7 +126,7 @@ def run_console(text: str) -> int:
     for command, shown in commands:
         if command.split()[0] in SET_UP:
             continue
-        if "all else by openvino" in shown and importlib.util.find_spec("openvino") is None:
+        if "Runs on openvino" in shown and importlib.util.find_spec("openvino") is None:
             continue  # it shows who evaluates what
         script = PRELUDE + command.replace("\n> ", "\n")
         environment = os.environ | {"NO_COLOR": "1", "COLUMNS": "100", "PYTHONPATH": SOURCES}

@@ -174,25 +174,24 @@ class Session:
         engine = self._program.engine
         borders = [(site, reason) for site in self.sites if (reason := self._program.border(site))]
         splits = len(self.sites)
+        every = f", including {'its split' if splits == 1 else f'all {splits:,} splits'}" if splits else ""
         if engine is None:
             refused = f", since {self._program.refusal.message}" if self._program.refusal else ""
             absent = "; no runtime is installed" if self._asked == AUTO and self._runtime is None else ""
-            return f"{count_of(splits, 'split')} by splitops, all else by the reference{refused}{absent}"
+            return f"Runs on the reference evaluator{every}{refused}{absent}"
         failure = self._program.last.failure
         if failure is not None:
-            reason = failure.message
-            return f"{count_of(splits, 'split')} by splitops, all else by the reference, since {reason}"
+            return f"Runs on the reference evaluator{every}, since {failure.message}"
         who = engine.name
-        bits = "; bits of floats are its own"
         restated = self._program.restated
-        if restated:
-            bits = f", {count_of(len(restated), 'split')} restated (splitops fix shows how){bits}"
-        if not borders:
-            return f"{count_of(splits, 'split')} and all else by {who}{bits}"
-        reasons = "; ".join(f"{site.where.node}: {reason}" for site, reason in borders[:3])
-        return (
-            f"{len(borders)} of {count_of(splits, 'split')} by splitops ({reasons}), all else by {who}{bits}"
+        rewritten = (
+            f"; {count_of(len(restated), 'split')} rewritten (splitops fix shows how)" if restated else ""
         )
+        if not borders:
+            return f"Runs on {who}{every}{rewritten}"
+        reasons = "; ".join(f"{site.where.node}: {reason}" for site, reason in borders[:3])
+        own = f"splitops runs {len(borders)} of {count_of(splits, 'split')} ({reasons})"
+        return f"Runs on {who}; {own}{rewritten}"
 
     def events(self) -> list[Event]:
         """Return what every operator took in the runs so far, those of the engine too, and end the profile.
