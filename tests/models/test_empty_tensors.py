@@ -235,3 +235,81 @@ model = ov.Model([o.result(o.broadcast(part, o.constant(np.array([2, 4, 0]))))],
 ov.Core().compile_model(model, "CPU")(np.ones((2, 4, 4), np.float32))
 """
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGFPE
+
+
+FRAGILE: Final = {
+    "Einsum": 'y = Einsum<equation = "abc,adc->abd">(x, x)',
+    "GRU": "t = Transpose<perm = [0, 2, 1]>(x) y, h = GRU<hidden_size = 3>(t, gw, gr)",
+    "InstanceNormalization": "y = InstanceNormalization(x, ones, ones)",
+    "LSTM": "t = Transpose<perm = [0, 2, 1]>(x) y, h, c = LSTM<hidden_size = 3>(t, lw, lr)",
+    "Unique": "y = Unique<axis = 1>(x)",
+}
+EMPTIES: Final = {
+    "a part": ("float[2, 4, 4] d", "x, r = Split<axis = 2>(d, none_and_all)"),
+    "a part of the run": ("float[2, 4, 4] d, int64[2] lengths", "x, r = Split<axis = 2>(d, lengths)"),
+    "an open axis": ("float[2, 4, N] d", "q = Relu(d) x, r = Split<axis = 2>(q, none_and_all)"),
+    "an input": ("float[2, 4, 4] d, float[2, 4, M] e", "x = Relu(e)"),
+}
+
+FEEDS: Final = {
+    "d": np.ones((2, 4, 4), np.float32),
+    "e": np.ones((2, 4, 0), np.float32),
+    "lengths": np.array([0, 4]),
+}
+_ONNX_SCRIPT: Final = """
+import json, sys
+import numpy as np, onnx.parser, splitops
+model = onnx.parser.parse_model(sys.argv[1])
+feeds = {
+    "d": np.ones((2, 4, 4), np.float32), "e": np.ones((2, 4, 0), np.float32), "lengths": np.array([0, 4])
+}
+model.graph.output[0].ClearField("type")
+ready = splitops.session(model)
+found = ready.run({value.name: feeds[value.name] for value in model.graph.input})
+print(json.dumps([list(found["y"].shape), ready.engine]))
+"""
+
+
+def _onnx_text(operator: str, source: str) -> str:
+    declared, split = EMPTIES[source]
+    weights = {"gw": (9, 4), "gr": (9, 3), "lw": (12, 4), "lr": (12, 3)}
+    ones = ", ".join(
+        f"float[1, {rows}, {columns}] {name} = {{{', '.join(['1'] * rows * columns)}}}"
+        for name, (rows, columns) in weights.items()
+    )
+    return f"""
+        <ir_version: 9, opset_import: ["": 18]>
+        g ({declared}) => (float[] y, float[2, 4, 4] z)
+        <int64[2] none_and_all = {{0, 4}}, float[4] ones = {{1, 1, 1, 1}}, {ones}> {{
+            {split} {FRAGILE[operator]} z = Relu(d)
+        }}"""
+
+
+@pytest.mark.skipif(not is_installed("onnxruntime"), reason="onnxruntime is not installed")
+@pytest.mark.parametrize("source", EMPTIES)
+@pytest.mark.parametrize("operator", FRAGILE)
+def test_operators_on_which_onnxruntime_ends_the_process(operator: str, source: str) -> None:
+    text = _onnx_text(operator, source)
+    command = [sys.executable, "-c", _ONNX_SCRIPT, text]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0
+    shape, engine = json.loads(done.stdout)
+    assert engine == "onnxruntime"
+    model = onnx.parser.parse_model(text)
+    model.graph.output[0].ClearField("type")
+    feeds = {value.name: FEEDS[value.name] for value in model.graph.input}
+    assert tuple(shape) == splitops.run(model, feeds, engine="reference")["y"].shape
+
+
+@pytest.mark.skipif(not is_installed("onnxruntime"), reason="onnxruntime is not installed")
+@pytest.mark.parametrize("operator", FRAGILE)
+def test_onnxruntime_itself_ends_its_process(operator: str) -> None:
+    script = f"""
+import numpy as np, onnx.parser, onnxruntime
+model = onnx.parser.parse_model({_onnx_text(operator, "a part")!r})
+model.graph.output[0].ClearField("type")
+session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+session.run(None, {{"d": np.ones((2, 4, 4), np.float32)}})
+"""
+    done = subprocess.run([sys.executable, "-c", script], check=False, stderr=subprocess.DEVNULL)
+    assert done.returncode < 0

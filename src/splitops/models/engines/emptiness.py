@@ -25,7 +25,7 @@ _REMEMBERED: Final = 256
 
 
 class EmptyTensorError(EngineError):
-    """OpenVINO would be given a tensor without elements.
+    """A runtime would be given a tensor without elements that it gets wrong, or ends the process on.
 
     Attributes:
         layers: the layers that read or give one, by name; nothing where that is not known.

@@ -32,21 +32,26 @@ def foretold_onnx(model: ModelProto, where: Where, inputs: Mapping[str, Any]) ->
     cone = cone_of_sites(model, sizes=True)
     if cone is None:
         return
-    for value in list(cone.graph.input):
+    with_inputs(cone, inputs)
+    sites: list[Site] = []
+    Walk(as_graph(cone, where), where, sites.append).run()
+    yield from sites
+
+
+def with_inputs(model: ModelProto, inputs: Mapping[str, Any]) -> None:
+    """Give the inputs of a model the shapes of arrays, and numbers that may be lengths as constants."""
+    for value in list(model.graph.input):
         array = inputs.get(value.name)
         if not isinstance(array, np.ndarray) or not value.type.HasField("tensor_type"):
             continue
-        if _may_be_lengths(array):
-            cone.graph.input.remove(value)
-            cone.graph.initializer.append(numpy_helper.from_array(array, value.name))
+        if may_be_lengths(array):
+            model.graph.input.remove(value)
+            model.graph.initializer.append(numpy_helper.from_array(array, value.name))
             continue
         shape = value.type.tensor_type.shape
         shape.Clear()
         for size in array.shape:
             shape.dim.add(dim_value=size)
-    sites: list[Site] = []
-    Walk(as_graph(cone, where), where, sites.append).run()
-    yield from sites
 
 
 def foretold_ir(model: OpenVINOModel, where: Where, inputs: Mapping[str, Any]) -> Iterator[Site]:
@@ -64,12 +69,13 @@ def _fixed(layer: Layer, inputs: Mapping[str, Any]) -> Layer:
     if array is None:
         return layer
     kind = element_type_of(array.dtype)
-    if _may_be_lengths(array) and kind is not None:
+    if may_be_lengths(array) and kind is not None:
         return replace(layer, type="Const", constant=Constant.of(array, kind))
     return replace(layer, data={**(layer.data or {}), "shape": format_shape(array.shape)})
 
 
-def _may_be_lengths(array: np.ndarray[Any, Any]) -> bool:
+def may_be_lengths(array: np.ndarray[Any, Any]) -> bool:
+    """Return whether an input may be lengths: few integers."""
     return array.dtype.kind in "iu" and array.ndim <= 1 and array.size <= _NUMBERS
 
 

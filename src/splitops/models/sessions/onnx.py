@@ -22,6 +22,7 @@ from splitops.models.running.onnx.regions import Division
 from splitops.models.running.onnx.values import Inputs
 from splitops.models.sessions.declared import onnx_inputs
 from splitops.models.sessions.foretold import foretold_onnx
+from splitops.models.sessions.fragile import Watch, fragile_on_nothing, fragile_operators
 from splitops.models.sessions.invalid import certain_sites, refuse_invalid
 from splitops.models.sessions.legality import (
     Borders,
@@ -87,6 +88,7 @@ class OnnxProgram:
         self._lock = threading.Lock()
         self._reference: Model | None = None
         self._compiled: list[Compiled] = []
+        self._watch: Watch | None = None
         self.division: Division | None = None
         self.refusal: EngineError | None = None
         self.last = LastRun()
@@ -115,6 +117,8 @@ class OnnxProgram:
         if self.engine is None or self._model.replaces_constants(inputs):
             return self._by_reference().run(inputs, max_body_runs=self._most)
         self.last.failure = None
+        if self._watch is not None and (met := self._watch.met(inputs)) is not None:
+            return self._rescued(inputs, met)
         try:
             return self._model.run(inputs, max_body_runs=self._most)
         except EngineError as error:
@@ -177,6 +181,11 @@ class OnnxProgram:
             sizes = _looks_at_sizes(engine)
             proto, self.restated, found = legal_model(proto, found, self._where, engine.name, sizes=sizes)
         self.borders = find_borders(proto, found, count_bodies=count_bodies)
+        if engine.name == "onnxruntime" and fragile_operators(proto):
+            self.borders.operators |= fragile_on_nothing(proto, self._where)
+            settled = survey(proto, self._where, engine.name, sizes=True).settled
+            makes_parts = any((site.where.graph, site.where.node) not in settled for site in found.sites)
+            self._watch = Watch(self._read, self._where, makes_parts=makes_parts)
         for _ in range(_ATTEMPTS):
             try:
                 if given is proto and not self.borders:
