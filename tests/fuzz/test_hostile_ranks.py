@@ -18,11 +18,12 @@ from safetensors.numpy import save_file
 from splitops import SplitError, sharding
 
 CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
     "hidden_size": 8,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
-    "tie_word_embeddings": False,
+    "tie_word_embeddings": True,
 }
 SHAPES = {
     "model.embed_tokens.weight": (7, 8),

@@ -254,7 +254,8 @@ def test_a_target_by_another_name_is_what_it_is(model, tmp_path):
 
 def test_two_files_of_one_name_are_refused(model, tmp_path):
     (model / "model-rank-0-part-0.safetensors").write_bytes(b"of an earlier run")
-    found = refused(sharding.plan(model, EVERYTHING, ranks=2, layout="vllm").run, tmp_path / "out")
+    (model / "config.json").write_text(json.dumps(LLAMA | {"architectures": ["LlamaForCausalLM"]}))
+    found = refused(sharding.plan(model, "auto", ranks=2, layout="vllm").run, tmp_path / "out")
     assert "two files would be 'model-rank-0-part-0.safetensors'" in found
 
 

@@ -176,6 +176,59 @@ def test_what_an_engine_has_fused_already_is_cut_in_its_sections(tmp_path: Path)
     assert found["model.layers.0.self_attn.qkv_proj.weight"][:, 0].tolist() == [*range(36, 48)]
 
 
+MIXED = {  # models with experts, some of whose layers are dense, by the name of those
+    "deepseek_v2": ("DeepseekV2ForCausalLM", "mlp", {"first_k_dense_replace": 1}),
+    "llama4_text": ("Llama4ForCausalLM", "feed_forward", {"interleave_moe_layer_step": 2}),
+    "qwen2_moe": ("Qwen2MoeForCausalLM", "mlp", {"mlp_only_layers": [0]}),
+    "qwen3_moe": ("Qwen3MoeForCausalLM", "mlp", {"mlp_only_layers": [0]}),
+    "qwen3_next": ("Qwen3NextForCausalLM", "mlp", {"mlp_only_layers": [0]}),
+}
+
+
+@pytest.mark.parametrize("kind", MIXED)
+def test_dense_layers_of_models_with_experts_are_cut(tmp_path: Path, kind: str) -> None:
+    architecture, leaf, more = MIXED[kind]
+    name = f"model.layers.0.{leaf}"
+    tensors = {
+        f"{name}.gate_proj.weight": np.zeros((128, 64)),
+        f"{name}.up_proj.weight": np.zeros((128, 64)),
+        f"{name}.down_proj.weight": np.zeros((64, 128)),
+    }
+    source = save(tmp_path / "model", tensors, config(architectures=[architecture], model_type=kind, **more))
+    made = plan(source, "auto", ranks=2)
+    shapes = {
+        tensor.name.split(".")[-2]: cut.shape(tensor.shape, 1)
+        for tensor, cut in zip(made.placements.tensors, made.placements.cuts, strict=True)
+    }
+    assert shapes == {"gate_proj": (64, 64), "up_proj": (64, 64), "down_proj": (64, 64)}
+
+
+def test_what_only_the_closing_rule_names_is_said(tmp_path: Path) -> None:
+    tensors = llama(3) | {f"base.layers.{i}.lora_A.weight": np.zeros((4, 2)) for i in range(3)}
+    source = save(tmp_path / "model", tensors, config())
+    [said] = plan(source, "auto", ranks=2).warnings
+    assert said == (
+        'whole on every rank, as no rule but the closing "*" names them: 3 x base.layers.*.lora_A.weight'
+    )
+    rules = [{"match": "*.o_proj.weight", "hf": "rowwise"}, {"match": ["*norm*", "*"], "replicate": True}]
+    [said] = plan(source, {"version": 1, "rule": rules}, ranks=2).warnings
+    assert "3 x model.layers.*.self_attn.q_proj.weight" in said
+    assert "norm" not in said
+    everything = {"version": 1, "rule": [{"match": "*", "axis": 0}]}
+    assert plan(source, everything, ranks=2).warnings == ()
+
+
+@pytest.mark.parametrize("layout", ["hf", "vllm"])
+def test_names_that_no_rule_knows_are_refused(tmp_path: Path, layout: str) -> None:
+    tensors = {f"language_model.{name}": array for name, array in llama(1).items()}
+    source = save(tmp_path / "model", tensors, config())
+    with pytest.raises(PlanError, match=r"no tensor has a name that the plan of this model knows, such as"):
+        plan(source, "auto", ranks=2, layout=layout)
+    own = {"version": 1, "rule": [{"match": "model.*", "axis": 0}, {"match": "*", "replicate": True}]}
+    with pytest.raises(PlanError, match=r'no rule of the plan but the closing "\*" matches .*\'model\.\*\''):
+        plan(source, own, ranks=2, layout=layout)
+
+
 def test_a_word_of_a_tensor_that_is_no_module_is_for_it_alone(tmp_path: Path) -> None:
     name = "model.layers.0.self_attn.sinks"
     tensors = {name: np.arange(8, dtype=np.float32), f"{name}.weight": np.arange(8, dtype=np.float32)}
@@ -184,6 +237,42 @@ def test_a_word_of_a_tensor_that_is_no_module_is_for_it_alone(tmp_path: Path) ->
     found = load_file(tmp_path / "ranks" / "rank-00001-of-00002" / "model.safetensors")
     assert found[name].tolist() == [4, 5, 6, 7]
     assert found[f"{name}.weight"].tolist() == list(range(8))
+
+
+def test_tied_embeddings_and_the_router_have_the_names_that_vllm_saves(tmp_path: Path) -> None:
+    layer = "model.layers.0.mlp"
+    tensors = {
+        "model.embed_tokens.weight": np.arange(128.0).reshape(64, 2),
+        f"{layer}.gate.weight": np.arange(8.0).reshape(4, 2),
+        f"{layer}.experts.0.gate_proj.weight": np.zeros((4, 2)),
+        f"{layer}.experts.0.up_proj.weight": np.zeros((4, 2)),
+        f"{layer}.experts.0.down_proj.weight": np.zeros((2, 4)),
+        "model.layers.1.mlp.gate_proj.weight": np.zeros((4, 2)),
+        "model.layers.1.mlp.up_proj.weight": np.zeros((4, 2)),
+        "model.layers.1.mlp.down_proj.weight": np.zeros((2, 4)),
+    }
+    moe = config(architectures=["Qwen3MoeForCausalLM"], model_type="qwen3_moe")
+    source = save(tmp_path / "model", tensors, moe | {"tie_word_embeddings": True})
+    made = plan(source, "auto", ranks=2, layout="vllm")
+    assert made.warnings == ()  # the router is whole by a rule
+    made.run(tmp_path / "ranks")
+    found = load_file(tmp_path / "ranks" / "model-rank-1-part-0.safetensors")
+    assert {name: array.shape for name, array in found.items()} == {
+        "lm_head.weight": (32, 2),
+        f"{layer}.experts.gate.weight": (4, 2),
+        f"{layer}.experts.routed_experts.w13_weight": (1, 4, 2),
+        f"{layer}.experts.routed_experts.w2_weight": (1, 2, 2),
+        "model.layers.1.mlp.gate_up_proj.weight": (4, 2),
+        "model.layers.1.mlp.down_proj.weight": (2, 2),
+    }
+    assert found["lm_head.weight"].tolist() == tensors["model.embed_tokens.weight"][32:].tolist()
+    merge(tmp_path / "ranks").run(tmp_path / "again")
+    assert contents(tmp_path / "again") == contents(source)
+    untied = save(tmp_path / "untied", tensors, moe)
+    with pytest.raises(
+        PlanError, match=r"says tie_word_embeddings = false, and the checkpoint has no lm_head"
+    ):
+        plan(untied, "auto", ranks=2, layout="vllm")
 
 
 @pytest.mark.parametrize("place", [False, True])
@@ -202,16 +291,16 @@ def test_experts_are_stacked_for_engines(tmp_path: Path, place: bool) -> None:
     experts = range(6, 12) if place else range(12)
     rows = 4 if place else 2
     gates = np.stack([np.repeat([[10 * e], [10 * e + 1]], rows, 0) for e in experts])
-    np.testing.assert_array_equal(found[f"{name}.w13_weight"], np.tile(gates, (1, 1, 6)))
-    assert found[f"{name}.w2_weight"].shape == ((6, 6, 4) if place else (12, 6, 2))
-    assert found[f"{name}.w2_weight"][:, 0, 0].tolist() == [10 * e + 2 for e in experts]
+    np.testing.assert_array_equal(found[f"{name}.routed_experts.w13_weight"], np.tile(gates, (1, 1, 6)))
+    assert found[f"{name}.routed_experts.w2_weight"].shape == ((6, 6, 4) if place else (12, 6, 2))
+    assert found[f"{name}.routed_experts.w2_weight"][:, 0, 0].tolist() == [10 * e + 2 for e in experts]
     merge(tmp_path / "ranks").run(tmp_path / "again")
     assert contents(tmp_path / "again") == contents(source)
 
 
 def test_parts_without_the_others_stay_alone(tmp_path: Path) -> None:
     tensors = {"a.q_proj.weight": np.zeros((4, 2)), "a.k_proj.weight": np.zeros((4, 2))}
-    source = save(tmp_path / "model", tensors)
+    source = save(tmp_path / "model", tensors, config())
     rules = {"version": 1, "rule": [{"match": "*", "hf": "colwise"}]}
     plan(source, rules, ranks=2, layout="vllm").run(tmp_path / "ranks")
     assert load_file(tmp_path / "ranks" / "model-rank-0-part-0.safetensors").keys() == tensors.keys()
@@ -222,7 +311,18 @@ def test_parts_without_the_others_stay_alone(tmp_path: Path) -> None:
     [
         ({"num_attention_heads": 6, "head_dim": 4}, "vllm", r"q_proj.*inside a unit of 4|q_proj.*divi"),
         ({"quantization_config": {"quant_method": "awq"}}, "vllm", "layout vllm takes none"),
-        ({"architectures": ["GPTNeoXForCausalLM"]}, "vllm", "layout vllm has no plan for 'embed_out'"),
+        (
+            {"architectures": ["GPTNeoXForCausalLM"]},
+            "vllm",
+            r"layout vllm does not know architectures .*'GPTNeoXForCausalLM'.*: it knows LlamaForCausalLM, "
+            r".* as vLLM 0\.33\.0 loads them",
+        ),
+        ({"architectures": None}, "vllm", "layout vllm does not know architectures None"),
+        (
+            {"num_attention_heads": 12, "head_dim": 2},
+            "vllm",
+            r"needs a rule for each tensor of rank 2 or more, and these have none: embed_out\.weight",
+        ),
         (
             {"quantization_config": {"quant_method": "magic"}},
             "hf",
@@ -247,18 +347,20 @@ def test_stacked_experts_must_be_alike(tmp_path: Path) -> None:
     tensors = {
         name.format(expert, part): np.zeros((4 + expert, 2)) for expert in range(2) for part in ("gate", "up")
     }
-    everything = {"version": 1, "rule": [{"match": "*", "replicate": True}]}
+    everything = {"version": 1, "rule": [{"match": "model.*", "replicate": True}]}
     with pytest.raises(
         PlanError, match=r"w13_weight' stacks tensors of shapes \[\(8, 2\), \(10, 2\)\] on rank 0"
     ):
-        plan(save(tmp_path / "model", tensors), everything, ranks=2, layout="vllm").run(tmp_path / "out")
+        plan(save(tmp_path / "model", tensors, config()), everything, ranks=2, layout="vllm").run(
+            tmp_path / "out"
+        )
 
 
 def test_large_ranks_have_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splitops.sharding.layouts.vllm._LARGEST", 100)
     tensors = {name: np.arange(8.0) for name in "abc"}
     everything = {"version": 1, "rule": [{"match": "*", "replicate": True}]}
-    source = save(tmp_path / "model", tensors)
+    source = save(tmp_path / "model", tensors, config())
     plan(source, everything, ranks=1, layout="vllm").run(tmp_path / "out")
     names = sorted(path.name for path in (tmp_path / "out").glob("*.safetensors"))
     assert names == [f"model-rank-0-part-{part}.safetensors" for part in range(3)]
@@ -285,7 +387,7 @@ def test_joined_tensors_must_fit(tmp_path: Path) -> None:
     tensors = {f"a.{leaf}_proj.weight": np.zeros((4, 2)) for leaf in "qk"} | {
         "a.v_proj.weight": np.zeros((4, 3))
     }
-    source = save(tmp_path / "model", tensors)
+    source = save(tmp_path / "model", tensors, config())
     rules = {"version": 1, "rule": [{"match": "*", "hf": "colwise"}]}
     with pytest.raises(
         PlanError, match=r"'a\.qkv_proj\.weight' joins .*, which do not fit: shapes .* on rank 0"
@@ -326,7 +428,7 @@ def test_cuts_through_heads(
         "a.o_proj.qweight": (24 if more else 4, 2),
     }
     source = save(tmp_path / "model", {name: np.zeros(shapes[name], np.int32)}, config(**more))
-    warnings = plan(source, {"version": 1, "rule": [{"match": "*", **rule}]}, ranks=ranks).warnings
+    warnings = plan(source, {"version": 1, "rule": [{"match": "a.*", **rule}]}, ranks=ranks).warnings
     if unit is None:
         assert warnings == ()
     else:

@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from splitops.errors import PlanError, shown
+from splitops.sharding.engines import MODELS, prove_known
 from splitops.sharding.globs import matched
 from splitops.sharding.quantised import rules_of_module
 from splitops.sharding.tables import declared_plan
-
-_HEADS: Final = {"unit": "head_dim", "even": True}
-_ENGINE: Final[Mapping[str, Mapping[str, Any]]] = {
-    "q_proj": {"hf": "colwise", **_HEADS},
-    "k_proj": {"hf": "colwise", "replicate": True, **_HEADS},
-    "v_proj": {"hf": "colwise", "replicate": True, **_HEADS},
-    "qkv_proj": {
-        "axis": 0,
-        "sections": [
-            "num_attention_heads * head_dim",
-            "num_key_value_heads * head_dim",
-            "num_key_value_heads * head_dim",
-        ],
-        "replicate": [1, 2],
-        **_HEADS,
-    },
-    "gate_up_proj": {"axis": 0, "sections": ["intermediate_size", "intermediate_size"], "even": True},
-    "embed_tokens": {"axis": 0, "pad_to": 64, "even": True},
-    "lm_head": {"axis": 0, "pad_to": 64, "even": True},
-    **{name: {"hf": "colwise", "even": True} for name in ("gate_proj", "up_proj", "w1", "w3")},
-    **{name: {"hf": "rowwise", "even": True} for name in ("o_proj", "down_proj", "w2")},
-}
-"""How serving engines cut the modules that they know by these names."""
 
 
 def auto_plan(config: Mapping[str, Any], names: Sequence[str], layout: str = "hf") -> Mapping[str, Any]:
@@ -43,7 +21,8 @@ def auto_plan(config: Mapping[str, Any], names: Sequence[str], layout: str = "hf
         layout: whom the plan is for: the words of transformers mean other cuts to serving engines.
 
     Raises:
-        PlanError: no plan is known for its kind or its quantisation.
+        PlanError: no plan is known for its kind or its quantisation, or none of its tensors has a name that
+            the plan knows.
 
     Examples:
         >>> for rule in auto_plan({"model_type": "llama"}, ["model.norm.weight", "lm_head.weight"])["rule"]:
@@ -51,33 +30,31 @@ def auto_plan(config: Mapping[str, Any], names: Sequence[str], layout: str = "hf
         {'match': ['lm_head.weight', 'lm_head.bias'], 'hf': 'colwise_gather_output'}
         {'match': '*', 'replicate': True}
     """
+    declared = MODELS[prove_known(config)] if layout == "vllm" else declared_plan(config)
     rules: list[Mapping[str, Any]] = []
     taken: set[str] = set()
-    for glob, word in declared_plan(config).items():
-        found = [name for name in names if name not in taken and matched(glob, name) is not None]
+    for glob, said in declared.items():
+        pattern = f"{glob}.*" if layout == "vllm" else glob
+        found = [name for name in names if name not in taken and matched(pattern, name) is not None]
         taken |= set(found)
         if found:
-            rules += _rules(glob, word, found, config, layout)
+            rules += _rules(glob, said, found, config)
+    if not rules:
+        raise PlanError(
+            f"no tensor has a name that the plan of this model knows, such as {shown(next(iter(declared)))}: "
+            "state a plan with plan= (--plan FILE)"
+        )
     rules.append({"match": "*", "replicate": True})
     return {"version": 1, "layout": layout, "rule": rules}
 
 
 def _rules(
-    glob: str, word: str, names: Sequence[str], config: Mapping[str, Any], layout: str
+    glob: str, said: str | Mapping[str, Any], names: Sequence[str], config: Mapping[str, Any]
 ) -> Iterator[Mapping[str, Any]]:
     module = glob.removesuffix(".*")
-    if layout == "vllm":
-        yield _engine_rule(module, config)
+    if not isinstance(said, str):
+        yield {"match": [f"{module}.weight", f"{module}.bias"], **said}
     elif module == glob:
-        yield {"match": glob, "hf": word}
+        yield {"match": glob, "hf": said}
     else:
-        yield from rules_of_module(module, word, names, config)
-
-
-def _engine_rule(module: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    if "quantization_config" in config:
-        raise PlanError("engines restate quantised weights as they load them: layout vllm takes none")
-    leaf = module.rpartition(".")[2]
-    if leaf not in _ENGINE:
-        raise PlanError(f"layout vllm has no plan for {shown(module)}: state one with plan= (--plan FILE)")
-    return {"match": [f"{module}.weight", f"{module}.bias"], **_ENGINE[leaf]}
+        yield from rules_of_module(module, said, names, config)

@@ -41,6 +41,11 @@ class ShardRule:
         """What messages call it."""
         return f"rule {self.number} ({shown(self.match[0])})"
 
+    @property
+    def cuts(self) -> bool:
+        """Whether it may give ranks less than the whole tensor."""
+        return any(key in self.says for key in ("axis", "hf", "place"))
+
     def captures(self, name: str) -> dict[str, str] | None:
         """Return what the rule captures of a tensor's name; None where it does not match."""
         for glob in self.match:
@@ -142,7 +147,7 @@ def _prove(rule: ShardRule) -> None:
         raise PlanError(f"hf = {shown(says['hf'])} is none of {', '.join(WORDS)}")
     if "unit" in says and "groups" in says:
         raise PlanError("says both unit and groups")
-    if not any(key in says for key in ("axis", "hf", "place")) and says["replicate"] is not True:
+    if not rule.cuts and says["replicate"] is not True:
         raise PlanError(f"says replicate = {shown(says['replicate'])} without an axis")
     named = says.get("place")
     if isinstance(named, str) and not all(named in compiled(glob).groupindex for glob in rule.match):

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from splitops.errors import PlanError, shown_path
+from splitops.errors import PlanError, shown, shown_path
 from splitops.files.copying import MEMORY, DryRun, FilePlan, Progress, Report
-from splitops.files.tensors import without_collector
+from splitops.files.tensors import StoredTensor, without_collector
 from splitops.sharding.assembly import file_plan
 from splitops.sharding.checkpoint import Checkpoint, read_checkpoint
 from splitops.sharding.cuts import MAX_RANKS
 from splitops.sharding.distributed import is_distributed, read_distributed
+from splitops.sharding.engines import prove_known
 from splitops.sharding.heads import cut_heads
 from splitops.sharding.layouts import layout_named
 from splitops.sharding.manifest import SOURCE, has_manifest, manifest_files, read_ranks
 from splitops.sharding.placements import Placements, whole_files
-from splitops.sharding.plan_language import ShardRule, cuts_of, document_of, rules_of
+from splitops.sharding.plan_language import ShardRule, ShardRules, cuts_of, document_of, rules_of
 
 AnyPath = str | os.PathLike[str]
 
@@ -76,7 +79,8 @@ class ShardPlan(_Runnable):
         rules: of each tensor, the rule that says so.
         layout: how the files of the ranks are written.
         document: the plan as it was read.
-        warnings: in words, what the ranks do not get, and which rules cut through heads of attention.
+        warnings: in words, what the ranks do not get, which tensors of rank 2 or more no rule names, so that
+            each rank has them whole, and which rules cut through heads of attention.
     """
 
     checkpoint: Checkpoint
@@ -189,12 +193,40 @@ def plan(
     document = document_of(plan, checkpoint.plan, checkpoint.config, names, layout)
     rules = rules_of(document, "the plan" if plan is None or isinstance(plan, Mapping) else shown_path(plan))
     chosen = layout_named(layout or rules.layout or "hf").name
+    if chosen == "vllm":
+        prove_known(checkpoint.config, names)
     with without_collector():
         matched, cuts = cuts_of(rules, checkpoint.tensors, checkpoint.config, ranks)
     placements = Placements(ranks, checkpoint.files, checkpoint.tensors, tuple(cuts))
     heads = cut_heads(placements, matched, rules, checkpoint.config) if chosen == "hf" else ()
-    warnings = (*checkpoint.warnings, *heads)
+    unnamed = _unnamed(rules, matched, checkpoint.tensors)
+    if unnamed and chosen == "vllm":
+        raise PlanError(
+            f"layout vllm needs a rule for each tensor of rank 2 or more, and these have none: {unnamed}"
+        )
+    whole = (f'whole on every rank, as no rule but the closing "*" names them: {unnamed}',) if unnamed else ()
+    warnings = (*checkpoint.warnings, *whole, *heads)
     return ShardPlan(checkpoint, placements, tuple(matched), chosen, document, warnings)
+
+
+def _unnamed(rules: ShardRules, matched: Sequence[ShardRule], tensors: Sequence[StoredTensor]) -> str:
+    """Return the tensors of rank 2 or more that only a closing ``*`` matches, which leaves them whole.
+
+    Raises:
+        PlanError: no other rule of the plan matches any tensor.
+    """
+    last = rules.rules[-1] if rules.rules else None
+    if last is None or "*" not in last.match or last.cuts:
+        return ""
+    closing = [tensor for rule, tensor in zip(matched, tensors, strict=True) if rule is last]
+    if len(rules.rules) > 1 and tensors and len(closing) == len(tensors):
+        first = rules.rules[0].match[0]
+        raise PlanError(
+            f'no rule of the plan but the closing "*" matches a tensor: the plan has names such as '
+            f"{shown(first)}, and the checkpoint {shown(tensors[0].name)}"
+        )
+    counts = Counter(re.sub(r"(?<=\.)\d+(?=\.|$)", "*", each.name) for each in closing if len(each.shape) > 1)
+    return ", ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())
 
 
 def merge(path: AnyPath, *, like: AnyPath | None = None, allow_links: bool = False) -> MergePlan:

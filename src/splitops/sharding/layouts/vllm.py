@@ -1,7 +1,7 @@
-"""``vllm``: one folder of files by rank, with the projections joined that serving engines have as one.
+"""``vllm``: one folder of files by rank, with the projections joined that vLLM has as one.
 
-The names, shapes and bytes are those of vLLM's ``sharded_state``: nothing is said of what an engine makes of
-its weights after it has loaded them.
+The names, shapes and bytes are those of its ``sharded_state``, for the models of
+:mod:`splitops.sharding.engines`. Nothing is said of what vLLM makes of its weights after it has loaded them.
 """
 
 from __future__ import annotations
@@ -43,14 +43,17 @@ def _fusion(parts: tuple[str, ...], joined: str, expert: str = "") -> _Fusion:
     return _Fusion(re.compile(name), parts, joined)
 
 
-_EXPERT: Final = r"(?P<expert>\d{1,9})\."
+_EXPERT: Final = r"(?<=experts\.)(?P<expert>\d{1,9})\."
 _FUSIONS: Final = (
-    _fusion(("gate_proj", "up_proj"), "{before}w13_{after}", rf"(?<=experts\.){_EXPERT}"),
-    _fusion(("w1", "w3"), "{before}w13_{after}", rf"(?<=experts\.){_EXPERT}"),
-    _fusion(("down_proj",), "{before}w2_{after}", rf"(?<=experts\.){_EXPERT}"),
-    _fusion(("w2",), "{before}w2_{after}", rf"(?<=experts\.){_EXPERT}"),
+    _fusion(("gate_proj", "up_proj"), "{before}routed_experts.w13_{after}", _EXPERT),
+    _fusion(("w1", "w3"), "{before}routed_experts.w13_{after}", _EXPERT),
+    _fusion(("down_proj",), "{before}routed_experts.w2_{after}", _EXPERT),
+    _fusion(("w2",), "{before}routed_experts.w2_{after}", _EXPERT),
     _fusion(("q_proj", "k_proj", "v_proj"), "{before}qkv_proj.{after}"),
     _fusion(("gate_proj", "up_proj"), "{before}gate_up_proj.{after}"),
+    # One module under two names, of which vLLM saves the first: the router, tied embeddings.
+    _fusion(("gate",), "{before}experts.gate.{after}", r"(?<=\.mlp\.)"),
+    _fusion(("embed_tokens",), "lm_head.{after}", r"(?<=^model\.)"),
 )
 
 
@@ -112,7 +115,10 @@ def _parts(held: Sequence[tuple[_Group, StoredTensor]]) -> Iterator[list[tuple[_
 
 
 def _groups(names: Sequence[str]) -> list[_Group]:
-    """Return the tensors of a rank, in the order of the source; parts without the others stay alone."""
+    """Return the tensors of a rank, in the order of the source.
+
+    Parts without the others keep their names, and so does what would get the name of another tensor.
+    """
     found: dict[str, dict[int, dict[int, int]]] = {}
     wanted: dict[str, int] = {}
     for index, name in enumerate(names):
@@ -126,8 +132,9 @@ def _groups(names: Sequence[str]) -> list[_Group]:
                 break
     groups: dict[int, _Group] = {}
     taken: set[int] = set()
+    own = set(names)
     for joined, rows in found.items():
-        if any(len(row) != wanted[joined] for row in rows.values()):
+        if joined in own or any(len(row) != wanted[joined] for row in rows.values()):
             continue
         members = tuple(tuple(row[part] for part in sorted(row)) for _, row in sorted(rows.items()))
         every = [i for row in members for i in row]

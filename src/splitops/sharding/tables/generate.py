@@ -1,8 +1,9 @@
 """Make the table of plans from an installed transformers: ``python -m splitops.sharding.tables.generate``.
 
-Each architecture is built without memory, on PyTorch's meta device, from its default configuration with few
-layers. The plan that it gives its parameters is told of the tensors of its *checkpoints*, whose names differ
-where transformers renames or joins tensors as it loads them.
+Each architecture is built without memory, on PyTorch's meta device, with few layers: from its default
+configuration, and from one that mixes the kinds of layers that it can have. The plans that these give their
+parameters are told of the tensors of *checkpoints*, whose names differ where transformers renames or joins
+tensors as it loads them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,27 +34,75 @@ def architectures() -> Iterator[tuple[str, str]]:
                 yield name, model_type
 
 
-def _model(name: str) -> Any:
-    """Return a model on the meta device; None where no part of its configuration declares a plan."""
+def models(name: str) -> Iterator[Any]:
+    """Yield models on the meta device, which together have every kind of layer; none without a plan.
+
+    Args:
+        name: of a class of transformers.
+
+    Raises:
+        Exception: as transformers does where it cannot build any of them.
+    """
     import torch
     import transformers
 
     kind = getattr(transformers, name).config_class
     if not any(getattr(part, "base_model_tp_plan", None) for part in _parts(kind())):
-        return None
-    failure: Exception | None = None
-    for made in (lambda: kind(num_hidden_layers=_LAYERS), kind):
-        try:
-            with torch.device("meta"):
-                return getattr(transformers, name)._from_config(_filled(made()))
-        except Exception as error:  # the layers are stated elsewhere too
-            failure = failure or error
-    assert failure is not None
-    raise failure
+        return
+    failures, made = [], 0
+    few = {"num_hidden_layers": _LAYERS}
+    ways = (  # the layers may be counted elsewhere too, so that a model with fewer of them cannot be built
+        (lambda: kind(**few), kind),
+        (lambda: _mixed(kind(), few), lambda: _mixed(kind(), {})),
+    )
+    for configurations in ways:
+        for configuration in configurations:
+            try:
+                with torch.device("meta"):
+                    model = getattr(transformers, name)._from_config(_filled(configuration()))
+            except Exception as error:
+                failures.append(error)
+                continue
+            made += 1
+            yield model
+            break
+    if not made:
+        raise failures[0]
+
+
+def _mixed(config: Any, more: Mapping[str, Any]) -> Any:
+    """Return a configuration, and its parts, with the kinds of layers that the default one does not have."""
+    import transformers
+
+    layers = more.get("num_hidden_layers", getattr(config, "num_hidden_layers", 0))
+    values = {
+        "mlp_only_layers": [0],
+        "first_k_dense_replace": 1,
+        "interleave_moe_layer_step": 2,
+        "num_dense_layers": 1,
+        "mlp_layer_types": ["dense"] + ["sparse"] * (layers - 1),
+        "is_moe": True,
+        "enable_moe_block": True,
+        "q_lora_rank": 64 if getattr(config, "q_lora_rank", None) is None else None,
+        "tie_word_embeddings": False,
+        **more,
+    }
+    parts = {
+        key: _mixed(value, more)
+        for key, value in vars(config).items()
+        if isinstance(value, transformers.PretrainedConfig)
+    }
+    return type(config)(**{key: value for key, value in values.items() if hasattr(config, key)}, **parts)
 
 
 def _filled(config: Any) -> Any:
-    """Return a configuration with what a model cannot be built without."""
+    """Return a configuration whose parts have what a model cannot be built without."""
+    for part in _parts(config):
+        _fill(part)
+    return config
+
+
+def _fill(config: Any) -> None:
     stated = vars(config)
     heads, hidden = stated.get("num_attention_heads"), stated.get("hidden_size")
     usual = {
@@ -61,13 +110,16 @@ def _filled(config: Any) -> Any:
         "pad_token_id": 0,
         "moe_intermediate_size": 64,
         "n_routed_experts": 8,
+        "n_shared_experts": 1,
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+        "top_k_experts": 2,
     }
     if isinstance(heads, int) and isinstance(hidden, int):
         usual["head_dim"] = hidden // heads
     for key, value in usual.items():
         if stated.get(key, 0) is None:
             setattr(config, key, value)
-    return config
 
 
 def _parts(config: Any) -> Iterator[Any]:
@@ -119,6 +171,16 @@ def plan_of(model: Any) -> Plan:
     return {glob: word for glob, word in plan.items() if WORDS[word].axis is not None}
 
 
+def _joined(plans: Iterable[Plan]) -> Plan:
+    """Return the globs of all plans of one class; they must agree."""
+    found: Plan = {}
+    for plan in plans:
+        for glob, word in plan.items():
+            if found.setdefault(glob, word) != word:
+                raise ValueError(f"{glob} is {found[glob]} and {word}")
+    return found
+
+
 def _glob(name: str) -> str:
     """Return a glob for all layers and, of a module's weight, all that quantisation makes of it."""
     glob = re.sub(r"(?<=\.)\d+(?=\.|$)", "*", name)
@@ -136,8 +198,7 @@ def table(report: Any = lambda line: None) -> dict[str, Any]:
     for name, model_type in architectures():
         if name not in named:
             try:
-                model = _model(name)
-                plan = plan_of(model) if model is not None and model.tp_plan else {}
+                plan = _joined(plan_of(model) for model in models(name) if model.tp_plan)
             except Exception as error:  # one that cannot be built is left out, and said
                 report(f"{name}: {type(error).__name__}: {shown(str(error))}")
                 plan = {}

@@ -1,0 +1,151 @@
+"""One process: ``python transformers_plans.py PART PARTS`` holds the plan ``auto`` against transformers' own.
+
+Of every configuration class that declares a plan, models are built without memory. transformers cuts their
+parameters for the first of two ranks; ``auto`` cuts the tensors of their checkpoints. The elements of the
+rank must be as many. Prints what differs and what could not be built as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from typing import Any
+
+from splitops.files.tensors import StoredTensor, Unit
+from splitops.sharding.auto import auto_plan
+from splitops.sharding.rules import cuts_of, rules_of
+from splitops.sharding.tables import generate
+
+RANKS = 2
+TAKEN_APART = "taken apart as they are loaded"
+"""Tensors that become more than one parameter: of these, the elements of all together are compared."""
+
+
+def classes() -> dict[str, list[str]]:
+    """Return by configuration class the architectures that have it, where any part of it declares a plan."""
+    import transformers
+
+    found: dict[str, list[str]] = {}
+    for name, _ in generate.architectures():
+        try:
+            config = getattr(transformers, name).config_class
+        except (AttributeError, ImportError):  # not public; of a library that is not installed
+            continue
+        if name not in found.get(config.__name__, []):
+            found.setdefault(config.__name__, []).append(name)
+    return found
+
+
+def held_by_transformers(model: Any, mesh: Any) -> dict[str, int]:
+    """Return the elements of each parameter that the first rank holds, as transformers cuts it."""
+    from torch.distributed.tensor import DTensor
+    from transformers.distributed.tensor_parallel import ALL_PARALLEL_STYLES
+
+    modules, parameters = dict(model.named_modules()), dict(model.named_parameters())
+    for name, style in model._expand_parallel_plan(model.tp_plan).items():
+        if name in parameters:
+            module, _, parameter = name.rpartition(".")
+            ALL_PARALLEL_STYLES[style].shard_param(modules[module], parameter, mesh)
+    return {
+        name: (parameter.to_local() if isinstance(parameter, DTensor) else parameter).numel()
+        for name, parameter in model.named_parameters()
+        if name in parameters  # of tied ones the first: cut, it is another one than the rest
+    }
+
+
+def held_by_auto(model: Any, architecture: str) -> tuple[dict[str, int], int]:
+    """Return the same by parameter, from the tensors of the checkpoint, and how many tensors are cut."""
+    import math
+
+    from transformers.conversion_mapping import get_model_conversion_mapping
+    from transformers.core_model_loading import (
+        WeightConverter,
+        WeightRenaming,
+        rename_source_key,
+        revert_weight_conversion,
+    )
+
+    mapping = get_model_conversion_mapping(model, add_legacy=False)
+    renamings = [entry for entry in mapping if isinstance(entry, WeightRenaming)]
+    converters = [entry for entry in mapping if isinstance(entry, WeightConverter)]
+    state = model.state_dict()
+    saved = revert_weight_conversion(model, state)
+    config = {"architectures": [architecture], "model_type": model.config.model_type}
+    rules = rules_of(auto_plan(config, list(saved)))
+    tensors = [
+        StoredTensor(name, tuple(each.shape), "U8", Unit(1, 1), 0, each.numel())
+        for name, each in saved.items()
+    ]
+    _, cuts = cuts_of(rules, tensors, config, RANKS)
+    held: Counter[str] = Counter()
+    for tensor, cut in zip(tensors, cuts, strict=True):
+        name, pattern = rename_source_key(tensor.name, renamings, converters, model.base_model_prefix, state)
+        if any(pattern in each.source_patterns and len(each.target_patterns) > 1 for each in converters):
+            name = TAKEN_APART
+        shape = cut.shape(tensor.shape, 0)
+        held[name] += 0 if shape is None else math.prod(shape)
+    return held, sum(cut.axis is not None for cut in cuts)
+
+
+def compared(part: int, parts: int) -> dict[str, Any]:
+    """Compare some of the classes."""
+    import torch.distributed as dist
+    import transformers
+    from torch.distributed import init_device_mesh
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    transformers.logging.set_verbosity_error()
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=RANKS)
+    mesh = init_device_mesh("cpu", (RANKS,))
+    models, tensors = 0, 0
+    held: list[str] = []
+    differ: dict[str, list[str]] = {}
+    without: dict[str, str] = {}
+    for name, architectures in sorted(classes().items())[part::parts]:
+        if not _declares(name):
+            continue
+        architecture, found = _built(architectures)
+        if not found:
+            without[name] = architecture
+            continue
+        for model in found:
+            if not model.tp_plan:
+                continue
+            ours, cut = held_by_auto(model, architecture)
+            wanted = held_by_transformers(model, mesh)
+            wrong = [
+                f"{key}: {ours[key]}, not {wanted[key]}"
+                for key in ours.keys() & wanted.keys()
+                if ours[key] != wanted[key]
+            ]
+            if wrong:
+                differ.setdefault(architecture, []).extend(sorted(wrong)[:4])
+            models, tensors = models + 1, tensors + cut
+        held.append(name)
+    return {"held": held, "models": models, "tensors": tensors, "differ": differ, "without": without}
+
+
+def _declares(name: str) -> bool:
+    import transformers
+
+    kind = getattr(transformers, name)
+    return any(getattr(part, "base_model_tp_plan", None) for part in generate._parts(kind()))
+
+
+def _built(architectures: list[str]) -> tuple[str, list[Any]]:
+    """Return the first architecture that can be built, with its models; else the reason, and none."""
+    reason = ""
+    for name in architectures:
+        try:
+            found = list(generate.models(name))
+        except Exception as error:  # of transformers: a library or a value that a configuration lacks
+            reason = reason or f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
+            continue
+        if found:
+            return name, found
+    return reason, []
+
+
+if __name__ == "__main__":
+    print(json.dumps(compared(int(sys.argv[1]), int(sys.argv[2]))))
