@@ -130,7 +130,6 @@ def test_an_error_of_the_computation_is_its_own(tmp_path):
 def test_what_cannot_be_is_one_error(tmp_path, monkeypatch):
     source = da.from_array(ARRAY, chunks=(10, 10))
     for options, problem in (
-        ({"resume": True}, "cannot be gone on with"),
         ({"tensor": "x"}, "a Dask array is one array"),
         ({"to": splitops.files.format_named("npy")}, "is written as zarr, not as npy"),
     ):

@@ -103,7 +103,11 @@ def compared(part: int, parts: int) -> dict[str, Any]:
     differ: dict[str, list[str]] = {}
     without: dict[str, str] = {}
     for name, architectures in sorted(classes().items())[part::parts]:
-        if not _declares(name):
+        try:
+            if not _declares(name):
+                continue
+        except Exception as error:  # its default configuration cannot be made
+            without[name] = _reason(error)
             continue
         architecture, found = _built(architectures)
         if not found:
@@ -114,6 +118,8 @@ def compared(part: int, parts: int) -> dict[str, Any]:
                 continue
             ours, cut = held_by_auto(model, architecture)
             wanted = held_by_transformers(model, mesh)
+            wanted[TAKEN_APART] = sum(wanted[key] for key in wanted.keys() - ours.keys())
+            ours.setdefault(TAKEN_APART, 0)
             wrong = [
                 f"{key}: {ours[key]}, not {wanted[key]}"
                 for key in ours.keys() & wanted.keys()
@@ -133,6 +139,10 @@ def _declares(name: str) -> bool:
     return any(getattr(part, "base_model_tp_plan", None) for part in generate._parts(kind()))
 
 
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
+
+
 def _built(architectures: list[str]) -> tuple[str, list[Any]]:
     """Return the first architecture that can be built, with its models; else the reason, and none."""
     reason = ""
@@ -140,7 +150,7 @@ def _built(architectures: list[str]) -> tuple[str, list[Any]]:
         try:
             found = list(generate.models(name))
         except Exception as error:  # of transformers: a library or a value that a configuration lacks
-            reason = reason or f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
+            reason = reason or _reason(error)
             continue
         if found:
             return name, found

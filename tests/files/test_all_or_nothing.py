@@ -155,8 +155,135 @@ def test_another_request_is_refused(source, tmp_path):
     other = splitops.files.plan_split(source, folder, axis=1, split=[500, 701, 799])
     with pytest.raises(FileError, match="another request"):
         other.run(resume=True, memory=MEMORY)
-    with pytest.raises(FileError, match="nothing to go on"):
-        plan(source, tmp_path / "elsewhere").run(resume=True)
+
+
+# --resume said at any time
+
+
+def test_nothing_begun_yet_begins(source, tmp_path):
+    report = plan(source, tmp_path / "out").run(resume=True, memory=MEMORY)
+    assert (report.resumed, found(tmp_path / "out")) == (0, expected(source))
+
+
+def test_all_done_already_writes_nothing(source, tmp_path, monkeypatch):
+    folder = tmp_path / "out"
+    first = plan(source, folder).run(memory=MEMORY, sha256=True)
+    times = [path.stat().st_mtime_ns for path, _ in first.files]
+    monkeypatch.setattr(engine, "copy", lambda *_, **__: pytest.fail("something was copied"))
+    again = plan(source, folder).run(memory=MEMORY, resume=True, sha256=True)
+    assert again == replace(first, resumed=first.bytes)
+    assert [path.stat().st_mtime_ns for path, _ in first.files] == times
+    assert sorted(os.listdir(folder)) == ["x.0.npy", "x.1.npy", "x.2.npy"]
+
+
+@pytest.mark.parametrize("damage", ["byte", "header", "length", "missing"])
+def test_other_bytes_are_not_taken_for_done(source, tmp_path, damage):
+    folder = tmp_path / "out"
+    plan(source, folder).run(memory=MEMORY)
+    path = folder / "x.1.npy"
+    content = bytearray(path.read_bytes())
+    if damage == "length":
+        content.append(0)
+    else:
+        content[-1 if damage == "byte" else 60] ^= 1
+    path.write_bytes(content) if damage != "missing" else path.unlink()
+    with pytest.raises(FileError, match=r"x\.[01]\.npy' exists already"):
+        plan(source, folder).run(memory=MEMORY, resume=True)
+    assert plan(source, folder).run(memory=MEMORY, resume=True, overwrite=True).resumed == 0
+    assert found(folder) == expected(source)
+
+
+def test_what_is_encoded_last_is_made_again_and_compared(tmp_path):
+    np.savez_compressed(tmp_path / "x.npz", a=np.arange(24.0).reshape(4, 6))
+    made = splitops.files.split(tmp_path / "x.npz", tmp_path / "out", num_outputs=2)
+    again = splitops.files.split(tmp_path / "x.npz", tmp_path / "out", num_outputs=2, resume=True)
+    assert again == replace(made, resumed=made.bytes)
+    path = made.files[1][0]
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(FileError, match=r"x\.0\.npz' exists already"):
+        splitops.files.split(tmp_path / "x.npz", tmp_path / "out", num_outputs=2, resume=True)
+    assert sorted(os.listdir(tmp_path / "out")) == ["x.0.npz", "x.1.npz"]
+
+
+# A journal and sources that lie
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"kind": "of another release"},
+        {"whole": True},
+        {"whole": 1, "task": 0},
+        {"task": 99, "crc32": ""},
+        {"task": -1, "crc32": "00000000"},
+        {"task": True, "crc32": "00000000"},
+        {"task": "0", "crc32": "00000000"},
+        {"task": 0, "crc32": "0"},
+        {"task": 0, "crc32": "not hexadecimal digits!!"},
+        {"task": 0, "crc32": ["00000000"]},
+        {"task": 0, "crc32": None},
+        {"task": 0},
+        {"task": []},
+        [],
+        "[" * 100_000,
+    ],
+    ids=str,
+)
+def test_lines_that_no_run_writes_end_the_journal(source, tmp_path, line):
+    folder = tmp_path / "out"
+    run(source, folder, 40)
+    path = staging(folder) / journal.FILE_NAME
+    lines = path.read_bytes().splitlines(keepends=True)
+    text = line if isinstance(line, str) else json.dumps(line)
+    path.write_bytes(b"".join(lines[:2]) + text.encode() + b"\n" + b"".join(lines[2:]))
+    report = plan(source, folder).run(resume=True, memory=MEMORY, verify=True)
+    assert 0 < report.resumed <= 200_000
+    assert found(folder) == expected(source)
+
+
+def test_a_source_whose_time_was_put_back_is_refused(source, tmp_path):
+    """As ``cp -p`` and ``rsync --inplace -t`` do: other bytes, and the time of the old ones."""
+    folder = tmp_path / "out"
+    run(source, folder, 30)
+    before = source.stat()
+    with source.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"!")
+    os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(FileError, match="sources have changed"):
+        plan(source, folder).run(resume=True, memory=MEMORY, verify=True)
+
+
+@pytest.mark.parametrize("at", [60, 4])
+def test_a_damaged_header_does_not_pass(source, tmp_path, monkeypatch, at):
+    real = running.Run._copy
+
+    def damaging(self, drafts, *arguments):
+        real(self, drafts, *arguments)
+        with drafts[1].open("r+b") as file:
+            file.seek(at)
+            file.write(b"!")
+
+    monkeypatch.setattr(running.Run, "_copy", damaging)
+    with pytest.raises(FileError, match=r"x\.1\.npy' does not read back as it was written, from byte 0 on"):
+        plan(source, tmp_path / "out").run(memory=MEMORY, verify=True)
+
+
+def test_a_hang_up_leaves_what_can_be_gone_on_with(source, tmp_path):
+    """SIGHUP, as of a terminal that closes, kills like ``kill -KILL``."""
+    folder = tmp_path / "out"
+    child = os.fork()
+    if not child:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        plan(source, folder).run(
+            memory=MEMORY, progress=lambda done, total: done > 500_000 and os.kill(os.getpid(), signal.SIGHUP)
+        )
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WTERMSIG(status) == signal.SIGHUP
+    assert os.listdir(folder) == [staging(folder).name]
+    assert plan(source, folder).run(memory=MEMORY, resume=True).resumed > 0
+    assert found(folder) == expected(source)
 
 
 def test_work_that_would_be_cut_into_other_tasks_is_refused(source, tmp_path, monkeypatch):

@@ -97,13 +97,13 @@ def test_an_error_while_a_part_is_encoded_leaves_nothing(tmp_path):
     np.save(tmp_path / "x.npy", ARRAY)
     to = splitops.files.format_named("zarr")
     plan = splitops.files.plan_split(tmp_path / "x.npy", tmp_path, axis=1, num_outputs=2, to=to)
-    (positions, finish), *others = plan.finishes
+    finish, *others = plan.finishes
 
     def stopped(paths):
-        finish(paths)
+        finish.complete(paths)
         raise ZeroDivisionError
 
-    object.__setattr__(plan, "finishes", ((positions, stopped), *others))
+    object.__setattr__(plan, "finishes", (finish._replace(complete=stopped), *others))
     with pytest.raises(ZeroDivisionError):
         plan.run()
     assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]

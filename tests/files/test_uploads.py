@@ -151,6 +151,61 @@ def test_targets_that_exist_are_refused_and_replaced_on_request(files, source):
     np.testing.assert_array_equal(np.asarray(splitops.files.open(f"{OUT}/x.1.npy")[""]), ARRAY[50:])
 
 
+def test_what_stood_there_before_is_never_removed(files, source, monkeypatch):
+    """Of three files that are replaced, and one that was not there, the third cannot be completed."""
+    for name in ("0", "1", "3"):
+        files.pipe_file(f"/uploads/parts/x.{name}.npy", b"from before")
+    real = MemoryFile.commit
+
+    def refuse(self):
+        if self.path.endswith("x.3.npy"):
+            raise PermissionError(13, "Access Denied")
+        real(self)
+
+    monkeypatch.setattr(MemoryFile, "commit", refuse)
+    with pytest.raises(FileError) as caught:
+        splitops.files.split(source, OUT, num_outputs=4, overwrite=True)
+    assert str(caught.value) == (
+        f"cannot write {OUT}/x.3.npy: access denied; new: {OUT}/x.0.npy, {OUT}/x.1.npy; as before: "
+        f"{OUT}/x.3.npy"
+    )
+    assert names(files) == [f"/uploads/parts/x.{index}.npy" for index in (0, 1, 3)]
+    assert files.cat_file(f"{OUT}/x.3.npy") == b"from before"
+    np.testing.assert_array_equal(np.asarray(splitops.files.open(f"{OUT}/x.1.npy")[""]), ARRAY[25:50])
+
+
+def test_a_file_that_does_not_read_back_has_replaced_another_one(files, source, monkeypatch):
+    files.pipe_file("/uploads/parts/x.1.npy", b"from before")
+    real = MemoryFile.commit
+
+    def damage(self):
+        self.getbuffer()[-1] ^= 1
+        real(self)
+
+    monkeypatch.setattr(MemoryFile, "commit", damage)
+    with pytest.raises(
+        FileError, match=r"x\.0\.npy does not read back .*; new: .*x\.1\.npy; as before: none"
+    ):
+        splitops.files.split(source, OUT, num_outputs=2, verify=True, overwrite=True)
+    assert names(files) == ["/uploads/parts/x.1.npy"]
+
+
+def test_resume_begins_and_says_that_all_is_there(files, source, monkeypatch):
+    plan = splitops.files.plan_split(source, OUT, num_outputs=2)
+    first = plan.run(resume=True, sha256=True)
+    assert first.resumed == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryFile, "commit", lambda self: pytest.fail("something was written"))
+        again = splitops.files.plan_split(source, OUT, num_outputs=2).run(resume=True, sha256=True)
+    assert (again.resumed, again.sha256, again.files) == (again.bytes, first.sha256, first.files)
+    content = files.cat_file(f"{OUT}/x.1.npy")
+    for other in (content[:-1], content[:-1] + b"!", content + b"!"):
+        files.pipe_file("/uploads/parts/x.1.npy", other)
+        with pytest.raises(FileError, match=r"x\.1\.npy exists already, with other bytes"):
+            splitops.files.split(source, OUT, num_outputs=2, resume=True)
+        assert files.cat_file(f"{OUT}/x.1.npy") == other
+
+
 def test_a_target_that_appears_meanwhile_is_not_replaced(files, source):
     with pytest.raises(FileError, match="exists already"):
         splitops.files.split(
@@ -211,8 +266,6 @@ def test_a_disk_that_fails_meanwhile_is_one_error(files, source, monkeypatch, er
 
 
 def test_what_cannot_be_is_one_error(files, source, tmp_path):
-    with pytest.raises(FileError, match="cannot be gone on with"):
-        splitops.files.split(source, OUT, num_outputs=2, resume=True)
     with pytest.raises(FileError, match="not made from its beginning to its end"):
         splitops.files.plan_split(source, OUT, num_outputs=2, to=splitops.files.format_named("npz"))
     with pytest.raises(FileError, match="cannot read nothing://x"):
@@ -301,8 +354,9 @@ def test_the_command_line(files, source):
     result = CliRunner().invoke(cli, arguments)
     assert result.exit_code == 1
     assert f"{OUT}/x.0.npy exists already" in result.output
-    result = CliRunner().invoke(cli, [*arguments, "--resume", "--overwrite"])
-    assert "cannot be gone on with" in result.output
+    result = CliRunner().invoke(cli, [*arguments, "--resume"])
+    assert result.exit_code == 0
+    assert "All of it was written before." in result.output
     result = CliRunner().invoke(cli, [*arguments, "--overwrite", "--sha256"])
     assert result.exit_code == 0, result.output
     assert f"{OUT}/x.1.npy" in result.output

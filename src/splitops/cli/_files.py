@@ -152,7 +152,7 @@ run_options = gathered(
     RunOptions,
     dry_run_option,
     click.option("--overwrite", is_flag=True, help="Replace files of the same names."),
-    click.option("--resume", is_flag=True, help="Resume a run that was interrupted."),
+    click.option("--resume", is_flag=True, help="Resume an interrupted run, if there is one."),
     click.option("--verify", is_flag=True, help="Read everything back and compare checksums."),
     click.option(
         "--sync/--no-sync", default=True, help="Write the files to the disk before the command ends."
@@ -180,6 +180,13 @@ def _progress() -> Iterator[Progress | None]:
     with Progress(*columns, console=console(stderr=True), transient=True) as bar:
         task = bar.add_task("")
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def resumed(report: Report) -> str:
+    """Return in words how much a run before had done."""
+    if report.resumed == report.bytes:
+        return "All of it was written before."
+    return f"{report.resumed} of {report.bytes} bytes were copied before"
 
 
 def show(
@@ -239,4 +246,4 @@ def show(
         for path in result.exists[:_MAX_ROWS]:
             out.print(f"{one_line(written(path))} exists already", soft_wrap=True)
     elif result.resumed:
-        out.print(f"{result.resumed} of {result.bytes} bytes were copied before")
+        out.print(resumed(result))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splitops.cli._console import console, json_option, one_line, print_json, say_written, table
-from splitops.cli._files import RunOptions, run_options
+from splitops.cli._files import RunOptions, resumed, run_options
 from splitops.cli._models import links_option
 from splitops.cli._options import added
 from splitops.cli._paths import Existing, absence, is_missing
@@ -190,6 +190,10 @@ def _tell(result: Report | DryRun) -> None:
         for path in result.exists:
             screen.print(f"{one_line(str(path))} exists already", soft_wrap=True)
         return
-    screen.print(f"wrote {result.bytes} bytes to {one_line(str(result.files[0][0]))}", soft_wrap=True)
+    to = one_line(str(result.files[0][0]))
+    if result.resumed < result.bytes or not result.bytes:
+        screen.print(f"wrote {result.bytes} bytes to {to}", soft_wrap=True)
+    else:
+        screen.print(f"{to} has all {result.bytes} bytes", soft_wrap=True)
     if result.resumed:
-        screen.print(f"{result.resumed} of {result.bytes} bytes were copied before")
+        screen.print(resumed(result))

@@ -8,16 +8,23 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from splitops.errors import FileError, without_passwords
+from splitops.files import web
 from splitops.files.sources import LocalFile, Stretch, copy_stretches, reading
 
 _BLOCK: Final = 8 << 20
 """Bytes of a request."""
 _HERE: Final = ("file", "local")
 """What addresses of this machine begin with."""
+_CHANGES: Final = (
+    *("size", "LastModified", "last_modified", "Last-Modified", "mtime", "created"),
+    *("ETag", "etag", "Content-MD5", "VersionId"),
+)
+"""What file systems of fsspec say of a file that changes with its contents."""
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(/|$)")
 
 
@@ -78,7 +85,8 @@ def file_system(address: str, *, alone: bool = False) -> tuple[Any, str]:
     except ImportError as error:
         raise FileError(f"{address} is an address, which needs fsspec: install splitops[fsspec]") from error
     with reading(address):
-        files, path = fsspec.core.url_to_fs(address, skip_instance_cache=alone)
+        options = web.options() if address.partition(":")[0] in web.PROTOCOLS else {}
+        files, path = fsspec.core.url_to_fs(address, skip_instance_cache=alone, **options)
     return files, str(path)
 
 
@@ -95,9 +103,8 @@ class RemoteFile:
         self.name = address_of(address)
         self.path = Path(self.name)
         self._files, self._path = file_system(self.name)
-        with reading(self.name):
-            self._files.invalidate_cache()
-            self._info = self._files.info(self._path)
+        self._web = self.name.partition(":")[0] in web.PROTOCOLS
+        self._info = self._asked()
         if self._info.get("type") != "file" or self._info.get("size") is None:
             raise FileError(f"{self.name} is no file of a known size")
         self.size = int(self._info["size"])
@@ -107,18 +114,29 @@ class RemoteFile:
         if not size:
             return b""
         with reading(self.name):
-            found = bytes(self._files.cat_file(self._path, start=offset, end=offset + size))
+            found = bytes(self._range(offset, offset + size))
         if len(found) != size:
             raise FileError(f"{self.name} ends at byte {offset + len(found)}, inside of what it states")
         return found
 
     def identity(self) -> list[Any]:
         """Return what the server says of the file: its size, its time of change, its tag."""
+        found = self._asked()
+        return [self.name, *(str(found.get(key)) for key in _CHANGES)]
+
+    def _asked(self) -> dict[str, Any]:
+        """Return what the server says of the file now."""
         self._files.invalidate_cache()
         with reading(self.name):
-            found = self._files.info(self._path)
-        keys = ("size", "LastModified", "last_modified", "mtime", "created", "ETag", "etag", "VersionId")
-        return [self.name, *(str(found.get(key)) for key in keys)]
+            ask = partial(self._files.info, self._path)
+            found: dict[str, Any] = web.patiently(self.name, ask) if self._web else ask()
+        return found
+
+    def _range(self, begin: int, end: int) -> Any:
+        if not self._web:
+            return self._files.cat_file(self._path, start=begin, end=end)
+        ask = partial(web.range_of, self._files, self._path, self.name, begin, end)
+        return web.patiently(self.name, ask)
 
     def local(self) -> LocalFile | None:
         """Return None: its bytes must be brought here."""

@@ -281,7 +281,10 @@ class _Sources:
             shift = piece.begin - piece.target_begin
             box = (*chunk.box[:axis], slice(first + shift, end + shift), *chunk.box[axis + 1 :])
             parts.append(self._read(piece.source, box))
-        return np.ascontiguousarray(parts[0] if len(parts) == 1 else np.concatenate(parts, axis))
+        # Joined by NumPy itself they would be in the byte order of this machine.
+        return np.ascontiguousarray(
+            parts[0] if len(parts) == 1 else np.concatenate(parts, axis, dtype=parts[0].dtype)
+        )
 
     def _pieces(self, side: slice) -> Sequence[Piece]:
         """Return the pieces that meet a stretch of the target."""

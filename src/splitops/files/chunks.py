@@ -120,6 +120,12 @@ class _ChunkRun(Run):
         if cluster is not None and not self._format.folders:
             raise FileError(f"the chunks of {self._format.name} are written by one process, not by a cluster")
 
+    def _is_there(self) -> bool | None:
+        return None
+
+    def _counts(self) -> list[int]:
+        return [task.end - task.first for task in self._tasks]
+
     def _prepare(self, drafts: Sequence[Path], journal: Journal) -> None:
         """Make the targets without their elements, where they are not there or cannot be gone on with."""
         if self._format.folders and journal.done and all(draft.exists() for draft in drafts):

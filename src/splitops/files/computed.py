@@ -25,7 +25,7 @@ from splitops.files.addresses import target_path
 from splitops.files.boxes import Box, boxes
 from splitops.files.chunk_work import ChunkedArray, ChunkedFormat, checksum_of, make_names_durable
 from splitops.files.cluster import Workers, client_of
-from splitops.files.copying import MEMORY, DryRun, FilePlan, Part, Progress, Report
+from splitops.files.copying import MEMORY, DryRun, FilePlan, Part, Progress
 from splitops.files.formats import Format, TargetFile, format_named
 from splitops.files.journal import Journal
 from splitops.files.requests import Bind
@@ -168,6 +168,8 @@ class _Write:
 class _ComputedRun(Run):
     """One run of a plan that computes what it writes."""
 
+    resumable = False
+
     def __init__(
         self, plan: ComputedPlan, cluster: Any, *, sync: bool, memory: int, progress: Progress | None
     ) -> None:
@@ -179,11 +181,8 @@ class _ComputedRun(Run):
         self._checksums: dict[int, int] = {}
         """Of each write."""
 
-    def done(self, *, overwrite: bool, resume: bool, verify: bool, sha256: bool) -> Report:
-        """Carry it out."""
-        if resume:
-            raise FileError("what is computed cannot be gone on with: run again without going on")
-        return super().done(overwrite=overwrite, resume=False, verify=verify, sha256=sha256)
+    def _is_there(self) -> bool | None:
+        return None
 
     def _prepare(self, drafts: Sequence[Path], journal: Journal) -> None:
         for index, (draft, array) in enumerate(zip(drafts, self._arrays, strict=True)):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -29,8 +29,20 @@ _MIN_MEMORY: Final = 4 << 20
 
 Progress = Callable[[int, int], object]
 """Called with the bytes that are done, and the bytes of all."""
-Finish = tuple[range, Callable[[Sequence[Path]], None]]
-"""The positions of some targets, and what completes them."""
+
+
+class Finish(NamedTuple):
+    """What completes some targets once their tensors are there.
+
+    Attributes:
+        targets: their positions.
+        complete: called with their paths.
+        check: called with them after that, where they are verified; see :class:`Layout`.
+    """
+
+    targets: range
+    complete: Callable[[Sequence[Path]], None]
+    check: Callable[[Sequence[Path]], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -250,18 +250,27 @@ def copy(
 
 def checksums(
     task: Sequence[Pass],
-    targets: Mapping[int, int],
+    files: Mapping[int, int],
     *,
+    written: bool = True,
     threads: int = THREADS,
     tick: Callable[[int], object] = lambda _: None,
 ) -> list[int]:
-    """Read back what a task has written: the CRC-32 of each extent's bytes, as :func:`copy` returns them.
+    """Return the CRC-32 of each extent's bytes, as :func:`copy` returns them; nothing is written.
+
+    Args:
+        task: passes over these files.
+        files: their descriptors by position.
+        written: whether the targets of the task are read, back; else its sources.
+        threads: how many work.
+        tick: as in :func:`copy`.
 
     Raises:
-        CopyError: a target cannot be read, or has lost its end; ``writing`` is False for it, too.
+        CopyError: a file cannot be read, or has lost its end; ``writing`` is False for targets, too.
     """
-    back = [Pass(tuple(inverse(extent) for extent in each.extents), each.block_rows) for each in task]
-    return _run(back, targets, None, threads, tick)
+    if written:
+        task = [Pass(tuple(inverse(extent) for extent in each.extents), each.block_rows) for each in task]
+    return _run(task, files, None, threads, tick)
 
 
 def _run(

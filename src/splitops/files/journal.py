@@ -1,7 +1,7 @@
 """What a run has done so far, on the disk: a run that was killed goes on from here.
 
-A line of JSON for each step, appended once the bytes that it speaks of are durable. What a crash leaves of a
-last line is ignored.
+A line of JSON for each step, appended once the bytes that it speaks of are durable. What follows the first
+line that no run writes, such as the half of one that a crash leaves, is ignored: it is done again.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from splitops.errors import FileError, shown_path
 
 FILE_NAME: Final = ".journal"
+_DIGITS: Final = re.compile("[0-9a-f]*")
 
 
 class Journal:
@@ -25,12 +28,15 @@ class Journal:
         whole: whether all tasks are done, and nothing but moving the files to their places is left.
     """
 
-    def __init__(self, folder: Path, identity: dict[str, Any], *, resume: bool, sync: bool) -> None:
+    def __init__(
+        self, folder: Path, identity: dict[str, Any], counts: Sequence[int], *, resume: bool, sync: bool
+    ) -> None:
         """Open the journal in a staging folder, a new one or that of the same work.
 
         Args:
             folder: where the work is staged.
             identity: of the work and its sources, in JSON's types.
+            counts: how many checksums each task has.
             resume: whether to go on with what is there.
             sync: whether each line is to survive a power failure.
 
@@ -39,6 +45,7 @@ class Journal:
         """
         self.done: dict[int, list[int]] = {}
         self.whole = False
+        self._counts = counts
         self._sync = sync
         self._begin = 0
         """Where the first task's line begins."""
@@ -87,21 +94,32 @@ class Journal:
         for number, text in enumerate(self._file):
             try:
                 line = json.loads(text) if text.endswith(b"\n") else None
-            except ValueError:
+            except (ValueError, RecursionError):
                 line = None
             if not isinstance(line, dict):
                 break
             if number == 0:
                 _compare(line, identity, folder)
                 self._begin = len(text)
-            elif "task" in line:
-                digits = line["crc32"]
-                self.done[line["task"]] = [int(digits[i : i + 8], 16) for i in range(0, len(digits), 8)]
-            else:
+            elif line == {"whole": True} and len(self.done) == len(self._counts):
                 self.whole = True
+            elif not self._take(line):
+                break
             end += len(text)
         self._file.seek(end)
         self._file.truncate()
+
+    def _take(self, line: dict[str, Any]) -> bool:
+        """Take a line about a task; return whether it is one."""
+        task, digits = line.get("task"), line.get("crc32")
+        if line.keys() != {"task", "crc32"} or type(task) is not int or not isinstance(digits, str):
+            return False
+        if not 0 <= task < len(self._counts) or len(digits) != 8 * self._counts[task]:
+            return False
+        if not _DIGITS.fullmatch(digits):
+            return False
+        self.done[task] = [int(digits[i : i + 8], 16) for i in range(0, len(digits), 8)]
+        return True
 
 
 def _compare(found: dict[str, Any], wanted: dict[str, Any], folder: Path) -> None:

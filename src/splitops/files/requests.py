@@ -77,7 +77,8 @@ class _Targets:
         first = len(self.files)
         self.files += layout.files
         if layout.finish is not None:
-            self.finishes.append((range(first, len(self.files)), layout.finish))
+            targets = range(first, len(self.files))
+            self.finishes.append(Finish(targets, layout.finish, layout.check))
         return first
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import hashlib
 import os
 import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 
 from splitops.errors import FileError, ModelError, shown_path
@@ -35,6 +37,9 @@ from splitops.native.positioned import open_file
 
 class Run:
     """One run of a plan."""
+
+    resumable = True
+    """Whether what a run that was killed has left is gone on with."""
 
     def __init__(self, plan: FilePlan, *, sync: bool, memory: int, progress: Progress | None) -> None:
         self.plan = plan
@@ -64,10 +69,16 @@ class Run:
             staged = StagedFiles(make_folders=True, name=plan.name)
             stack.callback(staged.clean)  # once the journal is closed
             journal = replaced = None
-            if resume:
+            there = False
+            if resume and self.resumable and self.staging.is_dir():
                 journal = stack.enter_context(contextlib.closing(self._journal(resume=True)))
             else:
-                self._refuse(overwrite)
+                there = resume and all(os.path.lexists(path) for path in plan.paths)
+                known = self._is_there() if there else False
+                if known:
+                    return self._report(plan.bytes, None, self._digests(self._places) if sha256 else ())
+                there = known is None
+                self._refuse(overwrite or there)
                 replaced = self._clear()
             with staged:
                 drafts = self._place(staged, journal)
@@ -78,15 +89,66 @@ class Run:
                     self._prepare(drafts, journal)
                     resumed = sum(self._task_bytes(task) for task in journal.done)
                     self._write(drafts, journal, verify=verify)
-                    self._refuse(overwrite)
+                    if there and self._are_equal(drafts):
+                        resumed = plan.bytes
+                    else:
+                        self._refuse(overwrite)
                     journal.finish()
-                digests = self._digests(drafts) if sha256 else ()
+                written = zip(drafts, self._places, strict=True)
+                digests = self._digests([d if d.exists() else p for d, p in written]) if sha256 else ()
         # The run before may have been killed just before this.
         shutil.rmtree(self.staging, ignore_errors=True)
         if self.sync:
             sync_folder(plan.folder)
-        files = tuple((path, _size(path)) for path in plan.paths)
-        return Report(files, plan.bytes, resumed, replaced, digests)
+        return self._report(resumed, replaced, digests)
+
+    def _report(self, resumed: int, replaced: Path | None, digests: tuple[str, ...]) -> Report:
+        files = tuple((path, _size(path)) for path in self.plan.paths)
+        return Report(files, self.plan.bytes, resumed, replaced, digests)
+
+    @cached_property
+    def _places(self) -> list[Path]:
+        """Where the targets are once they are published."""
+        return [self.plan.folder / target.name for target in self.plan.targets]
+
+    def _is_there(self) -> bool | None:
+        """Return whether the targets are in their places with the bytes that a run would write.
+
+        Nothing is written to find out; None: that takes a run.
+        """
+        plan, places = self.plan, self._places
+        if any(t.scratch and not place.exists() for place, t in zip(places, plan.targets, strict=True)):
+            return None
+        used = {extent.source for extent in plan.extents}
+        sources = {index: plan.sources[index].local() for index in used}
+        local = {index: source for index, source in sources.items() if source is not None}
+        if (plan.finishes and not plan.targets[0].folder) or len(local) < len(sources):
+            return None
+        kept = {place for place, target in zip(places, plan.targets, strict=True) if not target.folder}
+        for place, target in zip(places, plan.targets, strict=True):
+            if target.folder and {path for path in place.rglob("*") if not path.is_dir()} != kept:
+                return False
+            if not target.folder and not _begins_as(place, target):
+                return False
+        descriptors = {index: source.descriptor for index, source in local.items()}
+        for number, task in enumerate(self.tasks):
+            files = self._open(task, places)
+            try:
+                wanted = engine.checksums(task, _used(task, descriptors), written=False, tick=self._tick)
+                if engine.checksums(task, files) != wanted:
+                    self.finished = 0
+                    return False
+            except CopyError as error:
+                raise self._failure(error) from error
+            finally:
+                close(files)
+            self._advance(self._task_bytes(number))
+        return True
+
+    def _are_equal(self, drafts: Sequence[Path]) -> bool:
+        """Return whether what is in the places of the targets is what this run has made."""
+        made = [draft for draft, target in zip(drafts, self.plan.targets, strict=True) if not target.scratch]
+        return all(_same(draft, path) for draft, path in zip(made, self.plan.paths, strict=True))
 
     @contextlib.contextmanager
     def _failures(self) -> Iterator[None]:
@@ -101,9 +163,11 @@ class Run:
             raise FileError(f"cannot write into {shown_path(self.plan.folder)}: {_reason(error)}") from error
 
     def _journal(self, *, resume: bool) -> Journal:
-        if resume and not self.staging.is_dir():
-            raise FileError(f"there is nothing to go on with: no {shown_path(self.staging)}")
-        return Journal(self.staging, self.identity, resume=resume, sync=self.sync)
+        return Journal(self.staging, self.identity, self._counts(), resume=resume, sync=self.sync)
+
+    def _counts(self) -> list[int]:
+        """Return how many checksums each task has."""
+        return [sum(len(each.extents) for each in task) for task in self.tasks]
 
     def _refuse(self, overwrite: bool) -> None:
         """Refuse to replace a file, or ever to replace a source or the folder that one is in."""
@@ -143,14 +207,25 @@ class Run:
         self._copy(drafts, journal)
         self.refuse_changed_sources()
         if verify:
+            self._verify_literals(drafts)
             self._verify(drafts, journal)
-        for positions, finish in self.plan.finishes:
-            paths = [drafts[position] for position in positions]
-            finish(paths)
+        for finish in self.plan.finishes:
+            paths = [drafts[position] for position in finish.targets]
+            finish.complete(paths)
             if self.sync:
                 made = [file for path in paths for file in (path, *path.rglob("*")) if file.exists()]
                 with opened(made) as files:
                     make_durable(list(files.values()))
+            if verify and finish.check is not None:
+                finish.check(paths)
+
+    def _verify_literals(self, drafts: Sequence[Path]) -> None:
+        """Read back what is not a tensor's."""
+        for draft, target in zip(drafts, self.plan.targets, strict=True):
+            for offset, data in target.literals:
+                if LocalFile(draft).read(offset, len(data)) != data:
+                    name = shown_path(target.name)
+                    raise FileError(f"{name} does not read back as it was written, from byte {offset} on")
 
     def refuse_changed_sources(self) -> None:
         """Refuse what was read of sources that are not as they were when the run began."""
@@ -262,12 +337,11 @@ class Run:
                 raise self._cannot_write(self.plan.targets[index], error) from error
         return files
 
-    def _digests(self, drafts: Sequence[Path]) -> tuple[str, ...]:
+    def _digests(self, places: Sequence[Path]) -> tuple[str, ...]:
         digests = []
-        for draft, target in zip(drafts, self.plan.targets, strict=True):
+        for place, target in zip(places, self.plan.targets, strict=True):
             if not target.scratch and not target.folder:
-                path = draft if draft.exists() else self.plan.folder / target.name
-                with path.open("rb") as file:
+                with place.open("rb") as file:
                     digests.append(hashlib.file_digest(file, "sha256").hexdigest())
         return tuple(digests)
 
@@ -311,6 +385,26 @@ class Run:
 
 def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
+
+
+def _begins_as(path: Path, target: TargetFile) -> bool:
+    """Return whether a file has the size of a target, and what is not a tensor's."""
+    if not path.is_file() or path.stat().st_size != target.size:
+        return False
+    file = LocalFile(path)
+    return all(file.read(offset, len(data)) == data for offset, data in target.literals)
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Return whether two files, or folders of files, have the same bytes."""
+    if one.is_dir() != other.is_dir():
+        return False
+    if not one.is_dir():
+        return filecmp.cmp(one, other, shallow=False)
+    names = [
+        sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()) for root in (one, other)
+    ]
+    return names[0] == names[1] and all(filecmp.cmp(one / n, other / n, shallow=False) for n in names[0])
 
 
 def _size(path: Path) -> int:

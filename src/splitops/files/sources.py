@@ -166,9 +166,9 @@ class LocalFile:
         return bytes(found)
 
     def identity(self) -> list[Any]:
-        """Return size, time of change and number of the file."""
+        """Return size, times of change and number of the file."""
         found = os.fstat(self.descriptor)
-        return [str(self.path.resolve()), found.st_size, found.st_mtime_ns, found.st_dev, found.st_ino]
+        return [str(self.path.resolve()), *_changes(found), found.st_dev, found.st_ino]
 
     def local(self) -> LocalFile:
         """Return itself."""
@@ -211,7 +211,11 @@ class LocalFolder:
     def copy_to(self, file: Any, stretches: Sequence[Stretch]) -> None:
         """Write nothing."""
 
-    def _files(self) -> Iterator[tuple[str, int, int]]:
+    def _files(self) -> Iterator[tuple[str, int, int, int]]:
         for path in self.path.rglob("*"):
-            found = path.lstat()
-            yield str(path.relative_to(self.path)), found.st_size, found.st_mtime_ns
+            yield str(path.relative_to(self.path)), *_changes(path.lstat())
+
+
+def _changes(found: os.stat_result) -> tuple[int, int, int]:
+    """Return what changes with the contents of a file: the last one, whatever sets the times of files."""
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -12,12 +12,13 @@ import hashlib
 import os
 import tempfile
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Final
 
 import numpy as np
@@ -44,6 +45,7 @@ _HELD: Final = 3
 """So many times a part is held while it is sent: as it was read, in fsspec's buffer, in the request."""
 _THREADS: Final = 4
 _BLOCK: Final = 8 << 20
+_MOST_NAMED: Final = 8
 
 
 def at_address(plan: FilePlan) -> FilePlan:
@@ -132,34 +134,42 @@ class _UploadRun(Run):
 
     def done(self, *, overwrite: bool, resume: bool, verify: bool, sha256: bool) -> Report:
         """Carry it out."""
-        if resume:
-            raise FileError("what goes to an address cannot be gone on with: run again without going on")
         plan, sizes = self.plan, [target.size for target in self.plan.targets]
         self.total = sum(sizes) * (1 + verify)
         raise_file_limit(len(plan.sources))
         with tempfile.TemporaryDirectory(prefix="splitops-") as folder, self._uploads as files:
             self.staging = Path(folder)
+            if resume and len(list(files.existing())) == len(sizes):
+                self._send(_There(files.addresses), sha256=sha256)
+                return self._report_of(plan.bytes, sha256=sha256)
             self._refuse_targets(files, overwrite)
             files.open()
             self._send(files, sha256=sha256)
             self.refuse_changed_sources()
-            self._refuse_targets(files, overwrite)
-            files.publish()
+            files.publish(self._refuse_targets(files, overwrite))
             if verify:
                 self._read_back()
-        digests = tuple(made.digest.hexdigest() for made in self._made) if sha256 else ()
-        return Report(tuple(zip(plan.paths, sizes, strict=True)), plan.bytes, sha256=digests)
+        return self._report_of(0, sha256=sha256)
 
-    def _refuse_targets(self, files: Uploads, overwrite: bool) -> None:
-        """Refuse to replace a file, or ever to replace a source."""
+    def _report_of(self, resumed: int, *, sha256: bool) -> Report:
+        files = tuple(
+            (path, made.target.size) for path, made in zip(self.plan.paths, self._made, strict=True)
+        )
+        digests = tuple(made.digest.hexdigest() for made in self._made) if sha256 else ()
+        return Report(files, self.plan.bytes, resumed, sha256=digests)
+
+    def _refuse_targets(self, files: Uploads, overwrite: bool) -> list[str]:
+        """Refuse to replace a file, or ever to replace a source; return what is replaced."""
         sources = {source.name for source in self.plan.sources}
         for address in files.addresses:
             if address in sources:
                 raise FileError(f"{address} would replace what it is made from")
-        for address in () if overwrite else files.existing():
-            raise FileError(f"{address} exists already; overwrite=True (--overwrite) replaces it")
+        there = list(files.existing())
+        if there and not overwrite:
+            raise FileError(f"{there[0]} exists already; overwrite=True (--overwrite) replaces it")
+        return there
 
-    def _send(self, files: Uploads, *, sha256: bool) -> None:
+    def _send(self, files: Uploads | _There, *, sha256: bool) -> None:
         """Make the targets window by window, as many at a time as the memory takes, and send them."""
         largest = max((part_bytes(made.target.size) for made in self._made), default=_PART)
         threads = min(_THREADS, self._memory // (largest * _HELD))
@@ -203,7 +213,9 @@ class _UploadRun(Run):
         except OSError as error:
             raise FileError(f"cannot write to {self.staging}: {reason(error)}") from error
 
-    def _send_windows(self, files: Uploads, index: int, windows: _Windows, scratch: int, sha256: bool) -> int:
+    def _send_windows(
+        self, files: Uploads | _There, index: int, windows: _Windows, scratch: int, sha256: bool
+    ) -> int:
         sent = 0
         for window, place in windows:
             data = read_at(scratch, len(window), place)
@@ -323,7 +335,8 @@ class _Spans:
 class Uploads:
     """New files of one file system, which hold back what is written until all are published.
 
-    As a context: after an error nothing of them is left, not even of those that were published.
+    As a context: after an error nothing of them is left, not even of those that were published, but for what
+    has replaced a file: the error says which files are new then, and which are as before.
 
     Attributes:
         addresses: of the files.
@@ -342,14 +355,26 @@ class Uploads:
         self.addresses = tuple(f"{folder.rstrip('/')}/{name}" for name in sizes)
         self._files: list[Any] = []
         self._published: list[int] = []
+        self._before: frozenset[str] = frozenset()
 
     def __enter__(self) -> Uploads:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            with uninterrupted():
-                self._discard()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            return
+        with uninterrupted():
+            self._discard()
+        replaced = [self.addresses[i] for i in self._published if self.addresses[i] in self._before]
+        if replaced:
+            kept = [each for each in self.addresses if each in self._before and each not in replaced]
+            said = f"new: {_several(replaced)}; as before: {_several(kept)}"
+            if isinstance(error, FileError):
+                raise FileError(f"{error.message}; {said}") from error
+            assert error is not None
+            error.add_note(said)
 
     def existing(self) -> Iterator[str]:
         """Yield the addresses where a file is already."""
@@ -384,8 +409,13 @@ class Uploads:
         with writing(self.addresses[index]):
             self._files[index].close()
 
-    def publish(self) -> None:
-        """Let all files be seen; none where one of them cannot be."""
+    def publish(self, before: Collection[str]) -> None:
+        """Let all files be seen. Where one cannot be, those are removed that were not there before.
+
+        Args:
+            before: the addresses at which there is a file that is replaced.
+        """
+        self._before = frozenset(before)
         with uninterrupted():
             for index, file in enumerate(self._files):
                 with writing(self.addresses[index]):
@@ -396,10 +426,40 @@ class Uploads:
         for index, file in enumerate(self._files):
             with contextlib.suppress(Exception):  # the first error is the one to tell
                 if index in self._published:
-                    self._system.rm_file(self._paths[index])
+                    if self.addresses[index] not in self._before:
+                        self._system.rm_file(self._paths[index])
                 else:
                     file.discard()
                     file.closed = True  # or fsspec sends what is left of it when it is collected
+
+
+class _There:
+    """Files that are there already, and take what would be sent: it must be what they hold."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self._files = [RemoteFile(address) for address in addresses]
+        self._at = [0] * len(addresses)
+
+    def write(self, index: int, data: bytes) -> None:
+        """Compare the next part of a file."""
+        file, begin = self._files[index], self._at[index]
+        self._at[index] = end = begin + len(data)
+        if end > file.size or file.read(begin, len(data)) != data:
+            raise _other_bytes(file.name)
+
+    def close(self, index: int) -> None:
+        """Prove that a file has no more bytes."""
+        if self._at[index] != self._files[index].size:
+            raise _other_bytes(self._files[index].name)
+
+
+def _other_bytes(address: str) -> FileError:
+    return FileError(f"{address} exists already, with other bytes; overwrite=True (--overwrite) replaces it")
+
+
+def _several(addresses: Sequence[str]) -> str:
+    more = len(addresses) - _MOST_NAMED
+    return ", ".join(addresses[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "") or "none"
 
 
 def _holds_back(file: Any) -> bool:

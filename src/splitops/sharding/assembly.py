@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from splitops.errors import PlanError, shown
-from splitops.files.copying import FilePlan
+from splitops.files.copying import FilePlan, Finish
 from splitops.files.extents import Extent, compose, contiguous
 from splitops.files.formats import TargetFile
 from splitops.files.sources import Source
@@ -70,5 +70,5 @@ def file_plan(
         (targets[0], *inside),
         tuple(extents),
         (),
-        ((range(1), lambda _: None),),  # nothing follows from the bytes; the folder is made durable
+        (Finish(range(1), lambda _: None),),  # nothing follows from the bytes; the folder is made durable
     )

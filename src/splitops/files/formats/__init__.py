@@ -100,11 +100,14 @@ class Layout:
         places: of each tensor, in the given order.
         finish: called with the paths of the files once all tensors are in their places, for what follows
             from their bytes, such as checksums; it can be called again after a stop. None: nothing does.
+        check: called with the same paths after that, to read the files back as their readers do. It raises a
+            :class:`FileError` where one does not hold the tensors that it was made from.
     """
 
     files: tuple[TargetFile, ...]
     places: tuple[Place, ...]
     finish: Callable[[Sequence[Path]], None] | None = None
+    check: Callable[[Sequence[Path]], None] | None = None
 
 
 class Format(Protocol):

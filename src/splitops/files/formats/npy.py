@@ -21,6 +21,7 @@ import numpy.typing as npt
 from numpy.lib import format as npy
 
 from splitops.errors import FileError, one_line, shown, shown_path
+from splitops.files.addresses import written
 from splitops.files.formats import Contents, Layout, Place, TargetFile
 from splitops.files.sources import LocalFile, Source
 from splitops.files.streams import beginning, size_of
@@ -270,5 +271,6 @@ def header_of(tensor: StoredTensor) -> bytes:
 
 def _header_of(source: Source) -> Header:
     start = beginning(source, _MAX_HEADER + 12)
-    header = _parsed(io.BytesIO(start), str(source.path))
-    return _proved(header, str(source.path), size_of(source, header.end))
+    name = written(source.path)
+    header = _parsed(io.BytesIO(start), name)
+    return _proved(header, name, size_of(source, header.end))

@@ -20,7 +20,8 @@ from typing import IO, Any, Final
 
 import numpy as np
 
-from splitops.errors import FileError, one_line, shown
+from splitops.errors import FileError, one_line, shown, shown_path
+from splitops.files.addresses import written
 from splitops.files.formats import Contents, Layout, Place, TargetFile
 from splitops.files.formats.npy import header_of, read_header, stored, taken
 from splitops.files.sources import LocalFile, Source, SourceFile, Stretch
@@ -85,7 +86,7 @@ class _Npz:
         directory = sum(_CENTRAL.size + len(m.name) + (28 if m.needs_64(m.size, at) else 0) for m in members)
         end = _end(len(members), directory, at)
         file = TargetFile(name, at + directory + len(end), tuple(literals))
-        return Layout((file,), tuple(places), partial(_finish_stored, members=members, at=at))
+        return Layout((file,), tuple(places), partial(_finish_stored, members=members, at=at), _check)
 
 
 FORMAT: Final = _Npz()
@@ -120,7 +121,7 @@ def _tensors(members: Sequence[zipfile.ZipInfo], source: Source) -> tuple[list[S
         end = start + member.compress_size
         if end > source.size:
             raise zipfile.BadZipFile(f"{shown(name)} ends at byte {end}, but the file has {source.size}")
-        label = f"{source.path}:{name}"
+        label = f"{written(source.path)}:{name}"
         if member.compress_type == zipfile.ZIP_STORED:
             head = source.read(start, min(member.compress_size, 10_012))
             header = read_header(io.BytesIO(head), label, member.compress_size)
@@ -286,7 +287,7 @@ def _deflated_layout(name: str, members: Sequence[_Member]) -> Layout:
     for index, member in enumerate(members):
         files.append(TargetFile(f".{name}.{index}", member.size, ((0, member.header),), scratch=True))
     places = tuple(Place(1 + index, len(member.header)) for index, member in enumerate(members))
-    return Layout(tuple(files), places, partial(_finish_deflated, members=members))
+    return Layout(tuple(files), places, partial(_finish_deflated, members=members), _check)
 
 
 def _finish_deflated(paths: Sequence[Path], members: Sequence[_Member]) -> None:
@@ -312,6 +313,19 @@ def _finish_deflated(paths: Sequence[Path], members: Sequence[_Member]) -> None:
             directory += member.central(checksum, compressed, offset)
         at = file.tell()
         file.write(directory + _end(len(members), len(directory), at))
+
+
+def _check(paths: Sequence[Path]) -> None:
+    """Unpack all members; their checksums are of the bytes that they were made from."""
+    name = shown_path(paths[0].name)
+    try:
+        with zipfile.ZipFile(paths[0]) as archive:
+            damaged = archive.testzip()
+    except BROKEN as error:
+        reason = one_line(str(error), 200)
+        raise FileError(f"{name} does not read back as it was written: {reason}") from error
+    if damaged is not None:
+        raise FileError(f"{name} does not read back as it was written, in {shown(damaged)}")
 
 
 def _blocks_of(file: IO[bytes], size: int) -> Iterator[tuple[bytes, Any]]:

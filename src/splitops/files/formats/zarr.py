@@ -18,12 +18,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from splitops.errors import FileError, shown
+from splitops.errors import FileError, shown, shown_path
 from splitops.files.boxes import BoxedArray, boxes
 from splitops.files.formats import Contents, Layout, Place, TargetFile
 from splitops.files.formats.zarr_chunks import ZarrArray, chunks_of, create, outer_chunks, without_zeros
 from splitops.files.lazy import LazyTensor
-from splitops.files.sources import LocalFile, Source
+from splitops.files.sources import LocalFile, Source, reading
 from splitops.files.tensors import StoredTensor, Unit
 from splitops.spec.elements.types import ElementType, element_type_of, is_numpys_own
 
@@ -84,7 +84,8 @@ class _Zarr:
         [tensor] = tensors
         before = like.metadata["arrays"][tensor.name] if like.format is self else None
         files = TargetFile(name, 0, folder=True), TargetFile(f".{name}.raw", tensor.size, scratch=True)
-        return Layout(files, (Place(1, 0),), partial(_finish, tensor=tensor, before=before))
+        finish = partial(_finish, tensor=tensor, before=before)
+        return Layout(files, (Place(1, 0),), finish, partial(_check, tensor=tensor))
 
 
 FORMAT: Final = _Zarr()
@@ -122,7 +123,26 @@ def _finish(paths: Sequence[Path], tensor: StoredTensor, before: Any) -> None:
                 "compressors": before.compressors,
                 "dimension_names": before.metadata.dimension_names,
             }
-    made = _zarr().create_array(folder, shape=tensor.shape, dtype=tensor.dtype, **options)
-    data = LazyTensor(LocalFile(scratch), replace(tensor, offset=0, file=0))
+    assert tensor.dtype is not None
+    zarr = _zarr()
+    if tensor.dtype.byteorder == ">":
+        options["serializer"] = zarr.codecs.BytesCodec(endian="big")
+    made = zarr.create_array(folder, shape=tensor.shape, dtype=tensor.dtype, **options)
+    data = _plain(scratch, tensor)
     for box in boxes(tensor.shape, outer_chunks(made)):
         made[box] = np.asarray(data[box])
+
+
+def _check(paths: Sequence[Path], tensor: StoredTensor) -> None:
+    """Decode a part, and compare it with its plain bytes."""
+    folder, scratch = paths
+    data = _plain(scratch, tensor)
+    with reading(shown_path(folder.name)):
+        found = _zarr().open_array(folder, mode="r")
+        for box in boxes(tensor.shape, outer_chunks(found)):
+            if np.asarray(found[box], tensor.dtype).tobytes() != np.asarray(data[box]).tobytes():
+                raise FileError(f"{shown_path(folder.name)} does not read back as it was written, at {box}")
+
+
+def _plain(scratch: Path, tensor: StoredTensor) -> LazyTensor:
+    return LazyTensor(LocalFile(scratch), replace(tensor, offset=0, file=0))
