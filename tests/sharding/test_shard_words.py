@@ -37,7 +37,7 @@ def whole(array: np.ndarray, ranks: int, axis: int) -> list[np.ndarray]:
 MEANING = {  # by word: what becomes of a weight, and of a bias
     **dict.fromkeys(("colwise", "colwise_rep", "colwise_gather_output"), ((chunks, -2), (chunks, -1))),
     **dict.fromkeys(("rowwise", "rowwise_rep", "rowwise_split_input"), ((chunks, -1), (whole, 0))),
-    "embedding_rowwise": ((chunks, 0), (whole, 0)),
+    "embedding_rowwise": ((chunks, 0), (chunks, 0)),
     "embedding_colwise": ((chunks, 1), (whole, 0)),
     "packed_colwise": ((packed, -2), (chunks, -1)),
     "packed_rowwise": ((packed, -1), (whole, 0)),

@@ -51,7 +51,7 @@ WORDS: Final[Mapping[str, Word]] = MappingProxyType(
         "rowwise": _ROWS,
         "rowwise_rep": _ROWS,
         "rowwise_split_input": _ROWS,
-        "embedding_rowwise": Word(0, None),
+        "embedding_rowwise": Word(0, 0),
         "embedding_colwise": Word(1, None),
         "packed_colwise": Word(-2, -1, sections=2),
         "packed_rowwise": Word(-1, None, sections=2),
