@@ -14,7 +14,7 @@ from typing import Any
 
 from splitops.files.tensors import StoredTensor, Unit
 from splitops.sharding.auto import auto_plan
-from splitops.sharding.rules import cuts_of, rules_of
+from splitops.sharding.plan_language import cuts_of, rules_of
 from splitops.sharding.tables import generate
 
 RANKS = 2
