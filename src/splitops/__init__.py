@@ -16,6 +16,7 @@ from splitops import errors, onnx, openvino
 from splitops.calls.functions import plan
 from splitops.calls.hints import missing
 from splitops.errors import ArrayError, ModelError, Rule, RuleError, SplitError, Where
+from splitops.ground.progress import progressing
 from splitops.ground.version import __version__
 from splitops.native import Plan, get_num_threads, pool_limit, pool_statistics, release_pool, set_num_threads
 from splitops.spec.operators import Difference, OperatorSchema, difference, history, schema
@@ -59,6 +60,7 @@ __all__ = [
     "plan",
     "pool_limit",
     "pool_statistics",
+    "progressing",
     "release_pool",
     "run",
     "save",

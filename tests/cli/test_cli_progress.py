@@ -13,7 +13,7 @@ from onnx import ModelProto
 
 import splitops
 from splitops.cli import _progress, cli
-from splitops.ground.progress import Progress, counted, progressing
+from splitops.ground.progress import Steps, counted, progressing
 from splitops.models.formats import openvino as openvino_ir
 
 
@@ -47,7 +47,7 @@ USES: dict[str, Any] = {
 
 @pytest.mark.parametrize("what", USES)
 def test_every_tool_tells_how_far_it_is(what):
-    heard: list[Progress | None] = []
+    heard: list[Steps | None] = []
     with progressing(heard.append):
         USES[what](chain())
     works = [list(work) for told, work in groupby(heard, key=lambda progress: progress is not None) if told]
@@ -68,14 +68,14 @@ def test_every_tool_tells_how_far_it_is(what):
     ],
 )
 def test_tools_of_openvino_ir_tell_it_too(what, use):
-    heard: list[Progress | None] = []
+    heard: list[Steps | None] = []
     with progressing(heard.append):
         use(ir_chain())
     assert what in {progress.what for progress in heard if progress is not None}
 
 
 def test_work_inside_work_is_not_told():
-    heard: list[Progress | None] = []
+    heard: list[Steps | None] = []
     with progressing(heard.append):
         for _ in counted("ab", "outer"):
             list(counted("cd", "inner"))
@@ -90,7 +90,7 @@ def test_work_inside_work_is_not_told():
 
 
 def test_work_that_fails_has_ended():
-    heard: list[Progress | None] = []
+    heard: list[Steps | None] = []
 
     def fail() -> None:
         for _ in counted("ab", "work"):

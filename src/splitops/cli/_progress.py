@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from splitops.ground.progress import Progress, progressing
+from splitops.ground.progress import Steps, progressing
 
 if TYPE_CHECKING:
     from rich import progress as rich_progress
@@ -35,7 +35,7 @@ class _Bar:
         self._due = time.monotonic() + DELAY
         self._shown: tuple[rich_progress.Progress, rich_progress.TaskID] | None = None
 
-    def tell(self, progress: Progress | None) -> None:
+    def tell(self, progress: Steps | None) -> None:
         """Show the progress, if it is time to."""
         if progress is None:
             self._hide()
@@ -52,7 +52,7 @@ class _Bar:
         at = f" {one_line(progress.at, 60)}" if progress.at else ""
         bar.update(task, completed=progress.done, description=f"{progress.what}{at}")
 
-    def _show(self, progress: Progress) -> tuple[rich_progress.Progress, rich_progress.TaskID]:
+    def _show(self, progress: Steps) -> tuple[rich_progress.Progress, rich_progress.TaskID]:
         from rich import progress as rich_progress
 
         from splitops.cli._console import console

@@ -1,7 +1,9 @@
 """Progress of long work, reported to a listener; it costs nothing without one.
 
-with progressing(lambda progress: print(progress)):
-splitops.convert("large.onnx", to=13)
+::
+
+    with progressing(lambda steps: print(steps)):
+        splitops.convert("large.onnx", to=13)
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ _Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class Steps:
     """How far some work is.
 
     Attributes:
@@ -32,7 +34,7 @@ class Progress:
     at: str = ""
 
 
-Listener = Callable[[Progress | None], None]
+Listener = Callable[[Steps | None], None]
 """Called with the progress before each step, and with None where the work has ended."""
 
 
@@ -52,15 +54,16 @@ def progressing(listener: Listener) -> Iterator[None]:
     """Tell a function of the progress of all work in the block, and in its context alone.
 
     Args:
-        listener: called with a :class:`Progress` before each step, and with None at the end of each work.
-            What it raises ends the work.
+        listener: called before each step, with the name of the work (``what``), how many steps are ``done``,
+            the ``total`` where it is known, and what is ``at`` work now; called with None at the end of each
+            work. What it raises ends the work.
 
     Examples:
         >>> heard = []
         >>> with progressing(heard.append):
         ...     total = sum(counted([1, 2], "add"))
         >>> heard
-        [Progress(what='add', done=0, total=2, at=''), Progress(what='add', done=1, total=2, at=''), None]
+        [Steps(what='add', done=0, total=2, at=''), Steps(what='add', done=1, total=2, at=''), None]
     """
     token = _LISTENING.set(_Listening(listener))
     try:
@@ -87,7 +90,7 @@ def _told(items: Iterable[_Item], what: str, listening: _Listening) -> Iterator[
     listening.busy = True
     try:
         for done, item in enumerate(items):
-            listening.listener(Progress(what, done, total))
+            listening.listener(Steps(what, done, total))
             yield item
     finally:
         listening.busy = False
@@ -107,7 +110,7 @@ def telling(what: str, total: int) -> Iterator[Callable[[int, str], None]]:
         >>> with progressing(heard.append), telling("ask", 2) as tell:
         ...     tell(1, "somebody")
         >>> heard
-        [Progress(what='ask', done=1, total=2, at='somebody'), None]
+        [Steps(what='ask', done=1, total=2, at='somebody'), None]
     """
     listening = _LISTENING.get()
     if listening is None or listening.busy:
@@ -115,7 +118,7 @@ def telling(what: str, total: int) -> Iterator[Callable[[int, str], None]]:
         return
     listening.busy = True
     try:
-        yield lambda done, at: listening.listener(Progress(what, done, total, at))
+        yield lambda done, at: listening.listener(Steps(what, done, total, at))
     finally:
         listening.busy = False
         listening.listener(None)
