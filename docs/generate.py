@@ -19,10 +19,17 @@ from splitops.backends.gpu.cupy_kernels import ENTRIES, MORE_ENTRIES
 from splitops.backends.gpu.layout import MAX_ENTRIES
 from splitops.models.check.codes import MODEL_CODES
 from splitops.models.check.explanations import explain, rule_examples
-from splitops.spec.operators import FAMILY, SCHEMAS, OperatorSchema, VersionChange
+from splitops.spec import (
+    FAMILY,
+    SCHEMAS,
+    Attribute,
+    OperatorSchema,
+    Option,
+    Parameter,
+    SizeRule,
+    VersionChange,
+)
 from splitops.spec.operators.differences import compare
-from splitops.spec.operators.schemas import Attribute, Option, Parameter
-from splitops.spec.sizes.rules import SizeRule
 
 DOCS: Final = Path(__file__).parent
 HEADER: Final = "<!-- Made by docs/generate.py from the code. -->\n\n"

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import splitops
-from splitops.comparison.records import Entry, Peer, Report, Verdict, Word
+from splitops.comparison import Report
+from splitops.comparison.records import Entry, Peer, Verdict, Word
 from splitops.comparison.reports.html import anchor, to_html
 from splitops.comparison.reports.reading import read_report
 from splitops.comparison.reports.rule_texts import rule_text

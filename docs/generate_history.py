@@ -13,8 +13,7 @@ from typing import Final
 import splitops
 from splitops.explain.canvas import FAINT, Canvas
 from splitops.explain.palette import colour, ink
-from splitops.spec.operators import FAMILY, OperatorSchema, display_name
-from splitops.spec.sizes.rules import SizeRule
+from splitops.spec import FAMILY, OperatorSchema, SizeRule, display_name
 
 PICTURES: Final = Path(__file__).parent / "pictures"
 

@@ -14,7 +14,7 @@ import splitops
 from splitops.explain import EXAMPLES, explain, svg, to_html
 from splitops.explain.canvas import FAINT, PAPER, Canvas
 from splitops.explain.palette import colour, ink
-from splitops.spec.operators import SCHEMAS, OperatorSchema, display_name
+from splitops.spec import SCHEMAS, OperatorSchema, display_name
 
 DOCS: Final = Path(__file__).parent
 PICTURES: Final = DOCS / "pictures"

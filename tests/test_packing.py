@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitops.errors import ArrayError
+from splitops.spec import ELEMENT_TYPES, ElementType
 from splitops.spec.elements.packing import pack, packed_size, unpack
-from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 
 PACKED = [row for row in ELEMENT_TYPES.values() if row.packed]
 WHOLE = [row for row in ELEMENT_TYPES.values() if row.bits >= 8]

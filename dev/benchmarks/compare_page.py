@@ -15,7 +15,7 @@ import tempfile
 from html import escape
 from pathlib import Path
 
-from splitops.comparison.records import Report
+from splitops.comparison import Report
 from splitops.comparison.reports.html import to_html
 
 ARGUMENTS = [

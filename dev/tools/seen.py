@@ -11,9 +11,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from splitops.comparison.records import CompareError, Report, Word
+from splitops.comparison import CompareError, Report
+from splitops.comparison.records import Word
 from splitops.comparison.reports.reading import read_report
-from splitops.models.check.profiles import LIMITS, LOOKED_AT, Limit, release_numbers
+from splitops.models.check import LIMITS, Limit
+from splitops.models.check.profiles import LOOKED_AT, release_numbers
 
 Answers = dict[str, bool]
 """Whether the case of a limit disagreed, by the release, the oldest first."""

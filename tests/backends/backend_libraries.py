@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec import ELEMENT_TYPES
 from splitops.testing import Library
 
 Array = np.ndarray[Any, Any]

@@ -12,7 +12,8 @@ import sys
 from collections import Counter
 from typing import Any
 
-from splitops.files.tensors import StoredTensor, Unit
+from splitops.files import StoredTensor
+from splitops.files.tensors import Unit
 from splitops.sharding.auto import auto_plan
 from splitops.sharding.plan_language import cuts_of, rules_of
 from splitops.sharding.tables import generate

@@ -9,7 +9,7 @@ from splitops.comparison.cases.building import model_of
 from splitops.comparison.records import Word
 from splitops.comparison.reports.reading import read_report
 from splitops.models.check import LIMITS, Severity, check
-from splitops.spec.sizes.rules import SizeRule
+from splitops.spec import SizeRule
 
 REPORT = read_report(Path(__file__).parents[2] / "docs" / "compare" / "report.json")
 PEERS = {

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import splitops
 from splitops.explain import cells, diagram, explain, memory_strip, svg
 from splitops.explain.axis import proportional
+from splitops.spec import ELEMENT_TYPES
 from splitops.spec.elements.packing import packed_size
-from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.splitting import Plan
 
 FLOAT = ELEMENT_TYPES["float32"]

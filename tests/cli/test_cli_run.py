@@ -24,7 +24,7 @@ from splitops.cli._trace import Trace
 from splitops.errors import ModelError
 from splitops.files.formats.npy import header_bytes
 from splitops.models.formats.openvino import builder, write
-from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec import ELEMENT_TYPES
 
 X = np.arange(24, dtype=np.float32).reshape(4, 6)
 
@@ -532,7 +532,7 @@ def test_statistics():
 
 def test_a_trace_ends_with_its_block():
     from splitops.calls.node import evaluate, observing
-    from splitops.spec.operators import schema
+    from splitops.spec import schema
 
     arguments = (schema("Split"), {"num_outputs": 2}, [np.zeros(4)])
     trace = Trace()

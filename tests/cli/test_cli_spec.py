@@ -7,7 +7,7 @@ import json
 import pytest
 
 import splitops
-from splitops.spec.operators import SCHEMAS
+from splitops.spec import SCHEMAS
 
 
 def test_list_has_every_row(invoke):

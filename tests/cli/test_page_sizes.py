@@ -17,8 +17,7 @@ from splitops.calls.arguments import bind_call
 from splitops.errors import RuleError
 from splitops.explain import explain
 from splitops.explain.interactive import operator_data, type_data
-from splitops.spec.elements.types import ELEMENT_TYPES
-from splitops.spec.operators import SCHEMAS, OperatorSchema
+from splitops.spec import ELEMENT_TYPES, SCHEMAS, OperatorSchema
 from splitops.splitting import plan_request
 from splitops.splitting.binding import Fact
 

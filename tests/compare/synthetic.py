@@ -6,7 +6,8 @@ import random
 from typing import Any
 
 import splitops
-from splitops.comparison.records import Entry, Peer, Record, Report, State, Verdict, Word
+from splitops.comparison import Report
+from splitops.comparison.records import Entry, Peer, Record, State, Verdict, Word
 
 _WORDS = (Word.DIFFERS, Word.REFUSES, Word.CRASH, Word.HANG, Word.MEMORY, Word.PROTOCOL, Word.ADAPTER_ERROR)
 _NAMES = (

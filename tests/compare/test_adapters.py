@@ -15,8 +15,8 @@ from splitops.comparison.adapters.openvino import _codes, _packed
 from splitops.comparison.cases import build, listed
 from splitops.comparison.protocol import ask, outcome, read, start
 from splitops.comparison.records import Case, Outcome
+from splitops.spec import ELEMENT_TYPES
 from splitops.spec.elements.packing import pack
-from splitops.spec.elements.types import ELEMENT_TYPES
 
 FOLDER = Path(next(iter(adapters.__path__)))
 PACKAGES = {

@@ -18,9 +18,7 @@ from splitops.comparison.cases.words import operator_of
 from splitops.comparison.records import Case, Record
 from splitops.errors import Rule
 from splitops.models.check import check
-from splitops.spec.elements.types import ELEMENT_TYPES
-from splitops.spec.operators import SCHEMAS, OperatorSchema
-from splitops.spec.operators.schemas import Given
+from splitops.spec import ELEMENT_TYPES, SCHEMAS, Given, OperatorSchema
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "core"))
 from corpus import Case as Written

@@ -17,12 +17,12 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 import splitops
-from splitops.comparison import protocol
+from splitops.comparison import CompareError, Report, protocol
 from splitops.comparison.cases import build, cases, listed, named
 from splitops.comparison.driver import finding
 from splitops.comparison.driver.judging import judge
 from splitops.comparison.driver.shrinking import shrunk, smaller
-from splitops.comparison.records import Case, CompareError, Outcome, Record, Report, State, Word
+from splitops.comparison.records import Case, Outcome, Record, State, Word
 
 PLAIN = "split-18/ceil/6-into-2/float32/static"
 FIVE = "split-18/ceil/5-into-4/float32/static"

@@ -14,13 +14,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from splitops.comparison import Report
 from splitops.comparison.cases import cases
 from splitops.comparison.driver import running
 from splitops.comparison.driver.asking import Asker
 from splitops.comparison.driver.comparing import ask_everything
 from splitops.comparison.driver.finding import Source, Wanted
 from splitops.comparison.driver.process import Limits, Process, without_network
-from splitops.comparison.records import Case, Report, State, Verdict, Word
+from splitops.comparison.records import Case, State, Verdict, Word
 
 HERE = Path(__file__).parent
 VALID, INVALID = "valid", "invalid"

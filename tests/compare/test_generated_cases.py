@@ -10,12 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from splitops.cli import cli
+from splitops.comparison import CompareError
 from splitops.comparison.cases import build, cases, find, generated, listed, named
 from splitops.comparison.driver.shrinking import smaller
-from splitops.comparison.records import CompareError
-from splitops.spec.elements.types import ELEMENT_TYPES
-from splitops.spec.operators import SCHEMAS
-from splitops.spec.sizes.rules import SizeRule
+from splitops.spec import ELEMENT_TYPES, SCHEMAS, SizeRule
 
 MODEL = Path(__file__).parents[2] / "examples/models/attention_block.onnx"
 MANY = generated(500)

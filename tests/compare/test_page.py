@@ -14,7 +14,8 @@ import pytest
 from synthetic import report
 
 from splitops.cli.compare import command
-from splitops.comparison.records import CompareError, Peer, Record, Report, State, Verdict, Word
+from splitops.comparison import CompareError, Report
+from splitops.comparison.records import Peer, Record, State, Verdict, Word
 from splitops.comparison.reports.html import to_html
 from splitops.comparison.reports.pictures import Pictures, planned
 from splitops.comparison.reports.verdicts import MEANINGS

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from synthetic import report
 
+from splitops.comparison import CompareError, Report
 from splitops.comparison.protocol import validate
-from splitops.comparison.records import CompareError, Report, State, Verdict, Word
+from splitops.comparison.records import State, Verdict, Word
 from splitops.comparison.reports.differing import differences
 from splitops.comparison.reports.expecting import Expectation, expectations, judge, read_expectations
 from splitops.comparison.reports.reading import read_report
@@ -20,8 +21,7 @@ from splitops.comparison.reports.rule_texts import RULES, source_of
 from splitops.comparison.reports.sarif import to_sarif
 from splitops.comparison.reports.verdicts import MEANINGS, counts
 from splitops.errors import Rule
-from splitops.spec.operators import SCHEMAS
-from splitops.spec.sizes.rules import SizeRule
+from splitops.spec import SCHEMAS, SizeRule
 
 EMPTY = Report(environment={}, peers=(), entries=())
 

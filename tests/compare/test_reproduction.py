@@ -17,9 +17,10 @@ import pytest
 from click.testing import CliRunner
 
 from splitops.cli import cli
+from splitops.comparison import CompareError, Report
 from splitops.comparison.cases import cases
 from splitops.comparison.driver.finding import adapter_files
-from splitops.comparison.records import Case, CompareError, Entry, Peer, Report, Verdict, Word
+from splitops.comparison.records import Case, Entry, Peer, Verdict, Word
 from splitops.comparison.reports.reproduction import reproduction, write_reproduction
 
 CEIL = "split-18/ceil/5-into-4/float32/static"

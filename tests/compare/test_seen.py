@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
 
-from splitops.comparison.records import Entry, Peer, Report, Verdict, Word
-from splitops.models.check.profiles import LIMITS
+from splitops.comparison import Report
+from splitops.comparison.records import Entry, Peer, Verdict, Word
+from splitops.models.check import LIMITS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "dev/tools"))
 import seen

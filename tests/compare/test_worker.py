@@ -11,9 +11,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from splitops.comparison import worker
+from splitops.comparison import CompareError, worker
 from splitops.comparison.protocol import ProtocolError, ask, outcome, read, start
-from splitops.comparison.records import Case, CompareError, Outcome
+from splitops.comparison.records import Case, Outcome
 
 ADAPTER = """
 import sys, numpy as np

@@ -24,8 +24,7 @@ from onnx.reference import ReferenceEvaluator
 
 import splitops
 from splitops.errors import RuleError
-from splitops.spec.elements.types import ElementType
-from splitops.spec.operators import OperatorSchema, history
+from splitops.spec import ElementType, OperatorSchema, history
 
 sys.path.insert(0, str(Path(__file__).parent))
 from onnxruntime_worker import send

@@ -27,9 +27,7 @@ from splitops.models.formats.openvino import Builder, OpenVINOModel
 from splitops.models.graph.merging import merged_sites
 from splitops.models.graph.onnx_model import as_graph
 from splitops.models.simplify import simplify
-from splitops.spec.operators import SCHEMAS, schema
-from splitops.spec.operators.schemas import Given
-from splitops.spec.sizes.rules import SizeRule
+from splitops.spec import SCHEMAS, Given, SizeRule, schema
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "simplify"))
 

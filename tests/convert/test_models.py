@@ -437,7 +437,7 @@ def test_a_sequence_with_a_reader_of_a_computed_position_is_refused_and_left_alo
 
 
 def test_slice_takes_what_the_decision_says() -> None:
-    from splitops.spec.operators import schema
+    from splitops.spec import schema
 
     for opset in range(1, onnx.defs.onnx_opset_version() + 1):
         published = onnx.defs.get_schema("Slice", opset).inputs[0].types
@@ -447,7 +447,7 @@ def test_slice_takes_what_the_decision_says() -> None:
 
 def test_casts_exist_for_every_carrier() -> None:
     from splitops.models.sites.restating import _FLOAT_BITS, _VALUE_BITS
-    from splitops.spec.elements.types import ELEMENT_TYPES
+    from splitops.spec import ELEMENT_TYPES
 
     for opset in (1, 6, 9, 13):
         cast = onnx.defs.get_schema("Cast", opset)

@@ -16,7 +16,7 @@ from splitops.errors import ModelError
 from splitops.models.convert import convert
 from splitops.models.formats.openvino import Builder, OpenVINOModel
 from splitops.models.movers import BY_OPERATOR, MOVERS
-from splitops.spec.elements.types import element_type_of
+from splitops.spec import element_type_of
 
 _BOUNDS: list[dict[str, list[int]]] = [
     {"starts": [1], "ends": [-1]},

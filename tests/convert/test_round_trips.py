@@ -16,8 +16,8 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import splitops.models
 from splitops.models.convert import convert
+from splitops.spec import SizeRule
 from splitops.spec.sizes.arithmetic import Division, part_sizes
-from splitops.spec.sizes.rules import SizeRule
 
 _TYPES = {
     TensorProto.FLOAT: np.float32,

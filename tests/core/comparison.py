@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from splitops.spec.elements.types import ElementType
+from splitops.spec import ElementType
 
 Array = np.ndarray[Any, Any]
 

@@ -11,9 +11,7 @@ from typing import Any, Final
 import numpy as np
 from comparison import Array, ramp_of
 
-from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
-from splitops.spec.operators import SCHEMAS, OperatorSchema
-from splitops.spec.operators.schemas import Given
+from splitops.spec import ELEMENT_TYPES, SCHEMAS, ElementType, Given, OperatorSchema
 
 CASES: Final = Path(__file__).parents[1] / "cases"
 

@@ -9,13 +9,10 @@ import numpy as np
 import pytest
 
 from splitops import ModelError, RuleError, Where
-from splitops.spec.elements.types import ELEMENT_TYPES
-from splitops.spec.operators import SCHEMAS, OperatorSchema
+from splitops.spec import ELEMENT_TYPES, SCHEMAS, Given, OperatorSchema, Option, SizeRule, Source
 from splitops.spec.operators import schema as find_schema
-from splitops.spec.operators.schemas import Given, Option, Source
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.dims import Range
-from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting import SplitRequest
 from splitops.splitting.binding import Binding, Fact, bind, fact_of, foreign_type
 from splitops.splitting.binding.rows import Place, compile_row

@@ -17,8 +17,7 @@ from corpus import Case, path_of, read, read_all
 import splitops
 from splitops import Rule, RuleError
 from splitops.calls.node import evaluate
-from splitops.spec.elements.types import ELEMENT_TYPES
-from splitops.spec.operators import SCHEMAS, OperatorSchema
+from splitops.spec import ELEMENT_TYPES, SCHEMAS, OperatorSchema
 
 CASES = read_all()
 FUNCTIONS = {

@@ -18,7 +18,7 @@ from entering import SHORT_CUT, entered
 import splitops
 from splitops.calls.node import NodeSplit
 from splitops.errors import ArrayError, SplitError
-from splitops.spec.operators import schema
+from splitops.spec import schema
 
 FUNCTIONS = {
     "onnx.split": splitops.onnx.split,

@@ -16,7 +16,7 @@ from splitops.errors import AxisError, TypeUnsupportedError
 from splitops.onnx import split, split_to_sequence
 from splitops.openvino import split as openvino_split
 from splitops.openvino import variadic_split
-from splitops.spec.elements.types import ELEMENT_TYPES, element_type_of
+from splitops.spec import ELEMENT_TYPES, element_type_of
 
 DATA = ramp((6, 4), np.dtype("i4"))
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from splitops import RuleError, Where
-from splitops.spec.operators import schema
+from splitops.spec import SizeRule, schema
 from splitops.spec.sizes.arithmetic import Division
-from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting import Plan, SplitRequest, plan_request, planning
 
 ONES = Division(SizeRule.CHUNK, chunk=1)

@@ -16,7 +16,7 @@ from written_rules import ATTRIBUTES, INPUTS, Key, broken_rules
 import splitops
 from splitops import RuleError
 from splitops.calls.node import evaluate
-from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec import ELEMENT_TYPES, SizeRule
 from splitops.spec.operators import schema as find_schema
 from splitops.spec.sizes.arithmetic import (
     Division,
@@ -25,7 +25,6 @@ from splitops.spec.sizes.arithmetic import (
     part_sizes,
     violation,
 )
-from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting import MAX_PARTS, SplitRequest, plan_request
 
 HUGE = [2**31, 2**32 + 4, 2**53 + 1, 2**63 - 1]

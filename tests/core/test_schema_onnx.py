@@ -11,10 +11,9 @@ import onnx
 import pytest
 
 from splitops import difference, schema
-from splitops.spec.elements.types import ELEMENT_TYPES, from_onnx, from_onnx_name
-from splitops.spec.operators import SCHEMAS, OperatorSchema
+from splitops.spec import ELEMENT_TYPES, SCHEMAS, Attribute, OperatorSchema, Option, Parameter
+from splitops.spec.elements.types import from_onnx, from_onnx_name
 from splitops.spec.operators.differences import compare
-from splitops.spec.operators.schemas import Attribute, Option, Parameter
 
 NEWEST = onnx.defs.onnx_opset_version()
 ROWS = [

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from splitops import schema
-from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_openvino, from_precision
-from splitops.spec.operators import SCHEMAS, OperatorSchema
-from splitops.spec.operators.schemas import Given, Option
+from splitops.spec import ELEMENT_TYPES, SCHEMAS, ElementType, Given, OperatorSchema, Option
+from splitops.spec.elements.types import from_openvino, from_precision
 
 openvino = pytest.importorskip("openvino")
 

@@ -25,9 +25,7 @@ from splitops.comparison.cases.building import DATA, inputs_of, model_of
 from splitops.comparison.records import Record
 from splitops.models.engines.engine import EngineError
 from splitops.models.formats.openvino import Builder, OpenVINOModel
-from splitops.spec.elements.types import ELEMENT_TYPES
-from splitops.spec.operators import SCHEMAS, OperatorSchema
-from splitops.spec.operators.schemas import Given
+from splitops.spec import ELEMENT_TYPES, SCHEMAS, Given, OperatorSchema
 
 Model = onnx.ModelProto | OpenVINOModel
 Feeds = dict[str, np.ndarray[Any, Any]]

@@ -120,7 +120,7 @@ def test_a_layer_that_nothing_needs_may_be_invalid():
 @pytest.mark.parametrize("kind", ["float8_e5m2", "float8_e4m3fn", "float8_e8m0fnu"])
 @pytest.mark.parametrize("engine", ["auto", "openvino"])
 def test_floats_of_8_bits_go_to_openvino_and_come_back(engine, kind):
-    from splitops.spec.elements.types import ELEMENT_TYPES
+    from splitops.spec import ELEMENT_TYPES
 
     builder = Builder("g")
     x = builder.parameter("x", ELEMENT_TYPES[kind], "6")

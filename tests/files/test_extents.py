@@ -7,9 +7,9 @@ from file_helpers import IMPLEMENTATIONS, noise, obeyed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from splitops.files import engine
+from splitops.files import StoredTensor, engine
 from splitops.files.extents import Extent, compose, contiguous, inverse, joined, rows, total_bytes
-from splitops.files.tensors import BYTE, StoredTensor, part_extents
+from splitops.files.tensors import BYTE, part_extents
 from splitops.splitting import Plan
 
 

@@ -18,7 +18,7 @@ import splitops
 from splitops.errors import FileError
 from splitops.files.formats import gguf as our_gguf
 from splitops.files.formats.raw import RawFormat
-from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec import ELEMENT_TYPES
 
 RNG = np.random.default_rng(0)
 

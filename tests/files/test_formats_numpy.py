@@ -17,8 +17,8 @@ import splitops
 from splitops.errors import FileError
 from splitops.files.formats.npy import mapped
 from splitops.files.formats.raw import RawFormat
+from splitops.spec import ELEMENT_TYPES
 from splitops.spec.elements.packing import pack, unpack
-from splitops.spec.elements.types import ELEMENT_TYPES
 
 ARRAYS = {
     "row-major": np.arange(240).reshape(4, 6, 10),

@@ -19,7 +19,7 @@ from splitops.models.fix import FixStatus, fix
 from splitops.models.fix.onnx_forms import OnnxForms
 from splitops.models.fix.rounds import Written
 from splitops.models.formats.openvino import Builder
-from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec import ELEMENT_TYPES
 
 pytest.importorskip("onnxruntime")
 FIVE = np.arange(5, dtype=np.float32)

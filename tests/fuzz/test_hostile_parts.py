@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from splitops import SplitError, files
-from splitops.files.formats import format_named
+from splitops.files import format_named
 
 FORMATS = ["npy", "npz", "safetensors", "gguf", "hdf5", "zarr", "onnx"]
 TYPES = ["f4", "i8", "u1", "f2", "?", ">i4", "c8", "S3", "i4,f8"]

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 import splitops
 from splitops.errors import Rule, RuleError
-from splitops.spec.elements.types import ELEMENT_TYPES
-from splitops.spec.operators import schema
+from splitops.spec import ELEMENT_TYPES, schema
 from splitops.spec.sizes import names as symbols
 from splitops.spec.sizes.dims import dimension
 from splitops.splitting.binding import Fact, bind

@@ -14,7 +14,7 @@ from peers import backend_models, less_known, onnx_says
 from splitops.errors import SplitError
 from splitops.models.formats.openvino import Builder, to_bytes
 from splitops.models.infer import Tensor, infer
-from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec import ELEMENT_TYPES
 from splitops.spec.sizes.dims import Range
 
 FLOAT = ELEMENT_TYPES["float32"]

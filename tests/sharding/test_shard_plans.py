@@ -12,7 +12,8 @@ from sharding_helpers import save
 
 from splitops import SplitError, sharding
 from splitops.errors import PlanError
-from splitops.sharding.cuts import Piece, Recipe, Shard, cut_axis
+from splitops.sharding import Piece, Shard
+from splitops.sharding.cuts import Recipe, cut_axis
 from splitops.sharding.documents import schema, validate
 from splitops.sharding.expressions import Names
 from splitops.sharding.globs import matched

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from splitops.errors import Rule
+from splitops.spec import SizeRule
 from splitops.spec.sizes.arithmetic import (
     Division,
     Violation,
@@ -14,7 +15,6 @@ from splitops.spec.sizes.arithmetic import (
     part_sizes,
     violation,
 )
-from splitops.spec.sizes.rules import SizeRule
 
 EXPLICIT = Division(SizeRule.EXPLICIT, lengths=(2, 0, 3))
 REMAINDER = Division(SizeRule.REMAINDER, lengths=(0, -1, 3))

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from splitops.spec import SizeRule
 from splitops.spec.sizes.arithmetic import Division, part_count, part_size, violation
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, dimension, entries, exact_integer
 from splitops.spec.sizes.ranges import count_range, element_range, fitting, free_lengths, hull, part_range
-from splitops.spec.sizes.rules import SizeRule
 
 lengths = st.lists(st.integers(0, 5), max_size=4).map(tuple)
 

@@ -17,8 +17,9 @@ import pytest
 
 from splitops.models.formats import openvino as ir
 from splitops.models.running.openvino.evaluator import Prepared
+from splitops.spec import ELEMENT_TYPES, ElementType
 from splitops.spec.elements.packing import pack, packed_size, unpack
-from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_openvino
+from splitops.spec.elements.types import from_openvino
 
 Array = np.ndarray[Any, Any]
 

@@ -21,7 +21,7 @@ from splitops.models.engines.engine import Event
 from splitops.models.engines.recording import recording
 from splitops.models.formats import openvino as ir
 from splitops.models.movers import evaluated
-from splitops.spec.elements.types import element_type_of
+from splitops.spec import element_type_of
 
 Ports = Mapping[str, str]
 DATA = np.arange(30, dtype=np.float32).reshape(5, 2, 3)

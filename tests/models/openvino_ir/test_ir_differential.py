@@ -29,7 +29,8 @@ from ir_helpers import (
 
 from splitops.models.formats import openvino as ir
 from splitops.models.movers.conversion import is_convertible
-from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_openvino
+from splitops.spec import ELEMENT_TYPES, ElementType
+from splitops.spec.elements.types import from_openvino
 
 pytestmark = [
     needs_openvino,

@@ -11,7 +11,7 @@ import pytest
 from ir_helpers import array_of, assert_same, needs_openvino, run_by_openvino, run_ir, stated
 
 from splitops.models.formats import openvino as ir
-from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec import ELEMENT_TYPES
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 MODEL, DATA = EXAMPLES / "models" / "feature_split.xml", EXAMPLES / "data" / "feature_split_x.npy"

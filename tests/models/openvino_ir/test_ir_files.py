@@ -28,7 +28,7 @@ from splitops.models.formats import openvino as ir
 from splitops.models.formats.openvino.constants import Constant, Weights
 from splitops.models.formats.openvino.model import join_names, split_names
 from splitops.models.formats.openvino.shapes import format_shape, matches, parse_integer, parse_shape
-from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
+from splitops.spec import ELEMENT_TYPES, ElementType
 from splitops.spec.sizes.dims import Range
 
 NOWHERE = Where()

@@ -15,7 +15,7 @@ from ir_helpers import needs_openvino, run_by_openvino, run_ir, stated
 
 from splitops.errors import ModelError, SplitError
 from splitops.models.formats import openvino as ir
-from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec import ELEMENT_TYPES
 
 XML = """<?xml version="1.0"?>
 <net name="model" version="11">

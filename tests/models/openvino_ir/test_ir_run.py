@@ -31,7 +31,7 @@ from splitops.models.engines.engine import Event
 from splitops.models.engines.recording import recording
 from splitops.models.formats import openvino as ir
 from splitops.models.running.stages import stages
-from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
+from splitops.spec import ELEMENT_TYPES, ElementType
 
 DATA = np.arange(24, dtype=np.float32).reshape(6, 4)
 F32 = ELEMENT_TYPES["float32"]
