@@ -481,3 +481,15 @@ def test_casts_around_a_split_lose_nothing(dtype: str) -> None:
     extremes = [0, 1] if dtype == "bool" else [np.iinfo(dtype).min, np.iinfo(dtype).max, 0, 1]
     feeds = {"x": np.array(extremes * 2, dtype)}
     assert equal(outputs(runnable(report.model), feeds), outputs(model, feeds))
+
+
+def test_a_part_that_several_outputs_name_is_each_of_them() -> None:
+    model = parsed("""
+        <ir_version: 8, opset_import: ["": 13]>
+        g (float[5,6] x) => (float[5,3] b, float[5,3] a) { a, b = Split<axis = 1>(x) }""")
+    model.graph.output.append(model.graph.output[1])
+    model.graph.output[2].name = "c"
+    model.graph.node.append(helper.make_node("Identity", ["a"], ["c"]))
+    report = convert(model, to="openvino:opset1", report=True)
+    assert_same(model, report, {"x": X})
+    assert list(splitops.models.run(report.model, {"x": X})) == ["b", "a", "c"]

@@ -20,6 +20,7 @@ import splitops
 from splitops.errors import SplitError
 from splitops.models.formats import openvino as ov
 from splitops.models.formats.openvino.constants import Constant, Weights
+from splitops.models.graph import openvino_editor
 from splitops.models.simplify import Simplification, simplify
 
 END = 9223372036854775807
@@ -628,3 +629,27 @@ def test_openvino_gives_the_same(tmp_path: Path) -> None:
     for before, after in pairs:
         left, right = (dict(np.load(path + ".npz")) for path, _ in (before, after))
         assert difference(left, right) is None
+
+
+def test_joining_nested_splits_states_each_part_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The joined layer stands for every one of the splits, but is called like the outermost one alone.
+    stated: list[int] = []
+
+    def counting(node: Any, layer: Any) -> None:
+        stated.append(len(layer.outputs))
+        restate(node, layer)
+
+    restate = openvino_editor.restate
+    monkeypatch.setattr(openvino_editor, "restate", counting)
+    splits = 40
+    builder = ov.Builder("nested")
+    rest = builder.parameter("x", "f32", str(splits + 1))
+    for number in range(splits):
+        inputs = [rest, builder.const(np.array(0)), builder.const(np.array([1, splits - number]))]
+        part, rest = builder.layer("VariadicSplit", inputs, outputs=2, name=f"split{number}")
+        builder.result(part, f"part{number}")
+    builder.result(rest, "rest")
+    result = simplify(builder.model(), report=True)
+    (split,) = result.model.graph.layers_of_type("Split", "VariadicSplit")
+    assert (split.name, len(split.outputs)) == ("split0", splits + 1)
+    assert sum(stated) < 4 * splits

@@ -70,6 +70,7 @@ def _state_splits(rewriting: Rewriting, opset: int, target: Target, form: Form) 
     lowered = rewriting.lower(owner, None, opset, Rule.OPERATOR_UNKNOWN)
     made: set[ir.Node] = set()
     for path, graph in list(graphs_of(owner)):
+        replaced: list[ir.Node] = []
         for node in counted([node for node in graph if is_split(node)], "convert splits"):
             where = rewriting.place(path, node)
             site = rewriting.read(node, opset, where)
@@ -89,7 +90,7 @@ def _state_splits(rewriting: Rewriting, opset: int, target: Target, form: Form) 
                         where=where,
                     )
                 tape = Tape(opset, rewriting.names, node.name or node.outputs[0].name or "split")
-                _state(node, restated, given_lengths(node, site, tape), tape)
+                _state(node, restated, given_lengths(node, site, tape), tape, replaced)
                 made.update(tape.nodes)
             except SplitError as error:
                 rewriting.changes.append(Change(where, Status.REFUSED, before, error=error))
@@ -97,10 +98,13 @@ def _state_splits(rewriting: Rewriting, opset: int, target: Target, form: Form) 
             status = Status.REWRITTEN if node in lowered else status_of(restated)
             after = f"openvino {restated}"
             rewriting.changes.append(Change(where, status, before, after))
+        graph.remove(replaced, safe=True)
     return made
 
 
-def _state(node: ir.Node, restated: Restatement, lengths: ir.Value | None, tape: Tape) -> None:
+def _state(
+    node: ir.Node, restated: Restatement, lengths: ir.Value | None, tape: Tape, left: list[ir.Node]
+) -> None:
     data, row = node.inputs[0], restated.row
     assert data is not None
     assert row is not None
@@ -125,7 +129,7 @@ def _state(node: ir.Node, restated: Restatement, lengths: ir.Value | None, tape:
     version = row.since_version
     tape.nodes.append(ir.Node(_DOMAIN, row.name, inputs, made, outputs=outputs, name=name, version=version))
     read = [part if old.name else None for part, old in zip(outputs, node.outputs, strict=False)]
-    replace_node(node, tape.nodes, read)
+    replace_node(node, tape.nodes, read, left)
 
 
 def _through_openvino(

@@ -496,8 +496,11 @@ class Editor(ABC):
         replace_values({old: new for new, old in fresh.items()})
         for old, new in others:
             self.replace(old, new)
-        for node, values in places.items():
-            made = next((value.producer() for value in values if value is not None), None)
+        makers = {
+            next((v.producer() for v in values if v is not None), None): node
+            for node, values in places.items()
+        }
+        for made, node in makers.items():  # one that stands for several is called like the last of them
             if made is not None and made not in self._positions:
                 self.name_like(made, node)
         self.remove(*places)

@@ -19,7 +19,6 @@ import onnx_ir as ir
 
 from splitops.models.formats.onnx.structure import FunctionKey, canonical, extend
 from splitops.models.graph.onnx import (
-    ATTRIBUTES,
     PLAIN,
     all_nodes,
     function_key,
@@ -28,6 +27,7 @@ from splitops.models.graph.onnx import (
     is_external,
     opset_imports,
     subgraphs,
+    unread_attributes,
 )
 from splitops.spec.operators import schema
 from splitops.spec.operators.schemas import Given
@@ -72,7 +72,7 @@ def merged_sites(model: ir.Model, *, with_lengths: bool = False) -> frozenset[Si
     """
     if sum(node.op_type == "Split" for node in all_nodes(model)) < 2:
         return frozenset()
-    search = _Search(functions_of(model), with_lengths)
+    search = _Search(functions_of(model), with_lengths, unread_attributes(model))
     values: _Values = {}
     search.initializers(model.graph, values)
     search.nodes(model.graph, values, _Place(None, opset_imports(model.graph, model), _outputs(model.graph)))
@@ -115,6 +115,7 @@ class _Place:
 class _Search:
     functions: Mapping[FunctionKey, ir.Function]
     with_lengths: bool
+    unread: Mapping[ir.Node, object]
     groups: dict[Hashable, list[_Member]] = field(default_factory=dict)
     known: dict[Hashable, int] = field(default_factory=dict)
     """A number for each different computation."""
@@ -194,7 +195,7 @@ class _Search:
             tensor = node.attributes.get("value")
             return object() if tensor is None or tensor.is_ref() else _constant(tensor.value)
         stated = [item for item in node.attributes.values() if item.name != without]
-        if ATTRIBUTES in node.meta or any(item.type not in PLAIN or item.is_ref() for item in stated):
+        if node in self.unread or any(item.type not in PLAIN or item.is_ref() for item in stated):
             return object()
         if plain and node.op_type in _RANDOM:
             return object()

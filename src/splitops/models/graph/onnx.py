@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
+from onnx import AttributeProto
 
 from splitops.errors import NOWHERE
 from splitops.models.formats.onnx.structure import FunctionKey, canonical, extend
@@ -19,9 +20,12 @@ from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
 from splitops.splitting.binding import Fact
 
 TYPE: Final = "splitops.type"
-"""Where values keep a type that onnx-ir does not read, in protobuf."""
+"""Where values keep a type that onnx-ir does not read, in protobuf; models with such values have it too."""
 ATTRIBUTES: Final = "splitops.attributes"
-"""Where nodes keep attributes that onnx-ir does not read, in protobuf."""
+"""Where models keep the attributes that onnx-ir does not read, in protobuf, by node.
+
+Not with the nodes: to ask a node or value for its ``meta`` makes two objects that stay.
+"""
 PLAIN: Final = frozenset(
     {
         ir.AttributeType.INT,
@@ -36,6 +40,8 @@ PLAIN: Final = frozenset(
 INITIALIZERS_OF_THEIR_OWN: Final = 4
 """The first IR version in which an initializer need not be an input as well."""
 _KNOWN: Final = "splitops.known"
+_OUTPUTS: Final = "splitops.outputs"
+"""Where graphs keep the positions of their outputs; one that is no longer true is looked up again."""
 _MOST_CONSTANT: Final = 1 << 20
 """Larger constants are no lengths, and are not read."""
 
@@ -116,6 +122,12 @@ def label(node: ir.Node) -> str:
     """Return the node's name; of an unnamed node, its operator and first output."""
     named = next((value.name for value in node.outputs if value.name), "")
     return node.name or f"{node.op_type} -> {named}"
+
+
+def unread_attributes(model: ir.Model) -> Mapping[ir.Node, Sequence[AttributeProto]]:
+    """Return the attributes of nodes that onnx-ir does not read."""
+    found: Mapping[ir.Node, Sequence[AttributeProto]] = model.meta.get(ATTRIBUTES, {})
+    return found
 
 
 class Names:
@@ -308,11 +320,23 @@ def value_fact(value: ir.Value, *, read: bool) -> Fact:
     return Fact(from_onnx(tensor.dtype.value), array.shape, numbers)
 
 
-def replace_node(node: ir.Node, nodes: Sequence[ir.Node], outputs: Sequence[ir.Value | None]) -> None:
+def replace_node(
+    node: ir.Node,
+    nodes: Sequence[ir.Node],
+    outputs: Sequence[ir.Value | None],
+    left: list[ir.Node] | None = None,
+) -> None:
     """Put nodes in the place of one, and their outputs (None: nobody reads it) in the place of its.
 
     Names, types, shapes and metadata go over to the new outputs; the first node takes the old one's
     documentation.
+
+    Args:
+        node: the node.
+        nodes: what stands for it, in order.
+        outputs: what stands for each of its outputs.
+        left: nodes that the caller removes later, all at once: onnx-ir looks through all outputs of the graph
+            whenever it removes some. None removes this one now.
     """
     graph = node.graph
     assert graph is not None
@@ -331,20 +355,36 @@ def replace_node(node: ir.Node, nodes: Sequence[ir.Node], outputs: Sequence[ir.V
         nodes[-1].metadata_props.update(node.metadata_props)
         nodes[-1].doc_string = node.doc_string
     inputs = [value for value in node.inputs if value is not None]
-    graph.remove(node, safe=True)
+    if left is None:
+        graph.remove(node, safe=True)
+    else:
+        left.append(node)
+        for index in range(len(node.inputs)):
+            node.replace_input_with(index, None)
     for value in inputs:
         remove_if_unused(value)
 
 
 def replace_values(exchanged: Mapping[ir.Value, ir.Value]) -> None:
-    """Let all that reads some values read others, outputs of graphs too, which are looked through once."""
-    for graph in dict.fromkeys(old.graph for old in exchanged if old.is_graph_output()):
-        assert graph is not None
-        for index, value in enumerate(graph.outputs):
-            if value in exchanged:
-                graph.outputs[index] = exchanged[value]
+    """Let all that reads some values read others, outputs of graphs too."""
     for old, new in exchanged.items():
+        while old.is_graph_output():
+            graph = old.graph
+            assert graph is not None
+            index = _output_index(graph, old)
+            graph.outputs[index] = new
+            graph.meta[_OUTPUTS][new] = index
         old.replace_all_uses_with(new)
+
+
+def _output_index(graph: ir.Graph, value: ir.Value) -> int:
+    """Return where a value is among the outputs of a graph, of which there may be thousands."""
+    known: dict[ir.Value, int] = graph.meta.setdefault(_OUTPUTS, {})
+    index = known.get(value)
+    if index is None or index >= len(graph.outputs) or graph.outputs[index] is not value:
+        known.clear()
+        known.update((output, index) for index, output in enumerate(graph.outputs))
+    return known[value]
 
 
 def make_initializer(node: ir.Node, tensor: ir.TensorProtocol, graph: ir.Graph) -> None:

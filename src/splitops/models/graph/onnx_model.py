@@ -42,9 +42,7 @@ def as_graph(model: ModelProto, where: Where = NOWHERE) -> ir.Model:
         if not any(aside):
             raise
     made = _read(own, where)
-    for node, attributes in zip(all_nodes(made), aside, strict=True):
-        if attributes:
-            node.meta[ATTRIBUTES] = tuple(attributes)
+    made.meta[ATTRIBUTES] = {node: kept for node, kept in zip(all_nodes(made), aside, strict=True) if kept}
     return made
 
 
@@ -77,7 +75,7 @@ def written(model: ir.Model) -> ModelProto:
     """
     proto = written_by_onnx_ir(model)
     protos = dict(located_graphs(proto))
-    for path, graph in graphs_of(model.graph):
+    for path, graph in graphs_of(model.graph) if TYPE in model.meta else ():
         stated: dict[str, ValueInfoProto] = {}
         for info in (*protos[path].input, *protos[path].output):
             stated[info.name] = info
@@ -123,6 +121,8 @@ def _read(model: ModelProto, where: Where) -> ir.Model:
     except Exception as error:  # SerdeError, and what its readers of attributes raise
         raise unusable("read", error, where) from error
     inputs = {(path, info.name): info for path, infos in _lost_inputs(model) for info in infos}
+    if types:
+        made.meta[TYPE] = True
     for path, graph in all_graphs(made) if types or inputs else ():
         for value in (*graph.inputs, *(value for node in graph for value in node.outputs)):
             key = path, value.name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import onnx
@@ -12,9 +13,11 @@ from onnx import AttributeProto, NodeProto, TensorProto, TypeProto, helper, shap
 from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.structure import canonical
 from splitops.models.formats.onnx.types import Names, from_type, to_type
-from splitops.models.graph.onnx import ATTRIBUTES, PLAIN
+from splitops.models.graph.onnx import PLAIN
 from splitops.models.graph.onnx_functions import Attributes
+from splitops.models.infer.onnx_reading import attribute_proto, node_proto
 from splitops.models.infer.onnx_shapes import refined
+from splitops.models.infer.onnx_values import computed_value
 from splitops.models.known import Known, Tensor
 
 _MAX_FED: Final = 64
@@ -25,14 +28,18 @@ class NodeInference:
     """Inference of single nodes; those that differ in names alone are inferred once.
 
     Models repeat their blocks, so that most of their nodes are known after the first one.
+
+    Args:
+        unread: the attributes of nodes that onnx-ir does not read.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, unread: Mapping[ir.Node, Sequence[AttributeProto]]) -> None:
         self._found: dict[Hashable, tuple[Known, ...]] = {}
+        self._unread = unread
 
     def outputs(
         self, node: ir.Node, attributes: Attributes, opsets: Mapping[str, int], inputs: Sequence[Known]
-    ) -> list[Known]:
+    ) -> Sequence[Known]:
         """Return what is known of a node's outputs: nothing where neither onnx nor we can tell.
 
         Args:
@@ -41,21 +48,24 @@ class NodeInference:
             opsets: the opset of each domain.
             inputs: what is known of its inputs.
         """
+        unread = self._unread.get(node, ()) if self._unread else ()
+        keys: list[Hashable] = []
+        complete = True
+        for value, known in zip(node.inputs, inputs, strict=True):
+            keys.append("" if value is None else _key(known))
+            complete = complete and (not isinstance(known, Tensor) or known.value is None or _is_fed(known))
         try:
             key = (
                 node.domain,
                 node.op_type,
                 opsets.get(node.domain),
                 tuple(map(_attribute_key, attributes.values())),
-                tuple(attribute.SerializeToString() for attribute in node.meta.get(ATTRIBUTES, ())),
-                tuple(
-                    "" if value is None else _key(known)
-                    for value, known in zip(node.inputs, inputs, strict=True)
-                ),
-                tuple(value.name != "" for value in node.outputs),
+                tuple(attribute.SerializeToString() for attribute in unread) if unread else (),
+                tuple(keys),
+                tuple([value.name != "" for value in node.outputs]),
             )
             found = self._found.get(key)
-            asked = node_proto(node, attributes) if found is None else None
+            asked = node_proto(node, attributes, unread) if found is None else None
         except ir.serde.SerdeError:  # protobuf reads what is no text, and does not write it
             return [None] * len(node.outputs)
         if found is None:
@@ -63,35 +73,30 @@ class NodeInference:
             outputs: Sequence[Known] = _infer_by_onnx(asked, opsets, inputs)
             if not node.domain:
                 outputs = refined(node, attributes, opsets.get("", 0), inputs, outputs)
+                if complete:
+                    outputs = _with_numbers(node, attributes, opsets, inputs, outputs)
             found = self._found[key] = tuple(outputs)
-        return list(found)
+        return found if complete or node.domain else _with_numbers(node, attributes, opsets, inputs, found)
 
 
-def node_proto(node: ir.Node, attributes: Attributes) -> NodeProto:
-    """Return a node as onnx reads it, its values named by their positions.
-
-    Raises:
-        SerdeError: an attribute is none that onnx-ir writes.
-    """
-    return NodeProto(
-        op_type=node.op_type,
-        domain=node.domain,
-        input=["" if value is None else f"i{index}" for index, value in enumerate(node.inputs)],
-        output=["" if value.name == "" else f"o{index}" for index, value in enumerate(node.outputs)],
-        attribute=[*map(_attribute_proto, attributes.values()), *node.meta.get(ATTRIBUTES, ())],
-    )
-
-
-def _attribute_proto(attribute: ir.Attr) -> AttributeProto:
-    if attribute.is_ref():
-        return ir.serde.serialize_reference_attribute(attribute)
-    return ir.serde.serialize_attribute(attribute)
+def _with_numbers(
+    node: ir.Node,
+    attributes: Attributes,
+    opsets: Mapping[str, int],
+    inputs: Sequence[Known],
+    outputs: Sequence[Known],
+) -> Sequence[Known]:
+    """Return the same of a node of the ONNX domain, with the numbers of its only output."""
+    if len(outputs) != 1 or not isinstance(output := outputs[0], Tensor):
+        return outputs
+    numbers = computed_value(node, attributes, opsets.get("", 0), inputs, output)
+    return outputs if numbers is None else [replace(output, value=numbers, shape=tuple(numbers.shape))]
 
 
 def _attribute_key(attribute: ir.Attr) -> Hashable:
     if attribute.type in PLAIN or attribute.is_ref():
         return attribute.name, attribute.type, attribute.value, attribute.ref_attr_name
-    content: bytes = _attribute_proto(attribute).SerializeToString()
+    content: bytes = attribute_proto(attribute).SerializeToString()
     return content
 
 

@@ -13,6 +13,7 @@ import onnx_ir as ir
 from onnx import TensorProto
 
 from splitops.models.graph.onnx_functions import Attributes
+from splitops.models.infer.onnx_reading import read_node
 from splitops.models.known import Known, SequenceOf, Tensor, meet_shapes
 from splitops.models.movers import BY_OPERATOR
 from splitops.models.movers.mover import OnnxNode
@@ -25,12 +26,6 @@ from splitops.models.movers.shapes import (
 )
 from splitops.spec.elements.types import from_onnx
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape
-
-
-def read_node(node: ir.Node, attributes: Attributes, opset: int, inputs: Sequence[Known]) -> OnnxNode:
-    """Return a node of the ONNX domain, of an opset, as the rules read it."""
-    stated = {name: attribute.value for name, attribute in attributes.items()}
-    return OnnxNode(node.op_type, opset, stated, inputs)
 
 
 def refined(

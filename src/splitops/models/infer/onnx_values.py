@@ -12,8 +12,7 @@ from onnx import helper
 
 from splitops.models.graph.onnx import is_external
 from splitops.models.graph.onnx_functions import Attributes
-from splitops.models.infer.onnx_nodes import node_proto
-from splitops.models.infer.onnx_shapes import read_node
+from splitops.models.infer.onnx_reading import node_proto, read_node
 from splitops.models.known import (
     MAX_ELEMENTS,
     Entry,

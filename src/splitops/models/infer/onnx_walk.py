@@ -13,6 +13,7 @@ from splitops.errors import Where
 from splitops.ground.progress import counted
 from splitops.models.formats.onnx.structure import canonical, extend
 from splitops.models.graph.onnx import (
+    TYPE,
     all_nodes,
     function_key,
     function_path,
@@ -23,6 +24,7 @@ from splitops.models.graph.onnx import (
     opset_imports,
     stated,
     subgraphs,
+    unread_attributes,
 )
 from splitops.models.graph.onnx_functions import (
     Attributes,
@@ -40,7 +42,7 @@ from splitops.models.infer.onnx_loops import (
     without_value,
 )
 from splitops.models.infer.onnx_nodes import NodeInference
-from splitops.models.infer.onnx_values import computed_value, constant, tensor_known
+from splitops.models.infer.onnx_values import constant, tensor_known
 from splitops.models.infer.splitting import OnSite, outputs_of, sizes_of_names, tightened
 from splitops.models.known import Known, SequenceOf, Tensor, fact, join, meet, with_sizes
 from splitops.spec.elements.types import from_onnx
@@ -122,7 +124,8 @@ class Walk:
         self.functions = functions_of(model)
         self.defaults = has_defaults(model)
         self.found = Found()
-        self.inference = NodeInference()
+        self.inference = NodeInference(unread_attributes(model))
+        self.keeps_types = TYPE in model.meta
         self.recording = True
         self.walked: set[str] = set()
         self.depth = 0
@@ -163,9 +166,9 @@ class Walk:
                     self._set(scope, value, known)
 
     def _set(self, scope: _Scope, value: ir.Value, known: Known) -> None:
-        declared = _declared(value, scope)
-        if declared is not None:
-            known = meet(known, declared)
+        if value.type is not None or value.shape is not None or self.keeps_types:
+            declared = _declared(value, scope)
+            known = known if declared is None else meet(known, declared)
         scope.values[value] = known
         if self.recording:
             # A function's values hold for all of its calls together.
@@ -176,7 +179,7 @@ class Walk:
 
     # Nodes
 
-    def _node(self, scope: _Scope, node: ir.Node) -> list[Known]:
+    def _node(self, scope: _Scope, node: ir.Node) -> Sequence[Known]:
         domain = canonical(node.domain)
         inputs = [scope.get(value) for value in node.inputs]
         count = len(node.outputs)
@@ -187,24 +190,18 @@ class Walk:
             rule = _RULES.get(node.op_type)
             if rule is not None:
                 return _filled(rule(self, scope, node, inputs), count)
-        inner = list(subgraphs(node))
+        inner = list(subgraphs(node)) if node.attributes.data else ()
         for step, graph in inner:
             self._body(scope, step, graph, [None] * len(graph.inputs))
         if inner:
             return [None] * count
-        attributes = resolved(node, scope.attributes)
-        outputs = self.inference.outputs(node, attributes, scope.opsets, inputs)
-        if domain == "" and len(outputs) == 1:
-            value = computed_value(node, attributes, scope.opsets.get("", 0), inputs, outputs[0])
-            if value is not None and isinstance(outputs[0], Tensor):
-                outputs[0] = replace(outputs[0], value=value, shape=tuple(value.shape))
-        return outputs
+        return self.inference.outputs(node, resolved(node, scope.attributes), scope.opsets, inputs)
 
     def _split(self, scope: _Scope, node: ir.Node, inputs: list[Known]) -> list[Known]:
         site = read_site(
             node,
             scope.opsets.get("", 1),
-            replace(scope.where, node=label(node)),
+            Where(scope.where.model, scope.where.graph, label(node)),
             facts=[
                 None if value is None or value.name == "" else _fact(known)
                 for value, known in zip(node.inputs, inputs, strict=True)
@@ -231,7 +228,7 @@ class Walk:
         else:
             scope.values[value] = data
 
-    def _constant(self, scope: _Scope, node: ir.Node, inputs: list[Known]) -> list[Known]:
+    def _constant(self, scope: _Scope, node: ir.Node, inputs: list[Known]) -> Sequence[Known]:
         attributes = resolved(node, scope.attributes)
         found = constant(attributes)
         if found is None:  # a sparse tensor, strings, or what a caller of the function gives
@@ -396,7 +393,7 @@ class Walk:
         return [scope.get(value) for value in function.outputs]
 
 
-_RULES: Final[Mapping[str, Callable[[Walk, _Scope, ir.Node, list[Known]], list[Known]]]] = {
+_RULES: Final[Mapping[str, Callable[[Walk, _Scope, ir.Node, list[Known]], Sequence[Known]]]] = {
     **dict.fromkeys(FAMILY[""], Walk._split),
     "Constant": Walk._constant,
     "If": Walk._if,

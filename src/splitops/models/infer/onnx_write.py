@@ -9,6 +9,8 @@ from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
 from splitops.models.formats.onnx.structure import extend, function_path, subgraphs
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.known import Known, Opaque, Tensor
+from splitops.spec.elements.types import ElementType
+from splitops.spec.sizes.dims import Shape
 
 _FUNCTION_VALUES = 10
 """The first IR version in which functions have ``value_info``."""
@@ -24,54 +26,66 @@ def with_shapes(model: ModelProto, values: Values) -> ModelProto:
     """
     made = ModelProto()
     made.CopyFrom(model)
-    _fill(made.graph, None, values)
+    types = _Types(values)
+    _fill(made.graph, None, types)
     for function in made.functions:
         path = function_path(function)
         if made.ir_version >= _FUNCTION_VALUES:
             stated = {info.name: info for info in function.value_info}
             for name in (*function.input, *_outputs(function.node)):
                 if name not in stated:
-                    _add(function.value_info, name, values.get((path, name)))
+                    _add(function.value_info, name, types.of(path, name))
         for node in function.node:
             for step, graph in subgraphs(node):
-                _fill(graph, extend(path, step), values)
+                _fill(graph, extend(path, step), types)
     return made
 
 
-def _fill(graph: GraphProto, path: str | None, values: Values) -> None:
+class _Types:
+    """The types to write of the values of a model; values that are alike share one."""
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+        self._made: dict[tuple[ElementType | None, Shape], TypeProto | None] = {}
+
+    def of(self, path: str | None, name: str) -> TypeProto | None:
+        """Return the type of a value; the ONNX checker accepts no tensor of unknown rank."""
+        known = self._values.get((path, name))
+        if not isinstance(known, Tensor):
+            return None if isinstance(known, Opaque) else to_type(known)
+        if known.shape is None:
+            return None
+        key = known.type, known.shape
+        if key not in self._made:
+            self._made[key] = to_type(known)
+        return self._made[key]
+
+
+def _fill(graph: GraphProto, path: str | None, types: _Types) -> None:
     outputs = {value.name for value in graph.output}
     others = outputs | {value.name for value in graph.input}
     stated = {info.name for info in graph.value_info}
     for info in (*graph.output, *graph.value_info):
-        _merge(info, values.get((path, info.name)))
+        _merge(info, types.of(path, info.name))
     for name in _outputs(graph.node):
         if name not in others and name not in stated:
-            _add(graph.value_info, name, values.get((path, name)))
+            _add(graph.value_info, name, types.of(path, name))
     for node in graph.node:
         for step, inner in subgraphs(node):
-            _fill(inner, extend(path, step), values)
+            _fill(inner, extend(path, step), types)
 
 
 def _outputs(nodes: Sequence[NodeProto]) -> list[str]:
     return [name for node in nodes for name in node.output if name]
 
 
-def _add(infos: object, name: str, known: Known) -> None:
-    found = _writable(known)
+def _add(infos: object, name: str, found: TypeProto | None) -> None:
     # Protobuf gives a name that is no text as bytes, and does not take it back.
     if found is not None and isinstance(name, str):
         infos.add(name=name).type.CopyFrom(found)  # type: ignore[attr-defined]
 
 
-def _writable(known: Known) -> TypeProto | None:
-    """Return a type to write; the ONNX checker takes no tensor of unknown rank."""
-    if isinstance(known, Opaque) or (isinstance(known, Tensor) and known.shape is None):
-        return None
-    return to_type(known)
-
-
-def _merge(info: ValueInfoProto, known: Known) -> None:
-    found = _writable(known)
+def _merge(info: ValueInfoProto, found: TypeProto | None) -> None:
     if found is None:
         return
     if info.type.WhichOneof("value") is None:

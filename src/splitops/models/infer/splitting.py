@@ -72,9 +72,10 @@ def _values(
 
 def tightened(site: Site, data: Known) -> Known:
     """Return what the input is known to be once the split has worked."""
-    if site.inference is None or not isinstance(data, Tensor) or site.inference.data is None:
+    inference = site.inference
+    if inference is None or not isinstance(data, Tensor) or inference.data in (None, data.shape):
         return data
-    return replace(data, shape=site.inference.data)
+    return Tensor(data.type, inference.data, data.value)
 
 
 def sizes_of_names(before: Known, after: Known) -> dict[str, int]:

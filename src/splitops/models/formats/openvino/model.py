@@ -108,6 +108,9 @@ class Layer:
 
     def output(self, port: int) -> Port | None:
         """Return the output port of this id."""
+        index = port - self.outputs[0].id if self.outputs else 0
+        if 0 <= index < len(self.outputs) and self.outputs[index].id == port:  # nearly always
+            return self.outputs[index]
         return next((found for found in self.outputs if found.id == port), None)
 
     @property
