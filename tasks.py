@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import subprocess
 import sys
+import tempfile
 import venv
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent
 MAIN = ROOT / ".venv"
@@ -54,20 +57,44 @@ def python(
     stamp = environment / "installed"
     if stamp.exists() and stamp.read_text() == wanted:
         return executable
+    print(
+        f"Installing splitops[{extras}] into {environment.name}, once. This takes a minute or two.",
+        flush=True,
+    )
     if not executable.exists():
         venv.create(environment, with_pip=True)
-    pip = [executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [executable, "-m", "pip", "install", "--progress-bar=off", "--disable-pip-version-check"]
     settings = [f"--config-settings={setting}" for setting in build]
     run(*pip, "--upgrade", "--constraint", constraints, *settings, "--editable", f"{ROOT}[{extras}]")
     stamp.write_text(wanted)
     return executable
 
 
+class Step(NamedTuple):
+    """One step of the demo.
+
+    Attributes:
+        sentence: what it shows.
+        command: ``{made}`` stands for the folder of what is made.
+        code: the exit code that it ends with.
+    """
+
+    sentence: str
+    command: str
+    code: int = 0
+
+
 def demo() -> None:
-    """Split real input with a shipped ONNX model and a shipped OpenVINO IR."""
-    splitops = python().with_name("splitops")
-    for arguments in DEMO:
-        run(splitops, *arguments)
+    """Fix a model that onnxruntime rejects and an IR that OpenVINO gets wrong; split an array and a file."""
+    tools = python()
+    with tempfile.TemporaryDirectory(prefix="splitops-demo-") as made:
+        for step in DEMO:
+            command = step.command.format(made=made)
+            print(f"\n{step.sentence}\n$ {command}", flush=True)
+            program, *arguments = shlex.split(command)
+            done = subprocess.run([tools.with_name(program), *arguments], cwd=ROOT, check=False)
+            if done.returncode != step.code:
+                sys.exit(f"The exit code is {done.returncode}, not {step.code}.")
 
 
 def test(*arguments: str) -> None:
@@ -145,8 +172,49 @@ def bench(*arguments: str) -> None:
 
 
 DEMO = (
-    ("run", "examples/models/attention_block.onnx", "--input", "x=examples/data/attention_block_x.npy"),
-    ("run", "examples/models/feature_split.xml", "--input", "x=examples/data/feature_split_x.npy"),
+    Step(
+        "1. This model is valid: it splits 5 frames into 4 parts. onnxruntime rejects it when it runs.",
+        "python examples/run_alone.py examples/models/quarters.onnx",
+        1,
+    ),
+    Step(
+        "check finds the reason without running the model, and prints the command that fixes it.",
+        "splitops check examples/models/quarters.onnx --for onnxruntime",
+        1,
+    ),
+    Step(
+        "fix rewrites the split, runs both models, and compares the results bit by bit.",
+        "splitops fix examples/models/quarters.onnx --for onnxruntime --verify -o {made}/quarters.onnx",
+    ),
+    Step(
+        "onnxruntime runs the fixed model, without splitops.",
+        "python examples/run_alone.py {made}/quarters.onnx",
+    ),
+    Step(
+        "2. This IR splits 6 labels into three sets. OpenVINO returns the first labels in every set.",
+        "python examples/run_alone.py examples/models/labels.xml",
+    ),
+    Step(
+        "fix replaces the split by an operator that OpenVINO executes correctly.",
+        "splitops fix examples/models/labels.xml --for openvino --verify -o {made}/labels.xml",
+    ),
+    Step("OpenVINO returns the right labels now.", "python examples/run_alone.py {made}/labels.xml"),
+    Step(
+        "3. splitops also runs models. This transformer block runs on onnxruntime, with all of its splits.",
+        "splitops run examples/models/attention_block.onnx --input x=examples/data/attention_block_x.npy",
+    ),
+    Step(
+        "The splits of this OpenVINO IR take sensor data apart.",
+        "splitops run examples/models/feature_split.xml --input x=examples/data/feature_split_x.npy",
+    ),
+    Step(
+        "4. Arrays are split by the same operators. The parts are views.",
+        'python -c "import numpy, splitops; print(splitops.onnx.split(numpy.arange(7), num_outputs=3))"',
+    ),
+    Step(
+        "5. Files are split by the same operators, with bounded memory, and read back to verify the parts.",
+        "splitops split examples/data/feature_split_x.npy --axis 1 --sizes 6,2,-1 -o {made}/parts --verify",
+    ),
 )
 _TASKS = (demo, test, lint, oldest, backends, docs, bench, fuzz, soak, mutants, coverage, wheels)
 TASKS = {task.__name__: task for task in _TASKS}

@@ -8,6 +8,7 @@ The inputs count up from 0. It prints the outputs, or the error of the runtime.
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterable
 
 import numpy as np
@@ -31,6 +32,7 @@ def run(path: str) -> dict[str, np.ndarray]:
         return dict(zip(names, session.run(names, feeds), strict=True))
     import openvino
 
+    warnings.simplefilter("ignore")  # that strings are copied
     model = openvino.Core().compile_model(path, "CPU")
     found = model([make(one.shape, one.element_type.get_type_name()) for one in model.inputs])
     return {one.any_name: np.asarray(found[one]) for one in model.outputs}
