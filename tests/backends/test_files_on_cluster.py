@@ -257,6 +257,7 @@ def test_what_cannot_be_is_one_error(source, tmp_path, cluster, monkeypatch):
         splitops.files.split(tmp_path / "x.h5", tmp_path / "out", num_outputs=2, cluster=cluster)
     (tmp_path / "x.h5").unlink()
     monkeypatch.setattr(by_cluster, "_PATIENCE", 1)
+    monkeypatch.setattr(by_cluster, "_SAID", 0.5)
     for address in ("tcp://127.0.0.1:9", "nonsense"):
         with pytest.raises(FileError, match="cannot reach the cluster at"):
             plan(source, tmp_path / "out").run(cluster=address)
@@ -265,6 +266,27 @@ def test_what_cannot_be_is_one_error(source, tmp_path, cluster, monkeypatch):
         pytest.raises(FileError, match="no worker of the cluster has answered for 1 seconds"),
     ):
         plan(source, tmp_path / "out").run(cluster=empty)
+    assert sorted(os.listdir(tmp_path)) == ["x.npy"]
+
+
+def test_a_cluster_without_workers_says_so_and_ends(source, tmp_path, monkeypatch, caplog):
+    """None from the beginning, and none from the middle on."""
+    monkeypatch.setattr(by_cluster, "_PATIENCE", 1.5)
+    monkeypatch.setattr(by_cluster, "_SAID", 0.5)
+    said = "no worker of the cluster has answered for 0.5 seconds; the run ends after 1.5"
+    with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
+
+        def leave(done: int, total: int) -> None:
+            if done > 0:
+                cluster.scale(0)
+
+        with pytest.raises(FileError, match=r"no worker of the cluster has answered for 1\.5 seconds"):
+            plan(source, tmp_path / "out").run(memory=MEMORY, cluster=cluster, progress=leave)
+        assert said in [record.getMessage() for record in caplog.records]
+        caplog.clear()
+        with pytest.raises(FileError, match=r"no worker of the cluster has answered for 1\.5 seconds"):
+            plan(source, tmp_path / "out").run(memory=MEMORY, cluster=cluster)
+        assert said in [record.getMessage() for record in caplog.records]
     assert sorted(os.listdir(tmp_path)) == ["x.npy"]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import ml_dtypes
 import numpy as np
@@ -11,7 +13,7 @@ import safetensors
 from safetensors.numpy import load_file, save, save_file
 
 import splitops
-from splitops.errors import FileError
+from splitops.errors import FileError, SplitError
 
 
 def file_of(header: object, data: bytes = b"", length: int | None = None) -> bytes:
@@ -68,6 +70,69 @@ OURS_ALONE = {
     ),
     "a key of the metadata twice": file_of(b'{"__metadata__":{"a":"1","a":"2"}}'),
 }
+
+
+def test_a_key_twice_among_many_is_found_at_once(tmp_path):
+    """In a process with 20 s of processor time: a search of each key among all others took minutes."""
+    entry = '{"dtype":"U8","shape":[0],"data_offsets":[0,0]}'
+    names = [f"tensor.{number}" for number in range(100_000)]
+    text = "{" + ",".join(f'"{name}":{entry}' for name in [*names, names[-1]]) + "}"
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text.encode())
+    script = (
+        "import resource, sys, splitops\n"
+        "resource.setrlimit(resource.RLIMIT_CPU, (20, 20))\n"
+        "try:\n    splitops.files.open(sys.argv[1])\n"
+        "except splitops.errors.FileError as error:\n    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, path], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "key 'tensor.99999' stands twice in its header" in done.stdout, done.stderr
+
+
+def test_a_size_that_no_array_has_is_one_error(tmp_path):
+    text = json.dumps({"a": {"dtype": "F32", "shape": [0, 1 << 63], "data_offsets": [0, 0]}}).encode()
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text)
+    for axis in (0, 1):
+        with pytest.raises(
+            SplitError, match=r"Split-18: data of shape .*9223372036854775808.* cannot be split"
+        ):
+            splitops.files.split(path, tmp_path / "out", axis=axis, num_outputs=2)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["hdf5", "npz"])
+def test_a_name_that_would_be_cut_short_is_refused(tmp_path, name):
+    save_file({"a\0b": np.zeros(4), "a": np.ones(4)}, tmp_path / "x.safetensors")
+    with pytest.raises(FileError, match="has a NUL in its name"):
+        splitops.files.split(
+            tmp_path / "x.safetensors",
+            tmp_path / "out",
+            tensor="a",
+            keep_others=True,
+            num_outputs=2,
+            to=splitops.files.format_named(name),
+        )
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "element_type", "bits"), [("F8_E4M3", "float8_e4m3fn", 8), ("F4", "float4_e2m1fn", 4)]
+)
+def test_an_operator_that_takes_the_type_is_named(tmp_path, code, element_type, bits):
+    text = json.dumps({"a": {"dtype": code, "shape": [4, 8], "data_offsets": [0, 4 * bits]}}).encode()
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(range(4 * bits)))
+    with pytest.raises(
+        SplitError,
+        match=rf"type\.unsupported.*OpenVINO.s operators take {element_type}: --op openvino",
+    ):
+        splitops.files.split(path, tmp_path / "out", num_outputs=2)
+    made = splitops.files.split(path, tmp_path / "out", domain="openvino", num_splits=2, axis=0)
+    parts = [file.read_bytes()[-2 * bits :] for file, _ in made.files]
+    assert b"".join(parts) == bytes(range(4 * bits))
 
 
 @pytest.mark.parametrize("name", MALFORMED)

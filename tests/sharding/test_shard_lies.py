@@ -252,6 +252,16 @@ def test_a_target_by_another_name_is_what_it_is(model, tmp_path):
     assert "would replace what it is made from" in found
 
 
+def test_an_index_whose_total_size_is_wrong_is_said(model):
+    path = model / "model.safetensors.index.json"
+    index = json.loads(path.read_text())
+    assert sharding.plan(model, LLAMA_PLAN, ranks=2).warnings == ()
+    for total in (1, -1, "many"):
+        path.write_text(json.dumps(index | {"metadata": {"total_size": total}}))
+        [said] = sharding.plan(model, LLAMA_PLAN, ranks=2).warnings
+        assert f"has total_size = {total!r}, and its tensors have 279040 bytes" in said
+
+
 def test_two_files_of_one_name_are_refused(model, tmp_path):
     (model / "model-rank-0-part-0.safetensors").write_bytes(b"of an earlier run")
     (model / "config.json").write_text(json.dumps(LLAMA | {"architectures": ["LlamaForCausalLM"]}))

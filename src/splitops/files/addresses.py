@@ -115,7 +115,12 @@ class RemoteFile:
             return b""
         with reading(self.name):
             found = bytes(self._range(offset, offset + size))
-        if len(found) != size:
+        if len(found) > size:
+            raise FileError(
+                f"cannot read {self.name}: {len(found)} bytes came where {size} were asked for; its server "
+                "may not send ranges of bytes: download the file first"
+            )
+        if len(found) < size:
             raise FileError(f"{self.name} ends at byte {offset + len(found)}, inside of what it states")
         return found
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,8 +32,11 @@ from splitops.native.positioned import open_file
 
 _SIGN: Final = ".cluster"
 """A file in the staging folder that workers find there, if they see the same folder."""
-_PATIENCE: Final = 60
-"""Seconds in which a first worker must answer."""
+_PATIENCE: Final = 60.0
+"""Seconds for which a cluster may have no workers."""
+_SAID: Final = 10.0
+"""Seconds after which that is said."""
+_LOG: Final = logging.getLogger("splitops")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +202,7 @@ class Workers:
         self._place = _place_in(staging, sources)
         with _cluster_errors():
             # The first question brings up a worker where the cluster makes them as they are needed.
-            client.submit(Place.problem, self._place, pure=False).result(timeout=_PATIENCE)
+            self._first_done([client.submit(Place.problem, self._place, pure=False)], at_once=True)
             answers = client.run(Place.problem, self._place, on_error="return")
         for worker, answer in answers.items():
             if answer is not None:
@@ -218,30 +222,58 @@ class Workers:
         Raises:
             FileError, CopyError: what the function raises; the cluster fails.
         """
-        from distributed import as_completed
 
         def submit(number: int) -> Any:
             task, known = work(number), self._place.sources
             # A worker that comes later may see other folders.
             seen = replace(self._place, sources={str(path): known[str(path)] for path in task.reads})
-            future = self._client.submit(_done, seen, function, task, pure=False)
-            running[future.key] = number
-            return future
+            return self._client.submit(_done, seen, function, task, pure=False)
 
-        running: dict[str, int] = {}
+        running: dict[Any, int] = {}
         waiting = iter(numbers)
-        with _cluster_errors():
-            most = 2 * max(1, sum(self._client.nthreads().values()))
-            futures = as_completed([submit(number) for number in islice(waiting, most)])
         try:
-            for future in futures:
-                with _cluster_errors():
-                    found: list[int] = future.result()
-                yield running.pop(future.key), found
-                for following in islice(waiting, 1):
-                    futures.add(submit(following))
+            with _cluster_errors():
+                most = 2 * max(1, sum(self._client.nthreads().values()))
+                running.update((submit(number), number) for number in islice(waiting, most))
+            while running:
+                for future in self._first_done(list(running)):
+                    with _cluster_errors():
+                        found: list[int] = future.result()
+                    yield running.pop(future), found
+                    with _cluster_errors():
+                        running.update((submit(number), number) for number in islice(waiting, 1))
         finally:
-            self._client.cancel(list(futures.futures))
+            self._client.cancel(list(running))
+
+    def _first_done(self, futures: Sequence[Any], *, at_once: bool = False) -> Iterable[Any]:
+        """Wait for some of the futures; a cluster that has no workers all the while has failed.
+
+        Args:
+            futures: what workers do.
+            at_once: whether it takes them no time, so that a worker that does not answer has failed too.
+
+        Raises:
+            FileError: there was no worker, or no answer, for :data:`_PATIENCE` seconds.
+        """
+        from distributed import wait
+
+        alone = 0.0
+        while True:
+            with _cluster_errors():
+                try:
+                    found: Iterable[Any] = wait(futures, _SAID, return_when="FIRST_COMPLETED").done
+                    return found
+                except TimeoutError:
+                    working = self._client.nthreads() and not at_once
+                    alone = 0.0 if working else alone + _SAID
+            if alone >= _PATIENCE:
+                raise FileError(f"no worker of the cluster has answered for {alone:g} seconds")
+            if alone:
+                _LOG.warning(
+                    "no worker of the cluster has answered for %g seconds; the run ends after %g",
+                    alone,
+                    _PATIENCE,
+                )
 
 
 def _done(place: Place, function: Callable[..., list[int]], work: _Task) -> list[int]:
@@ -294,7 +326,5 @@ def _cluster_errors() -> Iterator[None]:
         yield
     except (FileError, CopyError):
         raise
-    except TimeoutError as error:
-        raise FileError(f"no worker of the cluster has answered for {_PATIENCE} seconds") from error
     except Exception as error:
         raise FileError(f"the cluster failed: {reason(error)}") from error

@@ -10,7 +10,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
-from splitops.errors import FileError, shown
+from splitops.errors import FileError, TypeUnsupportedError, shown
 from splitops.files.addresses import RemoteFile, is_address, target_path
 from splitops.files.chunk_work import ChunkedFormat, Flow, Piece
 from splitops.files.chunks import ChunkPlan
@@ -23,6 +23,7 @@ from splitops.files.tensors import StoredTensor, part_extents, without_collector
 from splitops.files.uploads import at_address
 from splitops.native import Plan, SplitPlan
 from splitops.spec.elements.types import ElementType
+from splitops.spec.operators import schema
 
 Bind = Callable[[tuple[int, ...], ElementType | None], Plan]
 """Binds a request to a shape and an element type, with the errors of its operator."""
@@ -112,7 +113,7 @@ def split_plan(
     """
     folder = target_path(folder)
     stored = contents.tensor(tensor)
-    plan = bind(stored.shape, _stated(stored, element_type, contents) or stored.element_type)
+    plan = _bound(bind, stored, _stated(stored, element_type, contents) or stored.element_type)
     count = len(plan.sizes)
     if count > _MAX_FILES:
         raise FileError(f"{count} parts would be as many files; at most {_MAX_FILES} are written")
@@ -151,6 +152,23 @@ def split_plan(
         tuple(targets.finishes),
     )
     return at_address(made)
+
+
+def _bound(bind: Bind, stored: StoredTensor, element_type: ElementType | None) -> Plan:
+    """Bind what is asked for; where the type is not one of the operator's, say which operator has it."""
+    try:
+        return bind(stored.shape, element_type)
+    except TypeUnsupportedError as error:
+        other = schema("Split", domain="openvino")
+        if element_type not in other.types_of(other.inputs[0]):
+            raise
+        expected = (
+            f"{error.expected}; OpenVINO's operators take {element_type}: --op openvino:Split-1, or "
+            "openvino:VariadicSplit-1 for sizes (in Python domain='openvino')"
+        )
+        raise TypeUnsupportedError(
+            error.operator, error.rule, error.got, expected, error.values, error.where
+        ) from error
 
 
 def _split_by_chunks(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -57,7 +58,8 @@ def file_plan(
         sources.append(other.source)
     names = [target.name for target in targets[1:]]
     if len(set(names)) < len(names):
-        raise PlanError(f"two files would be {shown(next(n for i, n in enumerate(names) if n in names[:i]))}")
+        [(twice, _)] = Counter(names).most_common(1)
+        raise PlanError(f"two files would be {shown(twice)}")
     inside = [
         TargetFile(f"{out.name}/{target.name}", target.size, target.literals, scratch=True)
         for target in targets[1:]

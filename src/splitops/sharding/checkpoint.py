@@ -118,8 +118,9 @@ def read_checkpoint(path: Path, *, allow_links: bool = False) -> Checkpoint:
         if len(models) != 1:
             raise PlanError(f"{shown_path(path)} holds no model.safetensors, no *{INDEX} and no ONNX model")
         return _onnx(path / models[0], names)
+    said: list[str] = []
     if index is not None:
-        contents = _indexed(folder, index)
+        contents, said = _indexed(folder, index)
     else:
         assert single is not None
         contents = {single: _contents(folder, single)}
@@ -139,7 +140,7 @@ def read_checkpoint(path: Path, *, allow_links: bool = False) -> Checkpoint:
         tuple(sources),
         others=others,
         config=config_of(others),
-        warnings=warnings,
+        warnings=(*said, *warnings),
     )
 
 
@@ -183,8 +184,12 @@ def _contents(folder: DataFolder, name: str, form: Format | None = None) -> Cont
     return (form or format_named("safetensors")).read(open_file(folder, name))
 
 
-def _indexed(folder: DataFolder, index: str) -> dict[str, Contents]:
-    """Read the shards of an index, proved to hold exactly the tensors that it says, each once."""
+def _indexed(folder: DataFolder, index: str) -> tuple[dict[str, Contents], list[str]]:
+    """Read the shards of an index, proved to hold exactly the tensors that it says, each once.
+
+    Returns:
+        The shards by name, and what is wrong with the index where that loses nothing.
+    """
     source = open_file(folder, index)
     if source.size > _LARGEST_INDEX:
         raise PlanError(f"{source.name} has {source.size} bytes, more than an index can have")
@@ -207,7 +212,12 @@ def _indexed(folder: DataFolder, index: str) -> dict[str, Contents]:
         raise PlanError(
             f"tensor {shown(missing)} is not in {shown(stated[missing])}, where {source.name} has it"
         )
-    return contents
+    metadata = document.get("metadata")
+    total = metadata.get("total_size") if isinstance(metadata, dict) else None
+    size = sum(tensor.size for found in contents.values() for tensor in found.tensors)
+    if total is None or total == size:
+        return contents, []
+    return contents, [f"{source.name} has total_size = {shown(total)}, and its tensors have {size} bytes"]
 
 
 def _gaps(source: Source, tensors: Sequence[StoredTensor]) -> tuple[tuple[int, bytes], ...]:

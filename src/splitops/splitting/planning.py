@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Final
 
-from splitops.errors import NOWHERE, Rule, RuleError, Where, rule_error
+from splitops.errors import NOWHERE, ArrayError, Rule, RuleError, Where, rule_error, shown
 from splitops.ground.records import record
 from splitops.native import Plan
 from splitops.spec.operators.schemas import OperatorSchema
@@ -43,6 +43,7 @@ def plan_request(request: SplitRequest) -> Plan:
 
     Raises:
         PartsError: ``parts.count`` where the request asks for more than :data:`MAX_PARTS` parts.
+        ArrayError: a size of the shape does not fit into 64 bits.
     """
     size = request.shape[request.axis]
     count = part_count(request.division, size)
@@ -54,7 +55,11 @@ def plan_request(request: SplitRequest) -> Plan:
     sizes = part_sizes(request.division, size, count)
     offsets = tuple(accumulate(sizes, initial=0))[:-1]
     sequence = request.schema.gives_sequence
-    return Plan(request.shape, request.axis, offsets, sizes, request.squeeze, sequence)
+    try:
+        return Plan(request.shape, request.axis, offsets, sizes, request.squeeze, sequence)
+    except ValueError as error:  # a size that no array can have
+        said = f"{request.schema}: data of shape {shown(request.shape)} cannot be split: {error}"
+        raise ArrayError(said, request.where) from error
 
 
 def too_many_parts(schema: OperatorSchema, asked: str, count: int, where: Where) -> RuleError:

@@ -196,6 +196,8 @@ def _keep_what_is_no_tensor(tensors: Sequence[StoredTensor], like: Contents, new
 
 def _create_dataset(file: Any, tensor: StoredTensor, like: Any, h5py: Any, *, contiguous: bool) -> None:
     """Make room for a tensor, without writing to it: stored as another dataset is, or contiguous."""
+    if "\0" in tensor.name:
+        raise FileError(f"{tensor.label} has a NUL in its name, where names of HDF5 end")
     shape, maximum = tensor.shape, None
     if contiguous or like is None or like.chunks is None:
         properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)

@@ -73,6 +73,8 @@ class _Npz:
         methods: Mapping[str, int] = like.metadata.get("methods", {}) if like.format is self else {}
         members = []
         for tensor in tensors:
+            if "\0" in tensor.name:
+                raise FileError(f"{tensor.label} has a NUL in its name, where names in a zip archive end")
             method = methods.get(tensor.name, zipfile.ZIP_STORED)
             members.append(_Member(f"{tensor.name}.npy".encode(), header_of(tensor), tensor.size, method))
         if any(member.method != zipfile.ZIP_STORED for member in members):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -143,8 +144,7 @@ def _header(source: Source) -> tuple[int, dict[str, Any]]:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for i, key in enumerate(keys) if key in keys[:i])
+        [(twice, _)] = Counter(key for key, _ in pairs).most_common(1)
         raise _MalformedError(f"key {shown(twice)} stands twice in its header")
     return found
 
