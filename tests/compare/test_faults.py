@@ -16,7 +16,7 @@ import pytest
 
 from splitops.comparison import Report
 from splitops.comparison.cases import cases
-from splitops.comparison.driver import running
+from splitops.comparison.driver import run
 from splitops.comparison.driver.asking import Asker
 from splitops.comparison.driver.comparing import ask_everything
 from splitops.comparison.driver.finding import Source, Wanted
@@ -212,7 +212,7 @@ def test_an_error_of_ours_ends_the_comparison(monkeypatch: pytest.MonkeyPatch) -
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(running, "judge", fail)
+    monkeypatch.setattr(run, "judge", fail)
     with pytest.raises(ZeroDivisionError):
         asked("right")
 

@@ -15,7 +15,7 @@ from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.dims import Range
 from splitops.splitting import SplitRequest
 from splitops.splitting.binding import Binding, Fact, bind, fact_of, foreign_type
-from splitops.splitting.binding.rows import Place, compile_row
+from splitops.splitting.binding.rows import Operand, compile_row
 
 SPLIT_1, SPLIT_2, SPLIT_13, SPLIT_18 = (find_schema("Split", version) for version in (1, 2, 13, 18))
 SEQUENCE = find_schema("SplitToSequence", 24)
@@ -559,8 +559,8 @@ def test_a_row_is_compiled_as_it_stands(row: OperatorSchema) -> None:
         assert place == expected_place(row, place.source)
 
 
-def expected_place(row: OperatorSchema, source: Source) -> Place:
-    stated = {field.name: field.default for field in fields(Place) if field.name not in ("source", "name")}
+def expected_place(row: OperatorSchema, source: Source) -> Operand:
+    stated = {field.name: field.default for field in fields(Operand) if field.name not in ("source", "name")}
     if source.given is Given.ATTRIBUTE:
         (attribute,) = (a for a in row.attributes if a.name == source.name)
         stated |= {"default": attribute.default, "minimum": attribute.minimum}
@@ -573,7 +573,7 @@ def expected_place(row: OperatorSchema, source: Source) -> Place:
         stated["minimum"] = 1
     if source == row.axis and row.default_axis is not None:
         stated["default"] = row.default_axis
-    return Place(source, source.name, **stated)  # type: ignore[arg-type]
+    return Operand(source, source.name, **stated)  # type: ignore[arg-type]
 
 
 def test_lengths_of_the_type_of_the_data_are_those_of_the_first_split_alone() -> None:
