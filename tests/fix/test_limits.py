@@ -11,10 +11,10 @@ import pytest
 
 import splitops
 from splitops.models.check import LIMITS, Limit, check
-from splitops.models.fix import fix
+from splitops.models.fix import FixStatus, fix
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "check"))
-from fix_helpers import proved
+from fix_helpers import parse, proved
 from proofs import MODULES, PROOFS, holds_here
 
 RUN = [limit for limit in LIMITS if limit.runtime != "onnx" and limit.case]
@@ -31,7 +31,15 @@ def test_a_limit_with_a_legal_form(limit: Limit) -> None:
         onnx.checker.check_model(report.model)
 
 
-@pytest.mark.parametrize("limit", [limit for limit in RUN if not limit.forms], ids=lambda limit: limit.code)
+OF_THE_INPUT = {"openvino.narrowed-values", "openvino.unranked", "opencv.narrowed-values"}
+"""Limits without a form that some inputs meet and others do not."""
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [limit for limit in RUN if not limit.forms and limit.code not in OF_THE_INPUT],
+    ids=lambda limit: limit.code,
+)
 def test_a_limit_without_one_is_refused_with_its_code_and_place(limit: Limit) -> None:
     model: Any = PROOFS[limit.code].model()
     with pytest.raises(splitops.ModelError, match=rf"\[({limit.code}|remainder.negative)\]") as caught:
@@ -42,3 +50,24 @@ def test_a_limit_without_one_is_refused_with_its_code_and_place(limit: Limit) ->
     assert site.where == caught.value.where
     assert site.before == site.after
     assert kept.model == model
+
+
+@pytest.mark.parametrize("code", sorted(OF_THE_INPUT))
+def test_a_limit_that_depends_on_the_input_is_reported(code: str) -> None:
+    model: Any = PROOFS[code].model()
+    report = fix(model, code.partition(".")[0], report=True)
+    assert report.model == model
+    assert not report.unfixable
+    (split,) = report.possible
+    assert [reason.code for reason in split.possible] == [code]
+    assert f"left: {split.possible[0]}" in str(report)
+    assert [reason["code"] for reason in split.as_dict()["possible"]] == [code]
+
+
+def test_what_else_is_wrong_is_fixed_beside_a_limit_that_depends_on_the_input() -> None:
+    uneven = parse("(int64[N] x) => (int64[A] a, int64[B] b) { a, b = Split<num_outputs = 2>(x) }")
+    report = fix(uneven, "openvino", report=True)
+    (split,) = report.splits
+    assert split.status is FixStatus.REWRITTEN
+    assert [reason.code for reason in split.reasons] == ["openvino.uneven-open-axis"]
+    assert [reason.code for reason in split.possible] == ["openvino.narrowed-values"]

@@ -158,10 +158,14 @@ def _summary(report: FixReport) -> str:
     names = " and ".join(map(_with_release, report.runtimes))
     told = f" for {names}" if names else ""
     rewritten, left = len(report.rewritten), len(report.unfixable)
+    possible = ""
+    if report.possible:
+        possible = f" {count_of(len(report.possible), 'split')} can still go wrong, depending on the input."
     if not rewritten and not left:
-        return f"No problems found ({count_of(len(report.splits), 'split')} checked{told})."
+        none = "Nothing to rewrite" if possible else "No problems found"
+        return f"{none} ({count_of(len(report.splits), 'split')} checked{told}).{possible}"
     run = {0: "breaks a rule", 1: "it cannot run"}.get(len(report.runtimes), "one of them cannot run")
-    return f"{count_of(rewritten, 'split')} rewritten{told}; {left or 'none'} left that {run}."
+    return f"{count_of(rewritten, 'split')} rewritten{told}; {left or 'none'} left that {run}.{possible}"
 
 
 def _with_release(runtime: str) -> str:
@@ -208,6 +212,8 @@ def _lines(group: list[SplitReport]) -> Iterator[str]:
         yield f"  now: {one_line(first.after, 200)}"
     for reason in first.reasons:
         yield f"  why: {one_line(str(reason), 400)}"
+    for reason in first.possible:
+        yield f"  left: {one_line(str(reason), 400)}"
     if first.cost:
         yield f"  cost: {one_line(first.cost, 200)}"
 
@@ -218,4 +224,4 @@ def _order(split: SplitReport) -> int:
 
 
 def _what(split: SplitReport) -> tuple[str, ...]:
-    return split.before, split.status.value, split.after, *map(str, split.reasons)
+    return split.before, split.status.value, split.after, *map(str, (*split.reasons, *split.possible))

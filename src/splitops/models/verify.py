@@ -155,7 +155,7 @@ def verify(
             with tempfile.TemporaryDirectory(prefix="splitops-verify-") as folder:
                 path = Path(folder) / ("m.xml" if is_openvino(fixed) else "m.onnx")
                 save(fixed, path)
-                program = Program(path, tuple(ours.outputs), Where(), what="the fixed model")
+                program = Program(path, tuple(ours.outputs), Where(), what="the fixed model", as_it_is=True)
                 return Verification(runtime, engine.version, tuple(trials.run(engine, program)))
         finally:
             engine.close()

@@ -58,6 +58,8 @@ class Program:
         what: what it is, for messages; a few of its operators by name.
         sizes: of OpenVINO IR, the splits that are left to the engine, by name: axis and size of each part,
             which the engine must infer too. A file can state shapes that are not those of its layers.
+        as_it_is: whether the engine runs even what it gets wrong (tensors without elements in OpenVINO), so
+            that its results can be verified.
     """
 
     content: bytes | os.PathLike[str]
@@ -68,6 +70,7 @@ class Program:
     folder: str | None = None
     what: str = "the model"
     sizes: Sequence[tuple[str, Sequence[tuple[int, int]]]] = ()
+    as_it_is: bool = False
 
 
 @dataclass(frozen=True, slots=True)

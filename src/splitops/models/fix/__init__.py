@@ -64,7 +64,8 @@ def fix(
     attributes of another version of the operator. A split that meets a limit of a runtime, as
     :func:`splitops.check` reports it, gets the first form that the runtime executes correctly: lengths
     instead of a number of parts, all outputs declared, a Slice for each part and the like. A limit that
-    depends on the sizes or values of a run counts too. All other splits stay as they are.
+    depends on the sizes or values of a run counts too. If no form avoids it, the split keeps its form and the
+    report lists the limit as ``possible``. All other splits stay as they are.
 
     Where the model has a result, the fixed model has the same result. A form of Slices or Gathers accepts
     sizes that the split rejects.

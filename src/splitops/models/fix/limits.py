@@ -21,10 +21,12 @@ class Obstacle(NamedTuple):
     Attributes:
         reason: the limit or the broken rule.
         forms: the forms, in the order in which they are tried.
+        certain: whether it is met in every run, and not for some inputs alone.
     """
 
     reason: Reason
     forms: tuple[FixForm, ...]
+    certain: bool = True
 
     @property
     def strength(self) -> int:
@@ -82,7 +84,7 @@ def _of_site(
     for limit, surely in find_limits(site, model, runtimes) if runtimes else ():
         stated = stated or FixForm.MEANING in limit.forms
         text = limit.words(site) if surely is Surely.YES else f"{limit.words(site)} (depends on the input)"
-        yield Obstacle(Reason(limit.code, text), limit.forms)
+        yield Obstacle(Reason(limit.code, text), limit.forms, surely is Surely.YES)
     if unbind and not stated and site.may_be_unbind:
         text = "chunks of 1 with keepdims = 0 have two meanings"
         yield Obstacle(Reason("unbind", text), (FixForm.MEANING,))

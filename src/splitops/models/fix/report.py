@@ -63,6 +63,7 @@ class SplitReport:
         after: its form now.
         reasons: the limits that it met; of an unfixable split, those that stay.
         cost: what the new form costs when the model runs; empty where it costs nothing.
+        possible: the limits that it still meets for some inputs: no form avoids them.
     """
 
     where: Where
@@ -71,6 +72,7 @@ class SplitReport:
     after: str
     reasons: tuple[Reason, ...] = ()
     cost: str = ""
+    possible: tuple[Reason, ...] = ()
 
     @property
     def code(self) -> str | None:
@@ -86,10 +88,11 @@ class SplitReport:
     def __str__(self) -> str:
         place = f"{self.where}: " if str(self.where) else ""
         why = f" ({'; '.join(map(str, self.reasons))})" if self.reasons else ""
+        left = f"; left: {'; '.join(map(str, self.possible))}" if self.possible else ""
         if self.status is not FixStatus.REWRITTEN:
-            return f"{place}{self.before}: {self.status}{why}"
+            return f"{place}{self.before}: {self.status}{why}{left}"
         cost = f"; costs {self.cost}" if self.cost else ""
-        return f"{place}{self.before} -> {self.after}{why}{cost}"
+        return f"{place}{self.before} -> {self.after}{why}{cost}{left}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as values for JSON."""
@@ -99,6 +102,7 @@ class SplitReport:
             "after": self.after,
             "reasons": [{"code": reason.code, "text": reason.text} for reason in self.reasons],
             "cost": self.cost,
+            "possible": [{"code": reason.code, "text": reason.text} for reason in self.possible],
             "where": self.where.as_dict(),
         }
 
@@ -127,6 +131,11 @@ class FixReport:
     def unfixable(self) -> tuple[SplitReport, ...]:
         """The splits that stay wrong: they break a rule, or a runtime does not execute them correctly."""
         return tuple(split for split in self.splits if split.status is FixStatus.UNFIXABLE)
+
+    @property
+    def possible(self) -> tuple[SplitReport, ...]:
+        """The splits that a runtime rejects or gets wrong for some inputs, whatever their form."""
+        return tuple(split for split in self.splits if split.possible)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model, whole or not at all.

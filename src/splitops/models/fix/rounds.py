@@ -78,15 +78,17 @@ class _Record:
     after: str = ""
     met: dict[str, Reason] = field(default_factory=dict)
     left: tuple[Reason, ...] = ()
+    possible: dict[str, Reason] = field(default_factory=dict)
     costs: list[str] = field(default_factory=list)
 
     def report(self) -> SplitReport:
         after = self.after or self.before
+        possible = tuple(self.possible.values())
         if self.left:
-            return SplitReport(self.where, FixStatus.UNFIXABLE, self.before, after, self.left)
+            return SplitReport(self.where, FixStatus.UNFIXABLE, self.before, after, self.left, "", possible)
         fate = FixStatus.REWRITTEN if self.after else FixStatus.UNCHANGED
         cost = "; ".join(dict.fromkeys(self.costs))
-        return SplitReport(self.where, fate, self.before, after, tuple(self.met.values()), cost)
+        return SplitReport(self.where, fate, self.before, after, tuple(self.met.values()), cost, possible)
 
 
 def fix_splits(
@@ -133,7 +135,7 @@ class _Rounds:
         for (node, calls), record in zip(survey.calls.items(), records, strict=True):
             if record.left:
                 continue
-            found = self._obstacles(calls, survey)
+            found = self._obstacles(calls, survey, record)
             if found:
                 changed |= self._restate(node, calls[0], record, found, survey)
         return changed
@@ -141,12 +143,16 @@ class _Rounds:
     def give_up(self, survey: Survey) -> None:
         """Mark the splits that still meet a limit, where each form for one runtime meets one of another."""
         for node, calls in survey.calls.items():
-            found = self._obstacles(calls, survey)
+            record = self._record(node, calls[0])
+            found = self._obstacles(calls, survey, record)
             if found:
-                self._record(node, calls[0]).left = tuple(obstacle.reason for obstacle in found)
+                record.left = tuple(obstacle.reason for obstacle in found)
 
-    def _obstacles(self, calls: Sequence[Site], survey: Survey) -> list[Obstacle]:
-        return obstacles(calls, survey.surroundings, self.runtimes, self.unbind, repair=self.repair)
+    def _obstacles(self, calls: Sequence[Site], survey: Survey, record: _Record) -> list[Obstacle]:
+        """Return what stands against a split, and note what has no form and depends on the input."""
+        found = obstacles(calls, survey.surroundings, self.runtimes, self.unbind, repair=self.repair)
+        record.possible |= {one.reason.code: one.reason for one in found if not (one.certain or one.forms)}
+        return [one for one in found if one.certain or one.reason.code not in record.possible]
 
     def _compare(self, survey: Survey) -> None:
         """Hold what is known of restated outputs against what was known of them before."""
@@ -188,6 +194,9 @@ class _Rounds:
                 self._of_data[data] = record
             return True
         words = "; ".join(dict.fromkeys([first.reason.text, *against]))
+        if not first.certain and FixForm.MEANING not in first.forms:
+            record.possible[first.reason.code] = Reason(first.reason.code, words)
+            return True  # the others have a turn
         others = [obstacle.reason for obstacle in found[1:] if not obstacle.forms]
         record.left = (Reason(first.reason.code, words), *others)
         return False
