@@ -493,3 +493,26 @@ def test_a_part_that_several_outputs_name_is_each_of_them() -> None:
     report = convert(model, to="openvino:opset1", report=True)
     assert_same(model, report, {"x": X})
     assert list(splitops.models.run(report.model, {"x": X})) == ["b", "a", "c"]
+
+
+def test_a_false_shape_of_an_output_does_not_keep_a_model_from_newer_opsets() -> None:
+    """The inference of opset 12 does not follow the shape that Reshape is given, that of 18 does."""
+    model = onnx.parser.parse_model("""
+        <ir_version: 6, opset_import: ["": 12]>
+        g (float[2, 3, N] x) => (float[1, K] y, float[2, 3, N] z)
+        <int64 at = {1}, int64[1] one = {1}, int64[1] rest = {-1}> {
+            s = Shape(x)
+            n = Gather(s, at)
+            u = Unsqueeze<axes = [0]>(n)
+            to = Concat<axis = 0>(u, one, rest)
+            y = Reshape(x, to)
+            z = Relu(x)
+        }""")
+    data = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
+    for target in ("onnx:18", "onnx:23"):
+        converted = convert(model, to=target)
+        onnx.checker.check_model(converted, full_check=True)
+        shapes = [value.type.tensor_type.shape for value in converted.graph.output]
+        assert len(shapes[0].dim) == 3
+        assert [size.dim_value or size.dim_param for size in shapes[1].dim] == [2, 3, "N"]
+        assert splitops.run(converted, {"x": data})["y"].tolist() == data.reshape(3, 1, 4).tolist()

@@ -18,6 +18,7 @@ from splitops.models.formats.onnx import check_model
 from splitops.models.formats.onnx.schemas import since_version
 from splitops.models.formats.onnx.storage import without_weights
 from splitops.models.formats.onnx.structure import located_graphs, nodes_of, opset_imports
+from splitops.models.formats.onnx.types import from_type, to_type
 from splitops.models.graph.merging import SiteKey, merged_sites, site_key
 from splitops.models.graph.onnx import (
     INITIALIZERS_OF_THEIR_OWN,
@@ -28,14 +29,16 @@ from splitops.models.graph.onnx import (
     make_initializer,
     owners_of,
 )
-from splitops.models.graph.onnx_model import editable_copy, written
+from splitops.models.graph.onnx_model import as_graph, editable_copy, written
 from splitops.models.graph.onnx_sites import is_split, read_site
 from splitops.models.graph.onnx_splits import write_site
 from splitops.models.infer.onnx_walk import Upstream, Walk
+from splitops.models.known import Tensor
 from splitops.models.sites import Site
 from splitops.models.sites.forms import Form, Method, Restatement, Target
 from splitops.models.sites.restating import restate
 from splitops.spec.operators import schema
+from splitops.spec.sizes.dims import Shape
 
 
 def convert_opset(model: ModelProto, target: Target | None, form: Form, where: Where) -> Conversion:
@@ -62,8 +65,43 @@ def convert_opset(model: ModelProto, target: Target | None, form: Form, where: W
     try:
         prove(converted, where, model)
     except SplitError as error:
-        return Conversion(name, changes, None, error)
+        told = _with_true_shapes(converted, where)
+        if told is None or _problem(told, full=True) is not None:
+            return Conversion(name, changes, None, error)
+        converted = told
     return Conversion(name, changes, converted)
+
+
+def _with_true_shapes(model: ModelProto, where: Where) -> ModelProto | None:
+    """Return a model without false shapes of values, which its source states too; None where all are true.
+
+    onnx's inference of an older operation set knows less and lets them pass, and runtimes do not need them.
+    """
+    values = Walk(as_graph(model, where), where, lambda _: None).run().settled().by_name()
+    made = ModelProto()
+    made.CopyFrom(model)
+    false = []
+    for value in (*made.graph.output, *made.graph.value_info):
+        found, said = values.get((None, value.name)), from_type(value.type)
+        if (
+            isinstance(found, Tensor)
+            and isinstance(said, Tensor)
+            and not _may_be_equal(found.shape, said.shape)
+        ):
+            kind = to_type(found)
+            assert kind is not None
+            value.type.CopyFrom(kind)
+            false.append(value)
+    return made if false else None
+
+
+def _may_be_equal(found: Shape | None, said: Shape | None) -> bool:
+    if found is None or said is None:
+        return True
+    if len(found) != len(said):
+        return False
+    sizes = [(a, b) for a, b in zip(found, said, strict=True) if isinstance(a, int) and isinstance(b, int)]
+    return all(a == b for a, b in sizes)
 
 
 def _moved(
