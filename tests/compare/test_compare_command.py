@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -14,8 +15,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from splitops.cli import cli
+from splitops.cli import cli, compare
 from splitops.comparison.protocol import read_report
+from splitops.comparison.records import Entry, Peer, Report, Verdict, Word
 
 PLAIN = "split-18/ceil/6-into-2/float32/static"
 FIVE = "split-18/ceil/5-into-4/float32/static"
@@ -93,6 +95,43 @@ def test_a_reproduction_runs_without_splitops(tmp_path: Path) -> None:
     )
     assert done.returncode
     assert "num_outputs" in done.stderr or "exceeds the remaining size" in done.stderr  # below 1.32
+
+
+def test_each_implementation_has_a_line_as_soon_as_it_is_done_without_a_terminal() -> None:
+    for more in ([], ["--json"]):
+        found = ran(fake("values"), "onnx_reference", "--case", PLAIN, *more)
+        lines = [line for line in found.stderr.splitlines() if " after " in line]
+        assert sorted(line.partition(":")[0].split()[0] for line in lines) == ["fake", "onnx_reference"]
+        assert any(re.fullmatch(r"fake 1\.0: 1 case, 1 deviation, after \d+ s", line) for line in lines)
+
+
+def test_what_nobody_could_ask_again_is_not_said_to_have_not_repeated(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    values = {"word": Word.DIFFERS, "detail": "other values"}
+    verdicts = {
+        "stopped": Verdict(**values),
+        "unsteady": Verdict(**values, unstable="alone: agrees, then differs"),
+        "sure": Verdict(**values, confirmed=2),
+    }
+    entry = Entry(
+        id="x",
+        operator="Split-18",
+        format="onnx",
+        rule="ceil",
+        title="x",
+        valid=True,
+        record=None,
+        expected=(),
+        control=None,
+        verdicts=verdicts,
+    )
+    peers = tuple(Peer(name=name, adapter=name) for name in verdicts)
+    compare._print(Report(environment={"stopped": True}, peers=peers, entries=(entry,)))
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == (
+        "1 case, 1 deviation, 1 that did not repeat, 1 not confirmed because the comparison was interrupted"
+    )
 
 
 def test_ctrl_c_stops_everything_and_keeps_what_is_known(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -149,6 +150,7 @@ def command(
             model=model,
             inputs=_inputs(model, inputs, allow_links) if model is not None and inputs else None,
             allow_links=allow_links,
+            tell=_tell,
         )
         judgement = None if expected is None else judge(report, expected, listed())
         if repro is not None and out is not None:
@@ -172,6 +174,12 @@ def command(
     if any(peer.state in (State.FAILED, State.ABSENT) for peer in report.peers):
         ctx.exit(_NOT_STARTED)
     ctx.exit(int(bool(report.findings)))
+
+
+def _tell(line: str) -> None:
+    """Print a line about an implementation to stderr, over a bar that may stand there."""
+    bar = "\r\x1b[K" if sys.stderr.isatty() else ""
+    click.echo(f"{bar}{one_line(line)}", err=True)
 
 
 def _inputs(model: Path, texts: Sequence[str], allow_links: bool) -> dict[str, Any]:
@@ -221,7 +229,7 @@ def _write(report: Report, html: Path | None, sarif: Path | None) -> None:
 
 
 def _print(report: Report) -> None:
-    from splitops.comparison.records import FINDINGS, State, Word
+    from splitops.comparison.records import State, Word
     from splitops.comparison.reports.verdicts import counts, described, releases
 
     screen = console()
@@ -236,14 +244,14 @@ def _print(report: Report) -> None:
     for entry, peer, verdict in report.findings:
         screen.print(one_line(f"{entry.id}  {peer.name}: {described(verdict)}"), style="bold", soft_wrap=True)
         screen.print(one_line(f"  {verdict.detail}", 300), soft_wrap=True)
-    loose = sum(
-        verdict.word in FINDINGS and not verdict.counts
-        for entry in report.entries
-        for verdict in entry.verdicts.values()
-    )
+    verdicts = [verdict for entry in report.entries for verdict in entry.verdicts.values()]
+    unsure = [verdict for verdict in verdicts if verdict.is_finding and not verdict.counts]
+    left = sum(verdict.unstable is None for verdict in unsure)  # which nobody has asked again
+    loose = len(unsure) - left
     screen.print(
         f"{count_of(len(report.entries), 'case')}, {count_of(len(report.findings), 'deviation')}"
         f"{f', {loose} that did not repeat' if loose else ''}"
+        f"{f', {left} not confirmed because the comparison was interrupted' if left else ''}"
     )
 
 

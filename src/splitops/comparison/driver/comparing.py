@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -19,7 +20,7 @@ from splitops.comparison.driver.models import cases_of_model
 from splitops.comparison.driver.process import Limits, without_network
 from splitops.comparison.driver.run import Run, settled
 from splitops.comparison.records import Case, CompareError, Entry, Peer, Record, Report, State, Verdict, Word
-from splitops.errors import shown
+from splitops.errors import count_of, shown
 from splitops.ground.progress import telling
 from splitops.models.check.profiles import LIMITS
 
@@ -46,6 +47,7 @@ def compare(
     shrink_seconds: float = 5,
     jobs: int | None = None,
     allow_links: bool = False,
+    tell: Callable[[str], None] | None = None,
 ) -> Report:
     """Ask every runtime, compiler, converter and simplifier that is here what it makes of the split family.
 
@@ -71,6 +73,7 @@ def compare(
         jobs: so many peers at once; None is as many as there are cores.
         allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
             :func:`splitops.load`.
+        tell: called with one line about each implementation as soon as it is done.
 
     Returns:
         The peers, the cases and the verdicts; after Ctrl-C what is known by then, with
@@ -92,7 +95,7 @@ def compare(
         asked = cases_of_model(model, inputs, allow_links=allow_links)
     wanted = Wanted(implementations, commands, pythons, settings)
     limits = Limits(seconds=seconds, memory=memory)
-    return ask_everything(asked, wanted, limits, shrink_seconds=shrink_seconds, jobs=jobs)
+    return ask_everything(asked, wanted, limits, shrink_seconds=shrink_seconds, jobs=jobs, tell=tell)
 
 
 def _chosen(operators: Sequence[str], ids: Sequence[str], generate: int, seed: int) -> tuple[Case, ...]:
@@ -124,6 +127,7 @@ def ask_everything(
     *,
     shrink_seconds: float,
     jobs: int | None = None,
+    tell: Callable[[str], None] | None = None,
     build_case: Callable[[Record], Case] | None = lambda record: build(named(record)),
 ) -> Report:
     """Ask cases of peers and report; see :func:`compare`."""
@@ -144,7 +148,7 @@ def ask_everything(
         shrink_seconds=shrink_seconds,
         jobs=jobs,
     )
-    stopped = _told(run, len(cases) * len(asked))
+    stopped = _told(run, cases, asked, tell or (lambda line: None))
     environment = {
         "splitops": splitops.__version__,
         "python": platform.python_version(),
@@ -160,17 +164,29 @@ def ask_everything(
     return Report(environment=environment, peers=peers, entries=rows)
 
 
-def _told(run: Run, total: int) -> bool:
+def _told(run: Run, cases: Sequence[Case], asked: Sequence[Column], tell: Callable[[str], None]) -> bool:
     """Run everything, and return whether it was stopped before its end."""
-    done = 0
+    started = time.monotonic()
+    peers = {column.peer.name: column.peer for column in asked}
+    left = dict.fromkeys(peers, len(cases))
+    total = len(cases) * len(asked)
     try:
-        with telling("compare", total) as tell:
+        with telling("compare", total) as progress:
             for step in run.steps():
-                done += step.final
-                tell(done, f"{step.peer} {step.case}")
+                left[step.peer] -= step.final
+                progress(total - sum(left.values()), f"{step.peer} {step.case}")
+                if step.final and not left[step.peer]:
+                    seconds = time.monotonic() - started
+                    tell(_line(peers[step.peer], cases, run.verdicts[step.peer], seconds))
     except KeyboardInterrupt:
         return True
     return False
+
+
+def _line(peer: Peer, cases: Sequence[Case], verdicts: Mapping[str, Verdict], seconds: float) -> str:
+    found = sum(verdict.counts for verdict in settled(cases, verdicts).values())
+    numbers = f"{count_of(len(cases), 'case')}, {count_of(found, 'deviation')}"
+    return f"{peer.name} {next(iter(peer.versions.values()), '')}: {numbers}, after {seconds:.0f} s"
 
 
 def _entry(case: Case, asked: Sequence[Column], found: Mapping[str, Mapping[str, Verdict]]) -> Entry:

@@ -159,7 +159,7 @@ def _unconfirmed(verdict: Verdict) -> bool:
 def _loose(entry: Entry) -> list[str]:
     """Return who did something that did not repeat, and what."""
     return [
-        f"{name} ({verdict.unstable or described(verdict)})"
+        f"{name} ({verdict.unstable or f'{described(verdict)}, not asked again: interrupted'})"
         for name, verdict in entry.verdicts.items()
         if verdict.unstable or _unconfirmed(verdict)
     ]
