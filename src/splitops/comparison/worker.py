@@ -1,12 +1,16 @@
 """The process of a peer: JSON lines in, and on what was standard output what one adapter answers.
 
-    python worker.py ADAPTER.py
+    python worker.py ADAPTER.py [DESCRIPTOR]
+
+With the descriptor of a socket it imports what the adapter names in ``PRELOAD`` and answers nothing itself. It
+forks a process for each request, which is as fresh as one that was started and needs no time to import.
 
 It runs in the environment of the peer, which need not have splitops: this module and the adapters know the
 standard library, NumPy, ml_dtypes where it is there, and the peer. An adapter is a file with
 
 - ``NAME``; ``KIND``, one of :data:`KINDS`; ``FORMATS``, ``("onnx",)``, ``("ir",)`` or both;
 - ``SETTINGS``, where it has any: the values of each setting by its name, the default one first;
+- ``PRELOAD``, where the peer may be imported before a fork: the names of its modules;
 - ``ADDRESS_SPACE``, where it can work with a limit: so many bytes;
 - ``versions()``: the releases of the peer (first) and of what it stands on, from metadata alone; ImportError
   where it is not installed;
@@ -20,12 +24,16 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import ctypes
 import importlib.util
 import json
 import math
 import os
+import selectors
+import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -195,6 +203,8 @@ def main() -> None:
     """Answer until nobody asks any more."""
     sys.modules["splitops.comparison.worker"] = sys.modules["__main__"]  # where adapters import it from
     adapter = _adapter(Path(sys.argv[1]))
+    if len(sys.argv) > 2:
+        _fork_on_request(adapter, socket.socket(fileno=int(sys.argv[2])))
     # What the peer reads and prints is no message.
     asked = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")
@@ -212,6 +222,76 @@ def main() -> None:
         answers.write(json.dumps(answer).encode() + b"\n")
         answers.flush()
     os._exit(0)  # what a peer does at its exit belongs to no case
+
+
+def _fork_on_request(adapter: Any, requests: socket.socket) -> None:
+    """Fork a process for each request, and say how it ended; return in these processes alone.
+
+    A request brings standard input, output and error, and a socket. There the process says its number, and its
+    parent says how it has ended. It is reaped when the other end is closed: until then no other process gets
+    its number.
+    """
+    modules: Sequence[str] = getattr(adapter, "PRELOAD", ())
+    if not modules:
+        os._exit(0)
+    for name in modules:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    requests.send(b"ready")
+    selector = selectors.DefaultSelector()
+    selector.register(requests, selectors.EVENT_READ)
+    while True:
+        for key, _ in selector.select():
+            if key.fileobj is requests:
+                message, descriptors, _, _ = socket.recv_fds(requests, 1 << 16, 4)
+                if not message:  # nobody asks any more
+                    os._exit(0)
+                number = os.fork()
+                if number == 0:
+                    others = [other.fd for other in selector.get_map().values()]
+                    requests.detach()
+                    selector.close()
+                    for descriptor in others:
+                        os.close(descriptor)
+                    _settle(json.loads(message), descriptors)
+                    return
+                for descriptor in descriptors[:3]:
+                    os.close(descriptor)
+                selector.register(os.pidfd_open(number), selectors.EVENT_READ, (number, descriptors[3]))
+            else:
+                number, status = key.data
+                selector.unregister(key.fileobj)
+                os.close(key.fd)
+                if key.fd == status:
+                    os.waitpid(number, 0)
+                    continue
+                end = os.waitid(os.P_PID, number, os.WEXITED | os.WNOWAIT)
+                assert end is not None
+                code = end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
+                with contextlib.suppress(OSError):
+                    os.write(status, str(code).encode())
+                selector.register(status, selectors.EVENT_READ, (number, status))
+
+
+def _settle(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
+    """Make a forked process what a started one would be."""
+    os.setsid()
+    for target, descriptor in enumerate(descriptors[:3]):
+        os.dup2(descriptor, target)
+        os.close(descriptor)
+    os.environ.update(request["variables"])
+    os.chdir(request["folder"])
+    tempfile.tempdir = None
+    fill = request["variables"].get("MALLOC_PERTURB_")
+    if fill is not None:
+        with contextlib.suppress(AttributeError):  # a C library without it
+            ctypes.CDLL(None).mallopt(_M_PERTURB, int(fill))
+    os.write(descriptors[3], str(os.getpid()).encode())
+    os.close(descriptors[3])
+
+
+_M_PERTURB: Final = -6
+"""The parameter of ``mallopt`` that ``MALLOC_PERTURB_`` sets when a process starts."""
 
 
 def _adapter(path: Path) -> Any:

@@ -10,6 +10,7 @@ from splitops.comparison.worker import NotApplicable, Question, refusing
 NAME = "onnx-converter"
 KIND = "converter"
 FORMATS = ("onnx",)
+PRELOAD = ("onnx.version_converter",)
 _STEPS = (11, 13, 18, 24)
 
 

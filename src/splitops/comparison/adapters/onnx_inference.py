@@ -10,6 +10,7 @@ from splitops.comparison.worker import Question, refusing
 NAME = "onnx-inference"
 KIND = "inference"
 FORMATS = ("onnx",)
+PRELOAD = ("onnx",)
 SETTINGS = {"strict": ("yes", "no"), "data": ("no", "yes")}
 
 

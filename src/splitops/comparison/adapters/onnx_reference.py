@@ -10,6 +10,7 @@ from splitops.comparison.worker import Question, refusing
 NAME = "onnx-reference"
 KIND = "runtime"
 FORMATS = ("onnx",)
+PRELOAD = ("onnx.reference",)
 
 
 def versions() -> dict[str, str]:

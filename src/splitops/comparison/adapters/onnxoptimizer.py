@@ -10,6 +10,7 @@ from splitops.comparison.worker import Question, refusing
 NAME = "onnxoptimizer"
 KIND = "simplifier"
 FORMATS = ("onnx",)
+PRELOAD = ("onnx", "onnxoptimizer")
 SETTINGS = {"passes": ("default", "all")}
 
 

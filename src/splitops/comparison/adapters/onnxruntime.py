@@ -10,6 +10,7 @@ from splitops.comparison.worker import NotApplicable, Question, refusing
 NAME = "onnxruntime"
 KIND = "runtime"
 FORMATS = ("onnx",)
+PRELOAD = ("onnxruntime",)
 SETTINGS = {"optimisation": ("all", "none"), "threads": ("all", "1")}
 
 

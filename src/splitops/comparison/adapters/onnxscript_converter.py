@@ -10,6 +10,7 @@ from splitops.comparison.worker import NotApplicable, Question, refusing
 NAME = "onnxscript-converter"
 KIND = "converter"
 FORMATS = ("onnx",)
+PRELOAD = ("onnx", "onnx_ir", "onnxscript.version_converter")
 SETTINGS = {"fallback": ("no", "yes")}
 _STEPS = (18, 24)
 

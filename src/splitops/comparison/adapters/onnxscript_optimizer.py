@@ -10,6 +10,7 @@ from splitops.comparison.worker import Question, refusing
 NAME = "onnxscript-optimizer"
 KIND = "simplifier"
 FORMATS = ("onnx",)
+PRELOAD = ("onnx", "onnxscript.optimizer")
 
 
 def versions() -> dict[str, str]:

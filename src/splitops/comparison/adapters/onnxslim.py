@@ -10,6 +10,7 @@ from splitops.comparison.worker import Question, refusing
 NAME = "onnxslim"
 KIND = "simplifier"
 FORMATS = ("onnx",)
+PRELOAD = ("onnx", "onnxslim")
 
 
 def versions() -> dict[str, str]:

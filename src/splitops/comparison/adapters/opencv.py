@@ -10,6 +10,7 @@ from splitops.comparison.worker import NotApplicable, Question, refusing
 NAME = "opencv"
 KIND = "runtime"
 FORMATS = ("onnx",)
+PRELOAD = ("cv2",)
 SETTINGS = {"engine": ("auto", "classic", "new")}
 
 

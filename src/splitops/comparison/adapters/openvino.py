@@ -13,6 +13,7 @@ from splitops.comparison.worker import Question, Tensor, refusing
 NAME = "openvino"
 KIND = "runtime"
 FORMATS = ("onnx", "ir")
+PRELOAD = ("openvino",)
 SETTINGS = {"threads": ("all", "1"), "shapes": ("declared", "given"), "mode": ("performance", "accuracy")}
 
 Array = npt.NDArray[Any]

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from splitops.comparison import protocol
-from splitops.comparison.driver.process import Ended, Limits, Process
+from splitops.comparison.driver.process import Ended, Limits, Nursery, Process
 from splitops.comparison.protocol import ProtocolError
 from splitops.comparison.records import Case, Outcome
 
@@ -28,12 +28,14 @@ class Source:
         command: what starts its process.
         setting: what differs from the defaults of its settings.
         variables: of its environment.
+        forks: whether the command takes the number of a socket, see :class:`Nursery`.
     """
 
     adapter: str
     command: Sequence[str]
     setting: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
+    forks: bool = False
 
 
 class Absent(Exception):  # noqa: N818 - an answer
@@ -47,9 +49,17 @@ class Asker:
         source: the peer.
         limits: what it may take.
         perturbation: what new memory is filled with; None is not at all.
+        nursery: forks its processes, where it can.
     """
 
-    def __init__(self, source: Source, limits: Limits, perturbation: int | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        limits: Limits,
+        perturbation: int | None = None,
+        nursery: Nursery | None = None,
+    ) -> None:
+        self._nursery = nursery
         self._source = source
         self._limits = limits
         self._variables = dict(source.variables)
@@ -79,7 +89,7 @@ class Asker:
             Ended: it does not start, or speaks no protocol of ours.
         """
         self.stop()
-        self._process = Process(self._source.command, self._limits, self._variables)
+        self._process = Process(self._source.command, self._limits, self._variables, self._nursery)
         try:
             found = protocol.read(self._process.ask(protocol.start(self._source.setting), self._limits.start))
             if found["message"] == "answer":

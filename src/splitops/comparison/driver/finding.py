@@ -128,7 +128,8 @@ def _source(name: str, file: Path, python: str) -> Source:
         raise CompareError(f"the Python of {shown(name)} is missing: {shown_path(python)}")
     # Of other environments, the paths of ours would hide what they have.
     variables = {} if python == sys.executable else {"PYTHONPATH": "", "PYTHONHOME": ""}
-    return Source(name, [os.path.abspath(program), "-P", worker.__file__, str(file)], variables=variables)
+    command = [os.path.abspath(program), "-P", worker.__file__, str(file)]
+    return Source(name, command, variables=variables, forks=True)
 
 
 def _hello(source: Source, limits: Limits) -> dict[str, Any] | Ended | Absent:

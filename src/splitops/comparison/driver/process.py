@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import selectors
 import signal
+import socket
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +27,8 @@ _TICK: Final = 0.1
 _GRACE: Final = 1.0
 """Seconds that a process has to end when nobody asks any more, or once its output is closed."""
 _LARGEST_FILE: Final = 4 << 30
+_LIMITED: Final = ("sh", "-c", f'ulimit -c 0; ulimit -f {_LARGEST_FILE >> 9}; exec "$@"', "sh")
+"""Starts a command without core files, and so that it fills no disk."""
 _TOKEN: Final = "SPLITOPS_COMPARE"  # noqa: S105 - names a variable
 _CHUNK: Final = 1 << 20
 _TAIL: Final = 1 << 12
@@ -56,6 +61,94 @@ class Ended(Exception):  # noqa: N818 - an outcome
         self.outcome = Outcome(kind=kind, text=text, signal=signal_name)
 
 
+class _Forked:
+    """A process that a nursery has forked, as far as :class:`Process` looks at a ``subprocess.Popen``."""
+
+    def __init__(self, pipes: Sequence[int], status: socket.socket) -> None:
+        self.stdin, self.stdout, self.stderr = (
+            os.fdopen(descriptor, mode, buffering=0)
+            for descriptor, mode in zip(pipes, ("wb", "rb", "rb"), strict=True)
+        )
+        self.status = status
+        self.pid = int(status.recv(64))
+        self._returned: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return how it ended, as ``subprocess.Popen.wait``."""
+        if self._returned is None:
+            self.status.settimeout(timeout)
+            try:
+                said = self.status.recv(64)
+            except TimeoutError as error:
+                raise subprocess.TimeoutExpired("a forked process", timeout or 0) from error
+            self._returned = int(said or -signal.SIGKILL)  # a nursery is killed with all its own
+        return self._returned
+
+
+class Nursery:
+    """A process in which a peer is imported, and that forks others in which it is too.
+
+    Args:
+        command: what starts the process of the peer; it takes the number of a socket behind it.
+        limits: what a peer may take.
+        environment: variables beside those of this process.
+    """
+
+    def __init__(self, command: Sequence[str], limits: Limits, environment: Mapping[str, str]) -> None:
+        self._lock = threading.Lock()
+        self._token = secrets.token_hex(16)
+        self._ready = False
+        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._requests.settimeout(limits.start)
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603
+                [*_LIMITED, *without_network(), *command, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, **environment, _TOKEN: self._token},
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+
+    def fork(self, folder: str, variables: Mapping[str, str]) -> _Forked | None:
+        """Return a new process; None where the peer cannot be imported before a fork.
+
+        Args:
+            folder: where it works.
+            variables: of its environment, beside those of the nursery.
+        """
+        inputs, outputs, errors = os.pipe(), os.pipe(), os.pipe()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pipes = (inputs[1], outputs[0], errors[0])
+        message = json.dumps({"folder": folder, "variables": dict(variables)}).encode()
+        try:
+            with self._lock, theirs:
+                self._ready = self._ready or self._requests.recv(64) == b"ready"
+                if not self._ready:
+                    raise ConnectionError
+                socket.send_fds(
+                    self._requests, [message], [inputs[0], outputs[1], errors[1], theirs.fileno()]
+                )
+            ours.settimeout(_GRACE * 30)
+            return _Forked(pipes, ours)
+        except (OSError, ValueError):
+            ours.close()
+            for descriptor in pipes:
+                with contextlib.suppress(OSError):
+                    os.close(descriptor)
+            return None
+        finally:
+            for descriptor in (inputs[0], outputs[1], errors[1]):
+                os.close(descriptor)
+
+    def stop(self) -> None:
+        """End the process and all that it has forked."""
+        _kill(self._process.pid, self._token)
+        self._process.wait()
+        self._requests.close()
+
+
 class Process:
     """A running peer.
 
@@ -63,27 +156,34 @@ class Process:
         command: what starts it.
         limits: what it may take.
         environment: variables beside those of this process.
+        nursery: forks it, where it can.
 
     Attributes:
         folder: where it works; gone once the process is stopped.
     """
 
-    def __init__(self, command: Sequence[str], limits: Limits, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        limits: Limits,
+        environment: Mapping[str, str],
+        nursery: Nursery | None = None,
+    ) -> None:
         self._limits = limits
         self._token = secrets.token_hex(16)
         self._home = tempfile.TemporaryDirectory(prefix="splitops-compare-", ignore_cleanup_errors=True)
         self.folder = Path(self._home.name)
-        variables = {**os.environ, **environment, "TMPDIR": self._home.name, _TOKEN: self._token}
-        # No core files, and no disk filled; then the peer takes the place of the shell.
-        limited = ("sh", "-c", f'ulimit -c 0; ulimit -f {_LARGEST_FILE >> 9}; exec "$@"', "sh")
+        own = {**environment, "TMPDIR": self._home.name, _TOKEN: self._token}
+        forked = None if nursery is None else nursery.fork(self._home.name, own)
+        self._process: _Forked | subprocess.Popen[bytes]
         try:
-            self._process = subprocess.Popen(  # noqa: S603
-                [*limited, *without_network(), *command],
+            self._process = forked or subprocess.Popen(  # noqa: S603
+                [*_LIMITED, *without_network(), *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=self.folder,
-                env=variables,
+                env={**os.environ, **own},
                 start_new_session=True,
             )
         except OSError as error:
@@ -164,16 +264,7 @@ class Process:
 
     def kill(self) -> None:
         """End the process and all that it started; whoever asks it hears that it has ended."""
-        for _ in range(20):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            left = family(self._token)
-            for number in left:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(number, signal.SIGKILL)
-            if not left:
-                break
-            time.sleep(0.01)
+        _kill(self._process.pid, self._token)
 
     def stop(self) -> None:
         """End the process and all that it started, and take its files away."""
@@ -181,6 +272,8 @@ class Process:
         self._process.wait()
         self._selector.close()
         os.close(self._exit)
+        if isinstance(self._process, _Forked):
+            self._process.status.close()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             with contextlib.suppress(OSError):
                 pipe.close()  # type: ignore[union-attr]
@@ -263,16 +356,32 @@ class Process:
 
     def _weigh(self) -> None:
         pages = 0
-        for number in family(self._token):
+        for number in {self._process.pid, *family(self._token)}:
             with contextlib.suppress(OSError, ValueError, IndexError):
                 pages += int(Path(f"/proc/{number}/statm").read_text("ascii").split()[1])
         if pages * os.sysconf("SC_PAGE_SIZE") > self._limits.memory:
             raise Ended("memory", f"it takes more than {self._limits.memory / 2**30:g} GB")
 
 
-def _exit_of(process: subprocess.Popen[bytes]) -> int:
+def _exit_of(process: _Forked | subprocess.Popen[bytes]) -> int:
     """Return what becomes readable when a process ends."""
+    if isinstance(process, _Forked):
+        return os.dup(process.status.fileno())
     return os.pidfd_open(process.pid)
+
+
+def _kill(group: int, token: str) -> None:
+    """End a group of processes, and all that have a token."""
+    for _ in range(20):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+        left = family(token)
+        for number in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(number, signal.SIGKILL)
+        if not left:
+            break
+        time.sleep(0.01)
 
 
 def family(token: str) -> list[int]:

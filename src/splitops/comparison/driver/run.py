@@ -14,7 +14,7 @@ from splitops.comparison.driver.asking import PERTURBATIONS, Asker
 from splitops.comparison.driver.confirming import confirmed
 from splitops.comparison.driver.finding import Column
 from splitops.comparison.driver.judging import judge
-from splitops.comparison.driver.process import Limits
+from splitops.comparison.driver.process import Limits, Nursery
 from splitops.comparison.driver.shrinking import Build, shrunk
 from splitops.comparison.records import Case, Outcome, Record, Verdict, Word
 
@@ -77,9 +77,11 @@ class Run:
         self._lock = threading.Lock()
         self._askers: set[Asker] = set()
         self._idle: list[tuple[Column, Asker]] = []
+        self._nurseries: dict[str, Nursery] = {}
         self._most_idle = 2 * jobs
         self._futures: list[Future[None]] = []
         self._verdicts: Verdicts = {column.peer.name: {} for column in columns}
+        self._final: Verdicts = {column.peer.name: {} for column in columns}
         self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="splitops-compare")
 
     @property
@@ -107,6 +109,8 @@ class Run:
             if isinstance(step, BaseException):
                 raise step
             self._verdicts[step.peer][step.case] = step.verdict
+            if step.final:
+                self._final[step.peer][step.case] = step.verdict
             left -= step.final
             yield step
 
@@ -136,6 +140,8 @@ class Run:
             wait(running, timeout=0.05)
         for asker in askers:
             asker.stop()
+        for nursery in self._nurseries.values():
+            nursery.stop()
         with suppress(queue.Empty):
             while True:
                 step = self._steps.get_nowait()
@@ -162,7 +168,7 @@ class Run:
 
     @contextmanager
     def _fresh(self, column: Column, perturbation: int | None) -> Iterator[Asker]:
-        asker = Asker(column.source, self._limits, perturbation)
+        asker = Asker(column.source, self._limits, perturbation, self._nursery(column))
         with self._lock:
             self._askers.add(asker)
         try:
@@ -171,6 +177,16 @@ class Run:
             asker.stop()
             with self._lock:
                 self._askers.discard(asker)
+
+    def _nursery(self, column: Column) -> Nursery | None:
+        """Return what forks the fresh processes of a column, which then need no time to import the peer."""
+        if not column.source.forks:
+            return None
+        with self._lock:
+            if column.peer.name not in self._nurseries and not self._stopped.is_set():
+                source = column.source
+                self._nurseries[column.peer.name] = Nursery(source.command, self._limits, source.variables)
+            return self._nurseries.get(column.peer.name)
 
     def _ask_all(self, column: Column) -> None:
         """Ask a column every case; what comes after an answer belongs to the case of that answer."""
@@ -210,11 +226,19 @@ class Run:
             self._submit(lambda: self._confirm(column, case, verdict, outcome))
 
     def _confirm(self, column: Column, case: Case, verdict: Verdict, outcome: Outcome) -> None:
+        if self._says_nothing(column, case, verdict):
+            self._steps.put(Step(column.peer.name, case.id, verdict, True))
+            return
         verdict = confirmed(verdict, outcome, lambda index: self._alone(column, case, index))
         if verdict.counts and case.record is not None and self._build is not None:
             record = self._shrunk(column, case, verdict, self._build)
             verdict = replace(verdict, shrunk=record)
         self._steps.put(Step(column.peer.name, case.id, verdict, True))
+
+    def _says_nothing(self, column: Column, case: Case, verdict: Verdict) -> bool:
+        """Whether the control of a refusal is known to fail, so that the refusal will not count."""
+        control = None if case.control is None else self._final[column.peer.name].get(case.control)
+        return verdict.stage is not None and control is not None and control.word is not Word.AGREES
 
     def _alone(self, column: Column, case: Case, index: int) -> tuple[Verdict, Outcome]:
         with self._fresh(column, PERTURBATIONS[index]) as asker:
