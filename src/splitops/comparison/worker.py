@@ -2,8 +2,8 @@
 
     python worker.py ADAPTER.py [DESCRIPTOR]
 
-With the descriptor of a socket it imports what the adapter names in ``PRELOAD`` and answers nothing itself. It
-forks a process for each request, which is as fresh as one that was started and needs no time to import.
+With the descriptor of a socket it imports what the adapter names in ``PRELOAD``, and answers nothing itself.
+It forks a process for each request, which is as fresh as one that was started and needs no time to import.
 
 It runs in the environment of the peer, which need not have splitops: this module and the adapters know the
 standard library, NumPy, ml_dtypes where it is there, and the peer. An adapter is a file with
@@ -227,9 +227,9 @@ def main() -> None:
 def _fork_on_request(adapter: Any, requests: socket.socket) -> None:
     """Fork a process for each request, and say how it ended; return in these processes alone.
 
-    A request brings standard input, output and error, and a socket. There the process says its number, and its
-    parent says how it has ended. It is reaped when the other end is closed: until then no other process gets
-    its number.
+    A request brings standard input, output and error, and a socket. There the process says its number, and
+    its parent says how it has ended. It is reaped when the other end is closed: until then no other process
+    gets its number.
     """
     modules: Sequence[str] = getattr(adapter, "PRELOAD", ())
     if not modules:
@@ -248,7 +248,8 @@ def _fork_on_request(adapter: Any, requests: socket.socket) -> None:
                     os._exit(0)
                 number = os.fork()
                 if number == 0:
-                    others = [other.fd for other in selector.get_map().values()]
+                    known = selector.get_map().values()
+                    others = {other.fd for other in known} | {other.data[1] for other in known if other.data}
                     requests.detach()
                     selector.close()
                     for descriptor in others:

@@ -81,7 +81,7 @@ class _Forked:
                 said = self.status.recv(64)
             except TimeoutError as error:
                 raise subprocess.TimeoutExpired("a forked process", timeout or 0) from error
-            self._returned = int(said or -signal.SIGKILL)  # a nursery is killed with all its own
+            self._returned = int(said or -signal.SIGKILL)  # a nursery is killed with all that it forked
         return self._returned
 
 
