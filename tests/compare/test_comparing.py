@@ -70,7 +70,7 @@ def test_two_environments_and_settings_are_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"peers": ["nobody"]}, "there is no adapter 'nobody'"),
+        ({"implementations": ["nobody"]}, "there is no adapter 'nobody'"),
         ({"cases": ["nothing"]}, "there is no case 'nothing'"),
         ({"operators": ["Slice"]}, "there is no case of an operator 'Slice'"),
         ({"commands": {"mine": "no-such-program x"}}, "the command of 'mine' is missing"),
@@ -196,13 +196,6 @@ def test_nobody_to_ask_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splitops.comparison.driver.comparing.columns", lambda *_: ([], []))
     with pytest.raises(CompareError, match="no peer is installed"):
         splitops.compare(cases=[FIVE])
-
-
-def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jsonschema", None)
-    protocol._validator.cache_clear()
-    with pytest.raises(CompareError, match=r"pip install 'splitops\[compare\]'"):
-        splitops.compare(implementations=["onnxruntime"], cases=[FIVE])
 
 
 # What is said of an outcome

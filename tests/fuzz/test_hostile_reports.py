@@ -14,6 +14,7 @@ import pytest
 from hostile import assert_one_line, edited
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator, validators
 
 from splitops import SplitError
 from splitops.comparison import protocol
@@ -22,6 +23,7 @@ from splitops.comparison.reports.expecting import expectations, judge, read_expe
 from splitops.comparison.reports.html import to_html
 from splitops.comparison.reports.sarif import to_sarif
 from splitops.comparison.worker import storage
+from splitops.ground.schemas import problem
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "compare"))
 
@@ -127,6 +129,45 @@ def toml(rows: Any) -> str:
         if not isinstance(tables, list):
             lines.insert(0, f"{json.dumps(name)} = {json.dumps(tables)}")
     return "\n".join(lines)
+
+
+def fits(document: Any, schema: dict[str, Any], definition: str | None) -> bool:
+    """Whether a document fits a schema for jsonschema, where 2.0 and True are no integers."""
+    types = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int)
+    checked = schema if definition is None else schema | {"$ref": f"#/$defs/{definition}"}
+    return validators.extend(Draft202012Validator, type_checker=types)(checked).is_valid(document)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_schemas_mean_what_they_mean_to_jsonschema(data: Any) -> None:
+    what, definition, start = data.draw(
+        st.sampled_from([("report", None, measured()), *(("messages", "reply", one) for one in REPLIES)])
+    )
+    document, schema = data.draw(edited(start)), protocol.schema(what)
+    part = schema if definition is None else schema["$defs"][definition]
+    assert (problem(document, part, root=schema) is None) == fits(document, schema, definition)
+
+
+@pytest.mark.parametrize(
+    ("document", "wrong"),
+    [
+        ({"message": "started", "protocol": 1}, ("", "lacks 'name'")),
+        ({"message": "hi"}, ("", "is {'message': 'hi'}, and an object of no known kind")),
+        (REPLIES[0] | {"formats": ["onnx", "onnx"]}, (".formats", "has an entry twice")),
+        (REPLIES[0] | {"formats": ["pdf"]}, (".formats[0]", "is 'pdf', and must be one of onnx, ir")),
+        (REPLIES[0] | {"versions": {}}, (".versions", "has 0 entries")),
+        (REPLIES[-1] | {"stage": ""}, (".stage", "has 0 characters")),
+        (REPLIES[-1] | {"id": True}, (".id", "is True, and no integer")),
+        (
+            REPLIES[-1] | {"more": 1},
+            ("", "has 'more', which is none of message, id, outcome, stage, type, text"),
+        ),
+    ],
+)
+def test_a_reply_that_does_not_fit_says_where(document: Any, wrong: tuple[str, str]) -> None:
+    schema = protocol.schema("messages")
+    assert problem(document, schema["$defs"]["reply"], root=schema) == wrong
 
 
 FOUND = {"a size of many digits": [10**4299], "many sizes": [1 << 62] * 64, "a size that is a float": [2.0]}

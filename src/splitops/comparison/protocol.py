@@ -19,6 +19,7 @@ import numpy.typing as npt
 from splitops.comparison.records import Case, CompareError, Outcome, Report, Value
 from splitops.comparison.worker import pack, storage, unpack
 from splitops.errors import one_line, shown
+from splitops.ground.schemas import problem
 from splitops.spec.elements.types import ELEMENT_TYPES
 
 MAX_LINE: Final = 64 << 20
@@ -37,30 +38,19 @@ def schema(name: str) -> Any:
     return json.loads((files("splitops.comparison") / "schemas" / f"{name}.json").read_bytes())
 
 
-def require_schemas() -> None:
-    """Prove that what holds messages to their schemas is installed, before any peer is asked.
-
-    Raises:
-        CompareError: it is not.
-    """
-    _validator("reply")
-
-
 def validate(found: Any, what: str) -> None:
     """Prove that a value is a ``"report"`` or the ``"reply"`` of a peer.
 
     Raises:
-        CompareError: it is not, or jsonschema is not installed.
+        CompareError: it is not.
     """
-    validator = _validator(what)
-    from jsonschema.exceptions import best_match
-
-    error = best_match(validator.iter_errors(found))
-    if error is not None:
-        place = "".join(f"[{step!r}]" for step in error.absolute_path)
-        raise CompareError(
-            f"this is no {what} of a comparison: {one_line(error.message, 300)}{place and f' at {place}'}"
-        )
+    name, definition = _PLACES[what]
+    whole = schema(name)
+    wrong = problem(found, whole if definition is None else whole["$defs"][definition], root=whole)
+    if wrong is not None:
+        place, text = wrong
+        at = f" at {one_line(place.lstrip('.'), 100)}" if place else ""
+        raise CompareError(f"this is no {what} of a comparison: it {one_line(text, 300)}{at}")
 
 
 def read_report(content: bytes) -> Report:
@@ -75,20 +65,6 @@ def read_report(content: bytes) -> Report:
         raise CompareError(f"this is no report of a comparison: it is no JSON: {error}") from error
     validate(found, "report")
     return Report.from_json(found)
-
-
-@cache
-def _validator(what: str) -> Any:
-    try:
-        from jsonschema import Draft202012Validator, validators
-    except ImportError as error:
-        raise CompareError("a comparison needs jsonschema: pip install 'splitops[compare]'") from error
-    name, definition = _PLACES[what]
-    whole = schema(name)
-    # JSON Schema takes 2.0 for an integer; as a size it is none.
-    types = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int)
-    strict = validators.extend(Draft202012Validator, type_checker=types)
-    return strict(whole if definition is None else whole | {"$ref": f"#/$defs/{definition}"})
 
 
 def start(setting: Mapping[str, str]) -> bytes:

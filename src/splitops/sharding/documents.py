@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from splitops.errors import ModelError, PlanError, shown, shown_path
 from splitops.ground.reading import read_whole
-
-_TYPES: Final[Mapping[str, type]] = {
-    "object": dict,
-    "array": list,
-    "string": str,
-    "integer": int,
-    "boolean": bool,
-    "null": type(None),
-}
+from splitops.ground.schemas import problem
 
 
 @cache
@@ -71,55 +62,7 @@ def validate(value: Any, kind: str, name: str) -> None:
     Raises:
         PlanError: it does not fit; it says where.
     """
-    problem = _problem(value, schema(kind), "")
-    if problem is not None:
-        place, what = problem
+    found = problem(value, schema(kind))
+    if found is not None:
+        place, what = found
         raise PlanError(f"{name}: {place.lstrip('.') or 'the document'} {what}")
-
-
-def _problem(value: Any, wanted: Mapping[str, Any], place: str) -> tuple[str, str] | None:
-    """Return where a value does not fit a schema, and how; of JSON Schema, the words that ours have."""
-    if "anyOf" in wanted:
-        kinds = wanted["anyOf"]
-        if any(_problem(value, each, place) is None for each in kinds):
-            return None
-        return place, f"is {shown(value)}, and neither {' nor '.join(_named(each) for each in kinds)}"
-    if "const" in wanted and value != wanted["const"]:
-        return place, f"is {shown(value)}, and must be {wanted['const']!r}"
-    if "enum" in wanted and value not in wanted["enum"]:
-        return place, f"is {shown(value)}, and must be one of {', '.join(wanted['enum'])}"
-    kind = wanted.get("type")
-    if kind is not None and (
-        not isinstance(value, _TYPES[kind]) or (kind == "integer" and isinstance(value, bool))
-    ):
-        return place, f"is {shown(value)}, and no {kind}"
-    if "minimum" in wanted and value < wanted["minimum"]:
-        return place, f"is {shown(value)}, and must be at least {wanted['minimum']}"
-    if isinstance(value, list) and not wanted.get("minItems", 0) <= len(value) <= wanted.get(
-        "maxItems", len(value)
-    ):
-        return place, f"has {len(value)} entries"
-    if isinstance(value, list) and "items" in wanted:
-        found = (_problem(entry, wanted["items"], f"{place}[{i}]") for i, entry in enumerate(value))
-        return next(filter(None, found), None)
-    return _problem_of_keys(value, wanted, place) if isinstance(value, dict) else None
-
-
-def _problem_of_keys(value: dict[str, Any], wanted: Mapping[str, Any], place: str) -> tuple[str, str] | None:
-    known, others = wanted.get("properties", {}), wanted.get("additionalProperties", True)
-    for key in wanted.get("required", ()):
-        if key not in value:
-            return place, f"lacks {shown(key)}"
-    for key, entry in value.items():
-        inner = known.get(key, others)
-        if inner is False:
-            return place, f"has {shown(key)}, which is none of {', '.join(known)}"
-        found = None if inner is True else _problem(entry, inner, f"{place}.{key}")
-        if found is not None:
-            return found
-    return None
-
-
-def _named(wanted: Mapping[str, Any]) -> str:
-    text = f"{'an' if wanted['type'][0] in 'aio' else 'a'} {wanted['type']}"
-    return f"{text} of at least {wanted['minimum']}" if "minimum" in wanted else text

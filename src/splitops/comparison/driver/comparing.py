@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import splitops
-from splitops.comparison import protocol
 from splitops.comparison.cases import build, find, generated, listed, named
 from splitops.comparison.driver.finding import Column, Wanted, columns
 from splitops.comparison.driver.judging import expected_of
@@ -133,7 +132,6 @@ def ask_everything(
     """Ask cases of peers and report; see :func:`compare`."""
     if not hasattr(os, "pidfd_open"):
         raise CompareError(f"comparisons run on Linux alone, not on {platform.system()}")
-    protocol.require_schemas()
     jobs = jobs or min(_MOST_JOBS, len(os.sched_getaffinity(0)))
     started = datetime.now(UTC)
     with ThreadPoolExecutor(jobs) as pool:
