@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from typing import Any
 
+from splitops.errors import PlanError
 from splitops.files import StoredTensor
 from splitops.files.tensors import Unit
 from splitops.sharding.auto import auto_plan
@@ -117,7 +118,11 @@ def compared(part: int, parts: int) -> dict[str, Any]:
         for model in found:
             if not model.tp_plan:
                 continue
-            ours, cut = held_by_auto(model, architecture)
+            try:
+                ours, cut = held_by_auto(model, architecture)
+            except PlanError as error:  # refused, and not wrong
+                without[name] = _reason(error)
+                break
             wanted = held_by_transformers(model, mesh)
             wanted[TAKEN_APART] = sum(wanted[key] for key in wanted.keys() - ours.keys())
             ours.setdefault(TAKEN_APART, 0)
@@ -129,7 +134,8 @@ def compared(part: int, parts: int) -> dict[str, Any]:
             if wrong:
                 differ.setdefault(architecture, []).extend(sorted(wrong)[:4])
             models, tensors = models + 1, tensors + cut
-        held.append(name)
+        else:
+            held.append(name)
     return {"held": held, "models": models, "tensors": tensors, "differ": differ, "without": without}
 
 

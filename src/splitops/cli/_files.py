@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -123,6 +123,7 @@ class RunOptions:
     verify: bool
     sync: bool
     sha256: bool
+    checksums: Path | None
     memory: int
     cluster: str | None
 
@@ -130,17 +131,10 @@ class RunOptions:
         """Carry out a plan, with a progress bar where stderr is a terminal."""
         if self.dry_run:
             return plan.dry_run(memory=self.memory)
+        options: Any = {field.name: getattr(self, field.name) for field in fields(self)}
+        del options["dry_run"]
         with _progress() as progress:
-            report = plan.run(
-                overwrite=self.overwrite,
-                resume=self.resume,
-                verify=self.verify,
-                sync=self.sync,
-                sha256=self.sha256,
-                memory=self.memory,
-                progress=progress,
-                cluster=self.cluster,
-            )
+            report = plan.run(progress=progress, **options)
         if report.replaced is not None:
             left = one_line(str(report.replaced))
             click.echo(f"splitops: replaced {left}, which a run that was stopped had left", err=True)
@@ -158,6 +152,12 @@ run_options = gathered(
         "--sync/--no-sync", default=True, help="Write the files to the disk before the command ends."
     ),
     click.option("--sha256", is_flag=True, help="Print the SHA-256 of each file."),
+    click.option(
+        "--checksums",
+        metavar="FILE",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Write the SHA-256 of each file, as sha256sum reads it, to FILE.",
+    ),
     click.option("--memory", type=BYTES, default="64M", help="Memory for the buffers."),
     click.option(
         "--cluster",

@@ -13,7 +13,7 @@ from typing import Any
 from splitops.calls.arguments import bind_call
 from splitops.errors import FileError
 from splitops.files.computed import DaskArray, array_plan, is_dask_array
-from splitops.files.copying import MEMORY, DryRun, FilePlan, Part, Progress, Report
+from splitops.files.copying import DryRun, FilePlan, Part, Progress, Report, RunOptions
 from splitops.files.formats import Contents, Format, format_named
 from splitops.files.lazy import LazyTensor, TensorFile, open
 from splitops.files.requests import AnyPath, merge_plan, read, split_plan
@@ -34,6 +34,7 @@ __all__ = [
     "Part",
     "Progress",
     "Report",
+    "RunOptions",
     "StoredTensor",
     "TensorFile",
     "format_named",
@@ -114,34 +115,14 @@ data (4, 6) has size 6
     )
 
 
-def split(
-    source: AnyPath | DaskArray,
-    out: AnyPath,
-    operator: str = "Split",
-    *,
-    overwrite: bool = False,
-    resume: bool = False,
-    verify: bool = False,
-    sync: bool = True,
-    memory: int = MEMORY,
-    progress: Progress | None = None,
-    cluster: Any = None,
-    **arguments: Any,
-) -> Report:
+def split(source: AnyPath | DaskArray, out: AnyPath, operator: str = "Split", **arguments: Any) -> Report:
     """Split a tensor in a file into a file a part: all of them appear whole, or none.
 
     Args:
         source: as in :func:`plan_split`.
         out: as in :func:`plan_split`.
         operator: as in :func:`plan_split`.
-        overwrite: as in :meth:`FilePlan.run`.
-        resume: as in :meth:`FilePlan.run`.
-        verify: as in :meth:`FilePlan.run`.
-        sync: as in :meth:`FilePlan.run`.
-        memory: as in :meth:`FilePlan.run`.
-        progress: as in :meth:`FilePlan.run`.
-        cluster: as in :meth:`FilePlan.run`.
-        **arguments: what else :func:`plan_split` takes.
+        **arguments: what else :func:`plan_split` takes, and the options of :meth:`FilePlan.run`.
 
     Returns:
         The files that were written.
@@ -158,15 +139,8 @@ def split(
         >>> [path.name for path, _ in split(folder / "x.npy", folder, "SplitToSequence", split=2).files]
         ['x.0.npy', 'x.1.npy', 'x.2.npy']
     """
-    return plan_split(source, out, operator, **arguments).run(
-        overwrite=overwrite,
-        resume=resume,
-        verify=verify,
-        sync=sync,
-        memory=memory,
-        progress=progress,
-        cluster=cluster,
-    )
+    options = {name: arguments.pop(name) for name in RunOptions.__annotations__ if name in arguments}
+    return plan_split(source, out, operator, **arguments).run(**options)
 
 
 def plan_merge(
@@ -198,32 +172,13 @@ def plan_merge(
     return merge_plan([read(source, like) for source in sources], Path(out), axis=axis, tensor=tensor, to=to)
 
 
-def merge(
-    sources: Sequence[AnyPath],
-    out: AnyPath,
-    *,
-    overwrite: bool = False,
-    resume: bool = False,
-    verify: bool = False,
-    sync: bool = True,
-    memory: int = MEMORY,
-    progress: Progress | None = None,
-    cluster: Any = None,
-    **arguments: Any,
-) -> Report:
+def merge(sources: Sequence[AnyPath], out: AnyPath, **arguments: Any) -> Report:
     """Merge a tensor in several files into one file, which appears whole or not at all.
 
     Args:
         sources: the files, in the order of the parts.
         out: the file to write.
-        overwrite: as in :meth:`FilePlan.run`.
-        resume: as in :meth:`FilePlan.run`.
-        verify: as in :meth:`FilePlan.run`.
-        sync: as in :meth:`FilePlan.run`.
-        memory: as in :meth:`FilePlan.run`.
-        progress: as in :meth:`FilePlan.run`.
-        cluster: as in :meth:`FilePlan.run`.
-        **arguments: what else :func:`plan_merge` takes.
+        **arguments: what else :func:`plan_merge` takes, and the options of :meth:`FilePlan.run`.
 
     Returns:
         The file that was written.
@@ -241,12 +196,5 @@ def merge(
         >>> (folder / "y.npy").read_bytes() == (folder / "x.npy").read_bytes()
         True
     """
-    return plan_merge(sources, out, **arguments).run(
-        overwrite=overwrite,
-        resume=resume,
-        verify=verify,
-        sync=sync,
-        memory=memory,
-        progress=progress,
-        cluster=cluster,
-    )
+    options = {name: arguments.pop(name) for name in RunOptions.__annotations__ if name in arguments}
+    return plan_merge(sources, out, **arguments).run(**options)

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from splitops.errors import FileError, shown_path
 from splitops.files.chunk_work import (
@@ -26,7 +26,7 @@ from splitops.files.chunk_work import (
     chunks_of,
     make_names_durable,
 )
-from splitops.files.copying import MEMORY, DryRun, FilePlan, Progress
+from splitops.files.copying import MEMORY, DryRun, FilePlan, RunOptions
 from splitops.files.engine import TASK_BYTES
 from splitops.files.formats import Contents
 from splitops.files.journal import Journal
@@ -90,9 +90,9 @@ class ChunkPlan(FilePlan):
             made += [ChunkTask(number, first, min(first + step, count)) for first in range(0, count, step)]
         return made
 
-    def start(self, *, sync: bool, memory: int, progress: Progress | None, cluster: Any = None) -> Run:
+    def start(self, how: RunOptions) -> Run:
         """Return a run of the plan that has done nothing yet."""
-        return _ChunkRun(self, cluster, sync=sync, memory=memory, progress=progress)
+        return _ChunkRun(self, how)
 
     def digest(self, memory: int) -> str:
         """Return what tells the plans apart whose tasks are not the same."""
@@ -106,18 +106,16 @@ class ChunkPlan(FilePlan):
 class _ChunkRun(Run):
     """One run of a plan by chunks."""
 
-    def __init__(
-        self, plan: ChunkPlan, cluster: Any, *, sync: bool, memory: int, progress: Progress | None
-    ) -> None:
-        super().__init__(plan, sync=sync, memory=memory, progress=progress)
+    def __init__(self, plan: ChunkPlan, how: RunOptions) -> None:
+        super().__init__(plan, how)
         assert plan.like is not None
-        self._cluster = cluster
+        self._cluster = how["cluster"]
         self._like = plan.like
         self._format: ChunkedFormat = plan.like.format  # type: ignore[assignment]
         self._formats = plan.formats
         self._flows = plan.flows
-        self._tasks = plan.chunk_tasks(memory)
-        if cluster is not None and not self._format.folders:
+        self._tasks = plan.chunk_tasks(how["memory"])
+        if self._cluster is not None and not self._format.folders:
             raise FileError(f"the chunks of {self._format.name} are written by one process, not by a cluster")
 
     def _is_there(self) -> bool | None:

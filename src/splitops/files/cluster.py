@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 
 from splitops.errors import FileError, shown, shown_path
 from splitops.files import engine
-from splitops.files.copying import FilePlan, Progress, Report
+from splitops.files.copying import FilePlan, Report, RunOptions
 from splitops.files.descriptors import close, make_durable, read_back
 from splitops.files.engine import CopyError, Pass
 from splitops.files.journal import Journal
@@ -137,18 +137,14 @@ class _Task(Protocol):
 class ClusterRun(Run):
     """One run of a plan by the workers of a cluster."""
 
-    def __init__(
-        self, plan: FilePlan, cluster: Any, *, sync: bool, memory: int, progress: Progress | None
-    ) -> None:
-        """Prepare to run on a cluster: a ``distributed.Client``, what makes one, or an address."""
-        super().__init__(plan, sync=sync, memory=memory, progress=progress)
-        self._cluster = cluster
+    def __init__(self, plan: FilePlan, how: RunOptions) -> None:
+        super().__init__(plan, how)
         self._client: Any = None
 
-    def done(self, *, overwrite: bool, resume: bool, verify: bool, sha256: bool) -> Report:
+    def done(self) -> Report:
         """Carry it out."""
-        with client_of(self._cluster) as self._client:
-            return super().done(overwrite=overwrite, resume=resume, verify=verify, sha256=sha256)
+        with client_of(self.how["cluster"]) as self._client:
+            return super().done()
 
     def _copy(self, drafts: Sequence[Path], journal: Journal) -> None:
         sources = self._local_sources()

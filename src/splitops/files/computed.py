@@ -25,7 +25,7 @@ from splitops.files.addresses import target_path
 from splitops.files.boxes import Box, boxes
 from splitops.files.chunk_work import ChunkedArray, ChunkedFormat, checksum_of, make_names_durable
 from splitops.files.cluster import Workers, client_of
-from splitops.files.copying import MEMORY, DryRun, FilePlan, Part, Progress
+from splitops.files.copying import MEMORY, DryRun, FilePlan, Part, RunOptions
 from splitops.files.formats import Format, TargetFile, format_named
 from splitops.files.journal import Journal
 from splitops.files.requests import Bind
@@ -137,9 +137,9 @@ class ComputedPlan(FilePlan):
             )
         return max(1, min(os.cpu_count() or 1, memory // max(1, largest * _HELD)))
 
-    def start(self, *, sync: bool, memory: int, progress: Progress | None, cluster: Any = None) -> Run:
+    def start(self, how: RunOptions) -> Run:
         """Return a run of the plan that has done nothing yet."""
-        return _ComputedRun(self, cluster or _current_client(), sync=sync, memory=memory, progress=progress)
+        return _ComputedRun(self, how)
 
 
 def _chunk_bytes(array: Any) -> int:
@@ -170,13 +170,11 @@ class _ComputedRun(Run):
 
     resumable = False
 
-    def __init__(
-        self, plan: ComputedPlan, cluster: Any, *, sync: bool, memory: int, progress: Progress | None
-    ) -> None:
-        super().__init__(plan, sync=sync, memory=memory, progress=progress)
+    def __init__(self, plan: ComputedPlan, how: RunOptions) -> None:
+        super().__init__(plan, how)
         self._arrays = plan.arrays
-        self._cluster = cluster
-        self._threads = plan.threads(memory)
+        self._cluster = how["cluster"] or _current_client()
+        self._threads = plan.threads(how["memory"])
         self._writes: list[_Write] = []
         self._checksums: dict[int, int] = {}
         """Of each write."""

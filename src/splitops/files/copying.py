@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
@@ -29,6 +29,61 @@ _MIN_MEMORY: Final = 4 << 20
 
 Progress = Callable[[int, int], object]
 """Called with the bytes that are done, and the bytes of all."""
+
+
+class RunOptions(TypedDict, total=False):
+    """How a plan is carried out. Every option may be left out.
+
+    Attributes:
+        overwrite: whether files of the same names are replaced; they are an error otherwise.
+        resume: go on with what a run of the same plan had done when it was killed; begin where there is none.
+            Where all targets are there with the same bytes, nothing is written.
+        verify: read everything back and compare it with what was read.
+        sync: make the files durable before they take their places, and now and then on the way. The default.
+        sha256: take the SHA-256 of each file for the report.
+        checksums: a file to write, with the SHA-256 of every file as ``sha256sum`` reads it. Names are seen
+            from its folder.
+        memory: bytes that the buffers may take, at least 4 MiB; 64 MiB by default.
+        progress: called about every 50 ms; what it raises ends the run.
+        cluster: the address of a Dask scheduler, or a ``distributed.Client``, whose workers do the tasks.
+            They must see the folders of the sources and targets by the same names.
+    """
+
+    overwrite: bool
+    resume: bool
+    verify: bool
+    sync: bool
+    sha256: bool
+    checksums: Path | None
+    memory: int
+    progress: Progress | None
+    cluster: Any
+
+
+_OPTIONS: Final[RunOptions] = {
+    "overwrite": False,
+    "resume": False,
+    "verify": False,
+    "sync": True,
+    "sha256": False,
+    "checksums": None,
+    "memory": MEMORY,
+    "progress": None,
+    "cluster": None,
+}
+
+
+def all_options(options: RunOptions) -> RunOptions:
+    """Return options with the defaults of those that are left out.
+
+    Raises:
+        TypeError: there is no such option.
+    """
+    strange = next((name for name in options if name not in _OPTIONS), None)
+    if strange is not None:
+        raise TypeError(f"a run has no option {strange!r}; it has {', '.join(_OPTIONS)}")
+    found: RunOptions = {**_OPTIONS, **options}
+    return found
 
 
 class Finish(NamedTuple):
@@ -168,54 +223,36 @@ class FilePlan:
             raise FileError(f"{memory} bytes of memory are too few: at least {_MIN_MEMORY} are needed")
         return engine.tasks(engine.passes(self.extents, memory // engine.THREADS))
 
-    def run(
-        self,
-        *,
-        overwrite: bool = False,
-        resume: bool = False,
-        verify: bool = False,
-        sync: bool = True,
-        sha256: bool = False,
-        memory: int = MEMORY,
-        progress: Progress | None = None,
-        cluster: Any = None,
-    ) -> Report:
+    def run(self, **options: Unpack[RunOptions]) -> Report:
         """Write the targets: all of them whole, or none.
 
         Args:
-            overwrite: whether files of the same names are replaced; they are an error otherwise.
-            resume: go on with what a run of the same plan had done when it was killed.
-            verify: read everything back and compare its CRC-32 with that of what was read.
-            sync: make the files durable before they take their places, and now and then on the way.
-            sha256: take the SHA-256 of each file for the report.
-            memory: bytes that the buffers may take, at least 4 MiB.
-            progress: called about every 50 ms; what it raises ends the run.
-            cluster: the address of a Dask scheduler, or a ``distributed.Client``, whose workers do the tasks;
-                they must see the folders of the sources and targets by the same names.
+            **options: the fields of :class:`RunOptions`.
 
         Raises:
             FileError: a target exists, a source cannot be read or has changed, the disk is full, a byte does
                 not read back as it was written. Nothing is left then, but for what a run was to go on with
                 whose sources have changed.
         """
-        return self.start(sync=sync, memory=memory, progress=progress, cluster=cluster).done(
-            overwrite=overwrite, resume=resume, verify=verify, sha256=sha256
-        )
+        return self.start(all_options(options)).done()
 
     @without_collector()
-    def start(self, *, sync: bool, memory: int, progress: Progress | None, cluster: Any = None) -> Run:
+    def start(self, how: RunOptions) -> Run:
         """Return a run of the plan that has done nothing yet.
+
+        Args:
+            how: all options, as :func:`all_options` returns them.
 
         Raises:
             FileError: the memory is too little, or the plan cannot be run on a cluster.
         """
-        if cluster is None:
+        if how["cluster"] is None:
             from splitops.files.running import Run
 
-            return Run(self, sync=sync, memory=memory, progress=progress)
+            return Run(self, how)
         from splitops.files.cluster import ClusterRun
 
-        return ClusterRun(self, cluster, sync=sync, memory=memory, progress=progress)
+        return ClusterRun(self, how)
 
     def digest(self, memory: int) -> str:
         """Return what tells the plans apart whose tasks are not the same."""

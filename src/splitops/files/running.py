@@ -15,7 +15,8 @@ from pathlib import Path
 
 from splitops.errors import FileError, ModelError, shown_path
 from splitops.files import engine
-from splitops.files.copying import FilePlan, Progress, Report
+from splitops.files.checksums import digest_of, lines
+from splitops.files.copying import FilePlan, Report, RunOptions
 from splitops.files.descriptors import (
     allocate,
     close,
@@ -41,14 +42,14 @@ class Run:
     resumable = True
     """Whether what a run that was killed has left is gone on with."""
 
-    def __init__(self, plan: FilePlan, *, sync: bool, memory: int, progress: Progress | None) -> None:
+    def __init__(self, plan: FilePlan, how: RunOptions) -> None:
         self.plan = plan
-        self.sync = sync
-        self.progress = progress
-        self.tasks = plan.tasks(memory)
+        self.how = how
+        self.sync = how["sync"]
+        self.tasks = plan.tasks(how["memory"])
         self.staging = staging_folder(plan.folder, plan.name)
         self.identity = {
-            "plan": plan.digest(memory),
+            "plan": plan.digest(how["memory"]),
             "cut": self._cut(),
             "sources": [source.identity() for source in plan.sources],
         }
@@ -60,10 +61,12 @@ class Run:
         cut = [[(each.count, each.block_rows, len(each.extents)) for each in task] for task in self.tasks]
         return hashlib.sha256(repr(cut).encode()).hexdigest()
 
-    def done(self, *, overwrite: bool, resume: bool, verify: bool, sha256: bool) -> Report:
+    def done(self) -> Report:
         """Carry it out."""
-        plan = self.plan
-        self.total *= 1 + verify
+        plan, overwrite, resume = self.plan, self.how["overwrite"], self.how["resume"]
+        self.total *= 1 + self.how["verify"]
+        if not resume:
+            self._refuse_checksums(None)
         raise_file_limit(len(plan.targets) + len(plan.sources))
         with self._failures(), contextlib.ExitStack() as stack:
             staged = StagedFiles(make_folders=True, name=plan.name)
@@ -76,7 +79,10 @@ class Run:
                 there = resume and all(os.path.lexists(path) for path in plan.paths)
                 known = self._is_there() if there else False
                 if known:
-                    return self._report(plan.bytes, None, self._digests(self._places) if sha256 else ())
+                    digests = self._digests(self._places)
+                    with StagedFiles(make_folders=True) as written:
+                        self._place_checksums(written, digests)
+                    return self._report(plan.bytes, None, digests)
                 there = known is None
                 self._refuse(overwrite or there)
                 replaced = self._clear()
@@ -88,23 +94,46 @@ class Run:
                 if not journal.whole:
                     self._prepare(drafts, journal)
                     resumed = sum(self._task_bytes(task) for task in journal.done)
-                    self._write(drafts, journal, verify=verify)
+                    self._write(drafts, journal)
                     if there and self._are_equal(drafts):
                         resumed = plan.bytes
                     else:
                         self._refuse(overwrite)
                     journal.finish()
-                written = zip(drafts, self._places, strict=True)
-                digests = self._digests([d if d.exists() else p for d, p in written]) if sha256 else ()
+                pairs = zip(drafts, self._places, strict=True)
+                digests = self._digests([draft if draft.exists() else place for draft, place in pairs])
+                self._place_checksums(staged, digests)
         # The run before may have been killed just before this.
         shutil.rmtree(self.staging, ignore_errors=True)
         if self.sync:
             sync_folder(plan.folder)
         return self._report(resumed, replaced, digests)
 
-    def _report(self, resumed: int, replaced: Path | None, digests: tuple[str, ...]) -> Report:
+    def _report(self, resumed: int, replaced: Path | None, digests: Mapping[Path, str]) -> Report:
         files = tuple((path, _size(path)) for path in self.plan.paths)
-        return Report(files, self.plan.bytes, resumed, replaced, digests)
+        own = tuple(digests[path] for path, _ in files if path in digests) if self.how["sha256"] else ()
+        return Report(files, self.plan.bytes, resumed, replaced, own)
+
+    def _place_checksums(self, staged: StagedFiles, digests: Mapping[Path, str]) -> None:
+        """Write the file of checksums where it was asked for; it takes its place after all others."""
+        path = self.how["checksums"]
+        if path is None:
+            return
+        content = lines(digests, path.parent)
+        self._refuse_checksums(content)
+        draft = staged.place(path)
+        draft.write_bytes(content)
+        if self.sync:
+            with opened([draft]) as files:
+                make_durable(list(files.values()))
+
+    def _refuse_checksums(self, content: bytes | None) -> None:
+        """Refuse to replace a file by that of checksums, unless it says the same already."""
+        path = self.how["checksums"]
+        if path is None or self.how["overwrite"] or not os.path.lexists(path):
+            return
+        if content is None or not path.is_file() or path.read_bytes() != content:
+            raise FileError(f"{shown_path(path)} exists already; overwrite=True (--overwrite) replaces it")
 
     @cached_property
     def _places(self) -> list[Path]:
@@ -203,7 +232,8 @@ class Run:
                 drafts.append(staged.place(path, folder=target.folder))
         return drafts
 
-    def _write(self, drafts: Sequence[Path], journal: Journal, *, verify: bool) -> None:
+    def _write(self, drafts: Sequence[Path], journal: Journal) -> None:
+        verify = self.how["verify"]
         self._copy(drafts, journal)
         self.refuse_changed_sources()
         if verify:
@@ -337,13 +367,18 @@ class Run:
                 raise self._cannot_write(self.plan.targets[index], error) from error
         return files
 
-    def _digests(self, places: Sequence[Path]) -> tuple[str, ...]:
-        digests = []
-        for place, target in zip(places, self.plan.targets, strict=True):
-            if not target.scratch and not target.folder:
-                with place.open("rb") as file:
-                    digests.append(hashlib.file_digest(file, "sha256").hexdigest())
-        return tuple(digests)
+    def _digests(self, places: Sequence[Path]) -> dict[Path, str]:
+        """Return the SHA-256 of each file that is published, also in folders, where that is asked for."""
+        found: dict[Path, str] = {}
+        if not self.how["sha256"] and self.how["checksums"] is None:
+            return found
+        for place, path, target in zip(places, self._places, self.plan.targets, strict=True):
+            if target.folder:
+                files = sorted(file for file in place.rglob("*") if file.is_file())
+                found |= {path / file.relative_to(place): digest_of(LocalFile(file)) for file in files}
+            elif not target.scratch:
+                found[path] = digest_of(LocalFile(place))
+        return found
 
     def _task_bytes(self, number: int) -> int:
         return sum(each.row_bytes * each.count for each in self.tasks[number])
@@ -353,8 +388,8 @@ class Run:
         self._tick(0)
 
     def _tick(self, size: int) -> None:
-        if self.progress is not None:
-            self.progress(self.finished + size, self.total)
+        if self.how["progress"] is not None:
+            self.how["progress"](self.finished + size, self.total)
 
     def _failure(self, error: CopyError) -> FileError:
         if error.writing:

@@ -26,14 +26,14 @@ import numpy as np
 from splitops.errors import FileError
 from splitops.files import engine
 from splitops.files.addresses import RemoteFile, address_of, file_system, is_address
-from splitops.files.copying import MEMORY, DryRun, FilePlan, Progress, Report
+from splitops.files.copying import MEMORY, DryRun, FilePlan, Report, RunOptions
 from splitops.files.descriptors import raise_file_limit, write_all
 from splitops.files.engine import CopyError
 from splitops.files.extents import Extent, compose, contiguous
 from splitops.files.formats import TargetFile
 from splitops.files.running import Run
 from splitops.files.sources import reason, writing
-from splitops.ground.writing import uninterrupted
+from splitops.ground.writing import StagedFiles, uninterrupted
 from splitops.native.files import crc32
 from splitops.native.positioned import read_at
 
@@ -96,13 +96,13 @@ class UploadPlan(FilePlan):
             tuple(Path(name) for name in there),
         )
 
-    def start(self, *, sync: bool, memory: int, progress: Progress | None, cluster: Any = None) -> Run:
+    def start(self, how: RunOptions) -> Run:
         """Return a run of the plan that has done nothing yet; it has no tasks for a cluster."""
-        if cluster is not None:
+        if how["cluster"] is not None:
             raise FileError(
                 "what goes to an address is not sent by a cluster: run it here, or write to a folder"
             )
-        return _UploadRun(self, sync=sync, memory=memory, progress=progress)
+        return _UploadRun(self, how)
 
 
 def windows_of(size: int) -> list[range]:
@@ -126,36 +126,52 @@ def part_bytes(size: int) -> int:
 class _UploadRun(Run):
     """One run of a plan whose targets are at an address."""
 
-    def __init__(self, plan: UploadPlan, *, sync: bool, memory: int, progress: Progress | None) -> None:
-        super().__init__(plan, sync=sync, memory=memory, progress=progress)
+    def __init__(self, plan: UploadPlan, how: RunOptions) -> None:
+        super().__init__(plan, how)
         self._uploads = plan.uploads()
-        self._memory = memory
+        self._memory = how["memory"]
+        self._digested = how["sha256"] or how["checksums"] is not None
         self._made = [_Made(target, plan.extents_of(index)) for index, target in enumerate(plan.targets)]
 
-    def done(self, *, overwrite: bool, resume: bool, verify: bool, sha256: bool) -> Report:
+    def done(self) -> Report:
         """Carry it out."""
         plan, sizes = self.plan, [target.size for target in self.plan.targets]
+        overwrite, resume, verify = self.how["overwrite"], self.how["resume"], self.how["verify"]
         self.total = sum(sizes) * (1 + verify)
         raise_file_limit(len(plan.sources))
-        with tempfile.TemporaryDirectory(prefix="splitops-") as folder, self._uploads as files:
+        if not resume:
+            self._refuse_checksums(None)
+        with (
+            self._failures(),
+            tempfile.TemporaryDirectory(prefix="splitops-") as folder,
+            StagedFiles(make_folders=True) as staged,
+            self._uploads as files,
+        ):
             self.staging = Path(folder)
             if resume and len(list(files.existing())) == len(sizes):
-                self._send(_There(files.addresses), sha256=sha256)
-                return self._report_of(plan.bytes, sha256=sha256)
+                self._send(_There(files.addresses))
+                self._place_checksums(staged, self._sent())
+                return self._report_of(plan.bytes)
             self._refuse_targets(files, overwrite)
             files.open()
-            self._send(files, sha256=sha256)
+            self._send(files)
             self.refuse_changed_sources()
+            self._place_checksums(staged, self._sent())
             files.publish(self._refuse_targets(files, overwrite))
             if verify:
                 self._read_back()
-        return self._report_of(0, sha256=sha256)
+        return self._report_of(0)
 
-    def _report_of(self, resumed: int, *, sha256: bool) -> Report:
+    def _sent(self) -> dict[Path, str]:
+        """Return the SHA-256 of each file, where that is asked for."""
+        digests = [made.digest.hexdigest() for made in self._made]
+        return dict(zip(self.plan.paths, digests, strict=True)) if self._digested else {}
+
+    def _report_of(self, resumed: int) -> Report:
         files = tuple(
             (path, made.target.size) for path, made in zip(self.plan.paths, self._made, strict=True)
         )
-        digests = tuple(made.digest.hexdigest() for made in self._made) if sha256 else ()
+        digests = tuple(self._sent().values()) if self.how["sha256"] else ()
         return Report(files, self.plan.bytes, resumed, sha256=digests)
 
     def _refuse_targets(self, files: Uploads, overwrite: bool) -> list[str]:
@@ -169,7 +185,7 @@ class _UploadRun(Run):
             raise FileError(f"{there[0]} exists already; overwrite=True (--overwrite) replaces it")
         return there
 
-    def _send(self, files: Uploads | _There, *, sha256: bool) -> None:
+    def _send(self, files: Uploads | _There) -> None:
         """Make the targets window by window, as many at a time as the memory takes, and send them."""
         largest = max((part_bytes(made.target.size) for made in self._made), default=_PART)
         threads = min(_THREADS, self._memory // (largest * _HELD))
@@ -184,7 +200,7 @@ class _UploadRun(Run):
             for group in _groups([made.target.size for made in self._made], self._memory):
                 self._gather(group, sources, scratch.fileno())
                 sent = [
-                    pool.submit(self._send_windows, files, index, windows, scratch.fileno(), sha256)
+                    pool.submit(self._send_windows, files, index, windows, scratch.fileno())
                     for index, windows in group.items()
                 ]
                 for each in sent:
@@ -213,13 +229,11 @@ class _UploadRun(Run):
         except OSError as error:
             raise FileError(f"cannot write to {self.staging}: {reason(error)}") from error
 
-    def _send_windows(
-        self, files: Uploads | _There, index: int, windows: _Windows, scratch: int, sha256: bool
-    ) -> int:
+    def _send_windows(self, files: Uploads | _There, index: int, windows: _Windows, scratch: int) -> int:
         sent = 0
         for window, place in windows:
             data = read_at(scratch, len(window), place)
-            self._made[index].note(data, sha256=sha256)
+            self._made[index].note(data, sha256=self._digested)
             files.write(index, data)
             sent += len(data)
         if windows[-1][0].stop == self._made[index].target.size:

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from splitops.errors import PlanError, shown, shown_path
-from splitops.files.copying import MEMORY, DryRun, FilePlan, Progress, Report
+from splitops.files.copying import MEMORY, DryRun, FilePlan, Report, RunOptions
 from splitops.files.tensors import StoredTensor, without_collector
 from splitops.sharding.assembly import file_plan
 from splitops.sharding.checkpoint import Checkpoint, read_checkpoint
@@ -39,34 +39,17 @@ class _Runnable:
         """Return what a run would do; nothing is written."""
         return self.file_plan(out).dry_run(memory=memory)
 
-    def run(
-        self,
-        out: AnyPath,
-        *,
-        overwrite: bool = False,
-        resume: bool = False,
-        verify: bool = False,
-        sync: bool = True,
-        memory: int = MEMORY,
-        progress: Progress | None = None,
-        cluster: Any = None,
-    ) -> Report:
+    def run(self, out: AnyPath, **options: Unpack[RunOptions]) -> Report:
         """Write the folder ``out``, which appears whole or not at all.
 
-        The arguments are those of :meth:`splitops.files.FilePlan.run`.
+        Args:
+            out: the folder.
+            **options: those of :meth:`splitops.files.FilePlan.run`.
 
         Raises:
             FileError: the folder exists, a file cannot be read or has changed, the disk is full.
         """
-        return self.file_plan(out).run(
-            overwrite=overwrite,
-            resume=resume,
-            verify=verify,
-            sync=sync,
-            memory=memory,
-            progress=progress,
-            cluster=cluster,
-        )
+        return self.file_plan(out).run(**options)
 
 
 @dataclass(frozen=True)

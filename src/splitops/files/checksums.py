@@ -1,0 +1,105 @@
+"""Files of SHA-256 checksums, as ``sha256sum`` reads and writes them, and files held against them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from splitops.errors import FileError, ModelError, shown, shown_path
+from splitops.files.addresses import RemoteFile, address_of, is_address
+from splitops.files.sources import LocalFile, Source
+from splitops.ground.reading import read_whole
+
+_BLOCK: Final = 8 << 20
+_MOST: Final = 256 << 20
+"""The most bytes that such a file may have."""
+_LINE: Final = re.compile(r"(\\?)([0-9a-fA-F]{64}) [ *](.+)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A file that has been read again.
+
+    Attributes:
+        name: as its line says.
+        problem: what is wrong; None: its checksum is the one of its line.
+    """
+
+    name: str
+    problem: str | None = None
+
+
+def digest_of(file: Source) -> str:
+    """Return the SHA-256 of the bytes of a file.
+
+    Raises:
+        FileError: it cannot be read.
+    """
+    digest = hashlib.sha256()
+    for begin in range(0, file.size, _BLOCK):
+        digest.update(file.read(begin, min(_BLOCK, file.size - begin)))
+    return digest.hexdigest()
+
+
+def lines(digests: Mapping[Path, str], folder: Path) -> bytes:
+    """Return what a file of checksums says.
+
+    Args:
+        digests: by the path, or the address, of each file.
+        folder: where the file of checksums is; the lines name other files from there.
+
+    Examples:
+        >>> lines({Path("parts/x.npy"): "0" * 64}, Path("parts")).decode().endswith("0  x.npy\\n")
+        True
+    """
+    return b"".join(_line(path, digest, folder) for path, digest in digests.items())
+
+
+def _line(path: Path, digest: str, folder: Path) -> bytes:
+    name = address_of(path) if is_address(path) else os.path.relpath(path, folder)
+    escaped = name.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return os.fsencode(f"{'' if escaped == name else chr(92)}{digest}  {escaped}\n")
+
+
+def check(path: Path) -> Iterator[Checked]:
+    """Read every file again that a file of checksums names, and yield what came of it.
+
+    Args:
+        path: the file of checksums; names in it are seen from its folder.
+
+    Raises:
+        FileError: it cannot be read, or has a line that is none of ``sha256sum``.
+    """
+    try:
+        content = read_whole(path, limit=_MOST)
+    except ModelError as error:
+        raise FileError(error.message) from error
+    found = [_read(line, number, path) for number, line in enumerate(content.split(b"\n"), 1) if line]
+    if not found:
+        raise FileError(f"{shown_path(path)} has no checksums")
+    for name, wanted in found:
+        try:
+            file: Source = RemoteFile(name) if is_address(name) else LocalFile(path.parent / name)
+            digest = digest_of(file)
+        except FileError as error:
+            yield Checked(name, error.message)
+            continue
+        same = digest == wanted
+        yield Checked(name, None if same else f"its SHA-256 is {digest}, and not {wanted}")
+
+
+def _read(line: bytes, number: int, path: Path) -> tuple[str, str]:
+    """Return the name and the digest of a line."""
+    found = _LINE.fullmatch(os.fsdecode(line).removesuffix("\r"))
+    if found is None or "\0" in found[3]:
+        said = f"{shown(os.fsdecode(line))} is no SHA-256 with the name of a file"
+        raise FileError(f"{shown_path(path)}, line {number}: {said}")
+    name = found[3]
+    if found[1]:
+        name = re.sub(r"\\([\\nr])", lambda each: {"n": "\n", "r": "\r"}.get(each[1], "\\"), name)
+    return name, found[2].lower()
