@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -162,9 +163,14 @@ def find_limits(
     site: Site, model: Surroundings, runtimes: Sequence[str] = RUNTIMES
 ) -> Iterator[tuple[Limit, Surely]]:
     """Yield the limits of some runtimes that a site meets, and how surely."""
-    for limit in LIMITS if site.unread is None else ():
-        if limit.runtime in runtimes and (surely := limit.condition(site, model)) is not Surely.NO:
+    for limit in _limits_of(tuple(runtimes)) if site.unread is None else ():
+        if (surely := limit.condition(site, model)) is not Surely.NO:
             yield limit, surely
+
+
+@cache
+def _limits_of(runtimes: tuple[str, ...]) -> tuple[Limit, ...]:
+    return tuple(limit for limit in LIMITS if limit.runtime in runtimes)
 
 
 def _limit_findings(site: Site, model: Surroundings, runtimes: Sequence[str]) -> Iterator[Finding]:

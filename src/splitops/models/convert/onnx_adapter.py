@@ -16,12 +16,14 @@ from splitops.errors import NOWHERE
 from splitops.models.convert.onnx_versions import drop_defaults, unchanged
 from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.types import to_type
-from splitops.models.graph.onnx import Names, constant_array, known, note
+from splitops.models.graph.onnx import PLAIN, Names, fixed_array, known, note
 from splitops.models.infer import walk
 from splitops.models.known import Known, Tensor
 
 _MOST_EMBEDDED: Final = 1 << 12
-"""Constants up to this many elements are shown to onnx's converter, which reads axes and the like."""
+"""Integers up to this many elements are shown to onnx's converter, which reads axes and the like."""
+_MOST_FACTORS: Final = 16
+"""Of floating-point numbers it reads bounds and scales: more are weights, in which equal nodes may differ."""
 _IR_VERSION: Final = 10
 
 
@@ -58,8 +60,8 @@ class Piece:
         for value in node.inputs:
             if value is None or value not in names:
                 continue
-            array = _numbers(value)
-            if array is not None and array.dtype.kind in "biuf":
+            array = fixed_array(value, limit=_MOST_EMBEDDED)
+            if array is not None and _is_shown(array):
                 constants[names[value]] = _readable(array, names[value])
         return cls(proto, types, constants)
 
@@ -94,16 +96,8 @@ def _readable(array: npt.NDArray[Any], name: str) -> TensorProto:
     )
 
 
-def _numbers(value: ir.Value) -> npt.NDArray[Any] | None:
-    """Return the numbers of a small tensor that is a constant, or always comes out the same."""
-    array = constant_array(value, limit=_MOST_EMBEDDED)
-    if array is not None:
-        return array
-    found = known(value)
-    if not isinstance(found, Tensor) or found.type is None or not found.is_whole:
-        return None
-    assert found.value is not None
-    return found.value if found.value.dtype != object else found.value.astype(found.type.numpy)
+def _is_shown(array: npt.NDArray[Any]) -> bool:
+    return array.dtype.kind in "biu" or (array.dtype.kind == "f" and array.size <= _MOST_FACTORS)
 
 
 def _place_names(node: ir.Node) -> dict[ir.Value, str]:
@@ -174,10 +168,20 @@ class Adapter:
     def __init__(self) -> None:
         self._moved: dict[tuple[Any, ...], Small | NoAdapterError] = {}
         self._bodies: dict[tuple[Any, ...], Small | None] = {}
+        self._unchanged: dict[tuple[Any, ...], bool] = {}
 
-    def unchanged(self, piece: Piece, old: int, new: int) -> bool:
+    def unchanged(self, node: ir.Node, old: int, new: int) -> bool:
         """Return whether a node says the same at both opsets."""
-        return _unchanged(piece.node, piece.types, old, new)
+        attributes = node.attributes.data.values()
+        if any(attribute.type not in PLAIN or attribute.is_ref() for attribute in attributes):
+            piece = Piece.of(node)
+            return _unchanged(piece.node, piece.types, old, new)
+        stated = tuple((attribute.name, attribute.type, attribute.value) for attribute in attributes)
+        key = old, new, node.op_type, stated, *map(_kind_of, node.inputs), None, *map(_kind_of, node.outputs)
+        if key not in self._unchanged:
+            piece = Piece.of(node)
+            self._unchanged[key] = _unchanged(piece.node, piece.types, old, new)
+        return self._unchanged[key]
 
     def moved(self, piece: Piece, old: int, new: int) -> Small:
         """Return what onnx's converter makes of a node.
@@ -202,6 +206,12 @@ class Adapter:
         if key not in self._bodies:
             self._bodies[key] = _body(piece, opset)
         return self._bodies[key]
+
+
+def _kind_of(value: ir.Value | None) -> object:
+    """Return what two values of one type share."""
+    found = known(value) if value is not None and value.name else ""
+    return (found.type,) if isinstance(found, Tensor) else found
 
 
 def _unchanged(node: NodeProto, types: Mapping[str, TypeProto], old: int, new: int) -> bool:

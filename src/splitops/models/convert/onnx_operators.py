@@ -91,8 +91,7 @@ class Mover:
             raise NoAdapterError("its text does not say what padding counts for")
         _drop_allowzero(node, new)
         _state_defaults(node, old, new)
-        piece = Piece.of(node)
-        if after is not None and self._adapter.unchanged(piece, old, new):
+        if after is not None and self._adapter.unchanged(node, old, new):
             _drop_new_attributes(node, new)
             return None
         if node.op_type == "Constant" and (folded := _folded_constant(node)):
@@ -101,6 +100,7 @@ class Mover:
             return ["Constant"]
         if node.op_type == "Constant" and "value" in node.attributes and new < CONSTANTS_OF_EVERY_TYPE:
             return None  # an initializer takes its place
+        piece = Piece.of(node)
         if piece.is_open:
             raise NoAdapterError("it has a body or an attribute of its caller")
         if node.op_type == "Shape" and new < 15:

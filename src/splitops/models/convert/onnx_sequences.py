@@ -12,9 +12,10 @@ from splitops.models.graph.editor import note_like
 from splitops.models.graph.onnx import (
     Names,
     Tape,
-    constant_array,
     replace_node,
 )
+from splitops.models.graph.onnx_editor import is_operator
+from splitops.models.graph.onnx_sequences import position_of, readers_of, stacks
 from splitops.models.sites import Site
 from splitops.models.sites.restating import unbind_error
 from splitops.spec.sizes.arithmetic import Division, part_count, part_sizes
@@ -51,8 +52,7 @@ def lower_sequence(node: ir.Node, site: Site, opset: int, names: Names, rule: Ru
     if sizes is None or axis is None:
         raise _unreadable(site, "the number of its parts is not known before the model runs", rule)
     sequence = node.outputs[0]
-    readers = dict.fromkeys(use.node for use in sequence.uses())
-    positions = {reader: _position(reader, site, len(sizes), rule) for reader in readers}
+    positions = {reader: _position(reader, site, len(sizes), rule) for reader in readers_of(sequence)}
     if sequence.is_graph_output():
         raise _unreadable(site, "the sequence is an output of its graph", rule)
     return _written(node, opset, names, axis, sizes, binding.squeeze, positions)
@@ -78,15 +78,13 @@ def _sizes(site: Site, division: Division | None, axis: int | None, shape: objec
 
 def _position(reader: ir.Node, site: Site, count: int, rule: Rule) -> int | None:
     """Return which part a SequenceAt reads; None for a reader of all parts."""
-    if reader.domain == "" and reader.op_type in ("SequenceLength", "ConcatFromSequence"):
+    if is_operator(reader, "SequenceLength", "ConcatFromSequence"):
         return None
-    if reader.domain != "" or reader.op_type != "SequenceAt":
+    if not is_operator(reader, "SequenceAt"):
         raise _unreadable(site, f"{reader.op_type} reads the sequence", rule)
-    index = reader.inputs[1]
-    array = None if index is None else constant_array(index)
-    if array is None or array.size != 1:
+    position = position_of(reader)
+    if position is None:
         raise _unreadable(site, "SequenceAt reads a position that is not constant", rule)
-    position = int(array.reshape(-1)[0])
     if not -count <= position < count:
         raise ModelError(f"SequenceAt reads position {position} of a sequence of {count}", site.where)
     return position % count
@@ -137,7 +135,7 @@ def _written(
 
 
 def _concatenated(reader: ir.Node, elements: list[ir.Value], tape: Tape) -> ir.Value:
-    axis, new_axis = int(reader.attributes["axis"].value), reader.attributes.get("new_axis")
-    if new_axis is not None and new_axis.value:
+    axis = int(reader.attributes["axis"].value)
+    if stacks(reader):
         elements = [tape.of_axis("Unsqueeze", element, axis) for element in elements]
     return tape.op("Concat", elements, {"axis": axis})

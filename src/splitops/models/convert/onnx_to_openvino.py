@@ -30,7 +30,7 @@ from splitops.models.formats.onnx import check_model
 from splitops.models.formats.onnx.structure import opset_imports
 from splitops.models.formats.openvino import OpenVINOModel, from_bytes
 from splitops.models.graph.arithmetic import lengths_of_size
-from splitops.models.graph.onnx import Tape, graphs_of, replace_node, type_of
+from splitops.models.graph.onnx import Tape, attributes_of, graphs_of, replace_node, type_of
 from splitops.models.graph.onnx_sites import is_split
 from splitops.models.graph.onnx_splits import given_lengths
 from splitops.models.sites import Origin
@@ -124,7 +124,7 @@ def _state(
             lengths = tape.cast(lengths, restated.lengths_type)
         inputs[row.input_index(row.lengths[0].name)] = lengths
     outputs = [ir.Value(name=tape.name("part")) for _ in range(restated.outputs)]
-    made = ir.convenience.convert_attributes(attributes)
+    made = attributes_of(attributes)
     name = tape.name(row.name)
     version = row.since_version
     tape.nodes.append(ir.Node(_DOMAIN, row.name, inputs, made, outputs=outputs, name=name, version=version))

@@ -7,8 +7,9 @@ from typing import Final
 import onnx_ir as ir
 
 from splitops.models.fix.rounds import NoFormError
-from splitops.models.graph.onnx import Tape, constant_array, replace_node, type_of
+from splitops.models.graph.onnx import Tape, replace_node, type_of
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
+from splitops.models.graph.onnx_sequences import position_of, readers_of
 from splitops.models.sites.site import UNBIND_REPAIRS, Site
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 
@@ -36,7 +37,7 @@ def carry(node: ir.Node, editor: OnnxEditor) -> ElementType:
     carrier = _CARRIERS.get(kind.name) if kind is not None else None
     if data is None or kind is None or carrier is None:
         raise NoFormError(f"no type of sequences holds {kind}")
-    readers = _readers(node)
+    readers = readers_of(node.outputs[0])
     others = [reader for reader in readers if not is_operator(reader, *_ELEMENTS, "SequenceLength")]
     if sequence.is_graph_output() or others:
         who = others[0].op_type if others else "the caller"
@@ -58,10 +59,6 @@ def carry(node: ir.Node, editor: OnnxEditor) -> ElementType:
 _ELEMENTS: Final = ("SequenceAt", "ConcatFromSequence")
 
 
-def _readers(node: ir.Node) -> list[ir.Node]:
-    return list(dict.fromkeys(use.node for use in node.outputs[0].uses()))
-
-
 def _cast_back(reader: ir.Node, kind: ElementType, tape: Tape) -> None:
     read = tape.op(reader.op_type, list(reader.inputs))
     for name, attribute in reader.attributes.items():
@@ -80,11 +77,11 @@ def slice_elements(node: ir.Node, site: Site, editor: OnnxEditor) -> int:
         raise NoFormError(f"what its parts are is read in two ways; {UNBIND_REPAIRS}")
     data, lengths = node.inputs[0], node.inputs[1] if len(node.inputs) > 1 else None
     axis = None if site.binding is None else site.binding.axis
-    given, readers = site.lengths, _readers(node)
+    given, readers = site.lengths, readers_of(node.outputs[0])
     if axis is None or data is None or lengths is None or given is None or given.shape is None:
         raise NoFormError("how it is divided is not known before the model runs")
-    positions = {reader: _position(reader) for reader in readers}
-    if node.outputs[0].is_graph_output() or any(at is None for at in positions.values()):
+    positions = {reader: position_of(reader) for reader in readers}
+    if node.outputs[0].is_graph_output() or any(at is None or at < 0 for at in positions.values()):
         raise NoFormError("more reads its sequence than constant positions from the front")
     for reader, at in positions.items():
         assert at is not None
@@ -94,12 +91,6 @@ def slice_elements(node: ir.Node, site: Site, editor: OnnxEditor) -> int:
         replace_node(reader, tape.nodes, [tape.slice(data, axis, begin, end)])
     editor.remove(node)
     return len(readers)
-
-
-def _position(reader: ir.Node) -> int | None:
-    index = reader.inputs[1] if is_operator(reader, "SequenceAt") else None
-    array = None if index is None else constant_array(index)
-    return int(array.reshape(())) if array is not None and array.size == 1 and array.min() >= 0 else None
 
 
 def _bounds(lengths: ir.Value, at: int, tape: Tape, *, chunk: bool) -> tuple[ir.Value, ir.Value]:

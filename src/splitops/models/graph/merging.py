@@ -70,7 +70,8 @@ def merged_sites(model: ir.Model, *, with_lengths: bool = False) -> frozenset[Si
         >>> sorted(merged_sites(model))
         [(None, 'a'), (None, 'c')]
     """
-    if sum(node.op_type == "Split" for node in all_nodes(model)) < 2:
+    splits = (node for node in all_nodes(model) if node.op_type == "Split")
+    if len({len(node.outputs) for node in splits if with_lengths or not _has_lengths(node)}) < 2:
         return frozenset()
     search = _Search(functions_of(model), with_lengths, unread_attributes(model))
     values: _Values = {}
@@ -200,6 +201,11 @@ class _Search:
         if plain and node.op_type in _RANDOM:
             return object()
         return canonical(node.domain), node.op_type, frozenset((i.name, i.type, i.value) for i in stated)
+
+
+def _has_lengths(node: ir.Node) -> bool:
+    stated = node.attributes.data.get("split")
+    return len(node.inputs) > 1 and node.inputs[1] is not None if stated is None else not stated.is_ref()
 
 
 def _outputs(graph: ir.Graph) -> frozenset[ir.Value]:

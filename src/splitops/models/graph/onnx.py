@@ -49,11 +49,10 @@ _MOST_CONSTANT: Final = 1 << 20
 def subgraphs(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
     """Yield the graphs of a node's attributes, each with the last step of its path."""
     for attribute in node.attributes.data.values():
-        if attribute.is_ref():
-            continue
-        if attribute.type == ir.AttributeType.GRAPH:
+        kind = attribute.type
+        if kind is ir.AttributeType.GRAPH and not attribute.is_ref():
             yield f"{label(node)}.{attribute.name}", attribute.as_graph()
-        elif attribute.type == ir.AttributeType.GRAPHS:
+        elif kind is ir.AttributeType.GRAPHS and not attribute.is_ref():
             for index, graph in enumerate(attribute.as_graphs()):
                 yield f"{label(node)}.{attribute.name}[{index}]", graph
 
@@ -156,6 +155,19 @@ class Names:
         return name
 
 
+def attributes_of(stated: Mapping[str, Any]) -> list[ir.Attr]:
+    """Return attributes of some values; onnx-ir asks slowly what they are, and nearly all are integers."""
+    made: list[ir.Attr] = []
+    for name, value in stated.items():
+        if type(value) is int:
+            made.append(ir.AttrInt64(name, value))
+        elif type(value) in (list, tuple) and value and all(type(item) is int for item in value):
+            made.append(ir.AttrInt64s(name, value))
+        else:
+            made += ir.convenience.convert_attributes({name: value})
+    return made
+
+
 class Tape:
     """Nodes in the order in which they are made, for one opset of ONNX."""
 
@@ -188,7 +200,7 @@ class Tape:
         """Add a node of several outputs."""
         hint = hint or operator.lower()
         values = [ir.Value(name=self.name(hint)) for _ in range(outputs)]
-        made = ir.convenience.convert_attributes(attributes or {})
+        made = attributes_of(attributes or {})
         name = self._names.fresh(f"{self._base}/{operator}")
         self.nodes.append(ir.Node("", operator, inputs, made, outputs=values, name=name))
         return values
@@ -302,6 +314,17 @@ def constant_array(value: ir.Value, *, limit: int = _MOST_CONSTANT) -> npt.NDArr
         outside = ir.serde.serialize_tensor(tensor)
         return tensor_array(outside, NOWHERE) if is_marked(outside) else None
     return tensor.numpy()
+
+
+def fixed_array(value: ir.Value | None, *, limit: int = _MOST_CONSTANT) -> npt.NDArray[Any] | None:
+    """Return the numbers that a value has in every run: of a constant, or as they follow from shapes."""
+    if value is None:
+        return None
+    array = constant_array(value, limit=limit)
+    found = known(value) if array is None else None
+    if not isinstance(found, Tensor) or found.value is None or not found.is_whole:
+        return array
+    return found.value if found.type is None else found.value.astype(found.type.numpy, copy=False)
 
 
 def value_fact(value: ir.Value, *, read: bool) -> Fact:

@@ -26,7 +26,9 @@ from splitops.models.graph.editor import (
 from splitops.models.graph.merging import SiteKey, merged_sites, site_key
 from splitops.models.graph.onnx import (
     INITIALIZERS_OF_THEIR_OWN,
+    attributes_of,
     constant_array,
+    fixed_array,
     graphs_of,
     has_defaults,
     known,
@@ -274,7 +276,7 @@ class OnnxEditor(Editor):
         """Add a node in front of another one, and return its outputs."""
         base = before.name or next((value.name for value in before.outputs if value.name), None) or "split"
         values = [ir.Value(name=self.fresh(f"{base}_{operator.lower()}")) for _ in range(outputs)]
-        made = ir.convenience.convert_attributes(dict(attributes or {}))
+        made = attributes_of(attributes or {})
         name = self.fresh(f"{base}/{operator}")
         return self.insert(before, ir.Node("", operator, inputs, made, outputs=values, name=name))
 
@@ -417,10 +419,7 @@ class OnnxEditor(Editor):
 
 def _integers(value: ir.Value) -> list[int] | None:
     """Return the integers of a 1-D tensor that is constant or follows from shapes."""
-    array = constant_array(value)
-    if array is None:
-        found = known(value)
-        array = found.value if isinstance(found, Tensor) and found.is_whole else None
+    array = fixed_array(value)
     if array is None or array.ndim != 1 or array.dtype.kind not in "iu":
         return None
     return [int(number) for number in array.tolist()]

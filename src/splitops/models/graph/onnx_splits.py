@@ -11,6 +11,7 @@ from splitops.models.graph.arithmetic import lengths_of_size, resolved_lengths, 
 from splitops.models.graph.onnx import (
     Names,
     Tape,
+    attributes_of,
     note,
     remove_if_unused,
     replace_node,
@@ -121,7 +122,7 @@ class _Writer:
         computed = restated.method is Method.COMPUTED or restated.division is None
         division = None if computed else restated.division
         values, facts = stated(row, restated.axis or 0, division, squeeze=restated.squeeze)
-        attributes = {attribute.name: attribute for attribute in ir.convenience.convert_attributes(values)}
+        attributes = {attribute.name: attribute for attribute in attributes_of(values)}
         reference = site.references.get(site.schema.axis.name)
         if reference is not None:
             axis = row.axis.name

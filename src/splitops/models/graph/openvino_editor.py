@@ -26,7 +26,7 @@ from splitops.models.graph.editor import (
     shape_like,
     sliced_sizes,
 )
-from splitops.models.graph.onnx import known, note, shape_of, value_fact
+from splitops.models.graph.onnx import fixed_array, known, note, shape_of, value_fact
 from splitops.models.graph.openvino import DOMAIN, graphs_inside, layer_of, make_node, port_of, restate
 from splitops.models.known import Tensor
 from splitops.models.movers import mover_of
@@ -115,7 +115,7 @@ class OpenVINOEditor(Editor):
         """Read a Gather by constant positions; before Gather-8, negative ones are outside."""
         if len(node.inputs) != 3:
             return None
-        positions, axis = (_value(value) for value in node.inputs[1:])
+        positions, axis = (fixed_array(value) for value in node.inputs[1:])
         if positions is None or axis is None or axis.size != 1:
             return None
         if layer_of(node).version != "opset8" and (positions < 0).any():
@@ -376,14 +376,8 @@ class OpenVINOEditor(Editor):
         return value
 
 
-def _value(value: ir.Value | None) -> npt.NDArray[Any] | None:
-    """Return the numbers of a value that are known before the model runs."""
-    found = None if value is None else known(value)
-    return found.value if isinstance(found, Tensor) and found.is_whole else None
-
-
 def _numbers(value: ir.Value | None) -> list[int] | None:
-    array = _value(value)
+    array = fixed_array(value)
     return None if array is None or array.ndim != 1 else [int(number) for number in array.tolist()]
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.models.graph.editor import Editor, Role, note_like
-from splitops.models.graph.onnx import constant_array, known, shape_of
+from splitops.models.graph.onnx import shape_of
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
-from splitops.models.known import Tensor
+from splitops.models.graph.onnx_sequences import position_of, readers_of, stacks
 from splitops.models.simplify.passes import SplitPass
 from splitops.models.sites.decisions import Cut
 from splitops.spec.sizes.rules import SizeRule
@@ -36,7 +36,7 @@ class SequenceReadsPass(SplitPass):
         if cut is None or data is None:
             return
         before, where = editor.describe(node), editor.where(node)
-        readers = list(dict.fromkeys(use.node for use in sequence.uses()))
+        readers = readers_of(sequence)
         work = _Work(node, data, cut, editor)
         done = [reader for reader in readers if cut.removable and work.needs_no_part(reader)]
         left = [reader for reader in readers if reader not in done]
@@ -92,7 +92,7 @@ class _Work:
         if is_operator(reader, "SequenceAt"):
             if not self._gathers(reader):
                 return 0
-            return 1 if self._position(reader) is not None or self.cut.squeeze else 2
+            return 1 if position_of(reader) is not None or self.cut.squeeze else 2
         return 0 if self.cut.removable and self._undoes(reader) else 1
 
     def splits(self, readers: list[ir.Node]) -> bool:
@@ -135,7 +135,7 @@ class _Work:
         return (
             (least > 0 or bool(cut.parts))
             and self._axis(reader) == cut.axis
-            and (_new_axis(reader) is cut.squeeze)
+            and (stacks(reader) is cut.squeeze)
         )
 
     def _axis(self, reader: ir.Node) -> int | None:
@@ -143,7 +143,7 @@ class _Work:
         attribute = reader.attributes.get("axis")
         if attribute is None or attribute.is_ref():
             return None
-        rank = self.cut.rank - int(self.cut.squeeze) + int(_new_axis(reader) is True)
+        rank = self.cut.rank - int(self.cut.squeeze) + int(stacks(reader) is True)
         axis = int(attribute.value)
         return axis % rank if -rank <= axis < rank else None
 
@@ -153,7 +153,7 @@ class _Work:
         """Return whether a reader can read parts instead of the sequence."""
         cut = self.cut
         if is_operator(reader, "SequenceAt"):
-            position = self._position(reader)
+            position = position_of(reader)
             if position is None:
                 # Gather takes what SequenceAt takes, and fails where it does.
                 index = reader.inputs[1]
@@ -165,7 +165,7 @@ class _Work:
         if is_operator(reader, "SequenceLength"):
             return bool(cut.parts)
         if is_operator(reader, "ConcatFromSequence"):
-            plain = _new_axis(reader) is False and not cut.squeeze
+            plain = stacks(reader) is False and not cut.squeeze
             return plain and bool(cut.parts) and self._axis(reader) is not None
         return False
 
@@ -194,11 +194,11 @@ class _Work:
         """Return whether a SequenceAt becomes a Gather."""
         if not is_operator(reader, "SequenceAt") or not self._single:
             return False
-        return self.cut.squeeze or not self.cut.parts or self._position(reader) is None
+        return self.cut.squeeze or not self.cut.parts or position_of(reader) is None
 
     def _at(self, reader: ir.Node) -> None:
         editor, cut = self.editor, self.cut
-        position = self._position(reader)
+        position = position_of(reader)
         if not self._gathers(reader):
             assert position is not None
             editor.replace(reader.outputs[0], self._parts()[position])
@@ -222,21 +222,3 @@ class _Work:
             self.parts = self.editor.split(self.node, self.data, self.cut.axis, self.cut.size, sizes)
             self.made.append(self.editor.describe_maker(self.parts[0]))
         return self.parts
-
-    def _position(self, reader: ir.Node) -> int | None:
-        index = reader.inputs[1] if len(reader.inputs) > 1 else None
-        if index is None or reader.inputs[0] is not self.node.outputs[0]:
-            return None
-        array = constant_array(index)
-        if array is None:
-            found = known(index)
-            array = found.value if isinstance(found, Tensor) and found.is_whole else None
-        return int(array.reshape(())) if array is not None and array.size == 1 else None
-
-
-def _new_axis(reader: ir.Node) -> bool | None:
-    """Return whether a ConcatFromSequence stacks; None where that is not known."""
-    attribute = reader.attributes.get("new_axis")
-    if attribute is None:
-        return False
-    return None if attribute.is_ref() or attribute.value not in (0, 1) else bool(attribute.value)
