@@ -26,6 +26,7 @@ COVERAGE = ROOT / ".venv-coverage"
 FUZZ = ROOT / ".venv-fuzz"
 MUTANTS = ROOT / ".venv-mutants"
 RELEASE = ROOT / ".venv-release"
+TRAINED = ROOT / ".venv-trained"
 
 
 def run(*command: str | Path, **environment: str) -> None:
@@ -166,6 +167,11 @@ def wheels(*arguments: str) -> None:
     run(python(RELEASE, "release"), "dev/tools/wheels.py", *arguments)
 
 
+def trained(*arguments: str) -> None:
+    """Put trained models that wheels ship through every tool: ``trained [--write] [NAME ...]``."""
+    run(python(TRAINED, "compare"), "dev/tools/trained.py", *arguments)
+
+
 def bench(*arguments: str) -> None:
     """Print the benchmark tables, with every peer installed."""
     run(python(BENCH, "bench", "tests/backends.txt"), "-m", "dev.benchmarks", *arguments)
@@ -216,7 +222,7 @@ DEMO = (
         "splitops split examples/data/feature_split_x.npy --axis 1 --sizes 6,2,-1 -o {made}/parts --verify",
     ),
 )
-_TASKS = (demo, test, lint, oldest, backends, docs, bench, fuzz, soak, mutants, coverage, wheels)
+_TASKS = (demo, test, lint, oldest, backends, docs, bench, fuzz, soak, mutants, coverage, wheels, trained)
 TASKS = {task.__name__: task for task in _TASKS}
 
 if __name__ == "__main__":

@@ -71,6 +71,18 @@ def test_lengths_that_follow_from_constants(tmp_path: Path) -> None:
     assert onnx.helper.get_node_attr_value(split, "split") == [2, 4]
 
 
+def test_axes_that_follow_from_a_rank(tmp_path: Path) -> None:
+    """OpenVINO reads a reduction of all axes so, of data whose sizes are open."""
+    x = o.parameter([-1, -1, 6], np.float32, name="x")
+    rank = o.squeeze(o.shape_of(o.shape_of(x)), c([0]))
+    path = saved(tmp_path / "m.xml", [o.reduce_max(x, o.range(c(0), rank, c(1), "i64"), True)], [x])
+    converted = splitops.convert(path, to="onnx")
+    assert [node.op_type for node in converted.graph.node] == ["Constant", "ReduceMax"]
+    data = np.arange(12, dtype=np.float32).reshape(1, 2, 6)
+    (found,) = splitops.run(converted, {"x": data}, engine="reference").values()
+    assert found.tolist() == [[[11]]]
+
+
 def test_a_number_that_other_layers_read_stays(tmp_path: Path) -> None:
     x = o.parameter([-1, 6], np.float32, name="x")
     axis = o.floor_mod(c(3), c(2))

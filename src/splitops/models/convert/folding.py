@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
+import numpy.typing as npt
 import onnx_ir as ir
 from onnx import ModelProto, OperatorSetIdProto, ValueInfoProto
 
-from splitops.errors import SplitError, Where
-from splitops.models.graph.onnx import Names, constant_array, remove_if_unused
+from splitops.errors import NOWHERE, SplitError, Where
+from splitops.models.graph.onnx import Names, constant_array, known, remove_if_unused
+from splitops.models.known import Tensor
 from splitops.models.running.onnx.model import Model
 
 _MOST_NODES: Final = 256
@@ -23,27 +25,14 @@ def folded(value: ir.Value, graph: ir.Graph, opset: int, names: Names, where: Wh
 
     Args:
         value: what a node of the graph gives.
-        graph: the graph, which loses the nodes that nobody reads any more if ``value`` is not read.
+        graph: the graph.
         opset: its operation set.
         names: its names.
         where: the place for errors.
     """
-    nodes = _makers(value)
-    if not nodes:
+    array = folded_array(value, opset, where)
+    if array is None:
         return None
-    model = ModelProto(ir_version=10, opset_import=[OperatorSetIdProto(version=opset)])
-    model.graph.name = value.name or "folded"
-    model.graph.output.append(ValueInfoProto(name=value.name))
-    read = {source for node in nodes for source in node.inputs if source is not None}
-    for source in sorted((one for one in read if one.is_initializer()), key=lambda one: one.name or ""):
-        assert source.const_value is not None
-        model.graph.initializer.append(ir.serde.serialize_tensor(source.const_value))
-        model.graph.initializer[-1].name = source.name or ""
-    model.graph.node.extend(ir.serde.serialize_node(node) for node in nodes)
-    try:
-        (array,) = Model.of(model, where).run({}).values()
-    except SplitError:
-        return None  # it fails when the model runs, too
     tensor = ir.Tensor(array, name=names.fresh(value.name or "folded"))
     made = ir.Value(
         name=tensor.name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor
@@ -52,15 +41,59 @@ def folded(value: ir.Value, graph: ir.Graph, opset: int, names: Names, where: Wh
     return made
 
 
+def folded_array(value: ir.Value, opset: int, where: Where = NOWHERE) -> npt.NDArray[Any] | None:
+    """Return the numbers of a value that nodes of a graph make of constants alone; else None."""
+    content = _content(value)
+    if content is not None:
+        return content
+    nodes = _makers(value)
+    if not nodes:
+        return None
+    model = ModelProto(ir_version=10, opset_import=[OperatorSetIdProto(version=opset)])
+    model.graph.name = value.name or "folded"
+    model.graph.output.append(ValueInfoProto(name=value.name))
+    inside = {output for node in nodes for output in node.outputs}
+    read = dict.fromkeys(source for node in nodes for source in node.inputs if source is not None)
+    for source in read:
+        if source not in inside:
+            array = _content(source)
+            assert array is not None
+            tensor = ir.Tensor(array, name=source.name)
+            model.graph.initializer.append(ir.serde.serialize_tensor(tensor))
+    model.graph.node.extend(ir.serde.serialize_node(node) for node in nodes)
+    try:
+        (array,) = Model.of(model, where).run({}).values()
+    except SplitError:
+        return None  # it fails when the model runs, too
+    found: npt.NDArray[Any] = array
+    return found
+
+
 def remove_unread(value: ir.Value) -> None:
     """Remove the nodes that make a value which nobody reads any more, as far as they are for it alone."""
-    for node in reversed(_makers(value)):
-        sources = [source for source in dict.fromkeys(node.inputs) if source is not None]
-        if node.graph is None or any(one.uses() or one.is_graph_output() for one in node.outputs):
+    stack = [value]
+    while stack:
+        node = stack.pop().producer()
+        if node is None or node.graph is None or any(_is_read(output) for output in node.outputs):
             continue
+        sources = [source for source in dict.fromkeys(node.inputs) if source is not None]
         node.graph.remove(node, safe=True)
+        stack += sources
         for source in sources:
             remove_if_unused(source)
+
+
+def _is_read(value: ir.Value) -> bool:
+    return bool(value.uses()) or value.is_graph_output()
+
+
+def _content(value: ir.Value) -> npt.NDArray[Any] | None:
+    """Return the numbers of a constant, or of what inference knows, such as a rank; else None."""
+    array = constant_array(value, limit=_MOST_ELEMENTS)
+    found = known(value)
+    if array is None and isinstance(found, Tensor) and found.value is not None and found.is_whole:
+        array = None if found.type is None else found.value.astype(found.type.numpy)
+    return array
 
 
 def _makers(value: ir.Value) -> list[ir.Node]:
@@ -71,13 +104,15 @@ def _makers(value: ir.Value) -> list[ir.Node]:
     while stack:
         current, done = stack.pop()
         node = current.producer()
-        if node is None:
-            if constant_array(current, limit=_MOST_ELEMENTS) is None:
-                return []
-        elif done:
+        if done:
+            assert node is not None
             found.setdefault(node)
+        elif current is not value and _content(current) is not None:
+            continue
+        elif node is None:
+            return []
         elif node not in opened:
-            if len(opened) == _MOST_NODES or node.op_type in _BY_CHANCE:
+            if node.graph is None or len(opened) == _MOST_NODES or node.op_type in _BY_CHANCE:
                 return []
             opened.add(node)
             stack.append((current, True))

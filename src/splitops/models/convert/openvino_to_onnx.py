@@ -108,6 +108,7 @@ class _Writer:
         self.named: set[ir.Value] = set()
         self.splits: dict[int, ir.Node] = {}
         self.folded: dict[ir.Value, ir.Value] = {}
+        self.read: list[ir.Value] = []
 
     @property
     def complete(self) -> bool:
@@ -155,7 +156,7 @@ class _Writer:
                 self.changes.append(Change(where, Status.REFUSED, f"{layer.type}", error=error))
                 self._refuse(layer)
         self.graph.outputs.extend(results[layer.id] for layer in self.source.outputs)
-        for value in self.folded:
+        for value in (*self.folded, *self.read):
             remove_unread(value)
         for value in list(self.graph.initializers.values()):
             remove_if_unused(value)
@@ -298,6 +299,7 @@ class _Writer:
         except (ArithmeticError, LookupError, ValueError) as error:
             # Where it states other numbers, or takes fewer inputs, than its text allows.
             raise ModelError(f"{layer} is not what its text says: {error}", where) from error
+        self.read += tape.folded
         self._append(tape, layer, made, where)
 
     def _append(self, tape: Tape, layer: Layer, made: Values, where: Where) -> None:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 
+from splitops.models.convert.folding import folded_array
 from splitops.models.convert.reading import ValueReader
 from splitops.models.formats.openvino import Endpoint, Graph, Layer
 from splitops.models.graph import onnx as nodes
@@ -37,6 +38,16 @@ class Tape(nodes.Tape, ValueReader):
         self._graph = graph
         self._layer = layer
         self._source = source
+        self.folded: list[ir.Value] = []
+        """The values that were read as constants, and are made of constants by nodes."""
+
+    def numbers(self, value: ir.Value) -> npt.NDArray[Any] | None:
+        """Return the value of a constant, or of what follows from constants alone; else None."""
+        found = super().numbers(value)
+        if found is None and value.producer() is not None:
+            found = folded_array(value, self._graph.opset_imports[""])
+            self.folded += [value] if found is not None else []
+        return found
 
     def multi(
         self,
