@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -132,25 +132,32 @@ def fitting(values: Sequence[Any], dtype: str) -> Iterator[np.ndarray[Any, Any]]
 def hostile_lengths(row: OperatorSchema, name: str, dtype: str) -> Iterator[Asked]:
     if dtype not in ("float16", "float32", "float64", "int8", "int32", "int64", "uint8", "uint64"):
         return
+    data = np.arange(8, dtype=dtype if dtype.startswith("float") else np.float32).reshape(4, 2)
+    build = ir_model if row.domain else onnx_model
     for open_axis in (False, True):
-        for ranks in ("1", "any"):
-            label = f"{row}/{dtype}/{'open' if open_axis else 'fixed'}/{ranks}-rank"
-            data = np.arange(8, dtype=dtype if dtype.startswith("float") else np.float32).reshape(4, 2)
-            feeds = [
-                {DATA: data, name: one} for one in fitting(HOSTILE, dtype) if ranks == "any" or one.ndim == 1
-            ]
-            build = ir_model if row.domain else onnx_model
-            yield label, build(row, data.dtype, open_axis, None if ranks == "any" else 1, name, dtype), feeds
+        for declared, fits in DECLARED.items():
+            label = f"{row}/{dtype}/{'open' if open_axis else 'fixed'} axis/{declared}"
+            feeds = [{DATA: data, name: one} for one in fitting(HOSTILE, dtype) if fits(one.shape)]
+            yield label, build(row, data.dtype, open_axis, declared, name, dtype), feeds
+
+
+DECLARED: dict[str, Callable[[tuple[int, ...]], bool]] = {
+    "two": lambda shape: shape == (2,),
+    "scalar": lambda shape: shape == (),
+    "any number": lambda shape: len(shape) == 1,
+    "any rank": lambda shape: True,
+}
+"""What a model declares of the shape of its lengths, and which shapes fit."""
+SHAPES: dict[str, Sequence[Any] | None] = {"two": [2], "scalar": [], "any number": ["K"], "any rank": None}
 
 
 def onnx_model(
-    row: OperatorSchema, data: np.dtype[Any], open_axis: bool, rank: int | None, name: str, dtype: str
+    row: OperatorSchema, data: np.dtype[Any], open_axis: bool, declared: str, name: str, dtype: str
 ) -> Model:
     kind = ELEMENT_TYPES[str(data)].onnx_number or 0
-    lengths = None if rank is None else ["K"] * rank
     inputs = [
         helper.make_tensor_value_info(DATA, kind, ["N" if open_axis else 4, 2]),
-        helper.make_tensor_value_info(name, ELEMENT_TYPES[dtype].onnx_number or 0, lengths),
+        helper.make_tensor_value_info(name, ELEMENT_TYPES[dtype].onnx_number or 0, SHAPES[declared]),
     ]
     if row.gives_sequence:
         outputs = [helper.make_tensor_sequence_value_info("s", kind, None)]
@@ -162,13 +169,16 @@ def onnx_model(
 
 
 def ir_model(
-    row: OperatorSchema, data: np.dtype[Any], open_axis: bool, rank: int | None, name: str, dtype: str
+    row: OperatorSchema, data: np.dtype[Any], open_axis: bool, declared: str, name: str, dtype: str
 ) -> Model:
     builder = Builder("g")
+    shape = SHAPES[declared]
     ports = [
         builder.parameter(DATA, ELEMENT_TYPES[str(data)], "?,2" if open_axis else "4,2"),
         builder.const(np.array(0)),
-        builder.parameter(name, ELEMENT_TYPES[dtype], None if rank is None else "?"),
+        builder.parameter(
+            name, ELEMENT_TYPES[dtype], None if shape is None else "?" if shape == ["K"] else tuple(shape)
+        ),
     ]
     for part, port in zip("ab", builder.layer(row.name, ports, outputs=2), strict=True):
         builder.result(port, part)

@@ -57,7 +57,9 @@ def test_a_runtime_that_returns_something_else_is_seen() -> None:
 
 
 def test_a_model_that_takes_no_input_says_why() -> None:
-    model = parse("(float[6] x) => (float[A] a, float[B] b) <int64[2] k = {2, 3}> { a, b = Split(x, k) }")
+    model = parse(
+        "(float[6] x) => (float[A] a, float[B] b) <int64[2] k = {2, 3}> { y = Neg(x) a, b = Split(y, k) }"
+    )
     with pytest.raises(
         splitops.ModelError, match=r"no input .* that the model takes: Split-18 \[lengths.sum\]"
     ):
@@ -225,7 +227,7 @@ def test_forms_that_never_agree_are_unfixable(monkeypatch: pytest.MonkeyPatch) -
     """Each round finds the limit again, as if the form for one runtime met a limit of another."""
     model = parse("(float[6] x) => (float[A] a, float[B] b) { a, b = Split<num_outputs = 2>(x) }")
     reason = Reason("onnxruntime.open-axis", "again")
-    monkeypatch.setattr(rounds, "obstacles", lambda *_: [Obstacle(reason, (FixForm.AXIS,))])
+    monkeypatch.setattr(rounds, "obstacles", lambda *_, **__: [Obstacle(reason, (FixForm.AXIS,))])
     monkeypatch.setattr(OnnxForms, "_axis", lambda self, node, site: Written("the same"))
     report = fix(model, "onnxruntime", partial=True, report=True)
     assert [split.code for split in report.unfixable] == ["onnxruntime.open-axis"]

@@ -133,6 +133,7 @@ def verify(
     Raises:
         ModelError: the runtime is not installed or cannot be run here, an input is not a tensor of a declared
             type and rank, or the source rejects every generated input.
+        RuleError: no run can make a split of the source valid.
 
     Examples:
         >>> import onnx.parser, splitops
