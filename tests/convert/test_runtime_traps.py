@@ -253,3 +253,14 @@ def test_declared_parts_are_not_taken_for_all_parts(body: str) -> None:
         text = f"(float[{size}] x) => (float[A] p) {{ {outputs_of} = Split<num_outputs = 3>(x) {body} }}"
         model = parsed(text, 18)
         assert outputs(simplify(model), 6) == outputs(model, 6)
+
+
+def test_counts_of_one_input_are_stated_in_one_way_at_once() -> None:
+    """A negative axis hides that two splits would be taken for one another until it is stated anew."""
+    given = parsed("""(float[2, 0] x) => (float[A, B] p, float[C, D] q, float[E, F] r) {
+        a, b = Split<axis = 1, split = [0, 0]>(x)
+        c = Split<axis = -1>(x)
+        d, e, f = Split<axis = -1>(x)
+        p = Neg(b) q = Neg(c) r = Neg(e) }""", 1)  # fmt: skip
+    once = splitops.convert(given, only_split=True, form="count")
+    assert splitops.convert(once, only_split=True, form="count") == once

@@ -159,3 +159,34 @@ def test_a_part_that_ends_before_the_last_of_2_to_the_31_elements():
             a, b, c = Split(x, lengths) }""")
     found = splitops.run(model, {"x": np.zeros((2**31, 0), np.float32)}, engine="onnxruntime")
     assert [part.shape[0] for part in found.values()] == [1, 2**31 - 2, 1]
+
+
+@pytest.mark.skipif(not is_installed("onnxruntime"), reason="no onnxruntime")
+@pytest.mark.parametrize(("release", "who"), [("1.28.0", "splitops"), ("1.29.0", "onnxruntime")])
+def test_lengths_of_a_run_go_to_releases_that_prove_them(monkeypatch, release, who):
+    """Before 1.29, onnxruntime ends the process where a negative length cancels a large one out."""
+    from splitops.models.engines.onnxruntime import OnnxRuntime
+
+    monkeypatch.setattr(OnnxRuntime, "version", release)
+    model = parsed("g (float[4, 2] x, int64[2] k) => (float[n, 2] a, float[m, 2] b) { a, b = Split(x, k) }")
+    ready = splitops.session(model, "onnxruntime")
+    assert [ready.engine_of(site) for site in ready.sites] == [who]
+    x = np.zeros((4, 2), np.float32)
+    assert ready.run({"x": x, "k": np.array([1, 3])})["b"].shape == (3, 2)
+    with pytest.raises(RuleError, match=r"lengths\.negative"):
+        ready.run({"x": x, "k": np.array([20000000, -19999996])})
+
+
+@pytest.mark.skipif(not is_installed("onnxruntime"), reason="no onnxruntime")
+@pytest.mark.parametrize("kind", ["int16", "int8"])
+def test_an_operator_that_the_runtime_makes_of_others_that_it_lacks(kind):
+    """Of Relu on int16, onnxruntime makes a Max without a name, which it has not."""
+    text = f"""
+        g ({kind}[6] x, float[6] y) => ({kind}[n] a, float[n] b) {{
+            p = Relu(x) a, c = Split<num_outputs = 2>(p) q = Relu(y) b, d = Split<num_outputs = 2>(q) }}"""
+    feeds = {"x": np.arange(-3, 3).astype(kind), "y": X - 1}
+    ready = splitops.session(parsed(text), "onnxruntime")
+    found = ready.run(feeds)
+    assert (found["a"].tolist(), found["b"].tolist()) == ([0, 0, 0], [0, 0, 1])
+    regions = [node.op_type for region in ready._program.division.regions.values() for node in region.nodes]
+    assert regions.count("Relu") == (1 if kind == "int16" else 2)

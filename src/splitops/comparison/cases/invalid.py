@@ -76,7 +76,7 @@ def _given_lengths(row: OperatorSchema) -> Iterator[Broken]:
         return
     for dynamic in (False, True):
         how = {"constant": False, "dynamic": dynamic}
-        for wrong in ([2, 3], [8, -2], [2**32, 6]):
+        for wrong in ([2, 3], [8, -2], [20_000_000, -19_999_994], [2**32, 6]):
             yield by_lengths(row, (6,), wrong, **how), by_lengths(row, (6,), [2, 4], **how)
         if row.lengths_rule is SizeRule.REMAINDER:
             yield by_lengths(row, (6,), [-1, 8], **how), by_lengths(row, (6,), [-1, 4], **how)

@@ -55,7 +55,9 @@ def convert_opset(model: ModelProto, target: Target | None, form: Form, where: W
     apart: frozenset[SiteKey] = frozenset()
     while True:
         changes, moved = _moved(model, imported, opset, form, where, apart)
-        merged = frozenset() if moved is None else merged_sites(moved) - apart
+        # The next conversion would count the parts of splits that were set apart: what they meet then counts.
+        counted = form is Form.COUNT and bool(apart)
+        merged = frozenset() if moved is None else merged_sites(moved, with_lengths=counted) - apart
         if not merged:
             break
         apart |= merged

@@ -23,7 +23,7 @@ _SILENT: Final = 4
 """Fatal errors alone are written to stderr; the others are exceptions."""
 _FOLDER: Final = "session.model_external_initializers_file_folder_path"
 _LACKS: Final = re.compile(
-    r"NOT_IMPLEMENTED.*Could not find an implementation for .* node with name '(.*)'", re.S
+    r"NOT_IMPLEMENTED.*Could not find an implementation for (\w+).* node with name '(.*)'", re.S
 )
 _RUNNING: Final = re.compile(r"while running (\S+) node\. Name:'(.*?)' Status Message: ", re.S)
 _CODE: Final = re.compile(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ")
@@ -182,10 +182,9 @@ def _array(value: Any) -> Any:
 def _refusal(error: Exception, where: Where) -> EngineError:
     text = str(error)
     lacks = _LACKS.search(text)
-    node = lacks.group(1) if lacks else None
-    return EngineError(
-        "onnxruntime", f"refuses the model: {_CODE.sub('', text)}", where, node=node, lacks=lacks is not None
-    )
+    operator, node = lacks.groups() if lacks else (None, None)
+    problem = f"refuses the model: {_CODE.sub('', text)}"
+    return EngineError("onnxruntime", problem, where, node=node, operator=operator, lacks=lacks is not None)
 
 
 def _failure(error: Exception, where: Where) -> EngineError:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, cast
+from functools import cache
+from typing import Any, Final, cast
 
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto
+from onnx.defs import get_schema, has
 
-from splitops.errors import SplitError, Where
+from splitops.errors import NOWHERE, SplitError, Where
 from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import Surely, Surroundings
-from splitops.models.check.profiles import Outcome
+from splitops.models.check.profiles import Outcome, release_numbers
+from splitops.models.engines.engine import Engine
 from splitops.models.fix import SplitReport
 from splitops.models.formats.onnx.structure import (
     FunctionKey,
@@ -24,6 +27,7 @@ from splitops.models.formats.onnx.structure import (
     functions_of,
     located_graphs,
     nodes_of,
+    opset_imports,
     subgraphs,
 )
 from splitops.models.formats.onnx.tensors import is_external, tensor_array
@@ -39,9 +43,14 @@ from splitops.models.sessions.settled import is_settled
 from splitops.models.sites import Site
 from splitops.onnx.reference import node_label
 
+_FLOATS: Final = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16})
 _COMPLEX: Final = frozenset({TensorProto.COMPLEX64, TensorProto.COMPLEX128})
-_PROVING: Final = frozenset({"onnxruntime"})
-"""The runtimes that prove lengths before they split; OpenVINO makes 32 bits of them first, and takes a -1."""
+_PROVING_SINCE: Final = {"onnxruntime": "1.29.0"}
+"""The first release of each runtime that proves lengths before it splits.
+
+An older onnxruntime ends the process (onnxruntime issue 29461). OpenVINO makes 32 bits of lengths, and gives
+-1 what the others leave.
+"""
 _WITH_BODIES: Final = frozenset({"Loop", "Scan", "SequenceMap"})
 _MOST_INLINED: Final = 1 << 20
 """Nodes of a model whose functions are put in the place of their calls, as runtimes do it."""
@@ -60,17 +69,18 @@ class Borders:
         values: the values that the runtime does not take, by the path of the graph and the name.
         operators: the operators that are, wherever they stand.
         calls: whether calls of functions are.
-        lacking: the labels of nodes that the runtime has no implementation for.
+        nodes: the labels of nodes that are: those that the runtime has no implementation for, and loops that
+            may have no turn, of which it does not infer what a turn gives.
     """
 
     sites: dict[SiteKey, str] = field(default_factory=dict)
     values: frozenset[tuple[str | None, str]] = frozenset()
     operators: frozenset[str] = frozenset()
     calls: bool = False
-    lacking: set[str] = field(default_factory=set)
+    nodes: set[str] = field(default_factory=set)
 
     def __bool__(self) -> bool:
-        return bool(self.sites or self.values or self.operators or self.calls or self.lacking)
+        return bool(self.sites or self.values or self.operators or self.calls or self.nodes)
 
 
 class OwnNodes:
@@ -99,7 +109,7 @@ class OwnNodes:
             return True
         if not key[0] and node.op_type in borders.operators:
             return True
-        if borders.lacking and node_label(node) in borders.lacking:
+        if borders.nodes and node_label(node) in borders.nodes:
             return True
         if borders.values and any((path, name) in borders.values for name in (*node.input, *node.output)):
             return True
@@ -126,7 +136,7 @@ class Survey:
 def survey(
     model: ModelProto,
     where: Where,
-    runtime: str | None = None,
+    engine: Engine | None = None,
     *,
     sizes: bool = False,
     written: Collection[_Place] = (),
@@ -136,7 +146,7 @@ def survey(
     Args:
         model: a well-formed model.
         where: its place.
-        runtime: the name of the runtime's profile; None reads the sites alone.
+        engine: the runtime; None reads the sites alone.
         sizes: whether the sizes of all splits are looked at, which takes inference of all before them.
         written: the places of splits whose lengths, if the graph computes them, are ours and right.
 
@@ -149,7 +159,7 @@ def survey(
         return Survey()
     graph = as_graph(cone, where)
     sites = tuple(replace(site, node=None) for site in split_sites(graph, where))
-    if runtime is None:
+    if engine is None:
         return Survey(sites)
     visited: list[Site] = []
     # What a split proves of its own input is not known before it has run.
@@ -158,9 +168,9 @@ def survey(
     reasons: dict[SiteKey, str] = {}
     open_places: set[_Place] = set()
     for site in visited:
-        reason = _reason(site, surroundings, runtime)
+        reason = _reason(site, surroundings, engine.name)
         if reason is None and _is_computed(site) and _place(site) not in written:
-            reason = _unproved(site, runtime)
+            reason = _unproved(site, engine)
         if reason is not None:
             reasons[site_key(site.where.graph, site.outputs)] = reason
         if not is_settled(site):
@@ -175,7 +185,7 @@ def _place(site: Site | SplitReport) -> _Place:
 
 
 def legal_model(
-    model: ModelProto, found: Survey, where: Where, runtime: str, *, sizes: bool
+    model: ModelProto, found: Survey, where: Where, engine: Engine, *, sizes: bool
 ) -> tuple[ModelProto, tuple[SplitReport, ...], Survey]:
     """Return a model with the same results whose splits a runtime does as decided, and what was restated.
 
@@ -187,7 +197,7 @@ def legal_model(
         model: a well-formed model.
         found: what its splits are to the runtime.
         where: its place.
-        runtime: the name of the runtime's profile.
+        engine: the runtime.
         sizes: as for :func:`survey`.
 
     Returns:
@@ -196,16 +206,16 @@ def legal_model(
     from splitops.models.fix.onnx_models import fix_onnx
 
     try:
-        report = fix_onnx(model, (runtime,), None, where, False, repair=False)
+        report = fix_onnx(model, (engine.name,), None, where, False, repair=False)
     except SplitError:
         return model, (), found
     if not report.rewritten:
         return model, (), found
     made = cast(ModelProto, report.model)
     written = set(map(_place, report.rewritten)) - found.computed
-    again = survey(made, where, runtime, sizes=sizes, written=written)
+    again = survey(made, where, engine, sizes=sizes, written=written)
     lost = set(map(_place, found.sites)) - set(map(_place, again.sites))
-    if lost and not lost <= survey(_without_claims(model), where, runtime, sizes=True).settled:
+    if lost and not lost <= survey(_without_claims(model), where, engine, sizes=True).settled:
         return model, (), found
     return made, report.rewritten, again
 
@@ -235,7 +245,9 @@ def find_borders(model: ModelProto, found: Survey, *, count_bodies: bool = False
     if count_bodies:
         borders.operators = _WITH_BODIES
     if model.functions or any(node.op_type == "Loop" for node in nodes_of(model)):
-        nodes, runs = _extent(model)
+        trips = _constant_numbers(model)
+        nodes, runs = _extent(model, trips)
+        borders.nodes.update(map(node_label, _perhaps_without_turn(model, trips)))
         borders.calls = nodes > _MOST_INLINED
         if runs > MAX_BODY_RUNS:
             borders.operators |= {"Loop"}
@@ -246,6 +258,42 @@ def complex_values(model: ModelProto, where: Where) -> frozenset[tuple[str | Non
     """Return the complex values of a model, by the path of the graph and the name."""
     kinds = types_of_values(model, where)
     return frozenset(key for key, kind in kinds.items() if kind.tensor_type.elem_type in _COMPLEX)
+
+
+def nodes_made_of(model: ModelProto, where: Where, operator: str) -> list[set[str]]:
+    """Return the labels of the nodes that a runtime may have made an operator of, as onnx defines them by it.
+
+    Each group is of one operator and element type: those of floats, which runtimes seldom lack, come last.
+
+    Args:
+        model: a well-formed model.
+        where: its place.
+        operator: the operator.
+    """
+    types = types_of_values(model, where)
+    graphs = [(path, graph.node, opset_imports(model)) for path, graph in located_graphs(model)]
+    graphs += [(function_path(one), one.node, opset_imports(one)) for one in model.functions]
+    groups: dict[tuple[bool, str, int], set[str]] = {}
+    for path, nodes, opsets in graphs:
+        for node in nodes:
+            if function_key(node)[0] or not _is_made_of(node.op_type, opsets.get("", 1), operator):
+                continue
+            known = types.get((path, next(iter(node.input), "")), TypeProto())
+            kind = known.tensor_type.elem_type
+            groups.setdefault((kind in _FLOATS, node.op_type, kind), set()).add(node_label(node))
+    return [groups[key] for key in sorted(groups)]
+
+
+@cache
+def _is_made_of(name: str, opset: int, operator: str) -> bool:
+    """Return whether onnx defines an operator by another one, or by one that is; perhaps is yes."""
+    if name == operator or not has(name, opset, ""):
+        return False
+    found: Any = get_schema(name, opset, "")
+    inner = [node.op_type for node in found.function_body.node] if found.has_function else []
+    if operator in inner or found.has_context_dependent_function:
+        return True
+    return any(_is_made_of(one, opset, operator) for one in inner)
 
 
 def _reason(site: Site, model: Surroundings, runtime: str) -> str | None:
@@ -260,9 +308,10 @@ def _reason(site: Site, model: Surroundings, runtime: str) -> str | None:
     return None
 
 
-def _unproved(site: Site, runtime: str) -> str | None:
+def _unproved(site: Site, engine: Engine) -> str | None:
     """Return why lengths that only a run knows are not given to a runtime; None where it proves them."""
-    if runtime not in _PROVING:
+    since = _PROVING_SINCE.get(engine.name)
+    if since is None or release_numbers(engine.version) < release_numbers(since):
         return "lengths that a run decides"
     # onnxruntime takes lengths without entries for no lengths, and of those of a sequence any rank.
     shape = None if site.lengths is None else site.lengths.shape
@@ -275,10 +324,32 @@ def _is_computed(site: Site) -> bool:
     return site.binding is not None and site.binding.division is None
 
 
-def _extent(model: ModelProto) -> tuple[int, float]:
+_Range = tuple[float, float]
+
+
+def _perhaps_without_turn(model: ModelProto, numbers: Mapping[str, _Range]) -> Iterator[NodeProto]:
+    """Yield the loops that may have no turn, if their body leaves a size of what it gives open."""
+    for node in nodes_of(model):
+        if node.op_type != "Loop" or function_key(node)[0]:
+            continue
+        trips, condition = (*node.input, "", "")[:2]
+        turns = not trips or numbers.get(trips, (0, 0))[0] > 0
+        if turns and (not condition or numbers.get(condition, (0, 0))[0] > 0):
+            continue
+        for _, body in subgraphs(node):
+            scans = list(body.output)[1 + max(0, len(node.input) - 2) :]
+            if not all(_is_sized(scan.type) for scan in scans):
+                yield node
+
+
+def _is_sized(declared: TypeProto) -> bool:
+    tensor = declared.tensor_type
+    return tensor.HasField("shape") and all(dim.HasField("dim_value") for dim in tensor.shape.dim)
+
+
+def _extent(model: ModelProto, trips: Mapping[str, _Range]) -> tuple[int, float]:
     """Return how many nodes a model has, functions in the place of calls, and how often its loops turn."""
     functions = functions_of(model)
-    trips = _constant_integers(model)
     known: dict[FunctionKey, tuple[int, float]] = {}
 
     def extent(nodes: Iterable[NodeProto]) -> tuple[int, float]:
@@ -289,7 +360,7 @@ def _extent(model: ModelProto) -> tuple[int, float]:
             inner += [known[key]] if (key := function_key(node)) in known else []
             turns = 1.0
             if node.op_type == "Loop":
-                turns = trips.get(node.input[0], math.inf) if node.input else math.inf
+                turns = trips.get(node.input[0], _ANY)[1] if node.input else math.inf
                 runs += turns
             count += sum(nodes for nodes, _ in inner)
             runs += sum(inside * turns if inside else 0 for _, inside in inner)
@@ -300,8 +371,14 @@ def _extent(model: ModelProto) -> tuple[int, float]:
     return extent(model.graph.node)
 
 
-def _constant_integers(model: ModelProto) -> Mapping[str, float]:
-    """Return the constants that are one integer, under names that stand for nothing else in the model."""
+_ANY: Final[_Range] = (0.0, math.inf)
+
+
+def _constant_numbers(model: ModelProto) -> Mapping[str, _Range]:
+    """Return the constants that are one integer or truth value, by names that nothing else in the model has.
+
+    Several constants of one name are the least and the greatest of them.
+    """
     graphs = list(located_graphs(model))
     hidden = {value.name for _, graph in graphs for value in graph.input}
     hidden |= {name for function in model.functions for name in function.input}
@@ -313,15 +390,17 @@ def _constant_integers(model: ModelProto) -> Mapping[str, float]:
         for attribute in node.attribute
         if attribute.name == "value"
     ]
-    found: dict[str, float] = {}
+    found: dict[str, _Range] = {}
     for name, tensor in tensors:
-        single = int(np.prod(tensor.dims)) == 1 and tensor.data_type == TensorProto.INT64
+        single = int(np.prod(tensor.dims)) == 1 and tensor.data_type in (TensorProto.INT64, TensorProto.BOOL)
         if single and not is_external(tensor) and name not in hidden:
-            found[name] = max(found.get(name, 0.0), float(tensor_array(tensor, Where()).item()))
+            number = float(tensor_array(tensor, Where()).item())
+            least, most = found.get(name, (number, number))
+            found[name] = min(least, number), max(most, number)
     return found
 
 
-def types_of_values(model: ModelProto, where: Where) -> dict[tuple[str | None, str], TypeProto]:
+def types_of_values(model: ModelProto, where: Where = NOWHERE) -> dict[tuple[str | None, str], TypeProto]:
     """Return what is known of the types of a model's values, by the path of the graph and the name."""
     values: Mapping[tuple[str | None, str], Known] = _walked(model, where).by_name()
     types = ((key, to_type(known)) for key, known in values.items())

@@ -31,6 +31,7 @@ from splitops.models.sessions.legality import (
     complex_values,
     find_borders,
     legal_model,
+    nodes_made_of,
     survey,
     types_of_values,
 )
@@ -97,8 +98,7 @@ class OnnxProgram:
         self.restated: tuple[SplitReport, ...] = ()
         self.inputs = onnx_inputs(proto.graph)
         self.engine = engine
-        name = None if engine is None else engine.name
-        found = survey(proto, self._where, name, sizes=_looks_at_sizes(engine))
+        found = survey(proto, self._where, engine, sizes=_looks_at_sizes(engine))
         self.sites = found.sites
         refuse_invalid(certain_sites(found.sites, {value.name for value in proto.graph.input}))
         if engine is not None:
@@ -109,7 +109,7 @@ class OnnxProgram:
                     raise
                 self.refusal, self.engine = error, None
         if self.engine is None:
-            self._model = self._reference = Model.of(proto, self._where, self._folder)
+            self._model = self._reference = Model.of(proto, self._where, self._folder, infer=types_of_values)
         self.outputs = self._model.outputs
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,7 +170,7 @@ class OnnxProgram:
     def _by_reference(self) -> Model:
         with self._lock:
             if self._reference is None:
-                self._reference = Model.of(self._read(), self._where, self._folder)
+                self._reference = Model.of(self._read(), self._where, self._folder, infer=types_of_values)
             return self._reference
 
     # Preparing
@@ -179,11 +179,11 @@ class OnnxProgram:
         given = proto
         if found.reasons:
             sizes = _looks_at_sizes(engine)
-            proto, self.restated, found = legal_model(proto, found, self._where, engine.name, sizes=sizes)
+            proto, self.restated, found = legal_model(proto, found, self._where, engine, sizes=sizes)
         self.borders = find_borders(proto, found, count_bodies=count_bodies)
         if engine.name == "onnxruntime" and fragile_operators(proto):
             self.borders.operators |= fragile_on_nothing(proto, self._where)
-            settled = survey(proto, self._where, engine.name, sizes=True).settled
+            settled = survey(proto, self._where, engine, sizes=True).settled
             makes_parts = any((site.where.graph, site.where.node) not in settled for site in found.sites)
             self._watch = Watch(self._read, self._where, makes_parts=makes_parts)
         for _ in range(_ATTEMPTS):
@@ -201,9 +201,14 @@ class OnnxProgram:
     def _learned(self, proto: ModelProto, error: EngineError) -> bool:
         """Return whether a refusal tells of something more that is to be evaluated here."""
         borders = self.borders
-        if error.lacks and error.node and error.node not in borders.lacking:
-            borders.lacking.add(error.node)
+        if error.lacks and error.node and error.node not in borders.nodes:
+            borders.nodes.add(error.node)
             return True
+        if error.lacks and error.operator and not error.node:  # it has made it of another one
+            for labels in nodes_made_of(proto, self._where, error.operator):
+                if not borders.nodes.issuperset(labels):
+                    borders.nodes |= labels
+                    return True
         if error.lacks and error.operator and error.operator not in borders.operators:
             borders.operators |= {error.operator}
             return True
@@ -239,7 +244,7 @@ class OnnxProgram:
             proto.ir_version,
             self._folder,
         )
-        model = Model.of(proto, self._where, self._folder, division)
+        model = Model.of(proto, self._where, self._folder, division, types_of_values)
         self.division = division
         return model
 

@@ -6,7 +6,7 @@ and direction; its SequenceMap does not see the graph around it. Those are serve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Protocol
@@ -22,9 +22,6 @@ from splitops.spec.elements.types import from_onnx
 
 _BODY_RUNS: Final[ContextVar[BodyRuns | None]] = ContextVar("body_runs", default=None)
 """Those of the model that runs; evaluators stay the same from run to run and know nothing of it."""
-
-Iterate = Callable[[Sequence[Any]], list[Any]]
-"""Runs the body once."""
 
 
 @contextmanager
@@ -53,14 +50,42 @@ class Body(Protocol):
     def output_names(self) -> list[str]:
         """The names of the outputs."""
 
-    @property
-    def output_types(self) -> list[TypeProto]:
-        """The declared types of the outputs."""
-
     def run(
         self, output_names: None, feeds: dict[str, Any], /, *, attributes: dict[str, Any] | None = None
     ) -> Any:
         """Return the values of the outputs, from those of the inputs and of the graph around."""
+
+    def output_type(self, output: int, feeds: Mapping[str, Any], /) -> TypeProto:
+        """Return what is known of an output, by its number, from the types of the same values."""
+
+
+class _Rounds:
+    """The body of an operator, with the values around it."""
+
+    def __init__(
+        self, operator: str, body: Body, around: Mapping[str, Any], attributes: Any, runs: BodyRuns
+    ) -> None:
+        self._operator = operator
+        self._body = body
+        self._around = around
+        self._attributes = attributes
+        self._runs = runs
+
+    def one(self, inputs: Sequence[Any]) -> list[Any]:
+        """Run the body once."""
+        self._runs.count()
+        outputs: list[Any] = self._body.run(None, self._feeds(inputs), attributes=self._attributes)
+        return outputs
+
+    def output_type(self, output: int, inputs: Sequence[Any]) -> TypeProto:
+        """Return what is known of an output of the body, had it been run with these inputs."""
+        return self._body.output_type(output, self._feeds(inputs))
+
+    def _feeds(self, inputs: Sequence[Any]) -> dict[str, Any]:
+        names = self._body.input_names
+        if len(names) != len(inputs):
+            raise ModelError(f"the body of {self._operator} has {len(names)} inputs, but gets {len(inputs)}")
+        return {**self._around, **dict(zip(names, inputs, strict=True))}
 
 
 class _WithBody(OpRun):
@@ -79,24 +104,11 @@ class _WithBody(OpRun):
         **_: Any,
     ) -> tuple[Any, ...]:
         """Run the operator; OpRun.run would report a TypeError of the body as one of this operator."""
-        around = dict(context or {})
         attributes = dict(linked_attributes) if linked_attributes else None
-        names = self.body.input_names
-
-        def iterate(inputs: Sequence[Any]) -> list[Any]:
-            runs.count()
-            if len(names) != len(inputs):
-                raise ModelError(
-                    f"the body of {self.op_type} has {len(names)} inputs, but gets {len(inputs)}"
-                )
-            feeds = around | dict(zip(names, inputs, strict=True))
-            outputs: list[Any] = self.body.run(None, feeds, attributes=attributes)
-            return outputs
-
         with limited_body_runs() as runs:
-            return self.repeat(iterate, *args)
+            return self.repeat(_Rounds(self.op_type, self.body, context or {}, attributes, runs), *args)
 
-    def repeat(self, iterate: Iterate, *args: Any) -> tuple[Any, ...]:
+    def repeat(self, rounds: _Rounds, *args: Any) -> tuple[Any, ...]:
         """Run the body as often as the operator says."""
         raise NotImplementedError
 
@@ -112,18 +124,20 @@ class _WithBody(OpRun):
             )
         return rest
 
-    def stack(self, values: Sequence[Any], output: int, axis: int = 0) -> npt.NDArray[Any]:
-        """Stack what the iterations gave for an output; after none, its declared type and shape tell."""
+    def stack(
+        self, values: Sequence[Any], output: int, rounds: _Rounds, first: Sequence[Any], axis: int = 0
+    ) -> npt.NDArray[Any]:
+        """Stack what the iterations gave for an output; after none, what the first inputs would have told."""
         if values:
             return np.stack(values, axis=axis)
-        declared: TypeProto = self.body.output_types[output]
-        element_type = from_onnx(declared.tensor_type.elem_type)
+        known = rounds.output_type(output, first)
+        element_type = from_onnx(known.tensor_type.elem_type)
         if element_type is None:
             raise ModelError(
                 f"{self.op_type} has no iteration, and output {self.body.output_names[output]!r} of its body "
                 "declares no element type"
             )
-        shape = [dim.dim_value for dim in declared.tensor_type.shape.dim]
+        shape = [dim.dim_value for dim in known.tensor_type.shape.dim]
         shape.insert(axis if axis >= 0 else axis + len(shape) + 1, 0)
         return np.empty(shape, element_type.numpy)
 
@@ -131,7 +145,7 @@ class _WithBody(OpRun):
 class Loop(_WithBody):
     """Loop, all versions."""
 
-    def repeat(self, iterate: Iterate, *args: Any) -> tuple[Any, ...]:
+    def repeat(self, rounds: _Rounds, *args: Any) -> tuple[Any, ...]:
         """Run the body until the count or the condition ends the loop."""
         trip_count, condition = (*args, None, None)[:2]
         state = list(args[2:])
@@ -140,13 +154,14 @@ class Loop(_WithBody):
         scans: list[list[Any]] = [[] for _ in range(self.carried(1 + len(state)))]
         iteration = 0
         while going and (trips is None or iteration < trips):
-            outputs = iterate([np.array(iteration, np.int64), np.array(going), *state])
+            outputs = rounds.one([np.array(iteration, np.int64), np.array(going), *state])
             going = bool(_single(outputs[0], "cond"))
             state = outputs[1 : 1 + len(state)]
             for scan, value in zip(scans, outputs[1 + len(state) :], strict=True):
                 scan.append(value)
             iteration += 1
-        return *state, *(self.stack(scan, 1 + len(state) + i) for i, scan in enumerate(scans))
+        first = [np.array(0, np.int64), np.array(going), *state]
+        return *state, *(self.stack(scan, 1 + len(state) + i, rounds, first) for i, scan in enumerate(scans))
 
 
 class Scan(_WithBody):
@@ -158,7 +173,7 @@ class Scan(_WithBody):
     scan_output_axes: list[int] | None
     scan_output_directions: list[int] | None
 
-    def repeat(self, iterate: Iterate, *args: Any) -> tuple[Any, ...]:
+    def repeat(self, rounds: _Rounds, *args: Any) -> tuple[Any, ...]:
         """Run the body on each slice of the scanned inputs."""
         if self.run_params["opsets"][self.onnx_node.domain] < 9:
             raise ModelError("Scan-8, with its batch axis, is not supported; from opset 9 on it is")
@@ -180,14 +195,15 @@ class Scan(_WithBody):
             raise ModelError(f"Scan goes over axes of different sizes: {sorted(lengths)}")
         scans: list[list[Any]] = [[] for _ in range(self.carried(len(state)))]
         for items in zip(*streams, strict=True):
-            outputs = iterate([*state, *map(np.asarray, items)])
+            outputs = rounds.one([*state, *map(np.asarray, items)])
             state = outputs[: len(state)]
             for scan, value in zip(scans, outputs[len(state) :], strict=True):
                 scan.append(value)
         axes = _per_item(self.scan_output_axes, len(scans))
         directions = _per_item(self.scan_output_directions, len(scans))
+        first = [*state, *(np.empty(stream.shape[1:], stream.dtype) for stream in streams)]
         stacked = (
-            self.stack(_turned(scan, direction), len(state) + i, axis)
+            self.stack(_turned(scan, direction), len(state) + i, rounds, first, axis)
             for i, (scan, axis, direction) in enumerate(zip(scans, axes, directions, strict=True))
         )
         return *state, *stacked
@@ -196,13 +212,13 @@ class Scan(_WithBody):
 class SequenceMap(_WithBody):
     """SequenceMap: the body on each element of a sequence, with the elements of others beside it."""
 
-    def repeat(self, iterate: Iterate, *args: Any) -> tuple[Any, ...]:
+    def repeat(self, rounds: _Rounds, *args: Any) -> tuple[Any, ...]:
         """Run the body on each element."""
         sequence, *others = args
         mapped: list[list[Any]] = [[] for _ in self.body.output_names]
         for index, element in enumerate(sequence):
             beside = [other[index] if isinstance(other, list) else other for other in others]
-            for values, value in zip(mapped, iterate([element, *beside]), strict=True):
+            for values, value in zip(mapped, rounds.one([element, *beside]), strict=True):
                 values.append(value)
         return tuple(mapped)
 

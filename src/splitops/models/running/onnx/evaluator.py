@@ -16,8 +16,10 @@ from onnx import (
     ModelProto,
     NodeProto,
     TensorProto,
+    TypeProto,
     ValueInfoProto,
 )
+from onnx.helper import make_tensor_value_info
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpFunctionContextDependant, OpRun, RuntimeContextError
 from onnx.reference.ops import load_op
@@ -45,10 +47,18 @@ from splitops.models.running.onnx.older import flattening, with_defaults
 from splitops.models.running.onnx.regions import Division, GraphView, RegionCall, reads
 from splitops.models.running.onnx.slicing import SLICE_WITH_STEPS, Slice
 from splitops.onnx.reference import node_label, reference_ops
+from splitops.spec.elements.types import element_type_of
 
 _FAMILY: Final = {operator.__name__: operator for operator in reference_ops()}
+Infer = Callable[[ModelProto], Mapping[tuple[str | None, str], TypeProto]]
+"""From a model to the types of its values, by the path of the graph and the name."""
 _MAX_BODIES: Final = 10_000
 """Functions times different attributes: calls inside calls can ask for exponentially many."""
+
+
+def nothing_known(model: ModelProto) -> Mapping[tuple[str | None, str], TypeProto]:
+    """Infer nothing of a model's values."""
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +72,7 @@ class Scope:
         bodies: evaluators of functions that were called already, by function and attributes.
         division: what goes to a runtime; None where nothing does.
         constants: the initializers of the graphs around that nobody can replace.
+        infer: what infers the types of a model's values, for what did not run.
     """
 
     where: Where
@@ -70,6 +81,7 @@ class Scope:
     bodies: dict[tuple[FunctionKey, bytes], Evaluator] = field(default_factory=dict)
     division: Division | None = None
     constants: Mapping[str, TensorProto] = field(default_factory=dict)
+    infer: Infer = nothing_known
 
     def inside(self, step: str, constants: Mapping[str, TensorProto]) -> Scope:
         """Return the scope of a graph inside this one, which sees these initializers."""
@@ -78,7 +90,11 @@ class Scope:
 
 
 def model_evaluator(
-    model: ModelProto, where: Where, folder: DataFolder | None = None, division: Division | None = None
+    model: ModelProto,
+    where: Where,
+    folder: DataFolder | None = None,
+    division: Division | None = None,
+    infer: Infer = nothing_known,
 ) -> Evaluator:
     """Make the evaluator of a model that :func:`~.structure.check_model` has proved well formed.
 
@@ -87,13 +103,14 @@ def model_evaluator(
         where: its place.
         folder: the folder of its external data.
         division: what of it goes to a runtime.
+        infer: what infers the types of a model's values.
 
     Raises:
         ModelError: no implementation is known of an operator, or a tensor cannot be read.
         OperatorError: the family's operator does not exist at the imported opset.
         EngineError: the runtime refuses a region.
     """
-    scope = Scope(where, folder, functions_of(model), division=division)
+    scope = Scope(where, folder, functions_of(model), division=division, infer=infer)
     return Evaluator(model.graph, opset_imports(model), scope=scope)
 
 
@@ -296,6 +313,24 @@ class Evaluator(ReferenceEvaluator):
             if missing:
                 raise self._failure(node, f"gave no output {shown(missing[0])}")
         return [results[name] for name in output_names or self.output_names]
+
+    def output_type(self, output: int, feeds: Mapping[str, Any]) -> TypeProto:
+        """Return what is known of an output, had the graph been evaluated with these values."""
+        model = ModelProto(ir_version=10)
+        for domain, version in self.known_opsets.items():
+            if domain != "ai.onnx":
+                model.opset_import.add(domain=domain, version=version)
+        model.functions.extend(self.scope.functions.values())
+        model.graph.CopyFrom(self.proto_)
+        del model.graph.input[:]
+        made = {name for node in model.graph.node for name in node.output}
+        made.update(tensor.name for tensor in model.graph.initializer)
+        for name, value in feeds.items():
+            kind = element_type_of(value.dtype) if isinstance(value, np.ndarray) else None
+            if name and name not in made and kind is not None and kind.onnx_number is not None:
+                model.graph.input.append(make_tensor_value_info(name, kind.onnx_number, value.shape))
+        declared: TypeProto = self.output_types[output]
+        return self.scope.infer(model).get((None, self.output_names[output]), declared)
 
     def _guarded(self, node: NodeProto, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call what belongs to a node: our errors get their place, every other one becomes a ModelError."""

@@ -20,7 +20,7 @@ from splitops.models.formats.onnx.structure import check_model
 from splitops.models.formats.onnx.tensors import load_external
 from splitops.models.running.bodies import MAX_BODY_RUNS
 from splitops.models.running.onnx.control_flow import limited_body_runs
-from splitops.models.running.onnx.evaluator import model_evaluator
+from splitops.models.running.onnx.evaluator import Infer, model_evaluator, nothing_known
 from splitops.models.running.onnx.regions import Division
 from splitops.models.running.onnx.values import Inputs
 
@@ -55,6 +55,7 @@ class Model:
         where: Where,
         folder: DataFolder | None = None,
         division: Division | None = None,
+        infer: Infer = nothing_known,
     ) -> Model:
         """Prepare a well-formed model.
 
@@ -63,12 +64,13 @@ class Model:
             where: its place.
             folder: the folder of its external data.
             division: what of it goes to a runtime; None where nothing does.
+            infer: what infers the types of a model's values: a loop without turns gives what it would.
 
         Raises:
             ModelError: it has an operator of which no implementation is known, or a runtime refuses a region.
             OperatorError: ``op.version`` where Split or SplitToSequence does not exist at the imported opset.
         """
-        evaluator = model_evaluator(proto, where, folder, division)
+        evaluator = model_evaluator(proto, where, folder, division, infer)
         outputs = tuple(value.name for value in proto.graph.output)
         return cls(Inputs(proto.graph, proto.ir_version), outputs, where, partial(evaluator.run, None))
 
