@@ -105,6 +105,11 @@ def _error(rule: Rule, example: str) -> str:
 def page() -> str:
     """Return the page of the messages."""
     text = HEAD
+    for heading, words in SYMPTOMS.items():
+        text += f"\n## {heading}\n\n"
+        for limit in LIMITS:
+            if any(re.search(rf"\b{word}\b", limit.message) for word in words):
+                text += f"- [`{limit.code}`](#{_anchor(limit.code)}): {limit.message}.\n"
     for runtime in RUNTIMES:
         text += f"\n## {NAMES[runtime]}\n"
         for limit in sorted((one for one in LIMITS if one.runtime == runtime), key=lambda one: one.code):
@@ -176,6 +181,13 @@ onnxruntime.ceil-negative-part: onnxruntime rejects num_outputs if a part would 
 fixes it. The messages below are word for word those of the named releases. Some runtimes print that
 `num_outputs` or a sequence is not supported. Some print nothing, and return wrong values.
 """
+
+SYMPTOMS: Final = {
+    "num_outputs not supported, or invalid": ("num_outputs",),
+    "SplitToSequence not supported": ("SplitToSequence", "sequence", "sequences", "chunks"),
+    "Element type not supported": ("complex", "strings", "float16", "element type", "u3"),
+}
+"""What messages are about, and the words of the limits that are."""
 
 RULES: Final = """
 ## Models that break a rule

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import re
 import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -15,6 +17,9 @@ pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-core is not installed")
 
 from browsing import launched, needs_chromium  # noqa: E402
+from splitops.models.check import LIMITS  # noqa: E402
+from splitops.models.check.codes import CODES, page_of  # noqa: E402
+from splitops.models.check.explanations import explain  # noqa: E402
 
 pytestmark = needs_chromium
 LAPTOP = {"width": 1280, "height": 800}
@@ -145,6 +150,67 @@ def test_the_search_finds_without_a_server(address: str, browser: Any) -> None:
     page.locator(".md-search__input").fill("variadic_split")
     assert "variadic_split" in page.locator(".md-search-result__item").first.inner_text()
     page.close()
+
+
+SEARCHES = {
+    "num_outputs not supported": "runtime-errors.html",
+    "SplitToSequence TensorRT": "runtime-errors.html#tensorrt-sequence",
+    "ceil-negative-part": "runtime-errors.html#onnxruntime-ceil-negative-part",
+    "chunk last part smaller": "errors.html#chunk-positive",
+    "lengths.sum": "errors.html#lengths-sum",
+    "onnxruntime.capi.onnxruntime_pybind11_state.Fail: [ONNXRuntimeError] : 1 : FAIL : Non-zero status code "
+    "returned while running Split node. Name:'heads/Split_4' Status Message: Invalid num_outputs value of 8. "
+    "Split sizes would produce a negative final split.": "runtime-errors.html#onnxruntime-ceil-negative-part",
+}
+"""What a person types who has a message, and the place that the search must find."""
+
+
+def first_lines() -> dict[str, set[str]]:
+    """Return what runtimes print about their limits, each with the codes that it can be about."""
+    found: dict[str, set[str]] = {}
+    for limit in LIMITS:
+        for message in explain(limit.code).messages:
+            if re.match(r"[\w.]*(error|exception|fail|notimplemented|invalidgraph)\b", message.text.lower()):
+                found.setdefault(message.text, set()).add(page_of(limit.code))
+    return found
+
+
+def results(page: Any, address: str, query: str) -> list[str]:
+    """Search, and return the addresses that are found, the best ones first."""
+    page.goto(address)
+    page.locator(".md-search__input").fill(query)
+    found = page.locator(".md-search-result__link")
+    found.first.wait_for(state="attached")
+    links: list[str] = found.evaluate_all("(links) => links.map((link) => link.href)")
+    return [unquote(link.partition("?")[0].removeprefix(address) + hash_of(link)) for link in links]
+
+
+def hash_of(link: str) -> str:
+    _, mark, rest = link.partition("#")
+    return mark + rest
+
+
+@pytest.mark.parametrize("query", SEARCHES)
+def test_the_search_finds_what_an_error_is_about(address: str, browser: Any, query: str) -> None:
+    page = opened(browser, viewport=LAPTOP)
+    found = results(page, address, query)
+    page.close()
+    assert any(link.startswith(SEARCHES[query]) for link in found[:10]), found[:10]
+
+
+def test_the_search_finds_the_message_of_each_runtime(address: str, browser: Any) -> None:
+    """The first line is pasted as it was printed."""
+    page = opened(browser, viewport=LAPTOP)
+    found = {text: results(page, address, text)[:10] for text in first_lines()}
+    page.close()
+    assert len(found) > 25
+    assert {text: found[text] for text, places in first_lines().items() if not places & {*found[text]}} == {}
+
+
+def test_each_place_that_a_check_prints_is_in_the_site(site: Path) -> None:
+    for code in CODES:
+        file, _, anchor = page_of(code).partition("#")
+        assert f'id="{anchor}"' in (site / file).read_text(), code
 
 
 def test_what_is_copied_of_a_session_is_what_was_typed(address: str, browser: Any) -> None:
