@@ -30,8 +30,8 @@ NOT_BUILT = {
     "T5Gemma2EncoderConfig": "dropout_rate",
 }
 """The classes of which transformers 5.23 builds no small model, with what it says; one that is refused."""
-DECLARED = 212
-"""How many configuration classes declare a plan there."""
+HELD = (198, 381)
+"""How many configuration classes are held, and by how many models."""
 
 
 @pytest.fixture(scope="module")
@@ -52,5 +52,4 @@ def test_auto_cuts_what_each_declared_plan_cuts(compared: list[dict[str, Any]]) 
     held = [name for each in compared for name in each["held"]]
     assert without.keys() == NOT_BUILT.keys()
     assert all(NOT_BUILT[name].lower() in said.lower() for name, said in without.items()), without
-    assert len(held) + len(without) == DECLARED
-    print(f"{len(held)} kinds, {sum(each['models'] for each in compared)} models")
+    assert (len(held), sum(each["models"] for each in compared)) == HELD

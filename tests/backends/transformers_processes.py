@@ -26,9 +26,23 @@ SIZES = {
 }
 GROUPED = {"num_key_value_heads": 4}
 EXPERTS = {"num_experts": 4, "moe_intermediate_size": 32, "num_experts_per_tok": 2, "head_dim": 8}
+LATENT = {
+    "n_routed_experts": 4,
+    "n_shared_experts": 1,
+    "moe_intermediate_size": 32,
+    "num_experts_per_tok": 2,
+    "kv_lora_rank": 16,
+    "q_lora_rank": None,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 8,
+}
+LLAMA4 = {"num_local_experts": 4, "head_dim": 8, "intermediate_size_mlp": 96}
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("LlamaConfig", GROUPED),
-    "qwen3_moe": ("Qwen3MoeConfig", GROUPED | EXPERTS),
+    "qwen3_moe": ("Qwen3MoeConfig", GROUPED | EXPERTS | {"mlp_only_layers": [0]}),
+    "deepseek_v2": ("DeepseekV2Config", LATENT | {"first_k_dense_replace": 1}),
+    "llama4": ("Llama4TextConfig", GROUPED | LLAMA4 | {"interleave_moe_layer_step": 2}),
     "phi3": ("Phi3Config", GROUPED),
     "mixtral": ("MixtralConfig", GROUPED | {"num_local_experts": 4}),
     "gpt_neox": ("GPTNeoXConfig", {}),
