@@ -56,7 +56,7 @@ HOLDS: Final = {
     "opsets": ("models moved between opsets and back", "they return the same"),
     "simplification": ("models that can be simplified", "the simplified model returns the same bits"),
     "failing": ("sizes that models reject", "simplified models reject them too"),
-    "legalization": (
+    "fixes": (
         "splits for onnxruntime",
         "what is accepted or rewritten returns the specified bits",
     ),

@@ -1,7 +1,7 @@
 """What is fuzzed: functions of bytes that raise nothing but what a user is told of.
 
 A reader is given the bytes as a file. Whatever it makes of them is used as a user would: models are inferred,
-checked, simplified, legalised, converted and run, tensors are cut in two and merged. The other targets are
+checked, simplified, fixed, converted and run, tensors are cut in two and merged. The other targets are
 tests of ours, for which the fuzzer draws instead of Hypothesis.
 """
 
@@ -189,7 +189,7 @@ TESTS: Final = {
     "lengths": "inference/test_one_operator.py::test_split_by_partly_known_lengths",
     "axes": "inference/test_one_operator.py::test_openvino_split_of_any_axis",
     "sequences": "inference/test_one_operator.py::test_split_to_sequence",
-    "legalization": "fix/test_random_sites.py::test_onnxruntime",
+    "fixes": "fix/test_random_sites.py::test_onnxruntime",
     "opsets": "convert/test_round_trips.py::test_there_and_back_between_opsets",
     "failing": "simplify/test_simplify_random.py::test_what_fails_on_other_sizes_fails",
     "copies": "native/test_native_equality.py::test_copies",

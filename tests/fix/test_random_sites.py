@@ -124,7 +124,7 @@ def _readers(draw: st.DrawFn) -> list[onnx.NodeProto]:
 
 
 def hold(runtime: str, drawn: Drawn) -> None:
-    """Legalise a model, and hold the runtime to what is decided on every size that the source takes."""
+    """Fix a model, and compare the runtime with the specification on every size that the source accepts."""
     given_bytes = drawn.model.SerializeToString(deterministic=True)
     unbind = "as-written"
     report = fix(drawn.model, runtime, unbind=unbind, partial=True, report=True)

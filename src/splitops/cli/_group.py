@@ -118,15 +118,16 @@ def _fail(ctx: click.Context, message: str, code: int) -> None:
     ctx.exit(code)
 
 
-_HELP = """The tensor split operators of ONNX and OpenVINO, on arrays and models.
+_HELP = """Find and fix broken splits in ONNX and OpenVINO models; split arrays, files and checkpoints.
 
 \b
 Examples:
+  splitops check model.onnx --for onnxruntime
+  splitops fix model.onnx --for onnxruntime -o fixed.onnx
+  splitops rule "Invalid num_outputs value of 4"
   splitops explain --shape 6,12,10,24 --axis 1 --parts 3
   splitops split data.npy --axis 1 --sizes 2,4 --out parts
   splitops run model.onnx --input x=data.npy --out results
-  splitops check model.onnx --for onnxruntime
-  splitops fix model.onnx --for onnxruntime -o fixed.onnx
   splitops infer model.onnx -o shaped.onnx
   splitops convert model.onnx --to openvino -o model.xml
   splitops shard model --ranks 8 --plan auto --out ranks
@@ -134,7 +135,7 @@ Examples:
   splitops diff Split 13 18
 
 Exit codes: 0 done; 1 the model or the data is invalid, with the rule and the place in one line on stderr;
-2 wrong usage; 130 interrupted. Files appear whole, and all of a command's files together, or not at all.
+2 wrong usage; 130 interrupted. All files of a command appear together, or none.
 """
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _MAX_ROWS: Final = 200
 
 
-@click.command(short_help="Convert a model to another opset or dialect.")
+@click.command(short_help="Convert a model to another opset or format.")
 @click.argument("model", type=MODEL_FILE)
 @click.option(
     "--to",

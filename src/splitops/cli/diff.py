@@ -13,7 +13,7 @@ from splitops.spec.operators import Difference, display_name
 from splitops.spec.operators.differences import compare
 
 
-@click.command(short_help="What changed between two versions of an operator.")
+@click.command(short_help="Show what changed between two versions of an operator.")
 @click.argument("name", shell_complete=OPERATOR.shell_complete)
 @click.argument("old", type=int)
 @click.argument("new", type=int)

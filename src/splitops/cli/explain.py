@@ -25,7 +25,7 @@ _MAX_ROWS: Final = 32
 _MAX_PICTURE_WIDTH: Final = 100
 
 
-@click.command(short_help="Sizes, shapes, bytes, memory blocks and a picture of a split.")
+@click.command(short_help="Show the sizes, shapes, bytes and memory blocks of a split.")
 @click.option("--shape", type=SHAPE, required=True, metavar="N,N,...", help="Shape of the data.")
 @split_options
 @click.option(

@@ -17,7 +17,7 @@ from splitops import __version__, get_num_threads, native
 from splitops.cli._console import console, json_option, print_json, table
 
 
-@click.command(short_help="Versions, native core, threads and libraries, for a report.")
+@click.command(short_help="Print versions, native core, threads and libraries for a report.")
 @json_option
 def command(as_json: bool) -> None:
     """Print what a report of a problem should say: paste it as it is.

@@ -11,7 +11,7 @@ from splitops.cli._paths import Existing
 from splitops.cli._shards import cut, like_option, shard_options
 
 
-@click.command(short_help="Cut ranks anew, for another number of them.")
+@click.command(short_help="Cut ranks into another number of ranks.")
 @click.argument("folder", metavar="DIR", type=Existing())
 @like_option
 @shard_options

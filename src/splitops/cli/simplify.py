@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MAX_ROWS = 40
 
 
-@click.command(short_help="Remove, join and shorten the splits of a model.")
+@click.command(short_help="Remove, merge and shorten the splits of a model.")
 @click.argument("model", type=MODEL_FILE, required=False)
 @click.option(
     "-o",

@@ -22,7 +22,7 @@ _RULES = {
 }
 
 
-@click.command(short_help="The definition of an operator version; without a name, all of them.")
+@click.command(short_help="Print the definition of an operator version.")
 @click.argument("name", required=False, shell_complete=OPERATOR.shell_complete)
 @click.option("--opset", type=int, help="The opset that selects the version.  [default: the newest]")
 @json_option

@@ -1,4 +1,4 @@
-"""The legal forms of splits in ONNX graphs, each written in the place of a site."""
+"""The forms of splits in ONNX graphs, each written in the place of a site."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 
 class OnnxForms:
-    """Writes legal forms into a model.
+    """Writes forms into a model.
 
     Args:
         editor: the model; what is known of its values is noted there.

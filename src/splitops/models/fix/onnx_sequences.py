@@ -1,4 +1,4 @@
-"""The legal forms of sequences whose number of parts only a run knows, by what reads them."""
+"""The forms of sequences whose number of parts only a run knows, by what reads them."""
 
 from __future__ import annotations
 

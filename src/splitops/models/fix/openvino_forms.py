@@ -1,4 +1,4 @@
-"""The legal forms of splits in OpenVINO IR, each written in the place of a layer."""
+"""The forms of splits in OpenVINO IR, each written in the place of a layer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ANY_SIZE: Final = 1 << 62
 
 
 class OpenVINOForms:
-    """Writes legal forms into a model.
+    """Writes forms into a model.
 
     Args:
         editor: the model; what is known of its values is noted there.

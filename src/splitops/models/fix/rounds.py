@@ -40,7 +40,7 @@ class Written(NamedTuple):
 
 
 class Forms(Protocol):
-    """Writes legal forms into a model of one format."""
+    """Writes forms into a model of one format."""
 
     def write(self, form: FixForm, node: ir.Node, site: Site) -> Written:
         """State a site in a form.
@@ -86,9 +86,9 @@ class _Record:
         possible = tuple(self.possible.values())
         if self.left:
             return SplitReport(self.where, FixStatus.UNFIXABLE, self.before, after, self.left, "", possible)
-        fate = FixStatus.REWRITTEN if self.after else FixStatus.UNCHANGED
+        status = FixStatus.REWRITTEN if self.after else FixStatus.UNCHANGED
         cost = "; ".join(dict.fromkeys(self.costs))
-        return SplitReport(self.where, fate, self.before, after, tuple(self.met.values()), cost, possible)
+        return SplitReport(self.where, status, self.before, after, tuple(self.met.values()), cost, possible)
 
 
 def fix_splits(

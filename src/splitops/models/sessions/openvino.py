@@ -134,7 +134,7 @@ class OpenVINOIRProgram:
     def _on_engine(self, engine: Engine, *, count_bodies: bool) -> Prepared:
         survey = _Survey(self._model, self._where)
         if survey.reasons:
-            survey, self.restated = survey.legal()
+            survey, self.restated = survey.fixed()
         apart = set(survey.apart)
         for _ in range(_ATTEMPTS):
             try:
@@ -204,7 +204,7 @@ class _Survey:
             if reason is not None:
                 self.reasons.append((site.node, reason))
 
-    def legal(self) -> tuple[_Survey, tuple[SplitReport, ...]]:
+    def fixed(self) -> tuple[_Survey, tuple[SplitReport, ...]]:
         """Return the same of a model with the same results whose splits OpenVINO does as decided.
 
         A split that a run may find invalid is not rewritten: its broken rule would go unseen.
