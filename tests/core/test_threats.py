@@ -17,8 +17,8 @@ NAME = re.compile(r"`([\w/]+\.py)::([\w:]+)`")
 
 def rows() -> list[str]:
     """Return the rows of all tables, without their heads."""
-    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
-    return [line for line in lines if "held by" not in line and not line.startswith("| ---")]
+    tables = re.findall(r"^\|[ -]*---.*\n((?:\|.*\n)+)", PAGE.read_text(), re.MULTILINE)
+    return [row for table in tables for row in table.splitlines()]
 
 
 @cache

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from splitops.comparison.records import Report, Verdict, Word
 from splitops.comparison.reports.verdicts import described, releases
@@ -46,12 +45,6 @@ class Differences:
     fixed: tuple[ChangedVerdict, ...]
     changed: tuple[ChangedVerdict, ...]
     releases: dict[str, tuple[str, str]]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as values for JSON."""
-        groups = {"new": self.new, "fixed": self.fixed, "changed": self.changed}
-        found: dict[str, Any] = {name: [asdict(one) for one in group] for name, group in groups.items()}
-        return found | {"releases": {peer: list(both) for peer, both in self.releases.items()}}
 
 
 def differences(old: Report, new: Report) -> Differences:
