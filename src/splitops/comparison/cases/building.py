@@ -12,6 +12,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from splitops.comparison.cases.forms import input_of_lengths
+from splitops.comparison.cases.neighbours import NEIGHBOURS, write_neighbours
 from splitops.comparison.cases.words import opset_of, row_of
 from splitops.comparison.records import Record
 from splitops.models.formats.openvino import Builder, OpenVINOModel, Output
@@ -31,6 +32,7 @@ SPECIALS: Final = {
     "twin": "a second split of the same data has one output more",
     "unranked": "the model does not say the rank of the data",
     "wide": "the data needs all 64 bits",
+    **{word: own.title for word, own in NEIGHBOURS.items()},
 }
 """What else may be unusual of a model, by the word of its record."""
 
@@ -56,6 +58,12 @@ def model_of(record: Record) -> onnx.ModelProto | OpenVINOModel:
         ['Split']
     """
     return _onnx_model(record) if record.format == "onnx" else _ir_model(record)
+
+
+def outputs_of(record: Record) -> tuple[str, ...]:
+    """Return the names of the outputs of the model: those of the parts, or of what is made of them."""
+    own = NEIGHBOURS.get(record.special or "")
+    return tuple(name for name in record.outputs if name) if own is None else own.names
 
 
 def _is_constant(record: Record) -> bool:
@@ -210,12 +218,17 @@ def _twin(record: Record, graph: onnx.GraphProto, inputs: Sequence[str]) -> None
     _declare(record, graph)
 
 
+def _neighbours(record: Record, graph: onnx.GraphProto, inputs: Sequence[str]) -> None:
+    write_neighbours(record, graph, inputs, _add_split)
+
+
 _READERS: Final[dict[str, Callable[[Record, onnx.GraphProto, Sequence[str]], None]]] = {
     "elements": _elements,
     "length": _length,
     "transposed": _transposed,
     "packed": _converted,
     "twin": _twin,
+    **dict.fromkeys(NEIGHBOURS, _neighbours),
 }
 
 

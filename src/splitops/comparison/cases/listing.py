@@ -9,7 +9,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from splitops.comparison.cases.building import DATA, inputs_of, model_of, operands_of
+from splitops.comparison.cases.building import DATA, inputs_of, model_of, operands_of, outputs_of
 from splitops.comparison.cases.forms import part_names, plain
 from splitops.comparison.cases.invalid import invalid_records
 from splitops.comparison.cases.valid import valid_records
@@ -150,7 +150,7 @@ def build(case: Listed) -> Case:
     """
     record = case.record
     model, inputs = model_of(record), inputs_of(record)
-    names = tuple(name for name in record.outputs if name)
+    names = outputs_of(record)
     types = {name: _type_of_input(record, name) for name in inputs}
     expected, error = _decided(model, inputs)
     content, weights = _content(model)

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any, Final
 
 from splitops.comparison.cases.forms import by_count, by_lengths, input_of_lengths, part_names, plain
+from splitops.comparison.cases.neighbours import neighbour_records
 from splitops.comparison.records import Record
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import OperatorSchema, history
@@ -130,6 +131,7 @@ def _declared(row: OperatorSchema) -> Iterator[Record]:
         yield replace(six, outputs=("p0", ""))
         yield by_lengths(row, (6,), [1, 2, 3], outputs=("p0", "", "p2"))
     if row.count_rule is SizeRule.CEIL:
+        yield from neighbour_records(row)
         yield replace(six, outputs=part_names(1))
         yield by_count(row, (2, 6), 2, 1, outputs=part_names(1))
         yield by_count(row, (2, 6), 2)

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from splitops.errors import Rule, RuleError, SplitError, Where
+from splitops.errors import Rule, RuleError, SplitError, Where, shown
 from splitops.ground.progress import counted
-from splitops.models.check.conditions import Surely, Surroundings
+from splitops.models.check.conditions import Condition, Surely, Surroundings
 from splitops.models.check.findings import Finding, Severity, finding_of
 from splitops.models.check.profiles import LIMITS, RUNTIMES, Limit, known_runtimes
 from splitops.models.formats.files import is_openvino
+from splitops.models.graph.editor import Editor, Role
+from splitops.models.graph.fusions import Fused, Fusion, find_fused, may_be_fused
+from splitops.models.graph.onnx import all_graphs, all_nodes, label, note
 from splitops.models.infer import InferredValue, Tensor, graph_of, load_well_formed, walk
-from splitops.models.known import may_be
+from splitops.models.known import Known, may_be
 from splitops.models.sites import Site
 
 if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel
 
+_MOST_NAMED: Final = 8
+"""More nodes of a pattern are not named."""
 _SIZE_RULES: Final = frozenset(
     {Rule.PARTS_DIVISIBLE, Rule.LENGTHS_SUM, Rule.REMAINDER_NEGATIVE, Rule.AXIS_RANGE}
 )
@@ -89,6 +94,7 @@ def examine(model: AnyModel, runtimes: str | Iterable[str] = (), *, allow_links:
     for site in counted(sites, "check"):
         found += _rule_findings(site)
         found += _limit_findings(site, surroundings, runtimes)
+    found += _fusion_findings(graph or loaded, values, where, runtimes)
     findings = [*_form(loaded, graph, where), *_without_repeats(found), *_stated(values, sites)]
     return Examination(findings, len({(site.where.graph, site.where.node, site.outputs) for site in sites}))
 
@@ -163,14 +169,96 @@ def find_limits(
     site: Site, model: Surroundings, runtimes: Sequence[str] = RUNTIMES
 ) -> Iterator[tuple[Limit, Surely]]:
     """Yield the limits of some runtimes that a site meets, and how surely."""
-    for limit in _limits_of(tuple(runtimes)) if site.unread is None else ():
-        if (surely := limit.condition(site, model)) is not Surely.NO:
+    for limit, condition in _limits_of(tuple(runtimes)) if site.unread is None else ():
+        if (surely := condition(site, model)) is not Surely.NO:
             yield limit, surely
 
 
 @cache
-def _limits_of(runtimes: tuple[str, ...]) -> tuple[Limit, ...]:
-    return tuple(limit for limit in LIMITS if limit.runtime in runtimes)
+def _limits_of(runtimes: tuple[str, ...]) -> tuple[tuple[Limit, Condition], ...]:
+    """Return the limits of some runtimes that a split meets alone, each with its condition."""
+    return tuple(
+        (limit, limit.condition)
+        for limit in LIMITS
+        if limit.runtime in runtimes and not isinstance(limit.condition, Fusion)
+    )
+
+
+def find_fusions(editor: Editor, runtimes: Sequence[str] = RUNTIMES) -> Iterator[tuple[Limit, Fused]]:
+    """Yield where some runtimes fuse splits with their neighbours wrongly.
+
+    Args:
+        editor: the model, with what is known of its values noted.
+        runtimes: the runtimes.
+    """
+    limits = {limit.condition: limit for limit in LIMITS if limit.runtime in runtimes}
+    if limits.keys() & set(Fusion):
+        for fused in find_fused(editor):
+            if fused.fusion in limits:
+                yield limits[fused.fusion], fused
+
+
+def fusion_words(limit: Limit, fused: Fused) -> str:
+    """Write what a runtime fuses, with the nodes, in one line."""
+    names = ", ".join(shown(label(node)) for node in fused.path[:_MOST_NAMED])
+    more = f" and {len(fused.path) - _MOST_NAMED} more" if len(fused.path) > _MOST_NAMED else ""
+    maybe = "" if fused.surely else " (depends on the input)"
+    return f"{limit.words()}: {names}{more}{maybe}"
+
+
+def _fusion_findings(
+    model: Any, values: Iterable[InferredValue], where: Where, runtimes: Sequence[str]
+) -> Iterator[Finding]:
+    editor = _editor(model, values, where)
+    if editor is None:
+        return
+    for limit, fused in find_fusions(editor, runtimes or RUNTIMES):
+        split = editor.role(fused.node) is Role.SPLIT
+        yield Finding(
+            code=limit.code,
+            severity=Severity.ERROR if runtimes and fused.surely else Severity.WARNING,
+            operator=editor.site(fused.node).operator if split else fused.node.op_type,
+            where=editor.where(fused.node),
+            message=fusion_words(limit, fused),
+            values={"nodes": [label(node) for node in fused.path]},
+            runtime=limit.runtime,
+            outcome=str(limit.outcome),
+            fix=limit.fix,
+            source=limit.source,
+        )
+
+
+def _editor(model: Any, values: Iterable[InferredValue], where: Where) -> Editor | None:
+    """Return a model for reading, with what is known of its values; None where nothing can be fused."""
+    of_ir = is_openvino(model)
+    names = (
+        (layer.type for _, graph in model.graphs() for layer in graph.layers)
+        if of_ir
+        else (node.op_type for node in all_nodes(model))
+    )
+    if not may_be_fused(names):
+        return None
+    found = {(value.graph, value.name): value.after for value in values}
+    if of_ir:
+        from splitops.models.graph.openvino import graphs_inside, to_nodes
+        from splitops.models.graph.openvino_editor import OpenVINOEditor
+
+        nodes = to_nodes(model)
+        _note(graphs_inside(nodes.graph), found)
+        return OpenVINOEditor(nodes, where)
+    from splitops.models.graph.onnx_editor import OnnxEditor
+
+    _note(all_graphs(model), found)
+    return OnnxEditor(model, where)
+
+
+def _note(graphs: Iterable[tuple[str | None, Any]], found: Mapping[tuple[str | None, str], Known]) -> None:
+    """Note what is known of the values of graphs, by the path of the graph and the name."""
+    for path, graph in graphs:
+        for value in (*graph.inputs, *(output for node in graph for output in node.outputs)):
+            what = found.get((path, value.name or ""))
+            if what is not None:
+                note(value, what)
 
 
 def _limit_findings(site: Site, model: Surroundings, runtimes: Sequence[str]) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from typing import Final
 from splitops.errors import ArrayError, shown
 from splitops.models.check import conditions
 from splitops.models.check.conditions import Condition
+from splitops.models.graph.fusions import Fusion
 from splitops.models.sites.site import UNBIND_REPAIRS, Site
 
 
@@ -58,6 +59,12 @@ class FixForm(StrEnum):
     """A constant for each part of a constant."""
     EMPTY = "empty"
     """What a Transpose gives of an empty part is made anew: there is nothing in it."""
+    JOIN = "join"
+    """The axis of the Concat behind it, counted from the front."""
+    BOUNDS = "bounds"
+    """A Slice that ends where it starts, in the place of one that ends before."""
+    GATHER = "gather"
+    """A Gather of the channels that the first convolution reads, in the place of the part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +79,7 @@ class Limit:
         message: the same in one sentence.
         exact: the same with the numbers of a split, which are fields of the text: ``{count}`` parts, the
             ``{size}`` of the ``{axis}``, and ``{part}``, the size of the first part.
-        condition: where it is met.
+        condition: where it is met: at a split, or where a split is fused with its neighbours.
         source: where it is documented or visible.
         fix: what to do about it.
         forms: the forms that the runtime executes correctly, tried in this order; a split that has none is
@@ -85,7 +92,7 @@ class Limit:
     outcome: Outcome
     message: str
     exact: str | None = None
-    condition: Condition
+    condition: Condition | Fusion
     source: str
     fix: str | None = None
     forms: tuple[FixForm, ...] = ()
@@ -157,8 +164,13 @@ _OPENVINO_FRONTEND_SEQUENCE: Final = (
     "https://github.com/openvinotoolkit/openvino/blob/master/src/frontends/onnx/frontend/src/op/"
     "split_to_sequence.cpp"
 )
+_OPENVINO_PASSES: Final = (
+    "https://github.com/openvinotoolkit/openvino/blob/master/src/common/transformations/src/transformations/"
+    "common_optimizations"
+)
 _OPENCV_SPLIT: Final = "https://github.com/opencv/opencv/blob/5.x/modules/dnn/src/layers/split2_layer.cpp"
 _OPENCV_IMPORTER: Final = "https://github.com/opencv/opencv/blob/5.x/modules/dnn/src/onnx/onnx_importer2.cpp"
+_SET_LENGTHS: Final = "set the length of each part"
 _USE_LENGTHS: Final = "set the length of each part in the input 'split', instead of num_outputs"
 
 LIMITS: Final[tuple[Limit, ...]] = (
@@ -522,6 +534,93 @@ LIMITS: Final[tuple[Limit, ...]] = (
         source=_OPENVINO_FRONTEND_SEQUENCE,
         fix="make 'split' a constant",
         forms=(FixForm.PARTS, FixForm.SLICES),
+    ),
+    Limit(
+        code="openvino.squeezed-parts",
+        case="split-18/ceil/2x3x4-into-3/float32/static/axis=1/heads-from-the-end",
+        outcome=Outcome.CRASH,
+        message="OpenVINO ends the process on equal parts of size 1 that lose their axis and are joined on a "
+        "negative axis",
+        condition=Fusion.SQUEEZED,
+        source=f"{_OPENVINO_PASSES}/split_squeeze_concat_fusion.cpp",
+        fix="count the axis of the Concat from the front",
+        forms=(FixForm.JOIN,),
+    ),
+    Limit(
+        code="openvino.squeezed-open-parts",
+        case="split-18/ceil/2x3x4-into-3/float32/static/axis=1/heads-of-unknown-size",
+        outcome=Outcome.ERROR,
+        message="OpenVINO rejects equal parts of size 1 that lose their axis and are joined, if two sizes of "
+        "the result are unknown",
+        condition=Fusion.SQUEEZED_OPEN,
+        source=f"{_OPENVINO_PASSES}/split_squeeze_concat_fusion.cpp",
+        fix=_SET_LENGTHS,
+        forms=(FixForm.LENGTHS,),
+    ),
+    Limit(
+        code="openvino.repeated-parts",
+        case="split-18/ceil/1x2x3x2-into-3/float32/static/axis=-2/upsampled-from-the-end",
+        outcome=Outcome.ERROR,
+        message="OpenVINO replaces equal parts that are each joined with themselves by an Interpolate, which "
+        "fails or is wrong on a negative or open axis of the split, and on another axis of the Concat",
+        condition=Fusion.REPEATED,
+        source=f"{_OPENVINO_PASSES}/split_concat_pair_to_interpolate_fusion.cpp",
+        fix=_SET_LENGTHS,
+        forms=(FixForm.LENGTHS,),
+    ),
+    Limit(
+        code="openvino.convolved-parts",
+        case="split-18/ceil/1x4x3x3-into-2/float32/static/axis=1/convolved-backwards",
+        outcome=Outcome.WRONG,
+        message="OpenVINO replaces joined convolutions of parts by a grouped one, even if they are not all "
+        "the parts in their order on the axis of the channels",
+        condition=Fusion.CONVOLVED,
+        source=f"{_OPENVINO_PASSES}/convolution_to_group_convolution_fusion.cpp",
+        fix="let the first convolution read a Gather of its channels",
+        forms=(FixForm.GATHER,),
+    ),
+    Limit(
+        code="openvino.convolved-beside",
+        case="split-18/ceil/1x4x3x3-into-2/float32/static/axis=1/convolved-beside",
+        outcome=Outcome.ERROR,
+        message="OpenVINO rejects a convolution of a part that is joined with an input or a constant",
+        condition=Fusion.CONVOLVED_BESIDE,
+        source=f"{_OPENVINO_PASSES}/convolution_to_group_convolution_fusion.cpp",
+        fix="let the convolution read a Gather of its channels",
+        forms=(FixForm.GATHER,),
+    ),
+    Limit(
+        code="openvino.rotated-halves",
+        case="split-18/explicit/1x2x3x4-as-2+2/float32/static/axis=3/rotary-by-one",
+        outcome=Outcome.WRONG,
+        message="OpenVINO reads whole rows of the tables of a rotary embedding, even if they are not as wide "
+        "as the data, and takes its halves to be equal",
+        condition=Fusion.ROTATED,
+        source=f"{_OPENVINO_PASSES}/fuse_rotary_positional_embeddings.cpp",
+        fix="count the axis of the Concat from the front",
+        forms=(FixForm.JOIN,),
+    ),
+    Limit(
+        code="openvino.backward-slices",
+        case="split-18/ceil/6x2-into-2/float32/static/axis=0/sliced-backwards",
+        outcome=Outcome.WRONG,
+        message="OpenVINO gives a Slice that ends one position before it starts what the Slices beside it "
+        "leave of the axis, and not nothing",
+        condition=Fusion.BACKWARDS,
+        source=f"{_OPENVINO_PASSES}/optimize_strided_slice.cpp",
+        fix="let the Slice end where it starts",
+        forms=(FixForm.BOUNDS,),
+    ),
+    Limit(
+        code="openvino.gated-parts",
+        case="split-18/ceil/2x3-into-4/float32/static/axis=1/gated-otherwise",
+        outcome=Outcome.ERROR,
+        message="OpenVINO rejects the gates of an LSTM cell as equal parts in another order than i, c, f, o, "
+        "or takes one for another, if a constant is added to one of them",
+        condition=Fusion.GATED,
+        source=f"{_OPENVINO_PASSES}/lstm_cell_fusion.cpp",
+        fix=_SET_LENGTHS,
+        forms=(FixForm.LENGTHS,),
     ),
     Limit(
         code="opencv.default-axis",

@@ -16,6 +16,7 @@ from onnx import ModelProto
 
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
 from splitops.ground.progress import counted
+from splitops.models.convert.apart import keep_apart, kept_apart
 from splitops.models.convert.onnx_to_onnx import (
     Rewriting,
     editable,
@@ -49,6 +50,8 @@ def convert_onnx(model: ModelProto, target: Target, form: Form, where: Where) ->
         check_model(model, where)
     opset = opset_imports(model).get("", 1)
     rewriting = Rewriting(editable(model, where, form), where)
+    if keep_apart(rewriting.model, where):
+        form = Form.SAME  # a number of parts would be fused again
     own = _state_splits(rewriting, opset, target, form)
     changes = tuple(rewriting.changes)
     if any(change.status is Status.REFUSED for change in changes):
@@ -61,7 +64,7 @@ def convert_onnx(model: ModelProto, target: Target, form: Form, where: Where) ->
             converted = written_model(rewriting.model, opset, where)
     except SplitError as error:
         return Conversion(str(target), changes, None, error)
-    return Conversion(str(target), changes, converted)
+    return Conversion(str(target), changes, kept_apart(converted, where))
 
 
 def _state_splits(rewriting: Rewriting, opset: int, target: Target, form: Form) -> set[ir.Node]:

@@ -75,5 +75,5 @@ def _survey(model: ir.Model, where: Where, unbind: Unbind | None) -> Survey:
     return Survey(calls, Surroundings.of(model), forms, _outputs, found.by_name)
 
 
-def _outputs(node: ir.Node, site: Site) -> Mapping[tuple[str | None, str], Known]:
-    return {(site.where.graph, value.name): known(value) for value in node.outputs if value.name}
+def _outputs(node: ir.Node, path: str | None) -> Mapping[tuple[str | None, str], Known]:
+    return {(path, value.name): known(value) for value in node.outputs if value.name}

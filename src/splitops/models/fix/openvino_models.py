@@ -55,7 +55,7 @@ def _survey(nodes: ir.Model, model: OpenVINOModel, where: Where) -> Survey:
     note_found(nodes.graph, found)
     results = _results(model, found)
     forms = OpenVINOForms(OpenVINOEditor(nodes, where))
-    return Survey(calls, Surroundings.of(model), forms, lambda node, site: results, lambda: results)
+    return Survey(calls, Surroundings.of(model), forms, lambda node, path: results, lambda: results)
 
 
 def _results(model: OpenVINOModel, found: OpenVINOFound) -> _Results:

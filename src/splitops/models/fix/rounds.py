@@ -9,10 +9,13 @@ from typing import Final, NamedTuple, Protocol
 import onnx_ir as ir
 
 from splitops.errors import ModelError, Where
+from splitops.models.check.checking import find_fusions, fusion_words
 from splitops.models.check.conditions import Surroundings
-from splitops.models.check.profiles import FixForm
+from splitops.models.check.profiles import FixForm, Limit
 from splitops.models.fix.limits import Obstacle, obstacles
 from splitops.models.fix.report import FixStatus, Reason, SplitReport, Unbind
+from splitops.models.graph.editor import Editor
+from splitops.models.graph.fusions import Fused, Fusion, unfuse
 from splitops.models.known import Known, SequenceOf, Tensor, may_be
 from splitops.models.sites import Site
 
@@ -42,6 +45,10 @@ class Written(NamedTuple):
 class Forms(Protocol):
     """Writes forms into a model of one format."""
 
+    @property
+    def editor(self) -> Editor:
+        """The model, with what is known of its values noted."""
+
     def write(self, form: FixForm, node: ir.Node, site: Site) -> Written:
         """State a site in a form.
 
@@ -58,18 +65,19 @@ class Survey:
         calls: each site by its node: one for every call of a function around it.
         surroundings: what the conditions of limits ask of the model.
         forms: the forms of its format.
-        gives: what is known of the values by which a site is held against what stands in its place later.
+        gives: from a node and the path of its graph to what is known of the values by which it is held
+            against what stands in its place later.
         known: what is known of every value.
     """
 
     calls: Mapping[ir.Node, Sequence[Site]]
     surroundings: Surroundings
     forms: Forms
-    gives: Callable[[ir.Node, Site], Mapping[_Name, Known]]
+    gives: Callable[[ir.Node, str | None], Mapping[_Name, Known]]
     known: Callable[[], Mapping[_Name, Known]]
 
 
-@dataclass
+@dataclass(eq=False)
 class _Record:
     """What is found out about one site of the model that was given."""
 
@@ -123,6 +131,7 @@ class _Rounds:
         self._records: dict[ir.Node, _Record] = {}
         self._of_data: dict[ir.Value | None, _Record] = {}
         """Of sites that became others: what they split, which the others split now."""
+        self._unfused: set[tuple[_Record, Fusion]] = set()
         self._promised: dict[_Name, tuple[_Record, Known]] = {}
         """What was known of the outputs of the sites that the last round has restated."""
 
@@ -138,7 +147,39 @@ class _Rounds:
             found = self._obstacles(calls, survey, record)
             if found:
                 changed |= self._restate(node, calls[0], record, found, survey)
+        return changed or self._unfuse_all(survey)
+
+    def _unfuse_all(self, survey: Survey) -> bool:
+        """Rewrite what is fused wrongly, splits and the nodes around them; whether anything was."""
+        editor, changed = survey.forms.editor, False
+        for limit, fused in find_fusions(editor, self.runtimes):
+            if any(node.graph is None for node in fused.path):
+                continue  # what was rewritten before it in this round
+            record = self._records.get(fused.node)
+            if record is None:
+                record = _Record(editor.where(fused.node), editor.describe(fused.node))
+                self._records[fused.node] = record
+                self.order.append(record)
+            if not record.left:
+                changed |= self._unfuse(limit, fused, record, survey)
         return changed
+
+    def _unfuse(self, limit: Limit, fused: Fused, record: _Record, survey: Survey) -> bool:
+        editor, data = survey.forms.editor, fused.node.inputs[0]
+        reason = Reason(limit.code, fusion_words(limit, fused))
+        before = survey.gives(fused.join, editor.where(fused.join).graph)
+        again = (record, fused.fusion) in self._unfused
+        after = None if again else unfuse(editor, fused)
+        if after is None:
+            record.left = (reason,)
+            return False
+        self._unfused.add((record, fused.fusion))
+        self._promised |= {name: (record, known) for name, known in before.items()}
+        record.met[limit.code] = reason
+        record.after = after
+        if fused.node.graph is None:
+            self._of_data[data] = record
+        return True
 
     def give_up(self, survey: Survey) -> None:
         """Mark the splits that still meet a limit, where each form for one runtime meets one of another."""
@@ -177,7 +218,7 @@ class _Rounds:
     ) -> bool:
         """State a site in the first form that applies, of what stands most against it."""
         first, data = found[0], node.inputs[0] if node.inputs else None
-        before = survey.gives(node, site)
+        before = survey.gives(node, site.where.graph)
         against: list[str] = []
         for form in first.forms:
             try:

@@ -8,7 +8,7 @@ differs between the formats (how a node is read, how one is stated) is in the tw
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, ClassVar, Protocol
@@ -171,6 +171,14 @@ class Editor(ABC):
         """Return the axis that a Concat states; None where it states none."""
 
     @abstractmethod
+    def stated_axis(self, node: ir.Node) -> int | None:
+        """Return the axis of a split as it is stated: one that is counted from the end is negative."""
+
+    @abstractmethod
+    def window(self, node: ir.Node) -> Hashable:
+        """Return what a convolution states of strides, pads and dilations."""
+
+    @abstractmethod
     def bounds(self, node: ir.Node, rank: int) -> dict[int, slice] | None:
         """Return what a Slice takes of each axis that it states; None where it is unknown or not valid."""
 
@@ -230,9 +238,13 @@ class Editor(ABC):
         """
         return False
 
+    @abstractmethod
     def state_lengths(self, node: ir.Node) -> str | None:
-        """State the lengths of a split that :meth:`is_merged`, and return what it states; None: it cannot."""
-        raise NotImplementedError
+        """Set the length of each part of a split, and return what it states; None where it cannot."""
+
+    @abstractmethod
+    def set_axis(self, node: ir.Node, axis: int) -> None:
+        """Set the axis of a Concat, which stays the same one."""
 
     @abstractmethod
     def place(self, part: ir.Value, whole: ir.Value, before: ir.Node) -> None:
@@ -261,6 +273,10 @@ class Editor(ABC):
     @abstractmethod
     def slice(self, before: ir.Node, data: ir.Value, bounds: Mapping[int, slice]) -> ir.Value:
         """Add a Slice of some axes in front of another node."""
+
+    @abstractmethod
+    def gather(self, before: ir.Node, data: ir.Value, positions: Sequence[int], axis: int) -> ir.Value:
+        """Add a Gather of some positions of an axis in front of another node."""
 
     @abstractmethod
     def concat(self, before: ir.Node, values: Sequence[ir.Value], axis: int) -> ir.Value:
@@ -331,6 +347,11 @@ class Editor(ABC):
     def is_fixed(self, node: ir.Node) -> bool:
         """Return whether all that a node reads beside its data is known, if only as sizes of a name."""
         return all(value is None or _is_fixed(value) for value in node.inputs[1:])
+
+    @property
+    def graphs(self) -> list[Any]:
+        """Every graph and function with nodes."""
+        return list(self._scopes)
 
     def opset(self, node: ir.Node) -> int:
         """Return the opset of the graph that a node stands in."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -116,6 +116,19 @@ class OnnxEditor(Editor):
         attribute = node.attributes.get("axis")
         return None if attribute is None or attribute.is_ref() else int(attribute.value)
 
+    def stated_axis(self, node: ir.Node) -> int | None:
+        """Return the axis of a split as the node states it."""
+        return self.axis(node) if "axis" in node.attributes else 0
+
+    def window(self, node: ir.Node) -> Hashable:
+        """Return what a Conv states of strides, pads and dilations; zeros and ones may be left out."""
+        named = {a.name: a.value for a in node.attributes.values() if not a.is_ref()}
+        usual = {"strides": 1, "pads": 0, "dilations": 1}
+        lists = ((name, tuple(named.get(name) or ())) for name in usual)
+        return named.get("auto_pad") or "NOTSET", *(
+            numbers if any(number != usual[name] for number in numbers) else () for name, numbers in lists
+        )
+
     def bounds(self, node: ir.Node, rank: int) -> dict[int, slice] | None:
         """Read a Slice of known bounds."""
         if self.opset(node) < 10:
@@ -201,9 +214,14 @@ class OnnxEditor(Editor):
             return None
         key = self._site_key(node)
         write_site(node, site, restated, opset, self.names)
-        self._merged[False] -= {key}  # it states lengths now, also those that cannot be read back
+        if False in self._merged:
+            self._merged[False] -= {key}  # it states lengths now, also those that cannot be read back
         self.look_again(node)
         return str(restated)
+
+    def set_axis(self, node: ir.Node, axis: int) -> None:
+        """Set the axis of a Concat."""
+        node.attributes["axis"] = ir.AttrInt64("axis", axis)
 
     def keeps(self, value: ir.Value) -> bool:
         """Any value can give way: an Identity keeps the name of an output."""
@@ -310,6 +328,13 @@ class OnnxEditor(Editor):
             inputs = [self.constant(np.array(listed, np.int64), before) for listed in numbers]
             found = self.add(before, "Slice", [data, *inputs])[0]
         note_like(found, data, sliced_sizes(data, bounds))
+        return found
+
+    def gather(self, before: ir.Node, data: ir.Value, positions: Sequence[int], axis: int) -> ir.Value:
+        """Add a Gather of some positions of an axis in front of another node."""
+        at = self.constant(np.array(positions, np.int64), before)
+        found = self.add(before, "Gather", [data, at], {"axis": axis})[0]
+        note_like(found, data, {axis: len(positions)})
         return found
 
     def concat(self, before: ir.Node, values: Sequence[ir.Value], axis: int) -> ir.Value:

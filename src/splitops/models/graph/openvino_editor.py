@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -97,6 +97,16 @@ class OpenVINOEditor(Editor):
         text = layer_of(node).attribute("axis") or ""
         digits = text.removeprefix("-")
         return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 19 else None
+
+    def stated_axis(self, node: ir.Node) -> int | None:
+        """Return the axis of a split as its input states it."""
+        axis = fixed_array(node.inputs[1]) if len(node.inputs) > 1 else None
+        return None if axis is None or axis.size != 1 else int(axis.reshape(()))
+
+    def window(self, node: ir.Node) -> Hashable:
+        """Return what a Convolution states of strides, pads and dilations."""
+        names = ("strides", "pads_begin", "pads_end", "dilations", "auto_pad")
+        return tuple((layer_of(node).attribute(name) or "").replace(" ", "") for name in names)
 
     def bounds(self, node: ir.Node, rank: int) -> dict[int, slice] | None:
         """Read a Slice of known bounds."""
@@ -203,6 +213,46 @@ class OpenVINOEditor(Editor):
 
     # Changes
 
+    def state_lengths(self, node: ir.Node) -> str | None:
+        """Write a VariadicSplit in the place of a Split; lengths that only a run knows are computed."""
+        cut, data = self.cut(node), node.inputs[0]
+        if node.op_type != "Split" or cut is None or data is None:
+            return None
+        axis = self.constant(np.array(cut.axis), _INT64, f"{node.name}/axis", node)
+        lengths = (
+            self._equal_lengths(node, data, axis, len(node.outputs))
+            if cut.sizes is None
+            else self.constant(np.array(cut.sizes, np.int64), _INT64, f"{node.name}/lengths", node)
+        )
+        shapes = [shape_of(part) for part in node.outputs]
+        made = self.add(node, "VariadicSplit", [data, axis, lengths], version="opset1", shapes=shapes)
+        self.substitute(node, list(made))
+        return self.describe_maker(made[0])
+
+    def _equal_lengths(self, before: ir.Node, data: ir.Value, axis: ir.Value, count: int) -> ir.Value:
+        """Add layers that divide the size of an axis; where it does not divide, the lengths do not add up."""
+        name, rank = before.name, shape_of(data)
+        counted: dict[str, Any] = {"element_type": _INT64, "shapes": [()]}
+        shape = self.add(
+            before, "ShapeOf", [data], {"output_type": "i64"}, version="opset3", element_type=_INT64,
+            shapes=[None if rank is None else (len(rank),)],
+        )[0]  # fmt: skip
+        zero = self.constant(np.array(0), _INT64, f"{name}/first", before)
+        inputs = [shape, axis, zero]
+        size = self.add(before, "Gather", inputs, {"batch_dims": 0}, version="opset8", **counted)[0]
+        parts = self.constant(np.array(count), _INT64, f"{name}/parts", before)
+        data_of = {"auto_broadcast": "numpy", "m_pythondiv": "true"}
+        length = self.add(before, "Divide", [size, parts], data_of, version="opset1", **counted)[0]
+        many = self.constant(np.array([count]), _INT64, f"{name}/count", before)
+        return self.add(
+            before, "Broadcast", [length, many], {"mode": "numpy"}, version="opset3", shapes=[(count,)]
+        )[0]
+
+    def set_axis(self, node: ir.Node, axis: int) -> None:
+        """Set the axis of a Concat."""
+        layer = layer_of(node)
+        restate(node, replace(layer, data={**(layer.data or {}), "axis": str(axis)}))
+
     def take_place(self, value: ir.Value, old: ir.Value) -> None:
         """Put the only output of a layer in the place of a value, with its tensor names."""
         producer = value.producer()
@@ -293,6 +343,15 @@ class OpenVINOEditor(Editor):
         ]
         shape = shape_like(data, sliced_sizes(data, bounds))
         return self.add(before, "Slice", [data, *inputs], shapes=[shape])[0]
+
+    def gather(self, before: ir.Node, data: ir.Value, positions: Sequence[int], axis: int) -> ir.Value:
+        """Add a Gather of some positions of an axis in front of another layer."""
+        at = self.constant(np.array(positions, np.int64), _INT64, f"{before.name}/positions", before)
+        along = self.constant(np.array(axis), _INT64, f"{before.name}/axis", before)
+        shapes = [shape_like(data, {axis: len(positions)})]
+        return self.add(
+            before, "Gather", [data, at, along], {"batch_dims": 0}, version="opset8", shapes=shapes
+        )[0]
 
     def concat(self, before: ir.Node, values: Sequence[ir.Value], axis: int) -> ir.Value:
         """Add a Concat in front of another layer."""

@@ -13,9 +13,9 @@ from onnx import ModelProto, NodeProto, TensorProto, TypeProto
 from onnx.defs import get_schema, has
 
 from splitops.errors import NOWHERE, SplitError, Where
-from splitops.models.check.checking import find_limits
+from splitops.models.check.checking import find_fusions, find_limits
 from splitops.models.check.conditions import Surely, Surroundings
-from splitops.models.check.profiles import Outcome, release_numbers
+from splitops.models.check.profiles import LIMITS, Outcome, release_numbers
 from splitops.models.engines.engine import Engine
 from splitops.models.fix import SplitReport
 from splitops.models.formats.onnx.structure import (
@@ -32,7 +32,10 @@ from splitops.models.formats.onnx.structure import (
 )
 from splitops.models.formats.onnx.tensors import is_external, tensor_array
 from splitops.models.formats.onnx.types import to_type
+from splitops.models.graph.fusions import Fusion, may_be_fused
 from splitops.models.graph.merging import SiteKey, site_key
+from splitops.models.graph.onnx import label
+from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_model import as_graph
 from splitops.models.graph.onnx_sites import split_sites
 from splitops.models.infer.onnx_walk import Found, Upstream, Walk
@@ -69,8 +72,8 @@ class Borders:
         values: the values that the runtime does not take, by the path of the graph and the name.
         operators: the operators that are, wherever they stand.
         calls: whether calls of functions are.
-        nodes: the labels of nodes that are: those that the runtime has no implementation for, and loops that
-            may have no turn, of which it does not infer what a turn gives.
+        nodes: the labels of nodes that are: those that the runtime has no implementation for or would fuse
+            wrongly, and loops that may have no turn, of which it does not infer what a turn gives.
     """
 
     sites: dict[SiteKey, str] = field(default_factory=dict)
@@ -178,6 +181,25 @@ def survey(
     settled = frozenset(map(_place, sites)) - open_places
     computed = frozenset(_place(site) for site in visited if _is_computed(site))
     return Survey(sites, reasons, settled, computed)
+
+
+def fused_nodes(model: ModelProto, where: Where, runtime: str) -> frozenset[str]:
+    """Return the labels of nodes that a runtime would fuse with splits, or Slices, wrongly.
+
+    Evaluated elsewhere, they are not fused.
+
+    Args:
+        model: a well-formed model.
+        where: its place.
+        runtime: the name of the runtime's profile.
+    """
+    fuses = any(isinstance(limit.condition, Fusion) and limit.runtime == runtime for limit in LIMITS)
+    if not fuses or not may_be_fused(node.op_type for node in nodes_of(model)):
+        return frozenset()
+    graph = as_graph(model, where)
+    Upstream(graph, where, lambda _: None).run().note()
+    found = find_fusions(OnnxEditor(graph, where), (runtime,))
+    return frozenset(label(fused.join) for _, fused in found)
 
 
 def _place(site: Site | SplitReport) -> _Place:

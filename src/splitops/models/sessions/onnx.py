@@ -30,6 +30,7 @@ from splitops.models.sessions.legality import (
     Survey,
     complex_values,
     find_borders,
+    fused_nodes,
     legal_model,
     nodes_made_of,
     survey,
@@ -177,10 +178,13 @@ class OnnxProgram:
 
     def _on_engine(self, proto: ModelProto, engine: Engine, found: Survey, *, count_bodies: bool) -> Model:
         given = proto
-        if found.reasons:
+        fused = fused_nodes(proto, self._where, engine.name)
+        if found.reasons or fused:
             sizes = _looks_at_sizes(engine)
             proto, self.restated, found = legal_model(proto, found, self._where, engine, sizes=sizes)
+            fused = fused_nodes(proto, self._where, engine.name) if fused else fused
         self.borders = find_borders(proto, found, count_bodies=count_bodies)
+        self.borders.nodes |= fused
         if engine.name == "onnxruntime" and fragile_operators(proto):
             self.borders.operators |= fragile_on_nothing(proto, self._where)
             settled = survey(proto, self._where, engine, sizes=True).settled

@@ -8,13 +8,17 @@ from collections.abc import Iterator, Mapping, Set
 from typing import Any, Final, cast
 
 from splitops.errors import Where
-from splitops.models.check.checking import find_limits
+from splitops.models.check.checking import find_fusions, find_limits, fusion_words
 from splitops.models.check.conditions import Surroundings
+from splitops.models.check.profiles import Limit
 from splitops.models.engines.emptiness import EMPTY_TENSOR, EmptyTensorError
 from splitops.models.engines.engine import Compiled, Engine, EngineError
 from splitops.models.fix import SplitReport, fix
 from splitops.models.formats.openvino import OpenVINOModel, opened, output_names, sites
 from splitops.models.formats.openvino.model import Endpoint, Graph, Layer
+from splitops.models.graph.fusions import Fused, may_be_fused
+from splitops.models.graph.openvino import layer_of, note_found, to_nodes
+from splitops.models.graph.openvino_editor import OpenVINOEditor
 from splitops.models.infer.openvino_walk import OpenVINOFound, walk_openvino
 from splitops.models.known import Tensor
 from splitops.models.movers import mover_of
@@ -133,9 +137,9 @@ class OpenVINOIRProgram:
 
     def _on_engine(self, engine: Engine, *, count_bodies: bool) -> Prepared:
         survey = _Survey(self._model, self._where)
-        if survey.reasons:
+        if survey.reasons or survey.fused:
             survey, self.restated = survey.fixed()
-        apart = set(survey.apart)
+        apart = set(survey.apart) | survey.unfused()
         for _ in range(_ATTEMPTS):
             try:
                 return self._without(survey, apart, engine, count_bodies=count_bodies)
@@ -179,6 +183,7 @@ class _Survey:
         sizes: the parts of the others, by the ids of their layers.
         apart: the ids of the layers that give or read a tensor without elements.
         settled: the names of the splits of the main graph that are valid in every run.
+        fused: what OpenVINO would fuse wrongly.
     """
 
     def __init__(self, model: OpenVINOModel, where: Where) -> None:
@@ -203,6 +208,27 @@ class _Survey:
                 self.settled.add(site.where.node)
             if reason is not None:
                 self.reasons.append((site.node, reason))
+        self.fused: list[tuple[Limit, Fused]] = []
+        if may_be_fused(layer.type for _, graph in model.graphs() for layer in graph.layers):
+            nodes = to_nodes(model)
+            note_found(nodes.graph, found)
+            self.fused += find_fusions(OpenVINOEditor(nodes, where), ("openvino",))
+
+    def unfused(self) -> set[int]:
+        """Return the ids of layers that are evaluated here, so that OpenVINO does not fuse them.
+
+        Raises:
+            EngineError: one is in a body of a layer that OpenVINO would run.
+        """
+        outside = self.model.graph.by_id
+        found: set[int] = set()
+        for limit, fused in self.fused:
+            layer = layer_of(fused.join)
+            if outside.get(layer.id) is not layer:
+                problem = f"is not given {fusion_words(limit, fused)} [{limit.code}]"
+                raise EngineError("openvino", problem, self._where)
+            found.add(layer.id)
+        return found
 
     def fixed(self) -> tuple[_Survey, tuple[SplitReport, ...]]:
         """Return the same of a model with the same results whose splits OpenVINO does as decided.
@@ -211,7 +237,9 @@ class _Survey:
         """
         report = fix(self.model, "openvino", partial=True, report=True)
         places = [(site.where.graph, site.where.node) for site in report.rewritten]
-        if not places or any(graph is not None or node not in self.settled for graph, node in places):
+        splits = {layer.name for layer in self.model.graph.layers if layer.type in FAMILY["openvino"]}
+        unsettled = splits - self.settled
+        if not places or any(graph is not None or node in unsettled for graph, node in places):
             return self, ()
         return _Survey(cast(OpenVINOModel, report.model), self._where), report.rewritten
 

@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.models.graph.editor import Editor, Role, is_read
+from splitops.models.graph.fusions import find_fused
 from splitops.models.graph.onnx import known
 from splitops.models.known import Tensor
 from splitops.models.simplify.passes import SplitPass
@@ -198,11 +199,23 @@ class NestedSplitsPass(SplitPass):
 class ShortestFormPass(SplitPass):
     """Lengths that the opset can say as a number of equal parts are said so.
 
-    Not below opset 18 where onnxruntime would then take the Split for another one of the same data.
+    Not below opset 18 where onnxruntime would then take the Split for another one of the same data, and not
+    where OpenVINO would then fuse it wrongly.
     """
 
     name = "shortest-form"
     roots = _SPLIT
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._editor: Editor | None = None
+        self._fused: frozenset[ir.Node] = frozenset()
+
+    def _would_be_fused(self, node: ir.Node, editor: Editor) -> bool:
+        if self._editor is not editor:
+            self._editor = editor
+            self._fused = frozenset(fused.node for fused in find_fused(editor, without_lengths=True))
+        return node in self._fused
 
     def rewrite(self, node: ir.Node, editor: Editor) -> None:
         """State the Split with a number of parts."""
@@ -212,7 +225,7 @@ class ShortestFormPass(SplitPass):
             return
         if editor.shortest(node, sizes, cut.size)[1].lengths:
             return
-        if editor.is_merged(node, without_lengths=True):
+        if editor.is_merged(node, without_lengths=True) or self._would_be_fused(node, editor):
             return
         before, where = editor.describe(node), editor.where(node)
         parts = editor.split(node, data, cut.axis, cut.size, sizes)

@@ -130,6 +130,12 @@ _ROWS: Final = (
         openvino=False,
         final=True,
     ),
+    Rewriting(
+        "kept-apart",
+        "what OpenVINO would fuse wrongly with a split is written so that it does not",
+        "apart",
+        final=True,
+    ),
 )
 
 REWRITES: Final[Mapping[str, Rewriting]] = MappingProxyType({row.name: row for row in _ROWS})

@@ -1,0 +1,98 @@
+"""What OpenVINO fuses wrongly around a split: foreseen, rewritten, never made, and never run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from fused_models import RIGHT, ROWS, WORDS, inside_branch, of_code, of_onnx
+from legal_helpers import difference, is_right, proved
+
+import splitops
+from splitops.models.check import check
+
+pytest.importorskip("openvino")
+BOTH = pytest.mark.parametrize("ir", [False, True], ids=["onnx", "ir"])
+CODES = pytest.mark.parametrize("code", ROWS)
+
+
+def codes(model: Any) -> set[str]:
+    return {finding.code for finding in check(model, "openvino")} & set(ROWS)
+
+
+@CODES
+def test_of_ir_it_is_foreseen_and_rewritten(code: str) -> None:
+    model, feeds = of_code(code, ir=True)
+    (finding,) = (finding for finding in check(model, "openvino") if finding.code == code)
+    assert finding.severity == "error"
+    assert len(finding.values["nodes"]) > 1
+    report = proved("openvino", model, feeds)
+    assert {reason.code for site in report.restated for reason in site.reasons} == {code}
+    assert codes(report.model) == set()
+
+
+@CODES
+def test_it_is_foreseen_and_rewritten_in_a_branch(code: str) -> None:
+    model, feeds = of_code(code, ir=False)
+    inside = inside_branch(model)
+    onnx.checker.check_model(inside)
+    assert codes(inside) == {code}
+    legal = splitops.legalize(inside, "openvino")
+    assert codes(legal) == set()
+    given = {**feeds, "c": np.array(True)}
+    assert is_right("openvino", legal, inside, given) is None
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_simplify_and_convert_never_make_one(word: str) -> None:
+    model, feeds = of_onnx(word)
+    wanted = splitops.run(model, feeds, engine="reference")
+    for made in (splitops.simplify(model), splitops.convert(model, "openvino")):
+        assert codes(made) == set()
+        assert is_right("openvino", made, model, feeds) is None
+        assert difference(wanted, splitops.run(made, feeds, engine="reference")) is None
+
+
+def test_simplify_keeps_lengths_that_keep_a_split_apart() -> None:
+    model, feeds = of_onnx("heads-of-unknown-size")
+    legal = splitops.legalize(model, "openvino")
+    made = splitops.simplify(legal, report=True)
+    assert not [change for change in made.changes if change.rewrite == "shortest-form"]
+    assert codes(made.model) == set()
+    assert is_right("openvino", made.model, model, feeds) is None
+
+
+@pytest.mark.parametrize("word", RIGHT)
+def test_what_is_fused_right_stays_as_it_is(word: str) -> None:
+    model, feeds = of_onnx(word)
+    assert is_right("openvino", model, model, feeds) is None
+    assert codes(model) == set()
+    assert splitops.legalize(model, "openvino") == model
+
+
+_RUN = """
+import sys
+import numpy as np, splitops
+path, engine, folder = sys.argv[1:]
+found = splitops.run(path, dict(np.load(f"{folder}/feeds.npz")), engine=engine)
+np.savez(f"{folder}/found.npz", **found)
+"""
+
+
+@BOTH
+@CODES
+def test_a_run_is_right_and_comes_back(code: str, ir: bool, tmp_path: Path) -> None:
+    model, feeds = of_code(code, ir=ir)
+    path = tmp_path / ("m.xml" if ir else "m.onnx")
+    splitops.save(model, path)
+    wanted = splitops.run(model, feeds, engine="reference")
+    for engine in ("auto", "openvino"):
+        np.savez(tmp_path / "feeds.npz", **feeds)
+        command = [sys.executable, "-c", _RUN, str(path), engine, str(tmp_path)]
+        subprocess.run(command, check=True, timeout=120)
+        assert difference(wanted, dict(np.load(tmp_path / "found.npz"))) is None
