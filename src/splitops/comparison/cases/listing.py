@@ -12,6 +12,7 @@ from typing import Any, Final
 from splitops.comparison.cases.building import DATA, inputs_of, model_of, operands_of, outputs_of
 from splitops.comparison.cases.forms import part_names, plain
 from splitops.comparison.cases.invalid import invalid_records
+from splitops.comparison.cases.neighbours import NEIGHBOURS
 from splitops.comparison.cases.valid import valid_records
 from splitops.comparison.cases.words import domain_of, id_of, operator_of, opset_of, row_of
 from splitops.comparison.records import Case, CompareError, Record, Value
@@ -239,4 +240,6 @@ def _title(record: Record, error: str | None) -> str:
     known = ", of unknown size" if record.dynamic else ""
     given = "" if record.constant else ", given by the run"
     broken = f": breaks {error}" if error else ""
-    return f"{operator_of(record)}: {record.dtype} {shape} {asked}{axis}{known}{given}{broken}"
+    own = NEIGHBOURS.get(record.special or "")
+    around = "" if own is None else f"; {own.title}"
+    return f"{operator_of(record)}: {record.dtype} {shape} {asked}{axis}{known}{given}{around}{broken}"

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from splitops.comparison.cases.neighbours import NEIGHBOURS
 from splitops.comparison.cases.words import row_of
 from splitops.comparison.records import Case, Record
 from splitops.errors import SplitError
@@ -94,6 +95,8 @@ def _numbers(value: Any) -> list[int]:
 
 def smaller(record: Record) -> Iterator[Record]:
     """Yield records that are smaller by one change; not all of them make sense."""
+    if record.special in NEIGHBOURS:  # which are as small as they can be
+        return
     own = size_of(record)
     changes = (_ranks, _parts, _sizes, _lengths, _plainer)
     yield from (found for change in changes for found in change(record) if size_of(found) < own)
