@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from fused_models import RIGHT, ROWS, WORDS, inside_branch, of_code, of_onnx
 from fix_helpers import difference, is_right, proved
+from fused_models import RIGHT, ROWS, WORDS, inside_branch, of_code, of_onnx
 
 import splitops
 from splitops.models.check import check
