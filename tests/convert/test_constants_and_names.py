@@ -83,6 +83,23 @@ def test_axes_that_follow_from_a_rank(tmp_path: Path) -> None:
     assert found.tolist() == [[[11]]]
 
 
+def test_weights_of_a_recurrent_cell_that_follow_from_constants(tmp_path: Path) -> None:
+    """OpenVINO puts the gates of an ONNX model's weights into its own order so."""
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[3, 1, 2] x) => (float[3, 1, 1, 2] y)
+        <float[1, 4, 2] b = {1, 2, 3, 4, 5, 6, 7, 8}, float[1, 4, 2] w = {1, 2, 3, 4, 5, 6, 7, 8},
+         float[1, 4, 2] r = {8, 7, 6, 5, 4, 3, 2, 1}> {
+            w2 = Concat<axis = 1>(w, b)
+            r2 = Concat<axis = 1>(r, b)
+            y, h, c = LSTM<hidden_size = 2>(x, w2, r2)
+        }""")
+    data = {"x": np.linspace(-1, 1, 6, dtype=np.float32).reshape(3, 1, 2)}
+    converted = splitops.convert(splitops.convert(model, to="openvino"), to="onnx")
+    expected, found = (splitops.run(one, data, engine="reference")["y"] for one in (model, converted))
+    assert np.allclose(found, expected, rtol=1e-5)
+
+
 def test_a_number_that_other_layers_read_stays(tmp_path: Path) -> None:
     x = o.parameter([-1, 6], np.float32, name="x")
     axis = o.floor_mod(c(3), c(2))

@@ -14,7 +14,7 @@ from splitops.models.known import Tensor
 from splitops.models.running.onnx.model import Model
 
 _MOST_NODES: Final = 256
-_MOST_ELEMENTS: Final = 1 << 16
+MOST_ELEMENTS: Final = 1 << 16
 _BY_CHANCE: Final = frozenset(
     ["Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"]
 )
@@ -41,12 +41,21 @@ def folded(value: ir.Value, graph: ir.Graph, opset: int, names: Names, where: Wh
     return made
 
 
-def folded_array(value: ir.Value, opset: int, where: Where = NOWHERE) -> npt.NDArray[Any] | None:
-    """Return the numbers of a value that nodes of a graph make of constants alone; else None."""
-    content = _content(value)
+def folded_array(
+    value: ir.Value, opset: int, where: Where = NOWHERE, *, limit: int = MOST_ELEMENTS
+) -> npt.NDArray[Any] | None:
+    """Return the numbers of a value that nodes of a graph make of constants alone; else None.
+
+    Args:
+        value: the value.
+        opset: the operation set of the nodes.
+        where: the place for errors.
+        limit: how many elements a constant may have.
+    """
+    content = _content(value, limit)
     if content is not None:
         return content
-    nodes = _makers(value)
+    nodes = _makers(value, limit)
     if not nodes:
         return None
     model = ModelProto(ir_version=10, opset_import=[OperatorSetIdProto(version=opset)])
@@ -56,7 +65,7 @@ def folded_array(value: ir.Value, opset: int, where: Where = NOWHERE) -> npt.NDA
     read = dict.fromkeys(source for node in nodes for source in node.inputs if source is not None)
     for source in read:
         if source not in inside:
-            array = _content(source)
+            array = _content(source, limit)
             assert array is not None
             tensor = ir.Tensor(array, name=source.name)
             model.graph.initializer.append(ir.serde.serialize_tensor(tensor))
@@ -87,16 +96,16 @@ def _is_read(value: ir.Value) -> bool:
     return bool(value.uses()) or value.is_graph_output()
 
 
-def _content(value: ir.Value) -> npt.NDArray[Any] | None:
+def _content(value: ir.Value, limit: int) -> npt.NDArray[Any] | None:
     """Return the numbers of a constant, or of what inference knows, such as a rank; else None."""
-    array = constant_array(value, limit=_MOST_ELEMENTS)
+    array = constant_array(value, limit=limit)
     found = known(value)
     if array is None and isinstance(found, Tensor) and found.value is not None and found.is_whole:
         array = None if found.type is None else found.value.astype(found.type.numpy)
     return array
 
 
-def _makers(value: ir.Value) -> list[ir.Node]:
+def _makers(value: ir.Value, limit: int) -> list[ir.Node]:
     """Return the nodes that make a value of constants alone, in topological order; none where others do."""
     found: dict[ir.Node, None] = {}
     opened: set[ir.Node] = set()
@@ -107,7 +116,7 @@ def _makers(value: ir.Value) -> list[ir.Node]:
         if done:
             assert node is not None
             found.setdefault(node)
-        elif current is not value and _content(current) is not None:
+        elif current is not value and _content(current, limit) is not None:
             continue
         elif node is None:
             return []

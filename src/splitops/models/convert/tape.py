@@ -11,7 +11,7 @@ import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 
-from splitops.models.convert.folding import folded_array
+from splitops.models.convert.folding import MOST_ELEMENTS, folded_array
 from splitops.models.convert.reading import ValueReader
 from splitops.models.formats.openvino import Endpoint, Graph, Layer
 from splitops.models.graph import onnx as nodes
@@ -44,9 +44,13 @@ class Tape(nodes.Tape, ValueReader):
     def numbers(self, value: ir.Value) -> npt.NDArray[Any] | None:
         """Return the value of a constant, or of what follows from constants alone; else None."""
         found = super().numbers(value)
-        if found is None and value.producer() is not None:
-            found = folded_array(value, self._graph.opset_imports[""])
-            self.folded += [value] if found is not None else []
+        return self._folded(value, MOST_ELEMENTS) if found is None else found
+
+    def _folded(self, value: ir.Value, limit: int) -> npt.NDArray[Any] | None:
+        if value.producer() is None:
+            return None
+        found = folded_array(value, self._graph.opset_imports[""], limit=limit)
+        self.folded += [value] if found is not None else []
         return found
 
     def multi(
@@ -80,8 +84,9 @@ class Tape(nodes.Tape, ValueReader):
         return value
 
     def stored(self, value: ir.Value) -> npt.NDArray[Any] | None:
-        """Return a constant of any size; None where it is computed when the model runs."""
-        return constant_array(value, limit=_ANY_SIZE)
+        """Return a constant of any size, or what follows from constants alone; else None."""
+        found = constant_array(value, limit=_ANY_SIZE)
+        return self._folded(value, _ANY_SIZE) if found is None else found
 
     def is_read(self, output: int) -> bool:
         """Return whether anybody reads an output of the layer."""
