@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -74,3 +75,74 @@ def test_an_interrupt_anywhere_leaves_all_or_nothing(kind, tmp_path):
     command = [sys.executable, "-c", SCRIPT, tmp_path, kind]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+DESCRIPTORS = """
+import gc, os, signal, sys
+from pathlib import Path
+from splitops import files
+from splitops.files.descriptors import opened
+from splitops.files.sources import LocalFile
+from splitops.ground.reading import open_regular
+
+folder = Path(sys.argv[1])
+signal.signal(signal.SIGINT, signal.default_int_handler)
+names = {"open_regular", "__init__", "open", "_open"}
+
+def whole():
+    how = {"overwrite": True, "sync": False, "verify": True}
+    files.split(folder / "x.npy", folder / "out", axis=0, split=[5, 7, 8], **how)
+
+def owned():
+    with opened([folder / "x.npy", folder]):
+        pass
+
+def interrupt(what, at):
+    left, hit = at, False
+    def steps(frame, event, _):
+        nonlocal left, hit
+        left -= event == "opcode"
+        if event == "opcode" and left == 0:
+            hit = True
+            sys.settrace(None)
+            signal.raise_signal(signal.SIGINT)
+        return steps
+    def calls(frame, *_):
+        if "splitops" in frame.f_code.co_filename and frame.f_code.co_name in names:
+            frame.f_trace_opcodes = True
+            return steps
+        return None
+    sys.settrace(calls)
+    try:
+        what()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(None)
+    return hit
+
+def regular():
+    open_regular(folder / "x.npy").close()
+
+def local():
+    LocalFile(folder / "x.npy")
+
+for what in (regular, local, owned, whole):
+    what()
+    gc.collect()
+    before = sorted(os.listdir("/proc/self/fd"))
+    at = 1
+    while interrupt(what, at):
+        gc.collect()
+        assert sorted(os.listdir("/proc/self/fd")) == before, (what.__name__, at)
+        at += 1 if what is not whole else 13
+    assert at > 20, at
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no list of open files")
+def test_an_interrupt_between_opening_and_owning_leaves_no_descriptor(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(600, dtype=np.uint8).reshape(20, -1))
+    command = [sys.executable, "-W", "ignore::ResourceWarning", "-c", DESCRIPTORS, tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -22,13 +22,13 @@ from typing import Any, Final, Protocol
 from splitops.errors import FileError, shown, shown_path
 from splitops.files import engine
 from splitops.files.copying import FilePlan, Report, RunOptions
-from splitops.files.descriptors import close, make_durable, read_back
+from splitops.files.descriptors import make_durable, read_back
 from splitops.files.engine import CopyError, Pass
 from splitops.files.journal import Journal
 from splitops.files.running import Run
 from splitops.files.sources import LocalFile, reason
+from splitops.ground.descriptors import Descriptors
 from splitops.ground.version import __version__
-from splitops.native.positioned import open_file
 
 _SIGN: Final = ".cluster"
 """A file in the staging folder that workers find there, if they see the same folder."""
@@ -113,16 +113,16 @@ class Work:
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[dict[int, int]]:
-        files: dict[int, int] = {}
+        files = Descriptors()
         at = 0
         try:
             for at, path in self.targets.items():
-                files[at] = open_file(path, os.O_RDWR)
+                files.open(at, path, os.O_RDWR)
             yield files
         except OSError as error:
             raise CopyError(True, at, 0, error.errno or errno.EIO) from error
         finally:
-            close(files)
+            files.close()
 
 
 class _Task(Protocol):

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from splitops.files import engine
 from splitops.files.engine import Pass
+from splitops.ground.descriptors import Descriptors
 from splitops.native.files import sync_files
-from splitops.native.positioned import open_file, write_at
+from splitops.native.positioned import write_at
 
 
 def read_back(
@@ -24,25 +25,19 @@ def read_back(
     return engine.checksums(task, files, tick=tick)
 
 
-def close(files: Mapping[int, int]) -> None:
-    """Close descriptors."""
-    for file in files.values():
-        os.close(file)
-
-
 @contextlib.contextmanager
 def opened(paths: Sequence[Path]) -> Iterator[dict[int, int]]:
     """Open files and folders so that they can be made durable; folders where the system has it."""
-    files: dict[int, int] = {}
+    files = Descriptors()
     try:
         for index, path in enumerate(paths):
             if hasattr(os, "O_DIRECTORY"):
-                files[index] = open_file(path, os.O_RDONLY)
+                files.open(index, path, os.O_RDONLY)
             elif not path.is_dir():
-                files[index] = open_file(path, os.O_RDWR)  # what is only read cannot be made durable
+                files.open(index, path, os.O_RDWR)  # what is only read cannot be made durable
         yield files
     finally:
-        close(files)
+        files.close()
 
 
 def make_durable(files: Sequence[int]) -> None:

@@ -19,7 +19,6 @@ from splitops.files.checksums import digest_of, lines
 from splitops.files.copying import FilePlan, Report, RunOptions
 from splitops.files.descriptors import (
     allocate,
-    close,
     make_durable,
     opened,
     raise_file_limit,
@@ -32,8 +31,8 @@ from splitops.files.extents import stretches
 from splitops.files.formats import TargetFile
 from splitops.files.journal import Journal
 from splitops.files.sources import LocalFile
+from splitops.ground.descriptors import Descriptors
 from splitops.ground.writing import StagedFiles, staging_folder
-from splitops.native.positioned import open_file
 
 
 class Run:
@@ -161,8 +160,9 @@ class Run:
                 return False
         descriptors = {index: source.descriptor for index, source in local.items()}
         for number, task in enumerate(self.tasks):
-            files = self._open(task, places)
+            files = Descriptors()
             try:
+                self._open(files, task, places)
                 wanted = engine.checksums(task, _used(task, descriptors), written=False, tick=self._tick)
                 if engine.checksums(task, files) != wanted:
                     self.finished = 0
@@ -170,7 +170,7 @@ class Run:
             except CopyError as error:
                 raise self._failure(error) from error
             finally:
-                close(files)
+                files.close()
             self._advance(self._task_bytes(number))
         return True
 
@@ -273,16 +273,16 @@ class Run:
         for folder in {draft.parent for draft, _ in targets}:
             folder.mkdir(parents=True, exist_ok=True)
         for draft, target in targets:
+            files = Descriptors()
             try:
-                descriptor = open_file(draft, os.O_RDWR | os.O_CREAT)
-                try:
-                    allocate(descriptor, target.size)
-                    for offset, data in target.literals:
-                        write_all(descriptor, data, offset)
-                finally:
-                    os.close(descriptor)
+                files.open(0, draft, os.O_RDWR | os.O_CREAT)
+                allocate(files[0], target.size)
+                for offset, data in target.literals:
+                    write_all(files[0], data, offset)
             except OSError as error:
                 raise self._cannot_write(target, error) from error
+            finally:
+                files.close()
 
     def _local_sources(self) -> dict[int, LocalFile]:
         """Return the sources as local files; those that are not are brought into the staging folder."""
@@ -309,22 +309,23 @@ class Run:
         with ThreadPoolExecutor(1) as other:
             for number, task in enumerate(self.tasks):
                 if number not in journal.done:
-                    files = self._open(task, drafts)
+                    files = Descriptors()
                     try:
+                        self._open(files, task, drafts)
                         checksums = engine.copy(task, _used(task, descriptors), files, tick=self._tick)
                         if pending is not None:
                             pending.result()
+                        pending = other.submit(self._note, journal, number, checksums, files)
                     except BaseException as error:
-                        close(files)
+                        files.close()
                         if isinstance(error, CopyError):
                             raise self._failure(error) from error
                         raise
-                    pending = other.submit(self._note, journal, number, checksums, files)
                 self._advance(self._task_bytes(number))
             if pending is not None:
                 pending.result()
 
-    def _note(self, journal: Journal, task: int, checksums: list[int], files: dict[int, int]) -> None:
+    def _note(self, journal: Journal, task: int, checksums: list[int], files: Descriptors) -> None:
         try:
             if self.sync:
                 make_durable(list(files.values()))
@@ -332,18 +333,19 @@ class Run:
         except OSError as error:
             raise self._cannot_write(self.plan.targets[min(files)], error) from error
         finally:
-            close(files)
+            files.close()
 
     def _verify(self, drafts: Sequence[Path], journal: Journal) -> None:
         """Read every task back."""
         for number, task in enumerate(self.tasks):
-            files = self._open(task, drafts)
+            files = Descriptors()
             try:
+                self._open(files, task, drafts)
                 found = read_back(task, files, self._tick)
             except CopyError as error:
                 raise self._cannot_read_back(error) from error
             finally:
-                close(files)
+                files.close()
             self._compare(number, found, journal)
 
     def _compare(self, number: int, found: Sequence[int], journal: Journal) -> None:
@@ -357,15 +359,13 @@ class Run:
                 )
         self._advance(self._task_bytes(number))
 
-    def _open(self, task: Sequence[Pass], drafts: Sequence[Path]) -> dict[int, int]:
-        files: dict[int, int] = {}
+    def _open(self, files: Descriptors, task: Sequence[Pass], drafts: Sequence[Path]) -> None:
+        """Open the targets of a task into a dictionary of the caller's, who closes them."""
         for index in sorted({extent.target for each in task for extent in each.extents}):
             try:
-                files[index] = open_file(drafts[index], os.O_RDWR)
+                files.open(index, drafts[index], os.O_RDWR)
             except OSError as error:
-                close(files)
                 raise self._cannot_write(self.plan.targets[index], error) from error
-        return files
 
     def _digests(self, places: Sequence[Path]) -> dict[Path, str]:
         """Return the SHA-256 of each file that is published, also in folders, where that is asked for."""

@@ -139,9 +139,8 @@ class LocalFile:
             opened = open_regular(self.path)
         except SplitError as error:
             raise FileError(error.message) from error
-        self.descriptor = os.dup(opened.fileno())
-        opened.close()
-        weakref.finalize(self, os.close, self.descriptor)
+        weakref.finalize(self, opened.close)
+        self.descriptor = opened.fileno()
         self.size = os.fstat(self.descriptor).st_size
 
     @property

@@ -11,6 +11,7 @@ from typing import BinaryIO
 import numpy as np
 
 from splitops.errors import ModelError, Where, shown, shown_path
+from splitops.ground.descriptors import Descriptors
 
 
 def open_regular(path: Path, where: Where | None = None) -> BinaryIO:
@@ -20,15 +21,17 @@ def open_regular(path: Path, where: Where | None = None) -> BinaryIO:
         ModelError: the file is missing, unreadable or not a regular file.
     """
     # Without O_NONBLOCK, opening a pipe that nobody writes to waits for ever.
-    extra = getattr(os, "O_NONBLOCK", 0)
+    name = os.fspath(path)
+    descriptors = Descriptors()
     try:
-        file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | extra))  # noqa: SIM115
+        descriptors.open(name, name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        if stat.S_ISREG(os.fstat(descriptors[name]).st_mode):
+            return open(name, "rb", opener=descriptors.pop)
     except (OSError, ValueError) as error:
         raise ModelError(f"cannot open {shown_path(path)}: {_reason(error)}", where) from error
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise ModelError(f"cannot open {shown_path(path)}: not a regular file", where)
-    return file
+    finally:
+        descriptors.close()
+    raise ModelError(f"cannot open {shown_path(path)}: not a regular file", where)
 
 
 def read_whole(path: Path, *, limit: int, where: Where | None = None) -> bytes:

@@ -1,4 +1,4 @@
-"""Descriptors of files: opened, read and written at an offset, on systems that can do so and on others."""
+"""Descriptors of files: read and written at an offset, on systems that can do so and on others."""
 
 from __future__ import annotations
 
@@ -6,15 +6,6 @@ import os
 import threading
 
 _lock = threading.Lock()
-
-
-def open_file(path: str | os.PathLike[str], flags: int) -> int:
-    """Return a descriptor of a file's bytes, which Windows would otherwise take for lines of text.
-
-    Raises:
-        OSError: it cannot be opened so.
-    """
-    return os.open(path, flags | getattr(os, "O_BINARY", 0), 0o666)
 
 
 def read_at(file: int, size: int, offset: int) -> bytes:
