@@ -9,11 +9,10 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.errors import ModelError, Where
-from splitops.models.convert.layers import SHARED_BY_OPERATOR
+from splitops.models.convert.layers import BY_OPERATOR
 from splitops.models.convert.reading import ValueReader
 from splitops.models.formats.openvino import Builder, OpenVINOModel, Output
 from splitops.models.graph.onnx import constant_array, label
-from splitops.models.movers import BY_OPERATOR
 from splitops.spec.elements.types import ElementType
 
 _SAME: Final = frozenset({"Constant", "Identity"})
@@ -38,11 +37,9 @@ def unwritable(model: ir.Model, own: set[ir.Node]) -> list[str]:
 def _is_writable(node: ir.Node, opset: int) -> bool:
     if node.domain not in ("", "ai.onnx"):
         return False
-    mover, shared = BY_OPERATOR.get(node.op_type), SHARED_BY_OPERATOR.get(node.op_type)
-    if mover is not None:
-        return mover.takes_node(node, ValueReader())
-    if shared is not None:
-        return shared.takes_node(node, ValueReader(), opset)
+    row = BY_OPERATOR.get(node.op_type)
+    if row is not None:
+        return row.takes_node(node, ValueReader(), opset)
     return node.op_type in _SAME
 
 
@@ -107,8 +104,7 @@ class _Writing(ValueReader):
         elif node.op_type in _SAME:
             made = (self.value(node.inputs[0]),)
         else:
-            row = BY_OPERATOR.get(node.op_type) or SHARED_BY_OPERATOR[node.op_type]
-            made = (row.to_openvino(self, node),)
+            made = (BY_OPERATOR[node.op_type].to_openvino(self, node),)
         for value, output in zip(node.outputs, made, strict=True):
             self.values[value] = output
 

@@ -16,7 +16,7 @@ from onnx import ModelProto
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
 from splitops.ground.progress import counted
 from splitops.models.convert.folding import folded, remove_unread
-from splitops.models.convert.layers import form_of
+from splitops.models.convert.layers import row_of
 from splitops.models.convert.onnx_operators import Mover
 from splitops.models.convert.onnx_to_onnx import (
     least_ir_version,
@@ -46,9 +46,7 @@ from splitops.models.graph.onnx import (
 )
 from splitops.models.graph.onnx_splits import write_site
 from splitops.models.infer.openvino_walk import walk_openvino
-from splitops.models.movers import mover_of
 from splitops.models.movers.form import Values
-from splitops.models.movers.mover import ONNX_OPSET
 from splitops.models.sites.forms import Form, Target
 from splitops.models.sites.restating import restate
 from splitops.spec.elements.types import ElementType
@@ -281,18 +279,12 @@ class _Writer:
     # The other layers
 
     def _other(self, layer: Layer, where: Where) -> None:
-        mover, form = mover_of(layer), form_of(layer)
-        if layer.bodies or (mover is None and form is None):
+        row = row_of(layer)
+        if layer.bodies or row is None:
             raise ModelError(f"{layer} of {layer.version} has no ONNX form here", where)
-        opset = ONNX_OPSET if form is None else form.opset
-        tape = Tape(opset, self.names, self.graph, layer, self.source.graph)
-        made: Values
+        tape = Tape(row.opset, self.names, self.graph, layer, self.source.graph)
         try:
-            if mover is not None:
-                made = [mover.to_onnx(tape, layer, self._sources(layer))]
-            else:
-                assert form is not None
-                made = form.to_onnx(tape, layer, self._sources(layer))
+            made = row.to_onnx(tape, layer, self._sources(layer))
         except SplitError as error:
             error.where = where
             raise
@@ -300,7 +292,7 @@ class _Writer:
             # Where it states other numbers, or takes fewer inputs, than its text allows.
             raise ModelError(f"{layer} is not what its text says: {error}", where) from error
         self.read += tape.folded
-        self._append(tape, layer, made, where)
+        self._append(tape, layer, [made] if isinstance(made, ir.Value) else made, where)
 
     def _append(self, tape: Tape, layer: Layer, made: Values, where: Where) -> None:
         """Append the nodes that stand for a layer, moved to the target, and name what they give."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Any, ClassVar, Protocol
 
 import numpy.typing as npt
@@ -21,6 +20,8 @@ from splitops.ground.progress import counted
 from splitops.models.graph.applied import Applied
 from splitops.models.graph.onnx import Names, constant_array, known, label, note, replace_values, shape_of
 from splitops.models.known import Tensor, meet
+from splitops.models.movers import MOVERS
+from splitops.models.movers.mover import Role as Role
 from splitops.models.movers.shapes import positions
 from splitops.models.sites import Site
 from splitops.models.sites.decisions import Cut, cut_of, shortest
@@ -33,26 +34,13 @@ Span = tuple[int, int]
 """Begin and end of a part of an axis."""
 
 
-class Role(Enum):
-    """What a node is to the rewrites, whatever its format calls it."""
-
-    SPLIT = auto()
-    SEQUENCE = auto()
-    """A split whose parts are a sequence."""
-    CONCAT = auto()
-    SLICE = auto()
-    GATHER = auto()
-    IDENTITY = auto()
-    RESHAPE = auto()
-    """The same elements in the same order, in another shape: Squeeze, Unsqueeze and Flatten too."""
-    TRANSPOSE = auto()
-    SUM = auto()
-
-
-def family_roles(domain: str) -> dict[str, Role]:
-    """Return the roles of the split operators of a domain by their names."""
-    rows = (schema(name, domain=domain) for name in FAMILY[domain])
-    return {row.name: Role.SEQUENCE if row.gives_sequence else Role.SPLIT for row in rows}
+def roles_of(domain: str) -> dict[str, Role]:
+    """Return the roles of the operators of a domain by their names."""
+    splits = (schema(name, domain=domain) for name in FAMILY[domain])
+    names = {mover.openvino if domain else mover.onnx: mover.role for mover in MOVERS}
+    return {name: role for name, role in names.items() if role is not None} | {
+        row.name: Role.SEQUENCE if row.gives_sequence else Role.SPLIT for row in splits
+    }
 
 
 class Rewrite(Protocol):

@@ -16,10 +16,10 @@ from splitops.models.graph.editor import (
     Role,
     Scope,
     bounds_of,
-    family_roles,
     note_like,
     permuted,
     product_axes,
+    roles_of,
     sliced_sizes,
     take_over,
 )
@@ -50,19 +50,7 @@ from splitops.spec.elements.types import ElementType, from_onnx
 from splitops.spec.sizes.dims import Dim, Shape
 
 _ONNX: Final = frozenset({"", "ai.onnx"})
-_ROLES: Final = {
-    **family_roles(""),
-    "Concat": Role.CONCAT,
-    "Slice": Role.SLICE,
-    "Gather": Role.GATHER,
-    "Identity": Role.IDENTITY,
-    "Reshape": Role.RESHAPE,
-    "Flatten": Role.RESHAPE,
-    "Squeeze": Role.RESHAPE,
-    "Unsqueeze": Role.RESHAPE,
-    "Transpose": Role.TRANSPOSE,
-    "Add": Role.SUM,
-}
+_ROLES: Final = roles_of("") | {"Identity": Role.IDENTITY, "Flatten": Role.RESHAPE}
 _NEVER_FAIL: Final = frozenset({"Constant", "Identity", "Shape", "Size"})
 
 

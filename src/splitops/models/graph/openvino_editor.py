@@ -20,9 +20,9 @@ from splitops.models.graph.editor import (
     Role,
     Scope,
     bounds_of,
-    family_roles,
     permuted,
     product_axes,
+    roles_of,
     shape_like,
     sliced_sizes,
 )
@@ -36,17 +36,7 @@ from splitops.models.sites.statement import stated
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 from splitops.spec.sizes.dims import Dim, Shape
 
-_ROLES: Final = {
-    **family_roles(DOMAIN),
-    "Concat": Role.CONCAT,
-    "Slice": Role.SLICE,
-    "Gather": Role.GATHER,
-    "Reshape": Role.RESHAPE,
-    "Squeeze": Role.RESHAPE,
-    "Unsqueeze": Role.RESHAPE,
-    "Transpose": Role.TRANSPOSE,
-    "Add": Role.SUM,
-}
+_ROLES: Final = roles_of(DOMAIN)
 _VERSIONS: Final = {
     "Concat": "opset1",
     "Const": "opset1",

@@ -13,7 +13,7 @@ from splitops.errors import ModelError
 from splitops.models.known import Tensor
 from splitops.models.known import Value as Numbers
 from splitops.models.movers.followed import moved, numbers, shape_of
-from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Reader
+from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Reader, Role
 from splitops.models.movers.numbers import ARITHMETIC, apply, equal
 from splitops.models.movers.shapes import broadcast
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
@@ -105,7 +105,7 @@ def _broadcasts_as_onnx(layer: Layer) -> bool:
     return layer.attribute("auto_broadcast") in (None, "numpy", "none")  # of equal shapes, all are the same
 
 
-def _takes_node(node: ir.Node, graph: Reader) -> bool:
+def _takes_node(node: ir.Node, graph: Reader, opset: int) -> bool:
     if len(node.inputs) != 2 or "broadcast" in node.attributes or "axis" in node.attributes:
         return False
     types = {None if value is None else graph.type_of(value) for value in node.inputs}
@@ -116,6 +116,7 @@ ARITHMETIC_OF_SIZES: Final = tuple(
     Mover(
         onnx=onnx,
         openvino=openvino,
+        role=Role.SUM if onnx == "Add" else None,
         takes_node=_takes_node,
         evaluate=None,
         infer_layer=partial(_infer_layer, onnx),

@@ -12,7 +12,7 @@ from splitops.models.known import Tensor, partial_value
 from splitops.models.known import Value as Numbers
 from splitops.models.movers.evaluated import Value, integer, prove_size
 from splitops.models.movers.followed import entries, moved, shape_of
-from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode
+from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Role
 from splitops.models.movers.shapes import axis_within, concatenated
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ _DEFAULT: Final = 1
 CONCAT: Final = Mover(
     onnx="Concat",
     openvino="Concat",
+    role=Role.CONCAT,
     evaluate=_evaluate,
     infer_layer=_infer_layer,
     infer_node=_infer_node,

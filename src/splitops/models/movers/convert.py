@@ -100,7 +100,7 @@ def _node_types(node: ir.Node, graph: Reader) -> tuple[ElementType | None, Eleme
     return (None if source is None else graph.type_of(source)), target
 
 
-def _takes_node(node: ir.Node, graph: Reader) -> bool:
+def _takes_node(node: ir.Node, graph: Reader, opset: int) -> bool:
     source, target = _node_types(node, graph)
     return source is not None and target is not None and _same(source, target)
 

@@ -14,7 +14,7 @@ from splitops.models.known import Value as Numbers
 from splitops.models.movers.evaluated import Value, integers, prove_size, taken
 from splitops.models.movers.followed import integers as known_integers
 from splitops.models.movers.followed import moved, numbers, shape_of
-from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode
+from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Role
 from splitops.models.movers.shapes import axis_within, gathered
 from splitops.spec.elements.types import ELEMENT_TYPES
 
@@ -107,6 +107,7 @@ def _takes_layer(layer: Layer) -> bool:
 GATHER: Final = Mover(
     onnx="Gather",
     openvino="Gather",
+    role=Role.GATHER,
     versions=frozenset({"opset1", "opset7", "opset8"}),
     takes_layer=_takes_layer,
     evaluate=_evaluate,

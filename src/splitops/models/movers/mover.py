@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy.typing as npt
@@ -22,6 +23,22 @@ if TYPE_CHECKING:
 ONNX_OPSET: Final = 14
 """The opset of the nodes that layers become: the first one whose Reshape can state OpenVINO's."""
 EVERY_OPSET: Final = frozenset(f"opset{number}" for number in range(1, 100))
+
+
+class Role(Enum):
+    """What a node is to the rewrites, whatever its format calls it."""
+
+    SPLIT = auto()
+    SEQUENCE = auto()
+    """A split whose parts are a sequence."""
+    CONCAT = auto()
+    SLICE = auto()
+    GATHER = auto()
+    IDENTITY = auto()
+    RESHAPE = auto()
+    """The same elements in the same order, in another shape: Squeeze, Unsqueeze and Flatten too."""
+    TRANSPOSE = auto()
+    SUM = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +173,7 @@ def _any_layer(layer: Layer) -> bool:
     return True
 
 
-def _any_node(node: ir.Node, graph: Reader) -> bool:
+def _any_node(node: ir.Node, graph: Reader, opset: int) -> bool:
     return True
 
 
@@ -171,9 +188,10 @@ class Mover:
     Attributes:
         onnx: its name in ONNX, in every version.
         openvino: its layer type.
+        role: what it is to the rewrites; None is nothing.
         versions: the operation sets of the layers that the functions cover.
         takes_layer: whether they cover what a layer of these versions states.
-        takes_node: whether a node of a model can be written as a layer.
+        takes_node: whether a node of an opset can be written as a layer.
         evaluate: run a layer; None leaves it to OpenVINO.
         infer_layer: what is known of the output of a layer, its numbers included.
         infer_node: what is known of the output of a node, its numbers included.
@@ -183,14 +201,20 @@ class Mover:
 
     onnx: str
     openvino: str
+    role: Role | None = None
     versions: frozenset[str] = EVERY_OPSET
     takes_layer: Callable[[Layer], bool] = _any_layer
-    takes_node: Callable[[ir.Node, Reader], bool] = _any_node
+    takes_node: Callable[[ir.Node, Reader, int], bool] = _any_node
     evaluate: Callable[[Layer, Sequence[Value]], Value] | None
     infer_layer: Callable[[Layer, Sequence[Tensor]], Tensor]
     infer_node: Callable[[OnnxNode], Tensor]
     to_onnx: Callable[[NodeWriter, Layer, Sequence[ir.Value]], ir.Value]
     to_openvino: Callable[[LayerWriter, ir.Node], Output]
+
+    @property
+    def opset(self) -> int:
+        """The opset of the nodes that a layer becomes."""
+        return ONNX_OPSET
 
     def covers(self, layer: Layer) -> bool:
         """Return whether a layer of this type is one that the functions cover."""

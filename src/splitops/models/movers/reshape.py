@@ -10,7 +10,7 @@ from splitops.errors import ModelError
 from splitops.models.known import Entry, Tensor
 from splitops.models.movers.evaluated import Value, boolean, integers, prove_size, taken
 from splitops.models.movers.followed import entries, moved, numbers
-from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode
+from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Role
 from splitops.models.movers.shapes import reshaped
 from splitops.spec.elements.types import ELEMENT_TYPES
 
@@ -113,6 +113,7 @@ def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:
 RESHAPE: Final = Mover(
     onnx="Reshape",
     openvino="Reshape",
+    role=Role.RESHAPE,
     evaluate=_evaluate,
     infer_layer=_infer_layer,
     infer_node=_infer_node,

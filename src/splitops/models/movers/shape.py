@@ -62,7 +62,7 @@ def _to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.
     return made if kind is _INT64 else tape.cast(made, kind)
 
 
-def _takes_node(node: ir.Node, graph: Reader) -> bool:
+def _takes_node(node: ir.Node, graph: Reader, opset: int) -> bool:
     return not {"start", "end"} & node.attributes.keys()
 
 

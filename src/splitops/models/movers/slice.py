@@ -11,7 +11,7 @@ from splitops.models.known import Value as Numbers
 from splitops.models.movers.evaluated import Value, integers
 from splitops.models.movers.followed import entries, moved, numbers, shape_of
 from splitops.models.movers.followed import integers as known_integers
-from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Reader
+from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Reader, Role
 from splitops.models.movers.shapes import axis_within, clamped, sliced
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 from splitops.spec.sizes.dims import Dim
@@ -105,7 +105,7 @@ def _to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.
     return tape.op("Slice", [data, start, stop, axes[0], step])
 
 
-def _takes_node(node: ir.Node, graph: Reader) -> bool:
+def _takes_node(node: ir.Node, graph: Reader, opset: int) -> bool:
     """Return whether a layer can say what a node does: OpenVINO slices neither strings nor parts of bytes.
 
     Steps that a node leaves out must be stated: for that, their number and type must be known.
@@ -154,6 +154,7 @@ def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:
 SLICE: Final = Mover(
     onnx="Slice",
     openvino="Slice",
+    role=Role.SLICE,
     versions=frozenset(f"opset{number}" for number in range(_FIRST, 100)),
     takes_node=_takes_node,
     evaluate=_evaluate,

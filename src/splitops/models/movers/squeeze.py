@@ -11,7 +11,7 @@ from splitops.models.known import Tensor
 from splitops.models.movers.evaluated import Value, integers, taken
 from splitops.models.movers.followed import integers as known_integers
 from splitops.models.movers.followed import moved, numbers, shape_of
-from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode
+from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Role
 from splitops.models.movers.shapes import axis_within, unsqueezed
 from splitops.spec.sizes.dims import Range, Shape
 
@@ -128,6 +128,7 @@ def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:
 SQUEEZE: Final = Mover(
     onnx="Squeeze",
     openvino="Squeeze",
+    role=Role.RESHAPE,
     evaluate=_evaluate_squeeze,
     infer_layer=_infer_squeeze_layer,
     infer_node=_infer_squeeze_node,
@@ -138,6 +139,7 @@ SQUEEZE: Final = Mover(
 UNSQUEEZE: Final = Mover(
     onnx="Unsqueeze",
     openvino="Unsqueeze",
+    role=Role.RESHAPE,
     evaluate=_evaluate_unsqueeze,
     infer_layer=_infer_unsqueeze_layer,
     infer_node=_infer_unsqueeze_node,

@@ -10,7 +10,7 @@ from splitops.models.known import Tensor
 from splitops.models.movers.evaluated import Value, integers, taken
 from splitops.models.movers.followed import integers as known_integers
 from splitops.models.movers.followed import moved, numbers, shape_of
-from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode
+from splitops.models.movers.mover import LayerWriter, Mover, NodeWriter, OnnxNode, Role
 from splitops.spec.sizes.dims import UNKNOWN
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:
 TRANSPOSE: Final = Mover(
     onnx="Transpose",
     openvino="Transpose",
+    role=Role.TRANSPOSE,
     evaluate=_evaluate,
     infer_layer=_infer_layer,
     infer_node=_infer_node,

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from splitops.models.engines.engine import Event
+from splitops.models.movers import MOVERS
+from splitops.models.movers.mover import Role
 from splitops.spec.operators import FAMILY
 
 _SPLITS: Final = frozenset(name for names in FAMILY.values() for name in names)
 _MOVERS: Final = frozenset(
     {
-        *("Concat", "ConcatFromSequence", "Expand", "Flatten", "Gather", "Identity", "Reorder"),
-        *("ReorderInput", "ReorderOutput", "Reshape", "SequenceAt", "SequenceConstruct", "Slice"),
-        *("Squeeze", "StridedSlice", "Tile", "Transpose", "Unsqueeze"),
+        *(mover.onnx for mover in MOVERS if mover.role not in (None, Role.SUM)),
+        *("ConcatFromSequence", "Expand", "Flatten", "Identity", "Reorder", "ReorderInput", "ReorderOutput"),
+        *("SequenceAt", "SequenceConstruct", "StridedSlice", "Tile"),
     }
 )
 """Operators that move data and compute nothing, as the engines name them."""
