@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 import numpy.typing as npt
 
 from splitops.backends.capabilities import Capabilities, capability_rows
+from splitops.backends.slicing import slices
 from splitops.errors import ArrayError
 from splitops.native import SplitPlan
 from splitops.spec.elements.types import ElementType
@@ -31,6 +32,7 @@ __all__ = [
     "capability_rows",
     "find_backend",
     "register",
+    "slices",
 ]
 
 ENTRY_POINT_GROUP: Final = "splitops.backends"
