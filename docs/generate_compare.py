@@ -288,7 +288,8 @@ data](compare/report.json), of {date}.
   next case gets a new process. Where the system allows it, the process has no network.
 - **A disagreement counts once it was confirmed alone**: two fresh processes, each with other rubbish in
   freed memory (`MALLOC_PERTURB_`), do the same. What does not repeat is shown as unconfirmed, and counted
-  nowhere. Values that move with the rubbish are read outside of the tensor.
+  nowhere. Values that move with the rubbish are read outside of the tensor. These processes are forked from
+  one in which the peer is imported and that was asked nothing.
 - **A refusal counts only beside its control.** Each case names a valid case like it. A peer that fails this
   one, too, is *dead* there: it says nothing, and does not agree either.
 - **Settings are columns**: `openvino[threads=1]` is asked beside `openvino`.

@@ -11,8 +11,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import splitops
 from splitops.calls.arguments import bind_call
 from splitops.errors import RuleError
 from splitops.explain import explain
@@ -22,7 +24,7 @@ from splitops.splitting import plan_request
 from splitops.splitting.binding import Fact
 
 NODE = shutil.which("node")
-SIZES = files("splitops.explain") / "page" / "sizes.js"
+SIZES = Path(str(files("splitops.explain") / "page" / "sizes.js"))
 EDGES = (0, 1, 2, 3, 5, 7, 10, (1 << 53) + 1, (1 << 63) - 1, 1 << 63)
 Case = tuple[OperatorSchema, dict[str, Any]]
 
@@ -99,10 +101,14 @@ def merged(answer: Any) -> Any:
 
 
 def answers(requests: list[dict[str, Any]], script: str | None = None) -> list[Any]:
+    return [merged(answer) for answer in asked_of(requests, script or str(SIZES))]
+
+
+def asked_of(requests: list[dict[str, Any]], *scripts: str) -> list[Any]:
     assert NODE is not None
     worker = Path(__file__).with_name("page_sizes.js")
     said = subprocess.run(
-        [NODE, worker, script or str(SIZES)],
+        [NODE, worker, *scripts],
         input=json.dumps(requests),
         capture_output=True,
         text=True,
@@ -110,7 +116,7 @@ def answers(requests: list[dict[str, Any]], script: str | None = None) -> list[A
         timeout=120,
     )
     found: list[Any] = json.loads(said.stdout)
-    return [merged(answer) for answer in found]
+    return found
 
 
 @pytest.mark.skipif(NODE is None, reason="Node.js, which runs the page's arithmetic, is not installed")
@@ -139,3 +145,24 @@ def test_a_page_that_divides_otherwise_is_seen(tmp_path):
     asked = [(row, request) for row, request in cases() if request["row"]["parts"] == "ceil"]
     found = answers([request for _, request in asked], str(other))
     assert found != [expected(row, request) for row, request in asked]
+
+
+@pytest.mark.skipif(NODE is None, reason="Node.js, which writes the page's code, is not installed")
+def test_the_code_of_the_page_runs_for_every_row_and_way():
+    asked = []
+    for row in SCHEMAS:
+        for way in operator_data(row)["ways"]:
+            numbers = {"parts": ["3"], "sizes": ["2", "1", "3"], "chunk": ["4"], "ones": []}[way]
+            squeezes = [True, False] if row.keepdims is not None and way == "ones" else [True]
+            for keepdims in squeezes:
+                given = {"way": way, "numbers": numbers, "keepdims": keepdims}
+                asked.append({"row": operator_data(row), "shape": ["2", "6"], "axis": "1", **given})
+    found = asked_of(asked, str(SIZES), str(SIZES.with_name("code.js")))
+    assert len(found) >= len(SCHEMAS)
+    x = np.arange(12, dtype=np.float32).reshape(2, 6)
+    for request, codes in zip(asked, found, strict=True):
+        ours = eval(codes["splitops"], {"splitops": splitops, "x": x})
+        theirs = eval(codes["NumPy"], {"np": np, "x": x})
+        assert len(ours) == len(theirs) > 1, request
+        for part, other in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(part, other, str(request))

@@ -14,6 +14,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -238,3 +239,10 @@ def test_the_generator_refuses_an_example_of_another_rule(monkeypatch: pytest.Mo
         monkeypatch.setitem(made._EXAMPLES, splitops.Rule.LENGTHS_SUM, wrong)
         with pytest.raises(AssertionError, match="breaks"):
             made.errors()
+
+
+def test_the_readme_names_what_is_installed_too() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = [re.split(r"[<>=!~ ;\[]", dependency)[0] for dependency in project["dependencies"]]
+    [said] = re.findall(r"It installs (.+?) too\.", (ROOT / "README.md").read_text())
+    assert sorted(re.split(", | and ", said.lower())) == sorted(name.lower() for name in names)

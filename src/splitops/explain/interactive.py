@@ -53,7 +53,7 @@ def to_html(layout: Explanation, start: Mapping[str, str], title: str, version: 
     return fill(
         _file("page.html"),
         style=_file("page.css"),
-        script=f"{_file('sizes.js')}{_file('page.js')}",
+        script=f"{_file('sizes.js')}{_file('code.js')}{_file('page.js')}",
         version=html.escape(version),
         examples="".join(_button(name, said) for name, said in EXAMPLES.items()),
         title=html.escape(title),

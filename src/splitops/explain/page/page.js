@@ -1,11 +1,11 @@
 "use strict";
-// The page around sizes.js: what the controls say is divided, drawn, listed and written as code.
+// The page around sizes.js and code.js: what the controls say is divided, drawn, listed and written as code.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const form = document.querySelector("form"), results = document.getElementById("results");
 const problem = document.getElementById("problem");
 const WAYS = { sizes: "the size of each part", parts: "the number of parts", chunk: "the size of a chunk", ones: "nothing: parts of size 1" };
-const MOST_CELLS = 48, MOST_ROWS = 32, MOST_LISTED = 32;
+const MOST_CELLS = 48, MOST_ROWS = 32;
 
 const make = (name, text, properties = {}) => Object.assign(document.createElement(name), properties, text === undefined ? {} : { textContent: text });
 const number = (value) => value.toLocaleString("en");
@@ -90,36 +90,6 @@ function list({ shape }, found) {
   document.getElementById("said").textContent =
     `${number(found.count)} part${found.count === 1n ? "" : "s"} along axis ${found.axis} of ${tuple(shape)}. ` +
     (contiguous ? "Every part is one unbroken block of memory." : "A part is made of blocks that repeat: its view is not contiguous.");
-}
-
-/** The same in other languages; of very many parts the sizes are named, not listed. */
-function code({ row: operator, shape, way, numbers, keepdims }, found) {
-  const many = found.count > BigInt(MOST_LISTED), sizes = [];
-  for (const [size, times] of found.runs) for (let i = 0n; !many && i < times; i++) sizes.push(size);
-  const list = many ? "sizes" : `[${sizes.join(", ")}]`, axis = found.axis;
-  const cuts = many ? "np.cumsum(sizes)[:-1]" : `[${sizes.slice(0, -1).map(((at) => (size) => (at += size))(0n)).join(", ")}]`;
-  const names = many ? "parts" : sizes.map((_, i) => `p${i}`).join(", ") || "none";
-  const given = way === "sizes" ? `[${numbers.join(", ")}]` : way === "ones" ? "" : `${numbers[0]}`;
-  const squeezed = (text) => (found.squeeze ? `[np.squeeze(part, ${axis}) for part in ${text}]` : text);
-  const none = found.count === 0n;
-  const onnx = operator.sequence
-    ? `s = SplitToSequence<axis = ${axis}${way === "ones" ? `, keepdims = ${Number(keepdims)}` : ""}>(x${way === "ones" ? "" : ", split"})${way === "ones" ? "" : `   # split = ${given}`}`
-    : way === "parts"
-      ? `${names} = Split<axis = ${axis}${operator.attribute ? `, num_outputs = ${given}` : ""}>(x)`
-      : operator.input ? `${names} = Split<axis = ${axis}>(x, split)   # split = ${list}` : `${names} = Split<axis = ${axis}, split = ${list}>(x)`;
-  const equal = found.runs.length === 1 && found.count > 0n;
-  return {
-    splitops: operator.openvino
-      ? way === "parts" ? `splitops.openvino.split(x, ${axis}, ${given})` : `splitops.openvino.variadic_split(x, ${axis}, ${given})`
-      : operator.sequence
-        ? `splitops.onnx.split_to_sequence(x${given && `, ${given}`}, axis=${axis}${way === "ones" && !keepdims ? ", keepdims=0" : ""}, opset=${operator.opset})`
-        : `splitops.onnx.split(x, ${way === "sizes" ? given : operator.attribute ? `num_outputs=${given}` : `outputs=${given}`}, axis=${axis}, opset=${operator.opset})`,
-    NumPy: none ? "[]" : squeezed(`np.split(x, ${cuts}, axis=${axis})`),
-    PyTorch: none ? "[]" : found.squeeze ? `torch.unbind(x, dim=${axis})` : `torch.split(x, ${list}, dim=${axis})`,
-    ONNX: operator.openvino ? `${names} = Split<axis = ${axis}>(x, split)   # split = ${list}` : onnx,
-    OpenVINO: none ? "none: it gives at least one part"
-      : equal ? `ov.opset1.split(x, ${axis}, ${found.count})` : `ov.opset1.variadic_split(x, ${axis}, ${list})`,
-  };
 }
 
 function write(asked, found) {
