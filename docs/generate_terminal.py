@@ -154,6 +154,10 @@ RECORDINGS: Final = (
 )
 
 
+_TIMED: Final = re.compile(r", after [\d.]+ m?s$")
+"""A line of progress on stderr, which differs from run to run."""
+
+
 @contextmanager
 def workplace() -> Iterator[Path]:
     """A folder with what the commands need, as long as the block lasts."""
@@ -203,7 +207,8 @@ def said(step: Step) -> str:
         found = CliRunner(env=environment).invoke(cli, arguments, color=True)
         code, output = found.exit_code, found.output
     assert code == step.code, f"{step.command}: {output}"
-    return "\n".join(line.rstrip() for line in output.strip("\n").splitlines())
+    lines = [line.rstrip() for line in output.strip("\n").splitlines()]
+    return "\n".join(line for line in lines if not _TIMED.search(line)).strip("\n")
 
 
 def drawn(name: str, title: str, lines: Iterable[tuple[str, str]]) -> str:

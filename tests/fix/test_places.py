@@ -279,7 +279,7 @@ def test_an_unbind_is_sliced_as_it_is_meant(target: str, model: str) -> None:
         assert fix(parse(model), target) == parse(model)  # it does as the text says
         return
     (why,) = results(parse(model), target)
-    assert "read in two ways; as written: leave keepdims out (--unbind as-written)" in why
+    assert "have two meanings; splitops fix --unbind as-written keeps the axis" in why
     feeds = {"x": np.arange(6, dtype=np.float32).reshape(2, 3), "k": np.array(1)}
     feeds = {name: feeds[name] for name in ("x", "k") if name == "x" or model == COMPUTED}
     found = fix(parse(model), target, unbind="as-written")

@@ -126,7 +126,7 @@ class OnnxForms:
     def _meaning(self, node: ir.Node, site: Site) -> Written:
         row, chunk = site.schema, site.facts[1]
         if self.unbind is None:
-            raise NoFormError(f"the model must say which is meant; {UNBIND_REPAIRS}")
+            raise NoFormError(f"chunks of 1 with keepdims = 0 have two meanings; {UNBIND_REPAIRS}")
         assert row.keepdims is not None
         if self.unbind is Unbind.AS_WRITTEN:
             node.attributes.pop(row.keepdims.name)

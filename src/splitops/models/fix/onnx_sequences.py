@@ -74,7 +74,7 @@ def slice_elements(node: ir.Node, site: Site, editor: OnnxEditor) -> int:
             what the parts are is read in two ways.
     """
     if site.may_be_unbind:
-        raise NoFormError(f"what its parts are is read in two ways; {UNBIND_REPAIRS}")
+        raise NoFormError(f"chunks of 1 with keepdims = 0 have two meanings; {UNBIND_REPAIRS}")
     data, lengths = node.inputs[0], node.inputs[1] if len(node.inputs) > 1 else None
     axis = None if site.binding is None else site.binding.axis
     given, readers = site.lengths, readers_of(node.outputs[0])

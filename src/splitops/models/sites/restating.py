@@ -118,7 +118,7 @@ def unbind_error(site: Site, rule: Rule) -> RuleError:
         str(site.schema),
         rule,
         "keepdims = 0 stands beside chunks of 1: the text ignores it, PyTorch and onnxruntime drop the axis",
-        f"the model must say which is meant; {UNBIND_REPAIRS}",
+        f"chunks of 1 with keepdims = 0 have two meanings; {UNBIND_REPAIRS}",
         where=site.where,
     )
 
