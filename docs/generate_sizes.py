@@ -104,7 +104,7 @@ def interactive() -> str:
     """Return the page on which a split can be changed."""
     start = {"axis": "1", "dtype": "float32", "keepdims": "1", **EXAMPLES["7 into 4"], "shape": "2, 7, 4"}
     plan = splitops.plan("Split", shape=(2, 7, 4), axis=1, num_outputs=4)
-    return to_html(explain(plan), start, "Split-18", splitops.__version__)
+    return to_html(explain(plan), start, "Split-18", splitops.__version__, home="index.html")
 
 
 def _plan_of(name: str) -> Any:

@@ -146,3 +146,36 @@ def test_the_policy_lets_nothing_else_run(page):
     policy = page.locator("meta[http-equiv]").get_attribute("content")
     one = "'sha256-[^' ]+'"  # the page's own style, and that of its picture
     assert re.search(f"default-src 'none'; style-src {one} {one}; script-src {one};", policy)
+
+
+def test_on_a_phone_the_result_stands_above_its_inputs(browser, address):
+    for width, above in ((390, True), (1280, False)):
+        context = browser.new_context(offline=True, viewport={"width": width, "height": 800})
+        page = context.new_page()
+        page.goto(address)
+        places = [page.locator(place).bounding_box()["y"] for place in ("#said", "#axis", "form", "table")]
+        assert (places[0] < places[1] < places[2]) is above
+        assert places[3] > places[2]
+        assert not above or places[1] < 500  # seen without scrolling
+        page.fill("[name=numbers]", "0")
+        assert (
+            page.locator("#problem").bounding_box()["y"] < page.locator("form").bounding_box()["y"]
+        ) is above
+        context.close()
+
+
+def test_the_label_of_the_numbers_says_what_they_are(page):
+    assert page.get_by_role("textbox", name="Number of parts").input_value() == "4"
+    page.select_option("[name=way]", "sizes")
+    assert page.get_by_role("textbox", name="Size of each part").is_visible()
+    page.select_option("[name=operator]", "SplitToSequence-24")
+    page.select_option("[name=way]", "chunk")
+    assert page.get_by_role("textbox", name="Size of a chunk").is_visible()
+
+
+def test_the_page_of_the_site_has_a_way_home(browser):
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.goto((Path(__file__).parents[2] / "docs/explain.html").as_uri())
+    assert page.get_by_role("link", name="splitops").get_attribute("href") == "index.html"
+    context.close()

@@ -32,7 +32,9 @@ EXAMPLES: Final = {
 """What the page offers beside one another: the edge cases of the size rules."""
 
 
-def to_html(layout: Explanation, start: Mapping[str, str], title: str, version: str) -> str:
+def to_html(
+    layout: Explanation, start: Mapping[str, str], title: str, version: str, home: str | None = None
+) -> str:
     """Write the page.
 
     Args:
@@ -41,7 +43,9 @@ def to_html(layout: Explanation, start: Mapping[str, str], title: str, version: 
             ``parts``, ``chunk`` or ``ones``), ``numbers``, ``dtype`` and ``keepdims``.
         title: the heading of the picture.
         version: of splitops.
+        home: the address of the site that the page belongs to; None where it stands alone.
     """
+    link = f'<a href="{html.escape(home)}">splitops</a>' if home else "splitops"
     data = {
         "rows": [{"name": display_name(row), **operator_data(row)} for row in SCHEMAS],
         "dtypes": type_data(),
@@ -57,6 +61,7 @@ def to_html(layout: Explanation, start: Mapping[str, str], title: str, version: 
         version=html.escape(version),
         examples="".join(_button(name, said) for name, said in EXAMPLES.items()),
         title=html.escape(title),
+        brand=f"{link} explain",
         pictures=STYLE,
         picture=svg(layout, title),
         data=content,

@@ -5,6 +5,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const form = document.querySelector("form"), results = document.getElementById("results");
 const problem = document.getElementById("problem");
 const WAYS = { sizes: "the size of each part", parts: "the number of parts", chunk: "the size of a chunk", ones: "nothing: parts of size 1" };
+const GIVEN = { sizes: "Size of each part", parts: "Number of parts", chunk: "Size of a chunk", ones: "" };
 const MOST_CELLS = 48, MOST_ROWS = 32;
 
 const make = (name, text, properties = {}) => Object.assign(document.createElement(name), properties, text === undefined ? {} : { textContent: text });
@@ -120,6 +121,7 @@ function offer() {
   const { ways, keepdims } = row(), way = ways.includes(form.way.value) ? form.way.value : ways[0];
   form.way.replaceChildren(...ways.map((value) => make("option", WAYS[value], { value })));
   form.way.value = way;
+  document.getElementById("given").textContent = GIVEN[way];
   form.keepdims.closest("label").hidden = !(keepdims && way === "ones");
   form.numbers.closest("label").hidden = way === "ones";
 }
