@@ -26,6 +26,7 @@ COVERAGE = ROOT / ".venv-coverage"
 FUZZ = ROOT / ".venv-fuzz"
 MUTANTS = ROOT / ".venv-mutants"
 RELEASE = ROOT / ".venv-release"
+RUNTIMES = ROOT / ".venv-runtimes"
 TRAINED = ROOT / ".venv-trained"
 
 
@@ -126,6 +127,12 @@ def oldest(*arguments: str) -> None:
     run(tools, "-m", "pytest", "-q", "-n", "2", *tests, *arguments, HYPOTHESIS_PROFILE="brief")
 
 
+def runtimes(*arguments: str) -> None:
+    """Compare sessions on the oldest onnxruntime and OpenVINO that are allowed with the reference."""
+    tools = python(RUNTIMES, "test,onnxruntime,openvino", "tests/runtimes-oldest.txt")
+    run(tools, "-m", "pytest", "-q", "-n", "2", "tests/engines", *arguments)
+
+
 def backends(*arguments: str) -> None:
     """Run the tests of the array libraries, with PyTorch, JAX, Dask, xarray and sparse."""
     tools = python(BACKENDS, "backends", "tests/backends.txt")
@@ -222,7 +229,7 @@ DEMO = (
         "splitops split examples/data/feature_split_x.npy --axis 1 --sizes 6,2,-1 -o {made}/parts --verify",
     ),
 )
-_TASKS = (demo, test, lint, oldest, backends, docs, bench, fuzz, soak, mutants, coverage, wheels, trained)
+_TASKS = (demo, test, lint, oldest, runtimes, backends, docs, bench, fuzz, soak, mutants, coverage, wheels, trained)
 TASKS = {task.__name__: task for task in _TASKS}
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import numpy as np
 import splitops
 from splitops import Rule
 from splitops.calls.node import evaluate
+from splitops.comparison.cases import build, find
 from splitops.models import check
 from splitops.models.check import LIMITS, RUNTIMES, Limit
 from splitops.models.check.explanations import Explanation, explain, rule_examples
@@ -45,7 +46,7 @@ def messages() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for limit in LIMITS:
         cases = [case for case in report["cases"] if case["id"] == limit.case]
-        example = cases[0]["title"] if cases else ""
+        example = build(find(limit.case)).title if limit.case else ""
         found[limit.code] = _record(example, "", _of_limit(limit, cases, releases))
     for rule, example in rule_examples().items():
         cases = sorted(

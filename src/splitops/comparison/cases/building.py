@@ -27,6 +27,7 @@ SPECIALS: Final = {
     "constant-data": "the data is a constant of the model",
     "elements": "SequenceAt takes the parts out of the sequence",
     "length": "SequenceLength counts the parts",
+    "reversed": "a Slice turns the elements of each part round",
     "packed": "the data is a constant, and its parts are converted to int32",
     "transposed": "the first two axes of each part change places",
     "twin": "a second split of the same data has one output more",
@@ -35,6 +36,8 @@ SPECIALS: Final = {
     **{word: own.title for word, own in NEIGHBOURS.items()},
 }
 """What else may be unusual of a model, by the word of its record."""
+
+_INT64_MAX: Final = (1 << 63) - 1
 
 Array = npt.NDArray[Any]
 
@@ -194,6 +197,18 @@ def _transposed(record: Record, graph: onnx.GraphProto, inputs: Sequence[str]) -
     _declare(record, graph)
 
 
+def _reversed(record: Record, graph: onnx.GraphProto, inputs: Sequence[str]) -> None:
+    parts = [f"t{index}" for index in range(len(record.outputs))]
+    _add_split(record, graph, inputs, parts)
+    axis = record.axis or 0
+    bounds = {"begin": _INT64_MAX, "end": -_INT64_MAX, "axis": axis % len(record.shape), "step": -1}
+    for name, number in bounds.items():
+        graph.initializer.append(numpy_helper.from_array(np.array([number]), name))
+    for part, name in zip(parts, record.outputs, strict=True):
+        graph.node.append(helper.make_node("Slice", [part, *bounds], [name]))
+    _declare(record, graph)
+
+
 def _order(record: Record) -> list[int]:
     return [1, 0, *range(2, len(record.shape))]
 
@@ -226,6 +241,7 @@ _READERS: Final[dict[str, Callable[[Record, onnx.GraphProto, Sequence[str]], Non
     "elements": _elements,
     "length": _length,
     "transposed": _transposed,
+    "reversed": _reversed,
     "packed": _converted,
     "twin": _twin,
     **dict.fromkeys(NEIGHBOURS, _neighbours),

@@ -141,6 +141,7 @@ def _declared(row: OperatorSchema) -> Iterator[Record]:
         yield by_count(row, (5,), 2, dynamic=True)
         yield by_count(row, (5,), 4)
         yield by_count(row, (5,), 4, dynamic=True)
+        yield by_count(row, (5,), 4, special="reversed")
         yield by_count(row, (4,), 3, dynamic=True)
         yield by_count(row, (1,), 2, dynamic=True)
         yield by_lengths(row, (6,), [0, 6])

@@ -6,7 +6,7 @@ Each takes a site and what it must know of the model around it, and says whether
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import accumulate
@@ -50,11 +50,13 @@ class Surroundings:
         merged: the splits that onnxruntime takes for others.
         transposes: the orders of axes in which Transposes read a value, by the path of its graph and its
             name; an empty one reverses them.
+        sliced: the values that a Slice reads, by the path of its graph and its name.
     """
 
     outputs: frozenset[str] = frozenset()
     merged: frozenset[SiteKey] = frozenset()
     transposes: Orders = field(default_factory=dict)
+    sliced: frozenset[tuple[str | None, str]] = frozenset()
 
     @classmethod
     def of(cls, model: ir.Model | OpenVINOModel) -> Surroundings:
@@ -62,7 +64,7 @@ class Surroundings:
         if isinstance(model, OpenVINOModel):
             return cls(transposes=_transposes_of_ir(model))
         outputs = frozenset(value.name or "" for value in model.graph.outputs)
-        return cls(outputs, merged_sites(model), _transposes(model))
+        return cls(outputs, merged_sites(model), _transposes(model), frozenset(_sliced(model)))
 
 
 def _transposes(model: ir.Model) -> Orders:
@@ -74,6 +76,13 @@ def _transposes(model: ir.Model) -> Orders:
                 stated = () if order is None or order.is_ref() else tuple(order.value)
                 found.setdefault((path, node.inputs[0].name or ""), []).append(stated)
     return found
+
+
+def _sliced(model: ir.Model) -> Iterator[tuple[str | None, str]]:
+    for path, graph in all_graphs(model):
+        for node in graph:
+            if node.op_type == "Slice" and canonical(node.domain) == "" and node.inputs[0] is not None:
+                yield path, node.inputs[0].name or ""
 
 
 def _transposes_of_ir(model: OpenVINOModel) -> Orders:
@@ -201,6 +210,12 @@ def ceil_numbers(site: Site) -> dict[str, int] | None:
         return None
     axis = site.attributes.get("axis", 0)
     return {"count": division.count, "size": size, "axis": axis, "part": -(-size // division.count)}
+
+
+def sliced_overshoot(site: Site, model: Surroundings) -> Surely:
+    """A Slice reads the last part, and parts of ceil(D / n) reach beyond the axis before it begins."""
+    met = (site.where.graph, site.outputs[-1]) in model.sliced and _stated(site) == len(site.outputs)
+    return overshoots(site, model) if met else Surely.NO
 
 
 def split_1(site: Site, model: Surroundings) -> Surely:

@@ -75,6 +75,7 @@ class Limit:
         code: its name, which begins with the runtime's.
         case: the case of :func:`splitops.compare` that proves it; None where the runtime cannot be installed.
         until: the last release that does so; None where the newest one that was looked at does.
+        since: the first release that does so; None where the oldest one that was looked at does.
         outcome: what happens.
         message: the same in one sentence.
         exact: the same with the numbers of a split, which are fields of the text: ``{count}`` parts, the
@@ -89,6 +90,7 @@ class Limit:
     code: str
     case: str | None
     until: str | None = None
+    since: str | None = None
     outcome: Outcome
     message: str
     exact: str | None = None
@@ -110,7 +112,10 @@ class Limit:
             >>> mended.holds_in("1.31.1"), mended.holds_in("1.32.0")
             (True, False)
         """
-        return self.until is None or release_numbers(release) <= release_numbers(self.until)
+        asked = release_numbers(release)
+        if self.since is not None and asked < release_numbers(self.since):
+            return False
+        return self.until is None or asked <= release_numbers(self.until)
 
     @property
     def seen(self) -> str:
@@ -118,13 +123,14 @@ class Limit:
         looked_at = LOOKED_AT.get(self.runtime)
         if looked_at is None:
             return ""
-        first, last = looked_at[0], self.until or looked_at[-1]
+        first, last = self.since or looked_at[0], self.until or looked_at[-1]
         return first if first == last else f"{first} to {last}"
 
     def words(self, site: Site | None = None) -> str:
-        """Return the message, with the numbers of a split and the last release that does so, if known."""
+        """Return the message, with the numbers of a split and the releases that do so, where not all do."""
         numbers = None if self.exact is None or site is None else conditions.ceil_numbers(site)
         text = self.message if self.exact is None or numbers is None else self.exact.format(**numbers)
+        text = text if self.since is None else f"{text} (from {self.since} on)"
         return text if self.until is None else f"{text} (up to {self.until})"
 
 
@@ -150,6 +156,7 @@ _ORT_MERGING: Final = (
     "common_subexpression_elimination.cc"
 )
 _ORT_KERNELS: Final = "https://github.com/microsoft/onnxruntime/blob/main/docs/OperatorKernels.md"
+_ONNX_SLICE: Final = "https://github.com/onnx/onnx/blob/main/onnx/defs/tensor/defs.cc"
 _ONNX_SPLIT: Final = "https://github.com/onnx/onnx/blob/main/onnx/defs/tensor/utils.cc"
 _ONNX_SEQUENCE: Final = "https://github.com/onnx/onnx/blob/main/onnx/defs/sequence/defs.cc"
 _OPENVINO_VARIADIC: Final = (
@@ -206,6 +213,20 @@ LIMITS: Final[tuple[Limit, ...]] = (
         "ceil({size}/{count}) = {part} would run past the end of the axis",
         condition=conditions.overshoots,
         source=_ORT_SPLIT,
+        fix=_USE_LENGTHS,
+        forms=(FixForm.LENGTHS,),
+    ),
+    Limit(
+        code="onnxruntime.sliced-negative-part",
+        case="split-18/ceil/5-into-4/float32/static/reversed",
+        since="1.25.0",
+        outcome=Outcome.CRASH,
+        message="onnxruntime ends the process when it loads a Slice of a part of num_outputs that would "
+        "start past the end of the axis",
+        exact="onnxruntime ends the process when it loads a Slice of the last part of num_outputs = {count} "
+        "on an axis of size {size}: parts of ceil({size}/{count}) = {part} would run past its end",
+        condition=conditions.sliced_overshoot,
+        source=_ONNX_SLICE,
         fix=_USE_LENGTHS,
         forms=(FixForm.LENGTHS,),
     ),
@@ -350,6 +371,19 @@ LIMITS: Final[tuple[Limit, ...]] = (
         condition=conditions.large_even,
         source=_ONNX_SPLIT,
         forms=(FixForm.SLICES,),
+    ),
+    Limit(
+        code="onnx.sliced-negative-part",
+        case="split-18/ceil/5-into-4/float32/static/reversed",
+        since="1.21.0",
+        outcome=Outcome.CRASH,
+        message="onnx's shape inference ends the process at a Slice of a part that it gives a negative size",
+        exact="onnx's shape inference ends the process at a Slice of the last part of num_outputs = {count} "
+        "on an axis of size {size}: parts of ceil({size}/{count}) = {part} leave it a negative size",
+        condition=conditions.sliced_overshoot,
+        source=_ONNX_SLICE,
+        fix=_USE_LENGTHS,
+        forms=(FixForm.LENGTHS,),
     ),
     Limit(
         code="onnx.ceil-negative-part",
