@@ -229,7 +229,22 @@ DEMO = (
         "splitops split examples/data/feature_split_x.npy --axis 1 --sizes 6,2,-1 -o {made}/parts --verify",
     ),
 )
-_TASKS = (demo, test, lint, oldest, runtimes, backends, docs, bench, fuzz, soak, mutants, coverage, wheels, trained)
+_TASKS = (
+    demo,
+    test,
+    lint,
+    oldest,
+    runtimes,
+    backends,
+    docs,
+    bench,
+    fuzz,
+    soak,
+    mutants,
+    coverage,
+    wheels,
+    trained,
+)
 TASKS = {task.__name__: task for task in _TASKS}
 
 if __name__ == "__main__":

