@@ -145,7 +145,8 @@ def test_functions_are_checked_for_each_of_their_calls() -> None:
 
 
 def test_more_outputs_than_parts_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splitops.splitting.inference.MAX_PARTS", 1)
+    for module in ("inference", "planning"):
+        monkeypatch.setattr(f"splitops.splitting.{module}.MAX_PARTS", 1)
     model = split("Split<num_outputs = 2>(x)")()
     (found,) = [finding for finding in check(model) if finding.runtime is None]
     assert (found.code, found.severity) == ("parts.count", Severity.ERROR)
