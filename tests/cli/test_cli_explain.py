@@ -159,6 +159,22 @@ def test_svg_has_a_column_of_bytes_where_they_are_known():
         assert ("bytes each" in texts) is expected
 
 
+def test_a_number_in_a_box_is_a_size():
+    plan = splitops.plan("Split", shape=(2, 7, 4), axis=1, num_outputs=4)
+    texts = [text.text for text in ET.fromstring(svg(explain(plan, FLOAT))).iter(f"{SVG}text")]
+    boxes = [text for text in texts if text is not None and text.isdecimal()]
+    assert boxes[:5] == ["2", "2", "2", "1", "2"]  # of the parts, then of the axis before them
+    assert [text for text in texts if text is not None and text.startswith("part ")] == [
+        "part 0", "part 1", "part 2", "part 3",
+    ]  # fmt: skip
+
+
+def test_one_dimension_needs_no_picture_of_the_memory():
+    for shape, has in (((7,), False), ((7, 2), True), ((1, 7), True)):
+        plan = splitops.plan("Split", shape=shape, axis=shape.index(7), num_outputs=4)
+        assert ("Memory, from the first element on" in svg(explain(plan, FLOAT))) is has
+
+
 def test_svg_escapes_its_title():
     plan = splitops.plan("Split", shape=(2,), num_outputs=2)
     root = ET.fromstring(svg(explain(plan), "</svg><script>&\x00\x1b\ud800"))

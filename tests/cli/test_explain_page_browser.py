@@ -173,6 +173,14 @@ def test_the_label_of_the_numbers_says_what_they_are(page):
     assert page.get_by_role("textbox", name="Size of a chunk").is_visible()
 
 
+def test_one_dimension_has_no_picture_of_its_memory(page):
+    assert page.locator("#memory").is_visible()
+    page.fill("[name=axis]", "0")
+    page.fill("[name=shape]", "7")
+    assert not page.locator("#memory").is_visible()
+    assert sizes(page) == ["2", "2", "2", "1"]
+
+
 def test_the_page_of_the_site_has_a_way_home(browser):
     context = browser.new_context(offline=True)
     page = context.new_page()

@@ -99,7 +99,7 @@ class _Drawing:
         # From left to right: seen from the upper right, each block covers the side of the one before it.
         for cell, width in zip(self.cells, widths, strict=True):
             self._slab(cell, x, top, width, height, depth)
-            ticks.put(x + width / 2, top + height + 18, f"{cell.size:,}")
+            ticks.put(x + width / 2, top + height + 18, f"part{'s' if cell.count > 1 else ''} {cell.label}")
             x += width + gap
         bottom = top + height
         middle = (left + x - gap) / 2
@@ -135,14 +135,15 @@ class _Drawing:
         self._label(cell, x, y, width, height, ink(fill))
 
     def _label(self, cell: Cell, x: float, y: float, width: float, height: float, fill: str) -> None:
-        """Write the index where it has room, along the height where the cell is narrow."""
+        """Write the size where it has room, along the height where the cell is narrow."""
+        label = f"{cell.size:,}"
         for size in (16, 13, 10, 8):
-            if _text_width(cell.label, size) <= width - 1:
+            if _text_width(label, size) <= width - 1:
                 middle = y + height / 2 + size * 0.35
-                self.canvas.text(x + width / 2, middle, cell.label, size=size, fill=fill, anchor="middle")
+                self.canvas.text(x + width / 2, middle, label, size=size, fill=fill, anchor="middle")
                 return
         at = f"translate({number(x + width / 2 + 3)} {number(y + height / 2)}) rotate(-90)"
-        self.canvas.text(0, 0, cell.label, size=9, fill=fill, anchor="middle", transform=at)
+        self.canvas.text(0, 0, label, size=9, fill=fill, anchor="middle", transform=at)
 
     def _describe(self, cell: Cell) -> str:
         if cell.count > 1:
@@ -159,7 +160,8 @@ class _Drawing:
 
     def _memory(self) -> None:
         shown = [cell for cell in self.cells if cell.size]
-        if not shown or not self.layout.outer * self.layout.inner:
+        alone = len(self.layout.plan.shape) == 1  # the axis is the memory
+        if alone or not shown or not self.layout.outer * self.layout.inner:
             return
         contiguous = self.layout.outer == 1
         repeats = min(self.layout.outer, _REPEATS if len(shown) <= 16 else 1)
@@ -175,10 +177,9 @@ class _Drawing:
             for cell, width in zip(shown, widths, strict=True):
                 fill = FAINT if cell.count > 1 else colour(cell.first)
                 self.canvas.rect(x, y, width, 22, fill, stroke=PAPER, stroke_width="0.5")
-                if _text_width(cell.label, 10) <= width:
-                    self.canvas.text(
-                        x + width / 2, y + 15, cell.label, size=10, fill=ink(fill), anchor="middle"
-                    )
+                label = f"{cell.size:,}"
+                if _text_width(label, 10) <= width:
+                    self.canvas.text(x + width / 2, y + 15, label, size=10, fill=ink(fill), anchor="middle")
                 x += width
             x += 4
         if more:

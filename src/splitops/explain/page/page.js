@@ -67,6 +67,7 @@ function draw({ shape }, found) {
   strip(document.getElementById("axis"), cells.map(({ index, size: length, many }) => ({
     part: index, share: share(length * many), text: many > 1n ? `${number(many)} × ${number(length)}` : number(length), many: many > 1n,
   })), `axis ${found.axis} of size ${size}: ${cells.length ? cells.map(({ size: length, many }) => (many > 1n ? `${many} times ${length}` : length)).join(", ") : "no parts"}`);
+  document.getElementById("memory-section").hidden = shape.length === 1; // the axis is the memory
   const before = shape.slice(0, found.axis).reduce((all, dim) => all * dim, 1n), turns = before < 6n ? Number(before) : 6;
   const memory = [];
   for (let turn = 0; turn < turns && cells.length * turns <= 600; turn++)
