@@ -648,7 +648,7 @@ def test_a_long_chain_of_functions_is_walked_to_its_end() -> None:
     )
     last = '<domain: "my", opset_import: ["": 18]> f400 (x) => (y) { y, z = Split<num_outputs = 1>(x) }'
     model = parse("g (float[6] x) => (float[A] y) { y = my.f0(x) }", functions=chain + last)
-    found = [finding for finding in check(model) if finding.target is None]
+    found = [finding for finding in check(model) if finding.runtime is None]
     assert [(finding.code, finding.where.graph) for finding in found] == [
         ("outputs.count", "function my.f400")
     ]
