@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
 from typing import Final
 
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
@@ -332,26 +333,12 @@ def callees_first(
     Raises:
         ModelError: a function calls itself.
     """
-    # Depth first, without recursing: a chain of functions can be long.
-    calls = {key: _called(function, functions) for key, function in functions.items()}
-    done: dict[FunctionKey, None] = {}
-    for start in functions:
-        path: dict[FunctionKey, Iterator[FunctionKey]] = {}
-        if start not in done:
-            path[start] = iter(calls[start])
-        while path:
-            current, remaining = next(reversed(path.items()))
-            called = next(remaining, None)
-            if called is None:
-                del path[current]
-                done[current] = None
-            elif called in path:
-                raise ModelError(
-                    f"function {shown(called[1])} of domain {shown(called[0])} calls itself", where
-                )
-            elif called not in done:
-                path[called] = iter(calls[called])
-    return list(done)
+    calls = TopologicalSorter({key: _called(function, functions) for key, function in functions.items()})
+    try:
+        return list(calls.static_order())
+    except CycleError as error:
+        domain, name, _ = error.args[1][0]
+        raise ModelError(f"function {shown(name)} of domain {shown(domain)} calls itself", where) from None
 
 
 def _called(function: FunctionProto, functions: Mapping[FunctionKey, FunctionProto]) -> list[FunctionKey]:
