@@ -153,7 +153,7 @@ def _cure(found: Explanation) -> str:
     text = ""
     if found.command is not None:
         command = found.command.format(model="model.onnx", fixed="fixed.onnx")
-        text += f"\n```sh\n{command}\n```\n"
+        text += f"\nFix:\n\n```sh\n{command}\n```\n"
     if found.fix:
         by_hand = "By hand" if found.command is not None else "Fix"
         text += f"\n{by_hand}: {found.fix}.\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import click
 import numpy as np
 import onnx.parser
 import pytest
@@ -109,3 +110,11 @@ def test_without_a_code_all_are_listed() -> None:
     (one,) = json.loads(run("onnxruntime.split-1", "--json").output)
     assert one["command"] == "splitops fix model.onnx --for onnxruntime -o fixed.onnx"
     assert one["messages"][0]["runtime"] == "onnxruntime"
+
+
+def test_the_shell_completes_codes() -> None:
+    command = cli.get_command(click.Context(cli), "rule")
+    assert command is not None
+    (argument,) = (one for one in command.params if isinstance(one, click.Argument))
+    completed = argument.shell_complete(click.Context(command), "lengths.")
+    assert {one.value for one in completed} == {code for code in CODES if code.startswith("lengths.")}

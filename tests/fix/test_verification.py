@@ -242,3 +242,22 @@ def test_without_a_runtime_only_broken_rules_are_repaired(tmp_path: Path) -> Non
     assert (split.code, split.after) == ("lengths.missing", "Split-18(axis=0, num_outputs=4)")
     (split,) = fix(path, report=True).splits  # onnxruntime, which is installed
     assert split.after == "Split-18(axis=0, split=[2, 2, 1, 0])"
+
+
+def test_without_an_installed_runtime_the_command_asks_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("splitops.models.engines.is_installed", lambda name: False)
+    path = write(tmp_path, "(float[6] x) => (float[A] a, float[B] b) { a, b = Split(x) }")
+    done = run("fix", path)
+    assert "1 split rewritten; none left that breaks a rule.\n" in done.output
+    assert "Only broken rules were looked for: name a runtime with --for.\n" in done.output
+    done = run("fix", path, "--verify")
+    assert (done.exit_code, "--verify needs a runtime: name one with --for." in done.output) == (2, True)
+
+
+def test_a_release_is_named_if_it_is_known(tmp_path: Path) -> None:
+    path = write(tmp_path, UNBIND)
+    done = run("fix", path, "--for", "tensorrt", "--for", "onnxruntime", "--unbind", "as-written")
+    told = f"for tensorrt and onnxruntime {RELEASE}; 1 left that one of them cannot run.\n"
+    assert f"0 splits rewritten {told}" in done.output, done.output
