@@ -48,7 +48,7 @@ _OTHER_DEFAULTS: Final[Mapping[str, Mapping[str, float]]] = {
 """Numbers that the first version leaves to something else than the later ones, and what that is."""
 
 
-class Mover:
+class OpsetMover:
     """Moves the nodes of a model; what onnx's converter makes of one kind of node is asked for once."""
 
     def __init__(self, names: Names) -> None:

@@ -11,7 +11,7 @@ from onnx import ModelProto, NodeProto, TensorShapeProto
 
 from splitops.errors import ModelError, Rule, SplitError, Where
 from splitops.ground.progress import counted
-from splitops.models.convert.onnx_operators import CONSTANTS_OF_EVERY_TYPE, Mover
+from splitops.models.convert.onnx_operators import CONSTANTS_OF_EVERY_TYPE, OpsetMover
 from splitops.models.convert.onnx_sequences import lower_sequence
 from splitops.models.convert.report import Change, Conversion, Status
 from splitops.models.formats.onnx import check_model
@@ -260,7 +260,7 @@ class Rewriting:
 
     def __post_init__(self) -> None:
         self.names = Names(self.model)
-        self._mover = Mover(self.names)
+        self._mover = OpsetMover(self.names)
 
     def move(self, owner: Any, path: str | None, old: int, new: int, form: Form) -> None:
         """Move a graph or function, with all graphs inside it, to an opset."""

@@ -17,7 +17,7 @@ from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
 from splitops.ground.progress import counted
 from splitops.models.convert.folding import folded, remove_unread
 from splitops.models.convert.layers import row_of
-from splitops.models.convert.onnx_operators import Mover
+from splitops.models.convert.onnx_operators import OpsetMover
 from splitops.models.convert.onnx_to_onnx import (
     least_ir_version,
     prove,
@@ -101,7 +101,7 @@ class _Writer:
         self.graph = ir.Graph([], [], nodes=[], name=source.name or "model", opset_imports={"": self.opset})
         self.model = ir.Model(self.graph, ir_version=8, producer_name="splitops")
         self.names = Names(self.model)
-        self.mover = Mover(self.names)
+        self.mover = OpsetMover(self.names)
         self.values: dict[Endpoint, ir.Value] = {}
         self.named: set[ir.Value] = set()
         self.splits: dict[int, ir.Node] = {}
