@@ -15,8 +15,6 @@ from splitops.comparison.cases.forms import by_count, by_lengths
 from splitops.comparison.records import Record
 from splitops.spec.operators import OperatorSchema
 
-__all__ = ["NEIGHBOURS", "Neighbours", "neighbour_records", "write_neighbours"]
-
 Array = npt.NDArray[Any]
 
 

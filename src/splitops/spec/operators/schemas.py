@@ -9,17 +9,6 @@ from functools import cached_property
 from splitops.spec.elements.types import ElementType
 from splitops.spec.sizes.rules import SizeRule
 
-__all__ = [
-    "Attribute",
-    "AttributeType",
-    "Given",
-    "OperatorSchema",
-    "Option",
-    "Parameter",
-    "Source",
-    "TypeConstraint",
-]
-
 
 class AttributeType(StrEnum):
     """The type of an attribute."""
