@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -15,10 +15,10 @@ from splitops.models.check.findings import Finding, Severity, finding_of
 from splitops.models.check.profiles import LIMITS, RUNTIMES, Limit, known_runtimes
 from splitops.models.formats.files import is_openvino
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.fusions import Fused, Fusion, find_fused, may_be_fused
-from splitops.models.graph.onnx import all_graphs, all_nodes, label, note
+from splitops.models.graph.fusions import Fused, Fusion, find_fused, may_be_fused_in
+from splitops.models.graph.onnx import all_graphs, label, note
 from splitops.models.infer import InferredValue, Tensor, graph_of, load_well_formed, walk
-from splitops.models.known import Known, may_be
+from splitops.models.known import may_be
 from splitops.models.sites import Site
 
 if TYPE_CHECKING:
@@ -230,30 +230,26 @@ def _fusion_findings(
 
 def _editor(model: Any, values: Iterable[InferredValue], where: Where) -> Editor | None:
     """Return a model for reading, with what is known of its values; None where nothing can be fused."""
-    of_ir = is_openvino(model)
-    names = (
-        (layer.type for _, graph in model.graphs() for layer in graph.layers)
-        if of_ir
-        else (node.op_type for node in all_nodes(model))
-    )
-    if not may_be_fused(names):
-        return None
-    found = {(value.graph, value.name): value.after for value in values}
-    if of_ir:
-        from splitops.models.graph.openvino import graphs_inside, to_nodes
+    if is_openvino(model):
+        from splitops.models.graph.openvino import graphs_inside, layers_may_be_fused, to_nodes
         from splitops.models.graph.openvino_editor import OpenVINOEditor
 
+        if not layers_may_be_fused(model):
+            return None
         nodes = to_nodes(model)
-        _note(graphs_inside(nodes.graph), found)
+        _note(graphs_inside(nodes.graph), values)
         return OpenVINOEditor(nodes, where)
+    if not may_be_fused_in(nodes for _, nodes in all_graphs(model)):
+        return None
     from splitops.models.graph.onnx_editor import OnnxEditor
 
-    _note(all_graphs(model), found)
+    _note(all_graphs(model), values)
     return OnnxEditor(model, where)
 
 
-def _note(graphs: Iterable[tuple[str | None, Any]], found: Mapping[tuple[str | None, str], Known]) -> None:
+def _note(graphs: Iterable[tuple[str | None, Any]], values: Iterable[InferredValue]) -> None:
     """Note what is known of the values of graphs, by the path of the graph and the name."""
+    found = {(value.graph, value.name): value.after for value in values}
     for path, graph in graphs:
         for value in (*graph.inputs, *(output for node in graph for output in node.outputs)):
             what = found.get((path, value.name or ""))

@@ -10,10 +10,10 @@ import onnx_ir as ir
 from splitops.errors import Where
 from splitops.models.formats.openvino import OpenVINOModel
 from splitops.models.graph.editor import Editor
-from splitops.models.graph.fusions import find_fused, may_be_fused, unfuse
-from splitops.models.graph.onnx import all_nodes
+from splitops.models.graph.fusions import find_fused, may_be_fused_in, unfuse
+from splitops.models.graph.onnx import all_graphs
 from splitops.models.graph.onnx_editor import OnnxEditor
-from splitops.models.graph.openvino import from_nodes, to_nodes
+from splitops.models.graph.openvino import from_nodes, layers_may_be_fused, to_nodes
 from splitops.models.graph.openvino_editor import OpenVINOEditor
 from splitops.models.simplify.knowledge import note_known, note_known_openvino
 
@@ -27,14 +27,14 @@ def keep_apart(model: ir.Model, where: Where) -> bool:
     Returns:
         Whether anything was.
     """
-    if not may_be_fused(node.op_type for node in all_nodes(model)):
+    if not may_be_fused_in(graph for _, graph in all_graphs(model)):
         return False
     return _rewritten(lambda: OnnxEditor(model, where), lambda: note_known(model, where))
 
 
 def kept_apart(model: OpenVINOModel, where: Where) -> OpenVINOModel:
     """Return a model of OpenVINO with nothing that it would fuse wrongly."""
-    if not may_be_fused(layer.type for _, graph in model.graphs() for layer in graph.layers):
+    if not layers_may_be_fused(model):
         return model
     nodes = to_nodes(model)
 

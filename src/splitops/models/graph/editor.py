@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
 import numpy.typing as npt
@@ -83,7 +84,6 @@ class Editor(ABC):
     Attributes:
         domain: of its operators, as :mod:`splitops.spec.operators` has it.
         model: the model; it is changed in place.
-        names: its names.
         changes: what was rewritten.
         looks: how often a rewrite has looked at a node.
     """
@@ -92,7 +92,6 @@ class Editor(ABC):
 
     def __init__(self, model: ir.Model, where: Where = NOWHERE) -> None:
         self.model = model
-        self.names = Names(model)
         self.changes: list[Applied] = []
         self.looks = 0
         self._where = where
@@ -110,6 +109,11 @@ class Editor(ABC):
                 self._queue[node] = None
                 self._positions[node] = len(self._positions)
                 self._labels[node] = label(node)
+
+    @cached_property
+    def names(self) -> Names:
+        """The names of the model."""
+        return Names(self.model)
 
     def run(self, rewrites: Sequence[Rewrite]) -> None:
         """Apply rewrites until none applies: a node is looked at again only after a change near it."""

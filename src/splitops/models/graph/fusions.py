@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 import onnx_ir as ir
 
@@ -75,21 +75,59 @@ _NAMES: Final[Mapping[str, str]] = {
 """Names in OpenVINO of operators that ONNX has too."""
 _ACTIVATIONS: Final = frozenset({"Relu", "Sigmoid", "Tanh"})
 _PARTS_OF_A_CELL: Final = 4
+_BEFORE_JOIN: Final = frozenset({"Squeeze", "Reshape", "Conv", "Neg", "Mul", "Sub", "Identity"})
+"""What stands between a part and the Concat of a pattern."""
+_PARTING: Final = frozenset({"Split", "Slice", "Identity"})
 
 
-def may_be_fused(operators: Iterable[str]) -> bool:
-    """Return whether there is anything among the operators of a model that a pattern ends with.
+_N = TypeVar("_N")
 
-    Examples:
-        >>> may_be_fused(["Split", "Relu", "Slice"]), may_be_fused(["Concat"])
-        (False, True)
+
+def may_be_fused(
+    nodes: Iterable[_N], name: Callable[[_N], str], makers: Callable[[_N], Sequence[_N | None]]
+) -> bool:
+    """Return whether anything among some nodes looks like the end of a pattern, by the operators alone.
+
+    Args:
+        nodes: the nodes or layers.
+        name: the operator of one.
+        makers: the nodes that make the inputs of one; None is an input of the graph.
     """
-    slices = 0
-    for name in operators:
-        slices += name == "Slice"
-        if name == "Concat" or slices > 1:
-            return True
+    sliced: set[int] = set()
+    for node in nodes:
+        own = _NAMES.get(name(node), name(node))
+        if own not in ("Concat", "Slice", "Split"):
+            continue
+        made = makers(node)
+        first = made[0] if made else None
+        kind = None if first is None else _NAMES.get(name(first), name(first))
+        if own == "Slice":
+            if id(first) in sliced:
+                return True
+            sliced.add(id(first))
+        elif own == "Split":
+            if kind in ("Add", "Gemm"):
+                return True
+        elif kind == "Split" or (kind in _BEFORE_JOIN and first is not None):
+            data = (
+                [other for other in (*makers(first), *made) if other is not None] if first is not None else []
+            )
+            if kind == "Split" or any(_NAMES.get(name(other), name(other)) in _PARTING for other in data):
+                return True
     return False
+
+
+def may_be_fused_in(graphs: Iterable[Iterable[ir.Node]]) -> bool:
+    """Return whether anything in some graphs looks like the end of a pattern; see :func:`may_be_fused`."""
+    return any(may_be_fused(graph, _operator, _makers) for graph in graphs)
+
+
+def _operator(node: ir.Node) -> str:
+    return node.op_type
+
+
+def _makers(node: ir.Node) -> list[ir.Node | None]:
+    return [None if value is None else value.producer() for value in node.inputs]
 
 
 def find_fused(editor: Editor, *, without_lengths: bool = False) -> list[Fused]:
@@ -123,13 +161,28 @@ class _Reader:
         self.graph = graph
         self.without_lengths = without_lengths
         self._slices: dict[tuple[ir.Value, int], list[_Slice]] | None = None
+        self._read: dict[ir.Node, _Slice | None] = {}
 
     def maker(self, value: ir.Value | None, *names: str) -> ir.Node | None:
         """Return the node of one of some operators that makes a value."""
-        if value is None:
-            return None
-        node = self.editor.source(value).producer()
+        node = None if value is None else self.source(value).producer()
         return node if node is not None and self.name(node) in names else None
+
+    def source(self, value: ir.Value) -> ir.Value:
+        """Return the value that a value is, behind all Identity nodes."""
+        node = value.producer()
+        while node is not None and node.op_type == "Identity" and node.inputs[0] is not None:
+            value = node.inputs[0]
+            node = value.producer()
+        return value
+
+    def part_of(self, value: ir.Value | None) -> tuple[ir.Node, int] | None:
+        """Return the split that makes a value, and the position of the part."""
+        found = None if value is None else self.source(value)
+        node = None if found is None else found.producer()
+        if found is None or node is None or _NAMES.get(node.op_type, node.op_type) != "Split":
+            return None
+        return self.editor.part_of(found)
 
     def name(self, node: ir.Node) -> str:
         """Return the operator of a node as ONNX names it; empty for an operator of another domain."""
@@ -141,7 +194,7 @@ class _Reader:
         """Return the nodes that read a value, behind Identity nodes, once for each time."""
         found: list[ir.Node] = []
         for use in value.uses():
-            if self.editor.role(use.node) is Role.IDENTITY:
+            if use.node.op_type == "Identity":
                 found += self.readers(use.node.outputs[0])
             else:
                 found.append(use.node)
@@ -169,7 +222,7 @@ class _Reader:
         """Return the number that a constant of one element holds."""
         cast = self.maker(value, "Cast", "Convert")
         value = value if cast is None else cast.inputs[0]
-        content = None if value is None else self.editor.content(self.editor.source(value), 1)
+        content = None if value is None else self.editor.content(self.source(value), 1)
         if content is None or content[0].size != 1 or content[0].dtype.kind not in "iuf":
             return None
         return float(content[0].reshape(-1)[0])
@@ -177,7 +230,7 @@ class _Reader:
     def fits(self, table: ir.Value, rank: int) -> bool:
         """Return whether a table has as many axes as what it is multiplied with; constants are given them."""
         shape = shape_of(table)
-        return shape is None or len(shape) == rank or self.editor.is_constant(self.editor.source(table))
+        return shape is None or len(shape) == rank or self.editor.is_constant(self.source(table))
 
     def size(self, value: ir.Value | None) -> int | None:
         """Return the number of elements of a value, where it is known."""
@@ -201,6 +254,11 @@ class _Reader:
         return self._slices
 
     def _slice(self, node: ir.Node) -> _Slice | None:
+        if node not in self._read:
+            self._read[node] = self._read_slice(node)
+        return self._read[node]
+
+    def _read_slice(self, node: ir.Node) -> _Slice | None:
         data = node.inputs[0]
         shape = None if data is None else shape_of(data)
         if data is None or shape is None or self.editor.role(node) is not Role.SLICE:
@@ -212,7 +270,7 @@ class _Reader:
         if taken.step != 1:
             return None
         size = shape[axis]
-        return _Slice(node, self.editor.source(data), axis, taken, size if isinstance(size, int) else None)
+        return _Slice(node, self.source(data), axis, taken, size if isinstance(size, int) else None)
 
     def slice_of(self, value: ir.Value | None) -> _Slice | None:
         """Return the Slice of one axis that makes a value."""
@@ -245,7 +303,7 @@ class _Slice:
 
 def _joined(reader: _Reader, join: ir.Node) -> Iterator[Fused]:
     """Yield what is found at one Concat."""
-    values = [None if value is None else reader.editor.source(value) for value in join.inputs]
+    values = [None if value is None else reader.source(value) for value in join.inputs]
     axis, shape = reader.editor.axis(join), shape_of(join.outputs[0])
     if axis is None or not values or None in values:
         return
@@ -264,9 +322,7 @@ def _squeezed(
     path: list[ir.Node] = []
     for index, value in enumerate(inputs):
         squeeze = reader.maker(value, "Squeeze", "Reshape")
-        part = (
-            None if squeeze is None or squeeze.inputs[0] is None else reader.editor.part_of(squeeze.inputs[0])
-        )
+        part = None if squeeze is None or squeeze.inputs[0] is None else reader.part_of(squeeze.inputs[0])
         if squeeze is None or part is None or part[1] != index or part[0] is not (first or part[0]):
             return
         first = part[0]
@@ -301,7 +357,7 @@ def _loses_axis(reader: _Reader, squeeze: ir.Node, split: ir.Node, index: int) -
 
 def _repeated(reader: _Reader, join: ir.Node, inputs: Sequence[ir.Value], axis: int) -> Iterator[Fused]:
     """Follow SplitConcatPairToInterpolateFusion: an Interpolate on the axis of the split, as it is given."""
-    parts = [reader.editor.part_of(value) for value in inputs]
+    parts = [reader.part_of(value) for value in inputs]
     split = None if parts[0] is None else parts[0][0]
     if split is None or any(part is None or part[0] is not split for part in parts):
         return
@@ -397,7 +453,7 @@ class _Channels:
 
 def _channels(reader: _Reader, convolution: ir.Node) -> _Channels | None:
     data, weights = convolution.inputs[:2]
-    part = None if data is None else reader.editor.part_of(data)
+    part = None if data is None else reader.part_of(data)
     kernel = None if weights is None else _sizes(shape_of(weights))
     if kernel is None or len(kernel) < 2:
         return None
@@ -478,7 +534,7 @@ def _halves(
         if shape is None or span is None or span[0] or one.axis != len(shape) - 1 or not follows:
             return None
         return one.node, one.data, span[1], shape[-1]
-    parts = reader.editor.part_of(first), reader.editor.part_of(second)
+    parts = reader.part_of(first), reader.part_of(second)
     if parts[0] is None or parts[1] is None or parts[0][0] is not parts[1][0]:
         return None
     split, cut = parts[0][0], reader.editor.cut(parts[0][0])
@@ -494,12 +550,12 @@ def _halves(
         return None
     if reader.is_counted(split) or reader.editor.stated_axis(split) != cut.rank - 1:
         return None
-    return split, reader.editor.source(data), sizes[0], cut.size
+    return split, reader.source(data), sizes[0], cut.size
 
 
 def _other(reader: _Reader, node: ir.Node, value: ir.Value) -> ir.Value | None:
     """Return the input of a node of two inputs that is not a value."""
-    rest = [given for given in node.inputs if given is not None and reader.editor.source(given) is not value]
+    rest = [given for given in node.inputs if given is not None and reader.source(given) is not value]
     return rest[0] if len(rest) == 1 and len(node.inputs) == 2 else None
 
 
@@ -608,7 +664,7 @@ def _gate(reader: _Reader, part: ir.Value) -> list[ir.Node] | None:
     behind = reader.readers(first.outputs[0])
     if reader.name(first) != "Add" or len(behind) != 1 or reader.name(behind[0]) not in _ACTIVATIONS:
         return None
-    number = _other(reader, first, reader.editor.source(part))
+    number = _other(reader, first, reader.source(part))
     return [first, behind[0]] if reader.size(number) == 1 and reader.editor.is_constant(number) else None
 
 
@@ -626,11 +682,7 @@ def _output_gate(
                 continue
             products = [reader.maker(given, "Mul") for given in total.inputs]
             read = [
-                {
-                    activated[v]
-                    for given in made.inputs
-                    if given and (v := reader.editor.source(given)) in activated
-                }
+                {activated[v] for given in made.inputs if given and (v := reader.source(given)) in activated}
                 for made in products
                 if made is not None
             ]

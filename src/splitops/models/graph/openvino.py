@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
+from operator import attrgetter
 from typing import Final
 
 import onnx_ir as ir
 
 from splitops.models.formats.openvino.model import Edge, Endpoint, Graph, Layer, OpenVINOModel, Port
 from splitops.models.formats.openvino.sites import endpoint_name
+from splitops.models.graph.fusions import may_be_fused
 from splitops.models.graph.onnx import note
 from splitops.models.known import Known
 
@@ -84,6 +87,17 @@ def graphs_inside(graph: ir.Graph, path: str | None = None) -> Iterator[tuple[st
         for tag, attribute in node.attributes.items():
             inner = f"{node.name}/{tag}"
             yield from graphs_inside(attribute.as_graph(), inner if path is None else f"{path}/{inner}")
+
+
+def layers_may_be_fused(model: OpenVINOModel) -> bool:
+    """Return whether anything in a model looks like what OpenVINO fuses wrongly with a split."""
+
+    def makers(graph: Graph, layer: Layer) -> list[Layer | None]:
+        return [graph.by_id[source.layer] for source in graph.sources(layer)]
+
+    return any(
+        may_be_fused(graph.layers, attrgetter("type"), partial(makers, graph)) for _, graph in model.graphs()
+    )
 
 
 def note_found(graph: ir.Graph, found: Mapping[tuple[str | None, Endpoint], Known]) -> None:

@@ -16,8 +16,8 @@ from splitops.models.engines.engine import Compiled, Engine, EngineError
 from splitops.models.fix import SplitReport, fix
 from splitops.models.formats.openvino import OpenVINOModel, opened, output_names, sites
 from splitops.models.formats.openvino.model import Endpoint, Graph, Layer
-from splitops.models.graph.fusions import Fused, may_be_fused
-from splitops.models.graph.openvino import layer_of, note_found, to_nodes
+from splitops.models.graph.fusions import Fused
+from splitops.models.graph.openvino import layer_of, layers_may_be_fused, note_found, to_nodes
 from splitops.models.graph.openvino_editor import OpenVINOEditor
 from splitops.models.infer.openvino_walk import OpenVINOFound, walk_openvino
 from splitops.models.known import Tensor
@@ -209,7 +209,7 @@ class _Survey:
             if reason is not None:
                 self.reasons.append((site.node, reason))
         self.fused: list[tuple[Limit, Fused]] = []
-        if may_be_fused(layer.type for _, graph in model.graphs() for layer in graph.layers):
+        if layers_may_be_fused(model):
             nodes = to_nodes(model)
             note_found(nodes.graph, found)
             self.fused += find_fusions(OpenVINOEditor(nodes, where), ("openvino",))
