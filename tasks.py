@@ -157,6 +157,11 @@ def soak(*arguments: str) -> None:
     run(python(BACKENDS, "backends", "tests/backends.txt"), "-m", "dev.soak", *arguments)
 
 
+def neighbours(*arguments: str) -> None:
+    """Draw what networks write around splits, and ask runtimes: ``neighbours [SECONDS]``."""
+    run(python(), "-m", "dev.neighbours", *arguments)
+
+
 def mutants(*arguments: str) -> None:
     """Change the code that decides sizes in small ways and see tests fail: ``mutants [MODULE ...]``."""
     run(python(MUTANTS, "mutants"), "dev/tools/mutants.py", *arguments)
@@ -240,6 +245,7 @@ _TASKS = (
     bench,
     fuzz,
     soak,
+    neighbours,
     mutants,
     coverage,
     wheels,

@@ -1,0 +1,61 @@
+"""Models of what networks write around a split, drawn at random: nothing is wrong that is not foreseen."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+if sys.platform != "win32":
+    from dev.neighbours.asking import apart, judged, problems, verdict, warm
+    from dev.neighbours.drawing import FAMILIES, drawn
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="each question is asked in a fork")
+SECONDS = 60
+"""``python3.11 tasks.py neighbours`` takes an hour."""
+
+
+def test_a_minute_of_drawn_models_has_no_fault() -> None:
+    pytest.importorskip("openvino")
+    pytest.importorskip("onnxruntime")
+    warm()
+    until, number, found = time.monotonic() + SECONDS, 0, {}
+    while time.monotonic() < until and number < 400:
+        model = drawn(number)
+        judgement = judged(model.model, model.feeds, tools=number % 7 == 0)
+        if judgement and problems(judgement):
+            found[f"{number} {model.family}"] = problems(judgement)
+        number += 1
+    assert found == {}
+    assert number > 2
+
+
+def test_the_same_number_draws_the_same_model_and_each_family_its_turn() -> None:
+    assert {drawn(number).family for number in range(len(FAMILIES))} == set(FAMILIES)
+    for number in range(len(FAMILIES)):
+        one, other = drawn(number), drawn(number)
+        assert one.model == other.model
+        assert all(np.array_equal(one.feeds[name], other.feeds[name]) for name in one.feeds)
+
+
+def test_what_is_wrong_is_seen() -> None:
+    wanted = [np.zeros((2, 3), np.float32)]
+    answers: dict[str, tuple[str, Any]] = {
+        "right": ("ok", [np.zeros((2, 3), np.float32)]),
+        "wrong values": ("ok", [np.ones((2, 3), np.float32)]),
+        "wrong shape: (3, 2) for (2, 3)": ("ok", [np.zeros((3, 2), np.float32)]),
+        "died: SIGABRT": apart(os.abort),
+        "error: KeyError: 'x'": apart(lambda: {}["x"]),
+    }
+    for said, answer in answers.items():
+        assert verdict(wanted, answer) == said
+    fine = dict.fromkeys(("onnxruntime", "openvino", "reference", "fix", "convert", "run"), "right")
+    assert problems({**fine, "check": "nothing"}) == []
+    assert problems({**fine, "check": "nothing", "openvino": "wrong values"}) == [
+        "not foreseen: wrong values"
+    ]
+    assert problems({**fine, "check": "openvino.x", "fix": "wrong values"}) == ["fix: wrong values"]
