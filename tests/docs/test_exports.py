@@ -55,7 +55,7 @@ def test_only_faces_list_their_names() -> None:
         for path in source.rglob("*.py")
         if "\n__all__ = " in path.read_text() and path.name != "__init__.py"
     }
-    assert listing - set(PUBLIC) == {"splitops.spec.operators.schemas"}
+    assert listing <= set(PUBLIC)
 
 
 def test_what_is_newer_than_the_first_version_says_so() -> None:
