@@ -217,6 +217,26 @@ def test_an_empty_list_of_axes_or_sizes_is_no_empty_tensor() -> None:
         assert found == 18
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "o.broadcast(data, c([]))",
+        "o.broadcast(data, o.shape_of(data))",
+        "o.tile(data, c([]))",
+        "o.broadcast(o.squeeze(o.relu(o.unsqueeze(data, c([0]))), c([0])), c([]))",
+        "o.squeeze(o.roll(o.unsqueeze(data, c([0])), c([]), c([])), c([0]))",
+        "o.reduce_sum(data, c([]), False)",
+        "o.reshape(data, c([]), False)",
+    ],
+)
+def test_a_scalar_and_an_empty_list(text: str) -> None:
+    model = model_of(text, [])
+    for engine in ("reference", "auto"):
+        (found,) = splitops.run(model, {"data": np.float32(3)}, engine=engine).values()
+        assert found.shape == ()
+        assert found == 3
+
+
 def test_only_runs_with_empty_tensors_go_to_the_reference() -> None:
     text = "o.relu(o.slice(o.sigmoid(data), c([5]), c([9]), c([1]), c([1])))"
     with splitops.session(model_of(text, [4, -1])) as ready:

@@ -7,8 +7,14 @@ from typing import Final
 from splitops.errors import Rule
 from splitops.models.check.profiles import LIMITS
 
-MODEL_CODES: Final = ("model.invalid", "stated.shape", "stated.type")
-"""Codes of what is wrong with a model, not with one of its splits."""
+MODEL_CODES: Final = (
+    "model.invalid",
+    "stated.shape",
+    "stated.type",
+    "onnxruntime.empty-tensor",
+    "openvino.empty-tensor",
+)
+"""Codes of what is wrong with a model or one of its runs, not with one of its splits."""
 CODES: Final = (*map(str, Rule), *MODEL_CODES, *(limit.code for limit in LIMITS))
 """Every code."""
 _LIMITS: Final = frozenset(limit.code for limit in LIMITS)

@@ -181,6 +181,14 @@ _MODEL: Final[Mapping[str, tuple[str, str]]] = {
         "The model declares an element type for an output of a split that it does not have",
         "declare the element type of the data",
     ),
+    "onnxruntime.empty-tensor": (
+        "A run gives a tensor without elements to an operator on which onnxruntime ends its process",
+        "nothing: splitops runs these operators itself",
+    ),
+    "openvino.empty-tensor": (
+        "A run gives a tensor without elements to a layer that OpenVINO gets wrong, or ends its process on",
+        "use inputs, and lengths of splits, that leave no size of 0 in front of this layer",
+    ),
 }
 _REPAIRED: Final = frozenset({Rule.LENGTHS_MISSING, Rule.OPERATOR_VERSION})
 """The rules that ``splitops fix`` can repair."""

@@ -20,8 +20,17 @@ EMPTY_TENSOR: Final = "openvino.empty-tensor"
 _OF_SIZES: Final = frozenset(
     ["Constant", "ShapeOf", "Concat", "Gather", "Slice", "StridedSlice", "Convert", "Squeeze", "Unsqueeze"]
 )
-"""What sizes are computed with: an empty list of them is no empty tensor of data."""
+"""What sizes are computed with."""
+_OF_LISTS: Final = frozenset(["Reshape", "Squeeze", "Transpose", "Result", *_OF_SIZES])
 _REMEMBERED: Final = 256
+
+
+def takes_empty_list(layer: str) -> bool:
+    """Return whether OpenVINO's layers of a type take an empty list of sizes or axes for what it is.
+
+    Of a scalar and such a list, a ``Broadcast`` ends the process, and ``Tile`` and ``Roll`` give rubbish.
+    """
+    return layer in _OF_LISTS or layer.startswith("Reduce")
 
 
 class EmptyTensorError(EngineError):
@@ -151,6 +160,8 @@ def _outputs_of_data(model: Any) -> Iterator[tuple[Any, Any]]:
             shapes = [output.get_partial_shape() for output in layer.outputs()]
             if all(shape.rank.is_static and shape.rank.get_length() < 2 for shape in shapes):
                 sizes.add(layer.get_name())
-                continue
+                readers = (to.get_node() for output in layer.outputs() for to in output.get_target_inputs())
+                if all(takes_empty_list(reader.get_type_name()) for reader in readers):
+                    continue
         if name != "Result":
             yield from ((layer, output) for output in layer.outputs())

@@ -11,7 +11,7 @@ from splitops.errors import Where
 from splitops.models.check.checking import find_fusions, find_limits, fusion_words
 from splitops.models.check.conditions import Surroundings
 from splitops.models.check.profiles import Limit
-from splitops.models.engines.emptiness import EMPTY_TENSOR, EmptyTensorError
+from splitops.models.engines.emptiness import EMPTY_TENSOR, EmptyTensorError, takes_empty_list
 from splitops.models.engines.engine import Compiled, Engine, EngineError
 from splitops.models.fix import SplitReport, fix
 from splitops.models.formats.openvino import OpenVINOModel, opened, output_names, sites
@@ -255,8 +255,10 @@ def _around_empty_tensors(graph: Graph, found: OpenVINOFound) -> Iterator[int]:
     for (path, end), known in found.items():
         if known.shape is None or 0 not in known.shape:
             continue
-        if len(known.shape) == 1 and known.value is not None:
-            continue  # an empty list of sizes or axes
+        if path is None and len(known.shape) == 1 and known.value is not None:  # of sizes or axes
+            readers = [graph.by_id[target.layer] for target in graph.consumers.get(end, ())]
+            yield from (reader.id for reader in readers if not takes_empty_list(reader.type))
+            continue
         if path is not None:
             yield from (
                 layer.id for layer in graph.layers if layer.bodies and path.startswith(f"{layer.name}/")

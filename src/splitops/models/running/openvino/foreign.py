@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from splitops.errors import Where
-from splitops.models.engines.emptiness import EmptyTensorError
+from splitops.models.engines.emptiness import EmptyTensorError, takes_empty_list
 from splitops.models.engines.engine import Compiled, Engine, EngineError, Program
 from splitops.models.engines.openvino_process import shapes_of
 from splitops.models.formats.openvino.constants import Constant
@@ -180,7 +180,12 @@ class Runner:
             ModelError: OpenVINO is not installed, or it cannot load or run the layers; they are named.
         EmptyTensorError: a layer is given a tensor without elements, and gives one that has some.
         """
-        if self._settled is None and any(_is_empty(values[end]) for end in self._region.inputs):
+        if self._settled is None and any(
+            _is_empty(layer, values[end])
+            for layer in self._region.layers
+            for end in self._region.graph.sources(layer)
+            if end in values
+        ):
             return self._one_by_one(values)
         try:
             return self._run_whole(values, again=again)
@@ -212,7 +217,7 @@ class Runner:
             used = tuple(end for end in ends if end in graph.consumers)
             region = Region(graph, [layer], tuple(dict.fromkeys(sources)), used)
             given = [known[end] for end in sources]
-            if not any(map(_is_empty, given)):
+            if not any(_is_empty(layer, value) for value in given):
                 runner = Runner(region, self._engine, self._where, None)
                 try:
                     known.update(runner._run_whole(known, again=False))
@@ -257,10 +262,10 @@ class Runner:
         return engine.compile(program)
 
 
-def _is_empty(value: Value) -> bool:
-    """Return whether a value is a tensor without elements; an empty list of sizes or axes is none."""
+def _is_empty(layer: Layer, value: Value) -> bool:
+    """Return whether a value is a tensor without elements; an empty list is none where a layer takes it."""
     listed = value.constant and value.element_type.integer and value.array.ndim == 1
-    return value.array.size == 0 and not listed
+    return value.array.size == 0 and not (listed and takes_empty_list(layer.type))
 
 
 _OF_NOTHING: Final[Mapping[str, int]] = {
@@ -273,6 +278,8 @@ _OF_NOTHING: Final[Mapping[str, int]] = {
     "ReduceSum": 0,
 }
 """What layers give of no elements: the value of the empty sum or product that they are."""
+_UNCHANGED: Final = frozenset(["Broadcast", "Interpolate", "Roll", "Tile"])
+"""Layers that give their data as it is where they are given an empty list."""
 _MOST_SIZES: Final = 64
 
 
@@ -294,6 +301,9 @@ def _of_nothing(region: Region, layer: Layer, values: Sequence[Value], where: Wh
         kind = from_openvino(name)
         sizes = () if shape is None else tuple(size for size in shape if size is not None)
         known = kind is not None and shape is not None and len(sizes) == len(shape)
+        if layer.type in _UNCHANGED and shape == values[0].array.shape and kind is values[0].element_type:
+            found[end] = values[0]
+            continue
         if not known or (0 not in sizes and fill is None):
             text = ", ".join(str(value.array.shape) for value in values)
             raise EmptyTensorError.of({layer.name: f"({layer.type}) reads shapes {text}"}, where)
