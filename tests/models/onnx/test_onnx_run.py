@@ -737,3 +737,16 @@ class TestSites:
         with pytest.raises(RuleError) as caught:
             sites_of(model)
         assert caught.value.where.node == "early"
+
+
+def test_a_question_mark_is_no_name_of_a_size() -> None:
+    """Paddle's exporter writes it for each size that it does not know; these need not be equal."""
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 17]> g (float[A, B] x) => (float[A, B] y) { y = Relu(x) }""")
+    for value in (*model.graph.input, *model.graph.output):
+        for size in value.type.tensor_type.shape.dim:
+            size.dim_param = "?"
+    for engine in ("reference", "auto"):
+        assert splitops.run(model, {"x": np.ones((2, 3), np.float32)}, engine=engine)["y"].shape == (2, 3)
+    assert not list(splitops.check(model))
+    assert str(splitops.infer(model)["y"]) == "float32[?, ?]"

@@ -55,8 +55,8 @@ def _dimension(dim: TensorShapeProto.Dimension, names: Names | None) -> Dim:
     if dim.HasField("dim_value"):
         return dim.dim_value if dim.dim_value >= 0 else UNKNOWN
     name: object = dim.dim_param
-    if not isinstance(name, str) or not name:
-        return UNKNOWN  # protobuf gives bytes that are no text as bytes
+    if not isinstance(name, str) or not any(map(str.isalnum, name)):
+        return UNKNOWN  # '?' names no size; protobuf gives bytes that are no text as bytes
     return Range(name=name) if names is None else names.take(name)
 
 
