@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, overload
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error, shown
 from splitops.models.convert.report import Change, Conversion, Status
 from splitops.models.sites.forms import Form, Target
+from splitops.spec.operators import SCHEMAS
 
 if TYPE_CHECKING:
     import onnx
@@ -40,9 +41,12 @@ def parse_target(text: str | int) -> Target:
     openvino = _OPENVINO.fullmatch(text) if isinstance(text, str) else None
     if openvino is not None:
         opset = None if openvino[1] is None else int(openvino[1])
-        if opset is not None and not 1 <= opset <= _NEWEST_OPERATION_SET:
+        newest = max(
+            _NEWEST_OPERATION_SET, *(row.since_version for row in SCHEMAS if row.domain == "openvino")
+        )
+        if opset is not None and not 1 <= opset <= newest:
             got = f"opset{opset} is asked for"
-            expected = f"OpenVINO has operation sets opset1 to opset{_NEWEST_OPERATION_SET}"
+            expected = f"OpenVINO has operation sets opset1 to opset{newest}"
             raise rule_error("OpenVINO", Rule.OPERATOR_VERSION, got, expected, opset=opset)
         return Target("openvino", opset)
     match = _ONNX.fullmatch(text) if isinstance(text, str) else None
