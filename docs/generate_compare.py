@@ -393,7 +393,7 @@ def main(arguments: list[str]) -> None:
             DATA.write_text(f"{content}\n")
     report = shown()
     TEXT.write_text(page(report))
-    PAGE.write_text(to_html(report, splitops.__version__))
+    PAGE.write_text(to_html(report, splitops.__version__, home="../index.html"))
     PICTURE.write_text(picture(report))
 
 

@@ -132,9 +132,45 @@ def test_keys(opened: Any) -> None:
     assert page.evaluate("document.activeElement.closest('tr').dataset.case") == place
 
 
+def test_a_case_is_drawn_once_it_is_opened(opened: Any) -> None:
+    page = opened()
+    assert page.locator(".case:visible").count() == 0
+    height = page.evaluate("document.documentElement.scrollHeight")
+    page.locator(f"{VISIBLE} a.id").nth(2).click()
+    assert page.locator(".case:visible").count() == 1
+    assert page.locator(".case:visible").get_attribute("id") == anchor(MADE.entries[2].id)
+    assert page.evaluate("document.documentElement.scrollHeight") > height
+
+
+def test_wrong_results_and_crashes_come_first_in_sentences(opened: Any) -> None:
+    page = opened()
+    assert page.locator("main h2").first.inner_text() == "Wrong results and crashes"
+    told = [(peer.name, verdict.word) for _, peer, verdict in MADE.findings]
+    wanted = [
+        (name, word, told.count((name, word)))
+        for word in (Word.DIFFERS, Word.CRASH)
+        for name in (peer.name for peer in MADE.peers)
+        if (name, word) in told
+    ]
+    said = page.locator(".worst li").all_inner_texts()
+    assert len(said) == len(wanted) > 1
+    for text, (name, word, number) in zip(said, wanted, strict=True):
+        does = "crashes" if word is Word.CRASH else "returns a wrong result"
+        assert f"{name} {does} in {number} case" in " ".join(text.split())
+    page.locator(".worst a").first.click()
+    assert page.locator(".finding:target").is_visible()
+
+
+def test_the_page_of_a_site_has_a_way_home(opened: Any) -> None:
+    assert opened().locator(".brand a").count() == 0
+    assert '<a href="../index.html">splitops</a> compare' in to_html(MADE, "1", home="../index.html")
+
+
 def test_a_copied_reproduction(opened: Any) -> None:
-    page = opened(permissions=["clipboard-read", "clipboard-write"])
-    first = page.locator(".copy").first
+    entry, peer, _ = MADE.findings[0]
+    place = anchor(entry.id, peer.name)
+    page = opened(f"#{place}", permissions=["clipboard-read", "clipboard-write"])
+    first = page.locator(".finding:target .copy")
     first.get_by_role("button").click()
     first.get_by_text("Copied").wait_for()
     assert page.evaluate("navigator.clipboard.readText()") == first.locator("code").inner_text()
@@ -159,7 +195,7 @@ def test_the_measure_of_contrast_finds_grey_on_white(browser: Any) -> None:
 
 
 def test_names_of_the_accessibility_tree(opened: Any) -> None:
-    page = opened()
+    page = opened(f"#{anchor(MADE.entries[0].id)}")
     for role, name in (
         ("heading", "12 peers and 40 splits"),
         ("region", "The matrix of cases and peers"),

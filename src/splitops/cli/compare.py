@@ -246,7 +246,8 @@ def _print(report: Report) -> None:
         screen.print(one_line(f"  {verdict.detail}", 300), soft_wrap=True)
     verdicts = [verdict for entry in report.entries for verdict in entry.verdicts.values()]
     unsure = [verdict for verdict in verdicts if verdict.is_finding and not verdict.counts]
-    left = sum(verdict.unstable is None for verdict in unsure)  # which nobody has asked again
+    # Which nobody has asked again.
+    left = sum(verdict.unstable is None and not verdict.confirmed for verdict in unsure)
     loose = len(unsure) - left
     screen.print(
         f"{count_of(len(report.entries), 'case')}, {count_of(len(report.findings), 'deviation')}"

@@ -7,7 +7,7 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping
 from itertools import groupby
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from splitops.comparison.records import FINDINGS, CompareError, Entry, Report, Verdict, Word
@@ -38,7 +38,7 @@ def require_jinja() -> None:
         raise CompareError("a page of a comparison needs Jinja2: pip install 'splitops[compare]'") from error
 
 
-def to_html(report: Report, version: str) -> str:
+def to_html(report: Report, version: str, home: str | None = None) -> str:
     """Write a report as one HTML file.
 
     It has its style, its script and its pictures in it, and allows no others by its content security policy.
@@ -47,6 +47,7 @@ def to_html(report: Report, version: str) -> str:
     Args:
         report: the report. Whatever its texts hold is shown as text.
         version: the version of splitops that made it.
+        home: the address of the site that the page belongs to; None where it stands alone.
 
     Raises:
         CompareError: Jinja2 is not installed.
@@ -98,18 +99,20 @@ def to_html(report: Report, version: str) -> str:
         style=Markup(style),  # noqa: S704 - ours, and pictures as addresses of data
         script=Markup(script),  # noqa: S704 - ours
         version=version,
+        home=home,
     )
 
 
 def _facts(report: Report) -> dict[str, Any]:
     """Return what the page shows of a report, besides the report."""
-    found = [verdict.word for _, _, verdict in report.findings]
+    told = [(entry, peer.name, verdict.word) for entry, peer, verdict in report.findings]
+    found = [word for _, _, word in told]
     numbers, asked = counts(report), Counter(name for entry in report.entries for name in entry.verdicts)
     used = Counter(verdict.word for entry in report.entries for verdict in entry.verdicts.values())
     return {
         "report": report,
         "peers": {peer.name: peer for peer in report.peers},
-        "found": len({entry.id for entry, _, _ in report.findings}),
+        "found": len({entry.id for entry, _, _ in told}),
         "tiles": {
             "answers that agree": used[Word.AGREES],
             "disagreements": len(found),
@@ -122,6 +125,12 @@ def _facts(report: Report) -> dict[str, Any]:
         "words": [word for word in MEANINGS if used[word]],
         "groups": [(key, list(rows)) for key, rows in groupby(report.entries, lambda one: one.operator)],
         "meanings": MEANINGS,
+        "worst": [
+            (peer, word, entries)
+            for word in (Word.DIFFERS, Word.CRASH)
+            for peer in report.peers
+            if (entries := [entry for entry, *said in told if said == [peer.name, word]])
+        ],
         "quiet": (Word.AGREES, Word.DEAD, Word.NOT_APPLICABLE),
     }
 
@@ -156,13 +165,21 @@ def _unconfirmed(verdict: Verdict) -> bool:
     return verdict.word in FINDINGS and not verdict.counts
 
 
+_NOT_AGAIN: Final = ", not asked again"
+
+
 def _loose(entry: Entry) -> list[str]:
-    """Return who did something that did not repeat, and what."""
+    """Return who did something that was not confirmed, and what."""
     return [
-        f"{name} ({verdict.unstable or f'{described(verdict)}, not asked again: interrupted'})"
+        f"{name} ({verdict.unstable or described(verdict)}{'' if _is_asked_again(verdict) else _NOT_AGAIN})"
         for name, verdict in entry.verdicts.items()
         if verdict.unstable or _unconfirmed(verdict)
     ]
+
+
+def _is_asked_again(verdict: Verdict) -> bool:
+    """Whether a finding was asked again; one of a comparison that was interrupted may not be."""
+    return verdict.unstable is not None or verdict.confirmed > 0
 
 
 def _plain(value: Any) -> str:
