@@ -136,7 +136,7 @@ def _upsampled(m: _Model) -> None:
     parts = m.parts(m.input(*shape), rank, axis, [each] * count)
     times = m.pick(1, 2, 3)
     made = [part for part in parts for _ in range(times)]
-    if m.pick(True, False, False):
+    if m.pick(True, False, False, False):
         m.draw.shuffle(made)
     where = m.pick(axis, axis, axis - rank, m.pick(*range(rank)))
     m.result(m.add("Concat", *made, axis=where))
@@ -150,11 +150,11 @@ def _convolved(m: _Model) -> None:
     order = list(range(count))
     if m.pick(True, False):
         order = [m.pick(*range(count)) for _ in range(m.pick(2, count, count + 1))]
-    made, out = [], m.pick(size, 2)
+    made, out, biased, uneven = [], m.pick(size, 2), m.pick(False, False, True), m.pick(False, False, True)
     for index in order:
         given = [parts[index], m.floats(out, size, *[3] * spatial)]
-        given += [m.floats(out)] if m.pick(False, False, True) else []
-        wide = m.pick(1, 1, 1, 2)
+        given += [m.floats(out)] if biased else []
+        wide = m.pick(1, 2) if uneven else 1
         made.append(m.add("Conv", *given, pads=[wide] * 2 * spatial, dilations=[wide] * spatial))
     made += [data] if m.pick(False, False, False, True) else []
     axis = m.pick(1, 1, 1, 1 - len(shape), -1)
@@ -254,7 +254,9 @@ def _cell(m: _Model) -> None:
     total = m.add("Add", m.add("MatMul", both, m.floats(5 + size, 4 * size)), m.floats(4 * size))
     order = list("icfo")
     m.draw.shuffle(order)
-    gate = dict(zip(order, m.parts(total, 2, 1, [size] * 4), strict=True))
+    order = m.pick(order, "ifco", "icfo", "ocfi")
+    how = m.pick("count", "count", "lengths", "slices")
+    gate = dict(zip(order, m.parts(total, 2, 1, [size] * 4, how), strict=True))
     if m.pick(True, False):
         gate["f"] = m.add("Add", gate["f"], m.constant(np.float32(1)))
     active = {name: m.add("Tanh" if name == "c" else "Sigmoid", part) for name, part in gate.items()}

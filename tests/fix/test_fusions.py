@@ -96,3 +96,19 @@ def test_a_run_is_right_and_comes_back(code: str, ir: bool, tmp_path: Path) -> N
     wanted = splitops.run(model, feeds, engine="reference")
     for engine in ("auto", "openvino"):
         assert difference(wanted, dict(np.load(tmp_path / f"{engine}.npz"))) is None
+
+
+def test_lengths_that_the_graph_computes_are_fused_too() -> None:
+    """The size of the channels is open: a fix of the split alone leaves what OpenVINO finds out by itself."""
+    model, feeds = of_onnx("convolved-twice")
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "channels"
+    fixed = splitops.fix(model, "openvino", report=True)
+    met = {reason.code for split in fixed.rewritten for reason in split.reasons}
+    assert met == {"openvino.uneven-open-axis", "openvino.convolved-parts"}
+    assert is_right("openvino", fixed.model, model, feeds) is None
+    assert (
+        difference(
+            splitops.run(model, feeds, engine="openvino"), splitops.run(model, feeds, engine="reference")
+        )
+        is None
+    )

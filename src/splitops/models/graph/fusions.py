@@ -459,11 +459,15 @@ def _channels(reader: _Reader, convolution: ir.Node) -> _Channels | None:
         return None
     if part is not None:
         split, index = part
-        cut = reader.editor.cut(split)
-        if cut is None or cut.axis != 1:
+        cut, axis = reader.editor.cut(split), reader.editor.stated_axis(split)
+        if cut is None:  # lengths that the graph computes: as the kernels are equal, so are they
+            count, sizes = len(split.outputs), None
+        else:
+            axis, count, sizes = cut.axis, reader.count(split), cut.sizes
+        if axis not in (1, 1 - len(kernel)):
             return None
-        begin = sum(cut.sizes[:index]) if cut.sizes is not None else index * kernel[1]
-        return _Channels(split, split, index, reader.count(split), begin, begin + kernel[1])
+        begin = index * kernel[1] if sizes is None else sum(sizes[:index])
+        return _Channels(split, split, index, count, begin, begin + kernel[1])
     found = reader.slice_of(data)
     if found is None or found.axis != 1 or found.size is None or found.span is None:
         return None
