@@ -17,7 +17,7 @@ from click.testing import CliRunner
 import splitops
 from splitops.cli import cli
 from splitops.errors import FileError
-from splitops.files import chunks, engine
+from splitops.files import chunks, engine, running
 from splitops.files import cluster as by_cluster
 
 distributed = pytest.importorskip("distributed")
@@ -79,7 +79,7 @@ def submitted(cluster, monkeypatch):
 
     def submit(self, function, *args, **options):
         if function is by_cluster._done:
-            tasks.append(args[1].__name__)
+            tasks.append("read_back" if args[2] else "copy")
         return real(self, function, *args, **options)
 
     monkeypatch.setattr(type(cluster), "submit", submit)
@@ -196,7 +196,7 @@ def test_errors_of_workers_are_those_of_this_process(source, tmp_path, cluster):
 
 
 def test_what_does_not_read_back_is_found_out(source, tmp_path, cluster, monkeypatch):
-    real = by_cluster.ClusterRun._verify
+    real = running.Run._verify
 
     def damage(self, drafts, journal):
         with drafts[1].open("r+b") as file:
@@ -204,7 +204,7 @@ def test_what_does_not_read_back_is_found_out(source, tmp_path, cluster, monkeyp
             file.write(b"\x00\x01\x02\x03")
         real(self, drafts, journal)
 
-    monkeypatch.setattr(by_cluster.ClusterRun, "_verify", damage)
+    monkeypatch.setattr(running.Run, "_verify", damage)
     with pytest.raises(FileError, match=r"'x\.1\.npy' does not read back"):
         plan(source, tmp_path / "out").run(memory=MEMORY, cluster=cluster, verify=True)
     assert sorted(os.listdir(tmp_path)) == ["x.npy"]
@@ -300,9 +300,7 @@ def test_errors_of_workers_keep_their_place(source, tmp_path):
         n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
     ) as threads:
         client = distributed.Client(threads)
-        with pytest.raises(
-            FileError, match=r"cannot write .*x\.1\.npy' at byte 0: no such file or directory"
-        ):
+        with pytest.raises(FileError, match=r"cannot write .*x\.1\.npy': no such file or directory"):
             plan(source, tmp_path / "out").run(memory=MEMORY, cluster=client, progress=remove)
         client.close()
         with pytest.raises(FileError, match="the cluster failed: "):

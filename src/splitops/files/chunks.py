@@ -10,10 +10,11 @@ import hashlib
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -109,13 +110,12 @@ class _ChunkRun(Run):
     def __init__(self, plan: ChunkPlan, how: RunOptions) -> None:
         super().__init__(plan, how)
         assert plan.like is not None
-        self._cluster = how["cluster"]
         self._like = plan.like
         self._format: ChunkedFormat = plan.like.format  # type: ignore[assignment]
         self._formats = plan.formats
         self._flows = plan.flows
         self._tasks = plan.chunk_tasks(how["memory"])
-        if self._cluster is not None and not self._format.folders:
+        if how["cluster"] is not None and not self._format.folders:
             raise FileError(f"the chunks of {self._format.name} are written by one process, not by a cluster")
 
     def _is_there(self) -> bool | None:
@@ -139,44 +139,10 @@ class _ChunkRun(Run):
                     files = (Path(folder, name) for folder, _, names in os.walk(draft) for name in names)
                     make_names_durable(list(files) if self._format.folders else [draft])
 
-    def _copy(self, drafts: Sequence[Path], journal: Journal) -> None:
-        todo = [number for number in range(len(self._tasks)) if number not in journal.done]
-        for number in journal.done:
-            self._advance(self._task_bytes(number))
-        for number, checksums in self._results(ChunkWork.copy, todo, drafts):
-            journal.add(number, checksums)
-            self._advance(self._task_bytes(number))
-
-    def _verify(self, drafts: Sequence[Path], journal: Journal) -> None:
-        for number, found in self._results(ChunkWork.read_back, range(len(self._tasks)), drafts):
-            self._compare_chunks(number, found, journal)
-            self._advance(self._task_bytes(number))
-
-    def _compare_chunks(self, number: int, found: Sequence[int], journal: Journal) -> None:
-        """Prove that the chunks of a task read back as they were written."""
-        task = self._tasks[number]
-        flow = self._flows[task.flow]
-        name = shown_path(self.plan.targets[flow.target].name)
-        for chunk, read, written in zip(chunks_of(flow, task), found, journal.done[number], strict=True):
-            if read != written:
-                raise FileError(
-                    f"{name} does not read back as it was written, in chunk {chunk.index} of "
-                    f"{flow.tensor.label}: CRC-32 {read:08x}, not {written:08x}"
-                )
-
-    def _results(
-        self, function: Callable[..., list[int]], numbers: Iterable[int], drafts: Sequence[Path]
-    ) -> Iterator[tuple[int, list[int]]]:
-        """Yield tasks as they are done, here or by the workers of a cluster."""
-        if self._cluster is None:
-            for number in numbers:
-                yield number, function(self._work(number, drafts), self._tick)
-            return
-        from splitops.files.cluster import Workers, client_of
-
-        with client_of(self._cluster) as client:
-            workers = Workers(client, self.staging, [source.path for source in self.plan.sources])
-            yield from workers.results(function, lambda number: self._work(number, drafts), numbers)
+    def _where(self, number: int, index: int) -> tuple[int, str]:
+        flow = self._flows[self._tasks[number].flow]
+        chunk = next(islice(chunks_of(flow, self._tasks[number]), index, None))
+        return flow.target, f"in chunk {chunk.index} of {flow.tensor.label}"
 
     def _work(self, number: int, drafts: Sequence[Path]) -> ChunkWork:
         task = self._tasks[number]
@@ -187,6 +153,9 @@ class _ChunkRun(Run):
             for piece in flow.pieces
         }
         return ChunkWork(flow, task, sources, drafts[flow.target].absolute(), self._format, name, self.sync)
+
+    def _reads(self) -> list[Path]:
+        return [source.path for source in self.plan.sources]
 
     def _task_bytes(self, number: int) -> int:
         """Return a task's share of its tensor's bytes; the shares of all tasks are these bytes."""

@@ -1,7 +1,7 @@
 """Runs whose tasks are done by the workers of a Dask cluster, the extra ``cluster``.
 
-A task is a list of passes over files, known by their paths: workers read the sources and write the targets
-themselves, and send back nothing but checksums. Doing a task again does no harm, so the scheduler gives those
+A task knows its files by their paths: workers read the sources and write the targets themselves, and send
+back nothing but checksums. Doing a task again does no harm, so the scheduler gives those
 of a worker that died to another one. What there must be one of stays here: making the targets in their full
 size, the journal, and the moves to their places.
 """
@@ -9,25 +9,19 @@ size, the journal, and the moves to their places.
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from splitops.errors import FileError, shown, shown_path
-from splitops.files import engine
-from splitops.files.copying import FilePlan, Report, RunOptions
-from splitops.files.descriptors import make_durable, read_back
-from splitops.files.engine import CopyError, Pass
-from splitops.files.journal import Journal
-from splitops.files.running import Run
-from splitops.files.sources import LocalFile, reason
-from splitops.ground.descriptors import Descriptors
+from splitops.files.engine import CopyError
+from splitops.files.sources import reason
 from splitops.ground.version import __version__
 
 _SIGN: Final = ".cluster"
@@ -75,114 +69,25 @@ class Place:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """A task as a worker gets it.
-
-    Attributes:
-        task: what is copied, or read back.
-        sources: the paths of the files that are read.
-        targets: the paths of the files that are written.
-        sync: whether what is written is to be durable.
-    """
-
-    task: Sequence[Pass]
-    sources: Mapping[int, Path]
-    targets: Mapping[int, Path]
-    sync: bool
-
-    @property
-    def reads(self) -> tuple[Path, ...]:
-        """The files that are read."""
-        return tuple(self.sources.values())
-
-    def copy(self) -> list[int]:
-        """Copy, and return the checksum of each extent."""
-        sources = {index: LocalFile(path) for index, path in self.sources.items()}
-        descriptors = {index: source.descriptor for index, source in sources.items()}
-        with self._open() as targets:
-            checksums = engine.copy(self.task, descriptors, targets)
-            if self.sync:
-                make_durable(list(targets.values()))
-        return checksums
-
-    def read_back(self) -> list[int]:
-        """Return the checksum of each extent as it is on the disk."""
-        with self._open() as targets:
-            return read_back(self.task, targets)
-
-    @contextlib.contextmanager
-    def _open(self) -> Iterator[dict[int, int]]:
-        files = Descriptors()
-        at = 0
-        try:
-            for at, path in self.targets.items():
-                files.open(at, path, os.O_RDWR)
-            yield files
-        except OSError as error:
-            raise CopyError(True, at, 0, error.errno or errno.EIO) from error
-        finally:
-            files.close()
-
-
-class _Task(Protocol):
-    """What a worker does."""
+class Work(Protocol):
+    """A task that a worker does."""
 
     @property
     def reads(self) -> tuple[Path, ...]:
         """The files that are read."""
         ...
 
+    def copy(self, tick: Callable[[int], object] = ...) -> list[int]:
+        """Copy, and return checksums of what was copied."""
+        ...
 
-class ClusterRun(Run):
-    """One run of a plan by the workers of a cluster."""
+    def settle(self) -> None:
+        """Make what was copied durable."""
+        ...
 
-    def __init__(self, plan: FilePlan, how: RunOptions) -> None:
-        super().__init__(plan, how)
-        self._client: Any = None
-
-    def done(self) -> Report:
-        """Carry it out."""
-        with client_of(self.how["cluster"]) as self._client:
-            return super().done()
-
-    def _copy(self, drafts: Sequence[Path], journal: Journal) -> None:
-        sources = self._local_sources()
-        paths = {index: source.path.absolute() for index, source in sources.items()}
-        for number in journal.done:
-            self._advance(self._task_bytes(number))
-        todo = [number for number in range(len(self.tasks)) if number not in journal.done]
-        for number, checksums in self._results(Work.copy, self._failure, todo, paths, drafts):
-            journal.add(number, checksums)
-            self._advance(self._task_bytes(number))
-
-    def _verify(self, drafts: Sequence[Path], journal: Journal) -> None:
-        every = range(len(self.tasks))
-        for number, found in self._results(Work.read_back, self._cannot_read_back, every, {}, drafts):
-            self._compare(number, found, journal)
-
-    def _results(
-        self,
-        function: Callable[[Work], list[int]],
-        failure: Callable[[CopyError], FileError],
-        numbers: Iterable[int],
-        sources: Mapping[int, Path],
-        drafts: Sequence[Path],
-    ) -> Iterator[tuple[int, list[int]]]:
-        def work(number: int) -> Work:
-            extents = [extent for each in self.tasks[number] for extent in each.extents]
-            return Work(
-                self.tasks[number],
-                {index: sources[index] for index in {e.source for e in extents} if index in sources},
-                {index: drafts[index].absolute() for index in sorted({e.target for e in extents})},
-                self.sync,
-            )
-
-        workers = Workers(self._client, self.staging, sources.values())
-        try:
-            yield from workers.results(function, work, numbers)
-        except CopyError as error:
-            raise failure(error) from error
+    def read_back(self, tick: Callable[[int], object] = ...) -> list[int]:
+        """Return the checksums of what is on the disk."""
+        ...
 
 
 class Workers:
@@ -198,7 +103,7 @@ class Workers:
         self._place = _place_in(staging, sources)
         with _cluster_errors():
             # The first question brings up a worker where the cluster makes them as they are needed.
-            self._first_done([client.submit(Place.problem, self._place, pure=False)], at_once=True)
+            self._patiently(client.submit(Place.problem, self._place, pure=False).result, at_once=True)
             answers = client.run(Place.problem, self._place, on_error="return")
         for worker, answer in answers.items():
             if answer is not None:
@@ -206,24 +111,27 @@ class Workers:
                 raise FileError(f"worker {worker} of the cluster {said}")
 
     def results(
-        self,
-        function: Callable[..., list[int]],
-        work: Callable[[int], _Task],
-        numbers: Iterable[int],
+        self, work: Callable[[int], Work], numbers: Iterable[int], *, back: bool
     ) -> Iterator[tuple[int, list[int]]]:
-        """Yield what a function gives for the work of each number, as workers have done it.
+        """Yield the checksums of each number's work, as workers have done it.
 
         The scheduler holds few of them at a time.
 
+        Args:
+            work: returns the work of a number.
+            numbers: of the work.
+            back: whether it is read back, and not copied.
+
         Raises:
-            FileError, CopyError: what the function raises; the cluster fails.
+            FileError, CopyError: what the work raises; the cluster fails.
         """
+        from distributed import wait
 
         def submit(number: int) -> Any:
             task, known = work(number), self._place.sources
             # A worker that comes later may see other folders.
             seen = replace(self._place, sources={str(path): known[str(path)] for path in task.reads})
-            return self._client.submit(_done, seen, function, task, pure=False)
+            return self._client.submit(_done, seen, task, back, pure=False)
 
         running: dict[Any, int] = {}
         waiting = iter(numbers)
@@ -232,33 +140,30 @@ class Workers:
                 most = 2 * max(1, sum(self._client.nthreads().values()))
                 running.update((submit(number), number) for number in islice(waiting, most))
             while running:
-                for future in self._first_done(list(running)):
-                    with _cluster_errors():
-                        found: list[int] = future.result()
+                first = partial(wait, list(running), return_when="FIRST_COMPLETED")
+                for future in self._patiently(first).done:
+                    found = self._patiently(future.result)  # done again, where its worker has gone with it
                     yield running.pop(future), found
                     with _cluster_errors():
                         running.update((submit(number), number) for number in islice(waiting, 1))
         finally:
             self._client.cancel(list(running))
 
-    def _first_done(self, futures: Sequence[Any], *, at_once: bool = False) -> Iterable[Any]:
-        """Wait for some of the futures; a cluster that has no workers all the while has failed.
+    def _patiently(self, ask: Callable[[float], Any], *, at_once: bool = False) -> Any:
+        """Return what a question gives; a cluster that has no workers all the while has failed.
 
         Args:
-            futures: what workers do.
-            at_once: whether it takes them no time, so that a worker that does not answer has failed too.
+            ask: called with the seconds after which it raises a TimeoutError.
+            at_once: whether the answer takes no time, so that workers that do not answer have failed too.
 
         Raises:
             FileError: there was no worker, or no answer, for :data:`_PATIENCE` seconds.
         """
-        from distributed import wait
-
         alone = 0.0
         while True:
             with _cluster_errors():
                 try:
-                    found: Iterable[Any] = wait(futures, _SAID, return_when="FIRST_COMPLETED").done
-                    return found
+                    return ask(_SAID)
                 except TimeoutError:
                     working = self._client.nthreads() and not at_once
                     alone = 0.0 if working else alone + _SAID
@@ -272,12 +177,16 @@ class Workers:
                 )
 
 
-def _done(place: Place, function: Callable[..., list[int]], work: _Task) -> list[int]:
+def _done(place: Place, work: Work, back: bool) -> list[int]:
     """Do some work, on a worker."""
     problem = place.problem()
     if problem is not None:
         raise FileError(f"a worker of the cluster {problem}")
-    return function(work)
+    if back:
+        return work.read_back()
+    found = work.copy()
+    work.settle()
+    return found
 
 
 def _place_in(staging: Path, sources: Iterable[Path]) -> Place:

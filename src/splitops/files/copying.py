@@ -246,13 +246,9 @@ class FilePlan:
         Raises:
             FileError: the memory is too little, or the plan cannot be run on a cluster.
         """
-        if how["cluster"] is None:
-            from splitops.files.running import Run
+        from splitops.files.running import Run
 
-            return Run(self, how)
-        from splitops.files.cluster import ClusterRun
-
-        return ClusterRun(self, how)
+        return Run(self, how)
 
     def digest(self, memory: int) -> str:
         """Return what tells the plans apart whose tasks are not the same."""

@@ -8,25 +8,26 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from splitops.errors import FileError, ModelError, shown_path
 from splitops.files import engine
 from splitops.files.checksums import digest_of, lines
+from splitops.files.cluster import Work, Workers, client_of
 from splitops.files.copying import FilePlan, Report, RunOptions
 from splitops.files.descriptors import (
     allocate,
     make_durable,
     opened,
     raise_file_limit,
-    read_back,
     sync_folder,
     write_all,
 )
 from splitops.files.engine import CopyError, Pass
+from splitops.files.extent_work import ExtentWork
 from splitops.files.extents import stretches
 from splitops.files.formats import TargetFile
 from splitops.files.journal import Journal
@@ -54,6 +55,7 @@ class Run:
         }
         self.finished = 0
         self.total = plan.bytes
+        self._local: dict[int, LocalFile] = {}
 
     def _cut(self) -> str:
         """Return what changes where the same extents are cut into other tasks, as another release may."""
@@ -158,21 +160,20 @@ class Run:
                 return False
             if not target.folder and not _begins_as(place, target):
                 return False
-        descriptors = {index: source.descriptor for index, source in local.items()}
-        for number, task in enumerate(self.tasks):
-            files = Descriptors()
-            try:
-                self._open(files, task, places)
-                wanted = engine.checksums(task, _used(task, descriptors), written=False, tick=self._tick)
-                if engine.checksums(task, files) != wanted:
-                    self.finished = 0
-                    return False
-            except CopyError as error:
-                raise self._failure(error) from error
-            finally:
-                files.close()
-            self._advance(self._task_bytes(number))
-        return True
+        self._local = local
+        try:
+            return all(self._is_done(number) for number in range(len(self.tasks)))
+        except CopyError as error:
+            raise self._failure(error) from error
+        finally:
+            self.finished = 0
+
+    def _is_done(self, number: int) -> bool:
+        """Return whether the targets have what the sources of a task have."""
+        task, descriptors = self.tasks[number], {i: source.descriptor for i, source in self._local.items()}
+        wanted = engine.checksums(task, _used(task, descriptors), written=False)
+        self._advance(self._task_bytes(number))
+        return self._work(number, self._places).read_back() == wanted
 
     def _are_equal(self, drafts: Sequence[Path]) -> bool:
         """Return whether what is in the places of the targets is what this run has made."""
@@ -302,70 +303,86 @@ class Run:
         return found
 
     def _copy(self, drafts: Sequence[Path], journal: Journal) -> None:
-        """Do the tasks that are not done; one is made durable while the next one is copied."""
-        sources = self._local_sources()
-        descriptors = {index: source.descriptor for index, source in sources.items()}
-        pending: Future[None] | None = None
-        with ThreadPoolExecutor(1) as other:
-            for number, task in enumerate(self.tasks):
-                if number not in journal.done:
-                    files = Descriptors()
-                    try:
-                        self._open(files, task, drafts)
-                        checksums = engine.copy(task, _used(task, descriptors), files, tick=self._tick)
-                        if pending is not None:
-                            pending.result()
-                        pending = other.submit(self._note, journal, number, checksums, files)
-                    except BaseException as error:
-                        files.close()
-                        if isinstance(error, CopyError):
-                            raise self._failure(error) from error
-                        raise
-                self._advance(self._task_bytes(number))
-            if pending is not None:
-                pending.result()
-
-    def _note(self, journal: Journal, task: int, checksums: list[int], files: Descriptors) -> None:
-        try:
-            if self.sync:
-                make_durable(list(files.values()))
-            journal.add(task, checksums)
-        except OSError as error:
-            raise self._cannot_write(self.plan.targets[min(files)], error) from error
-        finally:
-            files.close()
+        """Do the tasks that are not done."""
+        for number in journal.done:
+            self._advance(self._task_bytes(number))
+        todo = [number for number in range(len(self._counts())) if number not in journal.done]
+        for number, checksums in self._results(todo, drafts, back=False):
+            journal.add(number, checksums)
 
     def _verify(self, drafts: Sequence[Path], journal: Journal) -> None:
         """Read every task back."""
-        for number, task in enumerate(self.tasks):
-            files = Descriptors()
-            try:
-                self._open(files, task, drafts)
-                found = read_back(task, files, self._tick)
-            except CopyError as error:
-                raise self._cannot_read_back(error) from error
-            finally:
-                files.close()
-            self._compare(number, found, journal)
+        for number, found in self._results(range(len(self._counts())), drafts, back=True):
+            for index, (read, written) in enumerate(zip(found, journal.done[number], strict=True)):
+                if read != written:
+                    target, place = self._where(number, index)
+                    raise FileError(
+                        f"{shown_path(self.plan.targets[target].name)} does not read back as it was written, "
+                        f"{place}: CRC-32 {read:08x}, not {written:08x}"
+                    )
 
-    def _compare(self, number: int, found: Sequence[int], journal: Journal) -> None:
-        """Prove that a task reads back as it was written."""
-        extents = [extent for each in self.tasks[number] for extent in each.extents]
-        for extent, read, written in zip(extents, found, journal.done[number], strict=True):
-            if read != written:
-                raise FileError(
-                    f"{shown_path(self.plan.targets[extent.target].name)} does not read back as it was "
-                    f"written, from byte {extent.target_offset} on: CRC-32 {read:08x}, not {written:08x}"
-                )
-        self._advance(self._task_bytes(number))
+    def _results(
+        self, numbers: Iterable[int], drafts: Sequence[Path], *, back: bool
+    ) -> Iterator[tuple[int, list[int]]]:
+        """Yield tasks and their checksums as they are done, here or by the workers of a cluster."""
+        self._local = self._local or self._local_sources()
+        try:
+            if self.how["cluster"] is None:
+                yield from self._here((self._work(number, drafts) for number in numbers), numbers, back=back)
+                return
+            with client_of(self.how["cluster"]) as client:
+                workers = Workers(client, self.staging, self._reads())
+                work = partial(self._work, drafts=drafts)
+                for number, checksums in workers.results(work, numbers, back=back):
+                    self._advance(self._task_bytes(number))
+                    yield number, checksums
+        except CopyError as error:
+            raise (self._cannot_read_back(error) if back else self._failure(error)) from error
 
-    def _open(self, files: Descriptors, task: Sequence[Pass], drafts: Sequence[Path]) -> None:
-        """Open the targets of a task into a dictionary of the caller's, who closes them."""
-        for index in sorted({extent.target for each in task for extent in each.extents}):
-            try:
-                files.open(index, drafts[index], os.O_RDWR)
-            except OSError as error:
-                raise self._cannot_write(self.plan.targets[index], error) from error
+    def _here(
+        self, works: Iterable[Work], numbers: Iterable[int], *, back: bool
+    ) -> Iterator[tuple[int, list[int]]]:
+        """Yield tasks as this process does them: one is made durable while the next one is copied."""
+        if back:
+            for number, work in zip(numbers, works, strict=True):
+                checksums = work.read_back(self._tick)
+                self._advance(self._task_bytes(number))
+                yield number, checksums
+            return
+        with ThreadPoolExecutor(1) as other:
+            before: tuple[int, list[int], Future[None]] | None = None
+            for number, work in zip(numbers, works, strict=True):
+                checksums = work.copy(self._tick)
+                self._advance(self._task_bytes(number))
+                if before is not None:
+                    before[2].result()
+                    yield before[:2]
+                before = number, checksums, other.submit(work.settle)
+            if before is not None:
+                before[2].result()
+                yield before[:2]
+
+    def _work(self, number: int, drafts: Sequence[Path]) -> Work:
+        """Return a task as it is done here, or sent to a worker."""
+        task, here = self.tasks[number], self.how["cluster"] is None
+        sources = {index: self._local[index] for index in {e.source for each in task for e in each.extents}}
+        targets = sorted({extent.target for each in task for extent in each.extents})
+        return ExtentWork(
+            task,
+            {index: source.path.absolute() for index, source in sources.items()},
+            {index: drafts[index].absolute() for index in targets},
+            self.sync,
+            {index: source.descriptor for index, source in sources.items()} if here else None,
+        )
+
+    def _reads(self) -> list[Path]:
+        """Return the files that workers read."""
+        return [source.path for source in self._local.values()]
+
+    def _where(self, number: int, index: int) -> tuple[int, str]:
+        """Return the target that one of the checksums of a task is of, and where in it, for messages."""
+        extent = [extent for each in self.tasks[number] for extent in each.extents][index]
+        return extent.target, f"from byte {extent.target_offset} on"
 
     def _digests(self, places: Sequence[Path]) -> dict[Path, str]:
         """Return the SHA-256 of each file that is published, also in folders, where that is asked for."""
@@ -394,9 +411,9 @@ class Run:
     def _failure(self, error: CopyError) -> FileError:
         if error.writing:
             target = self.plan.targets[error.file]
+            at = f" at byte {error.offset}" if error.offset >= 0 else ""
             return FileError(
-                f"cannot write {shown_path(self.plan.folder / target.name)} at byte {error.offset}: "
-                f"{str(error).lower()}"
+                f"cannot write {shown_path(self.plan.folder / target.name)}{at}: {str(error).lower()}"
             )
         source = self.plan.sources[error.file]
         tensor = next(
