@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,29 +46,39 @@ class ExtentWork:
         """
         files = {} if self.opened else {index: LocalFile(path) for index, path in self.sources.items()}
         descriptors = self.opened or {index: file.descriptor for index, file in files.items()}
-        with self._open() as targets:
+        targets = Descriptors()
+        try:
+            self._open(targets)
             return engine.copy(self.task, descriptors, targets, tick=tick)
+        finally:
+            targets.close()
 
     def settle(self) -> None:
         """Make what was copied durable."""
-        if self.sync:
-            with self._open() as targets:
-                make_durable(list(targets.values()))
+        if not self.sync:
+            return
+        targets = Descriptors()
+        try:
+            self._open(targets)
+            make_durable(list(targets.values()))
+        except OSError as error:
+            raise CopyError(True, min(self.targets), -1, error.errno or errno.EIO) from error
+        finally:
+            targets.close()
 
     def read_back(self, tick: Callable[[int], object] = lambda _: None) -> list[int]:
         """Return the checksum of each extent as it is on the disk."""
-        with self._open() as targets:
-            return read_back(self.task, targets, tick)
-
-    @contextlib.contextmanager
-    def _open(self) -> Iterator[dict[int, int]]:
-        files = Descriptors()
-        at = 0
+        targets = Descriptors()
         try:
-            for at, path in self.targets.items():
-                files.open(at, path, os.O_RDWR)
-            yield files
-        except OSError as error:
-            raise CopyError(True, at, -1, error.errno or errno.EIO) from error
+            self._open(targets)
+            return read_back(self.task, targets, tick)
         finally:
-            files.close()
+            targets.close()
+
+    def _open(self, files: Descriptors) -> None:
+        """Open the targets into a dictionary of the caller's, who closes them."""
+        for index, path in self.targets.items():
+            try:
+                files.open(index, path, os.O_RDWR)
+            except OSError as error:
+                raise CopyError(True, index, -1, error.errno or errno.EIO) from error

@@ -8,7 +8,7 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property, partial
 from pathlib import Path
@@ -307,12 +307,12 @@ class Run:
         for number in journal.done:
             self._advance(self._task_bytes(number))
         todo = [number for number in range(len(self._counts())) if number not in journal.done]
-        for number, checksums in self._results(todo, drafts, back=False):
-            journal.add(number, checksums)
+        self._do(todo, drafts, journal.add, back=False)
 
     def _verify(self, drafts: Sequence[Path], journal: Journal) -> None:
         """Read every task back."""
-        for number, found in self._results(range(len(self._counts())), drafts, back=True):
+
+        def compare(number: int, found: Sequence[int]) -> None:
             for index, (read, written) in enumerate(zip(found, journal.done[number], strict=True)):
                 if read != written:
                     target, place = self._where(number, index)
@@ -321,46 +321,57 @@ class Run:
                         f"{place}: CRC-32 {read:08x}, not {written:08x}"
                     )
 
-    def _results(
-        self, numbers: Iterable[int], drafts: Sequence[Path], *, back: bool
-    ) -> Iterator[tuple[int, list[int]]]:
-        """Yield tasks and their checksums as they are done, here or by the workers of a cluster."""
+        self._do(range(len(self._counts())), drafts, compare, back=True)
+
+    def _do(
+        self,
+        numbers: Iterable[int],
+        drafts: Sequence[Path],
+        note: Callable[[int, list[int]], None],
+        *,
+        back: bool,
+    ) -> None:
+        """Copy tasks, or read them back, here or by the workers of a cluster; note the checksums of each."""
         self._local = self._local or self._local_sources()
+        work = partial(self._work, drafts=drafts)
         try:
             if self.how["cluster"] is None:
-                yield from self._here((self._work(number, drafts) for number in numbers), numbers, back=back)
+                self._do_here(work, numbers, note, back=back)
                 return
             with client_of(self.how["cluster"]) as client:
                 workers = Workers(client, self.staging, self._reads())
-                work = partial(self._work, drafts=drafts)
                 for number, checksums in workers.results(work, numbers, back=back):
+                    note(number, checksums)
                     self._advance(self._task_bytes(number))
-                    yield number, checksums
         except CopyError as error:
             raise (self._cannot_read_back(error) if back else self._failure(error)) from error
 
-    def _here(
-        self, works: Iterable[Work], numbers: Iterable[int], *, back: bool
-    ) -> Iterator[tuple[int, list[int]]]:
-        """Yield tasks as this process does them: one is made durable while the next one is copied."""
-        if back:
-            for number, work in zip(numbers, works, strict=True):
-                checksums = work.read_back(self._tick)
-                self._advance(self._task_bytes(number))
-                yield number, checksums
-            return
+    def _do_here(
+        self,
+        work: Callable[[int], Work],
+        numbers: Iterable[int],
+        note: Callable[[int, list[int]], None],
+        *,
+        back: bool,
+    ) -> None:
+        """Do tasks by this process: one is made durable and noted while the next one is copied."""
+
+        def settle(task: Work, number: int, checksums: list[int]) -> None:
+            if not back:
+                task.settle()
+            note(number, checksums)
+
+        pending: Future[None] | None = None
         with ThreadPoolExecutor(1) as other:
-            before: tuple[int, list[int], Future[None]] | None = None
-            for number, work in zip(numbers, works, strict=True):
-                checksums = work.copy(self._tick)
+            for number in numbers:
+                task = work(number)
+                checksums = task.read_back(self._tick) if back else task.copy(self._tick)
+                if pending is not None:
+                    pending.result()
+                pending = other.submit(settle, task, number, checksums)
                 self._advance(self._task_bytes(number))
-                if before is not None:
-                    before[2].result()
-                    yield before[:2]
-                before = number, checksums, other.submit(work.settle)
-            if before is not None:
-                before[2].result()
-                yield before[:2]
+            if pending is not None:
+                pending.result()
 
     def _work(self, number: int, drafts: Sequence[Path]) -> Work:
         """Return a task as it is done here, or sent to a worker."""
