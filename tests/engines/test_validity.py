@@ -191,3 +191,18 @@ def test_an_operator_that_the_runtime_makes_of_others_that_it_lacks(kind):
     assert (found["a"].tolist(), found["b"].tolist()) == ([0, 0, 0], [0, 0, 1])
     regions = [node.op_type for region in ready._program.division.regions.values() for node in region.nodes]
     assert regions.count("Relu") == (1 if kind == "int16" else 2)
+
+
+@pytest.mark.parametrize("engine", engines()[:3])
+def test_two_splits_of_one_name_are_proved_each(engine):
+    """Only the first one would become Slices, which prove nothing."""
+    model = parsed("""
+        g (float[N, 0] x, float[5] z) => (float[n, 0] a, float[m, 0] b, float[k] c, float[l] d) {
+            p = Constant<value = int64[2] {2147483647, 1}>() q = Constant<value = int64[2] {2, 3}>()
+            a, b = Split(x, p) c, d = Split(z, q) }""")
+    for node in model.graph.node[2:]:
+        node.name = "twice"
+    ready = splitops.session(model, engine)
+    assert ready.run({"x": np.zeros((2**31, 0), np.float32), "z": X[:5]})["b"].shape == (1, 0)
+    with pytest.raises(RuleError, match=r"lengths\.sum"):
+        ready.run({"x": np.zeros((5, 0), np.float32), "z": X[:5]})

@@ -208,6 +208,10 @@ def _place(site: Site | SplitReport) -> _Place:
     return site.where.graph, site.where.node
 
 
+def _outputs(site: Site) -> set[SiteKey]:
+    return {(site.where.graph, name) for name in site.outputs if name}
+
+
 def legal_model(
     model: ModelProto, found: Survey, where: Where, engine: Engine, *, sizes: bool
 ) -> tuple[ModelProto, tuple[SplitReport, ...], Survey]:
@@ -238,7 +242,8 @@ def legal_model(
     made = cast(ModelProto, report.model)
     written = set(map(_place, report.rewritten)) - found.computed
     again = survey(made, where, engine, sizes=sizes, written=written)
-    lost = set(map(_place, found.sites)) - set(map(_place, again.sites))
+    kept = {key for site in again.sites for key in _outputs(site)}
+    lost = {_place(site) for site in found.sites if kept.isdisjoint(_outputs(site))}
     if lost and not lost <= survey(_without_claims(model), where, engine, sizes=True).settled:
         return model, (), found
     return made, report.rewritten, again

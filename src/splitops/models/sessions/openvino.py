@@ -195,7 +195,7 @@ class _Survey:
         self.apart = frozenset(_around_empty_tensors(model.graph, found))
         self.reasons: list[tuple[Layer, str]] = []
         self.sizes: dict[int, Sizes] = {}
-        self.settled: set[str | None] = set()
+        open_names: set[str | None] = set()
         surroundings = Surroundings.of(model)
         for site in visited:
             if site.where.graph is not None:
@@ -204,10 +204,11 @@ class _Survey:
             reason = _reason(site, surroundings) or ("sizes that a run decides" if sizes is None else None)
             if sizes is not None:
                 self.sizes[site.node.id] = sizes
-            if is_settled(site):
-                self.settled.add(site.where.node)
+            if not is_settled(site):
+                open_names.add(site.where.node)
             if reason is not None:
                 self.reasons.append((site.node, reason))
+        self.settled = {site.where.node for site in visited if site.where.graph is None} - open_names
         self.fused: list[tuple[Limit, Fused]] = []
         if layers_may_be_fused(model):
             nodes = to_nodes(model)
