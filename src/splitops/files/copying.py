@@ -37,7 +37,7 @@ class RunOptions(TypedDict, total=False):
     Attributes:
         overwrite: whether files of the same names are replaced; they are an error otherwise.
         resume: go on with what a run of the same plan had done when it was killed; begin where there is none.
-            Where all targets are there with the same bytes, nothing is written.
+            If all targets are there with the same bytes, they stay as they are.
         verify: read everything back and compare it with what was read.
         sync: make the files durable before they take their places, and now and then on the way. The default.
         sha256: take the SHA-256 of each file for the report.

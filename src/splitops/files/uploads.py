@@ -2,7 +2,7 @@
 
 A file system of fsspec that can hold back what is written until it is told (a multipart upload on S3) takes
 the targets as they are made, window by window in the order of each file. Nothing of them waits here, so
-there is nothing to go on with after a kill.
+a run that was killed begins anew.
 """
 
 from __future__ import annotations
