@@ -123,7 +123,7 @@ def test_a_site_that_can_be_restated_is_none():
     (operators,) = regions(ready)
     assert {"Relu", "Split", "Neg"} <= {*operators}
     assert ready.engine_of(ready.sites[0]) == "onnxruntime"
-    assert "1 split restated" in ready.describe()
+    assert "1 split rewritten (splitops fix shows how)" in ready.describe()
 
 
 @needs_onnxruntime
