@@ -27,10 +27,11 @@ from splitops.files.chunk_work import (
     chunks_of,
     make_names_durable,
 )
-from splitops.files.copying import MEMORY, DryRun, FilePlan, RunOptions
+from splitops.files.copying import FilePlan
 from splitops.files.engine import TASK_BYTES
 from splitops.files.formats import Contents
 from splitops.files.journal import Journal
+from splitops.files.plans import MEMORY, DryRun, RunOptions
 from splitops.files.running import Run
 from splitops.files.sources import writing
 

@@ -25,9 +25,10 @@ from splitops.files.addresses import target_path
 from splitops.files.boxes import Box, boxes
 from splitops.files.chunk_work import ChunkedArray, ChunkedFormat, checksum_of, make_names_durable
 from splitops.files.cluster import Workers, client_of
-from splitops.files.copying import MEMORY, DryRun, FilePlan, Part, RunOptions
+from splitops.files.copying import FilePlan
 from splitops.files.formats import Format, TargetFile, format_named
 from splitops.files.journal import Journal
+from splitops.files.plans import MEMORY, DryRun, Part, RunOptions
 from splitops.files.requests import Bind
 from splitops.files.running import Run
 from splitops.files.sources import reading, writing

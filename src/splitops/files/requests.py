@@ -14,9 +14,10 @@ from splitops.errors import FileError, TypeUnsupportedError, shown
 from splitops.files.addresses import RemoteFile, is_address, target_path
 from splitops.files.chunk_work import ChunkedFormat, Flow, Piece
 from splitops.files.chunks import ChunkPlan
-from splitops.files.copying import FilePlan, Finish, Part
+from splitops.files.copying import FilePlan
 from splitops.files.extents import Extent, contiguous, inverse
 from splitops.files.formats import Contents, Format, Layout, TargetFile, format_of
+from splitops.files.plans import Finish, Part
 from splitops.files.sources import LocalFile, LocalFolder, Source
 from splitops.files.streams import Stream, is_compressed, plain_path
 from splitops.files.tensors import StoredTensor, part_extents, without_collector

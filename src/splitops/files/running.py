@@ -17,7 +17,6 @@ from splitops.errors import FileError, ModelError, shown_path
 from splitops.files import engine
 from splitops.files.checksums import digest_of, lines
 from splitops.files.cluster import Work, Workers, client_of
-from splitops.files.copying import FilePlan, Report, RunOptions
 from splitops.files.descriptors import (
     allocate,
     make_durable,
@@ -31,6 +30,7 @@ from splitops.files.extent_work import ExtentWork
 from splitops.files.extents import stretches
 from splitops.files.formats import TargetFile
 from splitops.files.journal import Journal
+from splitops.files.plans import PlannedFiles, Report, RunOptions
 from splitops.files.sources import LocalFile
 from splitops.ground.descriptors import Descriptors
 from splitops.ground.writing import StagedFiles, staging_folder
@@ -42,7 +42,7 @@ class Run:
     resumable = True
     """Whether what a run that was killed has left is gone on with."""
 
-    def __init__(self, plan: FilePlan, how: RunOptions) -> None:
+    def __init__(self, plan: PlannedFiles, how: RunOptions) -> None:
         self.plan = plan
         self.how = how
         self.sync = how["sync"]

@@ -26,11 +26,12 @@ import numpy as np
 from splitops.errors import FileError
 from splitops.files import engine
 from splitops.files.addresses import RemoteFile, address_of, file_system, is_address
-from splitops.files.copying import MEMORY, DryRun, FilePlan, Report, RunOptions
+from splitops.files.copying import FilePlan
 from splitops.files.descriptors import raise_file_limit, write_all
 from splitops.files.engine import CopyError
 from splitops.files.extents import Extent, compose, contiguous
 from splitops.files.formats import TargetFile
+from splitops.files.plans import MEMORY, DryRun, Report, RunOptions
 from splitops.files.running import Run
 from splitops.files.sources import reason, writing
 from splitops.ground.writing import StagedFiles, uninterrupted

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from splitops.errors import PlanError, shown
-from splitops.files.copying import FilePlan, Finish
+from splitops.files.copying import FilePlan
 from splitops.files.extents import Extent, compose, contiguous
 from splitops.files.formats import TargetFile
+from splitops.files.plans import Finish
 from splitops.files.sources import Source
 from splitops.sharding.checkpoint import Checkpoint
 from splitops.sharding.placements import Laid
