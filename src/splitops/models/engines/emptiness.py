@@ -78,7 +78,8 @@ class Watch:
         self._known: dict[Sequence[tuple[int, ...]], Mapping[str, str]] = {}
         # Where every open size of the inputs is at least 1, most models cannot meet any.
         full = _reshaped(model, [_at_least_one(port.get_partial_shape()) for port in model.inputs])
-        self._model = model if full is None or _empty_tensors(full, _may_be_empty) else None
+        self._suspects = None if full is None else frozenset(_empty_tensors(full, _may_be_empty))
+        self._model = None if self._suspects == frozenset() else model
 
     def prove(self, shapes: Sequence[tuple[int, ...]]) -> None:
         """Prove that a run with inputs of some shapes meets no tensor without elements.
@@ -93,16 +94,25 @@ class Watch:
                     if len(self._known) == _REMEMBERED:
                         self._known.clear()
                     model = _reshaped(self._model, shapes)
-                    self._known[shapes] = {} if model is None else _empty_tensors(model, _is_empty)
+                    found = {} if model is None else _empty_tensors(model, _is_empty, self._suspects)
+                    self._known[shapes] = found
                 given = dict(self._known[shapes])
         if given:
             raise EmptyTensorError.of(given, self._where)
 
 
-def _empty_tensors(model: Any, is_met: Callable[[Any], bool]) -> dict[str, str]:
-    """Return the layers that give or read tensors of some shapes, by name, with what they do."""
+def _empty_tensors(
+    model: Any, is_met: Callable[[Any], bool], suspects: Collection[str] | None = None
+) -> dict[str, str]:
+    """Return the layers that give or read tensors of some shapes, by name, with what they do.
+
+    Args:
+        model: the model.
+        is_met: whether a shape is one of those.
+        suspects: the names of the layers that are looked at; None is all.
+    """
     found: dict[str, str] = {}
-    for layer, output in _outputs_of_data(model):
+    for layer, output in _outputs_of_data(model, suspects):
         shape = output.get_partial_shape()
         if is_met(shape):
             found.setdefault(layer.get_friendly_name(), f"({layer.get_type_name()}) gives shape {shape}")
@@ -150,10 +160,14 @@ def _reshaped(model: Any, shapes: Sequence[Any]) -> Any:
     return made
 
 
-def _outputs_of_data(model: Any) -> Iterator[tuple[Any, Any]]:
+def _outputs_of_data(model: Any, suspects: Collection[str] | None) -> Iterator[tuple[Any, Any]]:
     """Yield the layers of a model with their outputs, without those that sizes are computed with."""
     sizes: set[str] = set()
     for layer in model.get_ordered_ops():
+        if suspects is not None:  # of which the lists of sizes are none
+            if layer.get_friendly_name() in suspects:
+                yield from ((layer, output) for output in layer.outputs())
+            continue
         name = layer.get_type_name()
         feeders = (value.get_node().get_name() for value in layer.input_values())
         if name == "ShapeOf" or (name in _OF_SIZES and sizes.issuperset(feeders)):
