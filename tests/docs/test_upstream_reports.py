@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reports"
-REPORTS = sorted(path for path in FOLDER.glob("*.md") if path.name != "index.md")
+REPORTS = sorted(path for path in FOLDER.glob("*.md") if path.name != "overview.md")
 
 
 @pytest.mark.parametrize("report", REPORTS, ids=lambda path: path.stem)
@@ -28,6 +28,6 @@ def test_a_report_reproduces_its_fault(report: Path) -> None:
 
 
 def test_each_report_is_listed() -> None:
-    index = (FOLDER / "index.md").read_text()
+    overview = (FOLDER / "overview.md").read_text()
     assert len(REPORTS) == 6
-    assert all(f"]({report.name})" in index for report in REPORTS)
+    assert all(f"]({report.name})" in overview for report in REPORTS)

@@ -112,3 +112,13 @@ def test_lengths_that_the_graph_computes_are_fused_too() -> None:
         )
         is None
     )
+
+
+def test_simplify_rewrites_an_upsampling_of_unknown_size_once() -> None:
+    model, feeds = of_onnx("upsampled-from-the-end")
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "height"
+    made = splitops.simplify(model, report=True)
+    assert [change.rewrite for change in made.changes] == ["kept-apart"]
+    assert is_right("openvino", made.model, model, feeds) is None
+    again = splitops.simplify(made.model, report=True)
+    assert not again.changes

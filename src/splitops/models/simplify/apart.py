@@ -42,4 +42,4 @@ class KeptApartPass(SplitPass):
             self._editor, self._found = editor, {}
             for fused in find_fused(editor):
                 self._found.setdefault(fused.node, []).append(fused)
-        return self._found.get(node, [])
+        return self._found.pop(node, [])  # once: a split may be looked at again as the same node
