@@ -55,8 +55,8 @@ def test_the_command_line_takes_addresses(tmp_path, files):
     assert result.exit_code == 0, result.output
     np.testing.assert_array_equal(np.load(tmp_path / "x.1.npy"), array[:, 3:])
     result = CliRunner().invoke(cli, ["inspect", "s3://bucket/none.npy"])
-    assert result.exit_code == 1
-    assert "cannot read s3://bucket/none.npy" in result.output
+    assert result.exit_code == 2
+    assert "s3://bucket/none.npy does not exist." in result.output
 
 
 @pytest.fixture(scope="module")
