@@ -89,7 +89,7 @@ def operators() -> str:
         for row in SCHEMAS
     ]
     text = "# Operators\n\n" + HEADER
-    text += "Every version of every operator that splitops runs, as its schema states it. "
+    text += "Every version of every operator that splitops runs, as its schema has it. "
     text += "`splitops.schema`, `splitops.history` and `splitops.difference` give the same as data.\n\n"
     text += "![The versions of each operator by opset, with the size rules of each](pictures/history.svg)\n\n"
     text += table(heading, rows)
@@ -175,7 +175,7 @@ def errors() -> str:
         "`operator`, `rule`, `got`, `expected`, `values` and `where`, and prints one line. `ArrayError` is "
         "about arrays: `out=` buffers that do not fit or overlap, an array of no known library. "
         "`ModelError` is about files and models.\n\n"
-        "Why each rule is what it is stands in [what each operator means](semantics.md). Each example can be "
+        "Why each rule is what it is is in [what each operator means](semantics.md). Each example can be "
         "run by itself.\n\n"
     )
     text += table(("rule", "class"), [(f"[`{rule}`](#{_rule_anchor(rule)})", _family(rule)) for rule in Rule])
@@ -255,7 +255,7 @@ def backends() -> str:
         "- **copies**: `copy=True` gives independent parts.\n"
         "- **out**: `out=` fills the caller's buffers. PyTorch follows no derivative through buffers (its "
         "own `split_with_sizes_copy(out=...)` gives gradients of zero under `torch.func.grad`), so that it "
-        "is refused where one is recorded: use `copy=True`, or `torch.no_grad()` where none is wanted. "
+        "is rejected where one is recorded: use `copy=True`, or `torch.no_grad()` where none is wanted. "
         "Inside `torch.vmap` buffers must have the batch, too.\n"
         "- **lazy**: nothing is computed before it is asked for.\n"
         "- **read only**: read-only data give read-only views.\n"

@@ -44,20 +44,20 @@ LANES: Final = {
         Box("models.graph", "walk, edit"),
         Box("models.sites", "one split each"),
         Box("models.infer", "what is known"),
-        Box("models.sessions", "who runs what"),
+        Box("models.sessions", "which engine runs what"),
         Box("models.engines", "the runtimes"),
     ),
     "Tools": (
         Box("models.simplify", "fewer splits"),
         Box("models.convert", "opset, dialect"),
         Box("models.check", "who will mind"),
-        Box("models.fix", "restated, proved"),
+        Box("models.fix", "rewritten, proved"),
     ),
     "Files": (
         Box("files.formats", "names, places"),
         Box("files.tensors", "units, parts"),
         Box("files.extents", "runs of bytes"),
-        Box("files.copying", "one plan"),
+        Box("files.plans", "one plan"),
         Box("files.engine", "bounded memory"),
         Box("native", "moves bytes"),
     ),
@@ -80,7 +80,7 @@ APART: Final = {"models.simplify", "models.convert", "comparison.protocol", "spl
 BETWEEN: Final = (
     ("models.sites", "splitting.binding"),
     ("models.infer", "models.fix"),
-    ("sharding.assembly", "files.copying"),
+    ("sharding.assembly", "files.plans"),
 )
 """Where a lane stands on one above it; a line goes straight up or down."""
 
@@ -117,7 +117,7 @@ def check(found: dict[str, set[str]]) -> None:
     """Prove the picture.
 
     Raises:
-        AssertionError: a box is no module, or an arrow no import.
+        AssertionError: a box is not a module, or an arrow no import.
     """
     boxes = [box.module for lane in LANES.values() for box in lane]
     for module in boxes:

@@ -39,7 +39,7 @@ PICTURE: Final = DOCS / "pictures" / "compare.svg"
 COLOURS: Final[Mapping[Word, str]] = {
     Word.AGREES: colour(2),
     Word.DIFFERS: colour(5),
-    Word.REFUSES: colour(1),
+    Word.REJECTS: colour(1),
     Word.ACCEPTS: colour(4),
     Word.CRASH: colour(3),
     Word.HANG: colour(3),
@@ -93,7 +93,7 @@ def written(verdicts: Verdicts) -> str:
 
 
 def release(peer: Peer) -> str:
-    """Return a peer's own release."""
+    """Return an implementation's own release."""
     return next(iter(peer.versions.values()))
 
 
@@ -103,7 +103,7 @@ def word(verdict: Verdict) -> str:
 
 
 def is_disagreement(verdict: Verdict) -> bool:
-    """Whether a verdict says that a peer disagrees."""
+    """Whether a verdict says that an implementation disagrees."""
     return verdict.word in (*DISAGREEMENTS, Word.PROTOCOL, Word.ADAPTER_ERROR)
 
 
@@ -160,7 +160,7 @@ def numbers(report: Report) -> str:
     """Say how much was asked and found."""
     cases = len({entry.id for entry, _, _ in report.findings})
     return (
-        f"{len(report.peers)} peers answered {len(report.entries)} cases. "
+        f"{len(report.peers)} implementations answered {len(report.entries)} cases. "
         f"{cases} cases have a disagreement that two more processes repeated alone"
     )
 
@@ -177,7 +177,7 @@ def cell(value: Any) -> str:
 
 
 def peers_table(report: Report) -> str:
-    """Return the peers and how often each has each word."""
+    """Return the implementations and how often each has each word."""
     counted = counts(report)
     words = [Word.AGREES, *DISAGREEMENTS]
     rows = []
@@ -191,7 +191,7 @@ def peers_table(report: Report) -> str:
 
 
 def findings_table(report: Report) -> str:
-    """Return the disagreements, those of one peer and rule in a row."""
+    """Return the disagreements, those of one implementation and rule in a row."""
     groups: dict[tuple[str, str, str], list[Entry]] = defaultdict(list)
     links: dict[tuple[str, str, str], str] = {}
     for entry, peer, verdict in report.findings:
@@ -220,11 +220,11 @@ def rules_table(report: Report) -> str:
 
 
 def picture(report: Report) -> str:
-    """Draw every verdict: a row for each peer, a column for each case, those of an operator together."""
+    """Draw every verdict: a row for each implementation, a column for each case, grouped by operator."""
     left, top, row, case, gap = 180, 108, 20, 1.4, 8
-    canvas = Canvas("What each peer makes of each case")
+    canvas = Canvas("What each implementation makes of each case")
     x = float(left)
-    for words in ("agrees",), ("differs",), ("refuses",), ("accepts",), ("crash", "hang", "memory"):
+    for words in ("agrees",), ("differs",), ("rejects",), ("accepts",), ("crash", "hang", "memory"):
         canvas.rect(x, 22, 14, 14, COLOURS[Word(words[0])])
         canvas.text(x + 20, 34, ", ".join(words), size=13)
         x += 44 + 7 * len(", ".join(words))
@@ -254,7 +254,7 @@ def picture(report: Report) -> str:
 
 
 def drawn(verdict: Verdict | None) -> Word | None:
-    """Return the word that is drawn; None where a peer says nothing that counts."""
+    """Return the word that is drawn; None where an implementation says nothing that counts."""
     if verdict is None or verdict.word not in COLOURS:
         return None
     return verdict.word if verdict.counts or verdict.word is Word.AGREES else None
@@ -262,11 +262,11 @@ def drawn(verdict: Verdict | None) -> Word | None:
 
 TEMPLATE: Final = """<!-- Made by docs/generate_compare.py. -->
 
-# Comparing runtimes
+# Compare runtimes
 
-`splitops compare` asks runtimes, compilers, converters and simplifiers what they make of the split
-operators, and holds each answer to [what the operators mean](semantics.md), bit for bit. It finds where
-they disagree, proves it, shrinks it to the smallest case, and names the rule.
+`splitops compare` runs the split test suite on every installed runtime, compiler, converter and
+simplifier. It compares each result with [the specification](semantics.md), bit for bit. It confirms every
+disagreement, reduces it to the smallest case, and names the rule.
 
 ```sh
 pip install "splitops[compare]"
@@ -277,80 +277,82 @@ splitops compare onnxruntime --python onnxruntime=../newer/bin/python
 splitops compare onnxruntime --repro split-18/ceil/5-into-4/float32/static -o reproduction
 ```
 
-[![What each peer makes of each case](pictures/compare.svg)](compare/page.html)
+[![Results of each implementation for each case](pictures/compare.svg)](compare/page.html)
 
-[**The whole page**](compare/page.html), with a permalink for each case and each disagreement, and [its
+[**Open the whole page**](compare/page.html), with a permalink for each case and each disagreement, or [its
 data](compare/report.json), of {date}.
 
-## What the words mean
+## How results are judged
 
-- **A peer has a process of its own.** It may crash, hang, print or take memory: that is an answer, and the
-  next case gets a new process. Where the system allows it, the process has no network.
-- **A disagreement counts once it was confirmed alone**: two fresh processes, each with other rubbish in
-  freed memory (`MALLOC_PERTURB_`), do the same. What does not repeat is shown as unconfirmed, and counted
-  nowhere. Values that move with the rubbish are read outside of the tensor. These processes are forked from
-  one in which the peer is imported and that was asked nothing.
-- **A refusal counts only beside its control.** Each case names a valid case like it. A peer that fails this
-  one, too, is *dead* there: it says nothing, and does not agree either.
-- **Settings are columns**: `openvino[threads=1]` is asked beside `openvino`.
-- **A converter or simplifier is judged by its model**, which a peer runs that was right about the source.
+- **Each implementation runs in a separate process.** If it crashes, hangs, prints or uses too much
+  memory, that is its result, and the next case gets a new process. The process has no network, where the
+  system allows that.
+- **A disagreement counts only after it was confirmed alone.** Two fresh processes, each with different
+  garbage in freed memory (`MALLOC_PERTURB_`), have to repeat it. Otherwise it is shown as unconfirmed and
+  not counted. A value that changes with the garbage was read outside the tensor.
+- **A rejection counts only if the valid baseline case works.** Each case names a similar valid case. If an
+  implementation fails that one too, it has no result for the case.
+- **Settings are columns**: `openvino[threads=1]` is tested next to `openvino`.
+- **A converter or simplifier is judged by its model.** An implementation that was right about the source
+  runs it.
 
-| verdict | the peer |
+| verdict | the implementation |
 |---|---|
 {words}
 
-## What was found
+## Results
 
-{numbers}; the page has each. Where a text is silent, the
-decision is ours, with its reason in [what each operator means](semantics.md): a peer may have read it in
-another way, in good faith. Many are corners that no model of today has.
+{numbers}. The page has each result. Where a specification is silent, we documented a decision and its
+reason in [what each operator means](semantics.md). An implementation may have chosen another reading in
+good faith. Many cases are corners that no model of today contains.
 
 {peers}
 
-The disagreements, those of one peer and rule in a row:
+The disagreements, grouped by implementation and rule:
 
 {findings}
 
-The rules that they are about:
+These are the rules:
 
 {rules}
 
-## What was not looked at
+## What was not tested
 
-- What was interrupted: cells that say *not asked*, and what was not confirmed in time counts nowhere. Most of
-  the compilers were asked a part of the cases.
-- pnnx, PyTorch by onnx2torch and TensorFlow by onnx2tf, which have adapters.
-- Other devices than the CPU, other systems than Linux on x86-64, and other releases than those above.
+- Interrupted cases: cells that say *not asked*. What was not confirmed in time is not counted. Most of the
+  compilers were tested with a part of the cases.
+- pnnx, PyTorch through onnx2torch and TensorFlow through onnx2tf, which have adapters.
+- Devices other than the CPU, systems other than Linux on x86-64, and other releases.
 - Speed, gradients, and quantised or sparse tensors.
-- Splits among other operators, but for the few that cases name (a Transpose behind the parts, a constant in
-  front, a second split of the same data). `splitops compare --model FILE` asks of a model of yours.
-- TensorRT, Core ML, DirectML and QNN, which cannot be installed beside the others.
-- Whether a peer gives the right values for what it takes beyond the rules.
+- Splits among other operators, except for a few cases (a Transpose after the parts, a constant before the
+  split, a second split of the same data) and the neighbourhoods that networks contain. `splitops compare
+  --model FILE` tests your own model.
+- TensorRT, Core ML, DirectML and QNN, which cannot be installed next to the others.
+- Whether an implementation returns correct values for input that the rules do not allow.
 
-## In the CI of a runtime
+## Use it in the CI of a runtime
 
-`--expect FILE` holds a comparison against the disagreements that are known. The file is an earlier
+`--expect FILE` compares the results with the known disagreements. The file is the output of an earlier
 `--json`, or TOML:
 
 ```toml
 [[expected]]
 case = "split-18/ceil/*"      # an id, or a pattern
 peer = "onnxruntime"
-verdict = "refuses"
+verdict = "rejects"
 reason = "https://github.com/onnx/onnx/issues/5766"
 ```
 
 | exit code | |
 |---|---|
 | 0 | all as expected |
-| 1 | a disagreement that nobody expects, or an expected one that is gone |
-| 2 | wrong usage, or an expectation of a case that there is not |
-| 3 | a peer did not start |
+| 1 | an unexpected disagreement, or an expected one that is gone |
+| 2 | wrong usage, or an expectation for an unknown case |
+| 3 | an implementation did not start |
 
 `--sarif` writes the findings for code-hosting sites. `--diff OLD.json` shows what is new, fixed and
 changed since an earlier report.
 
-## A report upstream
+## Report a disagreement upstream
 
 `splitops compare NAME --repro CASE -o FOLDER` writes a folder for the engineers of the implementation: the
 model, its inputs as ONNX's own test data has them, `reproduce.py` with the adapter that called it, and
@@ -365,7 +367,7 @@ this page anew."""
 
 
 def together(reports: list[Report]) -> Report:
-    """Return reports of the same cases as one: not every peer can be asked in one environment."""
+    """Return reports of the same cases as one: not every implementation can be asked in one environment."""
     first = reports[0]
     peers = {peer.name: peer for report in reports for peer in report.peers}
     verdicts: dict[str, dict[str, Verdict]] = defaultdict(dict)

@@ -71,7 +71,7 @@ HOLDS: Final = {
     "globs": ("patterns of names", "they match what regular expressions match"),
     "reports": (
         "reports of comparisons with edits",
-        "shown as page and SARIF, and judged, or refused",
+        "shown as page and SARIF, and judged, or rejected",
     ),
     "expectations": ("expectations with edits", "applied, or rejected"),
     "replies": (

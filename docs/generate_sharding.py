@@ -22,7 +22,7 @@ def fields() -> str:
 
 
 def kind(entry: dict[str, Any]) -> str:
-    """Return what may stand there; a text in the place of a number is an expression."""
+    """Return what may be there; a text in the place of a number is an expression."""
     if "anyOf" in entry:
         kinds = [kind(each) for each in entry["anyOf"]]
         return " or ".join(

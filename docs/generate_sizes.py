@@ -61,7 +61,7 @@ def beside_one_another() -> str:
         canvas.text(24, top + 37, said["operator"], size=12, fill=FAINT)
         plan = _plan_of(name)
         if plan is None:
-            canvas.text(_LEFT, top + 24, "refused: the number of parts must divide the axis", size=14)
+            canvas.text(_LEFT, top + 24, "rejected: the number of parts must divide the axis", size=14)
         else:
             _bar(canvas, plan, top)
         top += _LANE
@@ -108,7 +108,7 @@ def interactive() -> str:
 
 
 def _plan_of(name: str) -> Any:
-    """Return the plan of an example; None where a rule refuses it."""
+    """Return the plan of an example; None where a rule rejects it."""
     try:
         return _plan(EXAMPLES[name])
     except splitops.RuleError:
@@ -141,7 +141,7 @@ TEMPLATE: Final = """# The size rules, drawn
 
 <!-- Made by docs/generate_sizes.py. -->
 
-How each rule divides an axis, at the edges where implementations differ. Why each is what it is stands in
+How each rule divides an axis, at the edges where implementations differ. Why each is what it is is in
 [what each operator means](semantics.md); [on this page](explain.html) shape, axis and rule can be changed.
 `splitops explain` draws these pictures, and writes that page with `--html`.
 

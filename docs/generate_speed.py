@@ -32,7 +32,7 @@ _TICKS: Final = (0.5, 1, 2, 5, 10, 20, 50)
 
 
 class Row(NamedTuple):
-    """A case: how many times as fast as each peer splitops is."""
+    """A case: how many times as fast as each implementation splitops is."""
 
     case: str
     ratios: dict[str, float]
@@ -53,11 +53,13 @@ def read(text: str) -> dict[str, list[Row]]:
 
 
 def draw(heading: str, rows: list[Row]) -> str:
-    """Draw a section: a line for each case, a dot for each peer, on a scale of logarithms."""
+    """Draw a section: a line for each case, a dot for each implementation, on a scale of logarithms."""
     peers = [peer for peer in PEERS if any(peer in row.ratios for row in rows)]
     canvas = Canvas(heading)
     canvas.text(24, 36, heading, size=18, weight="600")
-    canvas.text(24, 58, "how many times as fast as each peer; right of 1 is faster", size=13, fill=FAINT)
+    canvas.text(
+        24, 58, "how many times as fast as each implementation; right of 1 is faster", size=13, fill=FAINT
+    )
     x = 24.0
     for peer in peers:
         canvas.circle(x + 6, 82, 6, _colour(peer))

@@ -9,5 +9,5 @@ _SESSION: Final = re.compile(r"^```python\n(?=>>> )", re.MULTILINE)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Name the language of examples with prompts, whose output then is no code, and is not copied."""
+    """Name the language of examples with prompts, whose output then is not a code, and is not copied."""
     return _SESSION.sub("```pycon\n", markdown)

@@ -1,8 +1,8 @@
 """Prints the table: ``python -m dev.benchmarks [--quick] [SECTION ...]``.
 
-A figure is how many times as fast as the peer splitops is, by the medians (or minima) of interleaved rounds
-in this one process. "memcpy" is a memcpy of the same bytes between warm buffers on two threads. A goal that
-is missed is marked with "<" and the goal.
+A figure is how many times as fast as the implementation splitops is, by the medians (or minima) of
+interleaved rounds in this one process. "memcpy" is a memcpy of the same bytes between warm buffers on two
+threads. A goal that is missed is marked with "<" and the goal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def duration(seconds: float) -> str:
 
 def shown(row: Row) -> str:
     """One line of the table."""
-    per = 100 if "(4, 8)" in row.name else 1  # these statements are timed a hundred at a time
+    per = 100 if "(4, 8)" in row.name else 1  # these forms are timed a hundred at a time
     cells = []
     for peer in row.times:
         if peer == OURS:

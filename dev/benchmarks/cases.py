@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Row:
-    """One case: times by candidate, and the goals as (peer, times as fast as the peer at least)."""
+    """One case: times by candidate, and the goals as (peer, times as fast as the implementation at least)."""
 
     section: str
     name: str
@@ -37,7 +37,7 @@ class Row:
         return times.minimum if self.minimum else times.median
 
     def ratio(self, peer: str) -> float:
-        """How many times as fast as the peer splitops is."""
+        """How many times as fast as the implementation splitops is."""
         return self.seconds(peer) / self.seconds(OURS)
 
 

@@ -2,9 +2,10 @@
 
     python -m dev.benchmarks.compare [--cases 150] [--all] [--peer onnxruntime ...] [--python opencv=PATH ...]
 
-The driver is timed on a peer that answers at once: what is left is its own. The aims are 2 ms a case, and
-three minutes for all cases on the light peers of `splitops[compare]` with two cores (`--all`). Where the time
-goes is shown by peer: asking every case, confirming findings in fresh processes, looking for smaller cases.
+The driver is timed on an implementation that answers at once: what is left is its own. The aims are 2 ms
+a case, and three minutes for all cases on the light implementations of `splitops[compare]` with two cores
+(`--all`). Where the time goes is shown by peer: asking every case, confirming findings in fresh
+processes, looking for smaller cases.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ FAKE = Path(__file__).parents[2] / "tests/compare/fakes.py"
 
 
 def driver(number: int) -> None:
-    """Time questions to a peer that knows its answer."""
+    """Time questions to an implementation that knows its answer."""
     command = shlex.split(f"{shlex.quote(sys.executable)} -S -E {shlex.quote(str(FAKE))} right")
     asked = cases(list(listed())[:number])
     with Asker(Source("fake", command), Limits()) as asker:
@@ -134,7 +135,9 @@ def main() -> None:
     """Print all figures."""
     parser = argparse.ArgumentParser(prog="python -m dev.benchmarks.compare", description=__doc__)
     parser.add_argument("--cases", type=int, default=150)
-    parser.add_argument("--all", action="store_true", help="all cases and all peers that are installed")
+    parser.add_argument(
+        "--all", action="store_true", help="all cases and all implementations that are installed"
+    )
     parser.add_argument("--peer", action="append", default=[])
     parser.add_argument("--python", action="append", default=[])
     chosen = parser.parse_args()

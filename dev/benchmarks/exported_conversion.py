@@ -130,7 +130,7 @@ def examine(path: Path, opsets: Sequence[int]) -> dict[str, Any]:
         begin = time.process_time()
         report = splitops.convert(model, to=f"onnx:{opset}", report=True)
         seconds = time.process_time() - begin
-        errors = [change.error for change in report.refusals] or [report.problem]
+        errors = [change.error for change in report.rejections] or [report.problem]
         reasons = sorted({re.sub(r"\d{3,}", "...", error.message)[:160] for error in errors if error})
         values = compared(before, report.model, inputs) if report.complete else "rejected"
         found[f"onnx:{opset}"] = {"seconds": seconds, "reasons": reasons, "values": values}

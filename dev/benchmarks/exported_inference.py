@@ -85,7 +85,7 @@ def main() -> None:
         seconds["splitops check"] += seconds_of_check
         try:
             theirs, took = timed(lambda model=model: onnx.shape_inference.infer_shapes(model, data_prop=True))
-        except Exception:  # onnx refuses models whose statements contradict one another
+        except Exception:  # onnx rejects models whose forms contradict one another
             theirs, took = model, 0.0
         seconds["onnx infer_shapes"] += took
         known["onnx"] += len(known_to_onnx(theirs, names))

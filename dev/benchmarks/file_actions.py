@@ -3,8 +3,8 @@
 The name of an action is in ``do``, its arguments beside it. What it imports and opens first is not timed.
 Prints the seconds, the processor's seconds and the peak of the resident memory in MiB.
 
-It needs nothing but the library of its action, so that peers that do not agree on their dependencies can run
-with Pythons of their own. Linux alone says what it asks.
+It needs nothing but the library of its action, so that implementations that do not agree on their
+dependencies can run with Pythons of their own. Linux alone says what it asks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 Action = Callable[[], object]
 PARTS = 4
-"""The parts that peers make, along the last axis."""
+"""The parts that implementations make, along the last axis."""
 
 
 def cp(sources: list[str], out: str, sync: bool = False, times: int = 1) -> Action:

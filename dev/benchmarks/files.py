@@ -1,11 +1,11 @@
 """Splitting and merging files beside `cp` and libraries: ``python -m dev.benchmarks.files [OPTION ...]``.
 
-Every turn is a process of its own, in turns; the file systems are synced before each. A line of the table is
-the medians of the seconds and of the processor's seconds, as ratios to those of ``cp`` of the same bytes, and
-the largest resident memory of the process, with Python and the library. Rows that sync are compared with
-``cp`` and a sync of its file. The source is in the page cache, as after a download; the checksum is always
-taken. Peers make four parts along the last axis; those that are not installed are named. Ctrl-C shows what
-has been measured until then.
+Every turn is a process of its own, in turns; the file systems are synced before each. A line of the table
+is the medians of the seconds and of the processor's seconds, as ratios to those of ``cp`` of the same
+bytes, and the largest resident memory of the process, with Python and the library. Rows that sync are
+compared with ``cp`` and a sync of its file. The source is in the page cache, as after a download; the
+checksum is always taken. Implementations make four parts along the last axis; those that are not
+installed are named. Ctrl-C shows what has been measured until then.
 """
 
 from __future__ import annotations
@@ -210,13 +210,17 @@ def main() -> None:
     )
     parser.add_argument("--minima", action="store_true", help="minima, for a busy machine")
     parser.add_argument(
-        "--peer", action="append", default=[], metavar="NAME=PYTHON", help="runs a peer with another Python"
+        "--peer",
+        action="append",
+        default=[],
+        metavar="NAME=PYTHON",
+        help="runs an implementation with another Python",
     )
     chosen = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a time limit, too
     pythons = dict(peer.split("=", 1) for peer in chosen.peer)
     if set(pythons) - set(PEERS):
-        parser.error(f"peers are {', '.join(PEERS)}")
+        parser.error(f"implementations are {', '.join(PEERS)}")
     mebibytes, rounds = (32, 1) if chosen.quick else (chosen.mib, chosen.rounds)
     folder = Path(tempfile.mkdtemp(dir=chosen.folder))
     try:

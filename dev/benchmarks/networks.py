@@ -47,7 +47,7 @@ def made_ir(path: Path, folder: Path) -> Path:
 
 
 def openvino_outputs(path: Path, inputs: Mapping[str, Any]) -> list[Any]:
-    """Run an IR in the types that it states."""
+    """Run an IR in the types that it declares."""
     import openvino
 
     core = openvino.Core()
@@ -98,7 +98,7 @@ def convert(source: Path, target: Path, to: str) -> dict[str, Any]:
     if report.complete:
         report.save(target)
         return {"seconds": seconds}
-    errors = [change.error for change in report.refusals] or [report.problem]
+    errors = [change.error for change in report.rejections] or [report.problem]
     reasons = [re.sub(r"'[^']*'|\d{3,}", "...", error.message)[:160] for error in errors if error]
     return {"seconds": seconds, "values": "rejected", "rejected": sorted(set(reasons))}
 
@@ -113,7 +113,7 @@ def verdict(expected: Sequence[Any], engine: Engine, model: Path, inputs: Mappin
 
 
 def carry(path: Path, ir: Path, peer: str) -> Iterator[tuple[str, Any]]:
-    """Carry one network there and back; yield what became of each step."""
+    """Carry one network there and back; yield the result of each step."""
     import onnx
 
     inputs = feeds(onnx.load(path))
@@ -172,7 +172,7 @@ KINDS = ("same", "other values", "does not run", "rejected")
 
 
 def table(answers: Mapping[str, Mapping[str, Any]], with_peer: bool) -> str:
-    """Return what became of the networks, and what rejects the rest."""
+    """Return the result of the networks, and what rejects the rest."""
     rows = {"IR to ONNX": "there", "and back to IR": "back"} | (
         {"IR to ONNX by onnxifier": "peer"} if with_peer else {}
     )

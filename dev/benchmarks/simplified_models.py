@@ -225,7 +225,7 @@ def measured(path: Path, others: Sequence[str]) -> dict[str, Any]:
     expected: dict[str, Any] = {}
     rows: dict[str, Any] = {}
     for name, model in models.items():
-        row: dict[str, Any] = {"counts": None, "values": "refused"}
+        row: dict[str, Any] = {"counts": None, "values": "rejected"}
         rows[name] = row
         if model is None:
             continue

@@ -90,7 +90,7 @@ def interleaved(
 def statement(source: str, names: Mapping[str, object]) -> Call:
     """A call that runs `source` a hundred times, without a Python call around each.
 
-    Its time is that of a hundred statements; nothing else is fair to slices written by hand.
+    Its time is that of a hundred forms; nothing else is fair to slices written by hand.
     """
     body = f"def run():\n    for _ in range(100):\n        {source}\n"
     namespace = dict(names)

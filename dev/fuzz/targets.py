@@ -180,7 +180,7 @@ READERS: Final[dict[str, Callable[[bytes, Path], None]]] = {
 TESTS: Final = {
     "calls": "core/test_properties.py::test_exactly_the_nodes_that_the_rules_allow_are_bound",
     "parts": "core/test_properties.py::test_parts_are_what_numpy_gives",
-    "out": "core/test_out.py::test_whatever_their_strides_buffers_are_filled_or_refused",
+    "out": "core/test_out.py::test_whatever_their_strides_buffers_are_filled_or_rejected",
     "inference": "inference/test_one_operator.py::test_variadic_split_of_partly_known_lengths",
     "conversion": "convert/test_generated_splits.py::test_a_converted_model_gives_the_same",
     "simplification": "simplify/test_simplify_random.py::test_a_simplified_random_graph_is_equal",
@@ -211,7 +211,7 @@ TESTS: Final = {
 
 
 def reader(read: Callable[[bytes, Path], None]) -> Target:
-    """Return a target that gives a reader its bytes and an empty folder; it may refuse them."""
+    """Return a target that gives a reader its bytes and an empty folder; it may reject them."""
 
     def target(data: bytes) -> None:
         with tempfile.TemporaryDirectory() as folder:

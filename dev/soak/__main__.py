@@ -73,7 +73,7 @@ def measured() -> Sample:
     forget_names()
     gc.collect()
     splitops.release_pool()
-    _LIBRARY.malloc_trim(0)  # what is free, but scattered, is no growth
+    _LIBRARY.malloc_trim(0)  # what is free, but scattered, is not a growth
     allocator = _LIBRARY.mallinfo2()
     status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     (resident,) = (int(line.split()[1]) << 10 for line in status if line.startswith("RssAnon:"))

@@ -55,7 +55,7 @@ class Count:
         return self
 
 
-NOT_COUNTED = "tests/native/test_native_threads.py::test_another_interpreter_is_refused_or_right"
+NOT_COUNTED = "tests/native/test_native_threads.py::test_another_interpreter_is_rejected_or_right"
 """In another interpreter, coverage.py itself fails to start."""
 
 Counts = dict[str, Count]

@@ -154,7 +154,7 @@ class Measured:
 
 
 Found = dict[str, dict[str, list[Change]]]
-"""The mutants of each module, by what became of them."""
+"""The mutants of each module, by the result of them."""
 
 
 class Trials:

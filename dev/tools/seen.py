@@ -47,7 +47,7 @@ def in_words(found: Answers) -> str:
 
 
 def peers_of(report: Report, runtime: str) -> dict[str, str]:
-    """Return the release of each peer that is this runtime, by the peer's name."""
+    """Return the release of each implementation that is this runtime, by the implementation's name."""
     own = (peer for peer in report.peers if peer.adapter.replace("_", "-").split("-")[0] == runtime)
     return {peer.name: peer.versions[runtime] for peer in own if runtime in peer.versions}
 

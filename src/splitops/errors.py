@@ -285,7 +285,7 @@ class _Repr(reprlib.Repr):
         return one_line(text, self.maxother)
 
     def repr_int(self, x: int, level: int) -> str:
-        # Python refuses to write more than 4300 digits.
+        # Python rejects to write more than 4300 digits.
         return f"<integer of {x.bit_length()} bits>" if x.bit_length() > 128 else super().repr_int(x, level)
 
 

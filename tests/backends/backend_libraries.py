@@ -235,10 +235,10 @@ class Dask(Library):
         return all(block.flags.c_contiguous for block in blocks)
 
     def no_computing(self) -> AbstractContextManager[Any]:
-        def refuse(*arguments: Any, **keywords: Any) -> Any:
+        def reject(*arguments: Any, **keywords: Any) -> Any:
             raise AssertionError("a lazy array was computed")
 
-        return self.dask.config.set(scheduler=refuse)
+        return self.dask.config.set(scheduler=reject)
 
     def compilers(self) -> Mapping[str, Callable[[Any, Any], Sequence[Any]]]:
         distributed = pytest.importorskip("distributed")

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-# An array library of one class around NumPy, its backend, and the suite; a defect stands in place of `pass`.
+# An array library of one class around NumPy, its backend, and the suite; a defect is in place of `pass`.
 MODULE = """
 import numpy as np
 import pytest

@@ -210,7 +210,7 @@ def test_what_does_not_read_back_is_found_out(source, tmp_path, cluster, monkeyp
     assert sorted(os.listdir(tmp_path)) == ["x.npy"]
 
 
-def test_workers_that_see_other_folders_are_refused(source, tmp_path, cluster, monkeypatch):
+def test_workers_that_see_other_folders_are_rejected(source, tmp_path, cluster, monkeypatch):
     """As if the workers had another file system: what this process says is there is not."""
     real = by_cluster._place_in
     for changed, value, problem in (

@@ -105,7 +105,7 @@ def test_an_upload_that_is_stopped_leaves_nothing(files, big):
     assert unfinished(files) == []
 
 
-def test_targets_on_s3_that_exist_are_refused(files, big):
+def test_targets_on_s3_that_exist_are_rejected(files, big):
     splitops.files.split(big, "s3://bucket/again", num_outputs=2)
     with pytest.raises(FileError, match=r"s3://bucket/again/big\.0\.npy exists already"):
         splitops.files.split(big, "s3://bucket/again", num_outputs=2)

@@ -101,7 +101,7 @@ def test_a_file_is_split(served: Server, tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.load(path), want)
 
 
-def test_another_range_than_was_asked_for_is_refused(served: Server, tmp_path: Path) -> None:
+def test_another_range_than_was_asked_for_is_rejected(served: Server, tmp_path: Path) -> None:
     plan = splitops.files.plan_split(served.address, tmp_path / "out", num_outputs=2)
     served.wrong = "other range"
     with pytest.raises(
@@ -147,7 +147,7 @@ def test_a_silent_server_ends_after_the_stated_time(served: Server, monkeypatch:
     assert time.monotonic() - before < 10
 
 
-def test_a_file_that_changes_meanwhile_is_refused(served: Server, tmp_path: Path) -> None:
+def test_a_file_that_changes_meanwhile_is_rejected(served: Server, tmp_path: Path) -> None:
     def change(done: int, total: int) -> None:
         served.changed = "Tue, 02 Jan 2024 00:00:00 GMT"
 

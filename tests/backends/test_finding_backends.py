@@ -27,8 +27,8 @@ def modules_after(code: str) -> set[str]:
 def test_no_framework_is_imported_for_an_array_of_another() -> None:
     call = "import numpy as np, splitops; splitops.onnx.split(np.arange(6), [2, 4], copy=True)"
     assert not modules_after(call) & set(FRAMEWORKS)
-    refused = "try:\n    splitops.onnx.split(object(), [1])\nexcept ValueError: pass"
-    assert not modules_after(f"{call}\n{refused}") & set(FRAMEWORKS)
+    rejected = "try:\n    splitops.onnx.split(object(), [1])\nexcept ValueError: pass"
+    assert not modules_after(f"{call}\n{rejected}") & set(FRAMEWORKS)
     # The check above can fail:
     assert "json" in modules_after(f"{call}\nimport json")
 
@@ -83,7 +83,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backends, "_REGISTERED", {})
 
 
-def test_an_unknown_type_is_refused_by_name() -> None:
+def test_an_unknown_type_is_rejected_by_name() -> None:
     with pytest.raises(ArrayError, match=r"Foreign, but the array libraries are numpy, torch, jax"):
         onnx.split(Foreign(np.arange(6)), [2, 4])
 
@@ -161,7 +161,7 @@ class Elsewhere:
         raise BufferError("it is in use")
 
 
-def test_what_dlpack_does_not_give_is_refused() -> None:
+def test_what_dlpack_does_not_give_is_rejected() -> None:
     with pytest.raises(ArrayError, match="data is a Elsewhere on a device of DLPack type 2"):
         onnx.split(Elsewhere(2), [2, 4])
     with pytest.raises(ArrayError, match="NumPy cannot take the Elsewhere through DLPack: it is in use"):
@@ -175,7 +175,7 @@ def test_lengths_of_the_standard() -> None:
         onnx.split(data, strict.asarray([True, True]))
 
 
-def test_lengths_that_have_no_values_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lengths_that_have_no_values_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     strict = pytest.importorskip("array_api_strict")
     monkeypatch.setattr(type(strict.asarray(1)), "__int__", lambda _: 1 // 0)
     with pytest.raises(ArrayError, match="the values of axis or lengths cannot be read: "):

@@ -276,7 +276,7 @@ def test_beyond_32_bits_nothing_overflows(folder: Path) -> None:
 
 
 class TestCuPyOnTheCpu(BackendSuite):
-    """The CuPy backend as it stands, on a CuPy whose memory and kernels are the CPU's."""
+    """The CuPy backend unchanged, on a CuPy whose memory and kernels are the CPU's."""
 
     @pytest.fixture
     def library(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:

@@ -21,7 +21,7 @@ class TestJax:
         jaxpr = jax.make_jaxpr(lambda x: onnx.split(x, [2, 4], axis=1))(data)
         assert [equation.primitive.name for equation in jaxpr.eqns] == ["split"]
 
-    def test_traced_lengths_and_axes_are_refused_in_words(self, jax: Any) -> None:
+    def test_traced_lengths_and_axes_are_rejected_in_words(self, jax: Any) -> None:
         data, lengths = jax.numpy.zeros((4, 6)), jax.numpy.array([2, 4])
         for function in (
             lambda x, n: onnx.split(x, n, axis=1),
@@ -60,7 +60,7 @@ class TestJax:
         for part, whole in zip(exported.call(data), function(data), strict=True):
             np.testing.assert_array_equal(part, whole)
 
-    def test_a_symbolic_shape_that_may_not_fit_is_refused(self, jax: Any) -> None:
+    def test_a_symbolic_shape_that_may_not_fit_is_rejected(self, jax: Any) -> None:
         from jax import export
 
         shape = jax.ShapeDtypeStruct(export.symbolic_shape("b, n"), np.float32)
@@ -76,7 +76,7 @@ class TestJax:
         ],
         ids=["num_outputs", "remainder", "chunk"],
     )
-    def test_sizes_that_jax_cannot_decide_are_refused_in_words(
+    def test_sizes_that_jax_cannot_decide_are_rejected_in_words(
         self, jax: Any, function: Any, decided: str, constraints: Any
     ) -> None:
         from jax import export

@@ -29,7 +29,7 @@ NOT_BUILT = {
     "Step3p7Config": "no plan is known",
     "T5Gemma2EncoderConfig": "dropout_rate",
 }
-"""The classes of which transformers 5.23 builds no small model, with what it says; one that is refused."""
+"""The classes of which transformers 5.23 builds no small model, with what it says; one that is rejected."""
 HELD = (198, 381)
 """How many configuration classes are held, and by how many models."""
 

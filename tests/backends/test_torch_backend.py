@@ -140,7 +140,7 @@ def test_the_first_call_of_a_process_may_be_that_of_a_plan_in_a_whole_graph() ->
 
 
 @pytest.mark.parametrize("layout", [torch.strided, torch.jagged], ids=str)
-def test_nested_tensors_are_refused_by_name(layout: Any) -> None:
+def test_nested_tensors_are_rejected_by_name(layout: Any) -> None:
     nested = torch.nested.nested_tensor([torch.randn(2, 6), torch.randn(3, 6)], layout=layout)
     plan = splitops.plan("Split", shape=(2, 6), split=[1, 1])
     for _ in range(2):
@@ -227,7 +227,7 @@ class TestDerivatives:
         data = torch.randn(4, 6, requires_grad=True)
         for part in onnx.split(data, [2, 4], axis=1, copy=True):
             assert part._base is None
-            part.mul_(2)  # a view of a leaf would refuse
+            part.mul_(2)  # a view of a leaf would reject
 
 
 def test_the_operators_keep_torchs_rules() -> None:
@@ -412,7 +412,7 @@ def test_an_axis_may_be_symbolic() -> None:
     assert [tuple(part.shape) for part in made(torch.zeros(6, 8))] == [(6, 4), (6, 4)]
 
 
-def test_lengths_that_are_traced_are_refused() -> None:
+def test_lengths_that_are_traced_are_rejected() -> None:
     with FakeTensorMode(), pytest.raises(ArrayError, match="lengths are a traced tensor"):
         onnx.split(torch.zeros(6), torch.tensor([2, 4]))
 
@@ -429,7 +429,7 @@ def test_lengths_that_are_conjugated_are_no_lengths() -> None:
         (torch.zeros(2).to_sparse(), r"out\[0\] has layout torch\.sparse_coo, but it must be strided"),
     ],
 )
-def test_buffers_elsewhere_are_refused(buffer: Any, problem: str) -> None:
+def test_buffers_elsewhere_are_rejected(buffer: Any, problem: str) -> None:
     with pytest.raises(ArrayError, match=problem):
         onnx.split(torch.zeros(6), [2, 4], out=[buffer, torch.zeros(4)])
 
@@ -456,7 +456,7 @@ def test_copies_are_made_for_a_whole_batch() -> None:
                     assert torch.equal(part[index], want)
 
 
-def test_other_layouts_and_packed_types_are_refused() -> None:
+def test_other_layouts_and_packed_types_are_rejected() -> None:
     with pytest.raises(ArrayError, match="sparse_coo"):
         onnx.split(torch.eye(4).to_sparse(), num_outputs=2)
     packed = torch.zeros(4, 6, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
@@ -473,7 +473,7 @@ class TestOut:
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             product.backward()
 
-    def test_derivatives_are_refused(self) -> None:
+    def test_derivatives_are_rejected(self) -> None:
         buffers = [torch.empty(4, 2), torch.empty(4, 4)]
         data = torch.randn(4, 6, requires_grad=True)
         with pytest.raises(ArrayError, match="no_grad"):
@@ -482,7 +482,7 @@ class TestOut:
             onnx.split(data, [2, 4], axis=1, out=buffers)
         assert torch.equal(torch.cat(buffers, 1), data)
 
-    def test_strided_buffers_are_filled_and_overlap_is_refused(self) -> None:
+    def test_strided_buffers_are_filled_and_overlap_is_rejected(self) -> None:
         data = torch.randn(4, 6)
         buffers = [torch.empty(2, 4).t(), torch.empty(4, 8)[:, ::2]]
         onnx.split(data, [2, 4], axis=1, out=buffers)
@@ -533,7 +533,7 @@ class TestOut:
 
     @pytest.mark.parametrize("rows", [4, 40_000])
     def test_tangents_are_not_lost(self, rows: int) -> None:
-        """Small or large, of the data or of a buffer: torch's own out= refuses, too."""
+        """Small or large, of the data or of a buffer: torch's own out= rejects, too."""
         forward_ad = torch.autograd.forward_ad
         data = torch.randn(rows, 6)
         with forward_ad.dual_level(), torch.no_grad():

@@ -2,8 +2,8 @@
 
 A case is a transform, a mode (views, copies, ``out=``) and a size: large copies take other ways than small
 ones. It runs first with nothing remembered, then with the same calls remembered. Where torch's own operator
-works, ours gives the same, as far as anything about a tensor can be observed; where torch's own refuses, ours
-refuses or gives what a split into views gives: never something else in silence.
+works, ours gives the same, as far as anything about a tensor can be observed; where torch's own rejects, ours
+rejects or gives what a split into views gives: never something else in silence.
 """
 
 from __future__ import annotations
@@ -447,12 +447,12 @@ def data_of(columns: int) -> Any:
 def check(transform: Transform, mode: str, split: Split, columns: int) -> None:
     ours, torchs = MODES[mode]
     data = data_of(columns)
-    right, refused = outcome(lambda: transform(lambda x: torchs(split, x), data.clone()))
-    if refused is not None:
+    right, rejected = outcome(lambda: transform(lambda x: torchs(split, x), data.clone()))
+    if rejected is not None:
         right, _ = outcome(lambda: transform(lambda x: torchs_views(split, x), data.clone()))
     for _ in ("first", "remembered"):
         got, error = outcome(lambda: transform(lambda x: ours(split, x), data.clone()))
-        if refused is None:
+        if rejected is None:
             assert error is None, error
         if error is None:
             assert_same(got, right)
@@ -478,7 +478,7 @@ def test_a_transform_does_what_it_does_around_torchs_own(
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("transform", LOST_BY_OUT, ids=attrgetter("__name__"))
-def test_derivatives_that_torch_loses_are_refused(transform: Transform, size: str) -> None:
+def test_derivatives_that_torch_loses_are_rejected(transform: Transform, size: str) -> None:
     """As soon as torch's own gives the derivative, ours should."""
     split, data = SPLITS["lengths"], data_of(SIZES[size])
     right = transform(lambda x: torchs_views(split, x), data)

@@ -120,7 +120,7 @@ def compared(part: int, parts: int) -> dict[str, Any]:
                 continue
             try:
                 ours, cut = held_by_auto(model, architecture)
-            except PlanError as error:  # refused, and not wrong
+            except PlanError as error:  # rejected, and not wrong
                 without[name] = _reason(error)
                 break
             wanted = held_by_transformers(model, mesh)

@@ -61,7 +61,7 @@ def drive_opencv(model: Path, inputs: dict[str, Any]) -> list[Any]:
     for name, value in inputs.items():
         net.setInput(value, name)
     outputs = net.forward([output.name for output in onnx.load(model).graph.output])
-    return [np.array(np.nan) if array is None else array for array in outputs]  # None: it is no array
+    return [np.array(np.nan) if array is None else array for array in outputs]  # None: it is not an array
 
 
 def drive_onnx(model: Path, inputs: dict[str, Any]) -> list[Any]:

@@ -104,7 +104,7 @@ def test_every_rule_is_found_in_models(rule: Rule, build: Callable[[], Any]) -> 
 
 
 def test_no_rule_is_left_out() -> None:
-    # No model can ask for an operator that is not of the family: it is no site then.
+    # No model can ask for an operator that is not of the family: it is not a split node then.
     assert set(BROKEN) == set(Rule) - {Rule.OPERATOR_UNKNOWN}
 
 
@@ -192,7 +192,7 @@ def test_what_the_model_states_of_its_outputs_is_held_against_what_they_are() ->
     assert [finding.code for finding in check(model)] == ["stated.shape", "stated.type"]
     model = text("(float[6] x) => (float[2, 2] a, float[3] b) { a, b = Split<num_outputs = 2>(x) }")()
     (found,) = check(model)
-    assert found.message == "output 'a' is stated to be float32[2, 2], but it is float32[3]"
+    assert found.message == "output 'a' is declared as float32[2, 2], but it is float32[3]"
 
 
 def test_every_wrong_output_of_a_split_is_reported() -> None:

@@ -76,7 +76,7 @@ def test_the_runtime_does_what_the_profile_says(limit: Limit, tmp_path: Path) ->
         return  # its builds do not look: what is written outside of a vector ends the process, or does not
     if not holds_here(limit):
         assert said is not None, "it crashed"
-        assert said.get("outputs") == ours(limit, model, proof.inputs), "it is no longer mended"
+        assert said.get("outputs") == ours(limit, model, proof.inputs), "it is no longer fixed"
         return
     match limit.outcome:
         case Outcome.ERROR:

@@ -55,7 +55,7 @@ def test_infer_names_equal_values_in_one_row_and_parts_first(invoke, model):
     assert result.exit_code == 0
     rows = lines_with(result.output, "float32[")
     assert " ".join(rows[0].split()) == "p0, q0, p1 and 21 more float32[0, 3]"
-    assert "w0" not in result.output  # it is stated already
+    assert "w0" not in result.output  # it is set already
     stated = json.loads(invoke("infer", model, "--json").output)["values"]
     new = sum(value["before"] != value["after"] for value in stated)
     assert f"{len(stated)} values, {new} of them known better than before" in result.output
@@ -67,14 +67,14 @@ def test_infer_shows_what_is_new_before_the_rest(invoke, model):
     assert output.index("p0, q0") < output.index("a0, r0") < output.index(weights)
 
 
-def test_convert_groups_refusals_and_shows_them_first(invoke, model):
+def test_convert_groups_rejections_and_shows_them_first(invoke, model):
     result = invoke("convert", model, "--to", "onnx:13")
     assert result.exit_code == 1
-    refused, converted = lines_with(result.output, "refused"), lines_with(result.output, "converted")
-    assert len(refused) == len(converted) == 1
-    assert "shape0, shape1, shape2 and 9 more" in refused[0]
+    rejected, converted = lines_with(result.output, "rejected"), lines_with(result.output, "converted")
+    assert len(rejected) == len(converted) == 1
+    assert "shape0, shape1, shape2 and 9 more" in rejected[0]
     assert "cut0, cut1, cut2 and 9 more" in converted[0]
-    assert result.output.index(refused[0]) < result.output.index(converted[0])
+    assert result.output.index(rejected[0]) < result.output.index(converted[0])
     found = json.loads(invoke("convert", model, "--to", "onnx:13", "--json").stdout)["changes"]
     assert len(found) == 2 * LAYERS
 

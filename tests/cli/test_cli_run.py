@@ -299,7 +299,7 @@ def test_wrong_inputs_are_usage(invoke, halves, inputs):
 
 
 def bad_files(folder: Path) -> dict[str, str]:
-    """Make files that are no inputs; return what --input says of each and the words of its error."""
+    """Make files that are not inputs; return what --input says of each and the words of its error."""
     np.savez(folder / "good.npz", data=X)
     with zipfile.ZipFile(folder / "liar.npz", "w") as archive:
         archive.writestr("data.npy", (folder / "good.npz").read_bytes())
@@ -413,7 +413,7 @@ def test_what_a_header_proves_is_what_a_run_takes(invoke, tmp_path, dims, shape,
 
 @pytest.mark.parametrize("names", [("x.npy", "x.npy"), ("x.npy", "x"), ("y.npy", "y.npy", "x.npy")])
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_a_member_that_is_there_twice_is_refused(invoke, halves, tmp_path, names):
+def test_a_member_that_is_there_twice_is_rejected(invoke, halves, tmp_path, names):
     content = header_bytes((4, 6), np.dtype("<f4"))
     with zipfile.ZipFile(tmp_path / "twice.npz", "w") as archive:
         for number, name in enumerate(names):
@@ -550,7 +550,7 @@ def test_a_trace_ends_with_its_block():
         ({1: 2.0}, "output 'y' is a dict, which has no .npy form"),
     ],
 )
-def test_outputs_that_are_no_tensors_are_refused(tmp_path, value, problem):
+def test_outputs_that_are_no_tensors_are_rejected(tmp_path, value, problem):
     for use in (describe, lambda outputs: write_outputs(outputs, "m", tmp_path / "out")):
         with pytest.raises(ModelError, match=problem):
             use({"y": value})
@@ -599,7 +599,7 @@ def test_narrow_types_are_written_bit_for_bit(tmp_path, dtype):
         (["a", "bcd"], 24, None),
     ],
 )
-def test_strings_that_npy_cannot_say_are_refused(tmp_path, monkeypatch, texts, memory, problem):
+def test_strings_that_npy_cannot_say_are_rejected(tmp_path, monkeypatch, texts, memory, problem):
     monkeypatch.setattr("splitops.cli._outputs.available_bytes", lambda: memory)
     outputs = {"y": np.array(texts, object)}
     if problem is None:

@@ -135,8 +135,8 @@ def test_a_part_never_replaces_its_source(invoke, tmp_path):
 def test_types_that_npy_cannot_say(invoke, tmp_path):
     array = np.arange(6).astype(ml_dtypes.bfloat16)
     file = saved(tmp_path / "x.npy", array)
-    refused = invoke("split", file, "--parts", 2, "--out", tmp_path / "out")
-    assert (refused.exit_code, "[type.unsupported]" in refused.stderr) == (1, True)
+    rejected = invoke("split", file, "--parts", 2, "--out", tmp_path / "out")
+    assert (rejected.exit_code, "[type.unsupported]" in rejected.stderr) == (1, True)
     assert (
         invoke("split", file, "--parts", 2, "--dtype", "bfloat16", "--out", tmp_path / "out").exit_code == 0
     )
@@ -182,7 +182,7 @@ HOSTILE = {
     "negative size": (npy(shape="(-3, -4)"), "no array's"),
     "size is a bool": (npy(shape="(True, 12)"), "no array's"),
     "size is a float": (npy(shape="(3.0, 4)"), "malformed"),
-    "shape is no tuple": (npy(shape="12"), "malformed"),
+    "shape is not a tuple": (npy(shape="12"), "malformed"),
     "shape is a call": (npy(shape="__import__('os').getcwd()"), "malformed"),
     "too many dimensions": (npy(shape=str((1,) * 100), data=bytes(4)), "no array's"),
     "unknown dtype": (npy("'<q9z'"), "malformed"),
@@ -248,7 +248,7 @@ def test_folders_and_pipes_are_no_files(process, tmp_path):
 
 
 @pytest.mark.parametrize("prefix", ["a/b", "../a", "a b", "", ".a", "a\\b", "con", "x" * 200])
-def test_a_prefix_is_taken_as_it_is_or_refused(invoke, tmp_path, prefix):
+def test_a_prefix_is_taken_as_it_is_or_rejected(invoke, tmp_path, prefix):
     file = saved(tmp_path / "x.npy", np.arange(4))
     result = invoke("split", file, "--parts", 2, "--out", tmp_path / "out", "--prefix", prefix)
     assert (result.exit_code, (tmp_path / "out").exists()) == (2, False)
@@ -258,8 +258,8 @@ def test_a_prefix_is_taken_as_it_is_or_refused(invoke, tmp_path, prefix):
 def test_what_exists_is_replaced_on_request_alone(invoke, tmp_path):
     file = saved(tmp_path / "x.npy", np.arange(4))
     (tmp_path / "x.1.npy").write_bytes(b"from before")
-    refused = invoke("split", file, "--parts", 2, "--out", tmp_path)
-    assert (refused.exit_code, "x.1.npy' exists already" in refused.stderr) == (1, True)
+    rejected = invoke("split", file, "--parts", 2, "--out", tmp_path)
+    assert (rejected.exit_code, "x.1.npy' exists already" in rejected.stderr) == (1, True)
     assert sorted(os.listdir(tmp_path)) == ["x.1.npy", "x.npy"]
     assert invoke("split", file, "--parts", 2, "--out", tmp_path, "--overwrite").exit_code == 0
     assert np.load(tmp_path / "x.1.npy").tolist() == [2, 3]

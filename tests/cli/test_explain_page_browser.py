@@ -78,7 +78,7 @@ def test_a_broken_rule_is_said(page):
     page.select_option("[name=operator]", "Split-13")
     assert page.get_by_role("alert").inner_text().startswith("Split-13 [parts.divisible]")
     page.fill("[name=shape]", "2, x")
-    assert page.get_by_role("alert").inner_text() == "x is no integer"
+    assert page.get_by_role("alert").inner_text() == "x is not an integer"
     page.fill("[name=shape]", "2, 8")
     assert sizes(page) == ["2"] * 4
 

@@ -1,4 +1,4 @@
-"""A peer that does what it should not: ``python fakes.py FAULT``. It knows the standard library alone."""
+"""An implementation with a fault: ``python fakes.py FAULT``. It needs only the standard library."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ FAULTS: dict[str, Callable[[Ask], Any]] = {
     "too many": lambda a: ok(a, tensor(), tensor()),
     "sequence": lambda a: ok(a, {"sequence": [tensor()]}),
     "reads outside": lambda a: ok(a, tensor(moved())),
-    "refuses": lambda a: answer(a, outcome="refused", stage="load", type="E", text="no"),
+    "rejects": lambda a: answer(a, outcome="rejected", stage="load", type="E", text="no"),
     "does not claim": lambda a: answer(a, outcome="not applicable", text="no"),
     "adapter fails": lambda a: answer(a, outcome="adapter error", type="E", text="no"),
     "segfault": lambda a: os.kill(os.getpid(), signal.SIGSEGV),
@@ -167,7 +167,7 @@ FAULTS: dict[str, Callable[[Ask], Any]] = {
     "another id": lambda a: ok({"id": 99}),
     "another word": lambda a: answer(a, outcome="fine"),
     "starts again": lambda a: say(STARTED),
-    "endless text": lambda a: answer(a, outcome="refused", stage="load", type="E", text="x" * 100_000),
+    "endless text": lambda a: answer(a, outcome="rejected", stage="load", type="E", text="x" * 100_000),
     "no bytes": lambda a: ok(a, tensor(b"")),
     "endless shape": lambda a: ok(a, tensor(shape=[1 << 40, 1 << 40])),
     "negative shape": lambda a: ok(a, tensor(shape=[-2])),

@@ -1,4 +1,4 @@
-"""A report that nobody measured: as many cases and peers as wanted, with every word in it."""
+"""A report that nobody measured: as many cases and implementations as wanted, with every word in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import splitops
 from splitops.comparison import Report
 from splitops.comparison.records import Entry, Peer, Record, State, Verdict, Word
 
-_WORDS = (Word.DIFFERS, Word.REFUSES, Word.CRASH, Word.HANG, Word.MEMORY, Word.PROTOCOL, Word.ADAPTER_ERROR)
+_WORDS = (Word.DIFFERS, Word.REJECTS, Word.CRASH, Word.HANG, Word.MEMORY, Word.PROTOCOL, Word.ADAPTER_ERROR)
 _NAMES = (
     "onnxruntime",
     "openvino",
@@ -93,7 +93,7 @@ def _verdict(invalid: bool, dtype: str, record: Record, chance: random.Random) -
     return Verdict(
         word=word,
         detail="[ONNXRuntimeError] : 1 : FAIL : Node (split) Op (Split) [ShapeInferenceError] 'axis'",
-        stage="load" if word is Word.REFUSES else None,
+        stage="load" if word is Word.REJECTS else None,
         signal="SIGSEGV" if word is Word.CRASH else None,
         got=(_part(dtype, [2, 1], 0), _part(dtype, [2, 2], 7)) if word is Word.DIFFERS else (),
         confirmed=0 if chance.random() < 0.1 else 2,

@@ -1,4 +1,4 @@
-"""The light adapters: each answers a case in a process of its own, or says that its peer is not installed."""
+"""The light adapters: each answers a case in a separate process, or its implementation is not installed."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_an_adapter_answers(adapter: str, tmp_path: Path) -> None:
         assert found[0].model is not None
         assert Path(found[0].model).stat().st_size
     if adapter in ("onnx_inference", "onnxruntime", "openvino"):
-        assert found[1].kind == "refused"
+        assert found[1].kind == "rejected"
 
 
 @pytest.mark.parametrize("adapter", PACKAGES)
@@ -102,7 +102,7 @@ def test_openvino_is_given_every_type_and_gives_it_back(name: str, tmp_path: Pat
         assert set(found.types) == {name}
         assert [value.shape for value in found.values] == [(2,), (4,)]  # type: ignore[union-attr]
     else:
-        assert found.kind == "refused", found
+        assert found.kind == "rejected", found
 
 
 @pytest.mark.parametrize("name", ["uint1", "uint2", "uint3", "uint4", "uint6"])

@@ -51,7 +51,7 @@ def test_the_data_of_every_operator_fit_the_schema() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"a": {"b": {"1": "breaks"}}}, {"a": {"b": {}}}, {"a": "agrees"}])
-def test_the_schema_refuses_what_is_no_verdict(wrong: Any) -> None:
+def test_the_schema_rejects_what_is_no_verdict(wrong: Any) -> None:
     with pytest.raises(ValidationError):
         schema().validate(wrong)
 

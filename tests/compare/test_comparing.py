@@ -1,4 +1,4 @@
-"""Whole comparisons with peers that are here."""
+"""Whole comparisons with implementations that are here."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def test_a_finding_is_confirmed_alone_and_shrunk() -> None:
     pytest.importorskip("onnxruntime")
     report = splitops.compare(implementations=["onnxruntime"], cases=[FIVE])
     verdict = next(entry for entry in report.entries if entry.id == FIVE).verdicts["onnxruntime"]
-    assert (verdict.word, verdict.stage, verdict.confirmed) == (Word.REFUSES, "run", 2)
+    assert (verdict.word, verdict.stage, verdict.confirmed) == (Word.REJECTS, "run", 2)
     assert verdict.shrunk is not None
     assert verdict.shrunk.shape == (1,)
     smallest = verdict.shrunk.attributes["num_outputs"]
     assert len(verdict.shrunk.outputs) == smallest
-    assert smallest in (2, 3), "onnxruntime below 1.32 refuses two parts too"
+    assert smallest in (2, 3), "onnxruntime below 1.32 rejects two parts too"
     assert report.peers[0].state is State.OK
     assert not report.environment["stopped"]
 
@@ -99,11 +99,11 @@ def test_no_candidate_has_more_data_than_can_be_made() -> None:
     huge = Record(operator="Split", version=18, shape=(0, 2**32 + 4), attributes={"num_outputs": 2}, axis=1)
     built: list[Record] = []
 
-    def refuse(record: Record) -> Case:
+    def reject(record: Record) -> Case:
         built.append(record)
         raise CompareError("no")
 
-    assert shrunk(replace(cases([FIVE])[0], record=huge), lambda _: True, refuse, 5) is None
+    assert shrunk(replace(cases([FIVE])[0], record=huge), lambda _: True, reject, 5) is None
     assert built
     assert all(prod(record.shape) < 2**25 for record in built)
 
@@ -194,7 +194,7 @@ def test_an_adapter_on_node_is_started_by_node() -> None:
 
 def test_nobody_to_ask_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splitops.comparison.driver.comparing.columns", lambda *_: ([], []))
-    with pytest.raises(CompareError, match="no peer is installed"):
+    with pytest.raises(CompareError, match="no implementation is installed"):
         splitops.compare(cases=[FIVE])
 
 
@@ -222,7 +222,7 @@ def question(error: str | None = None, *, evident: bool = False, sequence: bool 
 
 OK = Outcome(kind="ok", values=(np.array([1, 2], np.float32),), types=("float32",))
 WRONG = Outcome(kind="ok", values=(np.array([1, 3], np.float32),), types=("float32",))
-REFUSED = Outcome(kind="refused", text="no")
+REJECTED = Outcome(kind="rejected", text="no")
 INFERRED = Outcome(kind="inferred", shapes=((2,),))
 MADE = Outcome(kind="made", model="m.onnx")
 
@@ -261,8 +261,8 @@ MADE = Outcome(kind="made", model="m.onnx")
         (question(), MADE, None, Word.NOT_APPLICABLE, "no runtime that was right on the case is here"),
         (question(), MADE, OK, Word.AGREES, ""),
         (question(), MADE, WRONG, Word.DIFFERS, "what it made gives another result: "),
-        (question(), MADE, REFUSED, Word.DIFFERS, "what it made does not run (refused): no"),
-        (question("lengths.sum"), MADE, REFUSED, Word.AGREES, ""),
+        (question(), MADE, REJECTED, Word.DIFFERS, "what it made does not run (rejected): no"),
+        (question("lengths.sum"), MADE, REJECTED, Word.AGREES, ""),
         (question("lengths.sum"), MADE, OK, Word.ACCEPTS, "what it made runs: "),
         (
             question(sequence=True),

@@ -1,4 +1,4 @@
-"""Peers that lie, flood, fork, hang and die: each fault is named, and nothing is left of it."""
+"""Implementations that lie, flood, fork, hang and die: each fault is named, and nothing is left of it."""
 
 from __future__ import annotations
 
@@ -102,14 +102,14 @@ def test_the_search_for_what_is_left_finds_a_process(monkeypatch: pytest.MonkeyP
         ("too many", Word.DIFFERS, None, "2 outputs, not 1"),
         ("sequence", Word.DIFFERS, None, "a sequence, not a tensor"),
         ("reads outside", Word.DIFFERS, None, "it reads outside the tensor"),
-        ("refuses", Word.REFUSES, None, "E: no"),
+        ("rejects", Word.REJECTS, None, "E: no"),
         ("does not claim", Word.NOT_APPLICABLE, None, "no"),
         ("adapter fails", Word.ADAPTER_ERROR, None, "E: no"),
         ("segfault", Word.CRASH, "SIGSEGV", "SIGSEGV"),
         ("abort", Word.CRASH, "SIGABRT", "SIGABRT"),
         ("signal without a name", Word.CRASH, "signal 40", "signal 40"),
-        ("made elsewhere", Word.PROTOCOL, None, "is no file of the folder of the case"),
-        ("made nothing", Word.PROTOCOL, None, "is no file of the folder of the case"),
+        ("made elsewhere", Word.PROTOCOL, None, "is not a file of the folder of the case"),
+        ("made nothing", Word.PROTOCOL, None, "is not a file of the folder of the case"),
         ("kills its group", Word.CRASH, "SIGKILL", "SIGKILL"),
         ("exit 0", Word.CRASH, None, "ends with status 0"),
         ("exit 3", Word.CRASH, None, "ends with status 3"),
@@ -119,7 +119,7 @@ def test_the_search_for_what_is_left_finds_a_process(monkeypatch: pytest.MonkeyP
         ("ignores signals", Word.HANG, None, "no answer in 1 s"),
         ("stops itself", Word.HANG, None, "no answer in 1 s"),
         ("flood without lines", Word.PROTOCOL, None, "more than 64 MB"),
-        ("flood of lines", Word.PROTOCOL, None, "it is no JSON"),
+        ("flood of lines", Word.PROTOCOL, None, "it is not JSON"),
         ("flood of what is right", Word.PROTOCOL, None, "more than it was asked"),
         ("prints much", Word.AGREES, None, ""),
         ("prints for ever", Word.HANG, None, "no answer in 1 s"),
@@ -127,10 +127,10 @@ def test_the_search_for_what_is_left_finds_a_process(monkeypatch: pytest.MonkeyP
         ("answers twice", Word.PROTOCOL, None, "more than it was asked"),
         ("half a line", Word.HANG, None, "no answer in 1 s"),
         ("half a line and exits", Word.CRASH, None, "ends with status 0"),
-        ("no JSON", Word.PROTOCOL, None, "it is no JSON"),
-        ("no text", Word.PROTOCOL, None, "it is no JSON"),
-        ("empty line", Word.PROTOCOL, None, "it is no JSON"),
-        ("deep", Word.PROTOCOL, None, "it is no JSON"),
+        ("no JSON", Word.PROTOCOL, None, "it is not JSON"),
+        ("no text", Word.PROTOCOL, None, "it is not JSON"),
+        ("empty line", Word.PROTOCOL, None, "it is not JSON"),
+        ("deep", Word.PROTOCOL, None, "it is not JSON"),
         ("a list", Word.PROTOCOL, None, "no reply"),
         ("another id", Word.PROTOCOL, None, "it answers question 99, and was asked 1"),
         ("another word", Word.PROTOCOL, None, "no reply"),
@@ -168,7 +168,7 @@ def test_a_fault_is_named_and_confirmed(fault: str, word: Word, signal: str | No
         ("answers at the start", State.FAILED, "it answers before it has started"),
         ("dies at the start", State.FAILED, "SIGABRT"),
         ("sleeps at the start", State.FAILED, "no answer in 2 s"),
-        ("refuses", State.DEAD, "it fails every valid case"),
+        ("rejects", State.DEAD, "it fails every valid case"),
         ("right", State.OK, ""),
     ],
 )
@@ -272,9 +272,9 @@ def test_a_peer_has_no_network_where_the_system_allows_it() -> None:
     assert connected == [0, 1]
 
 
-def test_a_refusal_counts_only_where_the_control_passes() -> None:
+def test_a_rejection_counts_only_where_the_control_passes() -> None:
     cases = case(VALID), case(INVALID, "lengths.sum", VALID), case("needy", control=VALID)
-    refused = asked("refuses", *cases)
-    assert verdict_of(refused).word is Word.REFUSES
-    assert verdict_of(refused, INVALID).word is verdict_of(refused, "needy").word is Word.DEAD
+    rejected = asked("rejects", *cases)
+    assert verdict_of(rejected).word is Word.REJECTS
+    assert verdict_of(rejected, INVALID).word is verdict_of(rejected, "needy").word is Word.DEAD
     assert verdict_of(asked("right", *cases), INVALID).word is Word.ACCEPTS

@@ -21,7 +21,7 @@ from splitops.comparison.records import Case, Outcome
 ADAPTER = """
 import ctypes, os, signal, subprocess, sys, tempfile, time
 import numpy as np
-from splitops.comparison.worker import refusing
+from splitops.comparison.worker import rejecting
 
 NAME, KIND, FORMATS = "own", "runtime", ("onnx",)
 PRELOAD = ("colorsys", "nothing_of_this_name")
@@ -57,7 +57,7 @@ def answer(case):
         case "leads": found = os.getpid() == os.getpgid(0) == os.getsid(0)
         case "open": found = len(os.listdir("/proc/self/fd"))
         case "raises":
-            with refusing("run"):
+            with rejecting("run"):
                 raise ValueError("no")
         case "prints": os.write(1, b"hello\\n")
         case "aborts": os.abort()

@@ -1,4 +1,4 @@
-"""The adapters whose peers are large: they say what they are, or that their peer is not here."""
+"""The adapters whose implementations are large: they say what they are, or that their peer is not here."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ let model;
 const session = {
   run: async (feeds, outputs) => {
     if (model === "trap") throw new WebAssembly.RuntimeError("unreachable");
-    process.stdout.write("what a peer prints\\n");
+    process.stdout.write("what an implementation prints\\n");
     return Object.fromEntries(outputs.map((name) => [name, feeds.data]));
   },
   release: async () => {},
@@ -43,7 +43,7 @@ module.exports = { Tensor, InferenceSession: { create }, env: { versions: { node
 
 
 def talk(command: list[str], messages: list[bytes], variables: Mapping[str, str]) -> tuple[list[Any], int]:
-    """Say messages to a peer, and return its replies and its exit status."""
+    """Say messages to an implementation, and return its replies and its exit status."""
     done = subprocess.run(
         command, input=b"".join(messages), capture_output=True, timeout=120, env={**os.environ, **variables}
     )
@@ -114,7 +114,7 @@ def test_tensors_come_back_from_node_as_they_are(name: str, modules: str, tmp_pa
 
 
 @needs_node
-def test_node_refuses_says_what_it_lacks_and_dies_of_a_trap(modules: str, tmp_path: Path) -> None:
+def test_node_rejects_says_what_it_lacks_and_dies_of_a_trap(modules: str, tmp_path: Path) -> None:
     array = np.zeros(2, np.uint16)
     questions = [
         asked(array, tmp_path, "broken"),
@@ -123,7 +123,7 @@ def test_node_refuses_says_what_it_lacks_and_dies_of_a_trap(modules: str, tmp_pa
     ]
     replies, status = run_adapter(FOLDER / "onnxruntime-web.mjs", *questions, NODE_PATH=modules)
     assert status == 70
-    assert [reply.get("outcome") for reply in replies] == [None, "refused", "not applicable"]
+    assert [reply.get("outcome") for reply in replies] == [None, "rejected", "not applicable"]
     assert (replies[1]["stage"], replies[1]["text"]) == ("load", "it cannot be read")
 
 
@@ -141,7 +141,7 @@ def answer(case):
     ("script", "outcome", "status"),
     [
         ("echo no message", "accepted", 0),
-        ("echo why >&2; exit 3", "refused", 0),
+        ("echo why >&2; exit 3", "rejected", 0),
         ("kill -SEGV $$", None, -11),
     ],
 )
@@ -153,5 +153,5 @@ def test_a_program_of_a_peer_stands_for_the_peer(
     replies, found = run_adapter(adapter, asked(np.zeros(1), tmp_path, script))
     assert found == status
     assert [reply["outcome"] for reply in replies[1:]] == ([] if outcome is None else [outcome])
-    if outcome == "refused":
+    if outcome == "rejected":
         assert replies[1]["text"] == "why"

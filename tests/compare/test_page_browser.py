@@ -80,7 +80,7 @@ def test_filters(opened: Any) -> None:
     page.get_by_role("checkbox", name="crash").check()
     assert shown(page) == cases_with(Word.CRASH) < 40
     assert page.locator(".case:not([hidden])").count() == shown(page)
-    assert page.get_by_role("status").inner_text() == f"{shown(page)} of 40 cases, 12 of 12 peers"
+    assert page.get_by_role("status").inner_text() == f"{shown(page)} of 40 cases, 12 of 12 implementations"
     page.get_by_role("button", name="Show all").click()
     page.wait_for_function("document.querySelector('.status').textContent.startsWith('40 of')")
     page.get_by_label("Operator").select_option("Split-13")
@@ -197,9 +197,9 @@ def test_the_measure_of_contrast_finds_grey_on_white(browser: Any) -> None:
 def test_names_of_the_accessibility_tree(opened: Any) -> None:
     page = opened(f"#{anchor(MADE.entries[0].id)}")
     for role, name in (
-        ("heading", "12 peers and 40 splits"),
-        ("region", "The matrix of cases and peers"),
-        ("table", "What each peer makes of each case"),
+        ("heading", "12 implementations and 40 splits"),
+        ("region", "The matrix of cases and implementations"),
+        ("table", "What each implementation makes of each case"),
         ("rowheader", "ceil/3-into-2/"),
         ("columnheader", "onnxruntime[threads=1]"),
         ("searchbox", "Search cases"),

@@ -208,19 +208,19 @@ ROW = '[[expected]]\ncase = "a"\npeer = "b"\n'
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("x.toml", "[[expected]\n", "is no TOML: "),
-        ("x.toml", b"\xff\xfe", "is no TOML: "),
+        ("x.toml", "[[expected]\n", "is not TOML: "),
+        ("x.toml", b"\xff\xfe", "is not TOML: "),
         ("x.toml", "", "must hold tables"),
         ("x.toml", "expected = 3\n", "must hold tables"),
         ("x.toml", f'{ROW}verdict = "crash"\n[more]\n', "and nothing else"),
         ("x.toml", ROW, r"\[\[expected\]\] 1 has no verdict"),
         ("x.toml", f"{ROW}verdict = 3\n", "every value must be a text"),
-        ("x.toml", f'{ROW}verdict = "agrees"\n', "'agrees' is no disagreement"),
+        ("x.toml", f'{ROW}verdict = "agrees"\n', "'agrees' is not a disagreement"),
         ("x.toml", f'{ROW}verdict = "crash"\nwhen = "now"\n', "has 'when'"),
         ("x.toml", "expected = [3]\n", "every value must be a text"),
-        ("x.json", "{", "is no report of a comparison"),
-        ("x.json", "[" * 100_000, "is no report of a comparison"),
-        ("x.json", '{"version": 2}', "is no report of a comparison"),
+        ("x.json", "{", "is not a report of a comparison"),
+        ("x.json", "[" * 100_000, "is not a report of a comparison"),
+        ("x.json", '{"version": 2}', "is not a report of a comparison"),
     ],
 )
 def test_files_that_are_no_expectations(tmp_path: Path, name: str, content: Any, message: str) -> None:

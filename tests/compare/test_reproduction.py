@@ -35,8 +35,8 @@ def case_of(name: str) -> Case:
     return case
 
 
-def reported(case: Case, adapter: str, word: Word = Word.REFUSES, **setting: str) -> Report:
-    """A report in which a peer disagrees on a case."""
+def reported(case: Case, adapter: str, word: Word = Word.REJECTS, **setting: str) -> Report:
+    """A report in which an implementation disagrees on a case."""
     name = f"{adapter}[x]" if setting else adapter
     peer = Peer(name=name, adapter=adapter, versions={adapter: "1.2.3"}, setting=setting)
     part = {"dtype": "float32", "shape": [2], "sample": [0.0, 1.0]}
@@ -137,7 +137,7 @@ def test_the_report_says_what_was_expected_and_got() -> None:
     for words in (
         "Changelog.md#Split-18",
         "5 into 4 gives 2, 2, 1, 0",
-        "refuses at load",
+        "rejects at load",
         "    no\n    such thing",
         "onnxruntime 1.2.3",
         "Linux",
@@ -181,9 +181,9 @@ def test_hostile_texts_are_no_code() -> None:
 
 def test_what_there_is_no_reproduction_of() -> None:
     case = case_of(PLAIN)
-    with pytest.raises(CompareError, match="no reproduction for peers of 'mine'"):
+    with pytest.raises(CompareError, match="no reproduction for implementations of 'mine'"):
         reproduction(reported(case, "mine"), case, "mine")
-    with pytest.raises(CompareError, match="there is no peer 'nobody'"):
+    with pytest.raises(CompareError, match="there is no implementation 'nobody'"):
         reproduction(reported(case, "onnxruntime"), case, "nobody")
     with pytest.raises(CompareError, match="no confirmed disagreement"):
         reproduction(reported(case, "onnxruntime", Word.AGREES), case, "onnxruntime")

@@ -46,7 +46,7 @@ def report(release: str, words: Mapping[str, Word], adapter: str = "onnxruntime"
 
 def as_stated(release: str) -> dict[str, Word]:
     """What a release does if the profile is right."""
-    return {str(own.case): Word.REFUSES if own.holds_in(release) else Word.AGREES for own in OURS}
+    return {str(own.case): Word.REJECTS if own.holds_in(release) else Word.AGREES for own in OURS}
 
 
 def said(folder: Path, *reports: Report) -> tuple[int, str]:
@@ -66,7 +66,7 @@ def test_two_releases_that_do_as_the_profile_says(tmp_path: Path) -> None:
 
 def test_a_release_that_does_not_is_said(tmp_path: Path) -> None:
     case = str(MENDED.case)
-    old, new = report("1.31.1", as_stated("1.31.1")), {**as_stated("1.32.0"), case: Word.REFUSES}
+    old, new = report("1.31.1", as_stated("1.31.1")), {**as_stated("1.32.0"), case: Word.REJECTS}
     code, text = said(tmp_path, old, report("1.32.0", new))
     assert code == 1, text
     assert "to change: onnxruntime.empty-name: until=None, not '1.31.1'\n" in text

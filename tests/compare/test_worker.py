@@ -1,4 +1,4 @@
-"""The process of a peer, and the messages to and from it."""
+"""The process of an implementation, and the messages to and from it."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from splitops.comparison.records import Case, Outcome
 
 ADAPTER = """
 import sys, numpy as np
-from splitops.comparison.worker import NotApplicable, Tensor, refusing
+from splitops.comparison.worker import NotApplicable, Tensor, rejecting
 NAME, KIND, FORMATS = "echo", "runtime", ("onnx",)
-SETTINGS = {"mode": ("back", "refuse", "skip", "bug", "exit")}
+SETTINGS = {"mode": ("back", "reject", "skip", "bug", "exit")}
 def versions():
     return {"echo": "1.0"}
 def answer(case):
     print("what a runtime prints", sys.stdin.read())
     match case.setting["mode"]:
-        case "refuse":
-            with refusing("load"):
+        case "reject":
+            with rejecting("load"):
                 raise ZeroDivisionError("by nothing")
         case "skip":
             raise NotApplicable("no such type")
         case "bug":
             return 1 / 0
         case "exit":
-            with refusing("run"):
+            with rejecting("run"):
                 sys.exit(3)
     found = {name: array for name, array in case.inputs.items()}
     return [Tensor(case.types[n], a) for n, a in found.items()] + [list(found.values())]
@@ -100,13 +100,13 @@ def test_arrays_of_every_kind_come_back_as_they_went(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [
-        ("refuse", ("refused", "load", "ZeroDivisionError", "by nothing")),
-        ("exit", ("refused", "run", "SystemExit", "3")),
+        ("reject", ("rejected", "load", "ZeroDivisionError", "by nothing")),
+        ("exit", ("rejected", "run", "SystemExit", "3")),
         ("skip", ("not applicable", None, None, "no such type")),
         ("bug", ("adapter error", None, "ZeroDivisionError", "division by zero")),
     ],
 )
-def test_refusals_are_told_from_errors_of_the_adapter(
+def test_rejections_are_told_from_errors_of_the_adapter(
     tmp_path: Path, mode: str, expected: tuple[str | None, ...]
 ) -> None:
     found = answered(tmp_path, question(), mode)
@@ -136,7 +136,7 @@ def test_a_peer_that_is_not_installed_says_so(tmp_path: Path) -> None:
         b'{"message": "started", "protocol": 2, "name": "x"}',
     ],
 )
-def test_what_is_no_message_is_refused(line: bytes) -> None:
+def test_what_is_no_message_is_rejected(line: bytes) -> None:
     with pytest.raises(ProtocolError):
         read(line)
 
@@ -158,7 +158,7 @@ def test_what_is_no_message_is_refused(line: bytes) -> None:
         {"dtype": "int8", "shape": [3], "file": "FOLDER/\x00"},
     ],
 )
-def test_tensors_that_lie_are_refused(tmp_path: Path, tensor: dict[str, object]) -> None:
+def test_tensors_that_lie_are_rejected(tmp_path: Path, tensor: dict[str, object]) -> None:
     import os
 
     folder = tmp_path / "case"

@@ -1,6 +1,6 @@
 """Every version, element type, shape and form of lengths, against onnx's own evaluator and onnxruntime.
 
-A disagreement stands in DISAGREEMENTS with its reason. Each entry names the cases in which a runtime says
+A disagreement is in DISAGREEMENTS with its reason. Each entry names the cases in which a runtime says
 something else than splitops, all of which must do so: when one begins to agree, its entry fails.
 """
 
@@ -337,13 +337,13 @@ DISAGREEMENTS = [
     ),
     Disagreement(
         "onnxruntime",
-        "refuses num_outputs whose parts reach beyond the axis",
+        "rejects num_outputs whose parts reach beyond the axis",
         "error",
         _named("Split-18", "ceil 4", "2x5x3@1") | _named("Split-18", "ceil 5", "6x4@0 6@0 3x0@0 1x7@1"),
     ),
     Disagreement(
         "onnxruntime",
-        "refuses fewer outputs than num_outputs says",
+        "rejects fewer outputs than num_outputs says",
         "error",
         _named("Split-18", "ceil fewer declared", VALID),
     ),

@@ -1,4 +1,4 @@
-"""What became of a case: the cell that docs/convert.md states of it, and its outputs, to be compared."""
+"""The result of a case: the cell that docs/convert.md states of it, and its outputs, to be compared."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ BEGIN, END = "<!-- matrix: begin -->", "<!-- matrix: end -->"
 
 
 def own_result(report: Conversion) -> str:
-    """Return the cell of a report: its status, and of a refusal the rule code."""
+    """Return the cell of a report: its status, and of a rejection the rule code."""
     if report.complete:
         order = [Status.REWRITTEN, Status.CONVERTED, Status.KEPT]
         found = {change.status for change in report.changes}
         return next(status.value for status in order if status in found)
-    rules = [change.rule.value for change in report.refusals if change.rule is not None]
+    rules = [change.rule.value for change in report.rejections if change.rule is not None]
     return f"rejected `{rules[0]}`" if rules else "rejected"
 
 

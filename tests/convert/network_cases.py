@@ -27,8 +27,8 @@ class LayerCase:
         type: its type, as OpenVINO's factory of nodes has it.
         opset: the operation set of that factory.
         inputs: what it takes, in order.
-        attributes: what it states.
-        refused: a part of the message where ONNX cannot say it; else None.
+        attributes: what it declares.
+        rejected: a part of the message where ONNX cannot say it; else None.
         outputs: the outputs that are read.
         only: what this case is about.
     """
@@ -37,7 +37,7 @@ class LayerCase:
     opset: int
     inputs: tuple[Any, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    refused: str | None = None
+    rejected: str | None = None
     outputs: tuple[int, ...] = (0,)
     only: str = ""
 
@@ -73,9 +73,9 @@ def f32(*numbers: float) -> Any:
     return np.array(numbers, np.float32)
 
 
-def _case(type: str, opset: int, *inputs: Any, refused: str | None = None, **attributes: Any) -> LayerCase:
+def _case(type: str, opset: int, *inputs: Any, rejected: str | None = None, **attributes: Any) -> LayerCase:
     outputs = attributes.pop("read", (0,))
-    return LayerCase(type, opset, inputs, attributes, refused, outputs, attributes.pop("only", ""))
+    return LayerCase(type, opset, inputs, attributes, rejected, outputs, attributes.pop("only", ""))
 
 
 def _elementwise() -> Iterator[LayerCase]:
@@ -100,8 +100,8 @@ def _elementwise() -> Iterator[LayerCase]:
     yield _case("Abs", 1, x(2, 5, dtype=np.int64), only="int64")
     yield _case("Relu", 1, x(2, 5, dtype=np.float64), only="float64")
     yield _case("Exp", 1, x(2, 5, dtype=np.float16), only="float16")
-    yield _case("Exp", 1, x(2, 5, dtype=np.int32), only="int32", refused="of int32")
-    yield _case("Negative", 1, x(2, 5, dtype=np.int8), only="int8", refused="of int8")
+    yield _case("Exp", 1, x(2, 5, dtype=np.int32), only="int32", rejected="of int32")
+    yield _case("Negative", 1, x(2, 5, dtype=np.int8), only="int8", rejected="of int8")
     halves = Given(f32(-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 0.4999, -0.4999))
     yield _case("Round", 5, halves, mode="half_to_even")
     yield _case("Round", 5, halves, mode="half_away_from_zero")
@@ -113,7 +113,7 @@ def _elementwise() -> Iterator[LayerCase]:
     yield _case("Selu", 1, x(2, 5), np.float32(1.6), np.float32(1.05))
     computed = "is computed when the model runs"
     yield _case(
-        "Selu", 1, x(2, 5), Given(np.float32(1.6)), np.float32(1.05), only="computed", refused=computed
+        "Selu", 1, x(2, 5), Given(np.float32(1.6)), np.float32(1.05), only="computed", rejected=computed
     )
     yield _case("PRelu", 1, x(2, 3, 4, 3), values(3), only="a slope a channel")
     yield _case("PRelu", 1, x(2, 3, 4, 5), values(5), only="a slope a column")
@@ -126,7 +126,7 @@ def _elementwise() -> Iterator[LayerCase]:
         yield _case("IsInf", 10, strange, **signs)
     yield _case("Identity", 16, x(2, 5))
     yield _case("ConvertLike", 1, x(2, 5, dtype=np.int32), f32(0))
-    yield _case("ConvertLike", 1, x(2, 5), i64(0), refused="from float32 to int64")
+    yield _case("ConvertLike", 1, x(2, 5), i64(0), rejected="from float32 to int64")
     for levels in (2, 255, 256):
         edges = (f32(-2), f32(2), f32(-1), f32(3))
         yield _case("FakeQuantize", 1, x(4, 50), *edges, levels=levels)
@@ -145,7 +145,7 @@ def _binary() -> Iterator[LayerCase]:
         yield _case(name, 1, *(x(*shape) for shape in shapes))
         yield _case(name, 1, *(x(*shape, dtype=np.int32) for shape in shapes), only="int32")
         yield _case(
-            name, 1, *(x(*shape, dtype=np.uint8, low=0) for shape in shapes), only="uint8", refused="uint8"
+            name, 1, *(x(*shape, dtype=np.uint8, low=0) for shape in shapes), only="uint8", rejected="uint8"
         )
     for name in ("Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual"):
         for kind in (np.float32, np.int64, np.uint8):
@@ -161,7 +161,7 @@ def _binary() -> Iterator[LayerCase]:
     yield _case("Divide", 1, x(2, 1, 5), x(3, 1, low=1))
     yield _case("Divide", 1, x(2, 5), x(2, 5), auto_broadcast="none")
     yield _case("Power", 1, x(2, 1, 5, low=0.1), x(3, 1))
-    yield _case("Power", 1, x(2, 5, dtype=np.int32), i64(2).astype(np.int32), only="int32", refused="int32")
+    yield _case("Power", 1, x(2, 5, dtype=np.int32), i64(2).astype(np.int32), only="int32", rejected="int32")
     signed = [Given(np.array([-7, -7, 7, 7, 6], np.int32)), np.array([3, -3, 3, -3, 3], np.int32)]
     for floors in (True, False):
         yield _case("Divide", 1, *signed, m_pythondiv=floors)
@@ -170,7 +170,7 @@ def _binary() -> Iterator[LayerCase]:
     yield _case("Mod", 1, *signed)
     yield _case("FloorMod", 1, *signed)
     yield _case("Mod", 1, x(2, 5), f32(1.5), only="float32")
-    yield _case("FloorMod", 1, x(2, 5), f32(1.5), only="float32", refused="of float32")
+    yield _case("FloorMod", 1, x(2, 5), f32(1.5), only="float32", rejected="of float32")
     yield _case("Select", 1, x(2, 1, 5, dtype=bool), x(3, 1), x(2, 3, 5))
     yield _case("Select", 1, x(2, 5, dtype=bool), x(2, 5, dtype=np.int64), i64(7), only="int64")
 
@@ -214,7 +214,7 @@ def _windows() -> Iterator[LayerCase]:
         values(4, 3, 3, 2),
         strides=[2, 2],
         auto_pad="same_upper",
-        refused="same_upper",
+        rejected="same_upper",
     )
     yield _case(
         "ConvolutionBackpropData",
@@ -223,7 +223,7 @@ def _windows() -> Iterator[LayerCase]:
         values(4, 3, 3, 2),
         i64(11, 9),
         strides=[1, 1],
-        refused="shape of its output",
+        rejected="shape of its output",
     )
 
     window = {"strides": [2, 2], "pads_begin": [1, 0], "pads_end": [1, 0], "kernel": [3, 2]}
@@ -254,7 +254,7 @@ def _windows() -> Iterator[LayerCase]:
         only="open, same",
     )
     both = {**window, "exclude-pad": False, "rounding_type": "ceil"}
-    yield _case("AvgPool", 1, x(1, 4, 10, 8), **both, refused="counts padding and rounds up")
+    yield _case("AvgPool", 1, x(1, 4, 10, 8), **both, rejected="counts padding and rounds up")
     far = {"strides": [3], "pads_begin": [1], "pads_end": [1], "kernel": [2]}
     yield _case(
         "MaxPool",
@@ -291,24 +291,24 @@ def _windows() -> Iterator[LayerCase]:
         dilations=[1],
         rounding_type="ceil",
         only="ceil into padding",
-        refused="begin in the padding",
+        rejected="begin in the padding",
     )
     open_ = Given(values(*image), [-1, 4, -1, -1])
     ceil = {"rounding_type": "ceil", "dilations": [1, 1]}
-    refused = "may begin in the padding"
+    rejected = "may begin in the padding"
     yield _case("MaxPool", 8, open_, **window, **ceil, only="ceil, open sizes, inside")
     outside = {**window, "pads_end": [1, 1]}
-    yield _case("MaxPool", 8, open_, **outside, **ceil, only="ceil, open sizes", refused=refused)
+    yield _case("MaxPool", 8, open_, **outside, **ceil, only="ceil, open sizes", rejected=rejected)
     wide = {**window, "pads_end": [3, 0]}
-    yield _case("MaxPool", 8, x(*image), **wide, dilations=[1, 1], refused="nothing but padding")
+    yield _case("MaxPool", 8, x(*image), **wide, dilations=[1, 1], rejected="nothing but padding")
     for kind in ("i64", "i32"):
         yield _case("MaxPool", 8, x(*image), **window, dilations=[1, 1], index_element_type=kind, read=(0, 1))
     yield _case(
-        "MaxPool", 8, x(*image), **window, dilations=[1, 1], axis=2, read=(0, 1), refused="from axis 2"
+        "MaxPool", 8, x(*image), **window, dilations=[1, 1], axis=2, read=(0, 1), rejected="from axis 2"
     )
     yield _case("AdaptiveAvgPool", 8, x(*image), i64(1, 1))
     yield _case("AdaptiveAvgPool", 8, x(*image), i64(4, 3))
-    yield _case("AdaptiveAvgPool", 8, x(*image), i64(3, 4), refused="windows of different sizes")
+    yield _case("AdaptiveAvgPool", 8, x(*image), i64(3, 4), rejected="windows of different sizes")
 
 
 def _products() -> Iterator[LayerCase]:
@@ -332,7 +332,7 @@ def _products() -> Iterator[LayerCase]:
         *queries[1:],
         **plain,
         only="open sizes",
-        refused="size of the heads",
+        rejected="size of the heads",
     )
 
 
@@ -342,17 +342,17 @@ def _reductions() -> Iterator[LayerCase]:
             yield _case(name, 1, x(2, 3, 4), axes, keep_dims=keep)
     yield _case("ReduceMax", 1, x(2, 3, dtype=np.int64), i64(0), keep_dims=True, only="int64")
     yield _case(
-        "ReduceMean", 1, x(2, 3, dtype=np.int64), i64(0), keep_dims=True, only="int64", refused="of int64"
+        "ReduceMean", 1, x(2, 3, dtype=np.int64), i64(0), keep_dims=True, only="int64", rejected="of int64"
     )
     none = np.zeros(0, np.int64)
     yield _case("ReduceMax", 1, x(2, 3), none, keep_dims=True, only="no axis")
     for name in ("ReduceL1", "ReduceL2"):
         yield _case(name, 4, x(2, 3, 4), i64(1), keep_dims=True)
-        yield _case(name, 4, x(2, 3, 4), none, keep_dims=True, refused="reduces no axis")
+        yield _case(name, 4, x(2, 3, 4), none, keep_dims=True, rejected="reduces no axis")
     for name in ("ReduceLogicalAnd", "ReduceLogicalOr"):
         yield _case(name, 1, x(2, 3, 4, dtype=bool), i64(-1), keep_dims=False)
     yield _case(
-        "ReduceSum", 1, x(2, 3), Given(i64(1)), keep_dims=True, only="computed axes", refused="axes of"
+        "ReduceSum", 1, x(2, 3), Given(i64(1)), keep_dims=True, only="computed axes", rejected="axes of"
     )
     channels = [values(3), values(3), values(3), values(3, low=0.5)]
     yield _case("BatchNormInference", 5, x(2, 3, 4), *channels, epsilon=1e-3)
@@ -366,12 +366,12 @@ def _reductions() -> Iterator[LayerCase]:
         for axes in (i64(1), i64(1, 2)):
             yield _case("NormalizeL2", 1, x(2, 3, 4, 5), axes, eps=3.0, eps_mode=mode)
     yield _case("GroupNormalization", 12, x(2, 6, 4, 5), values(6), values(6), num_groups=3, epsilon=1e-3)
-    for size, refused in ((3, None), (4, "even size")):
+    for size, rejected in ((3, None), (4, "even size")):
         yield _case(
-            "LRN", 1, x(1, 7, 4, 5), i64(1), alpha=0.5, beta=0.75, bias=2.0, size=size, refused=refused
+            "LRN", 1, x(1, 7, 4, 5), i64(1), alpha=0.5, beta=0.75, bias=2.0, size=size, rejected=rejected
         )
     yield _case(
-        "LRN", 1, x(1, 7, 4, 5), i64(2, 3), alpha=0.5, beta=0.75, bias=2.0, size=3, refused="across channels"
+        "LRN", 1, x(1, 7, 4, 5), i64(2, 3), alpha=0.5, beta=0.75, bias=2.0, size=3, rejected="across channels"
     )
     for axis in (1, -2, 2):
         yield _case("Softmax", 8, x(2, 3, 4), axis=axis)
@@ -386,7 +386,7 @@ def _positions() -> Iterator[LayerCase]:
     yield _case("GatherND", 8, x(2, 3, 5), i64(0, 2, 1, 1).reshape(2, 2, 1), batch_dims=1)
     yield _case("GatherND", 5, x(2, 3, 5), i64(0, 2, 1, 1).reshape(2, 2, 1), batch_dims=1)
     yield _case(
-        "GatherND", 5, x(2, 2, 5), i64(0, 2, 1, 1).reshape(2, 2, 1), batch_dims=2, refused="joins 2 axes"
+        "GatherND", 5, x(2, 2, 5), i64(0, 2, 1, 1).reshape(2, 2, 1), batch_dims=2, rejected="joins 2 axes"
     )
     indices = i64(1, 0, 2, 3, 2, 0).reshape(2, 3)
     yield _case("ScatterElementsUpdate", 3, x(4, 3), indices, x(2, 3), i64(0))
@@ -403,7 +403,7 @@ def _positions() -> Iterator[LayerCase]:
         i64(0),
         reduction="sum",
         use_init_val=False,
-        refused="leaves out the first",
+        rejected="leaves out the first",
     )
     yield _case(
         "ScatterElementsUpdate",
@@ -414,7 +414,7 @@ def _positions() -> Iterator[LayerCase]:
         i64(0),
         reduction="mean",
         use_init_val=True,
-        refused="'mean'",
+        rejected="'mean'",
     )
     yield _case("ScatterNDUpdate", 4, Given(table), i64(3, 0).reshape(2, 1), x(2, 3, 5))
     for how in ("none", "sum", "prod", "max", "min"):
@@ -426,10 +426,10 @@ def _positions() -> Iterator[LayerCase]:
         i64(3, 0).reshape(2, 1),
         x(2, 3, 5),
         reduction="sub",
-        refused="'sub'",
+        rejected="'sub'",
     )
     yield _case("ScatterUpdate", 3, Given(table), i64(3, 0), x(2, 3, 5), i64(0))
-    yield _case("ScatterUpdate", 3, Given(table), i64(2, 0), x(4, 2, 5), i64(1), refused="along axis 1")
+    yield _case("ScatterUpdate", 3, Given(table), i64(2, 0), x(4, 2, 5), i64(1), rejected="along axis 1")
     for exclusive, reverse in ((False, False), (True, False), (True, True)):
         yield _case("CumSum", 3, x(2, 5), np.int64(1), exclusive=exclusive, reverse=reverse)
     for mode in ("max", "min"):
@@ -456,7 +456,9 @@ def _positions() -> Iterator[LayerCase]:
         read=(0, 1),
     )
     yield _case("TopK", 1, x(5, 2), np.int64(2), axis=0, mode="max", sort="value", read=(0, 1))
-    yield _case("TopK", 11, x(3, 7), np.int64(4), axis=-1, mode="max", sort="index", refused="sort = 'index'")
+    yield _case(
+        "TopK", 11, x(3, 7), np.int64(4), axis=-1, mode="max", sort="index", rejected="sort = 'index'"
+    )
     yield _case("NonZero", 3, x(3, 4, dtype=bool), output_type="i32")
     yield _case("NonZero", 3, x(3, 4, dtype=bool), output_type="i64")
     for axis in (-1, 0):
@@ -464,12 +466,12 @@ def _positions() -> Iterator[LayerCase]:
             "OneHot", 1, Given(i64(0, 2, -1, 3)), np.int64(3), np.float32(5), np.float32(-1), axis=axis
         )
     hot = (Given(i64(0, 2, -1, 3)), np.int64(3), np.float32(5), np.float32(-1))
-    for counted, refused in (("ignore_negative", None), ("normalize", "'normalize'")):
-        yield _case("OneHot", 16, *hot, axis=0, negative_indices_mode=counted, refused=refused)
+    for counted, rejected in (("ignore_negative", None), ("normalize", "'normalize'")):
+        yield _case("OneHot", 16, *hot, axis=0, negative_indices_mode=counted, rejected=rejected)
     yield _case("ReverseSequence", 1, x(2, 5, 3), i64(3, 5), batch_axis=0, seq_axis=1)
     yield _case("ReverseSequence", 1, x(5, 2, 3), i64(3, 5), batch_axis=1, seq_axis=0)
     yield _case(
-        "ReverseSequence", 1, x(2, 3, 5), i64(3, 5), batch_axis=0, seq_axis=2, refused="first two alone"
+        "ReverseSequence", 1, x(2, 3, 5), i64(3, 5), batch_axis=0, seq_axis=2, rejected="first two alone"
     )
     yield _case("Range", 4, Given(np.int64(2)), Given(np.int64(11)), np.int64(3), output_type="i64")
     yield _case("Range", 4, Given(np.int64(9)), np.int64(0), np.int64(-2), output_type="i32")
@@ -481,7 +483,7 @@ def _positions() -> Iterator[LayerCase]:
         np.float32(4),
         np.float32(1),
         output_type="i64",
-        refused="counts float32",
+        rejected="counts float32",
     )
 
 
@@ -497,7 +499,7 @@ def _arranging() -> Iterator[LayerCase]:
         yield _case("Pad", 1, x(4, 5), i64(1, 0), i64(2, 3), pad_mode=mode)
     yield _case("Pad", 1, x(4, 5), i64(1, 0), i64(2, 3), np.float32(7), pad_mode="constant", only="value")
     yield _case("Pad", 12, x(4, 5), i64(-1, 0), i64(2, -3), pad_mode="constant", only="negative")
-    yield _case("Pad", 1, x(4, 5), i64(1, 0), i64(2, 3), pad_mode="symmetric", refused="'symmetric'")
+    yield _case("Pad", 1, x(4, 5), i64(1, 0), i64(2, 3), pad_mode="symmetric", rejected="'symmetric'")
     masks = {"begin_mask": [0, 0, 0], "end_mask": [0, 0, 0]}
     data = x(4, 5, 6)
     yield _case("StridedSlice", 1, data, i64(1, 0, -2), i64(3, 5, 6), i64(1, 2, 1), **masks)
@@ -534,12 +536,12 @@ def _arranging() -> Iterator[LayerCase]:
         begin_mask=[0, 0],
         end_mask=[0, 0],
         ellipsis_mask=[1, 0],
-        refused="ellipsis",
+        rejected="ellipsis",
     )
     for mode in ("blocks_first", "depth_first"):
         yield _case("DepthToSpace", 1, x(1, 8, 2, 3), mode=mode, block_size=2)
-        refused = None if mode == "blocks_first" else "depth_first"
-        yield _case("SpaceToDepth", 1, x(1, 2, 4, 6), mode=mode, block_size=2, refused=refused)
+        rejected = None if mode == "blocks_first" else "depth_first"
+        yield _case("SpaceToDepth", 1, x(1, 2, 4, 6), mode=mode, block_size=2, rejected=rejected)
     yield _case("ShuffleChannels", 1, x(2, 6, 2, 3), axis=1, group=3)
     yield _case("ShuffleChannels", 1, x(2, 3, 6), axis=-1, group=2)
     yield _case("Roll", 7, x(4, 5), i64(1, -2), i64(0, 1))
@@ -573,7 +575,7 @@ def _images() -> Iterator[LayerCase]:
             "Interpolate", 11, x(*image), i64(1, 9), i64(2, 3), **attributes, shape_calculation_mode="sizes"
         )
     strange = {"mode": "nearest", "coordinate_transformation_mode": "tf_half_pixel_for_nn"}
-    how, refused = "sizes", "'tf_half_pixel_for_nn'"
+    how, rejected = "sizes", "'tf_half_pixel_for_nn'"
     yield _case(
         "Interpolate",
         11,
@@ -582,7 +584,7 @@ def _images() -> Iterator[LayerCase]:
         i64(2, 3),
         **strange,
         shape_calculation_mode=how,
-        refused=refused,
+        rejected=rejected,
     )
     older = {"mode": "linear_onnx", "coordinate_transformation_mode": "half_pixel"}
     for how in ("sizes", "scales"):
@@ -597,10 +599,10 @@ def _images() -> Iterator[LayerCase]:
         i64(2, 3),
         mode="linear",
         shape_calculation_mode="sizes",
-        refused="mode = 'linear'",
+        rejected="mode = 'linear'",
     )
     smooth = {"mode": "cubic", "shape_calculation_mode": "sizes", "antialias": True}
-    yield _case("Interpolate", 11, x(*image), i64(7, 9), i64(2, 3), **smooth, refused="smooths")
+    yield _case("Interpolate", 11, x(*image), i64(7, 9), i64(2, 3), **smooth, rejected="smooths")
     pads = {"pads_begin": [0, 0, 1, 0], "pads_end": [0, 0, 0, 0]}
     yield _case(
         "Interpolate",
@@ -611,7 +613,7 @@ def _images() -> Iterator[LayerCase]:
         mode="nearest",
         shape_calculation_mode="sizes",
         **pads,
-        refused="pads what",
+        rejected="pads what",
     )
     grid = x(1, 3, 6, 2, low=-1.2, high=1.2)
     for mode in ("bilinear", "nearest", "bicubic"):
@@ -628,7 +630,7 @@ def _images() -> Iterator[LayerCase]:
     boxes = np.array([[0, 0, 3, 2], [1, 1, 2.5, 4]], np.float32)
     align = {"pooled_h": 2, "pooled_w": 3, "sampling_ratio": 2, "spatial_scale": 0.5, "mode": "avg"}
     align_cases = (("asymmetric", None), ("half_pixel_for_nn", None), ("half_pixel", "'half_pixel'"))
-    for how, refused in align_cases:
+    for how, rejected in align_cases:
         yield _case(
             "ROIAlign",
             9,
@@ -637,10 +639,10 @@ def _images() -> Iterator[LayerCase]:
             i64(0, 0).astype(np.int32),
             **align,
             aligned_mode=how,
-            refused=refused,
+            rejected=rejected,
         )
     yield _case("ROIAlign", 3, x(1, 2, 8, 8), boxes, i64(0, 0).astype(np.int32), **align)
-    yield _case("ROIAlign", 3, x(1, 2, 8, 8), boxes, i64(0, 0), **{**align, "mode": "max"}, refused="'max'")
+    yield _case("ROIAlign", 3, x(1, 2, 8, 8), boxes, i64(0, 0), **{**align, "mode": "max"}, rejected="'max'")
     corners = np.sort(values(1, 12, 2, 2, low=0, high=8), axis=2).reshape(1, 12, 4)
     scores = Given(values(1, 2, 12, low=0, high=1))
     limits = (np.int64(4), np.float32(0.3), np.float32(0.2))
@@ -689,7 +691,7 @@ def _images() -> Iterator[LayerCase]:
         np.float32(0),
         box_encoding="corner",
         sort_result_descending=True,
-        refused="sorts what it selects",
+        rejected="sorts what it selects",
     )
 
 
@@ -757,8 +759,10 @@ def _recurrent() -> Iterator[LayerCase]:
     none: dict[str, Any] = {"activations_alpha": [], "activations_beta": []}
     yield _case("RNNSequence", 5, *given, *large, **rows, **none, only="large weights")
     computed = [Given(array) for array in large]
-    refused = "are computed when the model runs"
-    yield _case("RNNSequence", 5, *given, *computed, **rows, **none, only="computed weights", refused=refused)
+    rejected = "are computed when the model runs"
+    yield _case(
+        "RNNSequence", 5, *given, *computed, **rows, **none, only="computed weights", rejected=rejected
+    )
 
 
 CASES: tuple[LayerCase, ...] = (

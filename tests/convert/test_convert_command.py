@@ -54,7 +54,7 @@ def test_to_openvino_and_back(model: Path) -> None:
     assert equal(own, wanted)
 
 
-def test_a_refusal_is_reported_and_writes_nothing(model: Path) -> None:
+def test_a_rejection_is_reported_and_writes_nothing(model: Path) -> None:
     out = model.with_name("out.onnx")
     code, report, errors = invoke(str(model), "--to", "onnx:2", "-o", str(out), "--json")
     assert code == 1
@@ -95,7 +95,7 @@ def test_onnx_alone_is_its_newest_opset(model: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["onnx:18", "openvino"])
-def test_an_opset_that_onnx_does_not_have_yet_is_refused(model: Path, target: str) -> None:
+def test_an_opset_that_onnx_does_not_have_yet_is_rejected(model: Path, target: str) -> None:
     newer, newest = onnx.load(model), onnx.defs.onnx_opset_version()
     newer.opset_import[0].version = newest + 1
     onnx.save(newer, model)

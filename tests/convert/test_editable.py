@@ -22,7 +22,7 @@ OPTIONAL_MAP = helper.make_optional_type_proto(
 
 
 def classifier(kind: TypeProto, *, stated: bool = False) -> ModelProto:
-    """A split in front of an operator of ai.onnx.ml whose output is no tensor."""
+    """A split in front of an operator of ai.onnx.ml whose output is not a tensor."""
     nodes = [
         helper.make_node("Split", ["x"], ["a", "b"], axis=1, num_outputs=2),
         helper.make_node("Concat", ["a", "b"], ["c"], axis=1),
@@ -110,7 +110,7 @@ def test_a_subgraph_may_hide_names_around_it(name: str) -> None:
 
 
 def test_a_branch_may_give_a_value_from_outside_as_it_is() -> None:
-    """The checker of onnx, which refuses it, takes what was made of it; the name of one is hidden as well."""
+    """The checker of onnx, which rejects it, takes what was made of it; the name of one is hidden as well."""
     model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 18]>
         g (float[2,4] x, bool c) => (float[2,4] y) <int64 n = {3}, int64[2] all = {4, 0}> {
             y = Loop(n, c, x) <body = b (int64 i, bool c, float[2,4] x) => (bool go, float[2,4] z) {
@@ -125,7 +125,7 @@ def test_a_branch_may_give_a_value_from_outside_as_it_is() -> None:
     assert_rewrites_are_equal(model)
 
 
-def test_an_output_that_hides_a_name_is_refused() -> None:
+def test_an_output_that_hides_a_name_is_rejected() -> None:
     model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 18]>
         g (float[2] x, bool c) => (float[2] y) {
             a = Relu(x)

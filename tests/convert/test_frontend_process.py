@@ -17,7 +17,7 @@ from splitops.models.engines.engine import EngineError
 
 pytestmark = pytest.mark.skipif(not is_installed("openvino"), reason="openvino is not installed")
 
-# OpenVINO takes this DFT for one of another shape, refuses the MatMul, and reads its missing result in Clip.
+# OpenVINO takes this DFT for one of another shape, rejects the MatMul, and reads its missing result in Clip.
 CRASHES = """
     <ir_version: 8, opset_import: ["": 17]>
     spectrum (float[N, 8, 1] x) => (float[N, 5] y)

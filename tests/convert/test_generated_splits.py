@@ -1,6 +1,6 @@
 """Generated splits through every conversion and simplification: run before and after, at several sizes.
 
-What the source gives, the result gives, here and in onnxruntime; where the source refuses, the result does.
+What the source gives, the result gives, here and in onnxruntime; where the source rejects, the result does.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ Model = ModelProto | OpenVINOModel
 
 @dataclass(frozen=True)
 class Statement:
-    """One split as its node states it.
+    """One split as its node sets it.
 
     Attributes:
         outputs: the number of declared outputs.
         lengths: the lengths, -1 among them; an integer is a chunk; None is a number of parts.
-        count: what states that number, where it is not the outputs.
+        count: what declares that number, where it is not the outputs.
         axis: the axis, maybe counted from the end.
         names: whether each output has a name; ONNX alone leaves some out.
         keepdims: of a sequence.
@@ -85,7 +85,7 @@ def lengths_of(draw: st.DrawFn, size: int) -> tuple[int, ...]:
 
 @st.composite
 def statements(draw: st.DrawFn, name: str, version: int, domain: str, size: int) -> Statement:
-    """A statement of an operator version that is right for an axis of some size."""
+    """A form of an operator version that is right for an axis of some size."""
     row = schema(name, version, domain)
     axis = draw(st.sampled_from([AXIS, AXIS - RANK]))
     if row.gives_sequence:
@@ -168,7 +168,7 @@ ONNX_ROWS = sorted({(row.name, row.since_version) for row in SCHEMAS if row.doma
 
 @st.composite
 def onnx_cases(draw: st.DrawFn) -> Case:
-    """Several splits of one opset on one input, of a stated size or one that only the input has."""
+    """Several splits of one opset on one input, of a declared size or one that only the input has."""
     operator, since = draw(st.sampled_from(ONNX_ROWS))
     opset = draw(st.sampled_from([o for o in OPSETS if schema_of(operator, o) == since]))
     operators = [operator, "Split"] if draw(st.booleans()) else [operator]
@@ -202,7 +202,7 @@ def _case(draw: st.DrawFn, operators: list[str], opset: int | None) -> Case:
 
 
 def ours(model: Model, feeds: dict[str, Any]) -> list[Any] | None:
-    """What a model gives; None where it refuses."""
+    """What a model gives; None where it rejects."""
     try:
         return list(splitops.run(runnable(model), feeds, engine="reference").values())
     except SplitError:
@@ -210,13 +210,13 @@ def ours(model: Model, feeds: dict[str, Any]) -> list[Any] | None:
 
 
 def assert_same(case: Case, after: Model, *, may_take_more: bool = False) -> None:
-    """Both give the same or both refuse, here; where onnxruntime runs the source, it runs the result."""
+    """Both give the same or both reject, here; where onnxruntime runs the source, it runs the result."""
     for feeds in case.feeds():
         expected, found = ours(case.model, feeds), ours(after, feeds)
         if expected is None:
-            assert found is None or may_take_more, f"only the source refuses {feeds['x'].shape}"
+            assert found is None or may_take_more, f"only the source rejects {feeds['x'].shape}"
             continue
-        assert found is not None, f"only the result refuses {feeds['x'].shape}"
+        assert found is not None, f"only the result rejects {feeds['x'].shape}"
         assert equal(found, expected), feeds["x"].shape
         if ONNXRUNTIME and isinstance(after, ModelProto):
             _assert_same_in_onnxruntime(case.model, after, feeds, expected)
@@ -225,19 +225,19 @@ def assert_same(case: Case, after: Model, *, may_take_more: bool = False) -> Non
 def _assert_same_in_onnxruntime(
     before: Model, after: ModelProto, feeds: dict[str, Any], expected: list[Any]
 ) -> None:
-    """The result runs, optimised, where the source runs as it stands, and gives what the source gives."""
+    """The result runs, optimised, where the source runs unchanged, and gives what the source gives."""
     right = [expected]
     if isinstance(before, ModelProto):
         kind, found = in_onnxruntime(before, feeds)
         if kind != "outputs":
-            return  # a refusal that was there may stay
-        right.append(list(found.values()))  # it may misread a site, and the result may be kept
+            return  # a rejection that was there may stay
+        right.append(list(found.values()))  # it may misread a split node, and the result may be kept
     if after.opset_import[0].version < 7:
         return  # where onnxruntime begins
     kind, found = in_onnxruntime(after, feeds, optimized=True)
     assert kind == "outputs", found
     if not any(equal(list(found.values()), values) for values in right):
-        # Below opset 13, lengths that only a run knows cannot be stated: what stood in danger may stay so.
+        # Below opset 13, lengths that only a run knows cannot be written: what stood in danger may stay so.
         assert isinstance(before, ModelProto)
         assert merged_sites(as_graph(after, NOWHERE)) <= merged_sites(as_graph(before, NOWHERE)), (
             f"onnxruntime on {feeds['x'].shape}"
@@ -256,9 +256,9 @@ def test_a_converted_model_gives_the_same(case: Case, target: str, form: Form) -
     assume(isinstance(case.model, ModelProto) or target != "openvino")
     report = convert(case.model, to=target, form=form, report=True)
     note(str(report))
-    event("complete" if report.complete else "refused")
+    event("complete" if report.complete else "rejected")
     if not report.complete:
-        if not report.refusals:  # as a whole: onnx or OpenVINO sees of the result that it never runs
+        if not report.rejections:  # as a whole: onnx or OpenVINO sees of the result that it never runs
             assert all(ours(case.model, feeds) is None for feeds in case.feeds())
         return
     if isinstance(report.model, ModelProto):
@@ -299,5 +299,5 @@ def test_the_comparison_can_fail() -> None:
     assert_same(right, right.model)
     with pytest.raises(AssertionError):
         assert_same(right, wrong.model)
-    with pytest.raises(AssertionError, match="only the result refuses"):
+    with pytest.raises(AssertionError, match="only the result rejects"):
         assert_same(Case(ir_model([("Split", Statement(2, count=2))], 6, open_axis=True), (6,)), wrong.model)

@@ -1,4 +1,4 @@
-"""Each cell of the matrix in docs/convert.md: the status it states, and the same outputs."""
+"""Each cell of the matrix in docs/convert.md: the status it declares, and the same outputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from splitops.models.convert import Status, convert
 
 
 def _documented() -> dict[tuple[str, str, str], str]:
-    """Return splitops' own result of every cell that the document states."""
+    """Return splitops' own result of every cell that the document declares."""
     text = DOCUMENT.read_text().partition(BEGIN)[2].partition(END)[0]
     found: dict[tuple[str, str, str], str] = {}
     source, targets = "", []
@@ -46,7 +46,7 @@ def test_cell(case: Case, target: str) -> None:
     report = convert(case.build(), to=target, report=True)
     assert own_result(report) == _DOCUMENTED[case.source, case.form, target]
     if not report.complete:
-        assert any(change.rule for change in report.refusals)
+        assert any(change.rule for change in report.rejections)
         with pytest.raises(SplitError) as caught:
             _ = report.model
         assert caught.value is report.problem

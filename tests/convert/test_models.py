@@ -74,14 +74,14 @@ def test_a_function_keeps_the_attributes_of_its_caller() -> None:
     *_, node = up.model.functions[0].node
     stated = {attribute.name: attribute for attribute in node.attribute}
     assert stated["axis"].ref_attr_name == "axis"
-    assert "num_outputs" not in stated, "onnxruntime would refuse an axis of size 0"
+    assert "num_outputs" not in stated, "onnxruntime would reject an axis of size 0"
     assert [entry.version for entry in up.model.functions[0].opset_import] == [18]
     assert_same(model, up, {"x": X})
     assert_same(model, convert(model, to="onnx:11", report=True), {"x": X})
     assert_same(model, convert(model, to="openvino", report=True), {"x": X})
     # Which axis it is, and so whether two parts divide it, only the callers know.
     counted = parsed(FUNCTION.replace("13", "18").replace("Split<", "Split<num_outputs = 2, "))
-    assert [change.rule for change in convert(counted, to="onnx:11", report=True).refusals] == [
+    assert [change.rule for change in convert(counted, to="onnx:11", report=True).rejections] == [
         Rule.PARTS_DIVISIBLE
     ]
 
@@ -218,7 +218,7 @@ def test_what_nobody_can_convert_is_named_and_every_split_reported() -> None:
             m = Cast<to = 1>(b)
         }""")
     report = convert(model, to="onnx:11", report=True)
-    assert [change.status for change in report.changes] == [Status.CONVERTED, Status.REFUSED]
+    assert [change.status for change in report.changes] == [Status.CONVERTED, Status.REJECTED]
     assert report.changes[1].where.node == "BitwiseNot -> b"
     with pytest.raises(ModelError, match="opset 11 has no BitwiseNot"):
         _ = report.model
@@ -333,8 +333,8 @@ def test_sequences_that_are_no_splits(body: str, words: str) -> None:
     constants = "i = Constant<value_int = 0>() j = Constant<value_int = 3>() s = "
     model = parsed(f'<ir_version: 8, opset_import: ["": 13]> g {body.replace("s = ", constants, 1)}')
     report = convert(model, to="onnx:10", report=True)
-    assert words in str(report.refusals[0].error)
-    assert repr(report).endswith(f"{len(report.refusals)} refused)")
+    assert words in str(report.rejections[0].error)
+    assert repr(report).endswith(f"{len(report.rejections)} rejected)")
 
 
 def test_what_reads_a_sequence_of_known_parts() -> None:
@@ -374,14 +374,14 @@ def test_too_many_parts_of_a_sequence_are_counted_to_their_end(size: int, count:
     assert f"the sequence has {count} parts, but a Split gives 1 to 4096" in str(change.error)
 
 
-def test_an_invalid_split_is_refused_with_its_own_rule() -> None:
+def test_an_invalid_split_is_rejected_with_its_own_rule() -> None:
     model = parsed("""
         <ir_version: 8, opset_import: ["": 13]>
         g (float[5,6] x) => (float[a,b] p, float[c,d] q) {
             l = Constant<value_ints = [2, 3]>()
             p, q = Split<axis = 1>(x, l)
         }""")
-    (change,) = convert(model, to="onnx:11", report=True).refusals
+    (change,) = convert(model, to="onnx:11", report=True).rejections
     assert change.rule is Rule.LENGTHS_SUM
 
 
@@ -400,7 +400,7 @@ def test_a_huge_number_of_parts_takes_no_memory(count: int, size: int | str, tar
         g (float[{size}] x) => (float[a] p, float[b] q) {{ p, q = Split<num_outputs = {count}>(x) }}""")
     report = convert(model, to=target, report=True)
     if not report.complete:
-        assert [change.rule for change in report.refusals] == [Rule.PARTS_DIVISIBLE]
+        assert [change.rule for change in report.rejections] == [Rule.PARTS_DIVISIBLE]
         return
     assert_same(model, report, {"x": np.arange(7 if size == "N" else size, dtype=np.float32)})
 
@@ -415,7 +415,7 @@ def test_the_long_name_of_the_domain() -> None:
     assert_same(model, report, {"x": np.arange(7, dtype=np.float32)})
 
 
-def test_training_information_stays_or_is_refused() -> None:
+def test_training_information_stays_or_is_rejected() -> None:
     model = parsed(BRANCHES)
     model.training_info.add().algorithm.name = "step"
     assert convert(model, only_split=True).training_info == model.training_info
@@ -423,7 +423,7 @@ def test_training_information_stays_or_is_refused() -> None:
         _ = convert(model, to="onnx:18")
 
 
-def test_a_sequence_with_a_reader_of_a_computed_position_is_refused_and_left_alone() -> None:
+def test_a_sequence_with_a_reader_of_a_computed_position_is_rejected_and_left_alone() -> None:
     model = parsed("""
         <ir_version: 8, opset_import: ["": 13]>
         g (float[5,6] x, int64 i) => (float[a,b] p) {
@@ -431,7 +431,7 @@ def test_a_sequence_with_a_reader_of_a_computed_position_is_refused_and_left_alo
             p = SequenceAt(parts, i)
         }""")
     for target, rule in (("openvino", Rule.OPERATOR_UNKNOWN), ("onnx:9", Rule.OPERATOR_VERSION)):
-        (change,) = convert(model, to=target, report=True).refusals[:1]
+        (change,) = convert(model, to=target, report=True).rejections[:1]
         assert change.rule is rule
         assert "position" in str(change.error)
 

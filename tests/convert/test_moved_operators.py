@@ -73,7 +73,7 @@ def test_allowzero_stays_where_a_zero_means_zero(shape: str) -> None:
         18,
     )
     report = convert(model, to="onnx:13", report=True)
-    assert [change.status for change in report.changes] == [Status.REFUSED]
+    assert [change.status for change in report.changes] == [Status.REJECTED]
     assert report.changes[0].where.node == "Reshape -> y"
 
 
@@ -124,13 +124,13 @@ def test_an_operator_that_came_later_becomes_the_body_of_its_schema(name: str) -
     assert name.split()[0] not in [node.op_type for node in moved.graph.node]
 
 
-def test_a_refusal_inside_a_body_names_the_node_that_has_it() -> None:
+def test_a_rejection_inside_a_body_names_the_node_that_has_it() -> None:
     model = parsed("g (float x, int64[1] k) => (int64 y) { y = CastLike(x, k) }", 15)
     del model.graph.input[1].type.tensor_type.shape.dim[:]
     model.graph.input[1].type.tensor_type.elem_type = onnx.TensorProto.BFLOAT16
     model.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.BFLOAT16
     report = convert(model, to="onnx:11", report=True)  # Cast-9 has no bfloat16
-    assert [change.where.node for change in report.refusals] == ["CastLike -> y"]
+    assert [change.where.node for change in report.rejections] == ["CastLike -> y"]
     with pytest.raises(ModelError, match=r"CastLike-15 cannot be moved .* of the body .*Cast"):
         _ = report.model
 
@@ -177,7 +177,7 @@ def test_bounds_that_a_clip_leaves_out_are_none() -> None:
     assert {attribute.name: attribute.f for attribute in node.attribute} == {"max": 1, "min": -np.inf}
 
 
-def test_another_default_that_nothing_is_known_of_is_refused() -> None:
+def test_another_default_that_nothing_is_known_of_is_rejected() -> None:
     """The first GRU leaves its direction to the word "foward"."""
     text = "g (float[2,1,1] x, float[1,3,1] w, float[1,3,1] r) => (float[2,1,1,1] y) {"
     with pytest.raises(ModelError, match="GRU-1 cannot be moved to opset 3"):
@@ -257,7 +257,7 @@ def test_nodes_that_cannot_be_moved_say_why(text: str, old: int, new: int, words
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {old}, "own": 1]> g {text}')
     if text.startswith("(float x)"):
         model.graph.input[0].type.tensor_type.ClearField("shape")
-    (change,) = convert(model, to=f"onnx:{new}", report=True).refusals
+    (change,) = convert(model, to=f"onnx:{new}", report=True).rejections
     assert words in str(change.error)
 
 
@@ -351,7 +351,7 @@ def test_what_ends_onnx_s_checker_does_not_end_the_process(text: str, tmp_path: 
     script = (
         "import resource, sys, splitops; resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))\n"
         "report = splitops.convert(sys.argv[1], 'onnx:19', report=True)\n"
-        "print(report.refusals or report.model.opset_import[0].version)"
+        "print(report.rejections or report.model.opset_import[0].version)"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, tmp_path / "model.onnx"], capture_output=True, text=True, check=False

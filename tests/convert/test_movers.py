@@ -236,7 +236,7 @@ BAD_LAYERS: list[tuple[OpenVINOModel, str]] = [
 
 
 @pytest.mark.parametrize(("model", "words"), BAD_LAYERS, ids=[words for _, words in BAD_LAYERS])
-def test_layers_that_onnx_cannot_say_are_refused(model: OpenVINOModel, words: str) -> None:
+def test_layers_that_onnx_cannot_say_are_rejected(model: OpenVINOModel, words: str) -> None:
     with pytest.raises(splitops.SplitError) as caught:
         convert(model, to="onnx:13")
     assert words in str(caught.value)
@@ -343,7 +343,7 @@ def test_a_layer_gives_the_same_as_a_node(
         ("Convert", _X, [], {"destination_type": "u1"}, "u1", "from float32 to uint1"),
     ],
 )
-def test_a_layer_that_onnx_does_not_state_is_refused(
+def test_a_layer_that_onnx_does_not_state_is_rejected(
     operator: str,
     x: np.ndarray[Any, Any],
     others: list[Any],

@@ -36,7 +36,7 @@ def split_models(draw: st.DrawFn) -> tuple[ModelProto, dict[str, Any]]:
     shape = draw(st.lists(st.integers(0, 7), min_size=1, max_size=3))
     axis = draw(st.integers(-len(shape), len(shape) - 1))
     size = shape[axis]
-    # A stated size, or one that only the input tells.
+    # A declared size, or one that only the input tells.
     declared = [
         draw(st.sampled_from([dim, "N"])) if at == axis % len(shape) else dim for at, dim in enumerate(shape)
     ]
@@ -87,7 +87,7 @@ def test_there_and_back_between_opsets(case: tuple[ModelProto, dict[str, Any]], 
     there = convert(model, to=f"onnx:{opset}", report=True)
     note(str(there))
     if not there.complete:
-        assert there.refusals
+        assert there.rejections
         return
     assert equal(_outputs(there.model, feeds), expected)
     back = convert(there.model, to=f"onnx:{model.opset_import[0].version}", report=True)

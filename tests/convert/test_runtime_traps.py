@@ -172,7 +172,7 @@ def test_equal_parts_of_an_open_axis_run_where_they_ran(opset: int) -> None:
     body = "(float[N] x) => (float[A] a, float[B] b, float[C] c) { a, b, c = Split(x) }"
     model = parsed(body, opset)
     converted = convert(model, to="onnx:18")
-    assert not codes(converted), "no num_outputs that onnxruntime may refuse"
+    assert not codes(converted), "no num_outputs that onnxruntime may reject"
     for size in (0, 3, 9):
         assert outputs(converted, size) == outputs(model, size)
     with pytest.raises(RuleError):
@@ -192,9 +192,9 @@ def test_an_unbind_is_never_rewritten_unasked(body: str) -> None:
     for made in (convert(model, to="onnx:18"), convert(model, only_split=True, form="lengths")):
         assert list(map(printable_node, made.graph.node)) == list(map(printable_node, model.graph.node))
     for target in ("onnx:10", "openvino"):
-        refusal = convert(model, to=target, report=True).refusals[0]
-        assert "as-written" in str(refusal)
-        assert "as-pytorch" in str(refusal)
+        rejection = convert(model, to=target, report=True).rejections[0]
+        assert "as-written" in str(rejection)
+        assert "as-pytorch" in str(rejection)
     (finding,) = check(model, ["onnxruntime"])
     assert finding.code == "onnxruntime.unbind"
     assert "as-written" in str(finding.fix)
@@ -256,7 +256,7 @@ def test_declared_parts_are_not_taken_for_all_parts(body: str) -> None:
 
 
 def test_counts_of_one_input_are_stated_in_one_way_at_once() -> None:
-    """A negative axis hides that two splits would be taken for one another until it is stated anew."""
+    """A negative axis hides that two splits would be taken for one another until it is set anew."""
     given = parsed("""(float[2, 0] x) => (float[A, B] p, float[C, D] q, float[E, F] r) {
         a, b = Split<axis = 1, split = [0, 0]>(x)
         c = Split<axis = -1>(x)

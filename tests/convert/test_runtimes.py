@@ -22,12 +22,12 @@ from splitops.models.convert import convert
 
 _RAW_STRINGS = "OpenVINO's CPU plugin moves strings as raw memory"
 
-# Where a runtime itself refuses or misreads what the specification allows: labels of the cases, the target,
+# Where a runtime itself rejects or misreads what the specification allows: labels of the cases, the target,
 # and why. An entry that is no longer needed fails the test.
 _KNOWN: dict[str, list[tuple[str, str, str]]] = {
     "onnxruntime": [
-        (r"Split-18: (5 into 4|4 parts of any size)", "onnx:18", "onnxruntime refuses parts beyond the axis"),
-        (r"Split-18: 4 parts, 2 declared", "onnx:18", "onnxruntime refuses fewer outputs than num_outputs"),
+        (r"Split-18: (5 into 4|4 parts of any size)", "onnx:18", "onnxruntime rejects parts beyond the axis"),
+        (r"Split-18: 4 parts, 2 declared", "onnx:18", "onnxruntime rejects fewer outputs than num_outputs"),
         (r"Split-18: 2\*\*62 .*", "onnx:18", "onnxruntime counts num_outputs in 32 bits"),
         (r"Split-1[38]: bfloat16", "onnx:1[38]", "onnxruntime's Python interface takes no bfloat16"),
         (r"SplitToSequence-24: bfloat16", "onnx:24", "onnxruntime's SplitToSequence has no bfloat16"),

@@ -98,7 +98,7 @@ def read(schema: OperatorSchema) -> tuple[list[Case], frozenset[str]]:
     """Return the cases of a version and the names of the element types that it takes.
 
     Raises:
-        ValueError: the file is missing, is another version's, holds no case, or one that states nothing.
+        ValueError: the file is missing, is another version's, holds no case, or one that sets nothing.
     """
     path = path_of(schema)
     if not path.is_file():

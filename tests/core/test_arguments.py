@@ -58,9 +58,9 @@ class Offering:
         return self.values
 
 
-class Refusing:
+class Rejecting:
     def __repr__(self) -> str:  # the name of the test must be the same in every process
-        return "Refusing()"
+        return "Rejecting()"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         raise RuntimeError("the values are elsewhere")
@@ -98,7 +98,7 @@ def test_objects_that_offer_their_values_are_read_as_numpys_arrays() -> None:
     assert code(split, DATA, np.array([[2, 4]], object)) == "lengths.rank"
     assert code(split, DATA, range(2**64, 2**64 + 2)) == "lengths.value"
     with pytest.raises(SplitError, match="axis or lengths cannot be made an array: the values are elsewhere"):
-        split(DATA, Refusing())
+        split(DATA, Rejecting())
 
 
 DATA_LIKE = {
@@ -140,11 +140,11 @@ def test_parts_of_a_buffer_are_views_of_it() -> None:
         ([1, None, 2], "no element type in common"),
         ([[1], [1, 2], [3]], "cannot be made an array"),
         (range(2**64, 2**64 + 3), "object of int"),
-        (Refusing(), "data cannot be made an array: the values are elsewhere"),
+        (Rejecting(), "data cannot be made an array: the values are elsewhere"),
     ],
     ids=repr,
 )
-def test_what_numpy_would_change_is_refused(data: Any, message: str) -> None:
+def test_what_numpy_would_change_is_rejected(data: Any, message: str) -> None:
     with pytest.raises(SplitError, match=message):
         split(data, [1, 2])
 
@@ -161,20 +161,20 @@ def test_an_opset_is_an_integer_of_any_kind(opset: Any) -> None:
 @pytest.mark.parametrize(
     "axis", [True, np.True_, 0.0, np.float64(0), "0", [0], None.__class__, np.zeros((2, 2))], ids=repr
 )
-def test_onnx_refuses_an_axis_that_is_no_integer(axis: Any) -> None:
+def test_onnx_rejects_an_axis_that_is_no_integer(axis: Any) -> None:
     assert code(split, DATA, [2, 4], axis=axis) == "axis.dtype"
     assert code(split_to_sequence, DATA, 2, axis=axis) == "axis.dtype"
     assert code(split, DATA, [2, 4], axis=axis, opset=2) == "axis.dtype"
 
 
 @pytest.mark.parametrize("axis", [True, np.True_, 0.0, np.float64(0), "0", None], ids=repr)
-def test_openvino_refuses_an_axis_that_is_no_integer(axis: Any) -> None:
+def test_openvino_rejects_an_axis_that_is_no_integer(axis: Any) -> None:
     assert code(openvino_split, DATA, axis, 2) == "axis.dtype"
     assert code(variadic_split, DATA, axis, [2, 4]) == "axis.dtype"
 
 
 @pytest.mark.parametrize("shape", [(2,), (1, 1), (0,)], ids=str)
-def test_openvino_refuses_an_axis_of_other_ranks(shape: tuple[int, ...]) -> None:
+def test_openvino_rejects_an_axis_of_other_ranks(shape: tuple[int, ...]) -> None:
     axis = np.zeros(shape, int)
     assert code(openvino_split, DATA, axis, 2) == "axis.rank"
     assert code(variadic_split, DATA, axis, [2, 4]) == "axis.rank"
@@ -196,7 +196,7 @@ NO_LENGTHS = [
 
 
 @pytest.mark.parametrize("lengths", NO_LENGTHS, ids=repr)
-def test_lengths_that_are_no_integers_are_refused(lengths: Any) -> None:
+def test_lengths_that_are_no_integers_are_rejected(lengths: Any) -> None:
     assert code(split, DATA, lengths) == "lengths.dtype"
     assert code(split, DATA, lengths, opset=13) == "lengths.dtype"
     assert code(split_to_sequence, DATA, lengths) == "lengths.dtype"
@@ -209,7 +209,7 @@ def test_lengths_that_are_no_integers_are_refused(lengths: Any) -> None:
     [[1, None], [1, 2**70, 1.5], [1, [2, 3]], [object()]],
     ids=["None", "beyond 64 bits", "ragged", "object"],
 )
-def test_lengths_that_are_no_array_are_refused_by_name(lengths: Any) -> None:
+def test_lengths_that_are_no_array_are_rejected_by_name(lengths: Any) -> None:
     for opset in (11, 13, 18):
         with pytest.raises(SplitError) as caught:
             split(DATA, lengths, opset=opset)
@@ -238,7 +238,7 @@ def test_keepdims_takes_booleans(no: Any) -> None:
 
 
 @pytest.mark.parametrize("opset", [True, "18", 18.0, 0, -1], ids=repr)
-def test_an_opset_that_is_none_is_refused(opset: Any) -> None:
+def test_an_opset_that_is_none_is_rejected(opset: Any) -> None:
     assert code(split, DATA, [2, 4], opset=opset) == "op.version"
     assert code(splitops.schema, "Split", opset) == "op.version"
 
@@ -247,7 +247,7 @@ def test_an_opset_that_is_none_is_refused(opset: Any) -> None:
 
 
 @pytest.mark.parametrize("beyond", [2**63, 2**64 - 1, 2**70, -(2**63) - 1, -(2**70)])
-def test_lengths_beyond_64_bits_are_refused(beyond: int) -> None:
+def test_lengths_beyond_64_bits_are_rejected(beyond: int) -> None:
     for function, arguments in ((split, ()), (split_to_sequence, ()), (variadic_split, (0,))):
         assert code(function, DATA, *arguments, [beyond, 6]) == "lengths.value"
     assert code(split, DATA, [beyond, 6], opset=11) == "lengths.value"
@@ -290,7 +290,7 @@ def test_none_is_an_absent_argument() -> None:
     ("name", "argument"),
     [("Split", "input"), ("Split", "bogus"), ("SplitToSequence", "num_outputs"), ("VariadicSplit", "data")],
 )
-def test_an_argument_that_the_version_does_not_have_is_refused_by_name(name: str, argument: str) -> None:
+def test_an_argument_that_the_version_does_not_have_is_rejected_by_name(name: str, argument: str) -> None:
     with pytest.raises(RuleError) as caught:
         splitops.plan(name, shape=(4,), **{argument: 3})
     assert (caught.value.rule, caught.value.values["attribute"]) == ("op.version", argument)

@@ -1,4 +1,4 @@
-"""What binding proves of facts that no array states: partial ones, wrong ones, the ends of the ranges."""
+"""What binding proves of facts that no array declares: partial ones, wrong ones, the ends of the ranges."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ TYPES_OF_LENGTHS = (
 NOT_64_BITS = "each length must be a 64-bit integer"
 COUNT_NOT_64_BITS = "it must be a 64-bit integer >= 1"
 
-REFUSED: list[tuple[Node, str, dict[str, Any], str]] = [
+REJECTED: list[tuple[Node, str, dict[str, Any], str]] = [
     # What the version does not have, or must have
     (
         node(VARIADIC, DATA, AXIS, entries(4), x=1),
@@ -409,8 +409,8 @@ REFUSED: list[tuple[Node, str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("made", "message", "values", "place"), REFUSED)
-def test_what_breaks_a_rule_is_refused(made: Node, message: str, values: dict[str, Any], place: str) -> None:
+@pytest.mark.parametrize(("made", "message", "values", "place"), REJECTED)
+def test_what_breaks_a_rule_is_rejected(made: Node, message: str, values: dict[str, Any], place: str) -> None:
     kind, _, name = place.partition(" ")
     with pytest.raises(RuleError) as caught:
         bound(made, Where(node="n"))

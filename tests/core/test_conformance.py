@@ -1,4 +1,4 @@
-"""Every case of the conformance corpus, as a node states it, as a call, and as a plan."""
+"""Every case of the conformance corpus, as a node sets it, as a call, and as a plan."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def as_lists(value: Any) -> Any:
 
 
 def assert_broken(error: RuleError, case: Case) -> None:
-    """The error is the one that the case states, down to the types of the offending values."""
+    """The error is the one that the case declares, down to the types of the offending values."""
     assert str(error.rule) == case.error
     assert error.operator == str(case.schema)
     got = {name: as_lists(error.values.get(name)) for name in case.values}
@@ -171,7 +171,7 @@ def test_most_cases_are_calls_too() -> None:
     assert {str(case.schema) for case in CALLS} == {str(case.schema) for case in CASES}
 
 
-def test_a_version_without_cases_is_refused() -> None:
+def test_a_version_without_cases_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"Split-99 has no conformance cases"):
         read_all([replace(SCHEMAS[0], since_version=99)])
 
@@ -188,7 +188,7 @@ def test_a_version_without_cases_is_refused() -> None:
         ),
     ],
 )
-def test_a_file_that_proves_nothing_is_refused(
+def test_a_file_that_proves_nothing_is_rejected(
     text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "onnx").mkdir()

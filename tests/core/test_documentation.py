@@ -128,7 +128,7 @@ def run_console(text: str) -> int:
         if command.split()[0] in SET_UP:
             continue
         if "Runs on openvino" in shown and importlib.util.find_spec("openvino") is None:
-            continue  # it shows who evaluates what
+            continue  # it shows which engine evaluates what
         script = PRELUDE + command.replace("\n> ", "\n")
         environment = os.environ | {"NO_COLOR": "1", "COLUMNS": "100", "PYTHONPATH": SOURCES}
         done = subprocess.run(
@@ -233,7 +233,7 @@ def test_generated_pages_are_current(name: str) -> None:
     assert (ROOT / "docs" / name).read_text() == made.PAGES[name](), "run docs/generate.py"
 
 
-def test_the_generator_refuses_an_example_of_another_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_generator_rejects_an_example_of_another_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     made = script("docs/generate")
     for wrong in ("splitops.onnx.split(x, [4], axis=9)", "splitops.onnx.split(x, [4])"):
         monkeypatch.setitem(made._EXAMPLES, splitops.Rule.LENGTHS_SUM, wrong)

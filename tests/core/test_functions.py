@@ -85,7 +85,7 @@ def test_a_remembered_call_gives_what_the_function_gives(name: str) -> None:
                 np.testing.assert_array_equal(part, other)
 
 
-def test_calls_that_are_wrong_are_refused_after_the_right_one_as_before() -> None:
+def test_calls_that_are_wrong_are_rejected_after_the_right_one_as_before() -> None:
     data = np.arange(16.0).reshape(4, 4)
     split: Any = splitops.onnx.split
     for _ in range(2):

@@ -30,7 +30,7 @@ def python(*arguments: str) -> str:
 
 
 def loaded(*statements: str, names: Sequence[str] = HEAVY) -> list[str]:
-    """Return which of these modules a fresh interpreter has after the statements."""
+    """Return which of these modules a fresh interpreter has after the forms."""
     script = "\n".join(
         ["import sys", *statements, f"print(*[name for name in {names!r} if name in sys.modules])"]
     )

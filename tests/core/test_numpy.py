@@ -149,13 +149,13 @@ def test_nested_lists_become_arrays() -> None:
     [[[1], [2, 3]], [2**70, 1], [1, None], [object()]],
     ids=["ragged", "beyond 64 bits", "None", "objects"],
 )
-def test_lists_without_an_element_type_are_refused(data: Any) -> None:
+def test_lists_without_an_element_type_are_rejected(data: Any) -> None:
     with pytest.raises(ArrayError, match="cannot be made an array"):
         split(data, num_outputs=1)
 
 
 @pytest.mark.parametrize("data", [None, b"bytes", {1, 2}, {"a": 1}, object(), iter([1])], ids=type)
-def test_what_no_library_knows_is_refused(data: Any) -> None:
+def test_what_no_library_knows_is_rejected(data: Any) -> None:
     with pytest.raises(ArrayError, match=type(data).__name__):
         split(data, num_outputs=1)
 
@@ -164,7 +164,7 @@ def test_what_no_library_knows_is_refused(data: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["M8[s]", "m8[ns]", "i4,f4", "V3", "g", "G"])
-def test_dtypes_that_neither_dialect_has_are_refused_by_name(dtype: str) -> None:
+def test_dtypes_that_neither_dialect_has_are_rejected_by_name(dtype: str) -> None:
     data = np.zeros(4, dtype)
     with pytest.raises(TypeUnsupportedError) as caught:
         split(data, num_outputs=2)
@@ -182,7 +182,7 @@ ML_DTYPES = [
 
 
 @pytest.mark.parametrize("name", ML_DTYPES)
-def test_types_of_ml_dtypes_are_taken_where_listed_and_refused_elsewhere(name: str) -> None:
+def test_types_of_ml_dtypes_are_taken_where_listed_and_rejected_elsewhere(name: str) -> None:
     dtype = np.dtype(getattr(ml_dtypes, name))
     row = ELEMENT_TYPES.get(name)
     bits = ml_dtypes.iinfo(dtype).bits if "int" in name else ml_dtypes.finfo(dtype).bits
@@ -239,7 +239,7 @@ def test_strings_split_as_strings(data: Any) -> None:
     ],
     ids=str,
 )
-def test_objects_that_are_no_strings_are_refused_in_every_call(values: Any, types: str) -> None:
+def test_objects_that_are_no_strings_are_rejected_in_every_call(values: Any, types: str) -> None:
     strings = np.array(["a", b"b"], object)
     for copy in (None, True):
         for _ in range(3):  # what is remembered of the one must not let the other pass
@@ -387,7 +387,7 @@ def test_a_plan_runs_on_any_element_type_of_its_shape() -> None:
 
 
 @pytest.mark.parametrize("shape", [(4, 6), (6,), (6, 4, 1), (6, 5), ()], ids=str)
-def test_a_plan_refuses_data_of_another_shape(shape: tuple[int, ...]) -> None:
+def test_a_plan_rejects_data_of_another_shape(shape: tuple[int, ...]) -> None:
     plan = splitops.plan("Split", shape=(6, 4), axis=0, num_outputs=2)
     with pytest.raises(ArrayError, match=r"data has shape .*, but the plan is for shape \(6, 4\)"):
         plan(np.zeros(shape))
@@ -400,7 +400,7 @@ def test_a_plan_of_a_sequence_gives_a_list() -> None:
 
 
 @pytest.mark.parametrize("shape", [4, "44", ("4",), (2.5,), (-4,), (4, -4), (True,), (None,), None], ids=repr)
-def test_a_plan_refuses_what_is_no_shape(shape: Any) -> None:
+def test_a_plan_rejects_what_is_no_shape(shape: Any) -> None:
     with pytest.raises(ArrayError, match="shape"):
         splitops.plan("Split", shape=shape, num_outputs=2)
 

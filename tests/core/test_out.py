@@ -1,4 +1,4 @@
-"""``out=``: what is filled, what is refused, and that nothing is written when it is refused."""
+"""``out=``: what is filled, what is rejected, and that nothing is written when it is rejected."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def sliding() -> np.ndarray:
     return np.lib.stride_tricks.as_strided(np.full(16, 77, "i4"), (4, 4), (8, 4))
 
 
-REFUSED = {
+REJECTED = {
     "one buffer too few": (lambda: buffers()[:1], "out has 1 arrays, but there are 2 parts"),
     "one buffer too many": (lambda: [*buffers(), buffers()[0]], "out has 3 arrays, but there are 2 parts"),
     "no buffers": (list, "out has 0 arrays"),
@@ -122,8 +122,8 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("make", "message"), REFUSED.values(), ids=REFUSED)
-def test_buffers_that_do_not_fit_are_refused_and_nothing_is_written(make: Any, message: str) -> None:
+@pytest.mark.parametrize(("make", "message"), REJECTED.values(), ids=REJECTED)
+def test_buffers_that_do_not_fit_are_rejected_and_nothing_is_written(make: Any, message: str) -> None:
     out = make()
     with pytest.raises(ArrayError, match=message):
         split(DATA, SIZES, out=out)
@@ -142,7 +142,7 @@ STRING_TYPES = [
 
 @pytest.mark.parametrize("dtype", STRING_TYPES, ids=repr)
 @pytest.mark.parametrize("other", STRING_TYPES, ids=repr)
-def test_string_types_that_differ_are_refused(dtype: Any, other: Any) -> None:
+def test_string_types_that_differ_are_rejected(dtype: Any, other: Any) -> None:
     """A missing string would become the text of what stands for it."""
     data = np.array(["a", "b"], dtype)
     plan = splitops.plan("Split", shape=(2,), split=[1, 1])
@@ -159,7 +159,7 @@ def test_string_types_that_differ_are_refused(dtype: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize("no", [False, np.False_, 0], ids=repr)
-def test_out_without_copying_is_refused(no: Any) -> None:
+def test_out_without_copying_is_rejected(no: Any) -> None:
     plan = splitops.plan("Split", shape=(6, 4), split=[2, 4])
     for _ in range(2):
         for function in (plan, lambda data, **more: split(data, SIZES, **more)):
@@ -170,7 +170,7 @@ def test_out_without_copying_is_refused(no: Any) -> None:
         split(DATA, SIZES, copy=np.True_, out=buffers())
 
 
-def test_a_broadcast_buffer_is_refused() -> None:
+def test_a_broadcast_buffer_is_rejected() -> None:
     wide = np.full(4, 77, "i4")
     rows = np.lib.stride_tricks.as_strided(wide, (4, 4), (0, 4))
     out = [buffers()[0], rows]
@@ -179,14 +179,14 @@ def test_a_broadcast_buffer_is_refused() -> None:
     assert_untouched(out)
 
 
-def test_one_buffer_twice_is_refused() -> None:
+def test_one_buffer_twice_is_rejected() -> None:
     buffer = np.full((3, 4), 77, "i4")
     with pytest.raises(ArrayError, match=r"out\[0\] overlaps out\[1\]"):
         split(DATA, num_outputs=2, out=[buffer, buffer])
     assert_untouched([buffer])
 
 
-def test_buffers_that_overlap_in_one_element_are_refused() -> None:
+def test_buffers_that_overlap_in_one_element_are_rejected() -> None:
     shared = np.full(23, 77, "i4")
     out = [shared[:12].reshape(3, 4), shared[11:].reshape(3, 4)]
     with pytest.raises(ArrayError, match=r"out\[0\] overlaps out\[1\]"):
@@ -194,7 +194,7 @@ def test_buffers_that_overlap_in_one_element_are_refused() -> None:
     assert_untouched([shared])
 
 
-def test_buffers_of_the_data_itself_are_refused() -> None:
+def test_buffers_of_the_data_itself_are_rejected() -> None:
     data = DATA.copy()
     for out in ([data[:2], buffers()[1]], [buffers()[0], data[2:]], [data[4:], data[:4]]):
         with pytest.raises(ArrayError, match=r"out\[\d\] overlaps data"):
@@ -202,7 +202,7 @@ def test_buffers_of_the_data_itself_are_refused() -> None:
         assert_same_array(data, DATA)
 
 
-def test_a_plain_buffer_would_lose_the_mask_and_is_refused() -> None:
+def test_a_plain_buffer_would_lose_the_mask_and_is_rejected() -> None:
     out = buffers()
     with pytest.raises(ArrayError, match="its mask would be lost"):
         split(np.ma.array(DATA, mask=DATA % 2), SIZES, out=out)
@@ -234,7 +234,7 @@ def test_a_plan_fills_buffers_too() -> None:
 
 MANY = np.arange(4000, dtype="i4").reshape(1000, 4)
 
-REFUSED_AMONG_MANY = {
+REJECTED_AMONG_MANY = {
     "shape": (lambda out: np.full((1, 5), 77, "i4"), r"out\[500\] has shape \(1, 5\) and dtype int32, but"),
     "dtype": (lambda out: np.full((1, 4), 77, "u4"), r"out\[500\] has shape \(1, 4\) and dtype uint32, but"),
     "read-only": (lambda out: np.broadcast_to(np.full((1, 4), 77, "i4"), (1, 4)), r"out\[500\] is read-only"),
@@ -252,7 +252,7 @@ REFUSED_AMONG_MANY = {
 }
 
 
-@pytest.mark.parametrize(("make", "message"), REFUSED_AMONG_MANY.values(), ids=REFUSED_AMONG_MANY)
+@pytest.mark.parametrize(("make", "message"), REJECTED_AMONG_MANY.values(), ids=REJECTED_AMONG_MANY)
 @pytest.mark.parametrize("container", [list, tuple, iter])
 def test_one_bad_buffer_among_many_is_named_and_nothing_is_written(
     make: Any, message: str, container: Any
@@ -310,7 +310,7 @@ def addresses(array: np.ndarray) -> list[int]:
 
 
 @given(windows())
-def test_whatever_their_strides_buffers_are_filled_or_refused(out: list[np.ndarray]) -> None:
+def test_whatever_their_strides_buffers_are_filled_or_rejected(out: list[np.ndarray]) -> None:
     """The rule: 'Nothing is ever read or written outside the data': a filled buffer holds its whole part."""
     data = ramp((6, 2), np.dtype("i4"))
     everywhere = [address for buffer in out for address in addresses(buffer)]
@@ -318,7 +318,7 @@ def test_whatever_their_strides_buffers_are_filled_or_refused(out: list[np.ndarr
     try:
         split(data, num_outputs=2, out=out)
     except ArrayError:
-        assert_untouched(out)  # strides that could overlap may be refused even where they do not
+        assert_untouched(out)  # strides that could overlap may be rejected even where they do not
     else:
         assert not overlapping
         assert_same_parts([buffer.copy() for buffer in out], [data[:3], data[3:]])
@@ -337,7 +337,7 @@ def slicings(draw: st.DrawFn) -> list[np.ndarray]:
 
 
 @given(slicings())
-def test_buffers_cut_out_by_slices_are_refused_exactly_where_they_overlap(out: list[np.ndarray]) -> None:
+def test_buffers_cut_out_by_slices_are_rejected_exactly_where_they_overlap(out: list[np.ndarray]) -> None:
     data = ramp((6, 2), np.dtype("i4"))
     if set(addresses(out[0])) & set(addresses(out[1])):
         with pytest.raises(ArrayError, match=r"out\[0\] overlaps out\[1\]"):

@@ -65,7 +65,7 @@ def test_what_the_short_cut_does_not_take_goes_the_general_way(plan: Plan) -> No
 
 
 @plans
-def test_both_ways_refuse_the_same(plan: Plan) -> None:
+def test_both_ways_reject_the_same(plan: Plan) -> None:
     for arguments, more in (
         ((DATA.T,), {}),
         ((DATA[:3],), {}),

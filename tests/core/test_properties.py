@@ -113,7 +113,7 @@ def test_chunks_are_as_many_as_it_takes(size: int, chunk: int) -> None:
 
 
 @given(st.integers(0, 200), st.integers(1, 60))
-def test_even_parts_are_equal_or_refused(size: int, count: int) -> None:
+def test_even_parts_are_equal_or_rejected(size: int, count: int) -> None:
     """The rule: 'n divides D, and each part has D / n'."""
     division = Division(SizeRule.EVEN, count=count)
     if size in range(0, size + count, count):
@@ -299,14 +299,14 @@ def test_exactly_the_nodes_that_the_rules_allow_are_bound(node: Any) -> None:
     domain, name, version = key
     expected = broken_rules(key, attributes, inputs, outputs)
     row = find_schema(name, version, domain)
-    parts, refused = None, None
+    parts, rejected = None, None
     try:
         parts = evaluate(row, attributes, inputs, outputs=outputs)
     except RuleError as error:
-        refused = error.rule
-    event(f"refused: {refused}" if refused else "accepted")
+        rejected = error.rule
+    event(f"rejected: {rejected}" if rejected else "accepted")
     if parts is None:
-        assert str(refused) in expected
+        assert str(rejected) in expected
         return
     assert expected == set()
     number = attributes.get("num_outputs", attributes.get("num_splits"))
@@ -341,7 +341,7 @@ def test_huge_sizes_are_exact(size: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("size", HUGE)
-def test_a_huge_sum_that_is_wrong_by_one_is_refused(size: int) -> None:
+def test_a_huge_sum_that_is_wrong_by_one_is_rejected(size: int) -> None:
     with pytest.raises(RuleError) as caught:
         splitops.plan("Split", shape=(size,), split=[size - 2, 1])
     assert caught.value.values["size"] == size
@@ -372,7 +372,7 @@ def test_two_declared_outputs_of_a_hostile_number_are_two_parts() -> None:
 
 
 @pytest.mark.parametrize("opset", [13, 18])
-def test_a_hostile_number_of_parts_is_refused_without_making_them(opset: int) -> None:
+def test_a_hostile_number_of_parts_is_rejected_without_making_them(opset: int) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(RuleError) as caught:

@@ -1,4 +1,4 @@
-"""The tools that judge the tests: what they have to refuse is refused."""
+"""The tools that judge the tests: what they have to reject is rejected."""
 
 from __future__ import annotations
 

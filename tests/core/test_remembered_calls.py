@@ -48,7 +48,7 @@ def test_other_data_of_the_same_form_are_split_themselves(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_buffers_are_filled_and_refused_every_time(name: str) -> None:
+def test_buffers_are_filled_and_rejected_every_time(name: str) -> None:
     call = CALLS[name]
     data = np.arange(24.0).reshape(4, 6)
     parts = call(data)
@@ -61,14 +61,14 @@ def test_buffers_are_filled_and_refused_every_time(name: str) -> None:
             np.testing.assert_array_equal(part, expected)
     locked = np.zeros_like(parts[-1])
     locked.flags.writeable = False
-    refused = {
+    rejected = {
         "has dtype|dtype float32": np.zeros(parts[-1].shape, "f4"),
         "has shape": np.zeros((4, 9)),
         "read-only": locked,
         "overlaps data": parts[-1],
         "is a list": parts[-1].tolist(),
     }
-    for message, bad in refused.items():
+    for message, bad in rejected.items():
         out = [np.zeros_like(part) for part in parts]
         out[-1] = bad
         with pytest.raises(splitops.ArrayError, match=message):

@@ -92,7 +92,7 @@ def described(row: OperatorSchema) -> dict[str, Any]:
         "types": [
             (one.name, one.description, _type_strings(row, one.name))
             for one in row.type_constraints
-            if not one.name.startswith("tensor(")  # a type written out is no constraint of the schema
+            if not one.name.startswith("tensor(")  # a type written out is not a constraint of the schema
         ],
     }
 

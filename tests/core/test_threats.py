@@ -23,7 +23,7 @@ def rows() -> list[str]:
 
 @cache
 def names_in(file: str) -> frozenset[str]:
-    """Return the tests of a file as pytest names them, as far as they stand in it."""
+    """Return the tests of a file as pytest names them, as far unchanged in it."""
 
     def names(body: list[ast.stmt], prefix: str = "") -> Iterator[str]:
         for node in body:

@@ -105,12 +105,12 @@ def test_a_move_that_fails_anywhere_puts_everything_back(tmp_path, monkeypatch, 
             raise OSError(errno.EIO, "Input/output error")
         replace(source, target)
 
-    def refusing(*_: object, **__: object) -> None:
+    def rejecting(*_: object, **__: object) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(os, "replace", failing)
     if not links:  # then a and b are moved away before they are replaced; c is new
-        monkeypatch.setattr(os, "link", refusing)
+        monkeypatch.setattr(os, "link", rejecting)
     if at < (3 if links else 5):
         with pytest.raises(ModelError, match="input/output error"), StagedFiles() as files:
             write(files, tmp_path, a=b"new", b=b"new", c=b"new")

@@ -25,7 +25,7 @@ pytestmark = needs_chromium
 LAPTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
 PATIENCE = 300_000
-"""Milliseconds: a busy machine is slow, and that is no fault of a page."""
+"""Milliseconds: a busy machine is slow, and that is not a fault of a page."""
 WIDER = """() => {
     const room = document.documentElement.clientWidth;
     const scrolls = (e) => e && (getComputedStyle(e).overflowX !== 'visible' || scrolls(e.parentElement));

@@ -3,8 +3,8 @@
     python agreement_worker.py ENGINE (listed | hostile | NUMBER) [FIRST]
 
 NUMBER is how many generated cases are run. Each line of the output is JSON: what is asked next, a difference,
-and at the end how many runs there were. An engine that is asked for by name may refuse what the reference
-runs, and may refuse an invalid split in words of its own.
+and at the end how many runs there were. An engine that is asked for by name may reject what the reference
+runs, and may reject an invalid split in words of its own.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def told(error: splitops.SplitError) -> tuple[str, str]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Return whether two results have equal types, shapes and bits, or are the same refusal."""
+    """Return whether two results have equal types, shapes and bits, or are the same rejection."""
     if type(one) is not type(other):
         return False
     if isinstance(one, tuple):

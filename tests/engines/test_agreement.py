@@ -1,4 +1,4 @@
-"""Every engine gives what the reference gives, bit for bit, or both refuse: on all cases of the comparison.
+"""Every engine gives what the reference gives, bit for bit, or both reject: on all cases of the comparison.
 
 Each engine runs in a process of its own, which may end.
 """
@@ -62,7 +62,7 @@ def test_a_difference_is_noticed() -> None:
     assert same(("model", "another operator fails"), ("engine", "fails"))
 
 
-def test_only_an_engine_that_is_asked_for_may_refuse() -> None:
+def test_only_an_engine_that_is_asked_for_may_reject() -> None:
     assert allowed("openvino", ("engine", ""))
     for engine, found in (("auto", ("engine", "")), ("openvino", ("rule", "lengths.sum")), ("openvino", {})):
         assert not allowed(engine, found)

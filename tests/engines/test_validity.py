@@ -67,7 +67,7 @@ def test_a_split_that_is_never_valid_makes_no_session(engine, node, opset, code,
 
 
 @pytest.mark.parametrize("engine", engines()[:3])  # OpenVINO takes no branch of unknown rank
-def test_a_split_that_may_not_run_is_refused_when_it_does(engine):
+def test_a_split_that_may_not_run_is_rejected_when_it_does(engine):
     model = parsed("""
         g (float[6] x, bool k) => (float[c] c) {
             c = If(k) <then_branch = t () => (float[n] d) { d, e = Split(x) },
@@ -181,7 +181,7 @@ def test_lengths_of_a_run_go_to_releases_that_prove_them(monkeypatch, release, w
 @pytest.mark.skipif(not is_installed("onnxruntime"), reason="no onnxruntime")
 @pytest.mark.parametrize("kind", ["int16", "int8"])
 def test_an_operator_that_the_runtime_makes_of_others_that_it_lacks(kind):
-    """Of Relu on int16, onnxruntime makes a Max without a name, which it has not."""
+    """Of Relu on int16, onnxruntime makes a Max without a name, which it does not have."""
     text = f"""
         g ({kind}[6] x, float[6] y) => ({kind}[n] a, float[n] b) {{
             p = Relu(x) a, c = Split<num_outputs = 2>(p) q = Relu(y) b, d = Split<num_outputs = 2>(q) }}"""

@@ -91,7 +91,7 @@ def test_what_cannot_be_read_is_one_error(tmp_path, remote):
         "memory://b/none.npy": "cannot read memory://b/none.npy",
         put(files, "x.npy", b"no array"): "x.npy",
         put(files, "x.h5", b"x"): "not hdf5",
-        put(files, "folder.npy/x", b"x").removesuffix("/x"): r"folder\.npy is no file of a known size",
+        put(files, "folder.npy/x", b"x").removesuffix("/x"): r"folder\.npy is not a file of a known size",
         "nothing://b/x.npy": "cannot read nothing://b/x.npy",
     }.items():
         with pytest.raises(FileError, match=problem):
@@ -104,7 +104,7 @@ def test_a_server_that_sends_too_little_is_one_error(tmp_path, remote, monkeypat
     tensor = splitops.files.open(source)[""]
     real = MemoryFileSystem.cat_file
     monkeypatch.setattr(MemoryFileSystem, "cat_file", lambda *args, **kwargs: real(*args, **kwargs)[:-1])
-    with pytest.raises(FileError, match=r"x\.npy ends at byte 16127, inside of what it states"):
+    with pytest.raises(FileError, match=r"x\.npy ends at byte 16127, before its declared end"):
         np.asarray(tensor)
 
 
@@ -119,7 +119,7 @@ def test_a_password_is_not_shown(tmp_path):
         assert "secret" not in str(caught.value)
 
 
-def test_a_source_that_changes_meanwhile_is_refused(tmp_path, remote):
+def test_a_source_that_changes_meanwhile_is_rejected(tmp_path, remote):
     files, _ = remote
     content = npy(tmp_path, ARRAY)
     plan = splitops.files.plan_split(put(files, "x.npy", content), tmp_path / "out", num_outputs=2)

@@ -139,7 +139,7 @@ def test_a_run_without_resume_replaces_what_was_left(source, tmp_path):
     assert found(folder) == expected(source)
 
 
-def test_a_changed_source_is_refused_and_nothing_is_lost(source, tmp_path):
+def test_a_changed_source_is_rejected_and_nothing_is_lost(source, tmp_path):
     folder = tmp_path / "out"
     run(source, folder, 30)
     before = sorted(path.name for path in staging(folder).iterdir())
@@ -149,7 +149,7 @@ def test_a_changed_source_is_refused_and_nothing_is_lost(source, tmp_path):
     assert sorted(path.name for path in staging(folder).iterdir()) == before
 
 
-def test_another_request_is_refused(source, tmp_path):
+def test_another_request_is_rejected(source, tmp_path):
     folder = tmp_path / "out"
     run(source, folder, 30)
     other = splitops.files.plan_split(source, folder, axis=1, split=[500, 701, 799])
@@ -241,7 +241,7 @@ def test_lines_that_no_run_writes_end_the_journal(source, tmp_path, line):
     assert found(folder) == expected(source)
 
 
-def test_a_source_whose_time_was_put_back_is_refused(source, tmp_path):
+def test_a_source_whose_time_was_put_back_is_rejected(source, tmp_path):
     """As ``cp -p`` and ``rsync --inplace -t`` do: other bytes, and the time of the old ones."""
     folder = tmp_path / "out"
     run(source, folder, 30)
@@ -286,7 +286,7 @@ def test_a_hang_up_leaves_what_can_be_gone_on_with(source, tmp_path):
     assert found(folder) == expected(source)
 
 
-def test_work_that_would_be_cut_into_other_tasks_is_refused(source, tmp_path, monkeypatch):
+def test_work_that_would_be_cut_into_other_tasks_is_rejected(source, tmp_path, monkeypatch):
     """The journal counts tasks: those of another release may be other bytes."""
     folder = tmp_path / "out"
     run(source, folder, 30)
@@ -295,7 +295,7 @@ def test_work_that_would_be_cut_into_other_tasks_is_refused(source, tmp_path, mo
         plan(source, folder).run(resume=True, memory=MEMORY)
 
 
-def test_two_runs_at_once_are_refused(source, tmp_path):
+def test_two_runs_at_once_are_rejected(source, tmp_path):
     folder = tmp_path / "out"
     caught = []
 
@@ -360,7 +360,7 @@ def test_a_source_that_shrinks_is_one_error(source, tmp_path):
 def test_a_lazy_tensor_whose_file_shrinks_is_one_error(source):
     tensor = splitops.files.open(source)[""]
     os.truncate(source, 500_000)
-    with pytest.raises(FileError, match=r"x\.npy' ends at byte 500000, inside of what it states"):
+    with pytest.raises(FileError, match=r"x\.npy' ends at byte 500000, before its declared end"):
         np.asarray(tensor)
 
 
@@ -404,7 +404,7 @@ def test_a_full_disk_is_one_error(source, tmp_path, monkeypatch, name):
 
 
 def test_a_disk_that_fills_up_meanwhile_is_one_error(source, tmp_path, monkeypatch):
-    """A file size limit of the process stands for the disk: the system refuses in the middle of a write."""
+    """A file size limit of the process stands for the disk: the system rejects in the middle of a write."""
     code = """
 import resource, signal, sys, os
 import splitops
@@ -491,7 +491,7 @@ def test_what_cannot_be_read_back_is_one_error(source, tmp_path, monkeypatch):
     assert sorted(os.listdir(tmp_path)) == ["x.npy"]
 
 
-def test_targets_that_exist_are_refused_and_replaced_on_request(source, tmp_path):
+def test_targets_that_exist_are_rejected_and_replaced_on_request(source, tmp_path):
     (tmp_path / "x.1.npy").write_bytes(b"from before")
     with pytest.raises(FileError, match=r"x\.1\.npy' exists already"):
         plan(source, tmp_path).run(memory=MEMORY)

@@ -137,7 +137,7 @@ def test_names_are_escaped_as_sha256sum_does(tmp_path: Path) -> None:
 )
 def test_what_is_no_file_of_checksums_is_one_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "sums").write_bytes(content)
-    with pytest.raises(FileError, match=r"sums'(, line 1: .* is no SHA-256| has no checksums)"):
+    with pytest.raises(FileError, match=r"sums'(, line 1: .* is not a SHA-256| has no checksums)"):
         list(check(tmp_path / "sums"))
     with pytest.raises(FileError):
         list(check(tmp_path / "none"))

@@ -147,7 +147,7 @@ def test_lazily_read_chunks(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["link", "storage", "virtual"])
-def test_what_is_in_other_files_is_refused(tmp_path, kind):
+def test_what_is_in_other_files_is_rejected(tmp_path, kind):
     saved(tmp_path / "other.h5")
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["a"] = ARRAY
@@ -213,7 +213,7 @@ def test_attributes_are_kept_but_for_references(tmp_path):
     assert [each.tolist() for each in found["ragged"]] == [[0, 1, 2], [0, 1]]
 
 
-def test_a_dataset_beyond_the_end_is_refused(tmp_path):
+def test_a_dataset_beyond_the_end_is_rejected(tmp_path):
     source = tmp_path / "x.h5"
     with h5py.File(source, "w") as file:
         file["w"] = ARRAY

@@ -81,7 +81,7 @@ def test_gguf(tmp_path, name, axis, split, scale, keep):
         assert (tmp_path / "y.gguf").read_bytes() == (tmp_path / "x.gguf").read_bytes()
 
 
-def test_a_cut_inside_of_a_block_is_refused(tmp_path):
+def test_a_cut_inside_of_a_block_is_rejected(tmp_path):
     gguf_file(tmp_path / "x.gguf")
     with pytest.raises(FileError, match=r"'Q4_0': a cut at 30 .* cut at multiples of 32"):
         splitops.files.split(tmp_path / "x.gguf", tmp_path, tensor="Q4_0", axis=1, split=[30, 98])
@@ -197,7 +197,7 @@ def test_malformed_gguf_is_one_error(tmp_path, name):
 
 
 def pieces(path: Path, *names: bytes, total: int) -> None:
-    """Write a piece for each tensor; ``total`` is how many the first one states."""
+    """Write a piece for each tensor; ``total`` is how many the first one declares."""
     for number, name in enumerate(names):
         keys = key(b"split.count", 2, struct.pack("<H", len(names)))
         keys += key(b"split.no", 2, struct.pack("<H", number))
@@ -206,7 +206,7 @@ def pieces(path: Path, *names: bytes, total: int) -> None:
         (path / f"m-{number + 1:05}-of-{len(names):05}.gguf").write_bytes(content)
 
 
-def test_gguf_pieces_that_lie_are_refused(tmp_path):
+def test_gguf_pieces_that_lie_are_rejected(tmp_path):
     first = tmp_path / "m-00001-of-00002.gguf"
     pieces(tmp_path, b"a", b"b", total=2)
     assert list(splitops.files.open(first)) == ["a", "b"]
@@ -214,7 +214,7 @@ def test_gguf_pieces_that_lie_are_refused(tmp_path):
     with pytest.raises(FileError, match="and its other pieces have 2 tensors, not 3"):
         splitops.files.open(first)
     pieces(tmp_path, b"a", b"a", total=2)
-    with pytest.raises(FileError, match=r"m-00001-of-00002\.gguf': tensor 'a' stands twice"):
+    with pytest.raises(FileError, match=r"m-00001-of-00002\.gguf': tensor 'a' appears twice"):
         splitops.files.open(first)
 
 
@@ -303,7 +303,7 @@ def stated(path: Path, name: str, **entries: str) -> None:
         ({"location": "gone"}, "cannot open"),
     ],
 )
-def test_onnx_models_that_lie_are_refused(tmp_path, entries, problem):
+def test_onnx_models_that_lie_are_rejected(tmp_path, entries, problem):
     onnx_file(tmp_path / "x.onnx")
     name = "b" if "offset" in entries and entries["offset"] == "1" else "w"
     stated(tmp_path / "x.onnx", name, **entries)
@@ -311,7 +311,7 @@ def test_onnx_models_that_lie_are_refused(tmp_path, entries, problem):
         splitops.files.open(tmp_path / "x.onnx")
 
 
-def test_a_link_out_of_the_folder_is_refused(tmp_path):
+def test_a_link_out_of_the_folder_is_rejected(tmp_path):
     (tmp_path / "model").mkdir()
     onnx_file(tmp_path / "model" / "x.onnx")
     data = tmp_path / "model" / "x.onnx.data"
@@ -395,7 +395,7 @@ def test_constants_of_one_name_are_numbered(tmp_path):
         ("data", "hdf5", "has a tensor without a name, and 'data'"),
     ],
 )
-def test_tensors_that_a_format_cannot_hold_together_are_refused(tmp_path, name, to, problem):
+def test_tensors_that_a_format_cannot_hold_together_are_rejected(tmp_path, name, to, problem):
     np.savez(tmp_path / "x.npz", **{name: np.arange(4), "a/b" if name == "a" else "": np.arange(3)})
     with pytest.raises(FileError, match=problem):
         splitops.files.split(
@@ -417,12 +417,12 @@ def test_tensors_that_a_format_cannot_hold_together_are_refused(tmp_path, name, 
         (
             RawFormat((2, 4), ELEMENT_TYPES["uint4"]),
             "hdf5",
-            "is of type uint4 or in an order that HDF5 has not",
+            "is of type uint4 or in an order that HDF5 does not have",
         ),
         (RawFormat((2, 1, 1, 1, 2), ELEMENT_TYPES["int8"]), "gguf", "has rank 5; GGUF has at most 4"),
     ],
 )
-def test_a_tensor_that_a_format_cannot_hold_is_refused(tmp_path, source, to, problem):
+def test_a_tensor_that_a_format_cannot_hold_is_rejected(tmp_path, source, to, problem):
     (tmp_path / "x.bin").write_bytes(bytes(4 if to != "npz" else 8))
     with pytest.raises(FileError, match=problem):
         splitops.files.split(
@@ -447,8 +447,8 @@ def test_formats_take_what_they_can_say(tmp_path):
             [(named, tensor)] = splitops.files.open(path).items()
             assert named == "data"
             np.testing.assert_array_equal(np.asarray(tensor), array[:2])
-    for refused in (array.astype(">f4"), np.asfortranarray(array)):
-        np.save(tmp_path / "y.npy", refused)
+    for rejected in (array.astype(">f4"), np.asfortranarray(array)):
+        np.save(tmp_path / "y.npy", rejected)
         for name in ("safetensors", "gguf", "onnx"):
             with pytest.raises(FileError, match="is of type"):
                 splitops.files.split(

@@ -46,7 +46,7 @@ def test_a_merge_of_all_parts_has_the_bytes_of_the_original(tmp_path, name, axis
     assert (tmp_path / "y.npy").read_bytes() == (tmp_path / "x.npy").read_bytes()
 
 
-def test_merging_nothing_is_refused(tmp_path):
+def test_merging_nothing_is_rejected(tmp_path):
     with pytest.raises(FileError, match="nothing to merge"):
         splitops.files.merge([], tmp_path / "y.npy")
 
@@ -96,7 +96,7 @@ def test_items_of_any_kind_are_merged(tmp_path):
         ([np.zeros(())], 0, "rank 0"),
     ],
 )
-def test_parts_that_do_not_fit_are_refused(tmp_path, parts, axis, problem):
+def test_parts_that_do_not_fit_are_rejected(tmp_path, parts, axis, problem):
     paths = []
     for index, part in enumerate(parts):
         np.save(tmp_path / f"{index}.npy", part)
@@ -171,7 +171,7 @@ def test_lazy_tensors_are_no_buffers(tmp_path):
 
 
 @pytest.mark.parametrize("key", ["a", None, [0], np.array([True]), slice(None, None, -1), 1.0])
-def test_other_indices_are_refused(tmp_path, key):
+def test_other_indices_are_rejected(tmp_path, key):
     np.save(tmp_path / "x.npy", np.arange(4))
     tensor = splitops.files.open(tmp_path / "x.npy")[""]
     with pytest.raises(TypeError):
@@ -185,12 +185,12 @@ def test_other_indices_are_refused(tmp_path, key):
 
 
 def test_a_file_that_cannot_be_mapped_is_one_error(tmp_path, monkeypatch):
-    def refuse(*_: object, **__: object) -> None:
+    def reject(*_: object, **__: object) -> None:
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
     np.save(tmp_path / "x.npy", np.arange(4))
     assert mapped(tmp_path / "x.npy").array().tolist() == [0, 1, 2, 3]
-    monkeypatch.setattr(mmap, "mmap", refuse)
+    monkeypatch.setattr(mmap, "mmap", reject)
     with pytest.raises(FileError, match=r"x\.npy': it cannot be mapped into memory: .*annot allocate memory"):
         mapped(tmp_path / "x.npy")
 
@@ -271,9 +271,9 @@ def test_malformed_archives_are_one_error(tmp_path):
     ("field", "value", "problem"),
     [
         (16, 7, "its bytes have CRC-32 [0-9a-f]{8}, not 00000007"),
-        (20, 1000, r"inflates to \d+ bytes, not to the 400128 that it states"),
-        (24, 400_129, "goes on after its data|inflates to 400128 bytes, not to the 400129 that it states"),
-        (24, 0, "ends at byte 0, inside of what it states"),
+        (20, 1000, r"inflates to \d+ bytes, not to the 400128 that it declares"),
+        (24, 400_129, "goes on after its data|inflates to 400128 bytes, not to the 400129 that it declares"),
+        (24, 0, "ends at byte 0, before its declared end"),
     ],
 )
 def test_a_deflated_member_that_lies_is_found_out(tmp_path, field, value, problem):
@@ -295,7 +295,7 @@ def test_a_damaged_deflated_member_is_found_out(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_member_over_another_is_refused(tmp_path):
+def test_a_member_over_another_is_rejected(tmp_path):
     np.savez_compressed(tmp_path / "x.npz", a=np.arange(9), b=np.arange(9))
     content = bytearray((tmp_path / "x.npz").read_bytes())
     [size] = struct.unpack_from("<I", content, content.index(b"PK\x01\x02") + 20)
@@ -346,7 +346,7 @@ def test_raw_bytes_split_and_merge(tmp_path, name):
     assert (tmp_path / "y.bin").read_bytes() == pack(array, element_type)
 
 
-def test_a_cut_inside_of_a_packed_unit_is_refused(tmp_path):
+def test_a_cut_inside_of_a_packed_unit_is_rejected(tmp_path):
     (tmp_path / "x.bin").write_bytes(bytes(30))
     like = RawFormat((4, 15), ELEMENT_TYPES["uint4"])
     for arguments, problem in (
@@ -370,7 +370,7 @@ def test_a_cut_inside_of_a_packed_unit_is_refused(tmp_path):
         ((-3, 4), 0, "-12 elements"),
     ],
 )
-def test_raw_shapes_that_do_not_fit_are_refused(tmp_path, shape, offset, problem):
+def test_raw_shapes_that_do_not_fit_are_rejected(tmp_path, shape, offset, problem):
     (tmp_path / "x.bin").write_bytes(bytes(48))
     with pytest.raises(FileError, match=problem):
         splitops.files.open(tmp_path / "x.bin", RawFormat(shape, ELEMENT_TYPES["float32"], offset))

@@ -1,4 +1,4 @@
-"""safetensors: against the reference implementation, in both directions and in what is refused."""
+"""safetensors: against the reference implementation, in both directions and in what is rejected."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_key_twice_among_many_is_found_at_once(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", script, path], capture_output=True, text=True, timeout=120, check=False
     )
-    assert "key 'tensor.99999' stands twice in its header" in done.stdout, done.stderr
+    assert "key 'tensor.99999' appears twice in its header" in done.stdout, done.stderr
 
 
 def test_a_size_that_no_array_has_is_one_error(tmp_path):
@@ -104,7 +104,7 @@ def test_a_size_that_no_array_has_is_one_error(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["hdf5", "npz"])
-def test_a_name_that_would_be_cut_short_is_refused(tmp_path, name):
+def test_a_name_that_would_be_cut_short_is_rejected(tmp_path, name):
     save_file({"a\0b": np.zeros(4), "a": np.ones(4)}, tmp_path / "x.safetensors")
     with pytest.raises(FileError, match="has a NUL in its name"):
         splitops.files.split(
@@ -136,7 +136,7 @@ def test_an_operator_that_takes_the_type_is_named(tmp_path, code, element_type, 
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_what_the_reference_refuses_is_refused(tmp_path, name):
+def test_what_the_reference_rejects_is_rejected(tmp_path, name):
     (tmp_path / "x.safetensors").write_bytes(MALFORMED[name])
     with pytest.raises(safetensors.SafetensorError):
         safetensors.deserialize(MALFORMED[name])
@@ -145,10 +145,10 @@ def test_what_the_reference_refuses_is_refused(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", OURS_ALONE)
-def test_keys_that_stand_twice_are_refused(tmp_path, name):
+def test_keys_that_stand_twice_are_rejected(tmp_path, name):
     (tmp_path / "x.safetensors").write_bytes(OURS_ALONE[name])
     safetensors.deserialize(OURS_ALONE[name])
-    with pytest.raises(FileError, match="stands twice"):
+    with pytest.raises(FileError, match="appears twice"):
         splitops.files.open(tmp_path / "x.safetensors")
 
 
@@ -242,7 +242,7 @@ def test_tensors_are_named(tmp_path):
         splitops.files.split(tmp_path / "x.safetensors", tmp_path, tensor="b", axis=1, num_outputs=2)
 
 
-def test_other_tensors_that_differ_are_refused(tmp_path):
+def test_other_tensors_that_differ_are_rejected(tmp_path):
     for index, other in enumerate((np.zeros(3), np.zeros(4))):
         save_file({"w": np.zeros((2, 2)), "b": other}, tmp_path / f"{index}.safetensors")
     paths = [tmp_path / "0.safetensors", tmp_path / "1.safetensors"]
@@ -269,7 +269,7 @@ def test_narrow_types_are_read_and_merged(tmp_path, code):
     assert bytes(found["data"]) == b"".join(rows)
 
 
-def test_what_no_header_can_say_is_refused(tmp_path, monkeypatch):
+def test_what_no_header_can_say_is_rejected(tmp_path, monkeypatch):
     (tmp_path / "x.safetensors").write_bytes(file_of({}))
     with pytest.raises(FileError, match=r"x\.safetensors' holds no tensors"):
         splitops.files.split(tmp_path / "x.safetensors", tmp_path / "out", num_outputs=2)

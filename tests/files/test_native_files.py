@@ -1,4 +1,4 @@
-"""The engine's two implementations: what is not consistent is refused, and failures are named."""
+"""The engine's two implementations: what is not consistent is rejected, and failures are named."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_what_the_bad_ones_are_made_of_is_good(implementation, opened):
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_inconsistent_work_is_refused_before_anything_is_done(implementation, opened, name):
+def test_inconsistent_work_is_rejected_before_anything_is_done(implementation, opened, name):
     source, targets = opened
     with pytest.raises(ValueError, match=r"lane|pass|move|table|gap|larger than any memory"):
         implementation(

@@ -129,7 +129,7 @@ def test_compressed_files_at_addresses(tmp_path):
 
 @pytest.mark.parametrize("ending", COMPRESSIONS)
 @pytest.mark.parametrize("format_", ["npy", "safetensors"])
-def test_streams_that_lie_are_refused(tmp_path, ending, format_):
+def test_streams_that_lie_are_rejected(tmp_path, ending, format_):
     content = npy() if format_ == "npy" else save({"w": ARRAY})
     compress = COMPRESSIONS[ending]
     packed = compress(content)
@@ -173,7 +173,7 @@ def test_a_bomb_is_not_unpacked(tmp_path, monkeypatch):
     assert names(tmp_path) == ["x.npy.gz"]
 
 
-def test_what_needs_random_access_is_refused(tmp_path):
+def test_what_needs_random_access_is_rejected(tmp_path):
     for name in ("x.npz.gz", "x.gguf.xz", "x.onnx.bz2"):
         (tmp_path / name).write_bytes(b"x")
         with pytest.raises(FileError, match="of compressed files npy, safetensors, raw are read"):
@@ -208,7 +208,7 @@ def test_an_extra_that_is_not_installed_is_named(tmp_path, monkeypatch, library,
         splitops.files.open(name if "://" in name else tmp_path / name)
 
 
-def test_a_cluster_without_dask_is_refused(tmp_path, monkeypatch):
+def test_a_cluster_without_dask_is_rejected(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", ARRAY)
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(FileError, match=r"install splitops\[cluster\]$"):

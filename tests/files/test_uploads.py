@@ -123,16 +123,16 @@ def test_after_an_error_nothing_is_left(files, source, failure, at, tmp_path):
 
 @pytest.mark.parametrize("step", ["write", "close", "commit"])
 @pytest.mark.parametrize("which", [0, 2])
-def test_a_server_that_refuses_is_one_error(files, source, monkeypatch, step, which):
+def test_a_server_that_rejects_is_one_error(files, source, monkeypatch, step, which):
     discarded = []
     real = getattr(MemoryFile, step)
 
-    def refuse(self, *args):
+    def reject(self, *args):
         if self.path.endswith(f"x.{which}.npy"):
             raise PermissionError(13, "Access Denied")
         return real(self, *args)
 
-    monkeypatch.setattr(MemoryFile, step, refuse)
+    monkeypatch.setattr(MemoryFile, step, reject)
     monkeypatch.setattr(MemoryFile, "discard", lambda self: discarded.append(self.path))
     with pytest.raises(FileError, match=rf"cannot write {OUT}/x\.{which}\.npy: access denied"):
         splitops.files.split(source, OUT, num_outputs=4)
@@ -140,7 +140,7 @@ def test_a_server_that_refuses_is_one_error(files, source, monkeypatch, step, wh
     assert len(discarded) == (4 - which if step == "commit" else 4)
 
 
-def test_targets_that_exist_are_refused_and_replaced_on_request(files, source):
+def test_targets_that_exist_are_rejected_and_replaced_on_request(files, source):
     files.pipe_file("/uploads/parts/x.1.npy", b"from before")
     plan = splitops.files.plan_split(source, OUT, num_outputs=2)
     assert plan.dry_run().exists == (Path(f"{OUT}/x.1.npy"),)
@@ -157,12 +157,12 @@ def test_what_stood_there_before_is_never_removed(files, source, monkeypatch):
         files.pipe_file(f"/uploads/parts/x.{name}.npy", b"from before")
     real = MemoryFile.commit
 
-    def refuse(self):
+    def reject(self):
         if self.path.endswith("x.3.npy"):
             raise PermissionError(13, "Access Denied")
         real(self)
 
-    monkeypatch.setattr(MemoryFile, "commit", refuse)
+    monkeypatch.setattr(MemoryFile, "commit", reject)
     with pytest.raises(FileError) as caught:
         splitops.files.split(source, OUT, num_outputs=4, overwrite=True)
     assert str(caught.value) == (
@@ -226,7 +226,7 @@ def test_a_source_is_never_replaced(files, source):
     assert files.cat_file("/uploads/x.npy") == source.read_bytes()
 
 
-def test_a_source_that_changes_meanwhile_is_refused(files, source):
+def test_a_source_that_changes_meanwhile_is_rejected(files, source):
     with pytest.raises(FileError, match="has changed while it was read"):
         splitops.files.split(
             source, OUT, num_outputs=2, progress=lambda done, total: os.utime(source, ns=(0, 0))
@@ -276,7 +276,7 @@ def test_what_cannot_be_is_one_error(files, source, tmp_path):
     assert names(files) == []
 
 
-def test_a_file_system_that_shows_half_a_file_is_refused(source):
+def test_a_file_system_that_shows_half_a_file_is_rejected(source):
     class Careless(AbstractFileSystem):
         protocol = "careless"
 

@@ -230,7 +230,7 @@ def test_types_that_no_operator_takes_are_merged(tmp_path):
 
 @pytest.mark.parametrize("coding", ["checked", "sharded"])
 @pytest.mark.parametrize("aligned", [True, False])
-def test_a_damaged_chunk_is_refused(tmp_path, coding, aligned):
+def test_a_damaged_chunk_is_rejected(tmp_path, coding, aligned):
     source = saved(tmp_path / "x.zarr", **CODINGS[coding])
     chunk = source / "c/1/0/0"
     good = chunk.read_bytes()
@@ -272,7 +272,7 @@ def test_malformed_descriptions_are_one_error(tmp_path, content):
 
 @pytest.mark.parametrize(
     ("content", "problem"),
-    [(None, "no such file"), ("{", "is no array or group"), ("[]", r"description: \[\]")],
+    [(None, "no such file"), ("{", "is not an array or group"), ("[]", r"description: \[\]")],
 )
 def test_a_group_without_a_description_is_one_error(tmp_path, content, problem):
     """The root has a copy of it, which is believed."""
@@ -312,7 +312,7 @@ def test_chunks_must_fit_into_the_memory(tmp_path):
     splitops.files.split(tmp_path / "x.zarr", tmp_path, axis=1, num_outputs=2, memory=128 << 20)
 
 
-def test_a_lie_about_the_size_is_refused(tmp_path):
+def test_a_lie_about_the_size_is_rejected(tmp_path):
     zarr.create_array(tmp_path / "x.zarr", shape=(1 << 50,), chunks=(1,), dtype="f4")
     with pytest.raises(FileError, match="chunks; at most"):
         splitops.files.split(tmp_path / "x.zarr", tmp_path / "out", num_outputs=2)
@@ -367,7 +367,7 @@ def test_a_run_that_was_stopped_is_gone_on_with(tmp_path, monkeypatch, at):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["x.0.zarr", "x.1.zarr"]
 
 
-def test_a_source_that_changes_meanwhile_is_refused(tmp_path):
+def test_a_source_that_changes_meanwhile_is_rejected(tmp_path):
     source = saved(tmp_path / "x.zarr", **CODINGS["plain"])
 
     def change(done: int, total: int) -> None:
@@ -378,7 +378,7 @@ def test_a_source_that_changes_meanwhile_is_refused(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_what_does_not_read_back_is_refused(tmp_path, monkeypatch):
+def test_what_does_not_read_back_is_rejected(tmp_path, monkeypatch):
     source = saved(tmp_path / "x.zarr", **CODINGS["plain"])
     real = by_chunks._ChunkRun._verify
 

@@ -45,7 +45,7 @@ def on(runtime: str, model: Any, feeds: dict[str, Any]) -> tuple[str, Any]:
     """What a runtime does with a model: outputs by name, an error, or the end of its process."""
     path = FOLDER / ("m.onnx" if isinstance(model, onnx.ModelProto) else "m.xml")
     if isinstance(model, onnx.ModelProto):
-        path.write_bytes(model.SerializeToString())  # save() refuses some of those that are to be wrong
+        path.write_bytes(model.SerializeToString())  # save() rejects some of those that are to be wrong
     else:
         splitops.save(model, path)
     worker = _worker(runtime, _crashes.get(runtime, 0))
@@ -75,7 +75,7 @@ def difference(left: Any, right: Any) -> str | None:
 
 
 def is_right(runtime: str, model: Any, source: Any, feeds: dict[str, Any]) -> str | None:
-    """How a runtime's results of a model differ from the decided ones of the source; None: it is right."""
+    """How a runtime's results of a model differ from the specified ones of the source; None: it is right."""
     kind, found = on(runtime, model, feeds)
     return (
         f"{kind}: {found}"

@@ -33,7 +33,7 @@ def _onnxruntime(path: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
 def _openvino(path: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
     openvino: Any = import_module("openvino")
     compiled = openvino.Core().compile_model(path, "CPU")
-    # What nothing reads, such as the data of an empty part, is no input of the compiled model.
+    # What nothing reads, such as the data of an empty part, is not an input of the compiled model.
     names = {name for port in compiled.inputs for name in port.names}
     feeds = {name: _fed(openvino, array) for name, array in inputs.items() if name in names}
     results = compiled(feeds)
@@ -69,7 +69,7 @@ RUNNERS: Final[dict[str, Callable[[str, Mapping[str, Any]], dict[str, Any]]]] = 
 
 def _serve(runtime: str) -> None:
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a runtime prints is no answer
+    os.dup2(2, 1)  # what a runtime prints is not an answer
     while True:
         try:
             path, inputs = pickle.load(sys.stdin.buffer)

@@ -40,7 +40,7 @@ OF_THE_INPUT = {"openvino.narrowed-values", "openvino.unranked", "opencv.narrowe
     [limit for limit in RUN if not limit.forms and limit.code not in OF_THE_INPUT],
     ids=lambda limit: limit.code,
 )
-def test_a_limit_without_one_is_refused_with_its_code_and_place(limit: Limit) -> None:
+def test_a_limit_without_one_is_rejected_with_its_code_and_place(limit: Limit) -> None:
     model: Any = PROOFS[limit.code].model()
     with pytest.raises(splitops.ModelError, match=rf"\[({limit.code}|remainder.negative)\]") as caught:
         fix(model, limit.runtime)

@@ -1,4 +1,4 @@
-"""Legal forms wherever a site may stand, and whatever reads it; and what is refused, kept and reported."""
+"""Fixed forms wherever a split node may be, and whatever reads it; what is rejected, kept and reported."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_function_that_is_legal_in_every_call_stays() -> None:
     assert report.model == model
 
 
-def test_a_number_that_each_caller_states_is_refused() -> None:
+def test_a_number_that_each_caller_states_is_rejected() -> None:
     model = onnx.parser.parse_model("""
         <ir_version: 8, opset_import: ["": 18, "own": 1]>
         g (float[5] x) => (float[A] a) { a = own.first<n = 4>(x) }
@@ -167,7 +167,7 @@ CALLED_APART = {
         f"""(float[6, 1] x) => (float[A, B] y) <int64[2] k = {{0, 6}}> {{ y = own.f<o = [1, 0]>(x, k) }}
         {FUNCTION} f <o> (x, k) => (y) {{ a, b = Split(x, k) y = Transpose<perm: ints = @o>(a) }}""",
         ("openvino", None),
-        "the order of the Transpose is what each caller of the function states",
+        "the order of the Transpose is what each caller of the function declares",
     ),
 }
 
@@ -229,7 +229,7 @@ def test_a_sequence_of_another_type_keeps_its_axis() -> None:
     proved("onnxruntime", model, {"x": extremes("uint8", 8).reshape(2, 4), "i": np.array(1)})
 
 
-def test_such_a_sequence_that_the_caller_gets_is_refused() -> None:
+def test_such_a_sequence_that_the_caller_gets_is_rejected() -> None:
     model = parse("(uint8[N] x) => (seq(uint8) s) { s = SplitToSequence(x) }")
     with pytest.raises(splitops.ModelError, match=r"\[onnxruntime.sequence-type\].*the caller reads them"):
         fix(model, "onnxruntime")
@@ -292,15 +292,15 @@ def test_an_unbind_is_sliced_as_it_is_meant(target: str, model: str) -> None:
         assert splitops.run(found, feeds)["y"].tolist() == [0, 3]
 
 
-REFUSED_SEQUENCES = {
+REJECTED_SEQUENCES = {
     "SplitToSequence(x, k) y = SequenceAt(s, i)": ("openvino", "constant positions from the front"),
     "SplitToSequence(x, u) y = SequenceAt(s, i)": ("openvino", "how it is divided is not known"),
 }
 
 
-@pytest.mark.parametrize("text", REFUSED_SEQUENCES)
+@pytest.mark.parametrize("text", REJECTED_SEQUENCES)
 def test_sequences_that_cannot_be_sliced(text: str) -> None:
-    target, words = REFUSED_SEQUENCES[text]
+    target, words = REJECTED_SEQUENCES[text]
     model = parse(f"(float[N] x, int64 k, int64[3] u) => (float[A] y) <int64 i = {{-1}}> {{ s = {text} }}")
     model.graph.input[2].type.tensor_type.ClearField("shape")
     (split,) = fix(model, target, partial=True, report=True).splits
@@ -415,7 +415,7 @@ def layers(
         (layers("string", "k"), "the sizes of its parts are known only when the model runs"),
         (layers("uint4", "k"), "the sizes of its parts are known only when the model runs"),
         (layers("string", [2, 4], version=10), "its ports name outputs of the model"),
-        (layers("string", [0, 6], transposed=True), "an empty tensor of string cannot be stated"),
+        (layers("string", [0, 6], transposed=True), "an empty tensor of string cannot be written"),
         (layers("f32", [], operator="Split"), "OpenVINO IR has no form 'number'"),
     ],
 )
@@ -451,10 +451,10 @@ def test_slices_beyond_32_bits_are_not_made_a_split_again(monkeypatch: pytest.Mo
         assert operators(report.model).count("Slice") == 2
 
 
-def test_sizes_beyond_32_bits_of_which_only_a_run_knows_the_lengths_are_refused() -> None:
+def test_sizes_beyond_32_bits_of_which_only_a_run_knows_the_lengths_are_rejected() -> None:
     model = parse("(float[4294967300, 0] x, int64[2] k) => (float y, float z) { y, z = Split(x, k) }")
     (why,) = results(model, "onnxruntime")
-    assert "its bounds cannot be stated" in why
+    assert "its bounds cannot be written" in why
 
 
 def test_lengths_are_stated_where_too_many_outputs_would_be_declared() -> None:

@@ -1,4 +1,4 @@
-"""Sites drawn at random: whatever is legal, or is made so, gives the decided bits on the runtime itself."""
+"""Sites drawn at random: whatever is legal, or is made so, gives the specified bits on the runtime itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TYPES = ["float32", "int8", "uint16", "int32", "uint64", "bool", "float16"]
 
 @dataclass(frozen=True)
 class Drawn:
-    """A model of one site, and sizes of its axis to run it on."""
+    """A model of one split node, and sizes of its axis to run it on."""
 
     model: onnx.ModelProto
     kind: str

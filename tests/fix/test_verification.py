@@ -72,7 +72,7 @@ WIDE = parse("(float[N, 100000] x) => (float[A, B] y) { y = Split<num_outputs = 
 
 
 @pytest.mark.parametrize(
-    ("model", "same", "refused"),
+    ("model", "same", "rejected"),
     [
         (EVEN, {0, 2, 4}, {1, 3}),
         (EXPLICIT, {7}, {0, 1, 2, 3, 6, 8, 14}),
@@ -80,12 +80,12 @@ WIDE = parse("(float[N, 100000] x) => (float[A, B] y) { y = Split<num_outputs = 
     ],
 )
 def test_sizes_that_the_source_does_not_take_are_not_compared(
-    model: onnx.ModelProto, same: set[int], refused: set[int]
+    model: onnx.ModelProto, same: set[int], rejected: set[int]
 ) -> None:
     found = verify(model, fix(model, "onnxruntime"), "onnxruntime")
     assert found.holds
     found = {verdict: {t.sizes["N"] for t in found.trials if t.verdict is verdict} for verdict in Verdict}
-    assert (found[Verdict.SAME], found[Verdict.REJECTED]) == (same, refused)
+    assert (found[Verdict.SAME], found[Verdict.REJECTED]) == (same, rejected)
 
 
 THIRD = "(float[3] x) => (float[A] y, float z) <float d = {{{0}}}> {{ y = Div(x, d) z = Identity(x) }}"
@@ -111,7 +111,7 @@ def test_results_that_differ(source: str, made: str, verdict: Verdict, text: str
     assert (trial.verdict, trial.text) == (verdict, text)
 
 
-def test_a_model_that_the_runtime_refuses_has_one_trial() -> None:
+def test_a_model_that_the_runtime_rejects_has_one_trial() -> None:
     model = parse("(float[6] x) => (float[A] a, float[B] b) { a, b = Split(x) }", 1)
     (trial,) = verify(model, model, "onnxruntime").trials
     assert trial.verdict is Verdict.FAILED

@@ -1,4 +1,4 @@
-"""Arguments of any kind: the functions give what NumPy's slices give, or refuse with one line."""
+"""Arguments of any kind: the functions give what NumPy's slices give, or reject with one line."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ SENSIBLE = {
 
 
 def called(function: Any, value: Any, named: dict[str, Any]) -> Any:
-    """What a function gives; None where it refuses, in one line."""
+    """What a function gives; None where it rejects, in one line."""
     try:
         return function(value, **named)
     except SplitError as error:

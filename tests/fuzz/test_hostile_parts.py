@@ -1,4 +1,4 @@
-"""Files merged that nobody split: they give what NumPy's concatenation gives, or are refused."""
+"""Files merged that nobody split: they give what NumPy's concatenation gives, or are rejected."""
 
 from __future__ import annotations
 

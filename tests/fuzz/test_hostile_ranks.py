@@ -1,4 +1,4 @@
-"""Plans, configurations and manifests of strangers: what is cut is merged to the same bytes, or refused."""
+"""Plans, configurations and manifests of strangers: what is cut is merged to the same bytes, or rejected."""
 
 from __future__ import annotations
 

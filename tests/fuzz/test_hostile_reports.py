@@ -1,4 +1,4 @@
-"""Reports, expectations and replies of peers from strangers: they are shown and judged, or refused."""
+"""Reports, expectations and replies from strangers: they are shown and judged, or rejected."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ REPLIES: list[dict[str, Any]] = [
         "outputs": [{"dtype": "int8", "shape": [3], "file": "FOLDER/part"}],
     },
     {"message": "answer", "id": 1, "outcome": "inferred", "shapes": [None, [1, "N", None]]},
-    {"message": "answer", "id": 1, "outcome": "refused", "stage": "load", "type": "E", "text": "no"},
+    {"message": "answer", "id": 1, "outcome": "rejected", "stage": "load", "type": "E", "text": "no"},
 ]
 EXPECTED = {
     "expected": [
-        {"case": "split-18/ceil/*", "peer": "onnxruntime", "verdict": "refuses", "reason": "upstream"},
+        {"case": "split-18/ceil/*", "peer": "onnxruntime", "verdict": "rejects", "reason": "upstream"},
         {"case": "*", "peer": "tra?t", "verdict": "crash"},
     ]
 }
@@ -132,7 +132,7 @@ def toml(rows: Any) -> str:
 
 
 def fits(document: Any, schema: dict[str, Any], definition: str | None) -> bool:
-    """Whether a document fits a schema for jsonschema, where 2.0 and True are no integers."""
+    """Whether a document fits a schema for jsonschema, where 2.0 and True are not integers."""
     types = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int)
     checked = schema if definition is None else schema | {"$ref": f"#/$defs/{definition}"}
     return validators.extend(Draft202012Validator, type_checker=types)(checked).is_valid(document)

@@ -20,7 +20,7 @@ INPUTS = [path for path in ALL if path not in CORE]
 
 
 @pytest.mark.parametrize("path", INPUTS, ids=lambda path: "/".join(path.parts[-3:]))
-def test_an_input_is_read_or_refused(path: Path) -> None:
+def test_an_input_is_read_or_rejected(path: Path) -> None:
     TARGETS[path.parent.name](path.read_bytes())
 
 

@@ -95,7 +95,7 @@ def test_openvino_on_partial_shapes(data: Any) -> None:
         (parts_of,) = (visit.inference for visit in ours.sites)
         assert parts_of is not None
         assert parts_of.data is not None
-        assert 0 in parts_of.data, "OpenVINO refuses what splitops takes"
+        assert 0 in parts_of.data, "OpenVINO rejects what splitops takes"
         return
     compatible = infer(model, as_openvino=True)
     for index, output in enumerate(theirs.outputs):

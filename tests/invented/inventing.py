@@ -42,7 +42,7 @@ def add(domain: str, row: str) -> None:
 
 
 def run(steps: Mapping[str, object]) -> None:
-    """Take every step of a module, and print what became of each as JSON: None, or its traceback."""
+    """Take every step of a module, and print the result of each as JSON: None, or its traceback."""
     done: dict[str, str | None] = {}
     for name, step in list(steps.items()):  # a warning adds its registry to the module
         if name.startswith("step_") and isinstance(step, Callable):

@@ -13,7 +13,7 @@ import numpy as np
 import onnx.defs
 import onnx.parser
 from onnx.reference import ReferenceEvaluator
-from refusals import refuses
+from rejections import rejects
 
 import splitops
 import splitops.cli
@@ -45,7 +45,7 @@ def sizes_of(parts: Any) -> list[int]:
 
 
 def stated_by(converted: Any) -> list[set[str]]:
-    """Return what each Split states: the names of its attributes, and of the inputs that it has."""
+    """Return what each Split declares: the names of its attributes, and of the inputs that it has."""
     splits = [node for node in converted.graph.node if node.op_type == "Split"]
     inputs = [{"split"} if len(node.input) > 1 else set() for node in splits]
     return [given | {a.name for a in node.attribute} for node, given in zip(splits, inputs, strict=True)]
@@ -62,16 +62,16 @@ def step_calls() -> None:
         assert sizes_of(split(X, num_outputs=3, opset=OLD)) == SIZES
         assert sizes_of(split(X[:6], num_outputs=3)) == [2, 2, 2]
         for opset in (None, NEW):
-            refuses("parts.divisible", lambda opset=opset: split(X, num_outputs=3, opset=opset))
-    refuses("parts.divisible", lambda: splitops.plan("Split", shape=(7,), axis=0, num_outputs=3))
+            rejects("parts.divisible", lambda opset=opset: split(X, num_outputs=3, opset=opset))
+    rejects("parts.divisible", lambda: splitops.plan("Split", shape=(7,), axis=0, num_outputs=3))
 
 
 def step_infers() -> None:
     infer = splitops.onnx.infer_split
     assert infer([7], num_outputs=3, opset=OLD) == [(3,), (3,), (1,)]
     assert infer([(6, 8)], num_outputs=3) == [(2,)] * 3
-    refuses("parts.divisible", lambda: infer([7], num_outputs=3))
-    refuses("parts.divisible", lambda: splitops.infer(model()))
+    rejects("parts.divisible", lambda: infer([7], num_outputs=3))
+    rejects("parts.divisible", lambda: splitops.infer(model()))
     assert str(splitops.infer(model(OLD))["r"]) == "float32[1]"
     assert str(splitops.infer(model(size="N"))["r"]) == "float32[N/3]"
 
@@ -79,13 +79,13 @@ def step_infers() -> None:
 def step_runs() -> None:
     assert sizes_of(run(model(OLD), {"x": X})) == SIZES
     assert sizes_of(run(model(size="N"), {"x": X[:6]})) == [2, 2, 2]
-    refuses("parts.divisible", lambda: run(model(size="N"), {"x": X}))
+    rejects("parts.divisible", lambda: run(model(size="N"), {"x": X}))
 
 
 def step_runs_in_the_reference() -> None:
     evaluator = ReferenceEvaluator(model(size="N"), new_ops=splitops.onnx.reference_ops())
     assert sizes_of(evaluator.run(None, {"x": X[:6]})) == [2, 2, 2]
-    refuses("parts.divisible", lambda: evaluator.run(None, {"x": X}))
+    rejects("parts.divisible", lambda: evaluator.run(None, {"x": X}))
 
 
 def step_checks() -> None:
@@ -125,14 +125,14 @@ def step_converts_between_the_dialects() -> None:
     assert sizes_of(run(converted, {"x": X[:6]})) == [2, 2, 2]
     back = splitops.convert(converted, f"onnx:{NEW}")
     assert stated_by(back) == [{"axis", "num_outputs"}]
-    refuses("parts.divisible", lambda: run(back, {"x": X}))
+    rejects("parts.divisible", lambda: run(back, {"x": X}))
 
 
 def step_writes_and_reads_back() -> None:
     path = Path(tempfile.mkdtemp()) / "model.onnx"
     splitops.save(model(size="N"), path)
     assert sizes_of(run(splitops.load(path), {"x": X[:6]})) == [2, 2, 2]
-    refuses("parts.divisible", lambda: run(path, {"x": X}))
+    rejects("parts.divisible", lambda: run(path, {"x": X}))
 
 
 def step_simplifies_to_it() -> None:

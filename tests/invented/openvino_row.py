@@ -11,7 +11,7 @@ import click.testing
 import numpy as np
 import onnx.parser
 import pytest
-from refusals import refuses
+from rejections import rejects
 
 import splitops
 import splitops.cli
@@ -63,7 +63,7 @@ def step_calls() -> None:
         assert sizes_of(split(X, 0, 3)) == sizes_of(split(X, 0, 3, opset=20)) == SIZES
         assert sizes_of(split(X, 0, 3, copy=True)) == SIZES
         for opset in (1, 19):
-            refuses("parts.divisible", lambda opset=opset: split(X, 0, 3, opset=opset))
+            rejects("parts.divisible", lambda opset=opset: split(X, 0, 3, opset=opset))
     plan = splitops.plan("Split", shape=(7,), domain="openvino", axis=0, num_splits=3)
     assert list(plan.sizes) == SIZES
 
@@ -71,14 +71,14 @@ def step_calls() -> None:
 def step_infers() -> None:
     infer = splitops.openvino.infer_split
     assert infer([7], 0, 3) == [(3,), (3,), (1,)]
-    refuses("parts.divisible", lambda: infer([7], 0, 3, opset=1))
+    rejects("parts.divisible", lambda: infer([7], 0, 3, opset=1))
     inferred = splitops.infer(model())
     assert [str(inferred[f"part{index}"]) for index in range(3)] == [f"float32[{size}]" for size in SIZES]
 
 
 def step_runs() -> None:
     assert sizes_of(splitops.run(model(), {"x": X})) == SIZES
-    refuses("parts.divisible", lambda: splitops.run(model("opset19"), {"x": X}))
+    rejects("parts.divisible", lambda: splitops.run(model("opset19"), {"x": X}))
 
 
 def step_checks() -> None:

@@ -9,7 +9,7 @@ import pytest
 from splitops import RuleError
 
 
-def refuses(rule: str, call: Callable[[], object]) -> None:
+def rejects(rule: str, call: Callable[[], object]) -> None:
     """Assert that a call breaks a rule."""
     with pytest.raises(RuleError) as caught:
         call()

@@ -1,6 +1,6 @@
 """A new version is one row: rows that nobody has published run, infer, check, convert and are documented.
 
-Each script takes its steps in a process of its own, in which one row with a new meaning stands in one table.
+Each script takes its steps in a process of its own, in which one row with a new meaning is in one table.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def test_a_report_is_saved_as_its_model(tmp_path, report):
         splitops.run(made, {})
 
 
-def test_a_refusal_raises_without_a_report_alone():
+def test_a_rejection_raises_without_a_report_alone():
     counted = onnx.parser.parse_model("""
         <ir_version: 9, opset_import: ["": 18]>
         g (float[N] x) => (float[n] a, float[m] b) { a, b = Split<num_outputs = 2>(x) }""")

@@ -61,7 +61,7 @@ def test_the_types_of_loaded_models(pytestconfig):
     assert isinstance(splitops.load(pytestconfig.rootpath / IR), OpenVINOModel)
 
 
-def test_endings_of_the_other_format_are_refused(path, tmp_path):
+def test_endings_of_the_other_format_are_rejected(path, tmp_path):
     model = splitops.load(path)
     wrong = tmp_path / ("copy.xml" if path.suffix == ".onnx" else "copy.onnx")
     with pytest.raises(splitops.ModelError, match="cannot be written"):

@@ -115,9 +115,9 @@ def test_links_inside_the_folder_are_followed(tmp_path, kind):
 def test_every_command_that_reads_models_can_follow_links(tmp_path, kind, command):
     path = str(in_a_hub_cache(tmp_path, kind))
     arguments = [command, path, *(["--to", "onnx:18"] if command == "convert" else [])]
-    refused = CliRunner().invoke(cli, arguments)
-    assert refused.exit_code == 1
-    assert "--allow-links" in refused.output
+    rejected = CliRunner().invoke(cli, arguments)
+    assert rejected.exit_code == 1
+    assert "--allow-links" in rejected.output
     allowed = CliRunner().invoke(cli, [*arguments, "--allow-links"])
     assert allowed.exit_code == 0, allowed.output
 

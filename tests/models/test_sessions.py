@@ -1,4 +1,4 @@
-"""Sessions: what goes to a runtime, what is done here, and that both together give what is decided."""
+"""Sessions: what goes to a runtime, what is done here, and that both together give what is specified."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ RESTATED = parsed("""
         y = Relu(x)
         a, b = Split<num_outputs = 3>(y)
         c = Neg(b) }""")
-"""onnxruntime refuses fewer outputs than num_outputs says."""
+"""onnxruntime rejects fewer outputs than num_outputs says."""
 
 
 def cut(model: ModelProto, *own: str) -> tuple[Model, Division]:
@@ -127,7 +127,7 @@ def test_a_site_that_can_be_restated_is_none():
 
 
 @needs_onnxruntime
-def test_a_site_that_is_not_restated_is_refused():
+def test_a_site_that_is_not_restated_is_rejected():
     import onnxruntime
 
     session = onnxruntime.InferenceSession(RESTATED.SerializeToString())
@@ -206,7 +206,7 @@ def test_a_broken_rule_is_named_wherever_it_is_found_out():
 
 
 @needs_onnxruntime
-def test_a_split_that_the_runtime_refuses_when_it_runs_is_done_here():
+def test_a_split_that_the_runtime_rejects_when_it_runs_is_done_here():
     model = parsed("""
         g (float[N] x) => (float[n] a, float[m] c) {
             y = Relu(x)
@@ -388,7 +388,7 @@ def test_weights_go_to_regions(tmp_path, engine, kind):
 
 
 @pytest.mark.parametrize("engine", ["auto", "reference", pytest.param("openvino", marks=needs_openvino)])
-def test_weights_that_state_an_address_are_refused(tmp_path, engine):
+def test_weights_that_state_an_address_are_rejected(tmp_path, engine):
     """OpenVINO reads memory there, or ends the process, even where a file of that name has the data."""
     model = parsed(
         "g (float[64] x) => (float[32] a, float[32] b) { y = Add(x, w) a, b = Split<num_outputs = 2>(y) }"
@@ -400,7 +400,7 @@ def test_weights_that_state_an_address_are_refused(tmp_path, engine):
     (tmp_path / place).parent.mkdir(parents=True)
     (tmp_path / place).write_bytes(bytes(8192))
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
-    with pytest.raises(ModelError, match="'w' states an address in memory"):
+    with pytest.raises(ModelError, match="'w' declares an address in memory"):
         splitops.session(tmp_path / "m.onnx", engine).run({"x": np.ones(64, np.float32)})
 
 
@@ -619,7 +619,7 @@ def test_isolated_errors_are_those_of_the_engine():
     unknown.graph.node[0].domain = "nobody"
     unknown.opset_import.add(domain="nobody", version=1)
     for isolate in (False, True):
-        with pytest.raises(EngineError, match=r"onnxruntime refuses the model: .*nobody:Neg"):
+        with pytest.raises(EngineError, match=r"onnxruntime rejects the model: .*nobody:Neg"):
             splitops.session(unknown, "onnxruntime", isolate=isolate)
 
 
@@ -636,7 +636,7 @@ def test_isolated_errors_are_those_of_the_engine():
         (
             "onnxruntime",
             {"session_options": {"intra_op_num_threads": "many"}},
-            "onnxruntime refuses session_options",
+            "onnxruntime rejects session_options",
         ),
         ("reference", {"providers": []}, "the reference has no option 'providers'"),
         ("tensorrt", {}, "there is no engine 'tensorrt'; there are auto, reference, onnxruntime, openvino"),

@@ -1,4 +1,4 @@
-"""For each limit of each runtime: a session on it gives what is decided, or the rule that is broken."""
+"""For each limit of each runtime: a session on it gives what is specified, or the rule that is broken."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ except ImportError:  # a build without a compiler: the fallback is tested alone
 class Implementation:
     """A module of the native layer, with what a plan does as functions of the array and its cut.
 
-    What is no array gets a plan for four elements.
+    What is not an array gets a plan for four elements.
     """
 
     def __init__(self, module: Any) -> None:

@@ -142,12 +142,12 @@ def test_the_memory_is_bounded_and_right() -> None:
 
 
 def test_errors_of_the_planner_are_the_caller_s_and_nothing_is_remembered() -> None:
-    def refuse(*values: Any) -> Any:
+    def reject(*values: Any) -> Any:
         if values[1] is None:
             return "no plan"
         raise LookupError(values[1])
 
-    function = _core.Function(print, refuse, ("data", "split", "copy", "out"), (None,) * 3, 2)
+    function = _core.Function(print, reject, ("data", "split", "copy", "out"), (None,) * 3, 2)
     for _ in range(2):
         with pytest.raises(LookupError):
             function(np.zeros(4), [1])

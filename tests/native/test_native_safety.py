@@ -1,4 +1,4 @@
-"""Refusals, ownership, threads, forks: what must hold whoever the caller is."""
+"""Rejections, ownership, threads, forks: what must hold whoever the caller is."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def calls(implementation: Any) -> list[Callable[..., Any]]:
         ((0, (0,), (1,), 1), TypeError),
     ],
 )
-def test_bad_cuts_are_refused(implementation: Any, cut: tuple[Any, ...], error: type[Exception]) -> None:
+def test_bad_cuts_are_rejected(implementation: Any, cut: tuple[Any, ...], error: type[Exception]) -> None:
     array = np.zeros((4, 3))
     for call in calls(implementation):
         with pytest.raises(error):
@@ -110,7 +110,7 @@ def test_no_memory() -> None:
 
 
 @implementations
-def test_bad_buffers_are_refused_before_anything_is_written(implementation: Any) -> None:
+def test_bad_buffers_are_rejected_before_anything_is_written(implementation: Any) -> None:
     array = np.arange(6, dtype="i4")
     cut = (0, (0, 2), (2, 4), False)
     good = np.zeros(2, "i4")

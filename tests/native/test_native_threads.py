@@ -215,7 +215,7 @@ script = '''
 try:
     import numpy as np, splitops
 except ImportError as error:
-    print("refused")
+    print("rejected")
 else:
     print([part.tolist() for part in splitops.onnx.split(np.arange(6), [2, 4])], splitops.native.available)
 '''
@@ -230,11 +230,11 @@ assert [part.tolist() for part in plan(np.arange(6), copy=True)] == [[0, 1, 2], 
 """
 
 
-def test_another_interpreter_is_refused_or_right() -> None:
-    """NumPy refuses it; where an older one does not, the second one does without the compiled core."""
+def test_another_interpreter_is_rejected_or_right() -> None:
+    """NumPy rejects it; where an older one does not, the second one does without the compiled core."""
     pytest.importorskip("_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters")
     assert set(printed(SUBINTERPRETER).splitlines()) in (
-        {"refused"},
+        {"rejected"},
         {"[[0, 1], [2, 3, 4, 5]] False"},
     )
 

@@ -106,7 +106,7 @@ def _in_use(path: Any) -> bool:
     return any(name == own or name.startswith(f"{own}/") for name in found)
 
 
-def _refusing(function: Any) -> Any:
+def _rejecting(function: Any) -> Any:
     def moved(path: Any, *rest: Any, **options: Any) -> Any:
         for each in (path, *rest[:1]):
             if isinstance(each, str | bytes | os.PathLike) and _in_use(each):
@@ -131,7 +131,7 @@ def pretend() -> None:
     os.O_BINARY = BINARY  # type: ignore[attr-defined]
     os.open, os.fsync, os.link = _opened, _synced, _linked
     for name in ("replace", "rename", "unlink", "remove", "rmdir"):
-        setattr(os, name, _refusing(getattr(os, name)))
+        setattr(os, name, _rejecting(getattr(os, name)))
     warnings.filterwarnings("error", category=EncodingWarning, module="splitops")
     shutil._use_fd_functions = False  # type: ignore[attr-defined]
 

@@ -78,7 +78,7 @@ def test_comparing_says_that_it_needs_linux() -> None:
         ("file = open('folder/inner', 'w'); os.rename('folder', 'moved')", "used by this process"),
     ],
 )
-def test_what_windows_refuses_is_refused(tmp_path: Path, statements: str, error: str) -> None:
+def test_what_windows_rejects_is_rejected(tmp_path: Path, statements: str, error: str) -> None:
     (tmp_path / "file").write_bytes(b"data")
     (tmp_path / "other").write_bytes(b"data")
     (tmp_path / "folder").mkdir()

@@ -1,4 +1,4 @@
-"""The commands: what they print, draw and refuse; and the page that describes them."""
+"""The commands: what they print, draw and reject; and the page that describes them."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ ROWS = np.zeros((4, 2))
         ([([0, 0], ROWS), ([0], np.zeros(4))], "is F64 of rank 2 in one file, and not in another"),
     ],
 )
-def test_pieces_that_do_not_fit_are_refused(
+def test_pieces_that_do_not_fit_are_rejected(
     tmp_path: Path, pieces: list[tuple[Any, np.ndarray]], message: str
 ) -> None:
     write(tmp_path / "dcp", {"w": pieces})
@@ -186,7 +186,7 @@ def test_what_is_lost_is_told_where_it_can_be_known(tmp_path: Path) -> None:
         merge(tmp_path / "ranks", like=source)
     index = {"metadata": {"total_size": 10**6}, "weight_map": {"lm_head.weight": "x"}}
     (tmp_path / "ranks" / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(PlanError, match="states 1000000 bytes of tensors, and the files have"):
+    with pytest.raises(PlanError, match="declares 1000000 bytes of tensors, and the files have"):
         merge(tmp_path / "ranks")
     index["weight_map"] = {"gone": "x"}
     (tmp_path / "ranks" / "model.safetensors.index.json").write_text(json.dumps(index))
@@ -209,7 +209,7 @@ def test_another_checkpoint_must_have_the_same_tensors(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("info", [None, "", "[]", "{", '{"w": {"saved_offsets": [0, 0]}, "w": {}}'])
-def test_metadata_that_say_nothing_are_refused(tmp_path: Path, info: str | None) -> None:
+def test_metadata_that_say_nothing_are_rejected(tmp_path: Path, info: str | None) -> None:
     folder = tmp_path / "dcp"
     folder.mkdir()
     metadata = {} if info is None else {"DCP_SHARDING_INFO": info}

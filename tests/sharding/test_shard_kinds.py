@@ -170,23 +170,23 @@ def test_onnx_models_that_are_no_checkpoint(tmp_path):
     model, _ = onnx_model(tmp_path / "model")
     content = (model / "m.onnx").read_bytes()
 
-    def refused():
+    def rejected():
         with pytest.raises(SplitError) as found:
             sharding.plan(model, {"version": 1, "rule": [{"match": "*", "replicate": True}]}, ranks=2)
         return type(found.value), found.value.message
 
     (model / "m.onnx").write_bytes(b"no protobuf")
-    assert refused()[0] is FileError
+    assert rejected()[0] is FileError
     proto = onnx.ModelProto.FromString(content)
     proto.graph.initializer[2].dims[:] = [4, 6]  # the tied one
     (model / "m.onnx").write_bytes(proto.SerializeToString())
-    assert refused() == (PlanError, "tensor 'w2' has the bytes of tensor 'w' in another shape or type")
+    assert rejected() == (PlanError, "tensor 'w2' has the bytes of tensor 'w' in another shape or type")
     del proto.graph.initializer[:3]
     (model / "m.onnx").write_bytes(proto.SerializeToString())
-    assert "has no tensors in files beside it" in refused()[1]
+    assert "has no tensors in files beside it" in rejected()[1]
     (model / "m.onnx").write_bytes(content)
     os.truncate(model / "m.data", 300 << 20)
-    assert "bytes and more that are in no tensor" in refused()[1]
+    assert "bytes and more that are in no tensor" in rejected()[1]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_onnx_models_that_are_no_checkpoint(tmp_path):
         ([3, 2], {"axis": 1}, "tensor 'w': 3 F4 elements of rank 0 do not fill a byte"),
     ],
 )
-def test_cuts_through_packed_elements_are_refused(tmp_path, shape, rule, says):
+def test_cuts_through_packed_elements_are_rejected(tmp_path, shape, rule, says):
     packed(tmp_path / "model" / "model.safetensors", {"w": ("F4", shape)})
     plan = {"version": 1, "rule": [{"match": "w", **rule}]}
     with pytest.raises(PlanError) as found:

@@ -17,7 +17,7 @@ EVERYTHING = {"version": 1, "rule": [{"match": "*", "replicate": True}]}
 INDEX = "model.safetensors.index.json"
 
 
-def refused(function, *arguments, **keywords) -> str:
+def rejected(function, *arguments, **keywords) -> str:
     with pytest.raises(SplitError) as found:
         function(*arguments, **keywords)
     assert "\n" not in str(found.value)
@@ -47,85 +47,87 @@ def edit(path, change) -> None:
 @pytest.mark.parametrize(
     ("file", "says"),
     [
-        ("../outside.safetensors", "is no name of a file inside of a folder"),
-        ("/etc/passwd", "is no name of a file inside of a folder"),
-        ("sub/../../x", "is no name of a file inside of a folder"),
+        ("../outside.safetensors", "is not a name of a file inside of a folder"),
+        ("/etc/passwd", "is not a name of a file inside of a folder"),
+        ("sub/../../x", "is not a name of a file inside of a folder"),
         ("missing.safetensors", "no such file"),
-        ("", "is no name of a file inside of a folder"),
-        ("a\0b", "is no name of a file inside of a folder"),
+        ("", "is not a name of a file inside of a folder"),
+        ("a\0b", "is not a name of a file inside of a folder"),
         (7, "has no weight_map of names to files"),
     ],
 )
 def test_an_index_that_points_elsewhere(model, file, says):
     edit(model / INDEX, lambda index: index["weight_map"].update({"model.norm.weight": file}))
-    assert says in refused(sharding.plan, model, EVERYTHING, ranks=2)
+    assert says in rejected(sharding.plan, model, EVERYTHING, ranks=2)
 
 
 def test_an_index_and_files_that_do_not_agree(model):
     index = model / INDEX
     text = index.read_text()
     edit(index, lambda found: found["weight_map"].update(nobody=found["weight_map"]["model.norm.weight"]))
-    assert "tensor 'nobody' is not in 'model-0000" in refused(sharding.plan, model, EVERYTHING, ranks=2)
+    assert "tensor 'nobody' is not in 'model-0000" in rejected(sharding.plan, model, EVERYTHING, ranks=2)
     index.write_text(text)
     edit(index, lambda found: found["weight_map"].pop("model.norm.weight"))
-    assert "but is nowhere by" in refused(sharding.plan, model, EVERYTHING, ranks=2)
+    assert "but is nowhere by" in rejected(sharding.plan, model, EVERYTHING, ranks=2)
     index.write_text(text)
     # The same tensor in both files: the index can speak of one of them only.
     shutil.copy(model / "model-00001-of-00002.safetensors", model / "model-00002-of-00002.safetensors")
-    assert "but is in 'model-00001-of-00002" in refused(sharding.plan, model, EVERYTHING, ranks=2)
+    assert "but is in 'model-00001-of-00002" in rejected(sharding.plan, model, EVERYTHING, ranks=2)
     index.write_text("[]")
-    assert "has no weight_map" in refused(sharding.plan, model, EVERYTHING, ranks=2)
+    assert "has no weight_map" in rejected(sharding.plan, model, EVERYTHING, ranks=2)
 
 
 def test_a_link_out_of_the_folder_is_followed_on_request_alone(model, tmp_path):
     file = model / "model-00001-of-00002.safetensors"
     file.rename(tmp_path / "blob")
     file.symlink_to(tmp_path / "blob")
-    assert "--allow-links" in refused(sharding.plan, model, LLAMA_PLAN, ranks=2)
+    assert "--allow-links" in rejected(sharding.plan, model, LLAMA_PLAN, ranks=2)
     sharding.plan(model, LLAMA_PLAN, ranks=2, allow_links=True).run(tmp_path / "ranks", sync=False)
 
 
 def test_folders_that_hold_no_checkpoint_or_several(tmp_path):
-    assert "neither a checkpoint's folder nor" in refused(sharding.plan, tmp_path / "no", EVERYTHING, ranks=2)
-    assert "holds no model.safetensors" in refused(sharding.plan, tmp_path, EVERYTHING, ranks=2)
+    assert "neither a checkpoint's folder nor" in rejected(
+        sharding.plan, tmp_path / "no", EVERYTHING, ranks=2
+    )
+    assert "holds no model.safetensors" in rejected(sharding.plan, tmp_path, EVERYTHING, ranks=2)
     for name in ("a.safetensors", "b.safetensors"):
         save(tmp_path, {"w": np.zeros(1)})
         (tmp_path / "model.safetensors").rename(tmp_path / name)
-    assert "which tensors belong together is not known" in refused(
+    assert "which tensors belong together is not known" in rejected(
         sharding.plan, tmp_path, EVERYTHING, ranks=2
     )
 
 
-def test_headers_that_lie_are_refused(model):
+def test_headers_that_lie_are_rejected(model):
     file = model / "model-00001-of-00002.safetensors"
     with file.open("r+b") as opened:
         opened.truncate(file.stat().st_size - 1)
-    assert "is truncated" in refused(sharding.plan, model, EVERYTHING, ranks=2)
+    assert "is truncated" in rejected(sharding.plan, model, EVERYTHING, ranks=2)
 
 
 def test_numbers_of_ranks_that_cannot_be(model):
     for ranks in (0, -1, 1 << 20):
-        assert "ranks, and it must be 1 to" in refused(sharding.plan, model, EVERYTHING, ranks=ranks)
-    assert "layout 'zip' is none of" in refused(sharding.plan, model, EVERYTHING, ranks=2, layout="zip")
+        assert "ranks, and it must be 1 to" in rejected(sharding.plan, model, EVERYTHING, ranks=ranks)
+    assert "layout 'zip' is none of" in rejected(sharding.plan, model, EVERYTHING, ranks=2, layout="zip")
 
 
 def test_an_index_that_is_too_large(model):
     os.truncate(model / INDEX, (256 << 20) + 1)
-    assert "bytes, more than an index can have" in refused(sharding.plan, model, EVERYTHING, ranks=2)
+    assert "bytes, more than an index can have" in rejected(sharding.plan, model, EVERYTHING, ranks=2)
 
 
 def test_an_index_of_pieces_that_says_nothing(model, tmp_path):
     sharding.plan(model, EVERYTHING, ranks=2, layout="dcp").run(tmp_path / "pieces", sync=False)
     (tmp_path / "pieces" / "manifest.json").unlink()
     (tmp_path / "pieces" / INDEX).write_text('{"weight_map": 3}')
-    assert "has no weight_map" in refused(sharding.merge, tmp_path / "pieces")
+    assert "has no weight_map" in rejected(sharding.merge, tmp_path / "pieces")
 
 
 def test_configurations_that_are_none(model):
     (model / "config.json").write_text("[]")
-    assert "is no object of JSON" in refused(sharding.plan, model, EVERYTHING, ranks=2)
+    assert "is not an object of JSON" in rejected(sharding.plan, model, EVERYTHING, ranks=2)
     (model / "config.json").write_text("{")
-    assert "is no JSON" in refused(sharding.plan, model, EVERYTHING, ranks=2)
+    assert "is not JSON" in rejected(sharding.plan, model, EVERYTHING, ranks=2)
 
 
 @pytest.mark.parametrize(
@@ -140,9 +142,9 @@ def test_documents_without_an_end_are_one_line(model, tmp_path, name, text):
     folder = tmp_path if name.startswith("plan") else model
     (folder / name).write_text(text, errors="surrogateescape")
     if name == "manifest.json":
-        refused(sharding.merge, model)
+        rejected(sharding.merge, model)
     else:
-        refused(sharding.plan, model, folder / name if folder is tmp_path else "auto", ranks=2)
+        rejected(sharding.plan, model, folder / name if folder is tmp_path else "auto", ranks=2)
 
 
 # Ranks ---------------------------------------------------------------------------------------------------
@@ -150,12 +152,12 @@ def test_documents_without_an_end_are_one_line(model, tmp_path, name, text):
 
 def test_a_rank_that_is_missing(ranks):
     shutil.rmtree(ranks / "rank-00001-of-00002")
-    assert "rank 1 of 2 is missing" in refused(sharding.merge, ranks)
+    assert "rank 1 of 2 is missing" in rejected(sharding.merge, ranks)
 
 
 def test_a_file_of_a_rank_that_is_missing(ranks):
     (ranks / "rank-00001-of-00002" / "model-00001-of-00002.safetensors").unlink()
-    assert "no such file" in refused(sharding.merge, ranks)
+    assert "no such file" in rejected(sharding.merge, ranks)
 
 
 def test_ranks_of_different_runs(ranks, tmp_path):
@@ -163,16 +165,16 @@ def test_ranks_of_different_runs(ranks, tmp_path):
     sharding.plan(other, LLAMA_PLAN, ranks=2).run(tmp_path / "ranks-2", sync=False)
     shutil.rmtree(ranks / "rank-00001-of-00002")
     shutil.copytree(tmp_path / "ranks-2" / "rank-00001-of-00002", ranks / "rank-00001-of-00002")
-    assert "is of another run than manifest.json" in refused(sharding.merge, ranks)
+    assert "is of another run than manifest.json" in rejected(sharding.merge, ranks)
 
 
 def test_files_of_other_sizes_or_headers(ranks):
     file = ranks / "rank-00000-of-00002" / "model-00001-of-00002.safetensors"
     content = file.read_bytes()
     file.write_bytes(content + b"x")
-    assert "is of another run" in refused(sharding.merge, ranks)
+    assert "is of another run" in rejected(sharding.merge, ranks)
     file.write_bytes(content.replace(b"F32", b"I32", 1))
-    assert "has another header than its run wrote" in refused(sharding.merge, ranks)
+    assert "has another header than its run wrote" in rejected(sharding.merge, ranks)
 
 
 def stated(field, value):
@@ -201,24 +203,24 @@ def of_cut(**fields):
         (stated("more", 1), "the document has 'more'"),
         (of_tensor(cut=99), "has cut 99"),
         (of_tensor(file=9), "is in file 9 of 2"),
-        (of_tensor(dtype="F33"), "which the format has not"),
+        (of_tensor(dtype="F33"), "which the format does not have"),
         (of_tensor(shape=[1 << 62, 1 << 62]), "more than 64 bits"),
         (of_tensor(shape=[1 << 40]), "ends behind the end"),
         (of_tensor(offset=0), "two things are at byte"),
-        (of_tensor(name="model.norm.weight"), "a tensor stands twice"),
+        (of_tensor(name="model.norm.weight"), "a tensor appears twice"),
         (of_cut(axis=5), "a cut along axis 5"),
         (of_cut(shards=[None, None]), "no rank holds anything"),
         (of_cut(shards=[{"size": 9, "pieces": [[0, 9, 0]]}, None]), "pieces of a cut"),
         (of_cut(shards=[{"size": 1, "pieces": [[0, 9, 0]]}, None]), "pieces of a cut"),
         (of_cut(shards=[{"size": 3, "pieces": [[0, 2, 0], [2, 1, 1]]}, None]), "pieces of a cut overlap"),
         (of_cut(shards=[{"size": 0, "pieces": [[0, 0, 0]]}, None]), "pieces of a cut overlap"),
-        (lambda d: d["files"][0].update(name="../x"), "is no name of a file inside"),
-        (lambda d: d["files"][0]["literals"][0].update(base64="?"), "are no base64"),
+        (lambda d: d["files"][0].update(name="../x"), "is not a name of a file inside"),
+        (lambda d: d["files"][0]["literals"][0].update(base64="?"), "are not base64"),
         (lambda d: d["files"][0]["literals"][0].update(offset=1 << 50), "a literal ends behind the end"),
         (lambda d: d["files"][0].update(size=1), "behind the end"),
         (
             lambda d: d["others"].append({"name": "/etc/passwd", "shared": True}),
-            "is no name of a file inside",
+            "is not a name of a file inside",
         ),
         (lambda d: d["others"].append({"name": "nobody.json", "shared": True}), "no such file"),
     ],
@@ -226,19 +228,19 @@ def of_cut(**fields):
 def test_a_manifest_that_lies(ranks, tmp_path, change, says):
     edit(ranks / "manifest.json", change)
     before = contents(tmp_path)
-    found = refused(sharding.merge, ranks)
+    found = rejected(sharding.merge, ranks)
     assert says in found, found
     assert contents(tmp_path) == before
 
 
 def test_what_is_no_folder_of_ranks(model):
-    assert "is not a folder of ranks" in refused(sharding.merge, model)
+    assert "is not a folder of ranks" in rejected(sharding.merge, model)
 
 
 # Runs ----------------------------------------------------------------------------------------------------
 
 
-def test_a_folder_that_exists_is_refused_and_replaced_on_request(model, ranks, tmp_path):
+def test_a_folder_that_exists_is_rejected_and_replaced_on_request(model, ranks, tmp_path):
     plan = sharding.plan(model, LLAMA_PLAN, ranks=4)
     with pytest.raises(FileError, match="exists already"):
         plan.run(ranks)
@@ -248,7 +250,7 @@ def test_a_folder_that_exists_is_refused_and_replaced_on_request(model, ranks, t
 
 
 def test_a_target_by_another_name_is_what_it_is(model, tmp_path):
-    found = refused(sharding.plan(model, LLAMA_PLAN, ranks=2).run, tmp_path / "new" / "..", overwrite=True)
+    found = rejected(sharding.plan(model, LLAMA_PLAN, ranks=2).run, tmp_path / "new" / "..", overwrite=True)
     assert "would replace what it is made from" in found
 
 
@@ -262,10 +264,10 @@ def test_an_index_whose_total_size_is_wrong_is_said(model):
         assert f"has total_size = {total!r}, and its tensors have 279040 bytes" in said
 
 
-def test_two_files_of_one_name_are_refused(model, tmp_path):
+def test_two_files_of_one_name_are_rejected(model, tmp_path):
     (model / "model-rank-0-part-0.safetensors").write_bytes(b"of an earlier run")
     (model / "config.json").write_text(json.dumps(LLAMA | {"architectures": ["LlamaForCausalLM"]}))
-    found = refused(sharding.plan(model, "auto", ranks=2, layout="vllm").run, tmp_path / "out")
+    found = rejected(sharding.plan(model, "auto", ranks=2, layout="vllm").run, tmp_path / "out")
     assert "two files would be 'model-rank-0-part-0.safetensors'" in found
 
 

@@ -1,4 +1,4 @@
-"""The plan language, and the cuts that it gives: sizes of the operators, refusals with what would do."""
+"""The plan language, and the cuts that it gives: sizes of the operators, rejections with what would do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from splitops.sharding.expressions import Names
 from splitops.sharding.globs import matched
 
 
-def refused(function, *arguments, **keywords) -> str:
+def rejected(function, *arguments, **keywords) -> str:
     with pytest.raises(SplitError) as found:
         function(*arguments, **keywords)
     text = str(found.value)
@@ -49,20 +49,20 @@ def test_what_a_configuration_leaves_out_follows_as_in_transformers():
         ("a", {"a": "b", "b": "c", "c": "a"}, "refers to itself: a -> b -> c -> a"),
         ("a", {"a": "a"}, "refers to itself"),
         ("nobody", {}, "neither in the plan's vars nor in config.json"),
-        ("__import__('os').getcwd()", {}, "is no expression"),
-        ("2 ** 9", {}, "is no expression"),
-        ("1.5", {}, "is no expression"),
-        ("True", {}, "is no expression"),
+        ("__import__('os').getcwd()", {}, "is not an expression"),
+        ("2 ** 9", {}, "is not an expression"),
+        ("1.5", {}, "is not an expression"),
+        ("True", {}, "is not an expression"),
         ("7 // (3 - 3)", {}, "divides by 0"),
-        ("(" * 150 + "1" + ")" * 150, {}, "is no expression"),
-        ("1 +", {}, "is no expression"),
+        ("(" * 150 + "1" + ")" * 150, {}, "is not an expression"),
+        ("1 +", {}, "is not an expression"),
         ("a0", {f"a{i}": f"a{i + 1} * a{i + 1}" for i in range(30)} | {"a30": 2}, "more than 63 bits"),
         ("kind", {}, "and no integer"),
         ("flag", {}, "and no integer"),
     ],
 )
-def test_what_is_no_arithmetic_is_refused(expression, variables, says):
-    assert says in refused(Names(variables, {"kind": "llama", "flag": True}).value, expression)
+def test_what_is_no_arithmetic_is_rejected(expression, variables, says):
+    assert says in rejected(Names(variables, {"kind": "llama", "flag": True}).value, expression)
 
 
 @given(st.text("ab.*?", max_size=8), st.text("ab.", max_size=10))
@@ -79,8 +79,8 @@ def test_a_glob_of_many_stars_ends():
 def test_captures_stand_between_dots():
     assert matched("*.experts.{e}.{part}.weight", "l.0.experts.12.up.weight") == {"e": "12", "part": "up"}
     assert matched("x.{e}", "x.1.2") is None
-    assert "braces hold a name" in refused(matched, "x.{e}.{e}", "x.1.1")
-    assert "braces hold a name" in refused(matched, "x.{", "x.{")
+    assert "braces hold a name" in rejected(matched, "x.{e}.{e}", "x.1.1")
+    assert "braces hold a name" in rejected(matched, "x.{", "x.{")
 
 
 # Cuts ----------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def test_heads_repeat_where_there_are_fewer_than_ranks():
     ],
 )
 def test_a_cut_that_cannot_be_says_which_would(recipe, size, ranks, says):
-    assert says in refused(cut_axis, recipe, size, ranks)
+    assert says in rejected(cut_axis, recipe, size, ranks)
 
 
 def test_padding_is_at_the_end_and_no_piece_holds_it():
@@ -180,7 +180,7 @@ def model(tmp_path_factory):
     ],
 )
 def test_a_plan_that_cannot_be_is_one_line(model, rule, says):
-    found = refused(sharding.plan, model, {"version": 1, "rule": [rule]}, ranks=4)
+    found = rejected(sharding.plan, model, {"version": 1, "rule": [rule]}, ranks=4)
     assert says in found, found
 
 
@@ -195,23 +195,23 @@ def test_a_plan_that_cannot_be_is_one_line(model, rule, says):
     ],
 )
 def test_a_document_that_is_no_plan_is_one_line(model, document, says):
-    assert says in refused(sharding.plan, model, document, ranks=2)
+    assert says in rejected(sharding.plan, model, document, ranks=2)
 
 
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("plan.toml", "version = ", "is no TOML"),
-        ("plan.json", '{"version": 1, "version": 1}', "stands twice"),
-        ("plan.json", "[" * 100_000, "is no JSON"),
+        ("plan.toml", "version = ", "is not TOML"),
+        ("plan.json", '{"version": 1, "version": 1}', "appears twice"),
+        ("plan.json", "[" * 100_000, "is not JSON"),
         ("plan.json", "[]", "is [], and no object"),
-        ("plan.json", b"\xff", "is no JSON"),
+        ("plan.json", b"\xff", "is not JSON"),
     ],
 )
 def test_a_file_that_is_no_plan_is_one_line(model, tmp_path, name, text, says):
     (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
-    assert says in refused(sharding.plan, model, tmp_path / name, ranks=2)
-    assert "no such file" in refused(sharding.plan, model, tmp_path / "none.toml", ranks=2)
+    assert says in rejected(sharding.plan, model, tmp_path / name, ranks=2)
+    assert "no such file" in rejected(sharding.plan, model, tmp_path / "none.toml", ranks=2)
 
 
 def test_toml_and_json_say_the_same(model, tmp_path):

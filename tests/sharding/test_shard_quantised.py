@@ -194,15 +194,21 @@ AWQ = {"quant_method": "awq", "bits": 4, "group_size": 16}
         (f"{ROWS}.scales", (3, 32), 2, AWQ, r"cut 48 elements at 24, inside a unit of 16"),
         (f"{COLUMNS}.qweight", (16, 3), 2, AWQ, r"cut 24 elements at 12, inside a unit of 8: \[1, 3\] ranks"),
         (f"{COLUMNS}.scales", (1, 24), 2, AWQ, r"cut 24 elements at 12, inside a unit of 8: \[1, 3\] ranks"),
-        (f"{COLUMNS}.magic", (4, 4), 2, AWQ, r"q_proj\.magic' is no weight, and how it is cut is not known"),
-        (f"{COLUMNS}.qweight", (4, 4), 2, {**AWQ, "bits": 3}, "3 bits are no whole part of a word of 32"),
-        (f"{COLUMNS}.qweight", (4, 4), 2, {**AWQ, "bits": "4"}, "quantization_config states bits = '4'"),
+        (
+            f"{COLUMNS}.magic",
+            (4, 4),
+            2,
+            AWQ,
+            r"q_proj\.magic' is not a weight, and how it is cut is not known",
+        ),
+        (f"{COLUMNS}.qweight", (4, 4), 2, {**AWQ, "bits": 3}, "3 bits are not a whole part of a word of 32"),
+        (f"{COLUMNS}.qweight", (4, 4), 2, {**AWQ, "bits": "4"}, "quantization_config declares bits = '4'"),
         (
             f"{COLUMNS}.qweight",
             (4, 4),
             2,
             {**AWQ, "group_size": None},
-            "quantization_config states group_size = None",
+            "quantization_config declares group_size = None",
         ),
         (
             f"{COLUMNS}.qweight",
@@ -216,12 +222,12 @@ AWQ = {"quant_method": "awq", "bits": 4, "group_size": 16}
             (4, 4),
             2,
             {"quant_method": "fp8", "weight_block_size": 8},
-            "states weight_block_size = 8",
+            "declares weight_block_size = 8",
         ),
         (f"{COLUMNS}.weight", (4, 4), 2, {"quant_method": ["fp8"]}, r"quant_method \['fp8'\]"),
     ],
 )
-def test_what_cannot_be_cut_is_refused_with_what_could(
+def test_what_cannot_be_cut_is_rejected_with_what_could(
     tmp_path: Path, name: str, shape: tuple[int, ...], ranks: int, stated: dict[str, Any], message: str
 ) -> None:
     source = save(tmp_path / "model", {name: np.zeros(shape, np.float32)}, config(**stated))

@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_mapped(tmp_path: Path, monkeypatch: pytest.Monkey
         rank(tmp_path / "ranks", 0)["w"].numpy()
 
 
-def test_what_is_no_rank_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_rank_is_rejected(tmp_path: Path) -> None:
     plan(save(tmp_path / "model", {"w": np.zeros((4, 2))}), ROWS, ranks=2).run(tmp_path / "ranks")
     for number in (2, -1):
         with pytest.raises(PlanError, match=rf"holds no folder of rank {number}, such as rank-"):

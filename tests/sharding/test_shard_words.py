@@ -219,7 +219,7 @@ def test_what_only_the_closing_rule_names_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", ["hf", "vllm"])
-def test_names_that_no_rule_knows_are_refused(tmp_path: Path, layout: str) -> None:
+def test_names_that_no_rule_knows_are_rejected(tmp_path: Path, layout: str) -> None:
     tensors = {f"language_model.{name}": array for name, array in llama(1).items()}
     source = save(tmp_path / "model", tensors, config())
     with pytest.raises(PlanError, match=r"no tensor has a name that the plan of this model knows, such as"):
@@ -330,7 +330,7 @@ def test_parts_without_the_others_stay_alone(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_not_known_is_refused(
+def test_what_is_not_known_is_rejected(
     tmp_path: Path, more: dict[str, object], layout: str, message: str
 ) -> None:
     tensors = {

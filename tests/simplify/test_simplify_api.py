@@ -74,7 +74,7 @@ def test_a_pass_in_somebody_elses_pipeline() -> None:
 
 
 def test_empty_parts_of_a_shape_that_nobody_noted_stay() -> None:
-    """A pass alone knows what the model states, here a type without a shape."""
+    """A pass alone knows what the model declares, here a type without a shape."""
     text = """g (float[4, 6] x) => (float[0, 6] y, float[4, 6] z) <int64[2] s = {0, 4}> {
         a, b = Split<axis = 0>(x, s) y = Neg(a) z = Neg(b) }"""
     model = ir.from_proto(parse(text, 13))
@@ -102,7 +102,7 @@ def test_an_initializer_of_an_element_type_that_nobody_knows_stays() -> None:
     assert not REWRITES["split-initializers"].make_pass()(model).modified
 
 
-def test_a_pass_refuses_a_model_out_of_order() -> None:
+def test_a_pass_rejects_a_model_out_of_order() -> None:
     model = ir.from_proto(parse(BOTH, 13))
     concat = model.graph.node(1)
     model.graph.remove(concat)

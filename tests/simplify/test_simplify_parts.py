@@ -9,7 +9,7 @@ OPSETS = (2, 8, 10, 11, 13, 18)
 
 
 def lengths(opset: int, values: tuple[int, ...]) -> tuple[str, str, str]:
-    """Return how an opset states lengths: initializers, the attribute, the input."""
+    """Return how an opset declares lengths: initializers, the attribute, the input."""
     numbers = ", ".join(map(str, values))
     if opset < 13:
         return "", f", split = [{numbers}]", ""

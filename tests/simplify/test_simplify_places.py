@@ -1,4 +1,4 @@
-"""Rewrites wherever a split can stand, and everything around it that must survive."""
+"""Rewrites wherever a split can be, and everything around it that must survive."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def test_a_slice_that_turns_an_axis_round_stays() -> None:
 
 
 def test_a_slice_back_from_before_the_first_position_takes_this() -> None:
-    """So it holds one position, of which a Slice that takes none is no whole one once Slices are merged."""
+    """So it holds one position, of which a Slice that takes none is not whole once Slices are merged."""
     built = parse(
         """g (float[4, 4] x) => (float[?, ?] half, float[?, ?] y) <
              int64[1] two = {2}, int64[1] four = {4}, int64[1] axis = {1}, int64[1] none = {0},

@@ -1,5 +1,5 @@
 // The native core without Python, for libFuzzer: what it copies is held against a loop over the elements, and
-// tables that nobody checked are refused or done. `python -m dev.fuzz core` builds and runs it; with -DREPLAY it
+// tables that nobody checked are rejected or done. `python -m dev.fuzz core` builds and runs it; with -DREPLAY it
 // reads the files that it is given.
 #include <sys/mman.h>
 #include <unistd.h>

@@ -30,7 +30,7 @@ def call_plan(
     """
     torch = sys.modules.get("torch")
     if torch is not None and torch.compiler.is_compiling() and isinstance(data, torch.Tensor):
-        # An import statement: it runs while torch.compile traces, whatever was loaded before.
+        # An import form: it runs while torch.compile traces, whatever was loaded before.
         from splitops.backends.torch import BACKEND
 
         return _checked(plan, BACKEND, data, copy, out)

@@ -81,7 +81,7 @@ def call(
     """
     torch = sys.modules.get("torch")
     if torch is not None and torch.compiler.is_compiling() and isinstance(data, torch.Tensor):
-        # An import statement: it runs while torch.compile traces, whatever was loaded before.
+        # An import form: it runs while torch.compile traces, whatever was loaded before.
         from splitops.calls.compiled import call_apart, call_whole
 
         if any(isinstance(value, np.ndarray | torch.Tensor) for value in arguments.values()):

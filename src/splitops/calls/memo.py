@@ -145,7 +145,7 @@ def remembering(
     def learnt(data: Any, key: tuple[Any, ...]) -> SplitPlan | None:
         """Return the plan of the call; None where its key does not say all that decides it."""
         backend, shape, (positional, named) = key[0], key[3], loads(key[4])  # noqa: S302 - bytes of ours
-        # What was no integer and no list is bytes now, and lists are copies that no other thread changes.
+        # What was not an integer and no list is bytes now, and lists are copies that no other thread changes.
         arguments = {**defaults, **dict(zip(names[1:], positional, strict=False)), **named}
         opset = arguments.pop("opset", None)
         if backend is None or not (opset is None or type(opset) is int):

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 _Row = TypeVar("_Row")
 
 _WIDTH_OF_FILES = 120
-"""Line width where the output is no terminal, such as a pipe; the variable COLUMNS overrides it."""
+"""Line width where the output is not a terminal, such as a pipe; the variable COLUMNS overrides it."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, to stdout.")
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console for stdout (or stderr) as they stand now; its text is taken literally."""
+    """Return a console for stdout (or stderr) unchanged now; its text is taken literally."""
     from rich.console import Console
 
     class _Console(Console):

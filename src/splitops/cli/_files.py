@@ -101,7 +101,7 @@ class _Format(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         from splitops.files.formats import WRITTEN, format_named
 
         if value not in WRITTEN:
-            self.fail(f"{value!r} is no format; these are {', '.join(WRITTEN)}", param, ctx)
+            self.fail(f"{value!r} is not a format; these are {', '.join(WRITTEN)}", param, ctx)
         return format_named(value)
 
 

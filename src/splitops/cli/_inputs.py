@@ -68,7 +68,7 @@ def _value(texts: list[str], declared: Declared) -> Any:
         # One .pb may hold the whole sequence.
         return values[0] if len(values) == 1 and isinstance(values[0], list) else values
     if len(values) > 1:
-        raise click.UsageError(f"Input {one_line(declared.name, 80)} is stated {len(values)} times.")
+        raise click.UsageError(f"Input {one_line(declared.name, 80)} is set {len(values)} times.")
     return values[0]
 
 
@@ -115,7 +115,7 @@ def _generated(text: str, declared: Declared) -> npt.NDArray[Any]:
         return ramp(shape, element_type)
     seed = fields[2] if len(fields) > 2 else "0"
     if not (seed.isascii() and seed.isdigit()):
-        raise click.UsageError(f"{one_line(seed)} is no seed: a whole number is.")
+        raise click.UsageError(f"{one_line(seed)} is not a seed: a whole number is.")
     return random(shape, element_type, int(seed))
 
 

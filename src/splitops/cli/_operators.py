@@ -39,14 +39,14 @@ def find_operator(text: str, opset: int | None = None) -> OperatorSchema:
     """
     domain, colon, name = text.rpartition(":")
     if colon and domain not in _DOMAIN_NAMES:
-        raise click.BadParameter(f"{domain!r} is no domain; these are onnx and openvino")
+        raise click.BadParameter(f"{domain!r} is not a domain; these are onnx and openvino")
     name, dash, version = name.partition("-")
     try:
         key = _DOMAIN_NAMES[domain] if colon else None
         if not dash:
             return schema(name, opset, key)
         if opset is not None:
-            raise click.BadParameter(f"{text!r} states the version; an opset is for a name without one")
+            raise click.BadParameter(f"{text!r} declares the version; an opset is for a name without one")
         rows = history(name, key)
     except RuleError as error:
         raise click.BadParameter(f"{error.got}, but {error.expected}") from error
@@ -69,7 +69,7 @@ def find_element_type(text: str) -> ElementType:
     found = ELEMENT_TYPES.get(text) or from_openvino(text) or from_precision(text)
     found = found or next((row for row in ELEMENT_TYPES.values() if row.onnx == text.upper()), None)
     if found is None:
-        raise click.BadParameter(f"{text!r} is no element type; these are {', '.join(ELEMENT_TYPES)}")
+        raise click.BadParameter(f"{text!r} is not an element type; these are {', '.join(ELEMENT_TYPES)}")
     return found
 
 
@@ -118,7 +118,7 @@ class _Integers(_ParamType):
         try:
             integers = tuple(int(item) for item in text.split(",")) if text else ()
         except ValueError:
-            self.fail(f"{value!r} is no list of integers such as 6,4", param, ctx)
+            self.fail(f"{value!r} is not a list of integers such as 6,4", param, ctx)
         for integer in integers:
             if not -(1 << 63) <= integer < 1 << 63:
                 self.fail(f"{integer} is no 64-bit integer", param, ctx)

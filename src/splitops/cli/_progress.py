@@ -29,7 +29,7 @@ def showing_progress() -> Iterator[None]:
 
 
 class _Bar:
-    """One bar, which is gone once its work has ended: what the command prints stands alone."""
+    """One bar, which is gone once its work has ended: what the command prints is alone."""
 
     def __init__(self) -> None:
         self._due = time.monotonic() + DELAY

@@ -87,7 +87,7 @@ def cut(
     from splitops.sharding import plan
     from splitops.sharding.explaining import draw, page
 
-    _refuse_digests(how)
+    _reject_digests(how)
     preview = how.dry_run or svg is not None or html is not None
     if ranks is None and not preview:
         raise click.UsageError("Missing option '--ranks'.")
@@ -127,7 +127,7 @@ def merge_ranks(
     """Merge a folder of ranks."""
     from splitops.sharding import merge
 
-    _refuse_digests(how)
+    _reject_digests(how)
     result = how.run(merge(folder, like=like, allow_links=allow_links).file_plan(out))
     if as_json:
         print_json({"from": str(folder), **_written(result)})
@@ -135,7 +135,7 @@ def merge_ranks(
         _tell(result)
 
 
-def _refuse_digests(how: RunOptions) -> None:
+def _reject_digests(how: RunOptions) -> None:
     if how.sha256:
         raise click.UsageError("--sha256 is for single files: --verify reads ranks back.")
 

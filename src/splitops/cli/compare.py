@@ -177,7 +177,7 @@ def command(
 
 
 def _tell(line: str) -> None:
-    """Print a line about an implementation to stderr, over a bar that may stand there."""
+    """Print a line about an implementation to stderr, over a bar that may be there."""
     bar = "\r\x1b[K" if sys.stderr.isatty() else ""
     click.echo(f"{bar}{one_line(line)}", err=True)
 

@@ -65,8 +65,8 @@ def command(
 ) -> None:
     """Convert MODEL (.onnx or .xml) and report every split: before, after, or why not.
 
-    Values and shapes never change: what the target cannot say is rewritten exactly, or refused with its rule;
-    then nothing is written, and the exit code is 1.
+    Values and shapes never change: what the target cannot say is rewritten exactly, or rejected with its
+    rule; then nothing is written, and the exit code is 1.
 
     \b
     Examples:
@@ -94,7 +94,7 @@ def command(
     else:
         _print(report)
     if output is None:
-        _ = report.model  # a refusal is the exit code here as well
+        _ = report.model  # a rejection is the exit code here as well
     else:
         report.save(output)
         if not as_json:
@@ -133,7 +133,7 @@ def _print(report: Conversion) -> None:
 
 
 def _order(change: Change) -> tuple[bool, bool, bool]:
-    """Refusals first, then what changed; in each, splits before the other nodes."""
+    """Rejections first, then what changed; in each, splits before the other nodes."""
     return change.error is None, change.status.value == "kept", not change.is_split
 
 

@@ -20,7 +20,7 @@ def command(folder: Path, **options: Any) -> None:
     another plan.
 
     The same as a merge and a cut one after the other, in one pass over the bytes. The plan is that of DIR,
-    unless --plan states another one.
+    unless --plan declares another one.
 
     \b
     Examples:

@@ -100,7 +100,7 @@ def command(
     of its width is taken bit for bit. Outputs of such types are written so: as unsigned integers, to be
     viewed as, say, ml_dtypes.bfloat16. The file outputs.json beside them names the type, the shape and the
     file of every output. An output y is written as y.npy, a sequence s as s.0.npy, s.1.npy and so on; in file
-    names, what is no letter, digit or one of ._-+ becomes _. Files of the same names are replaced.
+    names, what is not letter, digit or one of ._-+ becomes _. Files of the same names are replaced.
 
     \b
     Examples:
@@ -163,7 +163,7 @@ def _foretold(ready: Session, feeds: dict[str, Any]) -> list[Foretold]:
 
 
 def _idle(trace: Trace, sites: tuple[Site, ...]) -> list[Site]:
-    """Return the sites that did not run, such as those of a branch that was not taken."""
+    """Return the split nodes that did not run, such as those of a branch that was not taken."""
     made: list[Split | Foretold] = [*trace.counts, *trace.foretold]
     ran = {(split.where.graph, split.where.node) for split in made}
     places = [(site.where.graph, site.where.node) for site in sites]

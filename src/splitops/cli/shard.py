@@ -18,7 +18,7 @@ def command(folder: Path, **options: Any) -> None:
     """Cut the checkpoint in MODEL_DIR into ranks, each with its part of every tensor.
 
     MODEL_DIR holds model.safetensors, or an index with its shards, and config.json; or it is an ONNX model
-    with external data. The rules of a plan say by name how tensors are cut; what cannot be cut so is refused
+    with external data. The rules of a plan say by name how tensors are cut; what cannot be cut so is rejected
     with the numbers that would do. The folder of the ranks appears whole or not at all, and only bounded
     buffers are in memory. `splitops merge` gives the same files back, byte by byte.
 

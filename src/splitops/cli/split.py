@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--prefix",
-    help="Beginning of the parts' file names.  [default: the name of FILE, _ for what is no letter, digit or "
+    help="Beginning of the parts' file names.  [default: the name of FILE, _ for all but letters, digits and "
     "one of ._-+]",
 )
 @run_options
@@ -112,14 +112,14 @@ def command(
 
 
 def _stem(file: Path, prefix: str | None) -> str:
-    """Return what the names of the parts begin with: what is stated is taken as it is, or refused."""
+    """Return what the names of the parts begin with: what is set is taken as it is, or rejected."""
     from splitops.files.streams import plain_path
 
     [stem] = safe_names([plain_path(file).stem if prefix is None else prefix], [""])
     if prefix not in (None, stem):
         raise click.BadParameter(
             f"{one_line(repr(prefix))} cannot begin a file name: it takes letters, digits and ._-+, "
-            "and the folder is stated by --out.",
+            "and the folder is set by --out.",
             param_hint="--prefix",
         )
     return stem

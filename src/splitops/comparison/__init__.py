@@ -1,4 +1,4 @@
-"""What runtimes, compilers, converters and simplifiers do with the split family, held to what is decided."""
+"""Compare what runtimes, compilers, converters and simplifiers do with splits with the specification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages of peers and the JSON of reports, held to their schemas; tensors of strangers."""
+"""The messages of implementations and the JSON of reports, checked by their schemas; foreign tensors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PLACES: Final = {"report": ("report", None), "reply": ("messages", "reply")}
 
 
 class ProtocolError(Exception):
-    """A peer says what is no message."""
+    """An implementation says what is not a message."""
 
 
 @cache
@@ -39,7 +39,7 @@ def schema(name: str) -> Any:
 
 
 def validate(found: Any, what: str) -> None:
-    """Prove that a value is a ``"report"`` or the ``"reply"`` of a peer.
+    """Prove that a value is a ``"report"`` or the ``"reply"`` of an implementation.
 
     Raises:
         CompareError: it is not.
@@ -62,13 +62,13 @@ def read_report(content: bytes) -> Report:
     try:
         found = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise CompareError(f"this is no report of a comparison: it is no JSON: {error}") from error
+        raise CompareError(f"this is not a report of a comparison: it is not JSON: {error}") from error
     validate(found, "report")
     return Report.from_json(found)
 
 
 def start(setting: Mapping[str, str]) -> bytes:
-    """Write the message that starts a peer."""
+    """Write the message that starts an implementation."""
     return _line({"message": "start", "protocol": 1, "setting": dict(setting)})
 
 
@@ -104,13 +104,13 @@ def read(line: bytes) -> dict[str, Any]:
         found = json.loads(line)
         validate(found, "reply")
     except (ValueError, RecursionError) as error:
-        problem = error.message if isinstance(error, CompareError) else f"it is no JSON: {error}"
+        problem = error.message if isinstance(error, CompareError) else f"it is not JSON: {error}"
         raise ProtocolError(one_line(f"{problem}; it begins {line[:60]!r}", 500)) from error
     return dict(found)
 
 
 def outcome(found: Mapping[str, Any], folder: Path) -> Outcome:
-    """Read what a peer did from its answer; large outputs lie in the folder.
+    """Read what an implementation did from its answer; large outputs lie in the folder.
 
     Raises:
         ProtocolError: its tensors are none.
@@ -160,12 +160,12 @@ def _size(found: Mapping[str, Any], folder: Path) -> int:
         try:
             return len(base64.b64decode(found["data"], validate=True))
         except (binascii.Error, ValueError) as error:
-            raise ProtocolError(f"the data of a tensor is no base64: {error}") from error
+            raise ProtocolError(f"the data of a tensor is not base64: {error}") from error
     path = Path(found["file"])
     try:
         state = os.lstat(path)
     except (OSError, ValueError) as error:
         raise ProtocolError(f"there is no file {one_line(str(path), 100)!r}") from error
     if path.parent != folder or not stat.S_ISREG(state.st_mode):
-        raise ProtocolError(f"{one_line(str(path), 100)!r} is no file of the folder of the case")
+        raise ProtocolError(f"{one_line(str(path), 100)!r} is not a file of the folder of the case")
     return state.st_size

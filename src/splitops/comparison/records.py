@@ -1,4 +1,4 @@
-"""What a comparison is made of: cases, peers, outcomes, verdicts and the report, as data and as JSON."""
+"""The data of a comparison: cases, implementations, outcomes, verdicts and the report, also as JSON."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ Value = npt.NDArray[Any] | list[npt.NDArray[Any]]
 
 
 class CompareError(SplitError):
-    """A comparison cannot be made: a peer that does not start, an unknown case, a broken report."""
+    """A comparison is impossible: an implementation does not start, a case is unknown, a report is broken."""
 
 
 class Word(StrEnum):
-    """What a comparison says of a case and a peer."""
+    """What a comparison says of a case and an implementation."""
 
     AGREES = "agrees"
-    """It gives what is decided: the values of a valid case, a refusal of an invalid one."""
+    """It gives what is specified: the values of a valid case, a rejection of an invalid one."""
     DIFFERS = "differs"
     """It gives something else for a valid case."""
-    REFUSES = "refuses"
-    """It refuses a valid case."""
+    REJECTS = "rejects"
+    """It rejects a valid case."""
     ACCEPTS = "accepts"
     """It takes an invalid case."""
     CRASH = "crash"
@@ -42,11 +42,11 @@ class Word(StrEnum):
     MEMORY = "memory"
     """It takes more memory than it may."""
     PROTOCOL = "protocol"
-    """It answers what is no message."""
+    """It answers what is not a message."""
     ADAPTER_ERROR = "adapter-error"
-    """The adapter fails, not the peer."""
+    """The adapter fails, not the implementation."""
     DEAD = "dead"
-    """It refuses the control of the case too, so that its refusal says nothing."""
+    """It rejects the control of the case too, so that its rejection says nothing."""
     NOT_APPLICABLE = "n/a"
     """It is not asked, or says that it does not do this."""
 
@@ -56,7 +56,7 @@ FINDINGS: Final = frozenset(set(Word) - {Word.AGREES, Word.DEAD, Word.NOT_APPLIC
 
 
 class State(StrEnum):
-    """What has become of a peer."""
+    """The state of an implementation."""
 
     OK = "ok"
     DEAD = "dead"
@@ -122,7 +122,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Case:
-    """One question to every peer, with what is decided of it.
+    """One question to every implementation, with what is specified of it.
 
     Attributes:
         id: its stable name, such as ``"split-18/ceil/5-into-4/float32/static"``.
@@ -140,7 +140,7 @@ class Case:
         expected_types: name of the element type of each output.
         error: code of the rule that it breaks; None where it is valid.
         evident: whether the model alone shows that it is invalid, so that a checker can know.
-        control: id of the valid case that must pass before a refusal of this one counts.
+        control: id of the valid case that must pass before a rejection of this one counts.
         exact: whether the values must be the same bit for bit; where other operators compute, floats may be
             rounded.
     """
@@ -171,17 +171,17 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outcome:
-    """What a peer did with a case.
+    """What an implementation did with a case.
 
     Attributes:
-        kind: what it answered, ``"ok"``, ``"inferred"``, ``"accepted"``, ``"made"``, ``"refused"``,
-            ``"not applicable"`` or ``"adapter error"``; or what became of its process, ``"crash"``,
+        kind: what it answered, ``"ok"``, ``"inferred"``, ``"accepted"``, ``"made"``, ``"rejected"``,
+            ``"not applicable"`` or ``"adapter error"``; or the result of its process, ``"crash"``,
             ``"hang"``, ``"memory"`` or ``"protocol"``.
         values: the outputs.
         types: name of the element type of each output.
         shapes: the inferred dimensions of each output.
         model: path of the model that it made.
-        stage: where it refused.
+        stage: where it rejected.
         error: type of the error.
         text: its message, or what is wrong.
         signal: that ended the process, such as ``"SIGSEGV"``.
@@ -200,12 +200,12 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What is said of a case and a peer.
+    """What is said of a case and an implementation.
 
     Attributes:
         word: the verdict.
         detail: why, in one line.
-        stage: where it refused.
+        stage: where it rejected.
         signal: that ended the process.
         got: type, shape and first values of what it gave.
         confirmed: so many fresh processes gave the same; a finding counts from :data:`SETTLED` on.
@@ -273,7 +273,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """A column of the report: one peer of one environment with one setting.
+    """A column of the report: one implementation of one environment with one setting.
 
     Attributes:
         name: ``"onnxruntime"``, ``"onnxruntime[threads=1]"``; with ``@release`` where there are several.
@@ -283,7 +283,7 @@ class Peer:
         versions: releases by name, its own first.
         setting: what differs from the defaults.
         network: whether its processes could reach a network.
-        state: what has become of it.
+        state: the state of it.
         detail: why, in one line.
     """
 
@@ -311,13 +311,13 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A row of the report: a case as it is shown, and the verdicts by the name of the peer.
+    """A row of the report: a case as it is shown, and the verdicts by the name of the implementation.
 
     Attributes:
         id: the case's; so are the other fields of the same names.
         valid: whether the case is valid.
         expected: type, shape and first values of each output, or the code of the rule that is broken.
-        verdicts: by the name of the peer.
+        verdicts: by the name of the implementation.
     """
 
     id: str
@@ -397,7 +397,7 @@ class Report:
 
 
 def column(name: str, setting: Mapping[str, str] = _NOTHING) -> str:
-    """Return the name of a peer with a setting.
+    """Return the name of an implementation with a setting.
 
     Examples:
         >>> column("onnxruntime", {"threads": "1"})
@@ -409,7 +409,7 @@ def column(name: str, setting: Mapping[str, str] = _NOTHING) -> str:
 
 
 def parse_column(name: str) -> tuple[str, str]:
-    """Return the peer of a column, and its setting as it is written.
+    """Return the implementation of a column, and its setting as it is written.
 
     Examples:
         >>> parse_column("onnxruntime[threads=1]")
@@ -422,7 +422,7 @@ def parse_column(name: str) -> tuple[str, str]:
 
 
 def parse_setting(text: str) -> tuple[str, dict[str, str]]:
-    """Read the name of a peer and a setting of it.
+    """Read the name of an implementation and a setting of it.
 
     Raises:
         CompareError: it is not written ``NAME=KEY=VALUE`` or ``NAME=KEY=VALUE,KEY=VALUE``.

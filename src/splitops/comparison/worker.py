@@ -5,19 +5,20 @@
 With the descriptor of a socket it imports what the adapter names in ``PRELOAD``, and answers nothing itself.
 It forks a process for each request, which is as fresh as one that was started and needs no time to import.
 
-It runs in the environment of the peer, which need not have splitops: this module and the adapters know the
-standard library, NumPy, ml_dtypes where it is there, and the peer. An adapter is a file with
+It runs in the environment of the implementation, which need not have splitops: this module and the
+adapters know the standard library, NumPy, ml_dtypes where it is there, and the implementation. An adapter
+is a file with
 
 - ``NAME``; ``KIND``, one of :data:`KINDS`; ``FORMATS``, ``("onnx",)``, ``("ir",)`` or both;
 - ``SETTINGS``, where it has any: the values of each setting by its name, the default one first;
-- ``PRELOAD``, where the peer may be imported before a fork: the names of its modules;
+- ``PRELOAD``, where the implementation may be imported before a fork: the names of its modules;
 - ``ADDRESS_SPACE``, where it can work with a limit: so many bytes;
-- ``versions()``: the releases of the peer (first) and of what it stands on, from metadata alone; ImportError
-  where it is not installed;
-- ``answer(case)``: what the peer makes of a :class:`Question`.
+- ``versions()``: the releases of the implementation (first) and of what it stands on, from metadata
+  alone; ImportError where it is not installed;
+- ``answer(case)``: what the implementation makes of a :class:`Question`.
 
-What the peer's own calls raise is its refusal: they stand in :func:`refusing`. Any other exception is an
-error of the adapter.
+What the implementation's own calls raise is its rejection: they are in :func:`rejecting`. Any other
+exception is an error of the adapter.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ import numpy.typing as npt
 PROTOCOL: Final = 1
 """The version of the messages."""
 KINDS: Final = ("runtime", "compiler", "inference", "checker", "converter", "simplifier")
-"""What a peer is. ``answer`` returns
+"""What an implementation is. ``answer`` returns
 
 - of a runtime or compiler the outputs: arrays (or :class:`Tensor`) in the order of ``case.outputs`` or by
   name, lists of arrays for sequences;
@@ -60,7 +61,7 @@ _TEXT: Final = 2000
 
 @dataclass(frozen=True)
 class Question:
-    """One question to a peer.
+    """One question to an implementation.
 
     Attributes:
         model: path of the .onnx or .xml file.
@@ -88,8 +89,8 @@ class Tensor:
     array: npt.NDArray[Any]
 
 
-class Refused(Exception):  # noqa: N818 - an answer
-    """The peer refuses the case.
+class Rejected(Exception):  # noqa: N818 - an answer
+    """The implementation rejects the case.
 
     Attributes:
         stage: ``"load"``, ``"compile"``, ``"run"`` or another word of the adapter's.
@@ -103,26 +104,26 @@ class Refused(Exception):  # noqa: N818 - an answer
 
 
 class NotApplicable(Exception):  # noqa: N818 - an answer
-    """The peer says in its documentation that it does not do this."""
+    """The implementation says in its documentation that it does not do this."""
 
 
 @contextlib.contextmanager
-def refusing(stage: str) -> Iterator[None]:
-    """Take what the calls of the peer raise in the block for its refusal.
+def rejecting(stage: str) -> Iterator[None]:
+    """Take what the calls of the implementation raise in the block for its rejection.
 
     Args:
         stage: ``"load"``, ``"compile"``, ``"run"`` or another word.
     """
     try:
         yield
-    except (KeyboardInterrupt, Refused, NotApplicable):
+    except (KeyboardInterrupt, Rejected, NotApplicable):
         raise
-    except BaseException as error:  # a panic of Rust is no Exception, a peer may call exit
-        raise Refused(stage, error) from error
+    except BaseException as error:  # a panic of Rust is not an Exception, an implementation may call exit
+        raise Rejected(stage, error) from error
 
 
 def tool(stage: str, *command: str | os.PathLike[str], folder: str | None = None) -> None:
-    """Run a program of the peer: its failure is a refusal, its death is ours.
+    """Run a program of the peer: its failure is a rejection, its death is ours.
 
     Args:
         stage: ``"load"``, ``"compile"`` or another word.
@@ -136,14 +137,14 @@ def tool(stage: str, *command: str | os.PathLike[str], folder: str | None = None
         os.kill(os.getpid(), -done.returncode)
     if done.returncode:
         said = done.stderr.strip() or done.stdout.strip()
-        raise Refused(stage, said or f"{os.path.basename(command[0])} ends with {done.returncode}")
+        raise Rejected(stage, said or f"{os.path.basename(command[0])} ends with {done.returncode}")
 
 
 def pack(value: Any, folder: str, name: str) -> dict[str, Any]:
     """Write an array for a message; a large one goes into a file of that name.
 
     Raises:
-        TypeError: it holds objects that are no strings.
+        TypeError: it holds objects that are not strings.
     """
     dtype, array = (value.dtype, value.array) if isinstance(value, Tensor) else (None, np.asarray(value))
     found: dict[str, Any] = {"dtype": dtype or array.dtype.name, "shape": list(array.shape)}
@@ -205,7 +206,7 @@ def main() -> None:
     adapter = _adapter(Path(sys.argv[1]))
     if len(sys.argv) > 2:
         _fork_on_request(adapter, socket.socket(fileno=int(sys.argv[2])))
-    # What the peer reads and prints is no message.
+    # What the implementation reads and prints is not a message.
     asked = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -221,7 +222,7 @@ def main() -> None:
             answer = {"message": "answer", "id": message["id"], **_answer(adapter, message, setting)}
         answers.write(json.dumps(answer).encode() + b"\n")
         answers.flush()
-    os._exit(0)  # what a peer does at its exit belongs to no case
+    os._exit(0)  # what an implementation does at its exit belongs to no case
 
 
 def _fork_on_request(adapter: Any, requests: socket.socket) -> None:
@@ -307,7 +308,7 @@ def _adapter(path: Path) -> Any:
 def _started(adapter: Any) -> dict[str, Any]:
     limit = getattr(adapter, "ADDRESS_SPACE", None)
     if limit is not None:
-        import resource  # not on Windows, where no peer is started
+        import resource  # not on Windows, where no implementation is started
 
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     try:
@@ -336,10 +337,10 @@ def _answer(adapter: Any, message: Mapping[str, Any], setting: Mapping[str, str]
             message["folder"],
         )
         return _told(adapter.KIND, adapter.answer(case), case)
-    except Refused as refused:
-        error = refused.error
+    except Rejected as rejected:
+        error = rejected.error
         kind = "error" if isinstance(error, str) else type(error).__name__
-        return {"outcome": "refused", "stage": refused.stage, "type": kind, "text": _text(error)}
+        return {"outcome": "rejected", "stage": rejected.stage, "type": kind, "text": _text(error)}
     except NotApplicable as reason:
         return {"outcome": "not applicable", "text": _text(reason)}
     except Exception as error:

@@ -43,7 +43,7 @@ def to_html(
             ``parts``, ``chunk`` or ``ones``), ``numbers``, ``dtype`` and ``keepdims``.
         title: the heading of the picture.
         version: of splitops.
-        home: the address of the site that the page belongs to; None where it stands alone.
+        home: the address of the site that the page belongs to; None where it is alone.
     """
     link = f'<a href="{html.escape(home)}">splitops</a>' if home else "splitops"
     data = {

@@ -106,7 +106,7 @@ class RemoteFile:
         self._web = self.name.partition(":")[0] in web.PROTOCOLS
         self._info = self._asked()
         if self._info.get("type") != "file" or self._info.get("size") is None:
-            raise FileError(f"{self.name} is no file of a known size")
+            raise FileError(f"{self.name} is not a file of a known size")
         self.size = int(self._info["size"])
 
     def read(self, offset: int, size: int) -> bytes:
@@ -121,7 +121,7 @@ class RemoteFile:
                 "may not send ranges of bytes: download the file first"
             )
         if len(found) < size:
-            raise FileError(f"{self.name} ends at byte {offset + len(found)}, inside of what it states")
+            raise FileError(f"{self.name} ends at byte {offset + len(found)}, before its declared end")
         return found
 
     def identity(self) -> list[Any]:

@@ -97,7 +97,7 @@ def _read(line: bytes, number: int, path: Path) -> tuple[str, str]:
     """Return the name and the digest of a line."""
     found = _LINE.fullmatch(os.fsdecode(line).removesuffix("\r"))
     if found is None or "\0" in found[3]:
-        said = f"{shown(os.fsdecode(line))} is no SHA-256 with the name of a file"
+        said = f"{shown(os.fsdecode(line))} is not a SHA-256 with the name of a file"
         raise FileError(f"{shown_path(path)}, line {number}: {said}")
     name = found[3]
     if found[1]:

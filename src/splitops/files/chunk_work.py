@@ -1,6 +1,6 @@
 """The chunks of tensors: what is copied at a time, here or by a worker of a cluster.
 
-A chunk of a target that is a chunk of a source as it stands is copied as its bytes; any other is put together
+A chunk of a target that is a chunk of a source unchanged is copied as its bytes; any other is put together
 in memory from what it meets and coded anew.
 """
 

@@ -41,7 +41,7 @@ class Journal:
             sync: whether each line is to survive a power failure.
 
         Raises:
-            FileError: another run works here, or (``resume``) it is no work like this one.
+            FileError: another run works here, or (``resume``) it is not a work like this one.
         """
         self.done: dict[int, list[int]] = {}
         self.whole = False

@@ -120,7 +120,7 @@ class LazyTensor:
 
         Raises:
             IndexError: an integer is outside of its axis, or there are too many.
-            TypeError: anything else stands in the brackets.
+            TypeError: anything else is in the brackets.
         """
         keys = list(key) if isinstance(key, tuple) else [key]
         if keys.count(Ellipsis) == 0:
@@ -138,7 +138,7 @@ class LazyTensor:
         """Read the tensor into an array of its own.
 
         Raises:
-            FileError: the file cannot be read, has lost its end, or states a shape that no array has.
+            FileError: the file cannot be read, has lost its end, or declares a shape that no array has.
             ValueError: ``copy=False``, which a file cannot give.
         """
         if copy is False:

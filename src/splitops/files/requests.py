@@ -32,7 +32,7 @@ Bind = Callable[[tuple[int, ...], ElementType | None], Plan]
 _BY_RANGES: Final = ("npy", "npz", "safetensors", "gguf", "raw")
 """Formats that need nothing but ranges of its bytes."""
 _FORWARDS: Final = ("npy", "safetensors", "raw")
-"""Formats whose header stands first."""
+"""Formats whose header comes first."""
 _NAMELESS: Final = "data"
 _MAX_FILES: Final = 100_000
 
@@ -245,7 +245,7 @@ def _whole_flow(tensor: StoredTensor, target: int) -> Flow:
 
 
 def _stated(tensor: StoredTensor, stated: ElementType | None, contents: Contents) -> ElementType | None:
-    """Return the element type that the caller states, proved to be possible."""
+    """Return the element type that the caller declares, proved to be possible."""
     if stated is None:
         return None
     raw = tensor.dtype is not None and tensor.dtype.kind in "Vu"
@@ -302,7 +302,7 @@ def merge_plan(
     stored = [contents.tensor(tensor) for contents in files]
     whole, plan = _merged(files, stored, axis)
     like = files[0]
-    _refuse_other_others(files, stored)
+    _reject_other_others(files, stored)
     tensors = [whole if each is stored[0] else each for each in like.tensors]
     to = to or like.format
     taken = [*zip(files, stored, strict=True), *((like, each) for each in like.tensors)]
@@ -373,15 +373,15 @@ def _merged(
     return whole, Plan(shape, axis, tuple(accumulate(sizes, initial=0))[:-1], sizes)
 
 
-def _refuse_other_others(files: Sequence[Contents], stored: Sequence[StoredTensor]) -> None:
-    """Refuse files whose other tensors are not alike: those of the first stand for all."""
+def _reject_other_others(files: Sequence[Contents], stored: Sequence[StoredTensor]) -> None:
+    """Reject files whose other tensors are not alike: those of the first stand for all."""
     first = {each.name: (each.shape, each.code) for each in files[0].tensors if each is not stored[0]}
     for contents, part in zip(files[1:], stored[1:], strict=True):
         for each in contents.tensors:
             if each is not part and first.get(each.name) != (each.shape, each.code):
                 kind = f"{each.code} of shape {shown(each.shape)}"
                 raise FileError(
-                    f"{each.label} in {contents.sources[0].name} is {kind}, which the first file has not: "
+                    f"{each.label} in {contents.sources[0].name} is {kind}, unlike in the first file: "
                     "merge the files without their other tensors"
                 )
 

@@ -67,7 +67,7 @@ class Run:
         plan, overwrite, resume = self.plan, self.how["overwrite"], self.how["resume"]
         self.total *= 1 + self.how["verify"]
         if not resume:
-            self._refuse_checksums(None)
+            self._reject_checksums(None)
         raise_file_limit(len(plan.targets) + len(plan.sources))
         with self._failures(), contextlib.ExitStack() as stack:
             staged = StagedFiles(make_folders=True, name=plan.name)
@@ -85,7 +85,7 @@ class Run:
                         self._place_checksums(written, digests)
                     return self._report(plan.bytes, None, digests)
                 there = known is None
-                self._refuse(overwrite or there)
+                self._reject(overwrite or there)
                 replaced = self._clear()
             with staged:
                 drafts = self._place(staged, journal)
@@ -99,7 +99,7 @@ class Run:
                     if there and self._are_equal(drafts):
                         resumed = plan.bytes
                     else:
-                        self._refuse(overwrite)
+                        self._reject(overwrite)
                     journal.finish()
                 pairs = zip(drafts, self._places, strict=True)
                 digests = self._digests([draft if draft.exists() else place for draft, place in pairs])
@@ -121,15 +121,15 @@ class Run:
         if path is None:
             return
         content = lines(digests, path.parent)
-        self._refuse_checksums(content)
+        self._reject_checksums(content)
         draft = staged.place(path)
         draft.write_bytes(content)
         if self.sync:
             with opened([draft]) as files:
                 make_durable(list(files.values()))
 
-    def _refuse_checksums(self, content: bytes | None) -> None:
-        """Refuse to replace a file by that of checksums, unless it says the same already."""
+    def _reject_checksums(self, content: bytes | None) -> None:
+        """Reject to replace a file by that of checksums, unless it says the same already."""
         path = self.how["checksums"]
         if path is None or self.how["overwrite"] or not os.path.lexists(path):
             return
@@ -199,8 +199,8 @@ class Run:
         """Return how many checksums each task has."""
         return [sum(len(each.extents) for each in task) for task in self.tasks]
 
-    def _refuse(self, overwrite: bool) -> None:
-        """Refuse to replace a file, or ever to replace a source or the folder that one is in."""
+    def _reject(self, overwrite: bool) -> None:
+        """Reject to replace a file, or ever to replace a source or the folder that one is in."""
         real = [source.path.resolve() for source in self.plan.sources]
         sources = {str(path) for each in real for path in (each, *each.parents)}
         folder = self.plan.folder.resolve()  # once: there may be many thousand files in it
@@ -236,7 +236,7 @@ class Run:
     def _write(self, drafts: Sequence[Path], journal: Journal) -> None:
         verify = self.how["verify"]
         self._copy(drafts, journal)
-        self.refuse_changed_sources()
+        self.reject_changed_sources()
         if verify:
             self._verify_literals(drafts)
             self._verify(drafts, journal)
@@ -258,8 +258,8 @@ class Run:
                     name = shown_path(target.name)
                     raise FileError(f"{name} does not read back as it was written, from byte {offset} on")
 
-    def refuse_changed_sources(self) -> None:
-        """Refuse what was read of sources that are not as they were when the run began."""
+    def reject_changed_sources(self) -> None:
+        """Reject what was read of sources that are not as they were when the run began."""
         for source, before in zip(self.plan.sources, self.identity["sources"], strict=True):
             if source.identity() != before:
                 raise FileError(f"{source.name} has changed while it was read")

@@ -156,7 +156,7 @@ class LocalFile:
                 block = read_at(self.descriptor, size - len(found), offset + len(found))
                 if not block:
                     raise FileError(
-                        f"{self.name} ends at byte {offset + len(found)}, inside of what it states"
+                        f"{self.name} ends at byte {offset + len(found)}, before its declared end"
                     )
                 found += block
         except OSError as error:

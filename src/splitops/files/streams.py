@@ -1,6 +1,6 @@
 """Compressed files such as ``x.npy.gz``: read forwards, by the compressions of fsspec, the extra ``fsspec``.
 
-A stream has no size before it has been read through. Its header states one, the stream is held to that, and
+A stream has no size before it has been read through. Its header declares one, the stream is held to that, and
 no byte behind it is kept: a stream that goes on, or ends early, is an error and never a full disk.
 """
 
@@ -52,12 +52,12 @@ def beginning(source: Source, size: int) -> bytes:
 
 
 def size_of(source: Source, stated: int, *, exact: bool = True) -> int:
-    """Return the size of a source whose header states one; a stream has no other, and is held to it.
+    """Return the size of a source whose header declares one; a stream has no other, and is held to it.
 
     Args:
         source: any.
         stated: where the last byte is that the header speaks of.
-        exact: whether nothing may stand behind it.
+        exact: whether nothing may follow it.
     """
     if isinstance(source, Stream):
         source.hold(stated, exact)
@@ -71,7 +71,7 @@ class Stream:
     from the beginning again.
 
     Attributes:
-        size: what its header states; more than any file has, as long as nothing has stated it.
+        size: what its header declares; more than any file has, as long as nothing has stated it.
         ends: whether it must end there.
     """
 
@@ -104,7 +104,7 @@ class Stream:
         return self._forwards(0, size)
 
     def hold(self, size: int, ends: bool) -> None:
-        """Take what its header states; the header is read now, and there may be many files."""
+        """Take what its header declares; the header is read now, and there may be many files."""
         self.size, self.ends, self._stream = size, ends, None
 
     def read(self, offset: int, size: int) -> bytes:
@@ -123,7 +123,7 @@ class Stream:
         return None
 
     def copy_to(self, file: Any, stretches: Sequence[Stretch]) -> None:
-        """Write stretches in one pass, on to the end where that is stated: there a checksum may stand."""
+        """Write stretches in one pass, on to the end where that is set: there a checksum may be."""
         last = self.size if self.ends else max((end for _, end in stretches), default=0)
         wanted = sorted(stretches, reverse=True)
         at = 0
@@ -141,7 +141,7 @@ class Stream:
                         wanted.append((reached, end))
                 at = reached
             if self.ends and stream.read(1):
-                raise FileError(f"{self.name} goes on after the {last} bytes that its header states")
+                raise FileError(f"{self.name} goes on after the {last} bytes that its header declares")
 
     def _forwards(self, offset: int, size: int) -> bytes:
         """Return what there is of some bytes."""
@@ -161,7 +161,7 @@ class Stream:
         return self._decompress(io.BufferedReader(SourceFile(self._file), _READ_AHEAD))
 
     def _ended(self, at: int) -> FileError:
-        return FileError(f"{self.name} ends at byte {at} of what it holds, inside of what it states")
+        return FileError(f"{self.name} ends at byte {at} of what it holds, before its declared end")
 
 
 def _decompressor(file: Source) -> Callable[[IO[bytes]], IO[bytes]]:

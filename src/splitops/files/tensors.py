@@ -105,7 +105,7 @@ def part_extents(tensor: StoredTensor, plan: SplitPlan, places: Sequence[tuple[i
         begin, end = offset * step, (offset + size) * step
         if not rows or begin == end:
             continue
-        _refuse_inside_of_units(tensor, plan, (offset, offset + size), step, rows)
+        _reject_inside_of_units(tensor, plan, (offset, offset + size), step, rows)
         first = begin // tensor.unit.elements * tensor.unit.bytes
         whole = offset + size == plan.shape[plan.axis]
         run = (stride if whole else end // tensor.unit.elements * tensor.unit.bytes) - first
@@ -113,7 +113,7 @@ def part_extents(tensor: StoredTensor, plan: SplitPlan, places: Sequence[tuple[i
     return made
 
 
-def _refuse_inside_of_units(
+def _reject_inside_of_units(
     tensor: StoredTensor, plan: SplitPlan, ends: tuple[int, int], step: int, rows: int
 ) -> None:
     unit, size = tensor.unit.elements, plan.shape[plan.axis]

@@ -141,7 +141,7 @@ class _UploadRun(Run):
         self.total = sum(sizes) * (1 + verify)
         raise_file_limit(len(plan.sources))
         if not resume:
-            self._refuse_checksums(None)
+            self._reject_checksums(None)
         with (
             self._failures(),
             tempfile.TemporaryDirectory(prefix="splitops-") as folder,
@@ -153,12 +153,12 @@ class _UploadRun(Run):
                 self._send(_There(files.addresses))
                 self._place_checksums(staged, self._sent())
                 return self._report_of(plan.bytes)
-            self._refuse_targets(files, overwrite)
+            self._reject_targets(files, overwrite)
             files.open()
             self._send(files)
-            self.refuse_changed_sources()
+            self.reject_changed_sources()
             self._place_checksums(staged, self._sent())
-            files.publish(self._refuse_targets(files, overwrite))
+            files.publish(self._reject_targets(files, overwrite))
             if verify:
                 self._read_back()
         return self._report_of(0)
@@ -175,8 +175,8 @@ class _UploadRun(Run):
         digests = tuple(self._sent().values()) if self.how["sha256"] else ()
         return Report(files, self.plan.bytes, resumed, sha256=digests)
 
-    def _refuse_targets(self, files: Uploads, overwrite: bool) -> list[str]:
-        """Refuse to replace a file, or ever to replace a source; return what is replaced."""
+    def _reject_targets(self, files: Uploads, overwrite: bool) -> list[str]:
+        """Reject to replace a file, or ever to replace a source; return what is replaced."""
         sources = {source.name for source in self.plan.sources}
         for address in files.addresses:
             if address in sources:
@@ -343,7 +343,7 @@ class _Spans:
         self._reached = list(accumulate((end for _, end in spans), max))
 
     def meeting(self, window: range) -> slice:
-        """Return where all that meet a window stand; others may stand between them."""
+        """Return where all that meet a window stand; others may be between them."""
         return slice(bisect_right(self._reached, window.start), bisect_left(self._begins, window.stop))
 
 

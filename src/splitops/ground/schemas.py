@@ -35,7 +35,7 @@ Problem = tuple[str, str]
 def problem(value: Any, schema: Schema, place: str = "", root: Schema | None = None) -> Problem | None:
     """Return where a value does not fit a schema, and how; None where it fits.
 
-    An integer is no boolean, and no float: 2.0 is a size of nothing.
+    An integer is not a boolean, and no float: 2.0 is a size of nothing.
 
     Args:
         value: of JSON or TOML.
@@ -100,7 +100,7 @@ def _same(value: Any, other: Any) -> bool:
 def _of_kinds(
     value: Any, kinds: Sequence[Schema], place: str, root: Schema, *, alone: bool
 ) -> Problem | None:
-    """Hold a value to schemas of which one must fit, and no other where it stands alone."""
+    """Hold a value to schemas of which one must fit, and no other where it is alone."""
     meant = [kind for kind in kinds if _is_meant(value, kind, root)]
     found = [problem(value, kind, place, root) for kind in meant]
     fitting = found.count(None)

@@ -23,7 +23,7 @@ def run(
     allow_links: bool = False,
     **options: Any,
 ) -> dict[str, Any]:
-    """Run a model once: what every split gives is as decided, whoever evaluates it.
+    """Run a model once: what every split gives is as specified, whichever engine executes it.
 
     A model that runs more than once is made ready by :func:`splitops.session`, which this is a session of one
     run of. Bits of floats are those of the engine that computes them.
@@ -32,7 +32,7 @@ def run(
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`.
         inputs: arrays by input name; lists of arrays for ONNX sequences.
-        engine: who evaluates what is not evaluated here, see :func:`splitops.session`.
+        engine: which engine evaluates what is not evaluated here, see :func:`splitops.session`.
         isolate: whether the engine runs in a process of its own.
         max_body_runs: how often the bodies of the model's loops run at most, all together; None is 4194304.
         allow_links: of a path, whether links to the model's other files may lead out of its folder, as in

@@ -83,7 +83,7 @@ class SequenceOf:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A value that is no tensor and no sequence of tensors, such as an optional or a map.
+    """A value that is not a tensor and no sequence of tensors, such as an optional or a map.
 
     Attributes:
         type: its type in the format's own form, serialised.
@@ -192,7 +192,7 @@ def meet_shapes(found: Shape | None, stated: Shape | None) -> Shape | None:
 
 
 def may_be(stated: Shape | None, found: Shape | None) -> bool:
-    """Return whether a stated shape has anything in common with a found one; of an unknown rank it may."""
+    """Return whether a declared shape has anything in common with a found one; of an unknown rank it may."""
     if stated is None or found is None:
         return True
     if len(stated) != len(found):

@@ -169,8 +169,8 @@ def made_inputs(ours: Session, *, seed: int = 0) -> dict[str, Any]:
         ours: a session of the model on the reference.
         seed: of the random numbers.
 
-    Raises:
-        ModelError: an input is no tensor of a declared type and rank, or no made input is one that the model
+    Raises: ModelError: an input is not a tensor of a declared type and rank, or no made input is one that
+        the model
             takes.
     """
     trials = _Trials(ours, [_Input.of(declared) for declared in ours.inputs], seed)
@@ -260,17 +260,17 @@ class _Trials:
     def base(self) -> dict[str, int]:
         """Return sizes, the same for all names, that the source takes."""
         candidates = [size for size in self._sizes() if size > 0] or [1]
-        refused: SplitError | None = None
+        rejected: SplitError | None = None
         for self.small in (False, True):
             for size in sorted(candidates, reverse=True):
                 sizes = {name: _within(size, bounds) for name, bounds in self.bounds.items()}
                 try:
                     self.ours.run(self.feeds(sizes))
                 except SplitError as error:
-                    refused = refused or error
+                    rejected = rejected or error
                     continue
                 return sizes
-        raise ModelError(f"no input was made that the model takes: {refused}") from refused
+        raise ModelError(f"no input was made that the model takes: {rejected}") from rejected
 
     def _variants(self, base: Mapping[str, int]) -> Iterator[dict[str, int]]:
         """Yield the base, and the base with one size at each boundary."""

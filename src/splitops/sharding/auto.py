@@ -42,7 +42,7 @@ def auto_plan(config: Mapping[str, Any], names: Sequence[str], layout: str = "hf
     if not rules:
         raise PlanError(
             f"no tensor has a name that the plan of this model knows, such as {shown(next(iter(declared)))}: "
-            "state a plan with plan= (--plan FILE)"
+            "write a plan with plan= (--plan FILE)"
         )
     rules.append({"match": "*", "replicate": True})
     return {"version": 1, "layout": layout, "rule": rules}

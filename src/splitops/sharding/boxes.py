@@ -34,7 +34,7 @@ class Box(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def prove_boxes(boxes: tuple[Box, ...], shape: tuple[int, ...]) -> None:
-    """Refuse boxes that do not give every element of a shape exactly once.
+    """Reject boxes that do not give every element of a shape exactly once.
 
     Raises:
         PlanError: one lies outside, two overlap, or something is left out; it says where.
@@ -45,7 +45,7 @@ def prove_boxes(boxes: tuple[Box, ...], shape: tuple[int, ...]) -> None:
                 f"a piece of shape {brief(box.shape)} at {brief(box.begin)} ends outside of {brief(shape)}"
             )
     filled = [box for box in boxes if math.prod(box.shape)]
-    _refuse_overlaps(filled)
+    _reject_overlaps(filled)
     held = sum(math.prod(box.shape) for box in filled)
     if held < math.prod(shape):
         gap = _gap(filled, shape)
@@ -53,8 +53,8 @@ def prove_boxes(boxes: tuple[Box, ...], shape: tuple[int, ...]) -> None:
         raise PlanError(f"the pieces hold {held} elements of shape {brief(shape)}: {where}")
 
 
-def _refuse_overlaps(boxes: Sequence[Box]) -> None:
-    """Refuse two boxes with an element in common; those that begin where another ends are not compared."""
+def _reject_overlaps(boxes: Sequence[Box]) -> None:
+    """Reject two boxes with an element in common; those that begin where another ends are not compared."""
     if not boxes:
         return
     # Along the axis with most beginnings few boxes reach over the next one's.

@@ -168,15 +168,15 @@ def open_file(folder: DataFolder, name: str) -> LocalFile:
 
 
 def safe_name(name: str) -> str:
-    """Return a file name that a document states, proved to stay in its folder.
+    """Return a file name that a document declares, proved to stay in its folder.
 
     Raises:
-        PlanError: it is empty, absolute or climbs, or is no text that a file system takes.
+        PlanError: it is empty, absolute or climbs, or is not text that a file system takes.
     """
     parts = name.split("/")
     bad = any(part in ("", ".", "..") or len(part.encode(errors="replace")) > 255 for part in parts)
     if bad or not name.isprintable() or "\\" in name or ":" in name:
-        raise PlanError(f"{shown(name)} is no name of a file inside of a folder")
+        raise PlanError(f"{shown(name)} is not a name of a file inside of a folder")
     return name
 
 
@@ -262,7 +262,7 @@ def config_of(others: Sequence[Other]) -> Mapping[str, Any]:
         if other.name == "config.json":
             found = parse(other.source.read(0, other.source.size), other.source.name)
             if not isinstance(found, dict):
-                raise PlanError(f"{other.source.name} is no object of JSON")
+                raise PlanError(f"{other.source.name} is not an object of JSON")
             return found
     return {}
 

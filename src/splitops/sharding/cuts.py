@@ -1,7 +1,7 @@
 """Cuts: which piece of a tensor each rank holds. Pure data, and the one arithmetic that makes it.
 
 Sizes are those of the operators: an axis over N ranks is divided as Split-18 does it with ``num_outputs`` = N
-(``torch.chunk``), fused sections as VariadicSplit does it. What cannot be is refused with the numbers.
+(``torch.chunk``), fused sections as VariadicSplit does it. What cannot be is rejected with the numbers.
 """
 
 from __future__ import annotations
@@ -106,9 +106,9 @@ class Recipe:
         sections: the sizes of fused parts, of which each is cut for itself; None is one part.
         unit: what no cut goes through, such as a head.
         replicate: the sections whose units repeat where there are fewer than ranks.
-        pad_to: the axis is padded with zeros to a multiple of this; 0 is no padding.
+        pad_to: the axis is padded with zeros to a multiple of this; 0 is not padding.
         pack: elements in one position of the axis.
-        even: whether a size that the ranks do not divide is refused.
+        even: whether a size that the ranks do not divide is rejected.
     """
 
     axis: int
@@ -158,7 +158,9 @@ def _section(recipe: Recipe, length: int, ranks: int, *, repeats: bool) -> list[
     unit = recipe.unit
     if repeats:
         if length % unit or not length:
-            raise PlanError(f"{length} elements are no whole number of units of {unit}, which could repeat")
+            raise PlanError(
+                f"{length} elements are not a whole number of units of {unit}, which could repeat"
+            )
         units = length // unit
         if units < ranks and ranks % units == 0:
             each = ranks // units

@@ -226,7 +226,9 @@ def _prove_index(others: Sequence[Other], tensors: dict[str, StoredTensor]) -> N
         total = metadata.get("total_size") if isinstance(metadata, dict) else None
         held = sum(tensors[name].size for name in stated)
         if type(total) is int and total != held:
-            raise PlanError(f"{other.source.name} states {total} bytes of tensors, and the files have {held}")
+            raise PlanError(
+                f"{other.source.name} declares {total} bytes of tensors, and the files have {held}"
+            )
 
 
 def _lost(files: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Documents from outside, in JSON or TOML: bounded, and held to a schema that is shipped with them."""
+"""Documents from outside, in JSON or TOML: bounded, and checked against a schema in the package."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def read(path: Path, *, limit: int = 16 << 20) -> Any:
 
 
 def parse(content: bytes, name: str, *, toml: bool = False) -> Any:
-    """Return what a document says; a key that stands twice is an error, as in TOML.
+    """Return what a document says; a key that appears twice is an error, as in TOML.
 
     Raises:
         PlanError: it is malformed.
@@ -51,7 +51,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(f"key {shown(key)} stands twice")
+            raise ValueError(f"key {shown(key)} appears twice")
         found[key] = value
     return found
 

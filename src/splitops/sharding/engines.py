@@ -1,6 +1,6 @@
 """The models that the layout ``vllm`` knows, and how vLLM cuts them.
 
-Source: the loaders and layers of vLLM :data:`RELEASE`. A model whose loader has not been read is refused.
+Source: the loaders and layers of vLLM :data:`RELEASE`. A model whose loader has not been read is rejected.
 """
 
 from __future__ import annotations

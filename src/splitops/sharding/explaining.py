@@ -1,4 +1,4 @@
-"""Who holds what: the tensors of a plan that are cut alike, as rows of data, and a picture of them."""
+"""What each rank holds: the tensors of a plan that are cut alike, as rows of data, and a picture of them."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def rows_of(plan: ShardPlan) -> list[Row]:
 
 
 def draw(plan: ShardPlan) -> str:
-    """Draw who holds what, as a self-contained SVG document.
+    """Draw what each rank holds, as a self-contained SVG document.
 
     A line for tensors that are cut alike, and in it a bar for each rank: the whole axis, with what the rank
     holds of it in the rank's colour.
@@ -189,7 +189,7 @@ def page(plan: ShardPlan) -> str:
     head = "".join(f"<th>{name}</th>" for name in heading)
     return (
         '<!doctype html>\n<html lang="en"><meta charset="utf-8">\n'
-        '<meta name="color-scheme" content="light dark"><title>Who holds what</title>\n'
+        '<meta name="color-scheme" content="light dark"><title>What each rank holds</title>\n'
         f"<style>body{{font-family:{FONT};margin:2em}}svg{{max-width:100%}}"
         "table{border-collapse:collapse}"
         "td,th{padding:.2em .8em;text-align:left;border-bottom:1px solid #d0d7de}"

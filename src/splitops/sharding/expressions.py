@@ -48,7 +48,9 @@ class Names:
                 raise SyntaxError
             tree = ast.parse(expression.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise PlanError(f"{shown(expression)} is no expression of integers, names and + - * //") from None
+            raise PlanError(
+                f"{shown(expression)} is not an expression of integers, names and + - * //"
+            ) from None
         return self._of(tree, expression)
 
     def _of(self, node: ast.expr, text: str) -> int:
@@ -73,7 +75,7 @@ class Names:
                 if other == 0:
                     raise PlanError(f"{shown(text)} divides by 0")
                 return one // other
-        raise PlanError(f"{shown(text)} is no expression of integers, names and + - * //")
+        raise PlanError(f"{shown(text)} is not an expression of integers, names and + - * //")
 
     def _named(self, name: str) -> int:
         if name not in self._known:

@@ -29,7 +29,7 @@ def compiled(glob: str) -> re.Pattern[str]:
     """Return the regular expression of a glob; it takes linear time for each ``*``, and never goes back.
 
     Raises:
-        PlanError: a brace does not belong to a name, or a name stands twice.
+        PlanError: a brace does not belong to a name, or a name appears twice.
     """
     pieces = [""]
     names: set[str] = set()

@@ -177,8 +177,8 @@ def _placements(document: Mapping[str, Any]) -> Placements:
         tensors.append(tensor)
         chosen.append(cuts[each["cut"]])
     if len({tensor.name for tensor in tensors}) < len(tensors):
-        raise PlanError("a tensor stands twice")
-    _refuse_overlaps(files, tensors)
+        raise PlanError("a tensor appears twice")
+    _reject_overlaps(files, tensors)
     return Placements(ranks, files, tuple(tensors), tuple(chosen))
 
 
@@ -188,7 +188,7 @@ def _literals(file: Mapping[str, Any]) -> tuple[tuple[int, bytes], ...]:
             (each["offset"], base64.b64decode(each["base64"], validate=True)) for each in file["literals"]
         )
     except binascii.Error as error:
-        raise PlanError(f"the literals of {shown(file['name'])} are no base64") from error
+        raise PlanError(f"the literals of {shown(file['name'])} are not base64") from error
 
 
 def _cut(stated: Mapping[str, Any]) -> Cut:
@@ -210,16 +210,16 @@ def _tensor(stated: Mapping[str, Any], files: Sequence[WholeFile]) -> StoredTens
     except ValueError as error:
         raise PlanError(str(error)) from error
     if begin + tensor.size > file.size:
-        raise PlanError(f"{tensor.label} ends behind the end of {shown(file.name)}")
+        raise PlanError(f"{tensor.label} extends past the end of {shown(file.name)}")
     return replace(tensor, file=stated["file"])
 
 
-def _refuse_overlaps(files: Sequence[WholeFile], tensors: Sequence[StoredTensor]) -> None:
+def _reject_overlaps(files: Sequence[WholeFile], tensors: Sequence[StoredTensor]) -> None:
     taken: list[tuple[int, int, int]] = [(t.file, t.offset, t.offset + t.size) for t in tensors if t.size]
     for number, file in enumerate(files):
         taken += [(number, offset, offset + len(data)) for offset, data in file.literals]
         if any(offset + len(data) > file.size for offset, data in file.literals):
-            raise PlanError(f"a literal ends behind the end of {shown(file.name)}")
+            raise PlanError(f"a literal extends past the end of {shown(file.name)}")
     taken.sort()
     for before, after in pairwise(taken):
         if before[0] == after[0] and after[1] < before[2]:

@@ -82,7 +82,7 @@ def whole_files(placements: Placements) -> Laid:
 
 
 def prove_cut(cut: Cut, shape: tuple[int, ...], ranks: int) -> None:
-    """Refuse a cut from outside that does not give every byte of a tensor of a shape exactly once.
+    """Reject a cut from outside that does not give every byte of a tensor of a shape exactly once.
 
     Raises:
         PlanError: pieces lie outside, overlap or leave something out.

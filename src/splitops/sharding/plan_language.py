@@ -96,7 +96,7 @@ def document_of(
 
 
 def dict_of(path: Path) -> Mapping[str, Any]:
-    """Return the plan that a file states."""
+    """Return the plan that a file declares."""
     document = read(path)
     validate(document, "plan", shown_path(path))
     found: Mapping[str, Any] = document
@@ -128,7 +128,7 @@ def rules_of(document: Mapping[str, Any], name: str = "the plan") -> ShardRules:
 
 
 def _prove(rule: ShardRule) -> None:
-    """Refuse a rule that says nothing, or two things at once."""
+    """Reject a rule that says nothing, or two things at once."""
     if not rule.match:
         raise PlanError("match names no glob")
     for glob in rule.match:

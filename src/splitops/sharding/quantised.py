@@ -36,7 +36,7 @@ def rules_of_module(
     if isinstance(stated, dict):
         method = stated.get("quant_method")
         if not isinstance(method, str) or method not in _METHODS:
-            raise PlanError(f"nothing is known of the tensors of quant_method {shown(method)}: state a plan")
+            raise PlanError(f"nothing is known of the tensors of quant_method {shown(method)}: write a plan")
         if word in _OUT or word in _IN:
             made = list(_METHODS[method](word in _OUT, stated, names, module))
             for rule in made:
@@ -45,14 +45,16 @@ def rules_of_module(
             yield from made
     strange = next((name for name in names if name.rpartition(".")[2] not in known), None)
     if strange is not None:
-        raise PlanError(f"tensor {shown(strange)} is no weight, and how it is cut is not known: state a plan")
+        raise PlanError(
+            f"tensor {shown(strange)} is not a weight, and how it is cut is not known: write a plan"
+        )
     yield {"match": [f"{module}.weight", f"{module}.bias"], "hf": word}
 
 
 def _number(stated: Mapping[str, Any], key: str, *, least: int = 1) -> int:
     found = stated.get(key)
     if type(found) is not int or found < least or found > 1 << 31:
-        raise PlanError(f"quantization_config states {key} = {shown(found)}")
+        raise PlanError(f"quantization_config declares {key} = {shown(found)}")
     return found
 
 
@@ -60,7 +62,7 @@ def _packing(stated: Mapping[str, Any]) -> tuple[int, int]:
     """Return how many numbers are in a word of 32 bits, and how many share a scale: 0 for a whole column."""
     bits = _number(stated, "bits")
     if bits not in (2, 4, 8):
-        raise PlanError(f"{bits} bits are no whole part of a word of 32: state a plan")
+        raise PlanError(f"{bits} bits are not a whole part of a word of 32: write a plan")
     group = _number(stated, "group_size", least=-1)
     return 32 // bits, max(0, group)
 
@@ -68,7 +70,7 @@ def _packing(stated: Mapping[str, Any]) -> tuple[int, int]:
 def _awq(out: bool, stated: Mapping[str, Any], names: Sequence[str], module: str) -> Iterator[RuleDocument]:
     """Weights (in, out / pack), zeros (in / group, out / pack), scales (in / group, out)."""
     if str(stated.get("version", "gemm")).lower() != "gemm":
-        raise PlanError(f"nothing is known of version {shown(stated['version'])} of AWQ: state a plan")
+        raise PlanError(f"nothing is known of version {shown(stated['version'])} of AWQ: write a plan")
     pack, group = _packing(stated)
     weight, zeros, scales = (f"{module}.{leaf}" for leaf in ("qweight", "qzeros", "scales"))
     if out:
@@ -107,7 +109,7 @@ def _fp8(out: bool, stated: Mapping[str, Any], names: Sequence[str], module: str
         yield {"match": scales, **_WHOLE}
         return
     if not (isinstance(block, list) and len(block) == 2 and all(type(n) is int and n > 0 for n in block)):
-        raise PlanError(f"quantization_config states weight_block_size = {shown(block)}")
+        raise PlanError(f"quantization_config declares weight_block_size = {shown(block)}")
     own = set(names)
     plain = [name for name in names if name.endswith(".weight") and f"{name}_scale_inv" not in own]
     if plain:  # modules that were not converted

@@ -81,7 +81,7 @@ class RankTensor(LazyTensor):
             raise ArrayError("torch is not loaded: import it first")
         dtype = getattr(library, _TORCH.get(self.stored.code, ""), None)
         if dtype is None:
-            raise ArrayError(f"{self.stored.label} is of type {self.stored.code}, which torch has not")
+            raise ArrayError(f"{self.stored.label} is of type {self.stored.code}, which torch does not have")
         count = self.size
         if not count:
             return library.empty(self.shape, dtype=dtype)

@@ -121,7 +121,7 @@ class BackendSuite:
         assert all(map(library.is_writeable, _PAIR(data, copy=True)))
 
     @_EVERY_CASE
-    def test_out_is_filled_or_refused(self, library: Library, case: Call) -> None:
+    def test_out_is_filled_or_rejected(self, library: Library, case: Call) -> None:
         values = _values(library, case.shape)
         data, expected = library.make(values), _expected(case, values)
         if not library.backend.capabilities.out:
@@ -133,7 +133,7 @@ class BackendSuite:
         assert all(part is buffer for part, buffer in zip(parts, buffers, strict=True))
         _assert_same(library, parts, expected)
 
-    def test_out_that_does_not_fit_is_refused_and_nothing_is_written(self, library: Library) -> None:
+    def test_out_that_does_not_fit_is_rejected_and_nothing_is_written(self, library: Library) -> None:
         if not library.backend.capabilities.out:
             pytest.skip(f"{library.name} declares no out=")
         values = _values(library, (4, 6))

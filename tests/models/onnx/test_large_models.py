@@ -80,7 +80,7 @@ def command(*arguments: object) -> float:
 
 
 def row_seven(path: Path) -> np.ndarray:
-    """Return what stands in the second weight of a written model."""
+    """Return what is in the second weight of a written model."""
     (tensor,) = [t for t in onnx.load(path, load_external_data=False).graph.initializer if t.name == "w1"]
     entries = {entry.key: entry.value for entry in tensor.external_data}
     with (path.parent / entries["location"]).open("rb") as file:
@@ -137,7 +137,7 @@ def test_nothing_is_written_where_the_data_has_gone(large: Path, tmp_path: Path)
     assert not list(tmp_path.iterdir())
 
 
-def test_short_data_is_refused_before_anything_is_made(large: Path, tmp_path: Path) -> None:
+def test_short_data_is_rejected_before_anything_is_made(large: Path, tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(large.read_bytes())
     (tmp_path / "weights.bin").write_bytes(bytes(100))
     for use in (splitops.infer, splitops.simplify):

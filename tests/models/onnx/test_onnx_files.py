@@ -1,4 +1,4 @@
-"""Files: external data stays in the folder, what lies is refused, what is written appears whole."""
+"""Files: external data stays in the folder, what lies is rejected, what is written appears whole."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ MALFORMED: dict[str, tuple[Callable[[], bytes | ModelProto], str]] = {
         lambda: edited(lambda m: setattr(m.graph.output[0], "name", "q")),
         "'q' is made by no",
     ),
-    "output twice": (lambda: edited(lambda m: m.graph.output.append(m.graph.output[0])), "stands twice"),
+    "output twice": (lambda: edited(lambda m: m.graph.output.append(m.graph.output[0])), "appears twice"),
     "attribute twice": (
         lambda: edited(lambda m: m.graph.node[1].attribute.append(m.graph.node[1].attribute[0])),
         "stated twice",
@@ -569,7 +569,7 @@ class TestWriting:
 
 
 def test_lying_sizes_take_no_memory(tmp_path: Path) -> None:
-    """Under a limit of 2 GiB on all of its memory, a process refuses models that speak of more."""
+    """Under a limit of 2 GiB on all of its memory, a process rejects models that speak of more."""
     pytest.importorskip("resource")
     path = save(weight(dims=[2**40], raw_data=bytes(64)), tmp_path)
     code = (

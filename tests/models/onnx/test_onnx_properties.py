@@ -197,7 +197,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("damaged") / "m.onnx"
 
 
-def refusal(use: Callable[[Path], Any], file: Path) -> str:
+def rejection(use: Callable[[Path], Any], file: Path) -> str:
     """Return the message of the SplitError that a file gives, if any; other errors are not caught."""
     try:
         use(file)
@@ -222,16 +222,16 @@ def test_damaged_files_raise_split_errors_alone(file: Path, content: bytes) -> N
         lambda path: list(split_sites(as_graph(read(path)))),
         lambda path: run(path, SEED_INPUTS),
     ):
-        message = refusal(use, file)
+        message = rejection(use, file)
         assert "\n" not in message
         assert len(message) < 2000
 
 
 @pytest.mark.parametrize("length", range(0, len(SEED), 3))
 def test_truncated_files(file: Path, length: int) -> None:
-    """A model cut short is no model, or one whose last fields are gone: never anything but a SplitError."""
+    """A truncated model is invalid, or lacks its last fields: never anything but a SplitError."""
     file.write_bytes(SEED[:length])
-    refusal(lambda path: run(path, SEED_INPUTS), file)
+    rejection(lambda path: run(path, SEED_INPUTS), file)
 
 
 @given(content=st.binary(max_size=200))

@@ -301,7 +301,7 @@ class TestSubgraphs:
             (18, "5", "z, x", "Scan has num_scan_inputs = 5 and 2 inputs"),
             (18, "0", "z, x", "Scan has num_scan_inputs = 0 and 2 inputs"),
             (18, "2", "x, v", r"Scan goes over axes of different sizes: \[3, 4\]"),
-            (18, "1, scan_input_axes = [0, 0]", "z, x", "Scan states 2 axes or directions for 1 tensors"),
+            (18, "1, scan_input_axes = [0, 0]", "z, x", "Scan declares 2 axes or directions for 1 tensors"),
             (18, "1, scan_input_axes = [7]", "z, x", "axis 7 is out of bounds"),
         ],
     )
@@ -320,7 +320,7 @@ class TestSubgraphs:
         assert caught.value.where == Where("g", None, "scan")
 
     def test_the_most_runs_of_a_body_are_an_integer(self) -> None:
-        with pytest.raises(ModelError, match="max_body_runs = 'many' is no integer"):
+        with pytest.raises(ModelError, match="max_body_runs = 'many' is not an integer"):
             run(parse(IF), {"x": X[:, 0], "sizes": np.array([2, 4]), "c": True}, max_body_runs="many")
 
     @pytest.mark.parametrize(
@@ -364,7 +364,7 @@ class TestOtherInputs:
     def test_objects_are_no_strings(self) -> None:
         model = parse("""<ir_version: 9, opset_import: ["": 18]>
             g (string[2] x) => (string[2] y) { y = Identity(x) }""")
-        with pytest.raises(ModelError, match="objects in it that are no strings"):
+        with pytest.raises(ModelError, match="objects in it that are not strings"):
             run(model, {"x": np.array(["a", 3], object)})
 
 
@@ -483,7 +483,7 @@ class TestInputs:
             ({"x": X.astype(np.float64)}, "has element type float64, but the model declares float32"),
             ({"x": X[:5]}, r"has shape \(5, 4\), but the model declares size 6 on axis 0"),
             ({"x": X[0]}, r"has shape \(4,\), but the model declares rank 2"),
-            ({"x": [[1.0], [2.0, 3.0]]}, "is no array"),
+            ({"x": [[1.0], [2.0, 3.0]]}, "is not an array"),
             ({"x": X.astype("M8[s]")}, "has element type datetime64"),
         ],
     )

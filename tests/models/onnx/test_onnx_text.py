@@ -73,7 +73,7 @@ def texts(message: Message, path: tuple[Step, ...] = ()) -> Iterator[tuple[Step,
 
 
 def broken(model: onnx.ModelProto, path: tuple[Step, ...]) -> bytes:
-    """Return the model with bytes that are no text at a place."""
+    """Return the model with bytes that are not text at a place."""
     item: Any = model
     for name, index in path[:-1]:
         item = getattr(item, name) if index is None else getattr(item, name)[index]
@@ -97,8 +97,8 @@ ACTIONS: dict[str, Callable[[Path], object]] = {
 }
 
 
-def refuses(action: str, path: Path) -> bool:
-    """Return whether an action refuses a model, in one line; a traceback of another kind is our fault."""
+def rejects(action: str, path: Path) -> bool:
+    """Return whether an action rejects a model, in one line; a traceback of another kind is our fault."""
     problem = None
     try:
         ACTIONS[action](path)
@@ -109,16 +109,16 @@ def refuses(action: str, path: Path) -> bool:
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_bytes_that_are_no_text_are_taken_or_refused(tmp_path: Path, action: str) -> None:
+def test_bytes_that_are_no_text_are_taken_or_rejected(tmp_path: Path, action: str) -> None:
     if "OpenVINO" in action:
-        pytest.importorskip("openvino")  # which moves what is no split
-    path, refused = tmp_path / "model.onnx", set()
+        pytest.importorskip("openvino")  # which moves what is not a split
+    path, rejected = tmp_path / "model.onnx", set()
     path.write_bytes(model(tmp_path).SerializeToString())
-    assert not refuses(action, path)
+    assert not rejects(action, path)
     for place in texts(model(tmp_path)):
         path.write_bytes(broken(model(tmp_path), place))
-        if refuses(action, path):
-            refused.add(".".join(name if index is None else f"{name}[{index}]" for name, index in place))
+        if rejects(action, path):
+            rejected.add(".".join(name if index is None else f"{name}[{index}]" for name, index in place))
     meant = {
         "graph.node[0].op_type",
         "opset_import[1].domain",
@@ -126,8 +126,8 @@ def test_bytes_that_are_no_text_are_taken_or_refused(tmp_path: Path, action: str
         "graph.initializer[2].external_data[0].value",
     }
     if action == "check":  # says what it finds
-        assert not refused
+        assert not rejected
     else:
-        assert refused >= meant
+        assert rejected >= meant
     if action == "run":  # what only describes a model may be anything
-        assert refused.isdisjoint({"graph.doc_string", "graph.metadata_props[0].value", "producer_name"})
+        assert rejected.isdisjoint({"graph.doc_string", "graph.metadata_props[0].value", "producer_name"})

@@ -187,7 +187,7 @@ def test_no_split_is_left_to_openvino(wrong: dict[str, str], what: str) -> None:
     assert "OpenVINO would run the split unproved" in str(caught.value)
 
 
-def test_a_split_under_another_spelling_is_refused_in_the_main_graph() -> None:
+def test_a_split_under_another_spelling_is_rejected_in_the_main_graph() -> None:
     builder = ir.Builder()
     x = builder.parameter("x", "f32", "?")
     parts = builder.layer("variadicSPLIT", [x, builder.const(0), builder.const([400, -1])], outputs=2)
@@ -407,7 +407,7 @@ def test_the_type_of_a_body_is_held() -> None:
         ('external_port_id="2"', 'external_port_id="x"', "is not a 64-bit integer"),
         ('external_port_id="2"', "", "has no external_port_id"),
         ('external_port_id="6"', 'external_port_id="5"', "does not give each of its outputs once"),
-        ('internal_layer_id="1"', 'internal_layer_id="77"', "which is no Parameter"),
+        ('internal_layer_id="1"', 'internal_layer_id="77"', "which is not a Parameter"),
         ('internal_layer_id="1"', 'internal_layer_id="2"', "does not feed each Parameter"),
         ('axis="0"', 'axis="5"', "is not an axis of rank 3"),
         ('axis="0"', 'axis="-4"', "is not an axis of rank 3"),
@@ -447,7 +447,7 @@ def test_hostile_port_maps(old: str, new: str, what: str) -> None:
     [
         (r'<output [^>]*purpose="execution_condition"[^>]*/>', "", "has no execution_condition"),
         (r'(<output [^>]*purpose="execution_condition"[^>]*/>)', r"\1\1", "has two conditions"),
-        (r'to-layer="2"', 'to-layer="1"', "a back edge to what is no whole input"),
+        (r'to-layer="2"', 'to-layer="1"', "a back edge to what is not a whole input"),
         (r'(external_port_id="5" axis="0" start=)"0"', r'\1"1"', "fills a part of its axis"),
         (r'(external_port_id="5" .*?)stride="1" part_size="1"', r'\1stride="2" part_size="2"',
          r"gives \[1, 1, 3\], but parts are of 2 on axis 0"),
@@ -501,7 +501,7 @@ def test_iterators_that_do_not_fit(
 def test_no_iterations_give_what_their_result_states() -> None:
     content, weights = ir.to_bytes(iterator([slices(0), slices(1)], slices(2, 2)))
     nothing = {name: np.empty((0, 2), np.float32) for name in "xz"}
-    with pytest.raises(ModelError, match="states no type and shape"):
+    with pytest.raises(ModelError, match="declares no type and shape"):
         run_ir(ir.from_bytes(content, weights), nothing)
     port = rb'(type="Result".*?<port id="0" precision="FP32") />'
     stating = re.sub(port, rb"\1><dim>-1</dim><dim>2</dim></port>", content, count=1, flags=re.DOTALL)
@@ -690,7 +690,7 @@ def compare(folder: Path, cases: Sequence[tuple[str, Path, list[Array]]]) -> Non
         model = ir.read(path)
         split_bodies = {site.where.graph for site in ir.sites(model)}
         assert split_bodies, name
-        assert None not in split_bodies, f"{name}: the splits stand in bodies"
+        assert None not in split_bodies, f"{name}: the splits are in bodies"
         got = run_ir(model, dict(zip(ir.input_names(model), arrays, strict=True)))
         assert len(got) == len(answer["tensors"])
         for array, tensor in zip(got.values(), answer["tensors"], strict=True):
@@ -741,7 +741,7 @@ def test_inputs_that_are_no_mapping(inputs: Any) -> None:
         splitops.run(echo("f32", "?"), inputs)
 
 
-def test_masked_arrays_are_refused() -> None:
+def test_masked_arrays_are_rejected() -> None:
     model = echo("f32", "?")
     data = np.ma.MaskedArray(np.arange(3, dtype=np.float32), [False, True, False])
     with pytest.raises(ModelError, match="input 'x' is masked"):

@@ -1,6 +1,6 @@
 """Models run by splitops and by OpenVINO, on every element type, bit by bit.
 
-Where OpenVINO gives another result or none, the case stands in DISAGREEMENTS with its reason; when it begins
+Where OpenVINO gives another result or none, the case is in DISAGREEMENTS with its reason; when it begins
 to agree, its entry fails.
 """
 

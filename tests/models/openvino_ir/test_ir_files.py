@@ -352,7 +352,7 @@ def test_nothing_is_left_after_an_error(
     }
 
 
-def test_refused_names() -> None:
+def test_rejected_names() -> None:
     builder = ir.Builder()
     builder.result(builder.parameter("nul\0", "f32", (1,)), "out")
     with pytest.raises(ModelError, match=r"XML cannot hold the character U\+0000"):
@@ -361,11 +361,11 @@ def test_refused_names() -> None:
         ir.write(builder.model(), "model.onnx")
 
 
-def test_builder_refuses_what_openvino_lacks() -> None:
+def test_builder_rejects_what_openvino_lacks() -> None:
     builder = ir.Builder()
     with pytest.raises(ModelError, match="no element type for dtype complex64"):
         builder.const(np.zeros(2, np.complex64))
-    with pytest.raises(ModelError, match="f33 is no element type of OpenVINO"):
+    with pytest.raises(ModelError, match="f33 is not an element type of OpenVINO"):
         builder.parameter("x", "f33", (1,))
     builder.parameter("x", "f32", (1,))
     builder.parameter("x", "f32", (1,))

@@ -71,7 +71,7 @@ def changed(*pairs: tuple[str, str]) -> bytes:
     return text.encode()
 
 
-def refused(content: bytes, weights: bytes = BIN) -> str:
+def rejected(content: bytes, weights: bytes = BIN) -> str:
     """Read, and return the one line of the error."""
     with pytest.raises(ModelError) as caught:
         ir.from_bytes(content, weights)
@@ -254,7 +254,7 @@ STRUCTURE: dict[str, tuple[list[tuple[str, str]], str]] = {
 @pytest.mark.parametrize("name", STRUCTURE)
 def test_structure(name: str) -> None:
     pairs, message = STRUCTURE[name]
-    assert message in refused(changed(*pairs))
+    assert message in rejected(changed(*pairs))
 
 
 CONSTANTS: dict[str, tuple[tuple[str, str], str]] = {
@@ -297,7 +297,7 @@ CONSTANTS: dict[str, tuple[tuple[str, str], str]] = {
 @pytest.mark.parametrize("name", CONSTANTS)
 def test_constants(name: str) -> None:
     pair, message = CONSTANTS[name]
-    error = refused(changed(pair))
+    error = rejected(changed(pair))
     assert message in error
     assert "node 'lengths'" in error
 
@@ -312,7 +312,7 @@ def test_cycle_of_many() -> None:
         f'<edge from-layer="{i}" from-port="1" to-layer="{(i + 1) % 1000}" to-port="0"/>' for i in range(1000)
     )
     content = f'<net name="n" version="11"><layers>{layers}</layers><edges>{edges}</edges></net>'
-    assert "depends on its own output" in refused(content.encode())
+    assert "depends on its own output" in rejected(content.encode())
 
 
 def test_a_long_chain_is_no_cycle_and_no_recursion() -> None:
@@ -341,7 +341,7 @@ BOMB = """<?xml version="1.0"?><!DOCTYPE net [<!ENTITY a "aaaaaaaaaa">
     ids=["entity bomb", "external document type", "external entity", "document type"],
 )
 def test_document_types_and_entities(content: str) -> None:
-    assert "document type or entities, which are refused" in refused(content.encode())
+    assert "document type or entities, which are rejected" in rejected(content.encode())
 
 
 @pytest.mark.parametrize(
@@ -360,12 +360,12 @@ def test_document_types_and_entities(content: str) -> None:
     ids=["empty", "zeros", "zip", "cut front", "utf-7", "entity", "attribute twice", "control", "not utf-8"],
 )
 def test_not_xml(content: bytes, message: str) -> None:
-    assert message in refused(content)
+    assert message in rejected(content)
 
 
 def test_nesting_is_bounded() -> None:
     deep = "<a>" * 100_000 + "</a>" * 100_000
-    assert "nested more than 128 levels deep" in refused(
+    assert "nested more than 128 levels deep" in rejected(
         changed(("</net>", f"<rt_info>{deep}</rt_info></net>"))
     )
     fine = "<a>" * 100 + "</a>" * 100
@@ -388,7 +388,7 @@ def test_size_is_bounded(tmp_path: Path) -> None:
 def test_every_truncation_of_the_xml() -> None:
     content = XML.encode()
     for end in range(len(content.rstrip())):
-        refused(content[:end])
+        rejected(content[:end])
 
 
 def test_every_truncation_of_the_bin(tmp_path: Path) -> None:
@@ -444,7 +444,7 @@ def test_a_constant_of_no_elements_may_take_one_byte(element_type: str) -> None:
         (layer,) = ir.from_bytes(network(size), b"\0\0").graph.layers
         assert layer.constant is not None
         assert layer.constant.array(layer.where).shape == (0,)
-    assert "takes 0" in refused(network(2), b"\0\0")
+    assert "takes 0" in rejected(network(2), b"\0\0")
 
 
 def string_constant(content: bytes, shape: str = "2") -> bytes:
@@ -477,9 +477,9 @@ def test_lying_strings(numbers: list[int], message: str) -> None:
 
 
 def test_strings_shorter_than_their_table() -> None:
-    assert "takes 16" in refused(string_constant(b"\2\0\0\0"), b"\2\0\0\0")
+    assert "takes 16" in rejected(string_constant(b"\2\0\0\0"), b"\2\0\0\0")
     huge = string_constant(b"\2\0\0\0", shape="1000000000000")
-    assert "takes 4000000000008" in refused(huge, b"\2\0\0\0")
+    assert "takes 4000000000008" in rejected(huge, b"\2\0\0\0")
 
 
 def test_bytes_that_are_not_utf8_come_back_unchanged() -> None:
@@ -542,7 +542,7 @@ def test_results_larger_than_the_memory(name: str) -> None:
 
 
 def test_random_damage() -> None:
-    """Thousands of damaged files: each is read and run, or refused with a SplitError, and nothing else."""
+    """Thousands of damaged files: each is read and run, or rejected with a SplitError, and nothing else."""
     rng = random.Random(11)
     tokens = [
         b"-1",

@@ -74,7 +74,7 @@ def test_every_element_type_on_every_axis(kind: ElementType) -> None:
         ("f32", DATA.astype(object)),
     ],
 )
-def test_another_dtype_is_refused(element_type: str, array: Array) -> None:
+def test_another_dtype_is_rejected(element_type: str, array: Array) -> None:
     with pytest.raises(
         ModelError, match=rf"input 'x' has dtype {array.dtype}, but the model takes {element_type}"
     ):
@@ -313,7 +313,7 @@ def test_every_own_layer_is_recorded() -> None:
         ("Slice", [np.array([0]), np.array([1]), np.array(1)], None, "not integers of rank 1"),
     ],
 )  # fmt: skip
-def test_data_movers_refuse(
+def test_data_movers_reject(
     operation: str, others: list[Array], data: dict[str, str] | None, message: str
 ) -> None:
     builder = ir.Builder()
@@ -326,7 +326,7 @@ def test_data_movers_refuse(
     assert caught.value.where.node == "mover"
 
 
-def test_a_shape_beyond_i32_is_refused() -> None:
+def test_a_shape_beyond_i32_is_rejected() -> None:
     builder = ir.Builder()
     x = builder.parameter("x", "u8", "0,?")
     (shape,) = builder.layer("ShapeOf", [x], {"output_type": "i32"}, name="mover", version="opset3")
@@ -338,7 +338,7 @@ def test_a_shape_beyond_i32_is_refused() -> None:
         run_ir(model, {"x": np.empty((0, 2**31), np.uint8)})
 
 
-def test_a_concat_of_nothing_is_refused() -> None:
+def test_a_concat_of_nothing_is_rejected() -> None:
     builder = ir.Builder()
     (value,) = builder.layer("Concat", [], {"axis": "0"}, name="mover", element_type="f32")
     builder.result(value, "y")
@@ -550,11 +550,11 @@ def test_bodies_run_by_openvino() -> None:
 
 
 @needs_openvino
-def test_layers_that_openvino_refuses() -> None:
+def test_layers_that_openvino_rejects() -> None:
     builder = ir.Builder()
     (value,) = builder.layer("Mystery", [builder.parameter("x", "f32", (4,))], name="what", version="opset1")
     builder.result(value, "y")
-    with pytest.raises(ModelError, match="openvino refuses Mystery layer 'what': "):
+    with pytest.raises(ModelError, match="openvino rejects Mystery layer 'what': "):
         run_ir(builder.model(), {"x": DATA[0]})
 
 

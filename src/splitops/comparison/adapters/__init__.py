@@ -1,1 +1,1 @@
-"""The peers, a file each; see :mod:`splitops.comparison.worker` for what such a file has."""
+"""The implementations, a file each; see :mod:`splitops.comparison.worker` for what such a file has."""

@@ -70,7 +70,7 @@ async function answer(ort, provider, message, setting) {
       process.exit(70);
     }
     const text = String(error?.message ?? error).slice(0, TEXT);
-    return { outcome: "refused", stage, type: error?.name ?? typeof error, text };
+    return { outcome: "rejected", stage, type: error?.name ?? typeof error, text };
   }
 }
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from splitops.comparison.worker import Question, refusing, tool
+from splitops.comparison.worker import Question, rejecting, tool
 
 NAME = "iree"
 KIND = "compiler"
@@ -28,12 +28,12 @@ def answer(case: Question) -> list[Any]:
     from iree.compiler.tools.binaries import find_tool
 
     source, binary = Path(case.folder, "model.mlir"), Path(case.folder, "model.vmfb")
-    with refusing("load"):
+    with rejecting("load"):
         _import(case, source)
     backend = f"--iree-hal-target-backends={case.setting['backend']}"
     options = (backend, "--iree-llvmcpu-target-cpu=host", "--iree-input-demote-f64-to-f32=false")
     tool("compile", find_tool("iree-compile"), source, *options, "-o", binary)
-    with refusing("run"):
+    with rejecting("run"):
         module = iree.runtime.load_vm_flatbuffer(binary.read_bytes(), driver="local-sync")
         names = [name for name in module.vm_module.function_names if not name.endswith(("$async", "__init"))]
         found = module[names[0]](*case.inputs.values())

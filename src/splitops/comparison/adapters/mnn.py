@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from splitops.comparison.worker import NotApplicable, Question, refusing
+from splitops.comparison.worker import NotApplicable, Question, rejecting
 
 NAME = "mnn"
 KIND = "runtime"
@@ -35,7 +35,7 @@ def answer(case: Question) -> list[Any]:
     target = Path(case.folder, "model.mnn")
     options = ["-f", "ONNX", "--modelFile", case.model, "--MNNModel", str(target), "--bizCode", "MNN"]
     inputs = [_tensor(name, array) for name, array in case.inputs.items()]
-    with refusing("load"):
+    with rejecting("load"):
         _tools.mnnconvert(["mnnconvert", *options])
         if not target.exists():
             raise RuntimeError("mnnconvert makes no model")
@@ -43,7 +43,7 @@ def answer(case: Question) -> list[Any]:
         module = MNN.nn.load_module_from_file(
             str(target), list(case.inputs), list(case.outputs), thread_num=threads
         )
-    with refusing("run"):
+    with rejecting("run"):
         outputs = module.onForward(inputs)
         if len(outputs) != len(case.outputs):  # it says what is wrong on its terminal alone
             raise RuntimeError(f"it gives {len(outputs)} outputs, not {len(case.outputs)}")

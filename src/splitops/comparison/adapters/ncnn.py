@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from splitops.comparison.worker import NotApplicable, Question, refusing, tool
+from splitops.comparison.worker import NotApplicable, Question, rejecting, tool
 
 NAME = "ncnn"
 KIND = "runtime"
@@ -30,14 +30,14 @@ def answer(case: Question) -> list[Any]:
     model = shutil.copy(case.model, Path(case.folder, "model.onnx"))  # what it makes lies beside it
     shapes = [f"{list(array.shape)}f32".replace(" ", "") for array in case.inputs.values()]
     tool("load", pnnx.EXEC_PATH, model, f"inputshape={','.join(shapes)}", "fp16=0", folder=case.folder)
-    with refusing("compile"):
+    with rejecting("compile"):
         net = ncnn.Net()
         net.opt.num_threads = 1
         net.opt.use_fp16_packed = net.opt.use_fp16_storage = net.opt.use_fp16_arithmetic = False
         for load, name in ((net.load_param, "model.ncnn.param"), (net.load_model, "model.ncnn.bin")):
             if load(str(Path(case.folder, name))):
                 raise RuntimeError(f"it cannot load {name}")
-    with refusing("run"):
+    with rejecting("run"):
         extractor = net.create_extractor()
         for index, array in enumerate(case.inputs.values()):
             extractor.input(f"in{index}", ncnn.Mat(array).clone())

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from splitops.comparison.worker import Question, refusing
+from splitops.comparison.worker import Question, rejecting
 
 NAME = "onnx2tf"
 KIND = "runtime"
@@ -25,7 +25,7 @@ def answer(case: Question) -> list[Any]:
     import onnx2tf
     import tensorflow as tf
 
-    with refusing("load"):
+    with rejecting("load"):
         model = onnx2tf.convert(
             input_onnx_file_path=case.model,
             output_folder_path=str(Path(case.folder, "saved_model")),
@@ -33,6 +33,6 @@ def answer(case: Question) -> list[Any]:
             disable_model_save=True,
             non_verbose=True,
         )
-    with refusing("run"):
+    with rejecting("run"):
         found = model([tf.constant(array) for array in case.inputs.values()])
         return [part.numpy() for part in (found if isinstance(found, list | tuple) else [found])]

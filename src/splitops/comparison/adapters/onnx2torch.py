@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from splitops.comparison.worker import NotApplicable, Question, refusing, storage
+from splitops.comparison.worker import NotApplicable, Question, rejecting, storage
 
 NAME = "onnx2torch"
 KIND = "runtime"
@@ -27,9 +27,9 @@ def answer(case: Question) -> list[Any]:
     import onnx2torch
 
     inputs = [_tensor(array) for array in case.inputs.values()]
-    with refusing("load"):
+    with rejecting("load"):
         module = onnx2torch.convert(case.model)
-    with refusing("run"):
+    with rejecting("run"):
         found = module(*inputs)
     return [_array(found)] if len(case.outputs) == 1 else [_array(part) for part in found]
 

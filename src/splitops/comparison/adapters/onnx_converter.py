@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from pathlib import Path
 
-from splitops.comparison.worker import NotApplicable, Question, refusing
+from splitops.comparison.worker import NotApplicable, Question, rejecting
 
 NAME = "onnx-converter"
 KIND = "converter"
@@ -29,7 +29,7 @@ def answer(case: Question) -> Path:
     target = next((step for step in _STEPS if step > opset), None)
     if target is None:
         raise NotApplicable(f"nothing changed after opset {opset}")
-    with refusing("convert"):
+    with rejecting("convert"):
         converted = convert_version(model, target)
     path = Path(case.folder, "converted.onnx")
     path.write_bytes(converted.SerializeToString())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
-from splitops.comparison.worker import Question, refusing
+from splitops.comparison.worker import Question, rejecting
 
 NAME = "onnx-inference"
 KIND = "inference"
@@ -24,10 +24,10 @@ def answer(case: Question) -> dict[str, Any]:
     import onnx
 
     model = onnx.load(case.model)
-    with refusing("check"):
+    with rejecting("check"):
         onnx.checker.check_model(model)
     strict, data = case.setting["strict"] == "yes", case.setting["data"] == "yes"
-    with refusing("infer"):
+    with rejecting("infer"):
         inferred = onnx.shape_inference.infer_shapes(model, strict_mode=strict, data_prop=data)
     return {value.name: _dims(value.type) for value in inferred.graph.output}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
-from splitops.comparison.worker import Question, refusing
+from splitops.comparison.worker import Question, rejecting
 
 NAME = "onnx-reference"
 KIND = "runtime"
@@ -22,7 +22,7 @@ def answer(case: Question) -> list[Any]:
     """Run the model."""
     from onnx.reference import ReferenceEvaluator
 
-    with refusing("load"):
+    with rejecting("load"):
         evaluator = ReferenceEvaluator(case.model)
-    with refusing("run"):
+    with rejecting("run"):
         return list(evaluator.run(list(case.outputs), dict(case.inputs)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from pathlib import Path
 
-from splitops.comparison.worker import Question, refusing
+from splitops.comparison.worker import Question, rejecting
 
 NAME = "onnxoptimizer"
 KIND = "simplifier"
@@ -28,7 +28,7 @@ def answer(case: Question) -> Path:
     if case.setting["passes"] == "all":
         # The two that cut a model in halves give no whole model.
         passes = [name for name in onnxoptimizer.get_available_passes() if not name.startswith("split_")]
-    with refusing("optimise"):
+    with rejecting("optimise"):
         made = onnxoptimizer.optimize(onnx.load(case.model), passes)
     path = Path(case.folder, "optimised.onnx")
     path.write_bytes(made.SerializeToString())

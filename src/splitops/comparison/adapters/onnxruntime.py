@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
-from splitops.comparison.worker import NotApplicable, Question, refusing
+from splitops.comparison.worker import NotApplicable, Question, rejecting
 
 NAME = "onnxruntime"
 KIND = "runtime"
@@ -29,9 +29,9 @@ def answer(case: Question) -> list[Any]:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     if case.setting["threads"] == "1":
         options.intra_op_num_threads = options.inter_op_num_threads = 1
-    with refusing("load"):
+    with rejecting("load"):
         session = ort.InferenceSession(case.model, options, providers=["CPUExecutionProvider"])
     if "bfloat16" in case.types.values():
         raise NotApplicable("its Python package takes no arrays of bfloat16")
-    with refusing("run"):
+    with rejecting("run"):
         return list(session.run(case.outputs, dict(case.inputs)))

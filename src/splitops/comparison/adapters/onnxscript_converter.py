@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from pathlib import Path
 
-from splitops.comparison.worker import NotApplicable, Question, refusing
+from splitops.comparison.worker import NotApplicable, Question, rejecting
 
 NAME = "onnxscript-converter"
 KIND = "converter"
@@ -34,7 +34,7 @@ def answer(case: Question) -> Path:
     target = next((step for step in _STEPS if step > opset), None)
     if target is None:
         raise NotApplicable(f"nothing changed after opset {opset}")
-    with refusing("convert"):
+    with rejecting("convert"):
         version_converter.convert_version(model, target_version=target, fallback=fallback)
         if model.opset_imports.get("") != target:
             raise ValueError(f"the model is left at opset {model.opset_imports.get('')}")

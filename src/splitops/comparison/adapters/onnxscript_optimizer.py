@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from pathlib import Path
 
-from splitops.comparison.worker import Question, refusing
+from splitops.comparison.worker import Question, rejecting
 
 NAME = "onnxscript-optimizer"
 KIND = "simplifier"
@@ -23,7 +23,7 @@ def answer(case: Question) -> Path:
     import onnx
     from onnxscript import optimizer
 
-    with refusing("optimise"):
+    with rejecting("optimise"):
         made = optimizer.optimize(onnx.load(case.model))
     path = Path(case.folder, "optimised.onnx")
     path.write_bytes(made.SerializeToString())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from pathlib import Path
 
-from splitops.comparison.worker import Question, refusing
+from splitops.comparison.worker import Question, rejecting
 
 NAME = "onnxsim"
 KIND = "simplifier"
@@ -22,7 +22,7 @@ def answer(case: Question) -> Path:
     import onnx
     import onnxsim
 
-    with refusing("simplify"):
+    with rejecting("simplify"):
         made, _ = onnxsim.simplify(onnx.load(case.model))
     path = Path(case.folder, "simplified.onnx")
     path.write_bytes(made.SerializeToString())

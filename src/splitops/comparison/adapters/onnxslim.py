@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from pathlib import Path
 
-from splitops.comparison.worker import Question, refusing
+from splitops.comparison.worker import Question, rejecting
 
 NAME = "onnxslim"
 KIND = "simplifier"
@@ -23,7 +23,7 @@ def answer(case: Question) -> Path:
     import onnx
     import onnxslim
 
-    with refusing("simplify"):
+    with rejecting("simplify"):
         made = onnxslim.slim(onnx.load(case.model))
     path = Path(case.folder, "slim.onnx")
     path.write_bytes(made.SerializeToString())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from splitops.comparison.worker import NotApplicable, Question, refusing
+from splitops.comparison.worker import NotApplicable, Question, rejecting
 
 NAME = "opencv"
 KIND = "runtime"
@@ -31,13 +31,13 @@ def answer(case: Question) -> list[Any]:
     engine = getattr(cv2.dnn, f"ENGINE_{case.setting['engine'].upper()}", None)
     if engine is None and case.setting["engine"] != "auto":
         raise NotApplicable("this release has one engine")
-    with refusing("load"):
+    with rejecting("load"):
         net = cv2.dnn.readNetFromONNX(case.model, *(() if engine is None else (engine,)))
-    with refusing("run"):
+    with rejecting("run"):
         for name, value in case.inputs.items():
             net.setInput(value, name)
         found = net.forward(list(case.outputs))
         lacking = [name for name, value in zip(case.outputs, found, strict=True) if value is None]
         if lacking:
-            raise ValueError(f"output {lacking[0]!r} is no array")
+            raise ValueError(f"output {lacking[0]!r} is not an array")
     return list(found)

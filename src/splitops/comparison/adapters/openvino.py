@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from splitops.comparison.worker import Question, Tensor, refusing
+from splitops.comparison.worker import Question, Tensor, rejecting
 
 NAME = "openvino"
 KIND = "runtime"
@@ -42,14 +42,14 @@ def answer(case: Question) -> list[Any]:
     properties = {"EXECUTION_MODE_HINT": case.setting["mode"].upper()}
     if case.setting["threads"] == "1":
         properties["INFERENCE_NUM_THREADS"] = "1"
-    with refusing("load"):
+    with rejecting("load"):
         model = core.read_model(case.model)
         if case.setting["shapes"] == "given":
             model.reshape({name: list(array.shape) for name, array in case.inputs.items()})
-    with refusing("compile"):
+    with rejecting("compile"):
         request = core.compile_model(model, "CPU", properties).create_infer_request()
     feeds = {name: _tensor(array, case.types[name]) for name, array in case.inputs.items()}
-    with refusing("run"):
+    with rejecting("run"):
         request.infer(feeds)
         found = [request.get_output_tensor(index) for index in range(len(case.outputs))]
     return [_value(tensor) for tensor in found]

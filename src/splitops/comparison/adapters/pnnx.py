@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from splitops.comparison.worker import NotApplicable, Question, refusing, tool
+from splitops.comparison.worker import NotApplicable, Question, rejecting, tool
 
 NAME = "pnnx"
 KIND = "runtime"
@@ -35,7 +35,7 @@ def answer(case: Question) -> list[Any]:
     shapes = [f"{list(a.shape)}{_TYPES[a.dtype.name]}".replace(" ", "") for a in case.inputs.values()]
     optimisation = f"optlevel={case.setting['optimisation']}"
     tool("load", pnnx.EXEC_PATH, model, f"inputshape={','.join(shapes)}", optimisation, folder=case.folder)
-    with refusing("run"):
+    with rejecting("run"):
         module = runpy.run_path(str(Path(case.folder, "model_pnnx.py")))["Model"]()
         found = module(*(torch.from_numpy(array.copy()) for array in case.inputs.values()))
         return [part.numpy() for part in (found if isinstance(found, list | tuple) else [found])]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from splitops.comparison.worker import Question, refusing, storage
+from splitops.comparison.worker import Question, rejecting, storage
 
 NAME = "tinygrad"
 KIND = "runtime"
@@ -29,9 +29,9 @@ def answer(case: Question) -> dict[str, Any]:
     os.environ["DEV"] = case.setting["device"]
     from tinygrad.nn.onnx import OnnxRunner
 
-    with refusing("load"):
+    with rejecting("load"):
         runner = OnnxRunner(case.model)
-    with refusing("run"):
+    with rejecting("run"):
         outputs = runner({name: _tensor(array) for name, array in case.inputs.items()})
         return {name: _array(value) for name, value in outputs.items()}
 

@@ -6,7 +6,7 @@ import os
 from importlib.metadata import version
 from typing import Any
 
-from splitops.comparison.worker import NotApplicable, Question, refusing
+from splitops.comparison.worker import NotApplicable, Question, rejecting
 
 NAME = "tract"
 KIND = "runtime"
@@ -28,16 +28,16 @@ def answer(case: Question) -> list[Any]:
     for name, dtype in case.types.items():
         if dtype in ("string", "bfloat16"):
             raise NotApplicable(f"tract.DatumType has no {dtype} (input {name})")
-    with refusing("load"):
+    with rejecting("load"):
         model = tract.onnx().load(case.model)
         names = [model.input_name(index) for index in range(model.input_count())]
         if case.setting["shapes"] == "given":
             for index, name in enumerate(names):
                 array = case.inputs[name]
                 model.set_input_fact(index, ",".join(map(str, (*array.shape, _CODES[array.dtype.name]))))
-    with refusing("compile"):
+    with rejecting("compile"):
         runnable = model.into_model().into_runnable()
-    with refusing("run"):
+    with rejecting("run"):
         return [output.to_numpy() for output in runnable.run([case.inputs[name] for name in names])]
 
 

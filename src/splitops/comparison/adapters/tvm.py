@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
-from splitops.comparison.worker import Question, refusing
+from splitops.comparison.worker import Question, rejecting
 
 NAME = "tvm"
 KIND = "compiler"
@@ -27,15 +27,15 @@ def answer(case: Question) -> list[Any]:
     from tvm.relax.frontend.onnx import from_onnx
 
     shapes = {name: list(array.shape) for name, array in case.inputs.items()}
-    with refusing("load"):
+    with rejecting("load"):
         model = onnx.load(case.model)
         module = from_onnx(model, shapes if case.setting["shapes"] == "given" else None)
-    with refusing("compile"):
+    with rejecting("compile"):
         machine = relax.VirtualMachine(tvm.compile(module, target="llvm"), tvm.cpu())
-    with refusing("run"):
+    with rejecting("run"):
         found = _arrays(machine["main"](*(tvm.runtime.tensor(array) for array in case.inputs.values())))
     single = len(model.graph.output) == 1
-    # One output stands alone, and a sequence is a tuple of its parts.
+    # One output is alone, and a sequence is a tuple of its parts.
     return [found] if single else list(found)
 
 

@@ -25,7 +25,7 @@ def part_names(count: int) -> tuple[str, ...]:
 def by_count(
     row: OperatorSchema, shape: Sequence[int], count: int, axis: int | None = None, **more: Any
 ) -> Record:
-    """Ask for a number of parts, where the row states it; of a sequence, for parts of one."""
+    """Ask for a number of parts, where the row declares it; of a sequence, for parts of one."""
     name = row.count_attribute
     return _record(row, shape, axis, {} if name is None else {name: count}, count, more)
 

@@ -35,7 +35,7 @@ class Listed:
         id: its stable name.
         rule: the size rule that it asks for, or the code of the rule that it breaks.
         record: what generates it.
-        control: the valid record that must pass before a refusal of this one counts; None for a plain one.
+        control: the valid record that must pass before a rejection of this one counts; None for a plain one.
     """
 
     id: str
@@ -142,7 +142,7 @@ def control_of(record: Record) -> Record | None:
 
 
 def build(case: Listed) -> Case:
-    """Make the model and the inputs of a case, and what is decided of it.
+    """Make the model and the inputs of a case, and what is specified of it.
 
     Examples:
         >>> case = build(listed()["split-18/ceil/5-into-4/float32/static"])

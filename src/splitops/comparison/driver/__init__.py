@@ -1,1 +1,1 @@
-"""Asks the peers, each in processes of its own, and says what is to be said of their answers."""
+"""Asks the implementations, each in processes of its own, and says what is to be said of their answers."""

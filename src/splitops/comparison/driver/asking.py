@@ -21,7 +21,7 @@ PERTURBATIONS: Final = (85, 170)
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a peer comes from.
+    """Where an implementation comes from.
 
     Attributes:
         adapter: its name.
@@ -39,14 +39,14 @@ class Source:
 
 
 class Absent(Exception):  # noqa: N818 - an answer
-    """The peer is not installed."""
+    """The implementation is not installed."""
 
 
 class Asker:
-    """Asks a peer; its process starts with the first question, and again when it has ended.
+    """Asks an implementation; its process starts with the first question, and again when it has ended.
 
     Args:
-        source: the peer.
+        source: the implementation.
         limits: what it may take.
         perturbation: what new memory is filled with; None is not at all.
         nursery: forks its processes, where it can.
@@ -85,7 +85,7 @@ class Asker:
         """Start the process and return what it says of itself.
 
         Raises:
-            Absent: the peer is not installed.
+            Absent: the implementation is not installed.
             Ended: it does not start, or speaks no protocol of ours.
         """
         self.stop()
@@ -106,7 +106,7 @@ class Asker:
         return found
 
     def ask(self, case: Case, model: Path | None = None) -> Outcome:
-        """Ask a case, and return what became of it.
+        """Ask a case, and return the result of it.
 
         Args:
             case: the question.
@@ -129,7 +129,7 @@ class Asker:
         assert self._process is not None
         shutil.rmtree(self._folder, ignore_errors=True)
         self._asked += 1
-        # A folder of its own for each case: a peer may have mapped the file of the case before.
+        # A folder of its own for each case: an implementation may have mapped the file of the case before.
         self._folder.mkdir()
         path = _written(case, self._folder) if model is None else model
         line = self._process.ask(protocol.ask(case, self._asked, path, self._folder), self._limits.seconds)
@@ -192,4 +192,4 @@ def _prove_made(model: str, folder: Path) -> None:
     except (OSError, ValueError):
         regular = False
     if not regular or path.parent != folder:
-        raise ProtocolError("the model that it says it made is no file of the folder of the case")
+        raise ProtocolError("the model that it says it made is not a file of the folder of the case")

@@ -1,4 +1,4 @@
-"""``splitops.compare``: the peers are found, the cases asked, the report made."""
+"""``splitops.compare``: the implementations are found, the cases asked, the report made."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def compare(
 ) -> Report:
     """Ask every runtime, compiler, converter and simplifier that is here what it makes of the split family.
 
-    Each peer has processes of its own, so that it may crash or hang. A disagreement is a finding once two
-    fresh processes have done the same, and is shrunk to the smallest case that does.
+    Each implementation has processes of its own, so that it may crash or hang. A disagreement is a
+    finding once two fresh processes have done the same, and is shrunk to the smallest case that does.
 
     Args:
         implementations: names, such as ``"onnxruntime"``; None is all that are installed.
@@ -64,22 +64,22 @@ def compare(
             and values that it has for the inputs, and the model as a whole.
         inputs: of the model, arrays by name; None makes some.
         commands: executables that speak the protocol of ``schemas/messages.json``, by the name that they get.
-        pythons: pairs of an adapter and the Python of another environment, whose peer is asked too.
+        pythons: pairs of an adapter and the Python of another environment, whose implementation is asked too.
         settings: pairs of an adapter and the values of its settings that one more column has.
-        seconds: that a peer has for one case.
+        seconds: that an implementation has for one case.
         memory: bytes of resident memory that an implementation may take.
         shrink_seconds: for each finding; 0 shrinks none.
-        jobs: so many peers at once; None is as many as there are cores.
+        jobs: so many implementations at once; None is as many as there are cores.
         allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
             :func:`splitops.load`.
         tell: called with one line about each implementation as soon as it is done.
 
     Returns:
-        The peers, the cases and the verdicts; after Ctrl-C what is known by then, with
+        The implementations, the cases and the verdicts; after Ctrl-C what is known by then, with
         ``environment["stopped"]`` True.
 
-    Raises:
-        CompareError: there is no such peer, setting, case or operator, or no peer at all; Hypothesis is
+    Raises: CompareError: there is no such peer, setting, case or operator, or no implementation at all;
+        Hypothesis is
             needed and not installed.
         ModelError: the model cannot be read, or no inputs can be made for it.
 
@@ -129,7 +129,7 @@ def ask_everything(
     tell: Callable[[str], None] | None = None,
     build_case: Callable[[Record], Case] | None = lambda record: build(named(record)),
 ) -> Report:
-    """Ask cases of peers and report; see :func:`compare`."""
+    """Ask cases of implementations and report; see :func:`compare`."""
     if not hasattr(os, "pidfd_open"):
         raise CompareError(f"comparisons run on Linux alone, not on {platform.system()}")
     jobs = jobs or min(_MOST_JOBS, len(os.sched_getaffinity(0)))
@@ -137,7 +137,7 @@ def ask_everything(
     with ThreadPoolExecutor(jobs) as pool:
         asked, failed = columns(wanted, limits, pool)
     if not asked and not failed:
-        raise CompareError("no peer is installed: pip install 'splitops[compare]'")
+        raise CompareError("no implementation is installed: pip install 'splitops[compare]'")
     run = Run(
         cases,
         asked,
@@ -218,7 +218,7 @@ def _limit(case: Case, adapter: str) -> str | None:
 
 
 def _seen(peer: Peer, rows: Sequence[Entry]) -> Peer:
-    """Return a peer, dead where no valid case passed though some were asked."""
+    """Return an implementation, dead where no valid case passed though some were asked."""
     words = [entry.verdicts[peer.name].word for entry in rows if entry.valid and peer.name in entry.verdicts]
     asked = [word for word in words if word is not Word.NOT_APPLICABLE]
     if asked and Word.AGREES not in asked:

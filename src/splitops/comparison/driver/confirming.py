@@ -17,7 +17,7 @@ def confirmed(verdict: Verdict, outcome: Outcome, again: Again) -> Verdict:
 
     Args:
         verdict: what is said of the case so far.
-        outcome: what the peer did.
+        outcome: what the implementation did.
         again: asks in the fresh process of a number, from 0 on.
     """
     alone = [again(index) for index in range(SETTLED)]

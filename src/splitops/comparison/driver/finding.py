@@ -1,4 +1,4 @@
-"""Which peers there are: the adapters here, those of other packages, other environments, any executable."""
+"""Find implementations: the adapters here and in other packages, other environments, any executable."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _GROUP: Final = "splitops.compare"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which peers are asked.
+    """Which implementations are asked.
 
     Attributes:
-        peers: names of adapters; None is all whose peer is installed.
+        peers: names of adapters; None is all whose implementation is installed.
         commands: executables that speak the protocol, by the name that they get.
         pythons: names of adapters, and the Python of another environment that runs each.
         settings: names of adapters, and what differs from their defaults in one more column.
@@ -43,14 +43,14 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
-    """A peer with a setting, ready to be asked."""
+    """An implementation with a setting, ready to be asked."""
 
     peer: Peer
     source: Source
 
     @property
     def transforms(self) -> bool:
-        """Whether it makes models, which another peer must run."""
+        """Whether it makes models, which another implementation must run."""
         return self.peer.kind in ("converter", "simplifier")
 
     @property
@@ -78,10 +78,10 @@ def _is_adapter(path: Path) -> bool:
 
 
 def columns(wanted: Wanted, limits: Limits, pool: Executor) -> tuple[list[Column], list[Peer]]:
-    """Start every peer once, and return those that did and what is to be said of those that did not.
+    """Start every implementation once; return those that started, and why the others did not.
 
-    Raises:
-        CompareError: there is no such adapter or setting, or a peer that was asked for is not installed.
+    Raises: CompareError: there is no such adapter or setting, or an implementation that was asked for is
+        not installed.
     """
     sources = list(_sources(wanted))
     answers = pool.map(lambda source: _hello(source, limits), sources)

@@ -1,4 +1,4 @@
-"""What an outcome says of a peer: held to what is decided of the case, bit for bit."""
+"""What an outcome says of a peer: checked against what is specified of the case, bit for bit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from splitops.errors import one_line
 from splitops.models.verify import differ_by_rounding
 
 Rerun = Callable[[Path], Outcome | None]
-"""Runs a model on a peer that was right on the case; None where there is no such peer."""
+"""Runs a model on an implementation that was right on the case; None where there is no such peer."""
 
 _ENDS: Final = {
     "crash": Word.CRASH,
@@ -32,7 +32,7 @@ def judge(case: Case, outcome: Outcome, rerun: Rerun) -> Verdict:
 
     Args:
         case: what was asked.
-        outcome: what the peer did.
+        outcome: what the implementation did.
         rerun: runs what a converter or simplifier made.
     """
     match outcome.kind:
@@ -45,8 +45,8 @@ def judge(case: Case, outcome: Outcome, rerun: Rerun) -> Verdict:
         case "made":
             assert outcome.model is not None
             return _of_made(case, rerun(Path(outcome.model)))
-        case "refused":
-            return _of_refusal(case, outcome)
+        case "rejected":
+            return _of_rejection(case, outcome)
     text = f"{outcome.error}: {outcome.text}" if outcome.error else outcome.text
     return Verdict(word=_ENDS[outcome.kind], detail=one_line(text, 500), signal=outcome.signal)
 
@@ -102,7 +102,7 @@ def _taken(case: Case, detail: str) -> Verdict:
 def _of_made(case: Case, outcome: Outcome | None) -> Verdict:
     if outcome is None:
         return Verdict(word=Word.NOT_APPLICABLE, detail="no runtime that was right on the case is here")
-    if case.expected is None and outcome.kind == "refused":
+    if case.expected is None and outcome.kind == "rejected":
         return Verdict(word=Word.AGREES)
     if outcome.kind == "ok":
         found = _of_values(case, outcome)
@@ -113,9 +113,9 @@ def _of_made(case: Case, outcome: Outcome | None) -> Verdict:
     return Verdict(word=Word.DIFFERS, detail=one_line(detail, 500))
 
 
-def _of_refusal(case: Case, outcome: Outcome) -> Verdict:
+def _of_rejection(case: Case, outcome: Outcome) -> Verdict:
     detail = one_line(f"{outcome.error}: {outcome.text}", 500)
-    return Verdict(word=Word.REFUSES if case.valid else Word.AGREES, detail=detail, stage=outcome.stage)
+    return Verdict(word=Word.REJECTS if case.valid else Word.AGREES, detail=detail, stage=outcome.stage)
 
 
 def _difference(case: Case, outcome: Outcome) -> str | None:
@@ -173,7 +173,7 @@ def same_values(a: Outcome, b: Outcome) -> bool:
 
 
 def expected_of(case: Case) -> tuple[dict[str, Any], ...] | str:
-    """Return what is decided of a case as it is shown: of an invalid one, the code of the rule."""
+    """Return what is specified of a case as it is shown: of an invalid one, the code of the rule."""
     if case.expected is None:
         return case.error or ""
     return tuple(map(got, case.expected, case.expected_types))

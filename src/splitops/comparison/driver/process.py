@@ -1,4 +1,4 @@
-"""The process of a peer seen from outside: whatever it does is named, and nothing is left of it."""
+"""The process of an implementation: whatever it does is named, and nothing of it is left."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TAIL: Final = 1 << 12
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a peer may take.
+    """What an implementation may take.
 
     Attributes:
         seconds: for one case.
@@ -53,7 +53,7 @@ class Ended(Exception):  # noqa: N818 - an outcome
     """The process is of no more use.
 
     Attributes:
-        outcome: what became of it.
+        outcome: the result of it.
     """
 
     def __init__(self, kind: str, text: str, signal_name: str | None = None) -> None:
@@ -86,11 +86,11 @@ class _Forked:
 
 
 class Nursery:
-    """A process in which a peer is imported, and that forks others in which it is too.
+    """A process in which an implementation is imported, and that forks others in which it is too.
 
     Args:
-        command: what starts the process of the peer; it takes the number of a socket behind it.
-        limits: what a peer may take.
+        command: what starts the process of the implementation; it takes the number of a socket behind it.
+        limits: what an implementation may take.
         environment: variables beside those of this process.
     """
 
@@ -112,7 +112,7 @@ class Nursery:
             )
 
     def fork(self, folder: str, variables: Mapping[str, str]) -> _Forked | None:
-        """Return a new process; None where the peer cannot be imported before a fork.
+        """Return a new process; None where the implementation cannot be imported before a fork.
 
         Args:
             folder: where it works.

@@ -179,7 +179,7 @@ class Run:
                 self._askers.discard(asker)
 
     def _nursery(self, column: Column) -> Nursery | None:
-        """Return what forks the fresh processes of a column, which then need no time to import the peer."""
+        """Return what forks the fresh processes of a column, without importing the implementation."""
         if not column.source.forks:
             return None
         with self._lock:
@@ -236,7 +236,7 @@ class Run:
         self._steps.put(Step(column.peer.name, case.id, verdict, True))
 
     def _says_nothing(self, column: Column, case: Case, verdict: Verdict) -> bool:
-        """Whether the control of a refusal is known to fail, so that the refusal will not count."""
+        """Whether the control of a rejection is known to fail, so that the rejection will not count."""
         control = None if case.control is None else self._final[column.peer.name].get(case.control)
         return verdict.stage is not None and control is not None and control.word is not Word.AGREES
 
@@ -290,7 +290,7 @@ class Run:
 
 
 def settled(cases: Iterable[Case], verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
-    """Return the verdicts of a column in which refusals count only where the control of the case passes."""
+    """Return the verdicts of a column in which rejections count only where the control of the case passes."""
     found = dict(verdicts)
     for case in cases:
         verdict = found.get(case.id)

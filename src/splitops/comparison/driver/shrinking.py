@@ -1,4 +1,4 @@
-"""The smallest record on which a peer does the same: one change at a time, as long as any helps.
+"""The smallest record on which an implementation does the same: one change at a time, as long as any helps.
 
 Smaller is, in this order: fewer axes, fewer outputs, fewer elements, smaller lengths, plainer (float32, a
 static shape, constants, fewer attributes, the default axis, nothing special, the opset of the version). No
@@ -26,12 +26,12 @@ Build = Callable[[Record], Case]
 
 
 def shrunk(case: Case, does_the_same: Callable[[Case], bool], build: Build, seconds: float) -> Case | None:
-    """Return the smallest case that was found on which a peer does the same; None where none is smaller.
+    """Return the smallest case with the same result of an implementation; None if none is smaller.
 
     Args:
         case: one that has a record.
-        does_the_same: asks the peer.
-        build: makes cases; what it refuses is no candidate.
+        does_the_same: asks the implementation.
+        build: makes cases; what it rejects is not a candidate.
         seconds: after so many the smallest one so far is returned.
     """
     deadline = time.monotonic() + seconds
@@ -149,7 +149,7 @@ def _without(record: Record, index: int) -> tuple[str, ...]:
 
 
 def _counted(record: Record) -> bool:
-    """Whether the number of outputs is stated beside them: to declare fewer would be another case."""
+    """Whether the number of outputs is set beside them: to declare fewer would be another case."""
     values = (record.lengths, *record.attributes.values())
     counts = (len(value) if isinstance(value, list | tuple) else value for value in values)
     return len(record.outputs) in counts

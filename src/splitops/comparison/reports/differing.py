@@ -14,9 +14,9 @@ class ChangedVerdict:
 
     Attributes:
         case: the case's id.
-        peer: the peer's name.
+        peer: the implementation's name.
         rule: the rule of the case.
-        before: the verdict in words; None where the old report does not have the case or the peer.
+        before: the verdict in words; None where the old report does not have the case or the implementation.
         now: the verdict in words.
     """
 
@@ -36,9 +36,9 @@ class Differences:
 
     Attributes:
         new: disagreements that the old report does not have.
-        fixed: disagreements of the old report where the peer agrees now.
+        fixed: disagreements of the old report where the implementation agrees now.
         changed: disagreements of another kind than before.
-        releases: the old and new releases of each peer that has others now.
+        releases: the old and new releases of each implementation that has others now.
     """
 
     new: tuple[ChangedVerdict, ...]
@@ -50,7 +50,7 @@ class Differences:
 def differences(old: Report, new: Report) -> Differences:
     """Compare two reports, case by case and peer by peer.
 
-    Of cases and peers that the new report was not asked for nothing is said.
+    Of cases and implementations that the new report was not asked for nothing is said.
 
     Args:
         old: the report of then.

@@ -23,7 +23,7 @@ class Expectation:
 
     Attributes:
         case: the case's id, or a pattern of ids with ``*`` and ``?``.
-        peer: the peer's name, or a pattern.
+        peer: the implementation's name, or a pattern.
         verdict: its verdict.
         reason: why, for example a link to a report.
     """
@@ -47,8 +47,8 @@ class Judgement:
 
     Attributes:
         new: disagreements that nobody expects, as case, peer and the verdict in words.
-        gone: expectations that do not come true, though cases and peers of theirs were asked.
-        missing: peers that did not start.
+        gone: expectations that do not come true, though cases and implementations of theirs were asked.
+        missing: implementations that did not start.
     """
 
     new: tuple[tuple[str, str, str], ...]
@@ -57,7 +57,7 @@ class Judgement:
 
     @property
     def exit_code(self) -> int:
-        """0 as expected, 1 where a disagreement is new or gone, 3 where a peer did not start."""
+        """0 as expected, 1 where a disagreement is new or gone, 3 where an implementation did not start."""
         return 3 if self.missing else int(bool(self.new or self.gone))
 
 
@@ -65,7 +65,7 @@ def read_expectations(path: Path) -> tuple[Expectation, ...]:
     """Read expectations: tables ``[[expected]]`` of a TOML file, or the disagreements of an old report.
 
     Args:
-        path: a ``.toml`` file, of which each table states ``case``, ``peer``, ``verdict`` and, if wanted,
+        path: a ``.toml`` file, of which each table declares ``case``, ``peer``, ``verdict`` and, if wanted,
             ``reason``; or a ``.json`` file that ``splitops compare --json`` printed.
 
     Raises:
@@ -77,7 +77,7 @@ def read_expectations(path: Path) -> tuple[Expectation, ...]:
     try:
         document = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
-        raise CompareError(f"{shown_path(path)} is no TOML: {one_line(str(error), 200)}") from error
+        raise CompareError(f"{shown_path(path)} is not TOML: {one_line(str(error), 200)}") from error
     rows = document.pop("expected", None)
     if document or not isinstance(rows, list):
         raise CompareError(f"{shown_path(path)} must hold tables [[expected]], and nothing else")
@@ -92,8 +92,8 @@ def expectations(report: Report) -> tuple[Expectation, ...]:
 def judge(report: Report, expected: Collection[Expectation], cases: Collection[str] = ()) -> Judgement:
     """Hold a report against what is expected of it.
 
-    An expectation must come true: it is *gone* where no disagreement meets it. Of cases and peers that the
-    report was not asked for nothing is said.
+    An expectation must come true: it is *gone* where no disagreement meets it. Of cases and
+    implementations that the report was not asked for nothing is said.
 
     Args:
         report: the report.
@@ -137,7 +137,7 @@ def _expectation(row: Any, place: str) -> Expectation:
     if missing := [name for name in _FIELDS[:3] if name not in row]:
         raise CompareError(f"{place} has no {missing[0]}")
     if row["verdict"] not in FINDINGS:
-        raise CompareError(f"{place}: {shown(row['verdict'])} is no disagreement")
+        raise CompareError(f"{place}: {shown(row['verdict'])} is not a disagreement")
     return Expectation(row["case"], row["peer"], Word(row["verdict"]), row.get("reason", ""))
 
 

@@ -27,7 +27,7 @@ from splitops.explain.pages import page_file, policy
 
 
 def require_jinja() -> None:
-    """Check that pages can be written, before any peer is asked.
+    """Check that pages can be written, before any implementation is asked.
 
     Raises:
         CompareError: Jinja2 is not installed.
@@ -47,7 +47,7 @@ def to_html(report: Report, version: str, home: str | None = None) -> str:
     Args:
         report: the report. Whatever its texts hold is shown as text.
         version: the version of splitops that made it.
-        home: the address of the site that the page belongs to; None where it stands alone.
+        home: the address of the site that the page belongs to; None where it is alone.
 
     Raises:
         CompareError: Jinja2 is not installed.
@@ -147,7 +147,7 @@ def anchor(case: str, peer: str | None = None) -> str:
 
     Places of the page itself begin with a colon, which no case has unquoted.
     """
-    place = quote(case, safe="/+=,", errors="surrogatepass")  # JSON states lone surrogates
+    place = quote(case, safe="/+=,", errors="surrogatepass")  # JSON declares lone surrogates
     return place if peer is None else f"{place}:{quote(peer, safe='=,', errors='surrogatepass')}"
 
 

@@ -18,7 +18,7 @@ _PLAIN = " =:/,;()'.-_!*@&$+"
 
 
 def planned(record: Record) -> SplitPlan | None:
-    """Return the plan of a valid case; None where it is no split alone."""
+    """Return the plan of a valid case; None where it is not a split alone."""
     if record.special is not None:
         return None
     ir = record.format == "ir"

@@ -17,7 +17,7 @@ def read_report(path: Path) -> Report:
     """Read the JSON that ``splitops compare --json`` printed.
 
     Raises:
-        CompareError: the file cannot be read, or is no report.
+        CompareError: the file cannot be read, or is not a report.
     """
     return parse_report(read_bytes(path), path)
 
@@ -26,7 +26,7 @@ def parse_report(content: bytes, path: Path) -> Report:
     """Read the content of a report's file; the path is for the message.
 
     Raises:
-        CompareError: it is no report.
+        CompareError: it is not a report.
     """
     try:
         return protocol.read_report(content)

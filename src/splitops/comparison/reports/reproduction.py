@@ -1,4 +1,4 @@
-"""A disagreement as a folder for the peer's engineers: the model, a script, a report ready to file."""
+"""Write a disagreement as a folder for engineers: the model, a script, and a report ready to file."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ _PACKAGES: Final = {"opencv": "opencv-python-headless"}
 def write_reproduction(report: Report, case: Case, peer: str, folder: Path) -> None:
     """Write a folder that shows one disagreement without splitops.
 
-    It holds the model, its inputs (as ONNX's own test data has them, or ``.npy`` beside an IR), the adapter
-    that called the peer, ``reproduce.py`` of at most 30 lines, which needs the peer and onnx (or NumPy), and
-    ``report.md``.
+    It holds the model, its inputs (as ONNX's own test data has them, or ``.npy`` beside an IR), the
+    adapter that called the implementation, ``reproduce.py`` of at most 30 lines, which needs the
+    implementation and onnx (or NumPy), and ``report.md``.
 
     Args:
         report: a report of the case.
         case: the case with its model and inputs.
-        peer: the peer's name in the report.
+        peer: the implementation's name in the report.
         folder: where; made if it is not there.
 
     Raises:
@@ -77,7 +77,7 @@ def reproduction(report: Report, case: Case, peer: str) -> dict[str, bytes]:
     entry, column, verdict = _found(report, case.id, peer)
     adapter = adapter_files().get(column.adapter)
     if adapter is None:
-        raise CompareError(f"there is no reproduction for peers of {shown(column.adapter)}")
+        raise CompareError(f"there is no reproduction for implementations of {shown(column.adapter)}")
     install = _install(column, case.format, adapter)
     files = {_FILES[case.format]: case.model, **_inputs(case)}
     if case.weights is not None:
@@ -105,7 +105,7 @@ def _found(report: Report, case: str, peer: str) -> tuple[Entry, Peer, Verdict]:
         if entry.id == case and column.name == peer:
             return entry, column, verdict
     if not any(column.name == peer for column in report.peers):
-        raise CompareError(f"there is no peer {shown(peer)} in this comparison")
+        raise CompareError(f"there is no implementation {shown(peer)} in this comparison")
     raise CompareError(f"{shown(peer)} has no confirmed disagreement in case {shown(case)}")
 
 

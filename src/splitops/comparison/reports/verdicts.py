@@ -1,4 +1,4 @@
-"""What the words of a report mean, and how often each peer has each of them."""
+"""What the words of a report mean, and how often each implementation has each of them."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any, Final
 from splitops.comparison.records import FINDINGS, Peer, Record, Report, Verdict, Word
 
 MEANINGS: Final[Mapping[Word, str]] = {
-    Word.AGREES: "gives what the rule gives, or refuses what the rule forbids",
+    Word.AGREES: "gives what the rule gives, or rejects what the rule forbids",
     Word.DIFFERS: "runs, and gives something else",
-    Word.REFUSES: "refuses what is valid",
+    Word.REJECTS: "rejects what is valid",
     Word.ACCEPTS: "takes what is invalid",
     Word.CRASH: "its process died",
     Word.HANG: "gave no answer in time",
     Word.MEMORY: "took more memory than it was given",
-    Word.PROTOCOL: "sent what is no answer",
-    Word.ADAPTER_ERROR: "the adapter failed, not the peer",
+    Word.PROTOCOL: "sent what is not an answer",
+    Word.ADAPTER_ERROR: "the adapter failed, not the implementation",
     Word.DEAD: "fails the valid control as well, so that it says nothing here",
     Word.NOT_APPLICABLE: "is not asked, or does not claim to do this",
 }
 """Every word, in the order in which reports show them."""
 
-DISAGREEMENTS: Final = (Word.DIFFERS, Word.REFUSES, Word.ACCEPTS, Word.CRASH, Word.HANG, Word.MEMORY)
-"""The words that say what a peer makes of a split, and that it is not what was decided."""
+DISAGREEMENTS: Final = (Word.DIFFERS, Word.REJECTS, Word.ACCEPTS, Word.CRASH, Word.HANG, Word.MEMORY)
+"""The words that say what an implementation makes of a split, and that it is not what is specified."""
 
 
 def described(verdict: Verdict) -> str:
@@ -39,7 +39,7 @@ def described(verdict: Verdict) -> str:
 
 
 def releases(peer: Peer) -> str:
-    """Write the releases of a peer, and of what it stands on."""
+    """Write the releases of an implementation, and of what it stands on."""
     return ", ".join(f"{name} {release}" for name, release in peer.versions.items())
 
 
@@ -65,7 +65,7 @@ def written(value: Mapping[str, Any]) -> str:
 
 
 def counts(report: Report) -> dict[str, Counter[Word]]:
-    """Return how often each peer has each word; what was not confirmed alone is counted nowhere."""
+    """Return how often each implementation has each word; what was not confirmed alone is counted nowhere."""
     counted: dict[str, Counter[Word]] = {peer.name: Counter() for peer in report.peers}
     for entry in report.entries:
         for name, verdict in entry.verdicts.items():

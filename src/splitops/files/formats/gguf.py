@@ -1,7 +1,7 @@
 """GGUF: keys and values, a table of tensors, then their bytes, each at a multiple of an alignment.
 
-Shapes are stated with the fastest axis first; here they are the other way round, as everywhere else.
-Quantised types are whole blocks: a cut inside of one is refused. Of a file in pieces, such as
+Shapes are set with the fastest axis first; here they are the other way round, as everywhere else.
+Quantised types are whole blocks: a cut inside of one is rejected. Of a file in pieces, such as
 ``m-00001-of-00003.gguf``, the first is opened and has the tensors of all.
 
 Source: ``docs/gguf.md`` of https://github.com/ggml-org/ggml and the tables of its package ``gguf``.
@@ -130,7 +130,7 @@ class _Gguf:
         names: set[str] = set()
         for tensor in tensors:
             if tensor.name in names:
-                raise FileError(f"{source.name}: {tensor.label} stands twice")
+                raise FileError(f"{source.name}: {tensor.label} appears twice")
             names.add(tensor.name)
         kept = tuple(entry for entry in entries if not entry.key.startswith("split."))
         return Contents(self, tuple(tensors), tuple(sources), {"entries": kept})
@@ -139,7 +139,7 @@ class _Gguf:
         code = tensor.code if tensor.code in _NUMBERS else _CODES.get(str(tensor.element_type))
         swapped = tensor.dtype is not None and not tensor.dtype.isnative
         if code is None or swapped or (tensor.fortran and not tensor.both_orders):
-            raise FileError(f"{tensor.label} is of type {tensor.code} or in an order that GGUF has not")
+            raise FileError(f"{tensor.label} is of type {tensor.code} or in an order that GGUF does not have")
         if len(tensor.shape) > _MAX_RANK:
             raise FileError(f"{tensor.label} has rank {len(tensor.shape)}; GGUF has at most {_MAX_RANK}")
         return replace(tensor, code=code, fortran=False)
@@ -209,7 +209,7 @@ class _Reader:
         try:
             return self.take(self.number("Q")).decode()
         except UnicodeDecodeError as error:
-            raise _MalformedError("a name in its header is no text") from error
+            raise _MalformedError("a name in its header is not text") from error
 
     def value(self, kind: int, depth: int = 0) -> None:
         """Go behind a value."""
@@ -242,7 +242,7 @@ def _read(source: Source) -> tuple[list[_Entry], list[StoredTensor]]:
 def _header(source: Source) -> tuple[list[_Entry], list[StoredTensor]]:
     reader = _Reader(source)
     if source.size < 24 or reader.take(4) != _MAGIC:
-        raise _MalformedError("this is no GGUF file")
+        raise _MalformedError("this is not a GGUF file")
     version = reader.number("I")
     if version not in _VERSIONS:
         raise _MalformedError(f"version {version} of GGUF is not known; a big-endian file is not read either")
@@ -251,16 +251,16 @@ def _header(source: Source) -> tuple[list[_Entry], list[StoredTensor]]:
     for _ in _counted(entry_count, source):
         entry = _entry(reader)
         if entry.key in entries:
-            raise _MalformedError(f"key {shown(entry.key)} stands twice in its header")
+            raise _MalformedError(f"key {shown(entry.key)} appears twice in its header")
         entries[entry.key] = entry
     alignment = entries[_ALIGNMENT].number if _ALIGNMENT in entries else _DEFAULT_ALIGNMENT
     if not alignment or alignment & (alignment - 1):
-        raise _MalformedError(f"its alignment of {alignment} is no power of two")
+        raise _MalformedError(f"its alignment of {alignment} is not a power of two")
     stated: dict[str, StoredTensor] = {}
     for _ in _counted(tensor_count, source):
         tensor = _stated(reader)
         if tensor.name in stated:
-            raise _MalformedError(f"{tensor.label} stands twice")
+            raise _MalformedError(f"{tensor.label} appears twice")
         stated[tensor.name] = tensor
     start = _aligned(reader.at, alignment)
     tensors, end = [], 0
@@ -280,7 +280,7 @@ def _header(source: Source) -> tuple[list[_Entry], list[StoredTensor]]:
 
 def _counted(count: int, source: Source) -> range:
     if count > source.size:  # each takes a byte at least
-        raise _MalformedError(f"its header states {count} entries, but the file has {source.size} bytes")
+        raise _MalformedError(f"its header declares {count} entries, but the file has {source.size} bytes")
     return range(count)
 
 
@@ -307,7 +307,7 @@ def _stated(reader: _Reader) -> StoredTensor:
         raise _MalformedError(f"shape {shown(shape)} of tensor {shown(name)} is more than 64 bits can count")
     if (shape[-1] if shape else 1) % unit.elements:
         raise _MalformedError(
-            f"tensor {shown(name)} of shape {shown(shape)} has rows that are no blocks of {unit.elements}"
+            f"tensor {shown(name)} of shape {shown(shape)} has rows that are not blocks of {unit.elements}"
         )
     element_type = _ELEMENTS.get(code)
     dtype = element_type.numpy if element_type is not None else None

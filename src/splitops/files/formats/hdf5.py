@@ -2,8 +2,8 @@
 
 A file of contiguous datasets is laid out by h5py itself, without their data; what it writes around them are
 the literals of the new file. A part of a chunked dataset has its chunks and filters. Datasets of texts of any
-length, of references and the like hold no elements of a fixed size and are no tensors here. External links,
-external storage and virtual datasets, which read other files, are refused.
+length, of references and the like hold no elements of a fixed size and are not tensors here. External links,
+external storage and virtual datasets, which read other files, are rejected.
 
 Source: the HDF5 File Format Specification 3.0; H5Dget_offset, H5Dread_chunk of the HDF5 reference.
 """
@@ -65,7 +65,7 @@ class _Hdf5:
         dtype = tensor.dtype
         named = dtype is not None and (dtype.kind != "V" or dtype.fields is not None) and is_numpys_own(dtype)
         if dtype is None or not named or (tensor.fortran and not tensor.both_orders):
-            raise FileError(f"{tensor.label} is of type {tensor.code} or in an order that HDF5 has not")
+            raise FileError(f"{tensor.label} is of type {tensor.code} or in an order that HDF5 does not have")
         return replace(tensor, code=_code(dtype), fortran=False)
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
@@ -155,7 +155,7 @@ def _stored(name: str, item: Any, file: Any, sources: list[Source], h5py: Any) -
     tensor = StoredTensor(name, shape, _code(dtype), unit, 0, size, kind, dtype)
     chunks = item.chunks or _blocks(shape, dtype.itemsize)
     offset = item.id.get_offset() if item.chunks is None else None
-    # Without a place a dataset is compact or not written; of a type that NumPy has not it is converted.
+    # Without a place a dataset is compact or not written; of a type that NumPy does not have it is converted.
     if offset is not None and item.id.get_type().equal(h5py.h5t.py_create(dtype, logical=True)):
         if offset + size > source.size:
             raise FileError(
@@ -183,7 +183,7 @@ def _blocks(shape: Sequence[int], item_bytes: int) -> tuple[int, ...]:
 
 
 def _keep_what_is_no_tensor(tensors: Sequence[StoredTensor], like: Contents, new: Any, h5py: Any) -> None:
-    """Where other tensors are kept, keep soft links, too; refuse what cannot be kept."""
+    """Where other tensors are kept, keep soft links, too; reject what cannot be kept."""
     if len(tensors) <= 1:
         return
     left_out = like.metadata["left_out"]

@@ -98,7 +98,7 @@ def _parsed(file: IO[bytes], name: str) -> Header:
     if dtype.subdtype is not None:
         raise _error(name, "its items are arrays themselves, which NumPy does not write")
     if not all(type(dim) is int and dim >= 0 for dim in shape) or len(shape) > _MAX_RANK:
-        raise _error(name, f"shape {shown(shape)} in the header is no array's")
+        raise _error(name, f"shape {shown(shape)} in the header is not an array's")
     header = Header(shape, dtype, fortran, file.tell())
     # NumPy multiplies the sizes other than 0, also for an empty array.
     if math.prod(dim for dim in shape if dim) * max(1, dtype.itemsize) >= 1 << 63:
@@ -137,7 +137,7 @@ _MALFORMED: Final = (
 
 
 def _bounded(file: IO[bytes], width: int) -> Any:
-    """Return the header's length and text, so that a long one is not read before it is refused."""
+    """Return the header's length and text, so that a long one is not read before it is rejected."""
     length = int.from_bytes(prefix := file.read(width), "little")
     if length > _MAX_HEADER:
         raise ValueError(f"it has {length} bytes")

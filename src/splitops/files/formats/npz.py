@@ -36,7 +36,7 @@ _LOCATOR_64: Final = struct.Struct("<4sLQL")
 _LIMIT: Final = (1 << 31) - 1
 """From here on, and not at the format's own 2^32, zipfile says a number in 64 bits."""
 _EPOCH: Final = 0x21
-"""1980-01-01, the date of zip files that state none."""
+"""1980-01-01, the date of zip files that sets none."""
 _BLOCK: Final = 1 << 20
 _MAX_DIRECTORY: Final = 100_000_000
 BROKEN: Final = (
@@ -171,7 +171,7 @@ class _Inflated:
             at += len(block)
             if at >= offset + size:
                 return bytes(found)
-        raise FileError(f"{shown(self.name)} ends at byte {at}, inside of what it states")
+        raise FileError(f"{shown(self.name)} ends at byte {at}, before its declared end")
 
     def identity(self) -> list[Any]:
         return [*self.archive.identity(), self.start]
@@ -207,7 +207,7 @@ class _Inflated:
             raise FileError(f"{shown(self.name)} cannot be inflated: {one_line(str(error), 200)}") from error
         if done != self.size:
             raise FileError(
-                f"{shown(self.name)} inflates to {done} bytes, not to the {self.size} that it states"
+                f"{shown(self.name)} inflates to {done} bytes, not to the {self.size} that it declares"
             )
 
 
@@ -256,7 +256,7 @@ class _Member:
 
 
 def _end(count: int, size: int, offset: int) -> bytes:
-    """Return what stands behind the directory of a zip archive."""
+    """Return what follows the directory of a zip archive."""
     made = b""
     if count >= 0xFFFF or offset > _LIMIT or size > _LIMIT:
         made = _END_64.pack(b"PK\x06\x06", 44, 45, 45, 0, 0, count, count, size, offset)

@@ -50,7 +50,7 @@ class _Onnx:
                 tensors.append(_stored(proto, files[path], offset, size))
         except SplitError as error:
             raise error if isinstance(error, FileError) else FileError(str(error)) from error
-        _refuse_overlaps(tensors, source)
+        _reject_overlaps(tensors, source)
         return Contents(self, tuple(tensors), tuple(sources), {"model": model})
 
     def taken(self, tensor: StoredTensor) -> StoredTensor:
@@ -58,7 +58,7 @@ class _Onnx:
         swapped = tensor.dtype is not None and not tensor.dtype.isnative
         order = tensor.fortran and not tensor.both_orders
         if element_type is None or element_type.onnx is None or swapped or order:
-            raise FileError(f"{tensor.label} is of type {tensor.code} or in an order that ONNX has not")
+            raise FileError(f"{tensor.label} is of type {tensor.code} or in an order that ONNX does not have")
         return replace(tensor, code=element_type.onnx, fortran=False)
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
@@ -91,8 +91,8 @@ def _stored(proto: TensorProto, file: int, offset: int, size: int) -> StoredTens
     return StoredTensor(proto.name, shape, element_type.onnx, unit, offset, size, element_type, dtype, file)
 
 
-def _refuse_overlaps(tensors: Sequence[StoredTensor], source: Source) -> None:
-    """Refuse tensors of which one begins inside of another; the very same bytes may be two tensors'."""
+def _reject_overlaps(tensors: Sequence[StoredTensor], source: Source) -> None:
+    """Reject tensors of which one begins inside of another; the very same bytes may be two tensors'."""
     ordered = sorted((t for t in tensors if t.size), key=lambda t: (t.file, t.offset, t.size))
     for before, tensor in pairwise(ordered):
         same = (before.offset, before.size) == (tensor.offset, tensor.size)

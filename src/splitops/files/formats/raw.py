@@ -1,4 +1,4 @@
-"""Raw bytes: one array whose type and shape the caller states."""
+"""Raw bytes: one array whose type and shape the caller declares."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RawFormat:
     Attributes:
         shape: its shape; one size may be -1 and follows from the size of the file.
         element_type: its element type, packed as :mod:`splitops.spec.elements.packing` says.
-        offset: where it begins; what stands before it and behind it is not read.
+        offset: where it begins; what precedes it and behind it is not read.
     """
 
     shape: tuple[int, ...]
@@ -79,4 +79,4 @@ class RawFormat:
 
 
 FORMAT: Final = RawFormat((-1,), ELEMENT_TYPES["uint8"])
-"""Bytes, where nothing else is stated; any tensor is written as raw bytes."""
+"""Bytes, where nothing else is set; any tensor is written as raw bytes."""

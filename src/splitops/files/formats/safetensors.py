@@ -1,6 +1,6 @@
 """safetensors: a length, a header in JSON, then the bytes of the tensors without a gap.
 
-What the reference implementation refuses is refused here, and keys that stand twice, of which it takes the
+What the reference implementation rejects is rejected here, and keys that appear twice, of which it takes the
 last. Files are written as it writes them: wider types first, then by name, the header padded to 8 bytes.
 
 Source: the format's description and ``safetensors/src/tensor.rs`` at
@@ -77,7 +77,7 @@ class _Safetensors:
             metadata = _metadata(header.pop(_METADATA, None))
             tensors = [_tensor(name, entry, start) for name, entry in header.items()]
             tensors.sort(key=lambda tensor: (tensor.offset, tensor.size))
-            _refuse_gaps(tensors, start, source)
+            _reject_gaps(tensors, start, source)
         except _MalformedError as error:
             raise FileError(f"{source.name}: {error}") from error
         return Contents(self, tuple(tensors), (source,), metadata)
@@ -87,7 +87,9 @@ class _Safetensors:
         swapped = tensor.dtype is not None and not tensor.dtype.isnative
         if code is None or swapped or (tensor.fortran and not tensor.both_orders):
             order = ", Fortran order" if tensor.fortran else ""
-            raise FileError(f"{tensor.label} is of type {tensor.code}{order}, which safetensors has not")
+            raise FileError(
+                f"{tensor.label} is of type {tensor.code}{order}, which safetensors does not have"
+            )
         return replace(tensor, code=code, fortran=False)
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
@@ -123,7 +125,7 @@ FORMAT: Final = _Safetensors()
 
 def _header(source: Source) -> tuple[int, dict[str, Any]]:
     if source.size < 8:
-        raise _MalformedError(f"{source.size} bytes are no safetensors file")
+        raise _MalformedError(f"{source.size} bytes are not safetensors file")
     length = int.from_bytes(source.read(0, 8), "little")
     if length > _MAX_HEADER:
         raise _MalformedError(f"its header would have {length} bytes; the format's limit is {_MAX_HEADER}")
@@ -137,7 +139,7 @@ def _header(source: Source) -> tuple[int, dict[str, Any]]:
     except _MalformedError:
         raise
     except (ValueError, RecursionError) as error:
-        raise _MalformedError(f"its header is no JSON: {shown(str(error))}") from error
+        raise _MalformedError(f"its header is not JSON: {shown(str(error))}") from error
     return 8 + length, header
 
 
@@ -145,19 +147,19 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         [(twice, _)] = Counter(key for key, _ in pairs).most_common(1)
-        raise _MalformedError(f"key {shown(twice)} stands twice in its header")
+        raise _MalformedError(f"key {shown(twice)} appears twice in its header")
     return found
 
 
 def _no_constant(text: str) -> Any:
-    raise _MalformedError(f"{text} in its header is no JSON")
+    raise _MalformedError(f"{text} in its header is not JSON")
 
 
 def _metadata(found: Any) -> Mapping[str, str]:
     if found is None:
         return {}
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        raise _MalformedError(f"{_METADATA} is no mapping of texts to texts")
+        raise _MalformedError(f"{_METADATA} is not a mapping of texts to texts")
     return found
 
 
@@ -166,7 +168,7 @@ def _tensor(name: str, entry: Any, start: int) -> StoredTensor:
         raise _MalformedError(f"the entry of tensor {shown(name)} lacks dtype, shape or data_offsets")
     offsets = entry["data_offsets"]
     if not _are_sizes(offsets) or len(offsets) != 2:
-        raise _MalformedError(f"the data_offsets of tensor {shown(name)} are no lists of sizes")
+        raise _MalformedError(f"the data_offsets of tensor {shown(name)} are not lists of sizes")
     begin, end = offsets
     tensor = stated_tensor(name, entry["dtype"], entry["shape"], start + begin)
     if end - begin != tensor.size:
@@ -178,7 +180,7 @@ def _tensor(name: str, entry: Any, start: int) -> StoredTensor:
 
 
 def stated_tensor(name: str, code: Any, shape: Any, offset: int) -> StoredTensor:
-    """Return the tensor at an offset of which a document states the name, the type and the shape.
+    """Return the tensor at an offset of which a document declares the name, the type and the shape.
 
     Raises:
         ValueError: the format has none like it.
@@ -186,11 +188,11 @@ def stated_tensor(name: str, code: Any, shape: Any, offset: int) -> StoredTensor
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise _MalformedError(f"the name {shown(name)} is no text") from None
+        raise _MalformedError(f"the name {shown(name)} is not text") from None
     if not isinstance(code, str) or code not in _TYPES:
-        raise _MalformedError(f"tensor {shown(name)} has dtype {shown(code)}, which the format has not")
+        raise _MalformedError(f"tensor {shown(name)} has dtype {shown(code)}, which the format does not have")
     if not _are_sizes(shape):
-        raise _MalformedError(f"the shape of tensor {shown(name)} is no list of sizes")
+        raise _MalformedError(f"the shape of tensor {shown(name)} is not a list of sizes")
     element_type, unit, dtype = _KINDS[code]
     bits = math.prod(shape) * element_type.bits
     if bits >= _UINT64:
@@ -206,7 +208,7 @@ def _are_sizes(value: Any) -> bool:
     return isinstance(value, list) and all(type(size) is int and 0 <= size < _UINT64 for size in value)
 
 
-def _refuse_gaps(tensors: Sequence[StoredTensor], start: int, source: Source) -> None:
+def _reject_gaps(tensors: Sequence[StoredTensor], start: int, source: Source) -> None:
     end = start
     for tensor in tensors:
         if tensor.offset != end:

@@ -38,7 +38,7 @@ class _Zarr:
         try:
             root = zarr.open(source.path, mode="r")
             found = {"": root} if isinstance(root, zarr.Array) else dict(_arrays(root, zarr))
-        except Exception as error:  # zarr-python states no closed set
+        except Exception as error:  # zarr-python declares no closed set
             raise FileError(f"{source.name}: {shown(str(error), 200)}") from error
         sources: list[Source] = [source]
         tensors = []
@@ -67,7 +67,7 @@ class _Zarr:
         dtype = tensor.dtype
         named = dtype is not None and dtype.kind in "biufc" and is_numpys_own(dtype)
         if dtype is None or not named or (tensor.fortran and not tensor.both_orders):
-            raise FileError(f"{tensor.label} is of type {tensor.code} or in an order that zarr has not")
+            raise FileError(f"{tensor.label} is of type {tensor.code} or in an order that zarr does not have")
         return replace(tensor, name="", code=dtype.str, fortran=False, chunks=None)
 
     @contextlib.contextmanager

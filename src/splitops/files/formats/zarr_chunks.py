@@ -54,9 +54,9 @@ def _description(folder: Path) -> dict[str, Any]:
     try:
         found = json.loads(read_whole(folder / _DESCRIPTION, limit=_MAX_DESCRIPTION))
     except (ModelError, ValueError, RecursionError) as error:
-        raise FileError(f"{shown_path(folder)} is no array or group of zarr 3: {error}") from error
+        raise FileError(f"{shown_path(folder)} is not an array or group of zarr 3: {error}") from error
     if not isinstance(found, dict):
-        raise FileError(f"{shown_path(folder / _DESCRIPTION)} is no description: {shown(found)}")
+        raise FileError(f"{shown_path(folder / _DESCRIPTION)} is not a description: {shown(found)}")
     return found
 
 

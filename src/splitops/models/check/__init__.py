@@ -1,4 +1,4 @@
-"""Checking models: what is wrong, where, and which runtime will mind."""
+"""Checking models: what is wrong, where, and which runtime rejects it or gets it wrong."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _MOST_NAMED: Final = 8
 _SIZE_RULES: Final = frozenset(
     {Rule.PARTS_DIVISIBLE, Rule.LENGTHS_SUM, Rule.REMAINDER_NEGATIVE, Rule.AXIS_RANGE}
 )
-"""Rules that a branch may guard against: they depend on the shape that reaches the site."""
+"""Rules that a branch may guard against: they depend on the shape that reaches the split node."""
 
 
 class Examination(NamedTuple):
@@ -168,7 +168,7 @@ def _undeclared_parts(site: Site) -> Iterator[Finding]:
 def find_limits(
     site: Site, model: Surroundings, runtimes: Sequence[str] = RUNTIMES
 ) -> Iterator[tuple[Limit, Surely]]:
-    """Yield the limits of some runtimes that a site meets, and how surely."""
+    """Yield the limits of some runtimes that a split node meets, and how surely."""
     for limit, condition in _limits_of(tuple(runtimes)) if site.unread is None else ():
         if (surely := condition(site, model)) is not Surely.NO:
             yield limit, surely
@@ -276,7 +276,7 @@ def _limit_findings(site: Site, model: Surroundings, runtimes: Sequence[str]) ->
 
 
 def _stated(values: Iterable[InferredValue], sites: Iterable[Site]) -> Iterator[Finding]:
-    """Find outputs of split sites of which the model states another type or shape than they have."""
+    """Find outputs of split nodes of which the model declares another type or shape than they have."""
     found = {(site.where.graph, name): site for site in sites for name in site.outputs if name}
     for value in values:
         site = found.get((value.graph, value.name))
@@ -286,10 +286,10 @@ def _stated(values: Iterable[InferredValue], sites: Iterable[Site]) -> Iterator[
         if site.error is not None:
             continue
         if before.type is not None and after.type is not None and before.type != after.type:
-            message = f"output {value.name!r} is stated to be {before.type}, but it is {after.type}"
+            message = f"output {value.name!r} is declared as {before.type}, but it is {after.type}"
             yield _contradiction("stated.type", Severity.ERROR, site, message)
         elif not may_be(before.shape, after.shape):
-            message = f"output {value.name!r} is stated to be {before}, but it is {after}"
+            message = f"output {value.name!r} is declared as {before}, but it is {after}"
             yield _contradiction("stated.shape", Severity.WARNING, site, message)
 
 

@@ -1,6 +1,6 @@
-"""The conditions under which runtimes mind a split site; :mod:`splitops.models.check.profiles` says which do.
+"""The conditions under which runtimes fail at a split node; :mod:`splitops.models.check.profiles` says which.
 
-Each takes a site and what it must know of the model around it, and says whether the limit is met there.
+Each takes a split node and what it must know of the model around it, and says whether the limit is met there.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Orders = Mapping[tuple[str | None, str], Sequence[tuple[int, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a condition must know of the model around a site.
+    """What a condition must know of the model around a split node.
 
     Attributes:
         outputs: the names of the model's outputs.
@@ -98,7 +98,7 @@ def _transposes_of_ir(model: OpenVINOModel) -> Orders:
 
 
 Condition = Callable[[Site, Surroundings], Surely]
-"""From a site and the model around it to whether a limit is met there."""
+"""From a split node and the model around it to whether a limit is met there."""
 
 
 def _surely(met: bool) -> Surely:
@@ -141,7 +141,7 @@ def _at_least(size: Dim | None, bound: int) -> Surely:
 
 
 def _ceil(site: Site) -> Division | None:
-    """Return the division of a site, if it is one by num_outputs."""
+    """Return the division of a split node, if it is one by num_outputs."""
     division = None if site.binding is None else site.binding.division
     return division if division is not None and division.rule is SizeRule.CEIL else None
 
@@ -191,7 +191,7 @@ def open_overshoot(site: Site, model: Surroundings) -> Surely:
 
 
 def merged(site: Site, model: Surroundings) -> Surely:
-    """Another Split of the same data declares another number of outputs, and neither states lengths."""
+    """Another Split of the same data declares another number of outputs, and neither declares lengths."""
     return _surely(site_key(site.where.graph, site.outputs) in model.merged)
 
 
@@ -224,7 +224,7 @@ def split_1(site: Site, model: Surroundings) -> Surely:
 
 
 def empty_name(site: Site, model: Surroundings) -> Surely:
-    """num_outputs stands beside an input that is named ''."""
+    """num_outputs is used with an input that is named ''."""
     ceil = site.schema.count_attribute in site.attributes
     return named_nothing(site, model) if ceil else Surely.NO
 
@@ -275,19 +275,19 @@ def large(site: Site, model: Surroundings) -> Surely:
 
 
 def large_lengths(site: Site, model: Surroundings) -> Surely:
-    """Lengths of a Split are stated of an axis that the data says to have 2^31 elements or more."""
+    """Lengths of a Split are set of an axis that the data says to have 2^31 elements or more."""
     if not _stated_lengths(site) or not _is_onnx(site) or _is_sequence(site):
         return Surely.NO
     return _at_least(_axis_size(site), _INT32_MAX + 1)
 
 
 def large_stated(site: Site, model: Surroundings) -> Surely:
-    """A stated length is 2^31 or more."""
+    """A given length is 2^31 or more."""
     return _surely(any(length > _INT32_MAX for length in _stated_lengths(site)))
 
 
 def _stated_lengths(site: Site) -> tuple[int, ...]:
-    """Return the length of each part where the site states them; nothing where they are not known."""
+    """Return the length of each part where the split node declares them; nothing where they are not known."""
     division = None if site.binding is None else site.binding.division
     return () if division is None else division.lengths
 
@@ -300,7 +300,7 @@ def large_even(site: Site, model: Surroundings) -> Surely:
 
 
 def unbind(site: Site, model: Surroundings) -> Surely:
-    """Keepdims = 0 stands beside chunks of 1, as PyTorch exports a scripted unbind."""
+    """Keepdims = 0 is used with chunks of 1, as PyTorch exports a scripted unbind."""
     fact = site.lengths
     if not site.may_be_unbind:
         return Surely.NO
@@ -308,7 +308,7 @@ def unbind(site: Site, model: Surroundings) -> Surely:
 
 
 def scalar_keepdims(site: Site, model: Surroundings) -> Surely:
-    """Keepdims = 0 stands beside chunks of more than 1."""
+    """Keepdims = 0 is used with chunks of more than 1."""
     fact, row = site.lengths, site.schema
     if not _is_sequence(site) or fact is None or row.keepdims is None:
         return Surely.NO
@@ -379,7 +379,7 @@ def packed_constant(site: Site, model: Surroundings) -> Surely:
 
 
 def packed_parts(site: Site, model: Surroundings) -> Surely:
-    """A part of a run's data, of element types that are moved by whole bytes, is no run of whole bytes."""
+    """A part of a run's data, of element types that are moved by whole bytes, is not a run of whole bytes."""
     if not _is_ir(site) or not _type_in(site, "nf4", "float4_e2m1fn", "uint2") or len(site.outputs) < 2:
         return Surely.NO
     if site.origins[:1] == (Origin.MODEL,):

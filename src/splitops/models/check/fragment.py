@@ -66,7 +66,7 @@ def check_fragment(content: bytes, where: Where) -> Iterator[Finding]:
     count = row.count_attribute
     number = None if count is None else attributes.get(count)
     if outputs and number is not None and number != len(outputs):
-        message = f"{len(outputs)} outputs are stated, but {count} = {number}"
+        message = f"{len(outputs)} outputs are set, but {count} = {number}"
         yield _finding(row, where, "outputs.count", message)
     yield from _contradictions(row, where, attributes, facts, outputs)
 
@@ -126,7 +126,7 @@ def _explains(
     axis: int,
     shapes: Sequence[Shape | None],
 ) -> bool:
-    """Return whether a split on one axis may give the stated shapes."""
+    """Return whether a split on one axis may give the declared shapes."""
     known = [
         fact if index != 1 or fact is None else replace(fact, value=axis) for index, fact in enumerate(facts)
     ]
@@ -139,7 +139,7 @@ def _explains(
 
 
 def _adds_up(data: Shape, parts: Sequence[Shape | None], axis: int) -> bool:
-    """Return whether stated sizes add up on an axis, as far as they are exact."""
+    """Return whether declared sizes add up on an axis, as far as they are exact."""
     sizes = [None if part is None else part[axis] for part in parts]
     exact = [size for size in sizes if isinstance(size, int)]
     total = data[axis]

@@ -18,7 +18,7 @@ from splitops.spec.operators import schema
 
 
 def form_findings(model: ModelProto, where: Where) -> Iterator[Finding]:
-    """Yield what is wrong with the version of a well-formed model, and with the dimensions that it states."""
+    """Yield what is wrong with the version of a well-formed model, and with its declared dimensions."""
     if not 1 <= model.ir_version <= IR_VERSION:
         message = f"ir_version = {model.ir_version}; the versions are 1 to {IR_VERSION}"
         yield _finding(message, where, Severity.ERROR)
@@ -65,12 +65,14 @@ def _negative_sizes(values: Iterable[ValueInfoProto], where: Where) -> Iterator[
     for value in values:
         for axis, size in enumerate(_sizes(value.type)):
             if size < 0:
-                message = f"dimension {axis} of {shown(value.name)} is stated as {size}, and taken as unknown"
+                message = (
+                    f"dimension {axis} of {shown(value.name)} is declared as {size}, and taken as unknown"
+                )
                 yield _finding(message, where, Severity.WARNING)
 
 
 def _sizes(type_: TypeProto) -> Iterator[int]:
-    """Yield the sizes that a type states, of a sequence's elements too; an open one states 0."""
+    """Yield the sizes that a type declares, of a sequence's elements too; an open one declares 0."""
     match type_.WhichOneof("value"):
         case "tensor_type":
             yield from (dim.dim_value for dim in type_.tensor_type.shape.dim)

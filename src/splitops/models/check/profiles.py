@@ -23,7 +23,7 @@ class Outcome(StrEnum):
     """What a runtime does."""
 
     ERROR = "error"
-    """It refuses the model or fails when it runs."""
+    """It rejects the model or fails when it runs."""
     WRONG = "wrong result"
     """It runs, and gives something else than the operator's definition says."""
     CRASH = "crash"
@@ -108,8 +108,8 @@ class Limit:
         """Return whether a release of the runtime does so, as far as is known.
 
         Examples:
-            >>> mended = next(limit for limit in LIMITS if limit.code == "onnxruntime.empty-name")
-            >>> mended.holds_in("1.31.1"), mended.holds_in("1.32.0")
+            >>> fixed = next(limit for limit in LIMITS if limit.code == "onnxruntime.empty-name")
+            >>> fixed.holds_in("1.31.1"), fixed.holds_in("1.32.0")
             (True, False)
         """
         asked = release_numbers(release)

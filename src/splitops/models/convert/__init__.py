@@ -112,11 +112,11 @@ def convert(
 ) -> onnx.ModelProto | OpenVINOModel | Conversion:
     """Convert a model to another opset of ONNX or to OpenVINO, without changing a value or a shape.
 
-    Each split is reduced to its meaning and stated again as the target states it; where the target cannot, it
-    is rewritten (Slices, lengths computed in the graph, casts that lose nothing); where that is not exact
-    either, it is refused. The other operators of an ONNX model move with it: those that mean the same stay,
-    others go through onnx's version converter one by one, and what it cannot convert is refused by name.
-    Names, metadata, subgraphs and model-local functions survive.
+    Each split is reduced to its meaning and stated again as the target declares it; where the target
+    cannot, it is rewritten (Slices, lengths computed in the graph, casts that lose nothing); where that
+    is not exact either, it is rejected. The other operators of an ONNX model move with it: those that
+    mean the same stay, others go through onnx's version converter one by one, and what it cannot convert
+    is rejected by name. Names, metadata, subgraphs and model-local functions survive.
 
     Where a split can only become Slices, these take sizes that the source rejects: where the source has a
     result, it is the same.
@@ -128,7 +128,7 @@ def convert(
             knows, or ``"openvino"``, perhaps with an operation set (``"openvino:opset1"``); None with
             ``only_split`` alone.
         only_split: keep the opset and everything else, and only state the splits in ``form``.
-        form: ``"same"`` states each split as it is stated now where the target can; ``"lengths"`` prefers the
+        form: ``"same"`` declares each split as it is set now where the target can; ``"lengths"`` prefers the
             length of each part, ``"count"`` a number of parts where it gives the same lengths. None is
             ``"same"``, and ``"lengths"`` with ``only_split``.
         allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
@@ -137,9 +137,9 @@ def convert(
 
     Returns:
         The converted model: an ``onnx.ModelProto`` or, for ``"openvino"``, an :class:`OpenVINOModel`. With
-        ``report``, what became of every split and of every other node that changed; its ``model`` is the
-        converted model. What is refused does not raise then, so that one call reports all of it: ``model``
-        raises the first refusal.
+        ``report``, the result of every split and of every other node that changed; its ``model`` is the
+        converted model. What is rejected does not raise then, so that one call reports all of it: ``model``
+        raises the first rejection.
 
     Raises:
         RuleError: the target cannot say a split, and no exact rewrite of it is known.
@@ -201,7 +201,7 @@ def _converted(
 
 
 def _unknown_opset(model: onnx.ModelProto, where: Where) -> SplitError | None:
-    """Return the refusal of a model of a newer opset than onnx has: nobody knows what its operators mean."""
+    """Return the error for a model of a newer opset than onnx has, whose operators are unknown."""
     from splitops.models.formats.onnx.structure import unknown_opset
 
     found = unknown_opset(model, where)

@@ -116,7 +116,7 @@ def _model(graph: onnx.GraphProto, opset: int) -> ModelProto:
 
 @dataclass(frozen=True)
 class Small:
-    """What can stand in the place of a node.
+    """What can are in the place of a node.
 
     Attributes:
         model: a model of it, whose values are named as those of the :class:`Piece`.
@@ -201,7 +201,7 @@ class Adapter:
         return found
 
     def body(self, piece: Piece, opset: int) -> Small | None:
-        """Return the body that the schema of a node's operator states; None where it states none for it."""
+        """Return the body that the schema of a node's operator has; None where it sets none for it."""
         key = (opset, *piece.key())
         if key not in self._bodies:
             self._bodies[key] = _body(piece, opset)
@@ -320,7 +320,7 @@ def _body(piece: Piece, opset: int) -> Small | None:
             )
             function = FunctionProto.FromString(content)
         return Small.of(_inlined(piece, schema, function, version), version)
-    except Exception:  # onnx asks for types that are not known, or its inference refuses
+    except Exception:  # onnx asks for types that are not known, or its inference rejects
         return None
 
 

@@ -1,9 +1,9 @@
 """The other operators of an ONNX model, moved from one opset to another node by node.
 
-A node whose statement means the same in both versions stays; a few are restated here; every other one goes
+A node whose form means the same in both versions stays; a few are rewritten here; every other one goes
 through onnx's own version converter, alone and version by version, so that one operator which it cannot
 convert does not keep the rest of the model from moving. What it cannot do either is replaced by the body that
-the operator's schema states, whose nodes are moved in turn.
+the operator's schema has, whose nodes are moved in turn.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class OpsetMover:
     def _by_body(
         self, node: ir.Node, piece: Piece, old: int, new: int, bodies: int, error: NoAdapterError
     ) -> Sequence[str]:
-        """Replace a node by the body that its schema states, and move the nodes of that."""
+        """Replace a node by the body that its schema has, and move the nodes of that."""
         body = self._adapter.body(piece, old) if bodies else None
         if body is None:
             raise error
@@ -225,7 +225,7 @@ def _folded_constant(node: ir.Node) -> ir.Attr | None:
 
 
 def _sliced_shape(node: ir.Node, opset: int, names: Names) -> list[str]:
-    """Write the start and end of a Shape, which it states from opset 15 on, as a Slice."""
+    """Write the start and end of a Shape, which it declares from opset 15 on, as a Slice."""
     bounds = {name: node.attributes[name].as_int() for name in ("start", "end") if name in node.attributes}
     begin, end = bounds.get("start", 0), bounds.get("end", _INT64_MAX)
     tape = Tape(opset, names, node.name or node.outputs[0].name or "shape")

@@ -21,7 +21,7 @@ from splitops.models.sites.restating import unbind_error
 from splitops.spec.sizes.arithmetic import Division, part_count, part_sizes
 
 _MOST_PARTS = 1 << 12
-"""A Split with more outputs is no help to anybody."""
+"""A Split with more outputs is not a help to anybody."""
 
 
 def lower_sequence(node: ir.Node, site: Site, opset: int, names: Names, rule: Rule) -> ir.Node:
@@ -41,8 +41,8 @@ def lower_sequence(node: ir.Node, site: Site, opset: int, names: Names, rule: Ru
 
     Raises:
         RuleError: ``rule``, another operator reads the sequence, an index or the number of parts is not
-            known, or the site may be PyTorch's ``unbind``; ``parts.count``, there are no parts or too many.
-            Nothing has changed then.
+            known, or the split node may be PyTorch's ``unbind``; ``parts.count``, there are no parts or
+            too many. Nothing has changed then.
     """
     if site.may_be_unbind:
         raise unbind_error(site, rule)

@@ -42,7 +42,7 @@ from splitops.spec.sizes.dims import Shape
 
 
 def convert_opset(model: ModelProto, target: Target | None, form: Form, where: Where) -> Conversion:
-    """Convert a well-formed model to an opset; None keeps its opset and only states the splits anew."""
+    """Convert a well-formed model to an opset; None keeps its opset and only declares the splits anew."""
     imported = opset_imports(model).get("")
     opset = None if target is None else target.opset
     name = f"onnx:{imported}" if target is None else str(target)
@@ -75,7 +75,7 @@ def convert_opset(model: ModelProto, target: Target | None, form: Form, where: W
 
 
 def _with_true_shapes(model: ModelProto, where: Where) -> ModelProto | None:
-    """Return a model without false shapes of values, which its source states too; None where all are true.
+    """Return a model without false shapes of values, which its source declares too; None where all are true.
 
     onnx's inference of an older operation set knows less and lets them pass, and runtimes do not need them.
     """
@@ -123,7 +123,7 @@ def _moved(
         rewriting.move(owner, path, old, new, form)
         owner.opset_imports[""] = new
     changes = tuple(rewriting.changes)
-    if any(change.status is Status.REFUSED for change in changes):
+    if any(change.status is Status.REJECTED for change in changes):
         return changes, None
     return changes, rewriting.model
 
@@ -134,7 +134,7 @@ def prove(model: ModelProto, where: Where, source: ModelProto | None = None) -> 
     Args:
         model: the result.
         where: the place of the model.
-        source: what it was made of; None is a model that is no ONNX model, and valid.
+        source: what it was made of; None is a model that is not an ONNX model, and valid.
 
     Raises:
         ModelError: it is not valid.
@@ -225,7 +225,7 @@ def finished(model: ir.Model, original: ModelProto) -> ModelProto:
     proto = written(model)
     stated = {info.name for _, graph in located_graphs(original) for info in graph.value_info}
     for _, graph in located_graphs(proto):
-        # onnx-ir states types for initializers, which state their own.
+        # onnx-ir declares types for initializers, which state their own.
         own = {tensor.name for tensor in graph.initializer} - stated
         kept = [info for info in graph.value_info if info.name not in own]
         if len(kept) < len(graph.value_info):
@@ -256,7 +256,7 @@ class Rewriting:
     where: Where
     apart: frozenset[SiteKey] = frozenset()
     changes: list[Change] = field(default_factory=list)
-    refused: dict[ir.Node, SplitError] = field(default_factory=dict)
+    rejected: dict[ir.Node, SplitError] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.names = Names(self.model)
@@ -290,7 +290,7 @@ class Rewriting:
                 if not isinstance(graph, ir.Graph):
                     place = self.place(inner, node)
                     error = ModelError(f"a function has no constant of {tensor.dtype} below opset 9", place)
-                    self.changes.append(Change(place, Status.REFUSED, "Constant", error=error))
+                    self.changes.append(Change(place, Status.REJECTED, "Constant", error=error))
                     continue
                 make_initializer(node, tensor, graph)
 
@@ -319,7 +319,7 @@ class Rewriting:
                     lowered[lower_sequence(node, site, opset, self.names, rule)] = str(site)
                 except SplitError as error:
                     lowered[node] = str(site)
-                    self.refused[node] = error
+                    self.rejected[node] = error
         return lowered
 
     def restate(
@@ -336,18 +336,18 @@ class Rewriting:
         site = self.read(node, old, where)
         before = lowered or str(site)
         try:
-            if node in self.refused:
-                raise self.refused[node]
+            if node in self.rejected:
+                raise self.rejected[node]
             apart = site_key(where.graph, site.outputs) in self.apart
-            restated = restate(site, target, form, apart=apart)
-            write_site(node, site, restated, new, self.names)
+            rewritten = restate(site, target, form, apart=apart)
+            write_site(node, site, rewritten, new, self.names)
         except SplitError as error:
-            self.changes.append(Change(where, Status.REFUSED, before, error=error))
+            self.changes.append(Change(where, Status.REJECTED, before, error=error))
             return
-        status = status_of(restated)
+        status = status_of(rewritten)
         if lowered is not None:
             status = Status.REWRITTEN
-        self.changes.append(Change(where, status, before, str(restated)))
+        self.changes.append(Change(where, status, before, str(rewritten)))
 
     def move_other(self, node: ir.Node, old: int, new: int, where: Where) -> None:
         """Move one node of another operator and report it where it changed."""
@@ -355,7 +355,7 @@ class Rewriting:
         try:
             became = self._mover.move(node, old, new, where)
         except ModelError as error:
-            self.changes.append(Change(where, Status.REFUSED, before, error=error))
+            self.changes.append(Change(where, Status.REJECTED, before, error=error))
             return
         if became is not None:
             versions = ", ".join(f"{name}-{since_version(name, new)}" for name in became)
@@ -367,8 +367,8 @@ def _gives_sequence(node: ir.Node) -> bool:
     return is_split(node) and schema(node.op_type, domain="").gives_sequence
 
 
-def status_of(restated: Restatement) -> Status:
-    """Return what a restatement makes of its node."""
-    if restated.method is Method.KEPT:
+def status_of(rewritten: Restatement) -> Status:
+    """Return what a rewrite makes of its node."""
+    if rewritten.method is Method.KEPT:
         return Status.KEPT
-    return Status.REWRITTEN if restated.rewritten else Status.CONVERTED
+    return Status.REWRITTEN if rewritten.rewritten else Status.CONVERTED

@@ -1,8 +1,9 @@
 """An ONNX model as an OpenVINO model.
 
-First every split becomes a node of domain ``openvino`` that states what OpenVINO's layer is to state. A model
-of splits and data movers is then written as it stands; one with other operators goes through OpenVINO's own
-frontend, where an extension turns these nodes into the layers: its reading of ONNX's splits is never asked.
+First every split becomes a node of domain ``openvino`` that declares what OpenVINO's layer is to state. A
+model of splits and data movers is then written unchanged; one with other operators goes through
+OpenVINO's own frontend, where an extension turns these nodes into the layers: its reading of ONNX's
+splits is never asked.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def convert_onnx(model: ModelProto, target: Target, form: Form, where: Where) ->
         form = Form.SAME  # a number of parts would be fused again
     own = _state_splits(rewriting, opset, target, form)
     changes = tuple(rewriting.changes)
-    if any(change.status is Status.REFUSED for change in changes):
+    if any(change.status is Status.REJECTED for change in changes):
         return Conversion(str(target), changes, None)
     try:
         foreign = unwritable(rewriting.model, own)
@@ -79,40 +80,40 @@ def _state_splits(rewriting: Rewriting, opset: int, target: Target, form: Form) 
             site = rewriting.read(node, opset, where)
             before = lowered.get(node) or str(site)
             try:
-                if node in rewriting.refused:
-                    raise rewriting.refused[node]
-                restated = restate(site, target, form)
+                if node in rewriting.rejected:
+                    raise rewriting.rejected[node]
+                rewritten = restate(site, target, form)
                 inputs = zip(site.inputs[1:], site.origins[1:], strict=True)
                 names = ", ".join(sorted(name for name, origin in inputs if origin is Origin.DEFAULT))
-                if names and restated.division is None:
+                if names and rewritten.division is None:
                     raise rule_error(
-                        str(restated.row),
+                        str(rewritten.row),
                         Rule.LENGTHS_MISSING,
                         f"the lengths {names} are a default that the caller can replace",
                         "OpenVINO has no defaults for inputs",
                         where=where,
                     )
                 tape = Tape(opset, rewriting.names, node.name or node.outputs[0].name or "split")
-                _state(node, restated, given_lengths(node, site, tape), tape, replaced)
+                _state(node, rewritten, given_lengths(node, site, tape), tape, replaced)
                 made.update(tape.nodes)
             except SplitError as error:
-                rewriting.changes.append(Change(where, Status.REFUSED, before, error=error))
+                rewriting.changes.append(Change(where, Status.REJECTED, before, error=error))
                 continue
-            status = Status.REWRITTEN if node in lowered else status_of(restated)
-            after = f"openvino {restated}"
+            status = Status.REWRITTEN if node in lowered else status_of(rewritten)
+            after = f"openvino {rewritten}"
             rewriting.changes.append(Change(where, status, before, after))
         graph.remove(replaced, safe=True)
     return made
 
 
 def _state(
-    node: ir.Node, restated: Restatement, lengths: ir.Value | None, tape: Tape, left: list[ir.Node]
+    node: ir.Node, rewritten: Restatement, lengths: ir.Value | None, tape: Tape, left: list[ir.Node]
 ) -> None:
-    data, row = node.inputs[0], restated.row
+    data, row = node.inputs[0], rewritten.row
     assert data is not None
     assert row is not None
-    axis, division = restated.axis or 0, restated.division
-    computed = restated.method is Method.COMPUTED or division is None
+    axis, division = rewritten.axis or 0, rewritten.division
+    computed = rewritten.method is Method.COMPUTED or division is None
     attributes, facts = stated(row, axis, None if computed else division)
     inputs: list[ir.Value | None] = [
         None if fact is None else tape.constant(np.array(fact.value, np.int64), parameter.name)
@@ -122,11 +123,11 @@ def _state(
     if computed:
         if division is not None:
             lengths = lengths_of_size(division, tape.size(data, tape.integers([axis])), tape)
-        elif lengths is not None and restated.lengths_type not in (None, type_of(lengths)):
-            assert restated.lengths_type is not None
-            lengths = tape.cast(lengths, restated.lengths_type)
+        elif lengths is not None and rewritten.lengths_type not in (None, type_of(lengths)):
+            assert rewritten.lengths_type is not None
+            lengths = tape.cast(lengths, rewritten.lengths_type)
         inputs[row.input_index(row.lengths[0].name)] = lengths
-    outputs = [ir.Value(name=tape.name("part")) for _ in range(restated.outputs)]
+    outputs = [ir.Value(name=tape.name("part")) for _ in range(rewritten.outputs)]
     made = attributes_of(attributes)
     name = tape.name(row.name)
     version = row.since_version
@@ -138,7 +139,7 @@ def _state(
 def _through_openvino(
     edited: ir.Model, original: ModelProto, own: set[ir.Node], foreign: list[str], where: Where
 ) -> OpenVINOModel:
-    """Convert a model whose splits are stated already by OpenVINO's frontend."""
+    """Convert a model whose splits are set already by OpenVINO's frontend."""
     if not is_installed("openvino"):
         raise ModelError(
             f"OpenVINO's converter is needed for {', '.join(foreign[:8])}: pip install splitops[openvino]",

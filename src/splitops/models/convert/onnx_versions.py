@@ -88,7 +88,7 @@ def drop_defaults(node: NodeProto, opset: int, target: int) -> None:
 
 
 def _means_otherwise(node: NodeProto, older: int, newer: int) -> bool:
-    """Return whether an equal statement means something else on both sides of a change."""
+    """Return whether an equal form means something else on both sides of a change."""
     for version, concerns in _MEANING_CHANGED.get(node.op_type, {}).items():
         if older < version <= newer and concerns(node):
             return True
@@ -128,4 +128,4 @@ _MEANING_CHANGED: Final[Mapping[str, Mapping[int, Callable[[NodeProto], bool]]]]
     "Attention": _at(24),
     "Scan": _at(9),
 }
-"""Versions that changed what an equal statement of some nodes means, which their schemas do not show."""
+"""Versions that changed what an equal form of some nodes means, which their schemas do not show."""

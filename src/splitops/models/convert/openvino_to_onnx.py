@@ -1,6 +1,6 @@
 """An OpenVINO model as an ONNX model.
 
-Each split is restated for the target with what inference knows of its data; the other layers are written in
+Each split is rewritten for the target with what inference knows of its data; the other layers are written in
 one opset, and move to the target as the operators of any ONNX model do.
 """
 
@@ -111,7 +111,7 @@ class _Writer:
     @property
     def complete(self) -> bool:
         """Whether every layer could be written."""
-        return not any(change.status is Status.REFUSED for change in self.changes)
+        return not any(change.status is Status.REJECTED for change in self.changes)
 
     def proto(self) -> ModelProto:
         """Return the ONNX model."""
@@ -151,19 +151,19 @@ class _Writer:
                 else:
                     self._other(layer, where)
             except SplitError as error:
-                self.changes.append(Change(where, Status.REFUSED, f"{layer.type}", error=error))
-                self._refuse(layer)
+                self.changes.append(Change(where, Status.REJECTED, f"{layer.type}", error=error))
+                self._reject(layer)
         self.graph.outputs.extend(results[layer.id] for layer in self.source.outputs)
         for value in (*self.folded, *self.read):
             remove_unread(value)
         for value in list(self.graph.initializers.values()):
             remove_if_unused(value)
 
-    def _refuse(self, layer: Layer) -> None:
-        """Give a refused layer outputs that nothing makes, so that what follows is reported too."""
+    def _reject(self, layer: Layer) -> None:
+        """Give a rejected layer outputs that nothing makes, so that what follows is reported too."""
         for port in layer.outputs:
             end = Endpoint(layer.id, port.id)
-            self.values[end] = ir.Value(name=self.names.fresh("refused"))
+            self.values[end] = ir.Value(name=self.names.fresh("rejected"))
             note(self.values[end], self.known.get((None, end)))
 
     # Parameter, Const, Result
@@ -245,20 +245,20 @@ class _Writer:
                     "ONNX needs it as an attribute",
                     where=replace(where, input="axis"),
                 )
-            restated = restate(site, self.target, self.form, apart=layer.id in self.apart)
+            rewritten = restate(site, self.target, self.form, apart=layer.id in self.apart)
             outputs = [self._new_value(Endpoint(layer.id, port.id)) for port in layer.outputs]
             node = ir.Node("", "Split", sources, outputs=outputs, name=self.names.fresh(layer.name))
             self.graph.append(node)
             self.splits[layer.id] = node
-            parts = write_site(node, site, restated, self.opset, self.names)
+            parts = write_site(node, site, rewritten, self.opset, self.names)
         except SplitError as error:
-            self.changes.append(Change(where, Status.REFUSED, before, error=error))
-            self._refuse(layer)
+            self.changes.append(Change(where, Status.REJECTED, before, error=error))
+            self._reject(layer)
             return
         for port, part in zip(layer.outputs, parts, strict=True):
             assert part is not None
             self.values[Endpoint(layer.id, port.id)] = part
-        self.changes.append(Change(where, status_of(restated), before, str(restated)))
+        self.changes.append(Change(where, status_of(rewritten), before, str(rewritten)))
 
     def _folded(self, value: ir.Value, where: Where) -> ir.Value:
         """Return an axis or lengths as a constant, where they follow from constants."""
@@ -289,7 +289,7 @@ class _Writer:
             error.where = where
             raise
         except (ArithmeticError, LookupError, ValueError) as error:
-            # Where it states other numbers, or takes fewer inputs, than its text allows.
+            # Where it declares other numbers, or takes fewer inputs, than its text allows.
             raise ModelError(f"{layer} is not what its text says: {error}", where) from error
         self.read += tape.folded
         self._append(tape, layer, [made] if isinstance(made, ir.Value) else made, where)

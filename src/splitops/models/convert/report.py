@@ -1,4 +1,4 @@
-"""What a conversion did at every site, and the model that came of it."""
+"""What a conversion did at every split node, and the model that came of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Status(StrEnum):
-    """What became of a node."""
+    """The result of a node."""
 
     KEPT = "kept"
     """It means the same in the target and stands as it did."""
@@ -26,20 +26,20 @@ class Status(StrEnum):
     """It is one node, stated in another way."""
     REWRITTEN = "rewritten"
     """Several nodes give the same values."""
-    REFUSED = "refused"
+    REJECTED = "rejected"
     """Nothing is known to give the same values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One node: every split, and of the other nodes those that changed or were refused.
+    """One node: every split, and of the other nodes those that changed or were rejected.
 
     Attributes:
         where: its place in the model that was given.
-        status: what became of it.
-        before: what it states, for example ``"Split-11(axis=0, split=[2, 3])"``.
-        after: what it states in the target; None where it is refused.
-        error: why it is refused.
+        status: the result of it.
+        before: what it declares, for example ``"Split-11(axis=0, split=[2, 3])"``.
+        after: what it declares in the target; None where it is rejected.
+        error: why it is rejected.
     """
 
     where: Where
@@ -56,13 +56,13 @@ class Change:
 
     @property
     def rule(self) -> Rule | None:
-        """The rule code of a refusal, where a rule of the family stands against it."""
+        """The rule code of a rejection, where a rule of the family prevents it."""
         return self.error.rule if isinstance(self.error, RuleError) else None
 
     def __str__(self) -> str:
         place = f"{self.where}: " if str(self.where) else ""
         if self.error is not None:
-            return f"{place}{self.before}: refused: {self.error.message}"
+            return f"{place}{self.before}: rejected: {self.error.message}"
         if self.status is Status.KEPT:
             return f"{place}{self.before}: kept"
         return f"{place}{self.before} -> {self.after} ({self.status})"
@@ -82,7 +82,7 @@ class Change:
 class Conversion:
     """The report of :func:`~splitops.models.convert.convert`, and the model where it is complete.
 
-    It is made of the report first, so that one call tells of *every* site that stands against a conversion,
+    It is made of the report first, so that one call tells of *every* site that prevents a conversion,
     and :attr:`model` raises the first of them: a model that is not whole cannot be had by accident.
 
     Attributes:
@@ -103,14 +103,14 @@ class Conversion:
         self._problem = problem
 
     @property
-    def refusals(self) -> tuple[Change, ...]:
+    def rejections(self) -> tuple[Change, ...]:
         """The nodes that cannot be converted."""
-        return tuple(change for change in self.changes if change.status is Status.REFUSED)
+        return tuple(change for change in self.changes if change.status is Status.REJECTED)
 
     @property
     def problem(self) -> SplitError | None:
-        """The first error that stands against the conversion; None where the model is complete."""
-        return next((change.error for change in self.refusals if change.error), self._problem)
+        """The first error that prevents the conversion; None where the model is complete."""
+        return next((change.error for change in self.rejections if change.error), self._problem)
 
     @property
     def complete(self) -> bool:
@@ -122,7 +122,7 @@ class Conversion:
         """The converted model: an ``onnx.ModelProto``, or an ``OpenVINOModel`` where that is the target.
 
         Raises:
-            RuleError: a split is refused; the first one.
+            RuleError: a split is rejected; the first one.
             ModelError: another node is, or the model cannot be written for another reason.
         """
         if self.problem is not None:
@@ -144,5 +144,5 @@ class Conversion:
         return "\n".join([f"to {self.target}:", *(f"  {line}" for line in lines)])
 
     def __repr__(self) -> str:
-        state = "complete" if self.complete else f"{len(self.refusals)} refused"
+        state = "complete" if self.complete else f"{len(self.rejections)} rejected"
         return f"Conversion(target={self.target!r}, {len(self.changes)} changes, {state})"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 AUTO: Final = "auto"
 REFERENCE: Final = "reference"
 OWN: Final = "splitops"
-"""Who evaluates what no engine is given."""
+"""Which engine evaluates what no engine is given."""
 _RUNTIMES: Final = ("onnxruntime", "openvino")
 ENGINES: Final = (AUTO, REFERENCE, *_RUNTIMES)
 """The names that callers give."""

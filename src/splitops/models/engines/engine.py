@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class EngineError(ModelError):
-    """A runtime refuses a model, fails to run it, or ends its process.
+    """A runtime rejects a model, fails to run it, or ends its process.
 
     Attributes:
         engine: its name.
@@ -47,14 +47,13 @@ class EngineError(ModelError):
 class Program:
     """A model, or a region of one, as an engine is given it.
 
-    Attributes:
-        content: the serialised model; of ONNX also the file that holds it, of OpenVINO IR the XML.
-        outputs: the names of the outputs that are asked for, in order; of OpenVINO IR they are counted only.
-        where: its place, for errors.
-        weights: ONNX initializers by name that ``content`` states as data of another file; onnxruntime takes
+    Attributes: content: the serialised model; of ONNX also the file that holds it, of OpenVINO IR the
+        XML. outputs: the names of the outputs that are asked for, in order; of OpenVINO IR they are
+        counted only. where: its place, for errors. weights: ONNX initializers by name that ``content``
+        declares as data of another file; onnxruntime takes
             them as they are, without a copy, OpenVINO with the model.
         binary: the constants of OpenVINO IR.
-        folder: where ``content`` finds what it states as data of other files.
+        folder: where ``content`` finds what it declares as data of other files.
         what: what it is, for messages; a few of its operators by name.
         sizes: of OpenVINO IR, the splits that are left to the engine, by name: axis and size of each part,
             which the engine must infer too. A file can state shapes that are not those of its layers.
@@ -131,7 +130,7 @@ class Engine(Protocol):
         """Make a program ready to run.
 
         Raises:
-            EngineError: the runtime refuses it.
+            EngineError: the runtime rejects it.
         """
 
     def close(self) -> None:

@@ -52,7 +52,7 @@ class IsolatedEngine:
         """Send a message and return its answer.
 
         Raises:
-            EngineError: the process has ended, or the runtime refuses or fails.
+            EngineError: the process has ended, or the runtime rejects or fails.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -72,7 +72,7 @@ class OnnxRuntime:
                 else:
                     raise ModelError(f"onnxruntime.SessionOptions has no attribute {shown(name)}")
         except (TypeError, RuntimeError) as error:
-            raise ModelError(f"onnxruntime refuses session_options: {str(error)[:200]}") from error
+            raise ModelError(f"onnxruntime rejects session_options: {str(error)[:200]}") from error
         return made
 
     def compile(self, program: Program) -> OnnxRuntimeProgram:
@@ -94,7 +94,7 @@ class OnnxRuntime:
                 content, options, providers=self._providers, provider_options=self._provider_options
             )
         except Exception as error:  # its own exceptions share no base but this
-            raise _refusal(error, program.where) from error
+            raise _rejection(error, program.where) from error
         return kept_in_forks(OnnxRuntimeProgram(self, session, program, (held, folder)))
 
     def _value(self, array: Any) -> Any:
@@ -179,11 +179,11 @@ def _array(value: Any) -> Any:
     return np.frombuffer(memory, kind.numpy).reshape(value.shape())
 
 
-def _refusal(error: Exception, where: Where) -> EngineError:
+def _rejection(error: Exception, where: Where) -> EngineError:
     text = str(error)
     lacks = _LACKS.search(text)
     operator, node = lacks.groups() if lacks else (None, None)
-    problem = f"refuses the model: {_CODE.sub('', text)}"
+    problem = f"rejects the model: {_CODE.sub('', text)}"
     return EngineError("onnxruntime", problem, where, node=node, operator=operator, lacks=lacks is not None)
 
 

@@ -90,7 +90,7 @@ class OpenVINO:
         except ModelError:
             raise
         except Exception as error:  # its exceptions are RuntimeErrors, and what its bindings raise
-            raise _refusal(error, program.what, program.where) from error
+            raise _rejection(error, program.what, program.where) from error
 
     def _read(self, program: Program) -> Any:
         content, binary = program.content, program.binary
@@ -119,7 +119,7 @@ class OpenVINO:
         except ModelError:
             raise
         except Exception as error:
-            raise _refusal(error, what, where) from error
+            raise _rejection(error, what, where) from error
 
     def shapes(self, document: bytes, constants: bytes) -> list[Inferred]:
         """Return what OpenVINO infers of each output of OpenVINO IR."""
@@ -341,11 +341,11 @@ def _bytes(tensor: Any) -> npt.NDArray[np.uint8]:
     return flat
 
 
-def _refusal(error: Exception, what: str, where: Where) -> EngineError:
+def _rejection(error: Exception, what: str, where: Where) -> EngineError:
     lacks = _LACKS.search(str(error))
     return EngineError(
         "openvino",
-        f"refuses {what}: {_reason(error)}",
+        f"rejects {what}: {_reason(error)}",
         where,
         operator=lacks.group(1) if lacks else None,
         lacks=lacks is not None,

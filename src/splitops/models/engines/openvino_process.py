@@ -34,7 +34,7 @@ class _Process:
         """Return an answer, or in words how the process has ended.
 
         Raises:
-            EngineError: OpenVINO refuses the model.
+            EngineError: OpenVINO rejects the model.
         """
         with self._lock:
             if self._engine is None:
@@ -83,7 +83,7 @@ def to_ir(
         what: what it is, for messages.
 
     Raises:
-        EngineError: OpenVINO refuses the model, or crashes on it.
+        EngineError: OpenVINO rejects the model, or crashes on it.
     """
     given = source if isinstance(source, bytes) else os.path.abspath(source)
     answer: tuple[bytes, bytes] | str = _process().ask("to_ir", given, extensions, what, where, where=where)
@@ -104,7 +104,7 @@ def shapes_of(document: bytes, constants: bytes, what: str, where: Where) -> lis
         where: its place.
 
     Raises:
-        EngineError: OpenVINO refuses the model, or crashes on it.
+        EngineError: OpenVINO rejects the model, or crashes on it.
     """
     answer: list[Inferred] | str = _process().ask("shapes", document, constants, where=where)
     if isinstance(answer, str):

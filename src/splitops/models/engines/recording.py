@@ -1,4 +1,4 @@
-"""The times of operators that are evaluated here, told to whoever listens, at no cost where nobody does."""
+"""The times of operators that are evaluated here, reported to a listener, at no cost where nobody does."""
 
 from __future__ import annotations
 

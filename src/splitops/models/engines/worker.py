@@ -37,7 +37,7 @@ class _Worker:
 def main() -> None:
     """Answer until nobody asks any more."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # what a library prints is not an answer
     worker = _Worker()
     while True:
         try:

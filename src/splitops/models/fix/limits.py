@@ -16,7 +16,7 @@ _STRENGTH: Final = {form: strength for strength, form in enumerate(FixForm)}
 
 
 class Obstacle(NamedTuple):
-    """What stands against a site, and the forms in which it does not.
+    """What prevents a split node, and the forms in which it does not.
 
     Attributes:
         reason: the limit or the broken rule.
@@ -35,7 +35,7 @@ class Obstacle(NamedTuple):
 
     @property
     def asks(self) -> bool:
-        """Whether somebody must say what the site means."""
+        """Whether somebody must say what the split node means."""
         return self.forms == (FixForm.MEANING,)
 
 
@@ -47,15 +47,15 @@ def obstacles(
     *,
     repair: bool = True,
 ) -> list[Obstacle]:
-    """Return what stands against one site, in all of its calls: first what has no form, then the greatest.
+    """Return what prevents one split node, in all of its calls: first what has no form, then the greatest.
 
     What must be said comes before what is written for it.
 
     Args:
-        sites: the site, once for every call.
+        sites: the split node, once for every call.
         model: the model around it.
         runtimes: the runtimes.
-        unbind: what the user says of sites that are read in two ways, and so wants stated.
+        unbind: what the user says of split nodes that are read in two ways, and so wants stated.
         repair: whether a split that breaks a rule has the form of what was probably meant.
     """
     found: dict[str, Obstacle] = {}
@@ -95,7 +95,7 @@ def _words(error: Exception) -> str:
 
 
 def meaning_of(unbind: str | Unbind | None) -> Unbind | None:
-    """Read what a user says of sites that are read in two ways.
+    """Read what a user says of split nodes that are read in two ways.
 
     Raises:
         ModelError: it is another word.

@@ -1,4 +1,4 @@
-"""The forms of splits in ONNX graphs, each written in the place of a site."""
+"""The forms of splits in ONNX graphs, each written in the place of a split node."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class OnnxForms:
 
     Args:
         editor: the model; what is known of its values is noted there.
-        unbind: what the user says of sites that are read in two ways.
+        unbind: what the user says of split nodes that are read in two ways.
     """
 
     def __init__(self, editor: OnnxEditor, unbind: Unbind | None) -> None:
@@ -66,7 +66,7 @@ class OnnxForms:
         }
 
     def write(self, form: FixForm, node: ir.Node, site: Site) -> Written:
-        """State a site in a form, see :class:`~splitops.models.fix.rounds.Forms`."""
+        """Write a split node in a form, see :class:`~splitops.models.fix.rounds.Forms`."""
         site = self.editor.site(node)  # as it is in all calls: the given one is that of the first
         try:
             return self._writers[form](node, site)
@@ -113,9 +113,9 @@ class OnnxForms:
 
     def _version(self, node: ir.Node, site: Site) -> Written:
         read = replace(site, schema=site.as_written or site.schema)
-        restated = restate(read, Target("", self.editor.opset(node)))
-        self._write(node, read, restated)
-        return Written(str(restated))
+        rewritten = restate(read, Target("", self.editor.opset(node)))
+        self._write(node, read, rewritten)
+        return Written(str(rewritten))
 
     def _number(self, node: ir.Node, site: Site) -> Written:
         name = site.schema.count_attribute
@@ -137,25 +137,25 @@ class OnnxForms:
         return Written(f"{self._describe(node)}, as PyTorch means it")
 
     def _lengths(self, node: ir.Node, site: Site) -> Written:
-        for read, restated in self._restatements(node):
-            computed = restated.method is Method.COMPUTED
-            if computed or (restated.method is Method.STATED and _is_explicit(restated)):
-                self._write(node, read, restated)
+        for read, rewritten in self._restatements(node):
+            computed = rewritten.method is Method.COMPUTED
+            if computed or (rewritten.method is Method.STATED and _is_explicit(rewritten)):
+                self._write(node, read, rewritten)
                 self._name_outputs(node)
                 cost = "a few nodes that compute the lengths from the size of the axis" if computed else ""
-                return Written(str(restated), cost)
+                return Written(str(rewritten), cost)
         raise NoFormError(f"{site.operator} cannot state these lengths")
 
-    def _write(self, node: ir.Node, site: Site, restated: Restatement) -> list[ir.Value | None]:
+    def _write(self, node: ir.Node, site: Site, rewritten: Restatement) -> list[ir.Value | None]:
         editor = self.editor
         tape = _SharingTape(editor, node)
-        return write_site(node, site, restated, editor.opset(node), editor.names, tape=tape)
+        return write_site(node, site, rewritten, editor.opset(node), editor.names, tape=tape)
 
     def _restatements(self, node: ir.Node) -> Iterator[tuple[Site, Restatement]]:
         opset = self.editor.opset(node)
         site = self.editor.site(node)
-        for restated in restatements(site, Target("", opset), Form.LENGTHS, apart=True):
-            yield site, restated
+        for rewritten in restatements(site, Target("", opset), Form.LENGTHS, apart=True):
+            yield site, rewritten
 
     # Slices and Gathers
 
@@ -165,10 +165,10 @@ class OnnxForms:
             return Written(f"Slice x {count}(axis={site.bind().axis}, bounds computed)", _COMPUTED_BOUNDS)
         size, opset = _axis_size(site), self.editor.opset(node)
         if isinstance(size, int) and size > _INT32_MAX and opset >= _BOUNDS_AS_INPUTS:
-            restated = self._slices_of_two_axes(node, size, opset)
+            rewritten = self._slices_of_two_axes(node, size, opset)
         else:
-            restated, _ = self._sliced(node)
-        return Written(str(restated), _bounds_cost(restated))
+            rewritten, _ = self._sliced(node)
+        return Written(str(rewritten), _bounds_cost(rewritten))
 
     def _slices_of_two_axes(self, node: ir.Node, size: int, opset: int) -> Restatement:
         """Write Slices that name a second axis, all of it.
@@ -177,43 +177,43 @@ class OnnxForms:
         (GatherSliceToSplitFusion). An end of 2^31 - 1 it takes for that of the axis.
         """
         found = (way for _, way in self._restatements(node) if way.method is Method.SLICED)
-        restated, data = next(found, None), node.inputs[0]
+        rewritten, data = next(found, None), node.inputs[0]
         shape = None if data is None else shape_of(data)
-        if restated is None or restated.axis is None or data is None or shape is None:
-            raise NoFormError("its bounds cannot be stated, or Slice does not take the data")
+        if rewritten is None or rewritten.axis is None or data is None or shape is None:
+            raise NoFormError("its bounds cannot be written, or Slice does not take the data")
         tape, flat = Tape(opset, self.editor.names, _stem(node)), len(shape) == 1
         if flat:
             data = tape.of_axis("Unsqueeze", data, 1)
-        other = 0 if restated.axis % len(shape) else 1
-        axes = tape.integers([restated.axis, other])
+        other = 0 if rewritten.axis % len(shape) else 1
+        axes = tape.integers([rewritten.axis, other])
         parts: list[ir.Value | None] = []
-        for output, (begin, end) in zip(node.outputs, restated.bounds, strict=True):
+        for output, (begin, end) in zip(node.outputs, rewritten.bounds, strict=True):
             if end == _INT32_MAX:
                 end -= size
             stops = tape.integers([_INT64_MAX if end is None else end, _INT64_MAX])
             part = tape.op("Slice", [data, tape.integers([begin or 0, 0]), stops, axes], hint="part")
             parts.append((tape.of_axis("Squeeze", part, 1) if flat else part) if output.name else None)
         replace_node(node, tape.nodes, parts)
-        return restated
+        return rewritten
 
     def _sliced(self, node: ir.Node) -> tuple[Restatement, list[ir.Node]]:
         """Write a Slice for each part that is read, and return them."""
-        for site, restated in self._restatements(node):
-            if restated.method in (Method.SLICED, Method.SLICED_COMPUTED):
-                parts = self._write(node, site, restated)
+        for site, rewritten in self._restatements(node):
+            if rewritten.method in (Method.SLICED, Method.SLICED_COMPUTED):
+                parts = self._write(node, site, rewritten)
                 made = [None if part is None else part.producer() for part in parts]
-                return restated, [found for found in made if found is not None]
-        raise NoFormError("its bounds cannot be stated, or Slice does not take the data")
+                return rewritten, [found for found in made if found is not None]
+        raise NoFormError("its bounds cannot be written, or Slice does not take the data")
 
     def _gathers(self, node: ir.Node, site: Site) -> Written:
         opset = self.editor.opset(node)
         if opset < 12:
             raise NoFormError("positions are computed from opset 12 on")
-        restated, slices = self._sliced(node)
+        rewritten, slices = self._sliced(node)
         for part in slices:
-            _gather_instead(part, restated, Tape(opset, self.editor.names, _stem(part)))
-        cost = _bounds_cost(restated) or "positions of each part, 8 bytes an entry of the axis"
-        return Written(str(restated).replace("Slice", "Gather"), cost)
+            _gather_instead(part, rewritten, Tape(opset, self.editor.names, _stem(part)))
+        cost = _bounds_cost(rewritten) or "positions of each part, 8 bytes an entry of the axis"
+        return Written(str(rewritten).replace("Slice", "Gather"), cost)
 
     def _empty(self, node: ir.Node, site: Site) -> Written:
         """Make what Transposes give of empty parts anew, as there is nothing in it."""
@@ -262,7 +262,7 @@ class OnnxForms:
 
 
 class _SharingTape(Tape):
-    """A tape whose constants are those of the model: equal ones of many sites are one."""
+    """A tape whose constants are those of the model: equal ones of many split nodes are one."""
 
     def __init__(self, editor: OnnxEditor, node: ir.Node) -> None:
         super().__init__(editor.opset(node), editor.names, _stem(node))
@@ -286,17 +286,17 @@ def _axis_size(site: Site) -> Dim | None:
     return None if binding is None or binding.axis is None or shape is None else shape[binding.axis]
 
 
-def _is_explicit(restated: Restatement) -> bool:
-    return restated.division is not None and restated.division.rule is SizeRule.EXPLICIT
+def _is_explicit(rewritten: Restatement) -> bool:
+    return rewritten.division is not None and rewritten.division.rule is SizeRule.EXPLICIT
 
 
-def _bounds_cost(restated: Restatement) -> str:
-    computed = restated.method is Method.SLICED_COMPUTED
+def _bounds_cost(rewritten: Restatement) -> str:
+    computed = rewritten.method is Method.SLICED_COMPUTED
     return _COMPUTED_BOUNDS if computed else ""
 
 
-def _gather_instead(part: ir.Node, restated: Restatement, tape: Tape) -> None:
-    """Let a Gather at the positions of a slice stand in its place."""
+def _gather_instead(part: ir.Node, rewritten: Restatement, tape: Tape) -> None:
+    """Let a Gather at the positions of a slice are in its place."""
     data, begin, end, axes = part.inputs
     assert data is not None
     assert begin is not None
@@ -307,11 +307,11 @@ def _gather_instead(part: ir.Node, restated: Restatement, tape: Tape) -> None:
     if bounds[0] is not None and bounds[1] is not None and 0 < bounds[1] - bounds[0] <= _MOST_POSITIONS:
         positions = tape.integers(range(int(bounds[0][0]), int(bounds[1][0])))
     else:
-        if restated.method is Method.SLICED_COMPUTED:
+        if rewritten.method is Method.SLICED_COMPUTED:
             end = tape.op("Min", [end, tape.size(data, axes)])  # the last bounds may lie behind the end
         first, last = (tape.op("Squeeze", [bound]) for bound in (begin, end))
         positions = tape.op("Range", [first, last, tape.constant(np.array(1, np.int64))], hint="positions")
-    gathered = tape.op("Gather", [data, positions], {"axis": restated.axis}, hint="part")
+    gathered = tape.op("Gather", [data, positions], {"axis": rewritten.axis}, hint="part")
     replace_node(part, tape.nodes, [gathered])
 
 
@@ -328,7 +328,7 @@ def _made_anew(transpose: ir.Node, part: ir.Value, tape: Tape) -> None:
         raise NoFormError(f"opset {tape.opset} cannot state an empty tensor of {kind}")
     order = transpose.attributes.get("perm")
     if order is not None and order.is_ref():
-        raise NoFormError("the order of the Transpose is what each caller of the function states")
+        raise NoFormError("the order of the Transpose is what each caller of the function declares")
     axes = range(len(shape))[::-1] if order is None else order.value
     moved = tape.op("Gather", [tape.op("Shape", [part]), tape.integers(axes)], {"axis": 0}, hint="shape")
     nothing = ir.tensor(np.zeros(1, kind.numpy))

@@ -32,7 +32,7 @@ class OpenVINOForms:
         self.editor = editor
 
     def write(self, form: FixForm, node: ir.Node, site: Site) -> Written:
-        """State a site in a form, see :class:`~splitops.models.fix.rounds.Forms`."""
+        """Write a split node in a form, see :class:`~splitops.models.fix.rounds.Forms`."""
         match form:
             case FixForm.GATHERS:
                 return self._gathers(node)
@@ -86,7 +86,7 @@ class OpenVINOForms:
         assert order is not None
         kind, rank = type_of(part), shape_of(part)
         if kind is None or not kind.bits or rank is None:
-            raise NoFormError(f"an empty tensor of {kind or 'an unknown type'} cannot be stated")
+            raise NoFormError(f"an empty tensor of {kind or 'an unknown type'} cannot be written")
         name, sizes = transpose.name, (len(rank),)
         shape = editor.add(
             transpose,

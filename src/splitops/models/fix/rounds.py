@@ -1,4 +1,4 @@
-"""Rounds over a model: each site that meets a limit is restated, until none does, or none can be."""
+"""Rounds over a model: each split node that meets a limit is rewritten, until none does, or none can be."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from splitops.models.known import Known, SequenceOf, Tensor, may_be
 from splitops.models.sites import Site
 
 _ROUNDS: Final = 8
-"""One restatement can be what another one needs: what a sequence was made of is a Split of its own."""
+"""One rewrite can be what another one needs: what a sequence was made of is a Split of its own."""
 
 _Name = tuple[str | None, str]
 """A value by the path of its graph and its name."""
 
 
 class NoFormError(Exception):
-    """A form does not apply to a site; the text says why."""
+    """A form does not apply to a split node; the text says why."""
 
 
 class Written(NamedTuple):
-    """What stands in the place of a site now.
+    """What is in the place of a split node now.
 
     Attributes:
-        text: the statement in words.
+        text: the form in words.
         cost: what it costs when the model runs; empty where it costs nothing.
     """
 
@@ -50,10 +50,10 @@ class Forms(Protocol):
         """The model, with what is known of its values noted."""
 
     def write(self, form: FixForm, node: ir.Node, site: Site) -> Written:
-        """State a site in a form.
+        """Write a split node in a form.
 
         Raises:
-            NoFormError: the form does not apply; what the site gives has not changed.
+            NoFormError: the form does not apply; what the split node gives has not changed.
         """
 
 
@@ -62,11 +62,11 @@ class Survey:
     """A model as it is at the beginning of a round.
 
     Attributes:
-        calls: each site by its node: one for every call of a function around it.
+        calls: each split node by its node: one for every call of a function around it.
         surroundings: what the conditions of limits ask of the model.
         forms: the forms of its format.
         gives: from a node and the path of its graph to what is known of the values by which it is held
-            against what stands in its place later.
+            against what is in its place later.
         known: what is known of every value.
     """
 
@@ -79,7 +79,7 @@ class Survey:
 
 @dataclass(eq=False)
 class _Record:
-    """What is found out about one site of the model that was given."""
+    """What is found out about one split node of the model that was given."""
 
     where: Where
     before: str
@@ -111,7 +111,7 @@ def fix_splits(
         repair: whether splits that break a rule are rewritten too.
 
     Raises:
-        ModelError: what stands in the place of a site is not what it was: this is no fault of the model.
+        ModelError: what is in the place of a split node is not what it was: this is not a fault of the model.
     """
     rounds = _Rounds(runtimes, unbind, repair)
     for _ in range(_ROUNDS):
@@ -130,16 +130,16 @@ class _Rounds:
         self.order: list[_Record] = []
         self._records: dict[ir.Node, _Record] = {}
         self._of_data: dict[ir.Value | None, _Record] = {}
-        """Of sites that became others: what they split, which the others split now."""
+        """Of split nodes that became others: what they split, which the others split now."""
         self._unfused: set[tuple[_Record, Fusion]] = set()
         self._promised: dict[_Name, tuple[_Record, Known]] = {}
-        """What was known of the outputs of the sites that the last round has restated."""
+        """What was known of the outputs of the split nodes that the last round has rewritten."""
 
     def one(self, survey: Survey) -> bool:
-        """Restate what can be restated now; whether anything was."""
+        """Rewrite what can be rewritten now; whether anything was."""
         self._compare(survey)
         changed = False
-        # Before any is restated: another site of the same data has a record of its own.
+        # Before any is rewritten: another split node of the same data has a record of its own.
         records = [self._record(node, calls[0]) for node, calls in survey.calls.items()]
         for (node, calls), record in zip(survey.calls.items(), records, strict=True):
             if record.left:
@@ -190,13 +190,13 @@ class _Rounds:
                 record.left = tuple(obstacle.reason for obstacle in found)
 
     def _obstacles(self, calls: Sequence[Site], survey: Survey, record: _Record) -> list[Obstacle]:
-        """Return what stands against a split, and note what has no form and depends on the input."""
+        """Return what prevents a split, and note what has no form and depends on the input."""
         found = obstacles(calls, survey.surroundings, self.runtimes, self.unbind, repair=self.repair)
         record.possible |= {one.reason.code: one.reason for one in found if not (one.certain or one.forms)}
         return [one for one in found if one.certain or one.reason.code not in record.possible]
 
     def _compare(self, survey: Survey) -> None:
-        """Hold what is known of restated outputs against what was known of them before."""
+        """Hold what is known of rewritten outputs against what was known of them before."""
         now = survey.known() if self._promised else {}
         for name, (record, before) in self._promised.items():
             if name in now and not _agree(before, now[name]):
@@ -216,7 +216,7 @@ class _Rounds:
     def _restate(
         self, node: ir.Node, site: Site, record: _Record, found: Sequence[Obstacle], survey: Survey
     ) -> bool:
-        """State a site in the first form that applies, of what stands most against it."""
+        """Write a split node in the first form that applies, of what stands most against it."""
         first, data = found[0], node.inputs[0] if node.inputs else None
         before = survey.gives(node, site.where.graph)
         against: list[str] = []

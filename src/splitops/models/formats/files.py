@@ -38,7 +38,7 @@ def is_openvino(model: Any) -> bool:
     suffix = Path(model).suffix.lower()
     if suffix not in (".onnx", ".xml"):
         raise ModelError(
-            f"{shown_path(model)} is no model file: ONNX models end in .onnx, OpenVINO IR in .xml"
+            f"{shown_path(model)} is not a model file: ONNX models end in .onnx, OpenVINO IR in .xml"
         )
     return suffix == ".xml"
 

@@ -15,8 +15,8 @@ class Applied:
     Attributes:
         rewrite: the name of the rewrite, for example ``"split-concat"``.
         where: the place of its node in the model that was given.
-        before: what stood there, for example ``"Split-13(axis=0, split=[2, 3])"``.
-        after: what stands there now.
+        before: what was there, for example ``"Split-13(axis=0, split=[2, 3])"``.
+        after: what is there now.
         reason: why it is the same.
     """
 

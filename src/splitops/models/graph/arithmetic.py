@@ -45,7 +45,7 @@ def lengths_of_size(division: Division, size: ir.Value, tape: Tape) -> ir.Value:
             return tape.op("Add", [integers(given), tape.op("Mul", [marks, rest])])
         case SizeRule.EXPLICIT | SizeRule.CHUNK:
             raise NotImplementedError(
-                "explicit lengths are stated, and the number of chunks depends on the size"
+                "explicit lengths are set, and the number of chunks depends on the size"
             )
         case _:
             assert_never(division.rule)

@@ -1,7 +1,7 @@
 """Edits of a graph of onnx-ir nodes, and the queue of nodes that they make worth another look.
 
 ONNX models and OpenVINO IR are both rewritten as onnx-ir graphs, so each rewrite is written once. What
-differs between the formats (how a node is read, how one is stated) is in the two subclasses of
+differs between the formats (how a node is read, how one is set) is in the two subclasses of
 :class:`Editor`.
 """
 
@@ -65,10 +65,10 @@ class Rewrite(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A graph that nodes stand in.
+    """A graph that nodes are in.
 
     Attributes:
-        path: its path, as sites name it.
+        path: its path, as split nodes name it.
         opset: the opset that it imports.
         in_function: whether it belongs to a model-local function.
     """
@@ -155,16 +155,16 @@ class Editor(ABC):
         return [row for row in rows if not row.gives_sequence]
 
     def shortest(self, node: ir.Node, sizes: Sequence[int], size: Dim) -> tuple[OperatorSchema, Division]:
-        """Return the version that states these parts in the fewest words at the opset of a node, and how."""
+        """Return the version with the shortest form of these parts at the opset of a node, and that form."""
         return shortest(self.split_rows(node), sizes, size)
 
     @abstractmethod
     def axis(self, node: ir.Node) -> int | None:
-        """Return the axis that a Concat states; None where it states none."""
+        """Return the axis that a Concat declares; None where it sets none."""
 
     @abstractmethod
     def stated_axis(self, node: ir.Node) -> int | None:
-        """Return the axis of a split as it is stated: one that is counted from the end is negative."""
+        """Return the axis of a split as it is set: one that is counted from the end is negative."""
 
     @abstractmethod
     def window(self, node: ir.Node) -> Hashable:
@@ -172,7 +172,7 @@ class Editor(ABC):
 
     @abstractmethod
     def bounds(self, node: ir.Node, rank: int) -> dict[int, slice] | None:
-        """Return what a Slice takes of each axis that it states; None where it is unknown or not valid."""
+        """Return what a Slice takes of each axis that it declares; None where it is unknown or not valid."""
 
     @abstractmethod
     def permutation(self, node: ir.Node, rank: int) -> list[int] | None:
@@ -186,8 +186,8 @@ class Editor(ABC):
     def weights(self, node: ir.Node, axis: int) -> dict[int, int] | None:
         """Return which axes of which inputs make an axis of the output: dividing them divides it.
 
-        The other inputs are the same for every part. None where the node is no matrix product, convolution or
-        sum of which this is known, or where such an input is not a constant.
+        The other inputs are the same for every part. None where the node is not a matrix product,
+        convolution or sum of which this is known, or where such an input is not a constant.
         """
 
     @abstractmethod
@@ -219,10 +219,10 @@ class Editor(ABC):
 
     @abstractmethod
     def adopt(self, value: ir.Value, old: ir.Value, before: ir.Node) -> None:
-        """Let a constant of :meth:`divided` stand for a part, with its name where both stand in one graph."""
+        """Let a constant of :meth:`divided` stand for a part, with its name where both are in one graph."""
 
     def is_merged(self, node: ir.Node, *, without_lengths: bool = False) -> bool:
-        """Return whether a runtime takes a split for another one, as neither states lengths.
+        """Return whether a runtime takes a split for another one, as neither declares lengths.
 
         Args:
             node: the split; of one that was made since, nothing is known before the next round.
@@ -232,7 +232,7 @@ class Editor(ABC):
 
     @abstractmethod
     def state_lengths(self, node: ir.Node) -> str | None:
-        """Set the length of each part of a split, and return what it states; None where it cannot."""
+        """Set the length of each part of a split, and return what it declares; None where it cannot."""
 
     @abstractmethod
     def set_axis(self, node: ir.Node, axis: int) -> None:
@@ -305,16 +305,16 @@ class Editor(ABC):
     def fold(
         self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node
     ) -> ir.Value:
-        """Return a new constant for the place of a value, with its name where both stand in one graph."""
+        """Return a new constant for the place of a value, with its name where both are in one graph."""
 
-    # What stands in the model
+    # What is in the model
 
     def with_addend(
         self, node: ir.Node, axes: dict[int, int] | None, addend: int | None, axis: int
     ) -> dict[int, int] | None:
         """Return axes of inputs that make an axis of an output, with that of an input that is added to all.
 
-        None where one of the inputs is no constant.
+        None where one of the inputs is not a constant.
         """
         shape = shape_of(node.outputs[0])
         if axes is None or shape is None:
@@ -346,7 +346,7 @@ class Editor(ABC):
         return list(self._scopes)
 
     def opset(self, node: ir.Node) -> int:
-        """Return the opset of the graph that a node stands in."""
+        """Return the opset of the graph that a node is in."""
         return self._scopes[node.graph].opset
 
     def where(self, node: ir.Node) -> Where:
@@ -385,7 +385,7 @@ class Editor(ABC):
         return self.describe(node)
 
     def concat_axis(self, node: ir.Node, rank: int) -> int | None:
-        """Return the axis of a Concat of tensors of some rank; None where it states none of theirs."""
+        """Return the axis of a Concat of tensors of some rank; None where it sets none of theirs."""
         axis = self.axis(node)
         return axis % rank if axis is not None and -rank <= axis < rank else None
 
@@ -608,7 +608,7 @@ def shape_like(data: ir.Value, sizes: Mapping[int, Dim | None]) -> Shape | None:
 
 
 def permuted(shape: Shape | None, order: Sequence[int]) -> Shape | None:
-    """Return the shape of a value whose axes stand in another order."""
+    """Return the shape of a value whose axes are in another order."""
     return None if shape is None else tuple(shape[axis] for axis in order)
 
 
@@ -652,7 +652,7 @@ def bounds_of(
 
 
 def take_over(new: ir.Value, old: ir.Value) -> None:
-    """Give a value what another one states, and what is known of either."""
+    """Give a value what another one declares, and what is known of either."""
     both = meet(known(new), known(old))
     new.type = new.type if old.type is None else old.type
     new.shape = new.shape if old.shape is None else old.shape  # that of a scalar is false

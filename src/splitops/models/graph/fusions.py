@@ -37,7 +37,7 @@ class Fusion(StrEnum):
     BACKWARDS = "backward-slices"
     """Slices follow one another, and one of them ends before it starts."""
     GATED = "gated-parts"
-    """The gates of an LSTM cell, of which one has a constant of its own, stand in another order."""
+    """The gates of an LSTM cell, of which one has a constant of its own, are in another order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -719,7 +719,7 @@ def unfuse(editor: Editor, fused: Fused) -> str | None:
     """Write a place in another form that means the same and is not fused.
 
     Returns:
-        What stands there now, in words; None where it cannot be written so.
+        What is there now, in words; None where it cannot be written so.
     """
     match fused.fusion:
         case Fusion.SQUEEZED:

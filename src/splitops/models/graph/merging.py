@@ -4,7 +4,7 @@ Its optimiser lets nodes of the same operator, attributes and inputs share one n
 subexpression elimination"). Below opset 18, a Split without lengths says only by its outputs how many parts
 it makes; from then on one may declare fewer outputs than ``num_outputs`` says. Outputs are not compared: of
 two such nodes on one input that declare different numbers of outputs, what reads one reads the parts of the
-other. One that states its lengths is safe.
+other. One that declares its lengths is safe.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class _Search:
     budget: int = _MOST_CALLS
 
     def merged(self) -> Iterator[SiteKey]:
-        """Yield the sites that are found to be taken for others."""
+        """Yield the split nodes that are found to be taken for others."""
         for group in self.groups.values():
             if len({len(member.outputs) for member in group}) > 1:
                 yield from (one.key for one in group if any(map(one.differs, group)))

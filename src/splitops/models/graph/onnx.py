@@ -43,7 +43,7 @@ _KNOWN: Final = "splitops.known"
 _OUTPUTS: Final = "splitops.outputs"
 """Where graphs keep the positions of their outputs; one that is no longer true is looked up again."""
 _MOST_CONSTANT: Final = 1 << 20
-"""Larger constants are no lengths, and are not read."""
+"""Larger constants are not lengths, and are not read."""
 
 
 def subgraphs(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
@@ -89,7 +89,7 @@ def opset_imports(owner: ir.Graph | ir.Function, model: ir.Model | None = None) 
 
 
 def graphs_of(owner: Any, path: str | None = None) -> Iterator[tuple[str | None, Any]]:
-    """Yield a graph and the graphs inside it, each with its path as the sites of models name it."""
+    """Yield a graph and the graphs inside it, each with its path as the split nodes of models name it."""
     yield path, owner
     for node in owner:
         for step, graph in subgraphs(node):
@@ -246,12 +246,12 @@ class Tape:
 
 
 def known(value: ir.Value) -> Known:
-    """Return what is known of a value: by inference, else what it states itself."""
+    """Return what is known of a value: by inference, else what it declares itself."""
     return value.meta[_KNOWN] if _KNOWN in value.meta else stated(value)
 
 
 def stated(value: ir.Value) -> Known:
-    """Return what a model states of a value."""
+    """Return what a model declares of a value."""
     kind, shape = value.type, value.shape
     if kind is None and shape is None:
         return from_type(value.meta[TYPE]) if TYPE in value.meta else None
@@ -306,7 +306,7 @@ def constant_array(value: ir.Value, *, limit: int = _MOST_CONSTANT) -> npt.NDArr
         return None
     try:
         tensor = ir.convenience.get_const_tensor(value)
-    except (ValueError, TypeError):  # a Constant of a damaged file states no value, or of no type
+    except (ValueError, TypeError):  # a Constant of a damaged file declares no value, or of no type
         return None
     if tensor is None or tensor.size > limit:
         return None

@@ -100,12 +100,12 @@ class OnnxEditor(Editor):
         return read_site(node, self.opset(node), self.where(node), defaults=has_defaults(self.model))
 
     def axis(self, node: ir.Node) -> int | None:
-        """Return the axis that a node states as an attribute."""
+        """Return the axis that a node sets as an attribute."""
         attribute = node.attributes.get("axis")
         return None if attribute is None or attribute.is_ref() else int(attribute.value)
 
     def stated_axis(self, node: ir.Node) -> int | None:
-        """Return the axis of a split as the node states it."""
+        """Return the axis of a split as the node sets it."""
         return self.axis(node) if "axis" in node.attributes else 0
 
     def window(self, node: ir.Node) -> Hashable:
@@ -137,7 +137,7 @@ class OnnxEditor(Editor):
         return bounds_of(starts, ends, axes, steps, rank)
 
     def permutation(self, node: ir.Node, rank: int) -> list[int] | None:
-        """Return the order that a Transpose states; the axes turned round where it states none."""
+        """Return the order that a Transpose declares; the axes turned round where it sets none."""
         attribute = node.attributes.get("perm")
         if attribute is None:
             return list(reversed(range(rank)))
@@ -195,17 +195,17 @@ class OnnxEditor(Editor):
         """State the lengths of a Split; where only a run knows them, the graph computes them."""
         site, opset = self.site(node), self.opset(node)
         try:
-            restated = restate(site, Target("", opset), Form.LENGTHS, apart=True)
+            rewritten = restate(site, Target("", opset), Form.LENGTHS, apart=True)
         except SplitError:
             return None
-        if restated.method is Method.KEPT:
+        if rewritten.method is Method.KEPT:
             return None
         key = self._site_key(node)
-        write_site(node, site, restated, opset, self.names)
+        write_site(node, site, rewritten, opset, self.names)
         if False in self._merged:
-            self._merged[False] -= {key}  # it states lengths now, also those that cannot be read back
+            self._merged[False] -= {key}  # it declares lengths now, also those that cannot be read back
         self.look_again(node)
-        return str(restated)
+        return str(rewritten)
 
     def set_axis(self, node: ir.Node, axis: int) -> None:
         """Set the axis of a Concat."""

@@ -71,7 +71,7 @@ def written(model: ir.Model) -> ModelProto:
     """Return a rewritten model as a proto, with what was kept aside.
 
     Raises:
-        ModelError: onnx-ir cannot write it: it has names that are no text.
+        ModelError: onnx-ir cannot write it: it has names that are not text.
     """
     proto = written_by_onnx_ir(model)
     protos = dict(located_graphs(proto))

@@ -35,11 +35,11 @@ def split_sites(model: ir.Model, where: Where = NOWHERE) -> Iterator[Site]:
         model: a well-formed model.
         where: the place of the model; its ``model``.
 
-    Yields:
-        The sites in the order of the model: main graph first, subgraphs after the node that they belong to,
-        then functions, each with what the model states of its inputs. ``site.where.graph`` is None for the
-        main graph, ``"choose.then_branch"`` for a branch of the node named choose, ``"function
-        my.domain.halve"`` for a function, and a path of these steps joined by ``/`` for what is nested.
+    Yields: The split nodes in the order of the model: main graph first, subgraphs after the node that
+        they belong to, then functions, each with what the model declares of its inputs.
+        ``site.where.graph`` is None for the main graph, ``"choose.then_branch"`` for a branch of the node
+        named choose, ``"function my.domain.halve"`` for a function, and a path of these steps joined by
+        ``/`` for what is nested.
 
     Raises:
         OperatorError: ``op.version`` where the imported opset does not have the operator yet.
@@ -120,7 +120,7 @@ def _numbers(node: ir.Node, linked: Attributes | None) -> dict[str, Any]:
         try:
             found[name] = number_of(attribute)
         except TypeError:
-            if not node.attributes[name].is_ref():  # what is no number no split refers to
+            if not node.attributes[name].is_ref():  # what is not a number no split refers to
                 raise ModelError(f"attribute {name!r} of {node.op_type} holds no numbers") from None
     return found
 

@@ -1,4 +1,4 @@
-"""The split nodes of ONNX graphs, written as they are restated."""
+"""The split nodes of ONNX graphs, written as they are rewritten."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _INT64_MAX: Final = (1 << 63) - 1
 def write_site(
     node: ir.Node,
     site: Site,
-    restated: Restatement,
+    rewritten: Restatement,
     opset: int,
     names: Names,
     *,
     tape: Tape | None = None,
 ) -> list[ir.Value | None]:
-    """Put the restatement of a site in the place of its node.
+    """Put the rewrite of a split node in the place of its node.
 
     Args:
         node: the node.
         site: what is known of it.
-        restated: how it is to be stated.
+        rewritten: how it is to be written.
         opset: the opset of its graph.
         names: the names of the model.
         tape: makes the nodes in front of it; None is a plain one.
@@ -51,12 +51,12 @@ def write_site(
     Returns:
         What stands for each output of the node now; None for one that nobody reads.
     """
-    if restated.method is Method.KEPT:
+    if rewritten.method is Method.KEPT:
         _trim(node)
         return list(node.outputs)
     count = len(node.outputs)
-    writer = _Writer(node, site, restated, tape or Tape(opset, names, _stem(node)))
-    match restated.method:
+    writer = _Writer(node, site, rewritten, tape or Tape(opset, names, _stem(node)))
+    match rewritten.method:
         case Method.STATED | Method.COMPUTED:
             return writer.in_place()[:count]
         case Method.SLICED:
@@ -80,10 +80,10 @@ def _stem(node: ir.Node) -> str:
 
 
 class _Writer:
-    def __init__(self, node: ir.Node, site: Site, restated: Restatement, tape: Tape) -> None:
+    def __init__(self, node: ir.Node, site: Site, rewritten: Restatement, tape: Tape) -> None:
         self.node = node
         self.site = site
-        self.restated = restated
+        self.rewritten = rewritten
         data = node.inputs[0]
         assert data is not None
         self.data = data
@@ -91,8 +91,8 @@ class _Writer:
 
     def in_place(self) -> list[ir.Value | None]:
         """Change the node itself: its name, outputs and metadata stay."""
-        node, restated = self.node, self.restated
-        row = restated.row
+        node, rewritten = self.node, self.rewritten
+        row = rewritten.row
         assert row is not None
         attributes, inputs = self._statement(row)
         before = [value for value in node.inputs[1:] if value is not None]
@@ -107,9 +107,9 @@ class _Writer:
         for index, value in enumerate(inputs):
             node.replace_input_with(index, value)
         # A node with fewer outputs than parts gets outputs that nobody reads.
-        missing = restated.outputs - len(node.outputs)
+        missing = rewritten.outputs - len(node.outputs)
         if missing > 0 and not row.gives_sequence:
-            node.resize_outputs(restated.outputs)
+            node.resize_outputs(rewritten.outputs)
             for value in node.outputs[-missing:]:
                 value.name = self.tape.name("unused")
         for value in before:
@@ -118,10 +118,10 @@ class _Writer:
 
     def _statement(self, row: OperatorSchema) -> tuple[dict[str, ir.Attr], list[ir.Value | None]]:
         """Return attributes and inputs of the one node, and put what makes them on the tape."""
-        restated, site = self.restated, self.site
-        computed = restated.method is Method.COMPUTED or restated.division is None
-        division = None if computed else restated.division
-        values, facts = stated(row, restated.axis or 0, division, squeeze=restated.squeeze)
+        rewritten, site = self.rewritten, self.site
+        computed = rewritten.method is Method.COMPUTED or rewritten.division is None
+        division = None if computed else rewritten.division
+        values, facts = stated(row, rewritten.axis or 0, division, squeeze=rewritten.squeeze)
         attributes = {attribute.name: attribute for attribute in attributes_of(values)}
         reference = site.references.get(site.schema.axis.name)
         if reference is not None:
@@ -141,21 +141,21 @@ class _Writer:
 
     def _lengths(self) -> ir.Value:
         """Return the lengths as the row takes them, known when the model runs."""
-        restated, tape = self.restated, self.tape
-        if restated.division is not None:
-            return lengths_of_size(restated.division, tape.size(self.data, self._axis()), tape)
+        rewritten, tape = self.rewritten, self.tape
+        if rewritten.division is not None:
+            return lengths_of_size(rewritten.division, tape.size(self.data, self._axis()), tape)
         lengths = self._given_lengths()
-        kind = restated.lengths_type
+        kind = rewritten.lengths_type
         given = value_fact(lengths, read=False).type
         if kind is not None and given is not None and given is not kind:
             lengths = tape.cast(lengths, kind, "lengths")
-        if self.site.schema.lengths_rule is SizeRule.REMAINDER and restated.method is Method.COMPUTED:
+        if self.site.schema.lengths_rule is SizeRule.REMAINDER and rewritten.method is Method.COMPUTED:
             lengths = resolved_lengths(lengths, tape.size(self.data, self._axis()), tape)
         return lengths
 
     def _axis(self) -> ir.Value:
         """Return the axis, of shape [1], as a value: one may be what the caller of a function gives."""
-        tape, axis = self.tape, self.restated.axis
+        tape, axis = self.tape, self.rewritten.axis
         if axis is not None:
             return tape.integers([axis])
         given = tape.op("Constant", [], hint="axis")
@@ -170,10 +170,10 @@ class _Writer:
 
     def slices(self) -> list[ir.Value | None]:
         """Write a Slice for each part that is read."""
-        tape, axis = self.tape, self.restated.axis
+        tape, axis = self.tape, self.rewritten.axis
         assert axis is not None
         parts: list[ir.Value | None] = []
-        for output, bounds in zip(self.node.outputs, self.restated.bounds, strict=True):
+        for output, bounds in zip(self.node.outputs, self.rewritten.bounds, strict=True):
             begin, end = (_INT64_MAX if mark is None else mark for mark in bounds)
             if not output.name:
                 parts.append(None)
@@ -187,12 +187,12 @@ class _Writer:
 
     def computed_slices(self) -> list[ir.Value | None]:
         """Write a Slice for each part that is read, with bounds as tensors."""
-        tape, restated = self.tape, self.restated
-        axis, count = restated.axis, len(self.node.outputs)
+        tape, rewritten = self.tape, self.rewritten
+        axis, count = rewritten.axis, len(self.node.outputs)
         assert axis is not None
-        if restated.division is not None:
+        if rewritten.division is not None:
             size = tape.size(self.data, self._axis())
-            bounds = uniform_bounds(restated.division.count, count, size, tape)
+            bounds = uniform_bounds(rewritten.division.count, count, size, tape)
         else:
             bounds = self._running_bounds(count)
         parts: list[ir.Value | None] = [
@@ -218,8 +218,8 @@ class _Writer:
 
     def casts(self) -> list[ir.Value | None]:
         """Write the split on an element type that holds every value exactly."""
-        tape, restated = self.tape, self.restated
-        row, carrier = restated.row, restated.carrier
+        tape, rewritten = self.tape, self.rewritten
+        row, carrier = rewritten.row, rewritten.carrier
         own = value_fact(self.data, read=False).type
         assert row is not None
         assert carrier is not None
@@ -227,7 +227,7 @@ class _Writer:
         carried = tape.cast(self.data, carrier)
         attributes, inputs = self._statement(row)
         inputs[0] = carried
-        split = tape.multi(row.name, inputs, {}, outputs=restated.outputs, hint="carried")
+        split = tape.multi(row.name, inputs, {}, outputs=rewritten.outputs, hint="carried")
         for name, attribute in attributes.items():
             tape.nodes[-1].attributes[name] = attribute
         parts: list[ir.Value | None] = [
@@ -239,7 +239,7 @@ class _Writer:
 
 
 def given_lengths(node: ir.Node, site: Site, tape: Tape) -> ir.Value | None:
-    """Return the value that holds the lengths of a site; None where it has none as a value.
+    """Return the value that holds the lengths of a split node; None where it has none as a value.
 
     Lengths that a function's caller gives as an attribute become one on the tape.
     """

@@ -81,7 +81,7 @@ def _to_graph(graph: Graph) -> ir.Graph:
 
 
 def graphs_inside(graph: ir.Graph, path: str | None = None) -> Iterator[tuple[str | None, ir.Graph]]:
-    """Yield a graph and those inside its nodes, each with its path as the sites of models name it."""
+    """Yield a graph and those inside its nodes, each with its path as the split nodes of models name it."""
     yield path, graph
     for node in graph:
         for tag, attribute in node.attributes.items():
@@ -129,7 +129,7 @@ def _from_graph(nodes: ir.Graph, original: Graph) -> Graph:
     for node in nodes:
         layer = layer_of(node)
         ports = []
-        # A node may read less than its layer did; a port that is fed as it was states what it did.
+        # A node may read less than its layer did; a port that is fed as it was declares what it did.
         for port, value in zip(layer.inputs, node.inputs, strict=False):
             assert value is not None
             target = Endpoint(layer.id, port.id)

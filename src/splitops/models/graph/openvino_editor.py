@@ -83,13 +83,13 @@ class OpenVINOEditor(Editor):
         return layer_site(layer_of(node), self.where(node), facts, outputs)
 
     def axis(self, node: ir.Node) -> int | None:
-        """Return the axis that a layer states as an attribute."""
+        """Return the axis that a layer sets as an attribute."""
         text = layer_of(node).attribute("axis") or ""
         digits = text.removeprefix("-")
         return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 19 else None
 
     def stated_axis(self, node: ir.Node) -> int | None:
-        """Return the axis of a split as its input states it."""
+        """Return the axis of a split as its input declares it."""
         axis = fixed_array(node.inputs[1]) if len(node.inputs) > 1 else None
         return None if axis is None or axis.size != 1 else int(axis.reshape(()))
 

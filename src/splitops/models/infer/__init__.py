@@ -38,7 +38,7 @@ class InferredValue:
     Attributes:
         graph: path of the subgraph or function; None is the main graph.
         name: its name.
-        before: what the model states of it.
+        before: what the model declares of it.
         after: what is known of it.
     """
 
@@ -65,9 +65,9 @@ class InferredModel:
     """A model with its types and shapes.
 
     Attributes:
-        model: the model that states them, of the kind that was given.
+        model: the model that declares them, of the kind that was given.
         values: every value, in the order in which it is computed.
-        sites: every split site; one in a function once for every call.
+        sites: every split node; one in a function once for every call.
     """
 
     model: Any
@@ -83,13 +83,13 @@ class InferredModel:
 
 
 def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = False) -> InferredModel:
-    """Infer the types and shapes of a model's values, through its split sites.
+    """Infer the types and shapes of a model's values, through its split nodes.
 
     ONNX: nodes are visited in order, with their subgraphs and the model-local functions that they call; onnx
     infers every other operator, one node at a time, and a node that it cannot infer leaves its outputs
     unknown. Numbers computed from shapes are followed (Shape, Split, Concat, Reshape and the like).
     OpenVINO IR: the intervals of Parameters go through splits, data movers and elementwise layers; of other
-    layers the file's statements are taken.
+    layers the file's forms are taken.
 
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
@@ -99,10 +99,10 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
             :func:`splitops.load`.
 
     Returns:
-        The values before and after, and the model that states them.
+        The values before and after, and the model that declares them.
 
     Raises:
-        RuleError: a rule of the split family is broken at a site that always runs.
+        RuleError: a rule of the split family is broken at a split node that always runs.
         ModelError: the model is not well formed.
 
     Examples:
@@ -172,14 +172,14 @@ def walk(
     write: bool = True,
     graph: ir.Model | None = None,
 ) -> tuple[tuple[InferredValue, ...], Any]:
-    """Walk a well-formed model, and return its values and the model that states what was found.
+    """Walk a well-formed model, and return its values and the model that declares what was found.
 
     Args:
         model: the model.
         where: its place.
-        on_site: called with every split site; what it raises ends the walk.
+        on_site: called with every split node; what it raises ends the walk.
         as_openvino: as in :func:`infer`.
-        write: whether to make the model; None stands in its place otherwise.
+        write: whether to make the model; None is in its place otherwise.
         graph: what :func:`graph_of` gives, where somebody has it already.
     """
     if is_openvino(model):

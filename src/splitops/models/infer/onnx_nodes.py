@@ -21,7 +21,7 @@ from splitops.models.infer.onnx_values import computed_value
 from splitops.models.known import Known, Tensor
 
 _MAX_FED: Final = 64
-"""Inputs with more numbers are no sizes, axes or scales: what they hold does not matter to shapes."""
+"""Inputs with more numbers are not sizes, axes or scales: what they hold does not matter to shapes."""
 
 
 class NodeInference:
@@ -66,7 +66,7 @@ class NodeInference:
             )
             found = self._found.get(key)
             asked = node_proto(node, attributes, unread) if found is None else None
-        except ir.serde.SerdeError:  # protobuf reads what is no text, and does not write it
+        except ir.serde.SerdeError:  # protobuf reads what is not text, and does not write it
             return [None] * len(node.outputs)
         if found is None:
             assert asked is not None

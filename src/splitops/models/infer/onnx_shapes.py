@@ -113,7 +113,7 @@ def _top_k(node: OnnxNode) -> Shape:
 
 
 def _resize(node: OnnxNode) -> Shape:
-    """Resize by stated sizes, or by whole factors."""
+    """Resize by declared sizes, or by whole factors."""
     shape = node.shape()
     if "axes" in node.attributes or node.attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         raise ValueError("not followed")
@@ -145,4 +145,4 @@ _RULES: Final[Mapping[str, Callable[[OnnxNode], Shape]]] = {
     "TopK": _top_k,
     **dict.fromkeys(_COMPARISONS, _elementwise),
 }
-"""The shape of every output, by operator, of those that are no movers."""
+"""The shape of every output, by operator, of those that are not movers."""

@@ -64,7 +64,7 @@ def computed_value(
 
 
 def constant(attributes: Attributes) -> Tensor | None:
-    """Return what is known of the value of a Constant node; None where it is no tensor and no numbers."""
+    """Return what is known of the value of a Constant node; None where it is not a tensor and no numbers."""
     for attribute in attributes.values():
         match attribute.type:
             case _ if attribute.is_ref():

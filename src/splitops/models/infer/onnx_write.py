@@ -19,9 +19,9 @@ Values = Mapping[tuple[str | None, str], Known]
 
 
 def with_shapes(model: ModelProto, values: Values) -> ModelProto:
-    """Return a copy of a model that states the types and shapes of its values.
+    """Return a copy of a model that declares the types and shapes of its values.
 
-    What the model states stays, unless it says less, or the opposite. Ranges without a name, which ONNX
+    What the model declares stays, unless it says less, or the opposite. Ranges without a name, which ONNX
     cannot write, are left out. Inputs of graphs are the caller's and stay as they are.
     """
     made = ModelProto()
@@ -80,7 +80,7 @@ def _outputs(nodes: Sequence[NodeProto]) -> list[str]:
 
 
 def _add(infos: object, name: str, found: TypeProto | None) -> None:
-    # Protobuf gives a name that is no text as bytes, and does not take it back.
+    # Protobuf gives a name that is not text as bytes, and does not take it back.
     if found is not None and isinstance(name, str):
         infos.add(name=name).type.CopyFrom(found)  # type: ignore[attr-defined]
 

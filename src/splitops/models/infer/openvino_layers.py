@@ -1,6 +1,6 @@
 """What is known of the outputs of OpenVINO layers: the data movers around splits, and elementwise operations.
 
-Of every other layer the ports' own statements are taken. They cannot tell a scalar from an unknown rank.
+Of every other layer the ports' own forms are taken. They cannot tell a scalar from an unknown rank.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from splitops.models.movers.elementwise import ELEMENTWISE
 
 
 def infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> list[Tensor]:
-    """Return what is known of a layer's outputs from its inputs, and from what the file states."""
+    """Return what is known of a layer's outputs from its inputs, and from what the file declares."""
     ports = [stated(port) for port in layer.outputs]
     mover = mover_of(layer)
     rule = _ELEMENTWISE.get(layer.type) if mover is None else mover.infer_layer

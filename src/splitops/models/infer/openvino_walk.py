@@ -35,7 +35,7 @@ def walk_openvino(
     Args:
         model: the model.
         where: its place; its ``model``.
-        on_site: called with every split site.
+        on_site: called with every split node.
         compatible: infer splits as OpenVINO itself does.
         tighten: whether what a split proves of its own input is known of that input.
     """

@@ -1,4 +1,4 @@
-"""One split site: from what is known of its inputs to what is known of its outputs."""
+"""One split node: from what is known of its inputs to what is known of its outputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OnSite = Callable[[Site], None]
 
 
 def outputs_of(site: Site, inputs: Sequence[Known]) -> list[Known]:
-    """Return what is known of each output of a site, from what is known of its inputs."""
+    """Return what is known of each output of a split node, from what is known of its inputs."""
     known = [value if isinstance(value, Tensor) else NOTHING for value in inputs]
     schema, inference, count = site.schema, site.inference, len(site.outputs)
     if site.unread is not None:

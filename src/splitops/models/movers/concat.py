@@ -78,7 +78,7 @@ def _to_openvino(layers: LayerWriter, node: ir.Node) -> Output:
 
 
 _DEFAULT: Final = 1
-"""The axis of a Concat-1 that states none; later versions state it."""
+"""The axis of a Concat-1 that sets none; later versions state it."""
 
 CONCAT: Final = Mover(
     onnx="Concat",

@@ -189,7 +189,7 @@ def _stated(tape: NodeWriter, layer: Layer, value: ir.Value, name: str) -> float
     found = constant(tape, layer, value, name)
     prove(found.size == 1, f"{name} of {layer} has {found.size} elements")
     exact = float(found.reshape(()))
-    prove(float(np.float32(exact)) == exact, f"{name} = {exact} of {layer} is no float32")
+    prove(float(np.float32(exact)) == exact, f"{name} = {exact} of {layer} is not a float32")
     return exact
 
 

@@ -82,7 +82,7 @@ def integers(value: Value, name: str, *, ranks: tuple[int, ...]) -> list[int]:
     """Return the numbers of a small tensor.
 
     Raises:
-        ModelError: they are no integers, of another rank, or more than a tensor can have axes.
+        ModelError: they are not integers, of another rank, or more than a tensor can have axes.
     """
     array = value.array
     if not value.element_type.integer or array.ndim not in ranks:

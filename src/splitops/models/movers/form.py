@@ -49,7 +49,7 @@ class LayerForm:
         write: write it as nodes; raises ModelError for what ONNX does not say.
         opset: the opset of these nodes, from which they move to the target.
         types: the element types of the first input for which both say the same; None are all.
-        infer_layer: what is known of the output of a layer; None is what the file states of it.
+        infer_layer: what is known of the output of a layer; None is what the file declares of it.
     """
 
     layer: str
@@ -63,7 +63,7 @@ class LayerForm:
         """Write a layer as nodes.
 
         Raises:
-            ModelError: ONNX does not say what the layer states.
+            ModelError: ONNX does not say what the layer sets.
         """
         if self.types is not None:
             prove_types(tape, layer, sources[:1], self.types)
@@ -93,7 +93,7 @@ class Attribute:
         """Return the value that a node is to state for a layer.
 
         Raises:
-            ModelError: the layer states none, or one that ONNX lacks.
+            ModelError: the layer sets none, or one that ONNX lacks.
         """
         stated = layer.attribute(self.layer)
         stated = self.layer_default if stated is None else stated
@@ -148,7 +148,7 @@ class Shared:
         """Write a layer as a node.
 
         Raises:
-            ModelError: ONNX does not say what the layer states.
+            ModelError: ONNX does not say what the layer sets.
         """
         prove(len(sources) == self.inputs, f"{layer} has {len(sources)} inputs")
         prove_types(tape, layer, sources, self.types)
@@ -211,11 +211,11 @@ def broadcasted(layer: Layer, inputs: Sequence[Tensor], kind: ElementType | None
     return Tensor(kind or inputs[0].type, reduce(broadcast, map(shape_of, inputs)))
 
 
-# What a layer states
+# What a layer sets
 
 
 def prove(holds: bool, reason: str) -> None:
-    """Refuse a layer for a reason, unless something holds.
+    """Reject a layer for a reason, unless something holds.
 
     Raises:
         ModelError: it does not.
@@ -227,14 +227,14 @@ def prove(holds: bool, reason: str) -> None:
 def prove_types(
     tape: Reader, layer: Layer, sources: Iterable[ir.Value], types: frozenset[ElementType]
 ) -> None:
-    """Refuse a layer of other element types."""
+    """Reject a layer of other element types."""
     for source in sources:
         kind = tape.type_of(source)
         prove(kind in types, f"{layer} of {kind} is not said to be the same in ONNX")
 
 
 def prove_broadcast(layer: Layer) -> None:
-    """Refuse what ONNX does not broadcast alike; equal shapes need none."""
+    """Reject what ONNX does not broadcast alike; equal shapes need none."""
     stated = layer.attribute("auto_broadcast")
     prove(stated in (None, "numpy", "none"), f"{layer} has auto_broadcast = {stated!r}")
 

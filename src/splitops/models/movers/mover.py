@@ -109,7 +109,7 @@ class OnnxNode:
         return None
 
     def stated(self, name: str, index: int) -> list[int] | None:
-        """Return integers that an attribute states, or in later versions an input; None where neither does.
+        """Return integers that an attribute sets, or in later versions an input; None where neither does.
 
         Raises:
             ValueError: the numbers of the input are not all known.
@@ -190,7 +190,7 @@ class Mover:
         openvino: its layer type.
         role: what it is to the rewrites; None is nothing.
         versions: the operation sets of the layers that the functions cover.
-        takes_layer: whether they cover what a layer of these versions states.
+        takes_layer: whether they cover what a layer of these versions declares.
         takes_node: whether a node of an opset can be written as a layer.
         evaluate: run a layer; None leaves it to OpenVINO.
         infer_layer: what is known of the output of a layer, its numbers included.

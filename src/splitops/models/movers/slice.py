@@ -108,7 +108,7 @@ def _to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.
 def _takes_node(node: ir.Node, graph: Reader, opset: int) -> bool:
     """Return whether a layer can say what a node does: OpenVINO slices neither strings nor parts of bytes.
 
-    Steps that a node leaves out must be stated: for that, their number and type must be known.
+    Steps that a node leaves out must be written: for that, their number and type must be known.
     """
     data = node.inputs[0]
     kind = None if data is None else graph.type_of(data)

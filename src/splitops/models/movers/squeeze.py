@@ -31,7 +31,7 @@ def _evaluate_squeeze(layer: Layer, inputs: Sequence[Value]) -> Value:
 
 
 def _dropped(stated: Sequence[int], rank: int) -> set[int]:
-    """Return the axes that a layer drops if they are of size 1: all, where it states none."""
+    """Return the axes that a layer drops if they are of size 1: all, where it sets none."""
     return {axis_within(axis, rank) for axis in stated} or set(range(rank))
 
 
@@ -106,7 +106,7 @@ def _squeeze_to_onnx(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]
     if not stated:
         return tape.op("Squeeze", [data])
     if shape is not None:
-        # ONNX refuses to drop an axis of another size than 1, which a layer keeps.
+        # ONNX rejects to drop an axis of another size than 1, which a layer keeps.
         dropped = sorted(_dropped(stated, len(shape)))
         stated = [axis for axis in dropped if shape[axis] == 1 or isinstance(shape[axis], Range)]
     return tape.op("Squeeze", [data, tape.integers(stated)]) if stated else tape.op("Identity", [data])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _order(stated: Sequence[int], rank: int) -> list[int]:
-    """Return the order of the axes; one that states nothing turns them round."""
+    """Return the order of the axes; one that sets nothing turns them round."""
     order = list(stated) or list(reversed(range(rank)))
     if sorted(order) != list(range(rank)):
         raise ModelError(f"order = {order[:8]} is not an order of {rank} axes")

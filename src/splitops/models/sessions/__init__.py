@@ -36,14 +36,14 @@ def session(
 ) -> Session:
     """Make a model ready to run any number of times.
 
-    Splits that the engine is known to do as decided go to it with all the rest; the others are evaluated
+    Splits that the engine is known to do as specified go to it with all the rest; the others are evaluated
     here, between regions of the engine. See ``docs/models.md``.
 
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`. A model in memory must not change while the session lives.
         engine: ``"auto"`` takes onnxruntime for ONNX and OpenVINO for IR where it is installed, and whatever
-            it refuses or fails at runs here; ``"onnxruntime"`` and ``"openvino"`` say who is to run the
+            it rejects or fails at runs here; ``"onnxruntime"`` and ``"openvino"`` say who is to run the
             model; ``"reference"`` runs no other code than onnx's (of IR: than OpenVINO's, for layers of other
             operators).
         isolate: whether the engine runs in a process of its own, so that its end is an error.
@@ -60,7 +60,7 @@ def session(
         The session, which threads may share.
 
     Raises:
-        ModelError: the model is not well formed, the engine is not installed or refuses the model
+        ModelError: the model is not well formed, the engine is not installed or rejects the model
             (:class:`EngineError`), or has no such option.
         RuleError: no run can make a split of the main graph valid; ``op.version`` where a split does not
             exist at the imported opset.
@@ -77,7 +77,7 @@ def session(
     if engine not in ENGINES:
         raise ModelError(f"there is no engine {shown(engine)}; there are {', '.join(ENGINES)}")
     if max_body_runs is not None and not isinstance(max_body_runs, int):
-        raise ModelError(f"max_body_runs = {shown(max_body_runs)} is no integer")
+        raise ModelError(f"max_body_runs = {shown(max_body_runs)} is not an integer")
     of_ir = is_openvino(model)
     name = _runtime(engine, of_ir=of_ir)
     if name is None and options:
@@ -136,7 +136,7 @@ class Session:
 
     @property
     def engine(self) -> str:
-        """Who runs what is not evaluated here: ``"reference"``, ``"onnxruntime"`` or ``"openvino"``."""
+        """The engine of everything else: ``"reference"``, ``"onnxruntime"`` or ``"openvino"``."""
         runs = self._program.engine
         return REFERENCE if runs is None else str(runs.name)
 
@@ -170,22 +170,22 @@ class Session:
         return sites
 
     def describe(self) -> str:
-        """Return in one line who runs what, and why; after a run in this thread, who did."""
+        """Return in one line which engine runs what, and why; after a run in this thread, who did."""
         engine = self._program.engine
         borders = [(site, reason) for site in self.sites if (reason := self._program.border(site))]
         splits = len(self.sites)
         every = f", including {'its split' if splits == 1 else f'all {splits:,} splits'}" if splits else ""
         if engine is None:
-            refused = f", since {self._program.refusal.message}" if self._program.refusal else ""
+            rejected = f", since {self._program.rejection.message}" if self._program.rejection else ""
             absent = "; no runtime is installed" if self._asked == AUTO and self._runtime is None else ""
-            return f"Runs on the reference evaluator{every}{refused}{absent}"
+            return f"Runs on the reference evaluator{every}{rejected}{absent}"
         failure = self._program.last.failure
         if failure is not None:
             return f"Runs on the reference evaluator{every}, since {failure.message}"
         who = engine.name
-        restated = self._program.restated
+        rewritten = self._program.rewritten
         rewritten = (
-            f"; {count_of(len(restated), 'split')} rewritten (splitops fix shows how)" if restated else ""
+            f"; {count_of(len(rewritten), 'split')} rewritten (splitops fix shows how)" if rewritten else ""
         )
         if not borders:
             return f"Runs on {who}{every}{rewritten}"

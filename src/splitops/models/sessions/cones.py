@@ -25,7 +25,7 @@ from splitops.spec.operators import FAMILY, SCHEMAS, schema
 from splitops.spec.operators.schemas import Given
 
 _LARGE: Final = 1 << 12
-"""Initializers of more bytes are no lengths: they stand as inputs of their type."""
+"""Initializers of more bytes are not lengths: they stand as inputs of their type."""
 _COUNTING: Final = frozenset(
     source.name
     for row in SCHEMAS
@@ -45,7 +45,7 @@ def cone_of_sites(model: ModelProto, *, sizes: bool = False) -> ModelProto | Non
     """Return the part of a model that what a runtime does with its splits depends on.
 
     The lengths of a split count, and where it divides its data by a number or makes a sequence, the data.
-    A value of which the model states type and shape stands as an input of that type: what makes it does not
+    A value of which the model declares type and shape stands as an input of that type: what makes it does not
     matter then.
 
     Args:
@@ -150,7 +150,7 @@ def _is_bare(node: NodeProto) -> bool:
 
 
 def _is_whole(value: ValueInfoProto) -> bool:
-    """Return whether a model states type and shape of a value that is no number of a shape."""
+    """Return whether a model declares type and shape of a value that is not a number of a shape."""
     tensor = value.type.tensor_type
     if tensor.elem_type in _NUMBERS or not tensor.elem_type or not tensor.HasField("shape"):
         return False
@@ -166,7 +166,7 @@ def _is_large(tensor: TensorProto) -> bool:
 
 
 def _stated_types(graph: GraphProto, names: set[str]) -> dict[str, ValueInfoProto]:
-    """Return what a graph states of some of its values, of its initializers too."""
+    """Return what a graph declares of some of its values, of its initializers too."""
     infos = (*graph.value_info, *graph.output, *graph.input)
     stated = {value.name: value for value in infos if value.name in names}
     for tensor in graph.initializer:

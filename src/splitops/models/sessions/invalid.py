@@ -16,7 +16,7 @@ from splitops.spec.operators import FAMILY
 from splitops.splitting.binding import Fact
 
 
-def refuse_invalid(sites: Iterable[Site]) -> None:
+def reject_invalid(sites: Iterable[Site]) -> None:
     """Raise the rule that a split breaks whatever the run brings.
 
     Args:

@@ -1,4 +1,4 @@
-"""What of an ONNX model a runtime is not given: splits that it would not do as decided above all."""
+"""What of an ONNX model a runtime is not given: splits that it would not do as specified above all."""
 
 from __future__ import annotations
 
@@ -121,10 +121,10 @@ class OwnNodes:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What of a model's splits is known, and what a runtime would not do with them as decided.
+    """What of a model's splits is known, and what a runtime would not do with them as specified.
 
     Attributes:
-        sites: the splits, each once, with what the model states of them.
+        sites: the splits, each once, with what the model declares of them.
         reasons: why some are not given to the runtime.
         settled: the places of those that are valid in every run.
         computed: the places of those whose lengths only a run knows.
@@ -149,7 +149,7 @@ def survey(
     Args:
         model: a well-formed model.
         where: its place.
-        engine: the runtime; None reads the sites alone.
+        engine: the runtime; None reads the split nodes alone.
         sizes: whether the sizes of all splits are looked at, which takes inference of all before them.
         written: the places of splits whose lengths, if the graph computes them, are ours and right.
 
@@ -215,7 +215,7 @@ def _outputs(site: Site) -> set[SiteKey]:
 def legal_model(
     model: ModelProto, found: Survey, where: Where, engine: Engine, *, sizes: bool
 ) -> tuple[ModelProto, tuple[SplitReport, ...], Survey]:
-    """Return a model with the same results whose splits a runtime does as decided, and what was restated.
+    """Return a model with the same results whose splits a runtime does as specified, and what was rewritten.
 
     A split that breaks a rule stays as it is. A form that no longer proves its sizes (Slices) is none where
     a run may bring others: the broken rule would go unseen. The model is returned as it is then, and where it
@@ -229,7 +229,7 @@ def legal_model(
         sizes: as for :func:`survey`.
 
     Returns:
-        The model, what was restated, and what the splits of that model are to the runtime.
+        The model, what was rewritten, and what the splits of that model are to the runtime.
     """
     from splitops.models.fix.onnx_models import fix_onnx
 
@@ -330,9 +330,9 @@ def _reason(site: Site, model: Surroundings, runtime: str) -> str | None:
     if site.error is not None:
         return "it breaks a rule"
     for limit, surely in find_limits(site, model, (runtime,)):
-        # What only may be refused shows when it runs, and is done here then, if the node is named.
-        refused = limit.outcome is Outcome.ERROR and surely is Surely.MAYBE
-        if not (refused and runtime == "onnxruntime"):
+        # What only may be rejected shows when it runs, and is done here then, if the node is named.
+        rejected = limit.outcome is Outcome.ERROR and surely is Surely.MAYBE
+        if not (rejected and runtime == "onnxruntime"):
             return limit.code
     return None
 

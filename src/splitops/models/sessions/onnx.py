@@ -1,4 +1,4 @@
-"""ONNX models on an engine: what it would not do as decided is done here."""
+"""ONNX models on an engine: what it would not do as specified is done here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from splitops.models.running.onnx.values import Inputs
 from splitops.models.sessions.declared import onnx_inputs
 from splitops.models.sessions.foretold import foretold_onnx
 from splitops.models.sessions.fragile import Watch, fragile_on_nothing, fragile_operators
-from splitops.models.sessions.invalid import certain_sites, refuse_invalid
+from splitops.models.sessions.invalid import certain_sites, reject_invalid
 from splitops.models.sessions.legality import (
     Borders,
     OwnNodes,
@@ -53,25 +53,25 @@ class OnnxProgram:
     Args:
         model: a path or a model.
         engine: who runs it; None is onnx's reference evaluator.
-        fallback: whether the reference runs what the engine refuses or fails at, whatever that is.
+        fallback: whether the reference runs what the engine rejects or fails at, whatever that is.
         max_body_runs: how often bodies run at most; None is the usual bound.
         allow_links: of a path, whether links in its folder may lead out of it.
 
     Attributes:
         engine: who runs it; None is the reference.
-        refusal: why the engine that was asked for does not.
+        rejection: why the engine that was asked for does not.
         last: what the last run of a thread needed.
         inputs: what the model declares of its inputs.
         outputs: the names of the outputs.
         sites: its splits.
-        restated: the splits that the engine is given in another statement.
+        rewritten: the splits that the engine is given in another form.
         borders: what is evaluated here.
         division: the regions of the engine; None where it has the whole file.
 
     Raises:
         ModelError: the model is not well formed.
         RuleError: no run can make one of its splits valid.
-        EngineError: the engine refuses it.
+        EngineError: the engine rejects it.
     """
 
     def __init__(
@@ -92,23 +92,23 @@ class OnnxProgram:
         self._compiled: list[Compiled] = []
         self._watch: Watch | None = None
         self.division: Division | None = None
-        self.refusal: EngineError | None = None
+        self.rejection: EngineError | None = None
         self.last = LastRun()
         self.borders = Borders()
         proto = self._read()
-        self.restated: tuple[SplitReport, ...] = ()
+        self.rewritten: tuple[SplitReport, ...] = ()
         self.inputs = onnx_inputs(proto.graph)
         self.engine = engine
         found = survey(proto, self._where, engine, sizes=_looks_at_sizes(engine))
         self.sites = found.sites
-        refuse_invalid(certain_sites(found.sites, {value.name for value in proto.graph.input}))
+        reject_invalid(certain_sites(found.sites, {value.name for value in proto.graph.input}))
         if engine is not None:
             try:
                 self._model = self._on_engine(proto, engine, found, count_bodies=max_body_runs is not None)
             except EngineError as error:
                 if not (fallback or isinstance(error, EmptyTensorError)):
                     raise
-                self.refusal, self.engine = error, None
+                self.rejection, self.engine = error, None
         if self.engine is None:
             self._model = self._reference = Model.of(proto, self._where, self._folder, infer=types_of_values)
         self.outputs = self._model.outputs
@@ -139,7 +139,7 @@ class OnnxProgram:
         return found
 
     def border(self, site: Site) -> str | None:
-        """Return why a site is evaluated here and not by the engine; None where it is not."""
+        """Return why a split node is evaluated here and not by the engine; None where it is not."""
         return self.borders.sites.get(site_key(site.where.graph, site.outputs))
 
     def foretold(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
@@ -181,7 +181,7 @@ class OnnxProgram:
         fused = fused_nodes(proto, self._where, engine.name)
         if found.reasons or fused:
             sizes = _looks_at_sizes(engine)
-            proto, self.restated, found = legal_model(proto, found, self._where, engine, sizes=sizes)
+            proto, self.rewritten, found = legal_model(proto, found, self._where, engine, sizes=sizes)
             fused = fused_nodes(proto, self._where, engine.name) if fused else fused
         self.borders = find_borders(proto, found, count_bodies=count_bodies)
         self.borders.nodes |= fused
@@ -203,7 +203,7 @@ class OnnxProgram:
         return self._cut(proto, engine)
 
     def _learned(self, proto: ModelProto, error: EngineError) -> bool:
-        """Return whether a refusal tells of something more that is to be evaluated here."""
+        """Return whether a rejection tells of something more that is to be evaluated here."""
         borders = self.borders
         if error.lacks and error.node and error.node not in borders.nodes:
             borders.nodes.add(error.node)

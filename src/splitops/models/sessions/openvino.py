@@ -1,4 +1,4 @@
-"""OpenVINO IR on OpenVINO: what it would not do as decided is done here."""
+"""OpenVINO IR on OpenVINO: what it would not do as specified is done here."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from splitops.models.running.openvino.evaluator import Prepared, is_evaluated
 from splitops.models.running.openvino.foreign import Settled, Sizes
 from splitops.models.sessions.declared import openvino_inputs
 from splitops.models.sessions.foretold import foretold_ir
-from splitops.models.sessions.invalid import certain_ir_sites, refuse_invalid
+from splitops.models.sessions.invalid import certain_ir_sites, reject_invalid
 from splitops.models.sessions.rescue import LastRun, rescued
 from splitops.models.sessions.settled import is_settled, known_sizes
 from splitops.models.sites import Site
@@ -45,18 +45,18 @@ class OpenVINOIRProgram:
     Args:
         model: a path or a model.
         engine: OpenVINO; None evaluates here what can be.
-        fallback: whether everything that can be is evaluated here where OpenVINO refuses or fails.
+        fallback: whether everything that can be is evaluated here where OpenVINO rejects or fails.
         max_body_runs: how often bodies run at most; None is the usual bound.
         allow_links: of a path, whether links in its folder may lead out of it.
 
     Attributes:
-        engine, refusal, last, restated, inputs, outputs, sites: as those of
+        engine, rejection, last, rewritten, inputs, outputs, sites: as those of
             :class:`~splitops.models.sessions.onnx.OnnxProgram`.
 
     Raises:
         ModelError: the model is not well formed.
         RuleError: no run can make one of its splits valid.
-        EngineError: OpenVINO refuses it.
+        EngineError: OpenVINO rejects it.
     """
 
     def __init__(
@@ -76,21 +76,21 @@ class OpenVINOIRProgram:
         self.sites: tuple[Site, ...] = tuple(sites(read))
         self.inputs = openvino_inputs(read, self._where)
         self.outputs = output_names(read)
-        self.refusal: EngineError | None = None
+        self.rejection: EngineError | None = None
         self.last = LastRun()
         self.engine = engine
         self._borders: dict[str, str] = {}
-        self.restated: tuple[SplitReport, ...] = ()
+        self.rewritten: tuple[SplitReport, ...] = ()
         self._here: Prepared | None = None
         self._lock = threading.Lock()
-        refuse_invalid(certain_ir_sites(read, self._where))
+        reject_invalid(certain_ir_sites(read, self._where))
         if engine is not None:
             try:
                 self._prepared = self._on_engine(engine, count_bodies=max_body_runs is not None)
             except EngineError as error:
                 if not fallback:
                     raise
-                self.refusal, self.engine = error, None
+                self.rejection, self.engine = error, None
         if self.engine is None:
             self._prepared = self._here = Prepared(read)
 
@@ -113,9 +113,9 @@ class OpenVINOIRProgram:
         return found
 
     def border(self, site: Site) -> str | None:
-        """Return why a site is evaluated here and not by OpenVINO; None where it is not."""
+        """Return why a split node is evaluated here and not by OpenVINO; None where it is not."""
         if site.where.graph is not None:
-            return "it stands in a body"
+            return "it is in a body"
         return self._borders.get(site.where.node or "")
 
     def foretold(self, inputs: Mapping[str, Any]) -> Iterator[Site]:
@@ -138,7 +138,7 @@ class OpenVINOIRProgram:
     def _on_engine(self, engine: Engine, *, count_bodies: bool) -> Prepared:
         survey = _Survey(self._model, self._where)
         if survey.reasons or survey.fused:
-            survey, self.restated = survey.fixed()
+            survey, self.rewritten = survey.fixed()
         apart = set(survey.apart) | survey.unfused()
         for _ in range(_ATTEMPTS):
             try:
@@ -232,7 +232,7 @@ class _Survey:
         return found
 
     def fixed(self) -> tuple[_Survey, tuple[SplitReport, ...]]:
-        """Return the same of a model with the same results whose splits OpenVINO does as decided.
+        """Return the same of a model with the same results whose splits OpenVINO does as specified.
 
         A split that a run may find invalid is not rewritten: its broken rule would go unseen.
         """
@@ -270,7 +270,7 @@ def _around_empty_tensors(graph: Graph, found: OpenVINOFound) -> Iterator[int]:
 
 
 def _is_narrowed(layer: Layer, values: Mapping[Endpoint, Tensor]) -> bool:
-    """Return whether a data mover has 64-bit numbers that are no sizes, which OpenVINO would narrow."""
+    """Return whether a data mover has 64-bit numbers that are not sizes, which OpenVINO would narrow."""
     mover = mover_of(layer)
     if mover is None or mover.evaluate is None:
         return False

@@ -99,7 +99,7 @@ def simplify(
         >>> print(simplify(model, report=True))
         3 nodes -> 1:
           node 'Concat -> c': Split-13(axis=1, 2 outputs), Concat(axis=1) -> x [split-concat]: \
-all parts of a split stand in their order
+all parts of a split are in their order
 
     Source: ONNX Split-1, -2, -11, -13, -18, SplitToSequence-11, -24; OpenVINO Split-1, VariadicSplit-1.
     """
@@ -120,7 +120,7 @@ def _simplified(
     where = place_of(model)
     wanted = chosen(rewrites)
     if limit is not None and not isinstance(limit, int):
-        raise ModelError(f"limit = {shown(limit)} is no number of bytes")
+        raise ModelError(f"limit = {shown(limit)} is not a number of bytes")
     options: dict[str, Any] = {"allow": allowed(allow)} | ({} if limit is None else {"limit": limit})
     if is_openvino(model):
         from splitops.models.simplify.from_openvino import simplify_openvino

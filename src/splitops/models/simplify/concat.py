@@ -89,7 +89,7 @@ class SplitConcatPass(SplitPass):
             # Each is removed here: alone, this pass shall not leave more than it needs.
             if split.graph is not None and not any(is_read(output) for output in split.outputs):
                 editor.remove(split)
-        editor.applied(self, where, before, after, "all parts of a split stand in their order")
+        editor.applied(self, where, before, after, "all parts of a split are in their order")
         return True
 
     def _runs(

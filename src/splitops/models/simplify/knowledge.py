@@ -35,7 +35,7 @@ def note_known_openvino(nodes: ir.Model, model: OpenVINOModel, where: Where) -> 
 class NoteKnownPass(ir.passes.InPlacePass):
     """Infers the model and notes what is known of its values, so that the passes behind it can do more.
 
-    Without it, a pass knows what the model states: types, shapes and constants. Nothing of what is noted is
+    Without it, a pass knows what the model declares: types, shapes and constants. Nothing of what is noted is
     written with the model.
 
     Precondition: the model is well formed. Postcondition: the model is as it was.

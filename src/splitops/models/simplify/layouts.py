@@ -26,7 +26,7 @@ class Regroup:
     """A Reshape.
 
     Attributes:
-        pattern: what it states; 0 keeps the axis of the same position, -1 is what is left.
+        pattern: what it declares; 0 keeps the axis of the same position, -1 is what is left.
         shape: the shape that it gives.
     """
 
@@ -138,7 +138,7 @@ def _with(axis: Axis, factor: Factor, others: Sequence[Factor]) -> Axis:
 
 
 def moves(source: Sequence[Axis], target: Sequence[Axis]) -> list[Move] | None:
-    """Return few Reshapes and Transposes from one order of factors to another; None: no Reshape states it.
+    """Return few Reshapes and Transposes from one order of factors to another; None: no Reshape declares it.
 
     Examples:
         >>> layout = Layout((5, 24))
@@ -211,7 +211,7 @@ def _regrouped(source: Sequence[Axis], target: Sequence[Axis]) -> list[Move] | N
         kept = index < len(source) and source[index] == axis
         pattern.append(size if isinstance(size, int) else 0 if kept else -1)
         shape.append(size)
-    # What is left can be told only where nothing else may be empty, and 0 is no size in a pattern.
+    # What is left can be told only where nothing else may be empty, and 0 is not a size in a pattern.
     if 0 in shape or (-1 in pattern and (pattern.count(-1) > 1 or 0 in pattern)):
         return None
     return [Regroup(tuple(pattern), tuple(shape))]

@@ -31,7 +31,7 @@ class MergedMovesPass(SplitPass):
     roots = _MOVERS
 
     def rewrite(self, node: ir.Node, editor: Editor) -> None:
-        """State anew what stands in a row from the root on."""
+        """State anew what is in a row from the root on."""
         data = node.inputs[0]
         shape = None if data is None else shape_of(data)
         if data is None or shape is None:
@@ -72,7 +72,7 @@ class Cover:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of what stands in front, and how it becomes what was read.
+    """A part of what is in front, and how it becomes what was read.
 
     Attributes:
         size: its size on the axis that is divided in front.
@@ -88,7 +88,7 @@ class Part:
 
 
 class MovedSplitsPass(SplitPass):
-    """A split behind Reshapes and Transposes that keep its axis stands in front of them, with fewer nodes.
+    """A split behind Reshapes and Transposes that keep its axis is in front of them, with fewer nodes.
 
     Gathers of every single position of an axis are such a split too. What has moved the whole, and what moved
     each part behind it, becomes one for each part: PyTorch's packed projection of attention, divided by

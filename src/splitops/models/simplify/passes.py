@@ -14,7 +14,7 @@ from splitops.models.graph.onnx_editor import OnnxEditor
 class SplitPass(ir.passes.InPlacePass):
     """One rewrite, applied until it does not apply any more.
 
-    Preconditions, proved: the model's nodes stand in the order in which they run, and every value that is
+    Preconditions, proved: the model's nodes are in the order in which they run, and every value that is
     read is an input, an initializer or made by a node before. Postconditions: the same, proved; the graph has
     the inputs and outputs that it had, with their names, types and shapes; on every input that fits them, the
     outputs are bit for bit the same, and what failed fails.

@@ -109,7 +109,7 @@ _ROWS: Final = (
     ),
     Rewriting(
         "moved-splits",
-        "a split behind Reshapes and Transposes stands in front of them, where that is fewer nodes",
+        "a split behind Reshapes and Transposes is in front of them, where that is fewer nodes",
         "moves",
     ),
     Rewriting("merged-moves", "Reshapes and Transposes in a row are as few as move the same", "moves"),
@@ -167,7 +167,7 @@ def _known(names: Iterable[str], rows: Mapping[str, object], what: str) -> froze
     try:
         wanted = frozenset([names] if isinstance(names, str) else names)
     except TypeError as error:
-        raise ModelError(f"{shown(names)} are no names of {what}s") from error
+        raise ModelError(f"{shown(names)} are not names of {what}s") from error
     for name in sorted(map(str, wanted)):
         if name not in rows:
             raise ModelError(f"there is no {what} {shown(name)}; the {what}s are {', '.join(rows)}")

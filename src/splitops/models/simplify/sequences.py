@@ -41,7 +41,7 @@ class SequenceReadsPass(SplitPass):
         done = [reader for reader in readers if cut.removable and work.needs_no_part(reader)]
         left = [reader for reader in readers if reader not in done]
         needless = not sequence.is_graph_output() and all(map(work.can_read_parts, left))
-        # Without the sequence, a Split may stand in its place.
+        # Without the sequence, a Split may are in its place.
         if not needless or sum(map(work.written, readers)) + work.splits(left) > len(readers) + 1:
             needless, left = False, []
             done = [reader for reader in done if work.written(reader) <= 1]

@@ -1,4 +1,4 @@
-"""Rewrites of Slices and Gathers: of what is no cut, of one behind another, of those that are a Split."""
+"""Rewrites of Slices and Gathers: of what is not a cut, of one behind another, of those that are a Split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""To what a site is restated, and how."""
+"""To what a split node is rewritten, and how."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Form(StrEnum):
     """Which of the equal ways to state a split is preferred."""
 
     SAME = "same"
-    """What the site states now, as far as the target can say it."""
+    """What the split node declares now, as far as the target can say it."""
     LENGTHS = "lengths"
     """The length of each part."""
     COUNT = "count"
@@ -23,10 +23,10 @@ class Form(StrEnum):
 
 
 class Method(StrEnum):
-    """How a site is stated for the target."""
+    """How a split node is set for the target."""
 
     KEPT = "kept"
-    """The node as it stands means the same."""
+    """The node unchanged means the same."""
     STATED = "stated"
     """One node with other attributes or inputs."""
     COMPUTED = "computed lengths"
@@ -73,16 +73,16 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Restatement:
-    """How a site is to be stated for a target.
+    """How a split node is to be written for a target.
 
     Attributes:
         method: how.
         row: the version of the one node; None for slices.
-        axis: the axis to state; None is the one that the site refers to.
+        axis: the axis to state; None is the one that the split node refers to.
         division: the division to state; None are lengths known only when the model runs. With
             :attr:`Method.COMPUTED` and :attr:`Method.SLICED_COMPUTED`, what the lengths are computed from.
-        outputs: number of outputs to declare: those of the site, and one more where the parts that nobody
-            reads must be somebody's.
+        outputs: number of outputs to declare: those of the split node, and one more where the parts that
+            nobody reads must be somebody's.
         bounds: begin and end of each part (SLICED); negative ones count from the end, None is the end itself.
         carrier: the element type of the data in between (CAST).
         lengths_type: the element type of lengths known only when the model runs, as the row takes them.

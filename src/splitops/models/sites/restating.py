@@ -1,7 +1,7 @@
 """One split, stated again in another operator version: decided from the rows and the plan's own arithmetic.
 
 A site is bound in its own version, which reduces it to its meaning: axis, division, parts. Each way to state
-this meaning for a target is tried in order, and what is stated is bound again and compared, so that no
+this meaning for a target is tried in order, and what is set is bound again and compared, so that no
 rule of any version is written down here.
 """
 
@@ -34,18 +34,18 @@ _INT64: Final = ELEMENT_TYPES["int64"]
 
 
 def restate(site: Site, target: Target, form: Form = Form.SAME, *, apart: bool = False) -> Restatement:
-    """Find the first way to state a site for a target that gives the same parts on every valid input.
+    """Find the first way to state a split node for a target that gives the same parts on every valid input.
 
     Args:
-        site: the site.
+        site: the split node.
         target: what its model is converted to.
-        form: which of equal statements is preferred.
+        form: which of equal forms is preferred.
         apart: whether a runtime would take the node for another one if it stated no lengths, see
             :mod:`splitops.models.graph.merging`.
 
     Raises:
-        RuleError: the site is invalid, or nothing states it; the rule says what stands against the plainest
-            statement.
+        RuleError: the split node is invalid, or nothing declares it; the rule says what prevents the plainest
+            form.
 
     Examples:
         >>> from splitops.spec.operators import schema
@@ -71,12 +71,12 @@ def restate(site: Site, target: Target, form: Form = Form.SAME, *, apart: bool =
     if site.may_be_unbind:
         raise unbind_error(site, Rule.OPERATOR_VERSION)
     if not target.domain:
-        _refuse_references(site, rows[0])
+        _reject_references(site, rows[0])
     search = _Search(site, binding, rows, target, form, apart)
     found = next(search.restatements(), None)
     if kept is None:
         if found is None:
-            raise search.refusal()
+            raise search.rejection()
         return found
     # What stands there is kept unless one other node is preferred.
     if found is None or found.row is None:
@@ -88,43 +88,43 @@ def restate(site: Site, target: Target, form: Form = Form.SAME, *, apart: bool =
 def restatements(
     site: Site, target: Target, form: Form = Form.SAME, *, apart: bool = False
 ) -> Iterator[Restatement]:
-    """Yield every way to state a site anew for a target that gives the same parts, the plainest first.
+    """Yield every way to state a split node anew for a target that gives the same parts, the plainest first.
 
     Args:
-        site: the site.
+        site: the split node.
         target: as in :func:`restate`.
         form: as in :func:`restate`.
         apart: as in :func:`restate`.
 
     Raises:
-        RuleError: the site is invalid, or an attribute that must be known is its function's caller's.
+        RuleError: the split node is invalid, or an attribute that must be known is its function's caller's.
 
     Examples:
         >>> from splitops.spec.operators import schema
         >>> site = Site(schema=schema("Split", 18), attributes={"num_outputs": 2}, facts=(Fact(shape=(5,)),),
         ...             outputs=("a", "b"))
-        >>> [str(way.method) for way in restatements(site, Target("", 18), Form.LENGTHS)]
+        >>> [str(way.method) for way in rewrites(site, Target("", 18), Form.LENGTHS)]
         ['stated', 'stated', 'slices']
     """
     binding, rows = site.bind(), target.rows(site.schema)
     if not target.domain:
-        _refuse_references(site, rows[0])
+        _reject_references(site, rows[0])
     yield from _Search(site, binding, rows, target, form, apart).restatements()
 
 
 def unbind_error(site: Site, rule: Rule) -> RuleError:
-    """Return the refusal of a site that the text and the runtimes read in two ways."""
+    """Return the rejection of a split node that the text and the runtimes read in two ways."""
     return rule_error(
         str(site.schema),
         rule,
-        "keepdims = 0 stands beside chunks of 1: the text ignores it, PyTorch and onnxruntime drop the axis",
+        "keepdims = 0 is used with chunks of 1: the text ignores it, PyTorch and onnxruntime drop the axis",
         f"chunks of 1 with keepdims = 0 have two meanings; {UNBIND_REPAIRS}",
         where=site.where,
     )
 
 
 def _is_counted(row: OperatorSchema, division: Division | None) -> bool:
-    """Return whether a node of a version states a division by a number of parts, without their lengths."""
+    """Return whether a node of a version declares a division by a number of parts, without their lengths."""
     return division is not None and division.rule is row.count_rule
 
 
@@ -138,8 +138,8 @@ def _is_kept(site: Site, binding: Binding, row: OperatorSchema) -> bool:
     return replace(again, schema=binding.schema) == binding
 
 
-def _refuse_references(site: Site, row: OperatorSchema) -> None:
-    """Only the axis, and lengths that become an input, can be stated without knowing their values."""
+def _reject_references(site: Site, row: OperatorSchema) -> None:
+    """Only the axis, and lengths that become an input, can be written without knowing their values."""
     movable = {source.name for source in site.schema.lengths} | {row.axis.name}
     for name, reference in site.references.items():
         if name not in movable:
@@ -147,7 +147,7 @@ def _refuse_references(site: Site, row: OperatorSchema) -> None:
                 str(row),
                 Rule.OPERATOR_VERSION,
                 f"{name} is attribute {reference!r} of the function's caller",
-                f"it must be known to be stated as {row} states it",
+                f"it must be known to be written as {row} declares it",
                 where=replace(site.where, attribute=name),
             )
 
@@ -175,8 +175,8 @@ class _Search:
         self.minor: RuleError | None = None
         self.size = _size(binding)
 
-    def refusal(self) -> RuleError:
-        """Return what stands against the plainest statement."""
+    def rejection(self) -> RuleError:
+        """Return what prevents the plainest form."""
         found = self.against or self.minor
         assert found is not None
         return found
@@ -201,7 +201,7 @@ class _Search:
     # One node
 
     def _divisions(self) -> Iterator[Division]:
-        """Yield the divisions that give the site's parts, in the order of the preferred form."""
+        """Yield the divisions that give the split node's parts, in the order of the preferred form."""
         division = self.binding.division
         assert division is not None
         same, lengths, counts = [division], list(self._explicit(division)), list(self._counts(division))
@@ -248,7 +248,7 @@ class _Search:
     def _stated(
         self, row: OperatorSchema, division: Division, data: Fact, method: Method = Method.STATED
     ) -> Iterator[Restatement]:
-        """Yield the statement of a division in a version, where the version takes it with the same parts."""
+        """Yield the form of a division in a version, where the version takes it with the same parts."""
         if division.rule not in row.size_rules:
             uneven = "is uneven" if self.size is not None else "divides an axis of unknown size"
             self._mention(
@@ -297,7 +297,7 @@ class _Search:
         return division.count
 
     def _agrees(self, division: Division) -> bool:
-        """Return whether a division gives the parts of the site wherever the site itself is valid."""
+        """Return whether a division has the parts of the split node wherever that is valid."""
         own = self.binding.division
         assert own is not None
         if division == own:
@@ -398,7 +398,7 @@ class _Search:
             ends = tuple(accumulate(division.lengths))
             return tuple((end - size, end) for size, end in zip(division.lengths, ends, strict=True))
         if division.rule is SizeRule.REMAINDER:
-            # What stands behind the remainder is counted from the end.
+            # What follows the remainder is counted from the end.
             at = division.lengths.index(-1)
             before = [0, *accumulate(division.lengths[:at])]
             after = [0, *accumulate(reversed(division.lengths[at + 1 :]))][::-1]
@@ -457,7 +457,7 @@ class _Search:
                 for candidate in self._divisions():
                     yield from self._stated(row, candidate, replace(binding.data, type=carrier), Method.CAST)
 
-    # What stands against it
+    # What prevents it
 
     def _takes(self, row: OperatorSchema, element_type: ElementType | None) -> bool:
         taken = row.types_of(row.inputs[0])
@@ -478,7 +478,7 @@ class _Search:
         return source.name if source is not None and source.name else "number of outputs"
 
     def _mention(self, row: OperatorSchema, rule: Rule, got: str, expected: str) -> None:
-        """Keep what stands against one statement, in case that no other one says more."""
+        """Keep what prevents one form, in case that no other one says more."""
         self.minor = self.minor or rule_error(str(row), rule, got, expected, where=self.site.where)
 
     def _object(self, row: OperatorSchema, rule: Rule, got: str, expected: str) -> None:

@@ -37,7 +37,7 @@ class Site:
     Attributes:
         schema: the operator's version, chosen by the opset that its graph or function imports; the first one
             of an operator that the opset does not have yet, see ``unread``.
-        attributes: the attributes that the node states: integers, and tuples of them (a file can state other
+        attributes: the attributes that the node sets: integers, and tuples of them (a file can state other
             numbers; binding says what is wrong with them). One that a function's caller gives, and that is
             not known, is an empty :class:`Fact`.
         facts: what is known of each input, in the operator's order; None is an absent one.
@@ -47,7 +47,7 @@ class Site:
         references: attributes that a model-local function takes from its caller: the node's attribute name
             to the function's.
         origins: for each input, who says what its value is.
-        conditional: whether the model may run without running this site.
+        conditional: whether the model may run without running this split node.
         unread: why the node is not one of its operator: it has no such version, or an attribute is none.
         node: the node in the format's own form (``onnx_ir.Node``, or a
             :class:`~splitops.models.formats.openvino.Layer`), for tools that rewrite it.
@@ -162,15 +162,15 @@ class Site:
 
         PyTorch exports a scripted ``unbind`` as a SplitToSequence of chunks of 1 with keepdims = 0. The text
         ignores keepdims beside chunks; PyTorch and onnxruntime drop the axis. We run what is written, and no
-        tool rewrites such a site unasked.
+        tool rewrites such a split node unasked.
 
         Examples:
             >>> from splitops.spec.operators import schema
             >>> row, data, given = schema("SplitToSequence", 13), Fact(shape=(2, 3)), {"keepdims": 0}
             >>> one, two = Fact(shape=(), value=1), Fact(shape=(), value=2)
-            >>> sites = [Site(schema=row, attributes=given, facts=facts, outputs=("s",))
+            >>> split nodes = [Site(schema=row, attributes=given, facts=facts, outputs=("s",))
             ...          for facts in ((data, one), (data, two), (data,))]
-            >>> [site.may_be_unbind for site in sites]
+            >>> [site.may_be_unbind for site in split nodes]
             [True, False, False]
         """
         keepdims, chunk = self.schema.keepdims, self.lengths
@@ -183,7 +183,7 @@ UNBIND_REPAIRS: Final = (
     "splitops fix --unbind as-written keeps the axis, as the specification says; "
     "splitops fix --unbind as-pytorch drops it, as PyTorch means it"
 )
-"""The two ways to state a site that :attr:`Site.may_be_unbind` so that everybody reads it in the same way."""
+"""The two unambiguous forms of a split node that :attr:`Site.may_be_unbind`."""
 
 
 def _has(row: OperatorSchema, attributes: Iterable[str]) -> bool:

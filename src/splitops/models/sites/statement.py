@@ -1,4 +1,4 @@
-"""A division, as one node of a version states it."""
+"""A division, as one node of a version declares it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def describe(
     *,
     squeeze: bool | None = False,
 ) -> str:
-    """Write what a node states in one line.
+    """Write what a node sets in one line.
 
     Examples:
         >>> from splitops.spec.operators import schema

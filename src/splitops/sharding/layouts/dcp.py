@@ -1,6 +1,6 @@
 """``dcp``: the safetensors of PyTorch's distributed checkpoints, which it loads on any mesh of devices.
 
-Each piece is a tensor of the whole's name; the metadata of its file say where it begins. A name stands once
+Each piece is a tensor of the whole's name; the metadata of its file say where it begins. A name appears once
 in a file, so the second piece that a rank has of a tensor goes to a file of its own.
 """
 

@@ -93,7 +93,7 @@ def _checked(node: Node, place: Operand, values: tuple[Number | None, ...]) -> L
         and max(integers) <= INT64_MAX
     ):
         lengths = integers
-        return lengths  # what nearly every call states
+        return lengths  # what nearly every call declares
     lengths = tuple(_length(node, place, value) for value in values)
     for index, length in enumerate(lengths):
         if length is not None and length < minimum:

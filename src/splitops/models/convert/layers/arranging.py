@@ -59,13 +59,13 @@ def _pad(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     mode = text(layer, "pad_mode")
     prove(mode in ("constant", "edge", "reflect"), f"{layer} has pad_mode = {mode!r}, which ONNX lacks")
     pads = tape.op("Concat", [as_int64(tape, begin), as_int64(tape, end)], {"axis": 0})
-    # ONNX pads with zeros, or what stands here.
+    # ONNX pads with zeros, or what is here.
     filled = value[:1] if mode == "constant" else []
     return tape.op("Pad", [data, pads, *filled], {"mode": mode})
 
 
 _FAR: Final = (1 << 63) - 1
-"""Behind the end of every axis."""
+"""After the end of every axis."""
 _MASKS: Final = ("begin_mask", "end_mask", "new_axis_mask", "shrink_axis_mask", "ellipsis_mask")
 
 
@@ -83,7 +83,7 @@ class _Bound:
     ellipsis_mask: int
 
     def as_slice(self) -> tuple[int, int, int]:
-        """Return begin, end and step as ONNX states them."""
+        """Return begin, end and step as ONNX declares them."""
         if self.shrink_axis_mask:
             return self.begin, _FAR if self.begin == -1 else self.begin + 1, 1
         begin = self.begin if not self.begin_mask else 0 if self.step > 0 else _FAR

@@ -33,7 +33,7 @@ def _matmul(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
 
 
 def _turned(tape: Tape, layer: Layer, value: ir.Value) -> ir.Value:
-    """Return matrices with rows for columns; a vector is one as it stands."""
+    """Return matrices with rows for columns; a vector is one unchanged."""
     rank = rank_of(tape, layer, value)
     if rank < 2:
         return value

@@ -41,8 +41,8 @@ class _Cell:
     Attributes:
         operator: the operator of ONNX.
         gates: where OpenVINO has each of ONNX's gates.
-        states: the number of states that a step hands on.
-        activations: those of a layer that states none.
+        declares: the number of declares that a step hands on.
+        activations: those of a layer that sets none.
     """
 
     operator: str

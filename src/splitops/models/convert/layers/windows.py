@@ -46,7 +46,7 @@ class _Window:
         prove(auto_pad in known, f"{layer} has auto_pad = {auto_pad!r}")
         begins, ends = integers(layer, "pads_begin", zeros), integers(layer, "pads_end", zeros)
         if auto_pad not in ("explicit", "notset"):
-            begins, ends = zeros, zeros  # the text ignores them, whatever the file states
+            begins, ends = zeros, zeros  # the text ignores them, whatever the file declares
         prove(min((*begins, *ends), default=0) >= 0, f"{layer} has a negative padding")
         return cls(strides, integers(layer, "dilations", ones), begins, ends, auto_pad)
 
@@ -56,7 +56,7 @@ class _Window:
         return self.auto_pad.startswith("same")
 
     def padded(self, kernel: Sequence[int], sizes: Sequence[Dim | None]) -> _Window:
-        """Return a window whose padding is stated, where it depends on sizes that are known.
+        """Return a window whose padding is set, where it depends on sizes that are known.
 
         Runtimes take no dilations beside a padding that they are to find themselves.
         """
@@ -71,7 +71,7 @@ class _Window:
         return replace(self, begins=begins, ends=ends, auto_pad="explicit")
 
     def attributes(self) -> dict[str, Any]:
-        """Return what a node states of it."""
+        """Return what a node sets of it."""
         found: dict[str, Any] = {"strides": self.strides}
         if any(step != 1 for step in self.dilations):
             found["dilations"] = self.dilations
@@ -129,7 +129,7 @@ def _group_transposed(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> 
 
 
 def _without_shape(layer: Layer, sources: Sequence[ir.Value]) -> Sequence[ir.Value]:
-    prove(len(sources) == 2, f"{layer} states the shape of its output, which ONNX pads in another way")
+    prove(len(sources) == 2, f"{layer} declares the shape of its output, which ONNX pads in another way")
     return sources
 
 
@@ -182,10 +182,10 @@ def _average_pool(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.V
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """How a pool is stated.
+    """How a pool is set.
 
     Attributes:
-        attributes: what a node states.
+        attributes: what a node sets.
         pads: whether the layer pads.
         rounds_up: whether its size may be one that only rounding up gives.
     """
@@ -196,7 +196,7 @@ class _Pool:
 
 
 def _pool(tape: Tape, layer: Layer, data: ir.Value) -> _Pool:
-    """Return how a pool is stated; where sizes are known, without rounding.
+    """Return how a pool is set; where sizes are known, without rounding.
 
     PyTorch (``ceil_torch``) and runtimes of ONNX drop a last window that begins in the padding, OpenVINO's
     ``ceil`` keeps it, ONNX's own inference counts it. With as much padding as the windows take, all agree.
@@ -229,7 +229,7 @@ def _pool(tape: Tape, layer: Layer, data: ir.Value) -> _Pool:
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """One axis of a pool; a size that is no integer is not known."""
+    """One axis of a pool; a size that is not an integer is not known."""
 
     size: Dim | None
     kernel: int

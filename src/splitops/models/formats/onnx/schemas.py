@@ -38,7 +38,7 @@ class _Parameters:
         return self.least <= count <= self.most
 
     def take(self, types: Sequence[str | None]) -> bool:
-        """Return whether values of these types (None: not known) can stand here."""
+        """Return whether values of these types (None: not known) can be here."""
         if not self.has(len(types)):
             return False
         return all(written is None or written in self.types_at(index) for index, written in enumerate(types))
@@ -52,7 +52,7 @@ class _Parameters:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of an operator, as its schema states it."""
+    """One version of an operator, as its schema has it."""
 
     schema: onnx.defs.OpSchema
     since: int

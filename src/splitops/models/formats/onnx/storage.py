@@ -52,7 +52,7 @@ def read(path: str | os.PathLike[str], *, allow_links: bool = False) -> ModelPro
         The model, proved well formed, all data in it.
 
     Raises:
-        ModelError: the file is no model, lies about its data, or names files outside its folder.
+        ModelError: the file is not a model, lies about its data, or names files outside its folder.
     """
     file = Path(path)
     model = parse(file, allow_links=allow_links)
@@ -126,7 +126,7 @@ def as_proto(model: ModelProto | onnx_ir.Model) -> ModelProto:
     """Return a model in memory as protobuf; external data names its folder, where the model knows one.
 
     Raises:
-        ModelError: it is no model.
+        ModelError: it is not a model.
     """
     if isinstance(model, ModelProto):
         return model
@@ -153,7 +153,7 @@ def written_by_onnx_ir(model: onnx_ir.Model) -> ModelProto:
     """Return a model of onnx-ir as protobuf.
 
     Raises:
-        ModelError: onnx-ir cannot write it: it has names that are no text.
+        ModelError: onnx-ir cannot write it: it has names that are not text.
     """
     import onnx_ir
 
@@ -184,7 +184,7 @@ def write(
 
     Raises:
         ModelError: the model is not well formed or too large for one file, its data is in yet another file,
-            or the disk refuses.
+            or the disk rejects.
     """
     file = Path(path)
     where = place_of(path)

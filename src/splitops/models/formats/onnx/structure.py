@@ -63,7 +63,7 @@ def opset_imports(owner: ModelProto | FunctionProto, where: Where | None = None)
     """Return the opset of each domain that a model or function imports; ``"ai.onnx"`` is ``""``.
 
     Raises:
-        ModelError: a domain is imported twice with different versions, or below version 1, or is no text.
+        ModelError: a domain is imported twice with different versions, or below version 1, or is not text.
     """
     found: dict[str, int] = {}
     for entry in owner.opset_import:
@@ -261,10 +261,11 @@ class _GraphCheck:
             self._check_count(node, "output", len(node.output), version.outputs.least)
 
     def _check_count(self, node: NodeProto, what: str, count: int, least: int) -> None:
-        """Refuse too few; a release of onnx that is not known here may allow more."""
+        """Reject too few; a release of onnx that is not known here may allow more."""
         if count < least:
             raise ModelError(
-                f"{node.op_type} states {count_of(count, what)}, but it has at least {least}", self._at(node)
+                f"{node.op_type} declares {count_of(count, what)}, but it has at least {least}",
+                self._at(node),
             )
 
     def _missing(self, name: str, later: Sequence[NodeProto]) -> str:
@@ -274,7 +275,7 @@ class _GraphCheck:
         if maker is later[0]:
             return f"input {shown(name)} is the node's own output: a cycle"
         return (
-            f"input {shown(name)} is made by node {shown(node_label(maker))}, which stands later: "
+            f"input {shown(name)} is made by node {shown(node_label(maker))}, which comes later: "
             "nodes form a cycle or are not in topological order"
         )
 
@@ -321,7 +322,7 @@ class _GraphCheck:
             if not _visible(name, scopes):
                 raise ModelError(f"output {shown(name)} is made by no node", self.where)
             if name in seen:
-                raise ModelError(f"output {shown(name)} stands twice", self.where)
+                raise ModelError(f"output {shown(name)} appears twice", self.where)
             seen.add(name)
 
 

@@ -45,7 +45,7 @@ _FOLDERS: Final[dict[str, DataFolder]] = {}
 
 
 def _marked_location(location: str, folder: DataFolder) -> str:
-    """Return a location that is found in this process, wherever the model that states it is moved to."""
+    """Return a location that is found in this process, wherever the model that declares it is moved to."""
     base = replace(folder, path=folder.path.resolve())
     word = next((word for word, known in _FOLDERS.items() if known == base), None)
     if word is None:
@@ -90,10 +90,10 @@ def require_text(text: str, what: str, where: Where | None = None) -> None:
     """Prove that a field of protobuf is the text that it is said to be.
 
     Raises:
-        ModelError: it is bytes that are no UTF-8, which protobuf gives as they are.
+        ModelError: it is bytes that are not UTF-8, which protobuf gives as they are.
     """
     if not isinstance(text, str):
-        raise ModelError(f"{what} {bytes(text)[:80]!r} is no text in UTF-8", where)
+        raise ModelError(f"{what} {bytes(text)[:80]!r} is not text in UTF-8", where)
 
 
 def check_tensor(tensor: TensorProto, where: Where) -> None:
@@ -121,7 +121,7 @@ def check_tensor(tensor: TensorProto, where: Where) -> None:
     if tensor.HasField("raw_data"):
         if element_type.name == "string" or typed:
             field = "string_data" if element_type.name == "string" else "one field"
-            raise _error(tensor, f"has raw data, but {element_type} data must stand in {field}", where)
+            raise _error(tensor, f"has raw data, but {element_type} data must are in {field}", where)
         if len(tensor.raw_data) != expected:
             found, kind = len(tensor.raw_data), _kind(tensor, element_type)
             raise _error(tensor, f"has {found} bytes of data, but {kind} takes {expected}", where)
@@ -216,13 +216,13 @@ def external_extent(tensor: TensorProto, where: Where, folder: DataFolder | None
     entries: dict[str, str] = {}
     for entry in tensor.external_data:
         if entry.key in entries:
-            raise _error(tensor, f"states external {entry.key!r} twice", where)
+            raise _error(tensor, f"declares external {entry.key!r} twice", where)
         if entry.key in _EXTERNAL_KEYS:
             entries[entry.key] = entry.value
     marked, location = folder_of(entries.get("location", ""))
     folder = marked or folder
     if _MEMORY.search(location):
-        raise _error(tensor, f"states an address in memory, {shown(location)}, and no file", where)
+        raise _error(tensor, f"declares an address in memory, {shown(location)}, and no file", where)
     if folder is None:
         raise _error(tensor, "is in another file, which a model in memory has no folder to find in", where)
     path = folder.file(location, where)

@@ -56,7 +56,7 @@ def _dimension(dim: TensorShapeProto.Dimension, names: Names | None) -> Dim:
         return dim.dim_value if dim.dim_value >= 0 else UNKNOWN
     name: object = dim.dim_param
     if not isinstance(name, str) or not any(map(str.isalnum, name)):
-        return UNKNOWN  # '?' names no size; protobuf gives bytes that are no text as bytes
+        return UNKNOWN  # '?' names no size; protobuf gives bytes that are not text as bytes
     return Range(name=name) if names is None else names.take(name)
 
 
@@ -90,7 +90,7 @@ def to_type(known: Known, names: Names | None = None) -> TypeProto | None:
 
 
 def declared_types(model: ModelProto) -> dict[tuple[str | None, str], Known]:
-    """Return what a model states of its values, by the path of their graph and their name."""
+    """Return what a model declares of its values, by the path of their graph and their name."""
     found: dict[tuple[str | None, str], Known] = {}
     for path, graph in located_graphs(model):
         for tensor in graph.initializer:

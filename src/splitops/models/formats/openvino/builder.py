@@ -32,7 +32,7 @@ class Output:
     Attributes:
         end: its layer and port.
         element_type: its element type.
-        shape: its shape as stated; None is unknown.
+        shape: its shape as declared; None is unknown.
     """
 
     end: Endpoint
@@ -210,7 +210,7 @@ def _port(id_: int, value: Output, names: tuple[str, ...]) -> Port:
 def _element_type(element_type: str | ElementType) -> ElementType:
     found = from_openvino(element_type) if isinstance(element_type, str) else element_type
     if found is None or found.openvino is None:
-        raise ModelError(f"{element_type} is no element type of OpenVINO")
+        raise ModelError(f"{element_type} is not an element type of OpenVINO")
     return found
 
 

@@ -155,7 +155,7 @@ class Constant:
 
 
 def encode(array: npt.NDArray[Any], element_type: ElementType) -> bytes:
-    """Return the bytes of a constant as they stand in a ``.bin``.
+    """Return the bytes of a constant unchanged in a ``.bin``.
 
     Raises:
         ArrayError: the dtype is not ``element_type.numpy``.

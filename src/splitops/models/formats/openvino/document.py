@@ -72,7 +72,7 @@ def parse(content: bytes, limits: Limits, where: Where) -> ElementTree.Element:
         root: ElementTree.Element = parser.close()
     except DefusedXmlException as error:
         raise ModelError(
-            f"the XML has a document type or entities, which are refused: {error}", where
+            f"the XML has a document type or entities, which are rejected: {error}", where
         ) from error
     except (ElementTree.ParseError, LookupError, ValueError) as error:
         if isinstance(error, ModelError):

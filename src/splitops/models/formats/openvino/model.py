@@ -41,8 +41,8 @@ class Port:
 
     Attributes:
         id: its number, unique in its layer; inputs and outputs are counted together.
-        precision: the element type as the file states it, for example ``"FP32"``; None where it states none.
-        dims: the dimensions as the file states them, -1 for an unknown one. ``()`` is a scalar *or* an
+        precision: the element type as the file declares it, for example ``"FP32"``; None where it sets none.
+        dims: the dimensions as the file declares them, -1 for an unknown one. ``()`` is a scalar *or* an
             unknown rank, the file does not tell which.
         names: tensor names, in the order of the file.
         attributes: every other attribute.
@@ -58,7 +58,7 @@ class Port:
 
     @property
     def element_type(self) -> ElementType | None:
-        """The element type; None where the file states none or one that is not known."""
+        """The element type; None where the file declares none or one that is not known."""
         return from_precision(self.precision) if self.precision else None
 
 
@@ -149,7 +149,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Graph:
-    """Layers and edges, proved whole: every id stands once, every edge ends at ports that exist, every input
+    """Layers and edges, proved whole: every id appears once, every edge ends at ports that exist, every input
     port has one edge, and nothing depends on itself.
 
     Attributes:

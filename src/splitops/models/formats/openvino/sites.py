@@ -94,7 +94,7 @@ def layer_site(
 
 
 def stated(port: Port) -> Tensor:
-    """Return what the file states of a port; of one without dimensions nothing, it may be of any rank."""
+    """Return what the file declares of a port; of one without dimensions nothing, it may be of any rank."""
     shape = tuple(size if size >= 0 else UNKNOWN for size in port.dims) if port.dims else None
     return Tensor(port.element_type, shape)
 
@@ -136,7 +136,7 @@ def output_names(model: OpenVINOModel) -> tuple[str, ...]:
     version 10 adds the name of the layer that gives the value, as OpenVINO does. Of several names it is the
     one that the Result is named after (``y`` of ``y/sink_port_0``), else the least, as OpenVINO's
     ``Output.any_name`` is. Where several outputs claim a name, a Result that is named after it comes first,
-    then one that states it itself. The others take their next name, then the one they are named after, then
+    then one that declares it itself. The others take their next name, then the one they are named after, then
     that of their layer, at last their first one with ``_1``, ``_2`` and so on behind it.
     """
     results = model.outputs

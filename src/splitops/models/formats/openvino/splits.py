@@ -1,4 +1,4 @@
-"""The layers of the split family as a file states them: version and attributes."""
+"""The layers of the split family as a file declares them: version and attributes."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _document(model: OpenVINOModel, weights: BinaryIO) -> bytes:
 
 
 class _ConstantWriter:
-    """Writes constants one behind the other; equal bytes stand once."""
+    """Writes constants one behind the other; equal bytes appear once."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

@@ -232,7 +232,7 @@ CONTROL_FLOW: Final[Mapping[str, type[OpRun]]] = {
 
 
 class Call(OpRun):
-    """A node whose attributes are no attributes of an operator that onnx knows."""
+    """A node whose attributes are not attributes of an operator that onnx knows."""
 
     def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any]) -> None:
         # False: a function that shares its name with an ONNX operator does not share its attributes.
@@ -276,7 +276,7 @@ def _per_item(stated: Sequence[int] | None, count: int) -> list[int]:
     """Return one value for each item; the attribute's default is 0 for all."""
     values = list(stated) if stated else [0] * count
     if len(values) != count:
-        raise ModelError(f"Scan states {len(values)} axes or directions for {count} tensors")
+        raise ModelError(f"Scan declares {len(values)} axes or directions for {count} tensors")
     return values
 
 

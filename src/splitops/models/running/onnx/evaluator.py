@@ -108,7 +108,7 @@ def model_evaluator(
     Raises:
         ModelError: no implementation is known of an operator, or a tensor cannot be read.
         OperatorError: the family's operator does not exist at the imported opset.
-        EngineError: the runtime refuses a region.
+        EngineError: the runtime rejects a region.
     """
     scope = Scope(where, folder, functions_of(model), division=division, infer=infer)
     return Evaluator(model.graph, opset_imports(model), scope=scope)
@@ -381,7 +381,7 @@ def _bound(function: FunctionProto, given: Mapping[str, AttributeProto]) -> Func
     """Return a function with the caller's attributes, or their defaults, where its nodes refer to them.
 
     Raises:
-        ModelError: the caller states an attribute that the function does not have.
+        ModelError: the caller declares an attribute that the function does not have.
     """
     defaults = {attribute.name: attribute for attribute in function.attribute_proto}
     unknown = given.keys() - defaults.keys() - set(function.attribute)

@@ -67,7 +67,7 @@ class Model:
             infer: what infers the types of a model's values: a loop without turns gives what it would.
 
         Raises:
-            ModelError: it has an operator of which no implementation is known, or a runtime refuses a region.
+            ModelError: it has an operator of which no implementation is known, or a runtime rejects a region.
             OperatorError: ``op.version`` where Split or SplitToSequence does not exist at the imported opset.
         """
         evaluator = model_evaluator(proto, where, folder, division, infer)
@@ -111,7 +111,7 @@ def read_to_run(model: AnyModel, *, allow_links: bool = False) -> tuple[ModelPro
 
 
 def _own_view(value: Any) -> Any:
-    """Return a value whose read-only arrays are no objects of the model, which a caller could unlock."""
+    """Return a value whose read-only arrays are not objects of the model, which a caller could unlock."""
     if isinstance(value, list):
         return [_own_view(item) for item in value]
     return value if isinstance(value, np.ndarray) and value.flags.writeable else read_only(value)

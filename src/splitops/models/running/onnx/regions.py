@@ -206,7 +206,7 @@ class Region:
         """Run the region on the values of its inputs.
 
         Raises:
-            EngineError: the runtime refuses the region or fails.
+            EngineError: the runtime rejects the region or fails.
         """
         compiled = self._fixed
         if compiled is None:

@@ -173,7 +173,7 @@ class _Check:
         if declared.shape is not None and array.shape != declared.shape:
             self.shape(array.shape, declared.shape)
         if dtype.kind == "O" and not all(isinstance(text, str | bytes) for text in array.flat):
-            raise self.error("has objects in it that are no strings")
+            raise self.error("has objects in it that are not strings")
         try:
             return read_only(_native(array))
         except UnicodeDecodeError as error:
@@ -183,7 +183,7 @@ class _Check:
         try:
             array = np.asarray(value)
         except (ValueError, TypeError) as error:
-            raise self.error(f"is no array: {str(error)[:200]}") from error
+            raise self.error(f"is not an array: {str(error)[:200]}") from error
         if np.ma.is_masked(value):
             raise self.error("is a masked array, whose mask a model would lose")
         return array

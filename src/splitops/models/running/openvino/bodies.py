@@ -33,7 +33,7 @@ _SPLIT_NAMES: Final = frozenset(name.casefold() for name in FAMILY["openvino"])
 def is_own(layer: Layer) -> bool:
     """Return whether a layer with bodies is evaluated here.
 
-    A form that is not supported is an error where a split stands in it; else it is left to OpenVINO.
+    A form that is not supported is an error where a split is in it; else it is left to OpenVINO.
     """
     number = operation_set(layer.version)
     if layer.type not in _SINCE or number is None or number < _SINCE[layer.type]:
@@ -185,7 +185,7 @@ class _Joined:
         self._filled = end
 
     def value(self, result: Layer) -> Value:
-        """Return all parts as one tensor; where there are none, the Result states its type and shape."""
+        """Return all parts as one tensor; where there are none, the Result declares its type and shape."""
         if self._element_type is None:
             return self._nothing(result)
         whole = self._buffer[: self._filled]
@@ -197,7 +197,7 @@ class _Joined:
     def _nothing(self, result: Layer) -> Value:
         port = result.inputs[0]
         if port.element_type is None or not port.dims:
-            raise ModelError(f"there is no iteration, and {result} states no type and shape", self._where)
+            raise ModelError(f"there is no iteration, and {result} declares no type and shape", self._where)
         shape = [max(0, size) for size in port.dims]
         shape[axis_of(self._slicing.axis, len(shape), self._where)] = 0
         prove_size(shape, port.element_type, self._where)

@@ -44,7 +44,7 @@ class Prepared:
 
     Raises:
         ModelError: a split would be left to OpenVINO unproved.
-        EngineError: the engine refuses a region.
+        EngineError: the engine rejects a region.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Prepared:
 
         Only layers that an output needs are evaluated. The bodies of If, Loop and TensorIterator are
         evaluated in the same way, once for each iteration; a split is never left to OpenVINO, whatever layer
-        it stands in. A loop can ask for any number of iterations: what they give is held against the memory
+        it is in. A loop can ask for any number of iterations: what they give is held against the memory
         before it is joined.
 
         Args:
@@ -319,13 +319,13 @@ class _Execution:
 
 
 def _fed(parameter: Layer, value: Value, place: Where) -> tuple[Endpoint, Value]:
-    """Return the value of a Parameter of a body; its shape is that of the value, whatever is stated."""
+    """Return the value of a Parameter of a body; its shape is that of the value, whatever is set."""
     where = replace(place, node=parameter.name)
     if not parameter.takes_any_type and value.element_type is not parameter.element_type(where):
         raise ModelError(
             f"the body takes {parameter.attribute('element_type')}, but gets {value.element_type}", where
         )
-    # To the body it is no constant: the next run can bring another one.
+    # To the body it is not a constant: the next run can bring another one.
     return Endpoint(parameter.id, parameter.outputs[0].id), replace(value, constant=False)
 
 

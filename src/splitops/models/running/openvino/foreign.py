@@ -136,7 +136,7 @@ class Runner:
         settled: what is known before the run; None compiles for the shapes of the values.
 
     Raises:
-        EngineError: the engine refuses the region.
+        EngineError: the engine rejects the region.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ class Runner:
     def _compiled_for(
         self, values: Mapping[Endpoint, Value], *, again: bool
     ) -> tuple[Compiled, Sequence[Endpoint]]:
-        """Return what is compiled for some values, and the inputs that are no constants."""
+        """Return what is compiled for some values, and the inputs that are not constants."""
         if self._settled is not None:
             assert self._kept is not None
             return self._kept[1], self._fed

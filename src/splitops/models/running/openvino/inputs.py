@@ -27,7 +27,7 @@ class Inputs:
         where: its place.
 
     Raises:
-        ModelError: a Parameter states no element type or shape.
+        ModelError: a Parameter declares no element type or shape.
     """
 
     def __init__(self, model: OpenVINOModel, where: Where) -> None:
@@ -79,7 +79,7 @@ class _Parameter:
     Attributes:
         end: its output port.
         type: the element type; None is any.
-        shape: the shape, as far as it is stated.
+        shape: the shape, as far as it is set.
         where: its place.
     """
 
@@ -100,7 +100,7 @@ class _Parameter:
         try:
             array = np.asarray(given)
         except (ValueError, TypeError, OverflowError) as error:
-            raise ModelError(f"input {name!r} is no array: {str(error)[:200]}", self.where) from error
+            raise ModelError(f"input {name!r} is not an array: {str(error)[:200]}", self.where) from error
         kind = self.type or _type_of(array, self.where)
         # Every view of it, the outputs too, is read-only then.
         return Value(read_only(self._checked(name, array, kind)), kind)
@@ -149,5 +149,5 @@ def _texts(name: str, array: npt.NDArray[Any], where: Where) -> npt.NDArray[Any]
         try:
             texts.reshape(-1)[index] = value.decode() if isinstance(value, bytes) else value
         except UnicodeDecodeError as error:
-            raise ModelError(f"input {name!r} holds bytes that are no UTF-8: {error}", where) from error
+            raise ModelError(f"input {name!r} holds bytes that are not UTF-8: {error}", where) from error
     return texts

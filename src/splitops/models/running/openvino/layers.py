@@ -1,6 +1,6 @@
 """The layers that are evaluated without OpenVINO: the split family and the movers around it.
 
-Shapes are those of the values, never those that the file states.
+Shapes are those of the values, never those that the file declares.
 """
 
 from __future__ import annotations

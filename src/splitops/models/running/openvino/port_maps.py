@@ -189,7 +189,7 @@ def _read(layer: Layer, prefix: str, where: Where) -> PortMap:
     if sorted([*(entry.inner for entry in inputs), *counters]) != sorted(parameters) or len(counters) > 1:
         raise ModelError(f"the port map of {layer} does not feed each Parameter of its body once", where)
     if len(conditions) > 1 or not carried.keys() <= whole:
-        raise ModelError(f"{layer} has two conditions, or a back edge to what is no whole input", where)
+        raise ModelError(f"{layer} has two conditions, or a back edge to what is not a whole input", where)
     if sorted(entry.port for entry in outputs) != list(range(len(layer.outputs))):
         raise ModelError(f"the port map of {layer} does not give each of its outputs once", where)
     if any(entry.slicing and (entry.slicing.low, entry.slicing.high) != (0, -1) for entry in outputs):
@@ -206,7 +206,7 @@ def _read(layer: Layer, prefix: str, where: Where) -> PortMap:
 
 
 def _slicing(line: Element, layer: Layer, where: Where) -> Slicing | None:
-    if "axis" not in line.keys():  # noqa: SIM118 - an Element is no mapping
+    if "axis" not in line.keys():  # noqa: SIM118 - an Element is not a mapping
         return None
     axis = _number(line, "axis", where)
     start, end, stride, size = (
