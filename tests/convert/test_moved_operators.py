@@ -273,7 +273,7 @@ def test_an_answer_of_onnx_s_converter_of_other_types_is_not_taken(monkeypatch: 
     monkeypatch.setattr(onnx.version_converter, "convert_version", wrong)
     monkeypatch.setattr(onnx.shape_inference, "infer_shapes", lambda model: model)
     model = parsed("g (float[2,6] x) => (float[2,1] y) { y = ReduceMean<axes = [1]>(x) }", 13)
-    with pytest.raises(ModelError, match="what onnx's converter makes of it, Not, takes other types"):
+    with pytest.raises(ModelError, match="the result of onnx's converter, Not, takes other types"):
         convert(model, to="onnx:18")
 
 

@@ -99,7 +99,7 @@ def _print(inferred: InferredModel, show_all: bool, out: Path | None) -> None:
     found = sum(value.is_new for value in inferred.values)
     screen.print(
         f"{count_of(len(inferred.values), 'value')}, {found} of them known better than before; "
-        f"{count_of(len(inferred.sites), 'split site')}"
+        f"{count_of(len(inferred.sites), 'split node')}"
     )
     say_written(out)
 

@@ -1,4 +1,4 @@
-"""The process of a peer: JSON lines in, and on what was standard output what one adapter answers.
+"""The process of an implementation: JSON lines in, and on what was standard output what one adapter answers.
 
     python worker.py ADAPTER.py [DESCRIPTOR]
 
@@ -13,9 +13,9 @@ is a file with
 - ``SETTINGS``, where it has any: the values of each setting by its name, the default one first;
 - ``PRELOAD``, where the implementation may be imported before a fork: the names of its modules;
 - ``ADDRESS_SPACE``, where it can work with a limit: so many bytes;
-- ``versions()``: the releases of the implementation (first) and of what it stands on, from metadata
+- ``versions()``: the releases of the implementation (first) and of its dependencies, from metadata
   alone; ImportError where it is not installed;
-- ``answer(case)``: what the implementation makes of a :class:`Question`.
+- ``answer(case)``: the implementation's answer to a :class:`Question`.
 
 What the implementation's own calls raise is its rejection: they are in :func:`rejecting`. Any other
 exception is an error of the adapter.
@@ -123,7 +123,7 @@ def rejecting(stage: str) -> Iterator[None]:
 
 
 def tool(stage: str, *command: str | os.PathLike[str], folder: str | None = None) -> None:
-    """Run a program of the peer: its failure is a rejection, its death is ours.
+    """Run a program of the implementation: its failure is a rejection, its death is ours.
 
     Args:
         stage: ``"load"``, ``"compile"`` or another word.

@@ -1,6 +1,6 @@
 """Compressed files such as ``x.npy.gz``: read forwards, by the compressions of fsspec, the extra ``fsspec``.
 
-A stream has no size before it has been read through. Its header declares one, the stream is held to that, and
+A stream has no size before it has been read through. Its header declares one, which bounds the stream, and
 no byte behind it is kept: a stream that goes on, or ends early, is an error and never a full disk.
 """
 
@@ -52,7 +52,7 @@ def beginning(source: Source, size: int) -> bytes:
 
 
 def size_of(source: Source, stated: int, *, exact: bool = True) -> int:
-    """Return the size of a source whose header declares one; a stream has no other, and is held to it.
+    """Return the size of a source whose header declares one; a stream has no other size.
 
     Args:
         source: any.

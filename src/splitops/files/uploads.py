@@ -288,7 +288,7 @@ def _groups(sizes: Sequence[int], memory: int) -> Iterator[_Group]:
 
 @contextlib.contextmanager
 def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
-    """Run a pool; after an error what has not begun never does."""
+    """Run a pool; after an error nothing more begins."""
     with ThreadPoolExecutor(threads) as pool:
         try:
             yield pool

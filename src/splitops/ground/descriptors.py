@@ -30,7 +30,7 @@ class Descriptors(dict[Any, int]):
         self.update(zip((key,), map(os.open, (path,), (flags,), (0o666,)), strict=False))
 
     def close(self) -> None:
-        """Close what is left, each once, whoever else closes it too."""
+        """Close what is left, each once, even if others close it too."""
         while self:
             with contextlib.suppress(KeyError):
                 any(map(os.close, map(self.pop, list(self))))

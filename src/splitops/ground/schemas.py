@@ -40,7 +40,7 @@ def problem(value: Any, schema: Schema, place: str = "", root: Schema | None = N
     Args:
         value: of JSON or TOML.
         schema: a JSON Schema of :data:`WORDS`.
-        place: where the value stands.
+        place: where the value is.
         root: the schema whose ``$defs`` its references name; None is the schema itself.
 
     Examples:

@@ -1,4 +1,4 @@
-"""What quantisation makes of a module's weight: which tensors there are, and how each is cut with the others.
+"""How quantisation stores a module's weight: which tensors there are, and how each is cut with the others.
 
 Weights, zeros and scales are cut at the same elements, never inside of a packed word, a group or a block.
 What a configuration does not say is not guessed.

@@ -63,7 +63,7 @@ def _batch(number: int, batch: int) -> Sequence[Pair]:
 class _Choices:
     """What is drawn, by booleans alone.
 
-    Hypothesis draws numbers also from the source of whoever imports it, so that a seed would give other ones
+    Hypothesis draws numbers also from the source of its importer, so that a seed would give other ones
     elsewhere.
     """
 

@@ -1,4 +1,4 @@
-"""The cases: every record with its name, its rule, its control, and what splitops makes of it."""
+"""The cases: every record with its name, its rule, its control, and the result of splitops."""
 
 from __future__ import annotations
 

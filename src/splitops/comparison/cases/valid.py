@@ -31,7 +31,7 @@ _CHUNKS: Final = ((5, 2), (6, 2), (5, 5), (5, 7), (0, 3), (3, 1), (5, 2**31 + 1)
 _ODD: Final = 2**32 + 4
 """A size that 32 bits take for 4."""
 _FINE: Final = 2**53 + 2
-"""A size whose neighbours float64 has not."""
+"""A size whose neighbours float64 cannot represent."""
 
 
 def valid_records(row: OperatorSchema) -> Iterator[Record]:

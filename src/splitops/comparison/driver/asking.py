@@ -165,7 +165,7 @@ class Asker:
         return None if ended is None else ended.outcome
 
     def kill(self) -> None:
-        """End the process, whoever is asking it; that thread hears of it."""
+        """End the process; a thread that is asking it hears of it."""
         process = self._process
         if process is not None:
             process.kill()

@@ -1,4 +1,4 @@
-"""What an outcome says of a peer: checked against what is specified of the case, bit for bit."""
+"""What an outcome says of an implementation: checked against what is specified of the case, bit for bit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from splitops.errors import one_line
 from splitops.models.verify import differ_by_rounding
 
 Rerun = Callable[[Path], Outcome | None]
-"""Runs a model on an implementation that was right on the case; None where there is no such peer."""
+"""Runs a model on an implementation that was right on the case; None where there is none."""
 
 _ENDS: Final = {
     "crash": Word.CRASH,

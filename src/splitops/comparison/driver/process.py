@@ -150,7 +150,7 @@ class Nursery:
 
 
 class Process:
-    """A running peer.
+    """A running implementation.
 
     Args:
         command: what starts it.
@@ -263,7 +263,7 @@ class Process:
         return found
 
     def kill(self) -> None:
-        """End the process and all that it started; whoever asks it hears that it has ended."""
+        """End the process and all that it started; its callers hear that it has ended."""
         _kill(self._process.pid, self._token)
 
     def stop(self) -> None:

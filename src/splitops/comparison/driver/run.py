@@ -1,4 +1,4 @@
-"""All cases on all peers: asked, judged, confirmed alone and shrunk, as many at once as there are cores."""
+"""All cases on all implementations: asked, judged, confirmed alone and shrunk, as many as there are cores."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Run:
     def steps(self) -> Iterator[Step]:
         """Ask everything; yield each verdict when it is known, first as it is seen, then as it is confirmed.
 
-        Whoever leaves the loop early, or is interrupted in it, stops everything; what is known is kept.
+        Leaving the loop early, or an interrupt in it, stops everything; what is known is kept.
         """
         try:
             yield from self._phase([column for column in self._columns if not column.transforms])

@@ -10,7 +10,7 @@ from splitops.comparison.reports.verdicts import described, releases
 
 @dataclass(frozen=True, slots=True)
 class ChangedVerdict:
-    """One case and peer whose verdict is not what it was.
+    """One case and implementation whose verdict has changed.
 
     Attributes:
         case: the case's id.
@@ -48,7 +48,7 @@ class Differences:
 
 
 def differences(old: Report, new: Report) -> Differences:
-    """Compare two reports, case by case and peer by peer.
+    """Compare two reports, case by case and implementation by implementation.
 
     Of cases and implementations that the new report was not asked for nothing is said.
 

@@ -37,7 +37,7 @@ class Expectation:
         return f"{self.case} {self.peer}: {self.verdict}"
 
     def asks(self, case: str, peer: str) -> bool:
-        """Whether it is about this case and peer."""
+        """Whether it is about this case and implementation."""
         return _fits(case, self.case) and _fits(peer, self.peer)
 
 
@@ -142,5 +142,5 @@ def _expectation(row: Any, place: str) -> Expectation:
 
 
 def _fits(name: str, pattern: str) -> bool:
-    """Whether a name is the pattern or fits it; brackets stand for themselves, as in names of peers."""
+    """Whether a name is the pattern or fits it; brackets stand for themselves."""
     return fnmatchcase(name, pattern.replace("[", "[[]"))

@@ -25,7 +25,7 @@ MEANINGS: Final[Mapping[Word, str]] = {
 """Every word, in the order in which reports show them."""
 
 DISAGREEMENTS: Final = (Word.DIFFERS, Word.REJECTS, Word.ACCEPTS, Word.CRASH, Word.HANG, Word.MEMORY)
-"""The words that say what an implementation makes of a split, and that it is not what is specified."""
+"""The words for a split whose result is not what is specified."""
 
 
 def described(verdict: Verdict) -> str:
@@ -39,7 +39,7 @@ def described(verdict: Verdict) -> str:
 
 
 def releases(peer: Peer) -> str:
-    """Write the releases of an implementation, and of what it stands on."""
+    """Write the releases of an implementation, and of its dependencies."""
     return ", ".join(f"{name} {release}" for name, release in peer.versions.items())
 
 

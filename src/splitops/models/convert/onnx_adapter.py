@@ -184,7 +184,7 @@ class Adapter:
         return self._unchanged[key]
 
     def moved(self, piece: Piece, old: int, new: int) -> Small:
-        """Return what onnx's converter makes of a node.
+        """Return the result of onnx's converter for a node.
 
         Raises:
             NoAdapterError: it makes nothing of it, or nothing valid.
@@ -284,7 +284,7 @@ def _types(model: ModelProto) -> dict[str, TypeProto]:
 
 
 def _prove(model: ModelProto, opset: int) -> None:
-    """Hold what the converter has made against the schemas: it leaves attributes that a version has not."""
+    """Hold what the converter has made against the schemas: it leaves attributes that a version lacks."""
     context = onnx.checker.C.CheckerContext()
     context.ir_version = _IR_VERSION
     context.opset_imports = {"": opset}
@@ -297,7 +297,7 @@ def _prove(model: ModelProto, opset: int) -> None:
             raise NoAdapterError(f"what onnx's converter makes is not valid: {reason[:200]}") from error
         version = version_of(node.op_type, opset)
         if version is None or not version.takes(*_written_types(node, types)):
-            raise NoAdapterError(f"what onnx's converter makes of it, {node.op_type}, takes other types")
+            raise NoAdapterError(f"the result of onnx's converter, {node.op_type}, takes other types")
 
 
 # Bodies

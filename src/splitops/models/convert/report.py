@@ -21,7 +21,7 @@ class Status(StrEnum):
     """The result of a node."""
 
     KEPT = "kept"
-    """It means the same in the target and stands as it did."""
+    """It means the same in the target and is unchanged."""
     CONVERTED = "converted"
     """It is one node, stated in another way."""
     REWRITTEN = "rewritten"

@@ -1,7 +1,7 @@
 """Who evaluates the operators that are not ours: one protocol, a file an engine.
 
-An engine is given whole models or regions of them and knows nothing of splits: what may go to it is decided
-before. Its library is imported when it is asked for, never before.
+An engine is given whole models or regions of them and knows nothing of splits: its callers decide what
+goes to it. Its library is imported when it is asked for, never before.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def check_options(name: str, options: Mapping[str, Any], known: Collection[str])
     """Prove that an engine has the options that a caller gives.
 
     Raises:
-        ModelError: it has not.
+        ModelError: it does not.
     """
     for option in options:
         if option not in known:

@@ -216,7 +216,7 @@ class _Rounds:
     def _restate(
         self, node: ir.Node, site: Site, record: _Record, found: Sequence[Obstacle], survey: Survey
     ) -> bool:
-        """Write a split node in the first form that applies, of what stands most against it."""
+        """Write a split node in the first form that applies, of its most serious limit."""
         first, data = found[0], node.inputs[0] if node.inputs else None
         before = survey.gives(node, site.where.graph)
         against: list[str] = []

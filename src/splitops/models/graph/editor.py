@@ -168,7 +168,7 @@ class Editor(ABC):
 
     @abstractmethod
     def window(self, node: ir.Node) -> Hashable:
-        """Return what a convolution states of strides, pads and dilations."""
+        """Return the strides, pads and dilations of a convolution."""
 
     @abstractmethod
     def bounds(self, node: ir.Node, rank: int) -> dict[int, slice] | None:

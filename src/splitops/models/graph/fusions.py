@@ -76,7 +76,7 @@ _NAMES: Final[Mapping[str, str]] = {
 _ACTIVATIONS: Final = frozenset({"Relu", "Sigmoid", "Tanh"})
 _PARTS_OF_A_CELL: Final = 4
 _BEFORE_JOIN: Final = frozenset({"Squeeze", "Reshape", "Conv", "Neg", "Mul", "Sub", "Identity"})
-"""What stands between a part and the Concat of a pattern."""
+"""What is between a part and the Concat of a pattern."""
 _PARTING: Final = frozenset({"Split", "Slice", "Identity"})
 
 

@@ -109,7 +109,7 @@ class OnnxEditor(Editor):
         return self.axis(node) if "axis" in node.attributes else 0
 
     def window(self, node: ir.Node) -> Hashable:
-        """Return what a Conv states of strides, pads and dilations; zeros and ones may be left out."""
+        """Return the strides, pads and dilations of a Conv; zeros and ones may be left out."""
         named = {a.name: a.value for a in node.attributes.values() if not a.is_ref()}
         usual = {"strides": 1, "pads": 0, "dilations": 1}
         lists = ((name, tuple(named.get(name) or ())) for name in usual)

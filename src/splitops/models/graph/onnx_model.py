@@ -134,7 +134,7 @@ def _read(model: ModelProto, where: Where) -> ir.Model:
 
 
 def _stated(model: ModelProto) -> Iterator[tuple[str | None, Iterable[ValueInfoProto]]]:
-    """Yield what each graph and function states of its values."""
+    """Yield the declared types of the values of each graph and function."""
     for path, graph in located_graphs(model):
         yield path, (*graph.input, *graph.output, *graph.value_info)
     for function in model.functions:

@@ -94,7 +94,7 @@ class OpenVINOEditor(Editor):
         return None if axis is None or axis.size != 1 else int(axis.reshape(()))
 
     def window(self, node: ir.Node) -> Hashable:
-        """Return what a Convolution states of strides, pads and dilations."""
+        """Return the strides, pads and dilations of a Convolution."""
         names = ("strides", "pads_begin", "pads_end", "dilations", "auto_pad")
         return tuple((layer_of(node).attribute(name) or "").replace(" ", "") for name in names)
 

@@ -16,7 +16,7 @@ from splitops.splitting.binding import Binding
 from splitops.splitting.inference import Inference
 
 OnSite = Callable[[Site], None]
-"""Called with every site: inference raises its error, checking collects it."""
+"""Called with every split node: inference raises its error, checking collects it."""
 
 
 def outputs_of(site: Site, inputs: Sequence[Known]) -> list[Known]:

@@ -45,7 +45,7 @@ def cone_of_sites(model: ModelProto, *, sizes: bool = False) -> ModelProto | Non
     """Return the part of a model that what a runtime does with its splits depends on.
 
     The lengths of a split count, and where it divides its data by a number or makes a sequence, the data.
-    A value of which the model declares type and shape stands as an input of that type: what makes it does not
+    A value of which the model declares type and shape becomes an input of that type: what makes it does not
     matter then.
 
     Args:

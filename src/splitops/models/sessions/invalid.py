@@ -33,7 +33,7 @@ def reject_invalid(sites: Iterable[Site]) -> None:
 def certain_sites(sites: Iterable[Site], inputs: Collection[str]) -> Iterator[Site]:
     """Yield the splits of the main graph of an ONNX model with what holds in every run.
 
-    Constants do, and what the model declares of its inputs, which are held to it. What it claims of other
+    Constants do, and what the model declares of its inputs, which are checked. What it claims of other
     values may be wrong.
 
     Args:

@@ -125,7 +125,7 @@ class Layout:
         return found
 
     def _divided(self, factor: Factor, outer: int) -> tuple[Factor, Factor]:
-        """Divide a factor into two wherever it stands."""
+        """Divide a factor into two wherever it is."""
         assert isinstance(factor.size, int)
         pair = [Factor(outer), Factor(factor.size // outer)]
         self.source = [_with(axis, factor, pair) for axis in self.source]

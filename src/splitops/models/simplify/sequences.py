@@ -19,10 +19,10 @@ class SequenceReadsPass(SplitPass):
 
     SequenceLength becomes a constant, or the size of the axis; ConcatFromSequence that undoes the split
     becomes the data, another one a Concat; SequenceAt becomes Gather where the parts have size 1, also at
-    computed positions, else a part of a Split. On an axis of unknown size, only what fails where the sequence
-    would have failed is written: Gather at positions, Split by lengths. Nothing is written that takes more
-    nodes. A site that may be PyTorch's ``unbind`` (:func:`splitops.models.site.may_be_unbind`) is left as it
-    is.
+    computed positions, else a part of a Split. On an axis of unknown size, only what fails where the
+    sequence would have failed is written: Gather at positions, Split by lengths. Nothing is written that
+    takes more nodes. A split node that may be PyTorch's ``unbind``
+    (:func:`splitops.models.site.may_be_unbind`) is left as it is.
     """
 
     name = "sequence-reads"

@@ -1,8 +1,8 @@
 """One split, stated again in another operator version: decided from the rows and the plan's own arithmetic.
 
-A site is bound in its own version, which reduces it to its meaning: axis, division, parts. Each way to state
-this meaning for a target is tried in order, and what is set is bound again and compared, so that no
-rule of any version is written down here.
+A split node is bound in its own version, which reduces it to its meaning: axis, division, parts. Each way
+to state this meaning for a target is tried in order, and what is set is bound again and compared, so that
+no rule of any version is written down here.
 """
 
 from __future__ import annotations

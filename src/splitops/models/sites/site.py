@@ -29,10 +29,10 @@ class Origin(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """One node of the split family where it stands, with what is known of it there.
+    """One node of the split family in its place, with what is known of it there.
 
-    A site in a model-local function is one for every call that inference follows, one in a loop is one with
-    what holds in every round.
+    A split node in a model-local function is one for every call that inference follows, one in a loop is
+    one with what holds in every round.
 
     Attributes:
         schema: the operator's version, chosen by the opset that its graph or function imports; the first one

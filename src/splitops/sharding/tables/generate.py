@@ -182,7 +182,7 @@ def _joined(plans: Iterable[Plan]) -> Plan:
 
 
 def _glob(name: str) -> str:
-    """Return a glob for all layers and, of a module's weight, all that quantisation makes of it."""
+    """Return a glob for all layers and, of a module's weight, all its quantised tensors."""
     glob = re.sub(r"(?<=\.)\d+(?=\.|$)", "*", name)
     return re.sub(r"\.(weight|bias)$", ".*", glob)
 

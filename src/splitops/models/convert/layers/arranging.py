@@ -71,7 +71,7 @@ _MASKS: Final = ("begin_mask", "end_mask", "new_axis_mask", "shrink_axis_mask", 
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """What a StridedSlice states of one axis; a mask that is 1 takes the end of the axis for a bound."""
+    """How a StridedSlice slices one axis; a mask that is 1 takes the end of the axis for a bound."""
 
     begin: int
     end: int

@@ -26,7 +26,7 @@ _MAX_DIGITS: Final = 20
 _MARK: Final = "splitops:"
 _BLOCK: Final = 8 << 20
 _MEMORY: Final = re.compile(r"\*[/\\]_ORT_\w*MEM_ADDR_[/\\]\*")
-"""The location by which onnxruntime and OpenVINO take the offset for an address, whoever has written it."""
+"""The location by which onnxruntime and OpenVINO take the offset for an address, in any letter case."""
 _EXTERNAL_KEYS: Final = frozenset({"location", "offset", "length"})
 
 _FIELDS: Final = {
@@ -102,7 +102,7 @@ def check_tensor(tensor: TensorProto, where: Where) -> None:
     External data is not looked at: see :func:`tensor_array`.
 
     Raises:
-        ModelError: it has not.
+        ModelError: it does not.
     """
     element_type = _element_type(tensor, where)
     expected = _byte_count(tensor, element_type, where)
@@ -167,7 +167,7 @@ def load_external(tensors: Iterable[TensorProto], where: Where, folder: DataFold
     """Move external data into the tensors themselves.
 
     Raises:
-        ModelError: a file is not inside the folder, or has not exactly the tensor's data.
+        ModelError: a file is not inside the folder, or does not have exactly the tensor's data.
     """
     for tensor in tensors:
         if is_external(tensor):
@@ -182,7 +182,7 @@ def prove_external(tensor: TensorProto, where: Where, folder: DataFolder | None 
     """Prove that a tensor's external data is where it should be, without reading it.
 
     Raises:
-        ModelError: the file is not inside the folder, or has not exactly the tensor's data.
+        ModelError: the file is not inside the folder, or does not have exactly the tensor's data.
     """
     check_tensor(tensor, where)
     external_extent(tensor, where, folder)
@@ -192,7 +192,7 @@ def data_blocks(tensor: TensorProto, where: Where, folder: DataFolder | None = N
     """Read a tensor's external data piece by piece.
 
     Raises:
-        ModelError: the file is not inside the folder, or has not exactly the tensor's data.
+        ModelError: the file is not inside the folder, or does not have exactly the tensor's data.
     """
     path, offset, length = external_extent(tensor, where, folder)
     with open_regular(path, where) as file:

@@ -63,7 +63,7 @@ def nothing_known(model: ModelProto) -> Mapping[tuple[str | None, str], TypeProt
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where a graph stands, and what of the model it can reach.
+    """Where a graph is, and what of the model it can reach.
 
     Attributes:
         where: model and graph path.

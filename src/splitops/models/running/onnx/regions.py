@@ -1,7 +1,7 @@
 """ONNX graphs cut into regions that a runtime evaluates, and the nodes that are evaluated here.
 
 A cut graph is a graph again, in which a region is one node: bodies, functions and loops need to know nothing
-of it. Values go from region to region as NumPy arrays over the memory of whoever made them.
+of it. Values go from region to region as NumPy arrays over the memory of their makers.
 """
 
 from __future__ import annotations
