@@ -102,7 +102,7 @@ def test_the_plan(tmp_path):
     plan.run(progress=lambda done, total: seen.append((done, total)), verify=True)
     assert seen[-1] == (2 * ARRAY.nbytes, 2 * ARRAY.nbytes)
     assert seen == sorted(seen)
-    with pytest.raises(FileError, match="exists already"):
+    with pytest.raises(FileError, match="already exists"):
         plan.run()
     plan.run(overwrite=True, sync=False)
 

@@ -107,7 +107,7 @@ def test_an_upload_that_is_stopped_leaves_nothing(files, big):
 
 def test_targets_on_s3_that_exist_are_rejected(files, big):
     splitops.files.split(big, "s3://bucket/again", num_outputs=2)
-    with pytest.raises(FileError, match=r"s3://bucket/again/big\.0\.npy exists already"):
+    with pytest.raises(FileError, match=r"s3://bucket/again/big\.0\.npy already exists"):
         splitops.files.split(big, "s3://bucket/again", num_outputs=2)
     splitops.files.split(big, "s3://bucket/again", axis=1, num_outputs=2, overwrite=True)
     found = splitops.files.open("s3://bucket/again/big.1.npy")[""]

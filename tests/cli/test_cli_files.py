@@ -27,7 +27,7 @@ def test_merge_is_the_inverse_of_split(invoke, tmp_path):
     assert json.loads(merged.output)["parts"][0]["shape"] == [6, 10]
     assert (tmp_path / "y.safetensors").read_bytes() == (tmp_path / "x.safetensors").read_bytes()
     again = invoke("merge", *parts, "--tensor", "w", "--axis", 1, "--out", tmp_path / "y.safetensors")
-    assert (again.exit_code, "exists already" in again.stderr) == (1, True)
+    assert (again.exit_code, "already exists" in again.stderr) == (1, True)
 
 
 def test_another_format_is_written_on_request(invoke, tmp_path):
@@ -82,8 +82,8 @@ def test_many_parts_are_told_shortly(invoke, tmp_path):
     again = invoke("split", tmp_path / "x.npy", "--chunk", 20, "--prefix", "y", "--out", tmp_path)
     assert "more" not in again.output
     dry = invoke("split", tmp_path / "x.npy", "--chunk", 20, "--prefix", "y", "--out", tmp_path, "--dry-run")
-    assert [line for line in dry.output.splitlines() if line.endswith(" exists already")] == [
-        f"{tmp_path}/y.{number}.npy exists already" for number in range(2)
+    assert [line for line in dry.output.splitlines() if line.endswith(" already exists")] == [
+        f"{tmp_path}/y.{number}.npy already exists" for number in range(2)
     ]
 
 

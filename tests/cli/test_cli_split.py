@@ -259,7 +259,7 @@ def test_what_exists_is_replaced_on_request_alone(invoke, tmp_path):
     file = saved(tmp_path / "x.npy", np.arange(4))
     (tmp_path / "x.1.npy").write_bytes(b"from before")
     rejected = invoke("split", file, "--parts", 2, "--out", tmp_path)
-    assert (rejected.exit_code, "x.1.npy' exists already" in rejected.stderr) == (1, True)
+    assert (rejected.exit_code, "x.1.npy' already exists" in rejected.stderr) == (1, True)
     assert sorted(os.listdir(tmp_path)) == ["x.1.npy", "x.npy"]
     assert invoke("split", file, "--parts", 2, "--out", tmp_path, "--overwrite").exit_code == 0
     assert np.load(tmp_path / "x.1.npy").tolist() == [2, 3]

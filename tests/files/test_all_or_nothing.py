@@ -187,7 +187,7 @@ def test_other_bytes_are_not_taken_for_done(source, tmp_path, damage):
     else:
         content[-1 if damage == "byte" else 60] ^= 1
     path.write_bytes(content) if damage != "missing" else path.unlink()
-    with pytest.raises(FileError, match=r"x\.[01]\.npy' exists already"):
+    with pytest.raises(FileError, match=r"x\.[01]\.npy' already exists"):
         plan(source, folder).run(memory=MEMORY, resume=True)
     assert plan(source, folder).run(memory=MEMORY, resume=True, overwrite=True).resumed == 0
     assert found(folder) == expected(source)
@@ -200,7 +200,7 @@ def test_what_is_encoded_last_is_made_again_and_compared(tmp_path):
     assert again == replace(made, resumed=made.bytes)
     path = made.files[1][0]
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with pytest.raises(FileError, match=r"x\.0\.npz' exists already"):
+    with pytest.raises(FileError, match=r"x\.0\.npz' already exists"):
         splitops.files.split(tmp_path / "x.npz", tmp_path / "out", num_outputs=2, resume=True)
     assert sorted(os.listdir(tmp_path / "out")) == ["x.0.npz", "x.1.npz"]
 
@@ -493,7 +493,7 @@ def test_what_cannot_be_read_back_is_one_error(source, tmp_path, monkeypatch):
 
 def test_targets_that_exist_are_rejected_and_replaced_on_request(source, tmp_path):
     (tmp_path / "x.1.npy").write_bytes(b"from before")
-    with pytest.raises(FileError, match=r"x\.1\.npy' exists already"):
+    with pytest.raises(FileError, match=r"x\.1\.npy' already exists"):
         plan(source, tmp_path).run(memory=MEMORY)
     assert plan(source, tmp_path).dry_run().exists == (tmp_path / "x.1.npy",)
     plan(source, tmp_path).run(memory=MEMORY, overwrite=True)
@@ -504,7 +504,7 @@ def test_a_target_that_appears_meanwhile_is_not_replaced(source, tmp_path):
     def progress(done: int, total: int) -> None:
         (tmp_path / "x.1.npy").write_bytes(b"another's")
 
-    with pytest.raises(FileError, match="exists already"):
+    with pytest.raises(FileError, match="already exists"):
         plan(source, tmp_path).run(memory=MEMORY, progress=progress)
     assert sorted(os.listdir(tmp_path)) == ["x.1.npy", "x.npy"]
     assert (tmp_path / "x.1.npy").read_bytes() == b"another's"

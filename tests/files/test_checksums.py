@@ -88,14 +88,14 @@ def test_they_appear_with_the_files_or_not_at_all(source: Path, tmp_path: Path) 
         splitops.files.split(source, tmp_path / "out", num_outputs=2, checksums=sums, progress=stop)
     assert sorted(os.listdir(tmp_path)) == ["x.npy"]
     sums.write_text("of another run")
-    with pytest.raises(FileError, match=r"x\.sha256' exists already"):
+    with pytest.raises(FileError, match=r"x\.sha256' already exists"):
         splitops.files.split(source, tmp_path / "out", num_outputs=2, checksums=sums)
     assert sorted(os.listdir(tmp_path)) == ["x.npy", "x.sha256"]
     for options in ({"overwrite": True}, {"resume": True}):
         splitops.files.split(source, tmp_path / "out", num_outputs=2, checksums=sums, **options)
         assert sha256sum(sums) == 0
     sums.write_text("of another run")
-    with pytest.raises(FileError, match=r"x\.sha256' exists already"):
+    with pytest.raises(FileError, match=r"x\.sha256' already exists"):
         splitops.files.split(source, tmp_path / "out", num_outputs=2, checksums=sums, resume=True)
     sums.unlink()
     splitops.files.split(source, tmp_path / "out", num_outputs=2, checksums=sums, resume=True)

@@ -144,7 +144,7 @@ def test_targets_that_exist_are_rejected_and_replaced_on_request(files, source):
     files.pipe_file("/uploads/parts/x.1.npy", b"from before")
     plan = splitops.files.plan_split(source, OUT, num_outputs=2)
     assert plan.dry_run().exists == (Path(f"{OUT}/x.1.npy"),)
-    with pytest.raises(FileError, match=rf"{OUT}/x\.1\.npy exists already"):
+    with pytest.raises(FileError, match=rf"{OUT}/x\.1\.npy already exists"):
         plan.run()
     assert names(files) == ["/uploads/parts/x.1.npy"]
     plan.run(overwrite=True)
@@ -201,13 +201,13 @@ def test_resume_begins_and_says_that_all_is_there(files, source, monkeypatch):
     content = files.cat_file(f"{OUT}/x.1.npy")
     for other in (content[:-1], content[:-1] + b"!", content + b"!"):
         files.pipe_file("/uploads/parts/x.1.npy", other)
-        with pytest.raises(FileError, match=r"x\.1\.npy exists already, with other bytes"):
+        with pytest.raises(FileError, match=r"x\.1\.npy already exists, with other bytes"):
             splitops.files.split(source, OUT, num_outputs=2, resume=True)
         assert files.cat_file(f"{OUT}/x.1.npy") == other
 
 
 def test_a_target_that_appears_meanwhile_is_not_replaced(files, source):
-    with pytest.raises(FileError, match="exists already"):
+    with pytest.raises(FileError, match="already exists"):
         splitops.files.split(
             source,
             OUT,
@@ -353,7 +353,7 @@ def test_the_command_line(files, source):
     ]
     result = CliRunner().invoke(cli, arguments)
     assert result.exit_code == 1
-    assert f"{OUT}/x.0.npy exists already" in result.output
+    assert f"{OUT}/x.0.npy already exists" in result.output
     result = CliRunner().invoke(cli, [*arguments, "--resume"])
     assert result.exit_code == 0
     assert "All of it was written before." in result.output

@@ -323,7 +323,7 @@ def test_targets_that_exist(tmp_path):
     source = saved(tmp_path / "x.zarr", **CODINGS["plain"])
     splitops.files.split(source, tmp_path, axis=1, num_outputs=2)
     (tmp_path / "x.0.zarr/more").write_text("x")
-    with pytest.raises(FileError, match="exists already"):
+    with pytest.raises(FileError, match="already exists"):
         splitops.files.split(source, tmp_path, axis=1, num_outputs=2)
     splitops.files.split(source, tmp_path, axis=0, num_outputs=2, overwrite=True)
     assert not (tmp_path / "x.0.zarr/more").exists()

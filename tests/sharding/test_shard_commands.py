@@ -41,7 +41,7 @@ def test_the_way_round(model, tmp_path):
     assert "wrote" in run("merge", tmp_path / "two", "--out", tmp_path / "again")
     assert contents(tmp_path / "again") == contents(model)
     dry = ["merge", tmp_path / "two", "--out", tmp_path / "again", "--dry-run"]
-    assert f"{tmp_path / 'again'} exists already\n" in run(*dry)
+    assert f"{tmp_path / 'again'} already exists\n" in run(*dry)
     stated = json.loads(run(*dry, "--json"))
     assert (stated["dry_run"], stated["exists"]) == (True, [str(tmp_path / "again")])
     stated = json.loads(run("merge", tmp_path / "two", "--out", tmp_path / "more", "--json"))

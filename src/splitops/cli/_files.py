@@ -244,6 +244,6 @@ def show(
     if isinstance(result, DryRun):
         out.print(str(result))
         for path in result.exists[:_MAX_ROWS]:
-            out.print(f"{one_line(written(path))} exists already", soft_wrap=True)
+            out.print(f"{one_line(written(path))} already exists", soft_wrap=True)
     elif result.resumed:
         out.print(resumed(result))

@@ -188,7 +188,7 @@ def _tell(result: Report | DryRun) -> None:
     if isinstance(result, DryRun):
         screen.print(str(result))
         for path in result.exists:
-            screen.print(f"{one_line(str(path))} exists already", soft_wrap=True)
+            screen.print(f"{one_line(str(path))} already exists", soft_wrap=True)
         return
     to = one_line(str(result.files[0][0]))
     if result.resumed < result.bytes or not result.bytes:

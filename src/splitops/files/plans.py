@@ -23,6 +23,8 @@ from splitops.files.tensors import StoredTensor
 MEMORY: Final = 64 << 20
 """Bytes that the buffers of a run take, without another word."""
 _MIN_MEMORY: Final = 4 << 20
+TO_REPLACE: Final = "Pass --overwrite to replace it (in Python: overwrite=True)"
+"""What to do about a file that already exists."""
 
 Progress = Callable[[int, int], object]
 """Called with the bytes that are done, and the bytes of all."""

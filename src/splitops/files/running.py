@@ -30,7 +30,7 @@ from splitops.files.extent_work import ExtentWork
 from splitops.files.extents import stretches
 from splitops.files.formats import TargetFile
 from splitops.files.journal import Journal
-from splitops.files.plans import PlannedFiles, Report, RunOptions
+from splitops.files.plans import TO_REPLACE, PlannedFiles, Report, RunOptions
 from splitops.files.sources import LocalFile
 from splitops.ground.descriptors import Descriptors
 from splitops.ground.writing import StagedFiles, staging_folder
@@ -134,7 +134,7 @@ class Run:
         if path is None or self.how["overwrite"] or not os.path.lexists(path):
             return
         if content is None or not path.is_file() or path.read_bytes() != content:
-            raise FileError(f"{shown_path(path)} exists already; overwrite=True (--overwrite) replaces it")
+            raise FileError(f"{shown_path(path)} already exists. {TO_REPLACE}")
 
     @cached_property
     def _places(self) -> list[Path]:
@@ -208,9 +208,7 @@ class Run:
             if os.path.join(folder, path.name) in sources:
                 raise FileError(f"{shown_path(path)} would replace what it is made from")
             if not overwrite and os.path.lexists(path):
-                raise FileError(
-                    f"{shown_path(path)} exists already; overwrite=True (--overwrite) replaces it"
-                )
+                raise FileError(f"{shown_path(path)} already exists. {TO_REPLACE}")
 
     def _clear(self) -> Path | None:
         """Throw away what a run that was killed has left; return where that was."""

@@ -31,7 +31,7 @@ from splitops.files.descriptors import raise_file_limit, write_all
 from splitops.files.engine import CopyError
 from splitops.files.extents import Extent, compose, contiguous
 from splitops.files.formats import TargetFile
-from splitops.files.plans import MEMORY, DryRun, Report, RunOptions
+from splitops.files.plans import MEMORY, TO_REPLACE, DryRun, Report, RunOptions
 from splitops.files.running import Run
 from splitops.files.sources import reason, writing
 from splitops.ground.writing import StagedFiles, uninterrupted
@@ -183,7 +183,7 @@ class _UploadRun(Run):
                 raise FileError(f"{address} would replace what it is made from")
         there = list(files.existing())
         if there and not overwrite:
-            raise FileError(f"{there[0]} exists already; overwrite=True (--overwrite) replaces it")
+            raise FileError(f"{there[0]} already exists. {TO_REPLACE}")
         return there
 
     def _send(self, files: Uploads | _There) -> None:
@@ -469,7 +469,7 @@ class _There:
 
 
 def _other_bytes(address: str) -> FileError:
-    return FileError(f"{address} exists already, with other bytes; overwrite=True (--overwrite) replaces it")
+    return FileError(f"{address} already exists, with other bytes. {TO_REPLACE}")
 
 
 def _several(addresses: Sequence[str]) -> str:
