@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from fix_helpers import difference, is_right, proved
+from fix_helpers import difference, is_right, parse, proved
 from fused_models import RIGHT, ROWS, WORDS, inside_branch, of_code, of_onnx
 
 import splitops
@@ -122,3 +122,43 @@ def test_simplify_rewrites_an_upsampling_of_unknown_size_once() -> None:
     assert is_right("openvino", made.model, model, feeds) is None
     again = splitops.simplify(made.model, report=True)
     assert not again.changes
+
+
+_EMPTY = {
+    "read": """(float[4, 6] x) => (float[4, 6] y, float[4, 0] z) <int64[2] s = {6, 0}> {
+        a, b = Split<axis = 1>(x, s) y = Relu(a) z = Relu(b) }""",
+    "an-output": """(float[4, 6] x) => (float[4, 6] y, float[4, 0] z) <int64[2] s = {6, 0}> {
+        a, z = Split<axis = 1>(x, s) y = Relu(a) }""",
+    "of-a-constant": """(float[4] x) => (float[4] y, float[1, 0] z)
+        <int64[2] s = {4, 0}, float[4] w = {1, 2, 3, 4}, int64[1] at = {0}> {
+        a, b = Split<axis = 0>(w, s) y = Add(x, a) z = Unsqueeze(b, at) }""",
+    "of-a-shape": """(float[4, 6] x) => (int64[2] y, int64[1] z) <int64[2] s = {2, 0}> {
+        shape = Shape(x) a, b = Split<axis = 0>(shape, s) y = Neg(a) z = Shape(b) }""",
+    "in-a-branch": """(float[4, 6] x, bool c) => (float[4, n] y) <int64[2] s = {6, 0}> {
+        a, b = Split<axis = 1>(x, s)
+        y = If(c) <then_branch = t () => (float[4, 0] p) { p = Relu(b) },
+                   else_branch = e () => (float[4, 6] q) { q = Relu(a) }> }""",
+}
+
+
+@pytest.mark.parametrize("opset", [8, 13, 18])
+@pytest.mark.parametrize("word", _EMPTY)
+def test_simplify_keeps_an_empty_part_right(word: str, opset: int) -> None:
+    """OpenVINO reads an empty initializer or Constant of ONNX as a scalar."""
+    text = _EMPTY[word]
+    if opset < 13:
+        text = text.replace("Split<axis = 1>(x, s)", "Split<axis = 1, split = [6, 0]>(x)")
+        text = text.replace("Split<axis = 0>(w, s)", "Split<axis = 0, split = [4, 0]>(w)")
+        text = text.replace("Split<axis = 0>(shape, s)", "Split<axis = 0, split = [2, 0]>(shape)")
+        text = text.replace("Unsqueeze(b, at)", "Unsqueeze<axes = [0]>(b)")
+    model = parse(text, opset)
+    feeds: dict[str, Any] = {"x": np.arange(24, dtype=np.float32).reshape(4, 6) - 9}
+    if word == "of-a-constant":
+        feeds = {"x": np.arange(4, dtype=np.float32)}
+    if word == "in-a-branch":
+        feeds["c"] = np.array(True)
+    assert is_right("openvino", model, model, feeds) is None
+    report = splitops.simplify(model, report=True)
+    assert bool(report.changes) is (opset > 8 or word in ("of-a-shape", "of-a-constant"))
+    assert is_right("openvino", report.model, model, feeds) is None
+    assert not splitops.simplify(report.model, report=True).changes

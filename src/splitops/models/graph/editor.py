@@ -210,6 +210,10 @@ class Editor(ABC):
     def content(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
         """Return a constant of at most ``limit`` elements and its type; None where none is at hand."""
 
+    def has_empty(self, element_type: ElementType, node: ir.Node) -> bool:
+        """Return whether a node can read an empty constant of an element type on every runtime."""
+        return True
+
     @abstractmethod
     def divided(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
         """Divide a constant that one node reads into constants beside it; None where it is none.

@@ -44,13 +44,15 @@ from splitops.models.known import Tensor
 from splitops.models.sites import Site
 from splitops.models.sites.decisions import lying, pieces
 from splitops.models.sites.forms import Form, Method, Target
-from splitops.models.sites.restating import restate
+from splitops.models.sites.restating import onnx_types, restate
 from splitops.models.sites.statement import stated
 from splitops.spec.elements.types import ElementType, from_onnx
 from splitops.spec.sizes.dims import Dim, Shape
 
 _ONNX: Final = frozenset({"", "ai.onnx"})
 _ROLES: Final = roles_of("") | {"Identity": Role.IDENTITY, "Flatten": Role.RESHAPE}
+_CONSTANT_OF_SHAPE: Final = 9
+"""The opset that brought it."""
 _NEVER_FAIL: Final = frozenset({"Constant", "Identity", "Shape", "Size"})
 
 
@@ -223,6 +225,14 @@ class OnnxEditor(Editor):
         """Return whether ONNX has an element type."""
         return element_type.onnx_number is not None
 
+    def has_empty(self, element_type: ElementType, node: ir.Node) -> bool:
+        """Return whether ConstantOfShape makes an element type.
+
+        OpenVINO reads an empty initializer or Constant as a scalar.
+        """
+        opset = self.opset(node)
+        return opset >= _CONSTANT_OF_SHAPE and element_type in onnx_types("ConstantOfShape", opset, "T2")
+
     def content(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
         """Return the value and type of an initializer or Constant node."""
         array = constant_array(value, limit=limit)
@@ -241,7 +251,7 @@ class OnnxEditor(Editor):
         if len(value.uses()) > 1 or value.is_graph_output():
             return None
         pieces = _divided(tensor, axis, sizes)
-        if pieces is None:
+        if pieces is None or not all(piece.size for piece in pieces):  # see has_empty
             return None
         made = []
         for piece in pieces:
@@ -407,7 +417,16 @@ class OnnxEditor(Editor):
     def fold(
         self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node
     ) -> ir.Value:
-        """Return a new constant for the place of a value, with its name where both are in the main graph."""
+        """Return a new constant for the place of a value, with its name where both are in the main graph.
+
+        An empty one is a ConstantOfShape: see :meth:`has_empty`.
+        """
+        if not array.size:
+            shape = self.constant(np.array(array.shape, np.int64), before)
+            zero = _tensor(np.zeros(1, element_type.numpy), element_type)
+            made = self.add(before, "ConstantOfShape", [shape], {"value": zero})[0]
+            made.type, made.shape = ir.TensorType(zero.dtype), ir.Shape(array.shape)
+            return made
         tensor = _tensor(array, element_type)
         if old.is_graph_output():
             return self.constant_node(tensor, before)

@@ -47,6 +47,8 @@ class FoldConstantsPass(SplitPass):
             content = parts[index] if parts is not None and index < len(parts) else self._noted(output)
             if content is None or _bytes(content) > self.limit or not editor.has_type(content[1]):
                 continue
+            if not content[0].size and not editor.has_empty(content[1], node):
+                continue
             constant = editor.fold(*content, output, node)
             note_like(constant, output, {})
             editor.replace(output, constant)

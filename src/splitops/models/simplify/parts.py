@@ -110,6 +110,8 @@ class EmptyPartsPass(SplitPass):
             # Every other size must be known, and an empty string tensor has no NumPy dtype of its own.
             if shape is None or found.type.name == "string" or not editor.has_type(found.type):
                 continue
+            if not editor.has_empty(found.type, node):
+                continue
             editor.replace(output, editor.fold(np.zeros(shape, found.type.numpy), found.type, output, node))
             after = f"a constant of shape {shape}"
             editor.applied(self, where, before, after, f"part {output.index()} is empty")
