@@ -103,7 +103,7 @@ def restatements(
         >>> from splitops.spec.operators import schema
         >>> site = Site(schema=schema("Split", 18), attributes={"num_outputs": 2}, facts=(Fact(shape=(5,)),),
         ...             outputs=("a", "b"))
-        >>> [str(way.method) for way in rewrites(site, Target("", 18), Form.LENGTHS)]
+        >>> [str(way.method) for way in restatements(site, Target("", 18), Form.LENGTHS)]
         ['stated', 'stated', 'slices']
     """
     binding, rows = site.bind(), target.rows(site.schema)

@@ -168,9 +168,9 @@ class Site:
             >>> from splitops.spec.operators import schema
             >>> row, data, given = schema("SplitToSequence", 13), Fact(shape=(2, 3)), {"keepdims": 0}
             >>> one, two = Fact(shape=(), value=1), Fact(shape=(), value=2)
-            >>> split nodes = [Site(schema=row, attributes=given, facts=facts, outputs=("s",))
+            >>> sites = [Site(schema=row, attributes=given, facts=facts, outputs=("s",))
             ...          for facts in ((data, one), (data, two), (data,))]
-            >>> [site.may_be_unbind for site in split nodes]
+            >>> [site.may_be_unbind for site in sites]
             [True, False, False]
         """
         keepdims, chunk = self.schema.keepdims, self.lengths
