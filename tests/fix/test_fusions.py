@@ -15,6 +15,8 @@ from fused_models import RIGHT, ROWS, WORDS, inside_branch, of_code, of_onnx
 
 import splitops
 from splitops.models.check import check
+from splitops.models.graph import openvino
+from splitops.models.graph.openvino import to_nodes
 
 pytest.importorskip("openvino")
 BOTH = pytest.mark.parametrize("ir", [False, True], ids=["onnx", "ir"])
@@ -162,3 +164,29 @@ def test_simplify_keeps_an_empty_part_right(word: str, opset: int) -> None:
     assert bool(report.changes) is (opset > 8 or word in ("of-a-shape", "of-a-constant"))
     assert is_right("openvino", report.model, model, feeds) is None
     assert not splitops.simplify(report.model, report=True).changes
+
+
+_ROTARY = """(float[2, 3, 5, 8] x, float[{table}] c, float[{table}] s) => (float[2, 3, 5, 8] y) {{
+    {halves} n = Neg(b) r = Concat<axis = -1>(n, a) p = Mul(x, c) q = Mul(r, s) y = Add(p, q) }}"""
+_HALVES = {
+    "split": "a, b = Split<axis = 3, num_outputs = 2>(x)",
+    "slices": """at = Constant<value_ints = [3]>() o = Constant<value_ints = [0]>()
+        h = Constant<value_ints = [4]>() e = Constant<value_ints = [8]>()
+        a = Slice(x, o, h, at) b = Slice(x, h, e, at)""",
+}
+
+
+@pytest.mark.parametrize("halves", _HALVES)
+@pytest.mark.parametrize(
+    ("table", "searched"), [("1, 1, 5, 8", False), ("2, 3, 5, 8", False), ("5, 1", True)]
+)
+def test_rotary_embeddings_of_whole_rows_are_not_searched(
+    halves: str, table: str, searched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sizes tell which are right: no node is made of an IR for those."""
+    text = _ROTARY.format(table=table, halves=_HALVES[halves])
+    made = splitops.convert(parse(text), "openvino")
+    asked: list[Any] = []
+    monkeypatch.setattr(openvino, "to_nodes", lambda model: asked.append(model) or to_nodes(model))
+    check(made, "openvino")
+    assert bool(asked) is searched

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -20,6 +20,7 @@ from splitops.models.graph.onnx import all_graphs, label, note
 from splitops.models.infer import InferredValue, Tensor, graph_of, load_well_formed, walk
 from splitops.models.known import may_be
 from splitops.models.sites import Site
+from splitops.spec.sizes.dims import Shape
 
 if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel
@@ -234,7 +235,7 @@ def _editor(model: Any, values: Iterable[InferredValue], where: Where) -> Editor
         from splitops.models.graph.openvino import graphs_inside, layers_may_be_fused, to_nodes
         from splitops.models.graph.openvino_editor import OpenVINOEditor
 
-        if not layers_may_be_fused(model):
+        if not layers_may_be_fused(model, _shapes(values)):
             return None
         nodes = to_nodes(model)
         _note(graphs_inside(nodes.graph), values)
@@ -245,6 +246,21 @@ def _editor(model: Any, values: Iterable[InferredValue], where: Where) -> Editor
 
     _note(all_graphs(model), values)
     return OnnxEditor(model, where)
+
+
+def _shapes(values: Iterable[InferredValue]) -> Callable[[str | None, str], Shape | None]:
+    """Return what tells the shapes of values, by the path of the graph and the name."""
+    found: dict[tuple[str | None, str], Shape | None] = {}
+
+    def shape_of(graph: str | None, name: str) -> Shape | None:
+        if not found:
+            for value in values:
+                found[value.graph, value.name] = (
+                    value.after.shape if isinstance(value.after, Tensor) else None
+                )
+        return found.get((graph, name))
+
+    return shape_of
 
 
 def _note(graphs: Iterable[tuple[str | None, Any]], values: Iterable[InferredValue]) -> None:

@@ -84,7 +84,10 @@ _N = TypeVar("_N")
 
 
 def may_be_fused(
-    nodes: Iterable[_N], name: Callable[[_N], str], makers: Callable[[_N], Sequence[_N | None]]
+    nodes: Iterable[_N],
+    name: Callable[[_N], str],
+    makers: Callable[[_N], Sequence[_N | None]],
+    harmless: Callable[[_N], bool] = lambda _: False,
 ) -> bool:
     """Return whether anything among some nodes looks like the end of a pattern, by the operators alone.
 
@@ -92,8 +95,9 @@ def may_be_fused(
         nodes: the nodes or layers.
         name: the operator of one.
         makers: the nodes that make the inputs of one; None is an input of the graph.
+        harmless: whether the sizes around a Concat or Slice that looks like one show that nothing is wrong.
     """
-    sliced: set[int] = set()
+    sliced: dict[int, bool] = {}
     for node in nodes:
         own = _NAMES.get(name(node), name(node))
         if own not in ("Concat", "Slice", "Split"):
@@ -102,9 +106,10 @@ def may_be_fused(
         first = made[0] if made else None
         kind = None if first is None else _NAMES.get(name(first), name(first))
         if own == "Slice":
-            if id(first) in sliced:
+            risky = not harmless(node)
+            if id(first) in sliced and (risky or sliced[id(first)]):
                 return True
-            sliced.add(id(first))
+            sliced[id(first)] = risky or sliced.get(id(first), False)
         elif own == "Split":
             if kind in ("Add", "Gemm"):
                 return True
@@ -112,7 +117,8 @@ def may_be_fused(
             data = (
                 [other for other in (*makers(first), *made) if other is not None] if first is not None else []
             )
-            if kind == "Split" or any(_NAMES.get(name(other), name(other)) in _PARTING for other in data):
+            parted = any(_NAMES.get(name(other), name(other)) in _PARTING for other in data)
+            if (kind == "Split" or parted) and not harmless(node):
                 return True
     return False
 
@@ -504,7 +510,7 @@ def _rotated(reader: _Reader, join: ir.Node, inputs: Sequence[ir.Value], axis: i
             path = (node, join, product, total)
             tables = [shape_of(sine), shape_of(cosine)]
             widths = [None if table is None else (table or (1,))[-1] for table in tables]
-            grown = any(table is not None and _grows(shape, table) for table in tables)
+            grown = any(table is not None and grows(shape, table) for table in tables)
             if grown or 2 * half != size or any(isinstance(width, int) and width != size for width in widths):
                 known_size = isinstance(size, int)
                 yield Fused(Fusion.ROTATED, node, path, known_size or grown)
@@ -572,7 +578,7 @@ def _cosine(reader: _Reader, total: ir.Node, product: ir.Node, data: ir.Value) -
     return None if scaled is None else _other(reader, scaled, data)
 
 
-def _grows(shape: Shape, table: Shape) -> bool:
+def grows(shape: Shape, table: Shape) -> bool:
     """Return whether a table makes data of a shape larger."""
     pairs = zip(reversed(shape), reversed(table), strict=False)
     return len(table) > len(shape) or any(
