@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import zarr
 from click.testing import CliRunner
-from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec, ZstdCodec
+from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec, TransposeCodec, ZstdCodec
 
 import splitops
 from splitops.cli import cli
@@ -44,6 +44,9 @@ def saved(path, array=ARRAY, **options):
     return path
 
 
+RECORDS = "splitops.chunks_before_split"
+
+
 def files_in(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -59,12 +62,15 @@ def test_split_and_merge(tmp_path, coding, sizes):
         found = zarr.open_array(path, mode="r")
         np.testing.assert_array_equal(found[...], want)
         whole = zarr.open_array(source, mode="r")
-        assert (found.chunks, found.shards, found.fill_value, dict(found.attrs)) == (
-            whole.chunks,
-            whole.shards,
-            7,
-            {"unit": "K"},
-        )
+        attributes = dict(found.attrs)
+        record = attributes.pop(RECORDS, None)
+        assert (found.fill_value, attributes) == (7, {"unit": "K"})
+        if record is None:
+            assert (found.chunks, found.shards) == (whole.chunks, whole.shards)
+        else:
+            levels = [list(shape) for shape in (whole.shards, whole.chunks) if shape]
+            assert record == [{"axis": 1, "chunk_shapes": levels}]
+            assert found.chunks[1] <= max(1, want.shape[1])
     splitops.files.merge(parts, tmp_path / "y.zarr", axis=1, verify=True)
     merged, original = files_in(tmp_path / "y.zarr"), files_in(source)
     assert json.loads(merged.pop("zarr.json")) == json.loads(original.pop("zarr.json"))
@@ -85,6 +91,131 @@ def test_aligned_parts_are_copied_as_chunks(tmp_path, coding, monkeypatch):
     assert {n: b for n, b in files_in(source).items() if n != "zarr.json"} == {
         n: b for n, b in files_in(tmp_path / "y.zarr").items() if n != "zarr.json"
     }
+
+
+@pytest.mark.parametrize(
+    ("options", "chunks", "shards"),
+    [
+        ({"chunks": (5, 16, 5), "compressors": None}, (5, 3, 5), None),
+        (
+            {"chunks": (5, 16, 5), "serializer": BytesCodec(endian="big"), "compressors": None},
+            (5, 3, 5),
+            None,
+        ),
+        ({"shards": (5, 16, 5), "chunks": (5, 8, 5), "compressors": None}, (5, 3, 5), (5, 3, 5)),
+        ({"shards": (5, 16, 5), "chunks": (5, 2, 5), "compressors": None}, (5, 2, 5), (5, 4, 5)),
+    ],
+)
+def test_a_part_narrower_than_a_chunk_is_stored_without_padding(tmp_path, options, chunks, shards):
+    source = saved(tmp_path / "x.zarr", **options)
+    files = splitops.files.split(source, tmp_path, axis=1, split=[3, 17, 1], verify=True).files
+    parts = [path for path, _ in files]
+    found = zarr.open_array(parts[0], mode="r")
+    assert (found.chunks, found.shards) == (chunks, shards)
+    if shards is None:
+        assert (parts[0] / "c/0/0/0").stat().st_size == 5 * 3 * 5 * 4
+    splitops.files.merge(parts, tmp_path / "y.zarr", axis=1, verify=True)
+    assert files_in(tmp_path / "y.zarr") == files_in(source)
+
+
+def test_parts_of_parts_are_merged_into_the_parts_that_they_were(tmp_path):
+    source = saved(tmp_path / "x.zarr", chunks=(8, 16, 5))
+    [(first, _), (last, _)] = splitops.files.split(source, tmp_path, axis=1, split=[7, 14]).files
+    for axis, split in ((1, [2, 5]), (1, [0, 7]), (1, [7, 0]), (0, [3, 9]), (0, [8, 4])):
+        files = splitops.files.split(first, tmp_path, axis=axis, split=split, overwrite=True).files
+        splitops.files.merge([path for path, _ in files], tmp_path / "p.zarr", axis=axis, overwrite=True)
+        assert files_in(tmp_path / "p.zarr") == files_in(first)
+    splitops.files.merge([tmp_path / "p.zarr", last], tmp_path / "y.zarr", axis=1)
+    assert files_in(tmp_path / "y.zarr") == files_in(source)
+
+
+def test_narrow_parts_of_shards_in_shards(tmp_path):
+    inner = ShardingCodec(chunk_shape=(2, 2), codecs=[BytesCodec()])
+    outer = ShardingCodec(chunk_shape=(4, 4), codecs=[inner])
+    source = tmp_path / "x.zarr"
+    options = {"chunks": (8, 8), "dtype": "i4", "serializer": outer, "compressors": None}
+    zarr.create_array(source, shape=(8, 16), **options)[...] = np.arange(128).reshape(8, 16)
+    parts = [path for path, _ in splitops.files.split(source, tmp_path, axis=1, split=[1, 3, 12]).files]
+    assert [zarr.open_array(path, mode="r").metadata.chunk_grid.chunk_shape for path in parts] == [
+        (8, 1),
+        (8, 4),
+        (8, 8),
+    ]
+    splitops.files.merge(parts, tmp_path / "y.zarr", axis=1, verify=True)
+    np.testing.assert_array_equal(
+        zarr.open_array(tmp_path / "y.zarr", mode="r")[...], zarr.open_array(source)[...]
+    )
+    assert json.loads((tmp_path / "y.zarr/zarr.json").read_text()) == json.loads(
+        (source / "zarr.json").read_text()
+    )
+
+
+def test_shards_behind_a_transposition_keep_their_shape(tmp_path):
+    sharding = ShardingCodec(chunk_shape=(4, 4, 2))
+    options = {"chunks": (4, 8, 4), "serializer": sharding, "filters": [TransposeCodec(order=(2, 1, 0))]}
+    source = saved(tmp_path / "x.zarr", compressors=None, **options)
+    parts = [path for path, _ in splitops.files.split(source, tmp_path, axis=1, split=[3, 18]).files]
+    np.testing.assert_array_equal(zarr.open_array(parts[0], mode="r")[...], ARRAY[:, :3])
+    splitops.files.merge(parts, tmp_path / "y.zarr", axis=1, verify=True)
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / "y.zarr", mode="r")[...], ARRAY)
+
+
+LIES = [
+    {},
+    [1],
+    [{"axis": 1}],
+    [{"axis": True, "chunk_shapes": [[5, 16, 5]]}],
+    [{"axis": 3, "chunk_shapes": [[5, 16, 5]]}],
+    [{"axis": 1, "chunk_shapes": [[5, 16]]}],
+    [{"axis": 1, "chunk_shapes": [[5, 2, 5]]}],
+    [{"axis": 1, "chunk_shapes": [[5, 16.0, 5]]}],
+    [{"axis": 1, "chunk_shapes": [[6, 16, 5]]}],
+    [{"axis": 1, "chunk_shapes": [[5, 16, 5], [5, 16, 5]]}],
+    [{"axis": 1, "chunk_shapes": [[5, 1 << 62, 5]]}],
+]
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_about_the_chunks_before_a_split_is_one_error(tmp_path, lie):
+    source = saved(tmp_path / "x.zarr", chunks=(5, 16, 5))
+    parts = [path for path, _ in splitops.files.split(source, tmp_path, axis=1, split=[3, 18]).files]
+    described = json.loads((parts[0] / "zarr.json").read_text())
+    described["attributes"][RECORDS] = lie
+    (parts[0] / "zarr.json").write_text(json.dumps(described))
+    with pytest.raises(
+        FileError, match=r"x\.0\.zarr.*chunks_before_split does not fit|bytes of memory are too few"
+    ):
+        splitops.files.merge(parts, tmp_path / "y.zarr", axis=1)
+    assert not (tmp_path / "y.zarr").exists()
+
+
+@pytest.mark.parametrize("dtype", ["<i4", ">i4"])
+def test_narrow_parts_of_zarr_2(tmp_path, dtype):
+    options = {"chunks": (4, 16, 5), "zarr_format": 2}
+    zarr.create_array(tmp_path / "x.zarr", shape=ARRAY.shape, dtype=dtype, **options)[...] = ARRAY
+    files = splitops.files.split(tmp_path / "x.zarr", tmp_path, axis=1, split=[3, 18], verify=True).files
+    parts = [path for path, _ in files]
+    assert [zarr.open_array(path, mode="r").chunks for path in parts] == [(4, 3, 5), (4, 16, 5)]
+    splitops.files.merge(parts, tmp_path / "y.zarr", axis=1, verify=True)
+    merged = zarr.open_array(tmp_path / "y.zarr", mode="r")
+    np.testing.assert_array_equal(merged[...], ARRAY)
+    assert (merged.chunks, dict(merged.attrs)) == ((4, 16, 5), {})
+
+
+def test_narrow_parts_and_arrays_of_zarr_2_are_merged(tmp_path):
+    """A merge that goes through plain bytes restores the chunks, too."""
+    options = {"chunks": (4, 16, 5), "zarr_format": 2}
+    zarr.create_array(tmp_path / "x.zarr", shape=ARRAY.shape, dtype="i4", **options)[...] = ARRAY
+    [(part, _), _] = splitops.files.split(tmp_path / "x.zarr", tmp_path, axis=1, split=[3, 18]).files
+    splitops.files.merge([part, tmp_path / "x.zarr"], tmp_path / "y.zarr", axis=1)
+    merged = zarr.open_array(tmp_path / "y.zarr", mode="r")
+    np.testing.assert_array_equal(merged[...], np.concatenate([ARRAY[:, :3], ARRAY], 1))
+    assert (merged.chunks, dict(merged.attrs)) == ((4, 16, 5), {})
+    described = json.loads((part / "zarr.json").read_text())
+    described["attributes"][RECORDS] = [{"axis": 1, "chunk_shapes": [[4, 1 << 40, 5]]}]
+    (part / "zarr.json").write_text(json.dumps(described))
+    with pytest.raises(FileError, match=r"x\.0\.zarr.*its chunks before the split had"):
+        splitops.files.merge([part, tmp_path / "x.zarr"], tmp_path / "z.zarr", axis=1)
 
 
 def test_other_chunks_are_coded_anew(tmp_path, monkeypatch):
@@ -310,6 +441,8 @@ def test_chunks_must_fit_into_the_memory(tmp_path):
     with pytest.raises(FileError, match="at least 134217728 are needed"):
         splitops.files.split(tmp_path / "x.zarr", tmp_path, axis=1, num_outputs=2)
     splitops.files.split(tmp_path / "x.zarr", tmp_path, axis=1, num_outputs=2, memory=128 << 20)
+    with pytest.raises(FileError, match="at least 134217728 are needed"):  # a narrow part reads whole chunks
+        splitops.files.split(tmp_path / "x.zarr", tmp_path / "out", axis=1, split=[1, 1, 4094])
 
 
 def test_a_lie_about_the_size_is_rejected(tmp_path):

@@ -90,6 +90,14 @@ class ChunkedFormat(Format, Protocol):
         """Make a file with tensors of these names and shapes; all but the elements is as in ``like``."""
         ...
 
+    def target_chunks(self, tensor: StoredTensor, like: Contents, offset: int) -> tuple[int, ...]:
+        """Return the shape of the chunks of a target's tensor, which a part begins with at an offset.
+
+        Raises:
+            FileError: what ``like`` says of its chunks is wrong.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -110,12 +118,14 @@ class Flow:
         tensor: as it will be in the target; its chunks are what is copied at a time.
         axis: along which the pieces follow each other, without a gap.
         pieces: in this order.
+        read_bytes: how many bytes in memory the largest chunk of the sources has.
     """
 
     target: int
     tensor: StoredTensor
     axis: int
     pieces: tuple[Piece, ...]
+    read_bytes: int
 
     @property
     def chunks(self) -> tuple[int, ...]:
@@ -130,8 +140,14 @@ class Flow:
 
     @property
     def chunk_bytes(self) -> int:
-        """The bytes of a chunk in memory."""
-        return math.prod(self.chunks) * self.tensor.unit.bytes
+        """The bytes of a chunk in memory: of the target or of a source, whichever is larger."""
+        return max(self.read_bytes, chunk_bytes(self.tensor))
+
+
+def chunk_bytes(tensor: StoredTensor) -> int:
+    """Return the bytes in memory of a chunk of a tensor."""
+    assert tensor.chunks is not None  # tensors without chunks have extents
+    return math.prod(tensor.chunks) * tensor.unit.bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Final
 
 from splitops.errors import FileError, TypeUnsupportedError, shown
 from splitops.files.addresses import RemoteFile, is_address, target_path
-from splitops.files.chunk_work import ChunkedFormat, Flow, Piece
+from splitops.files.chunk_work import ChunkedFormat, Flow, Piece, chunk_bytes
 from splitops.files.chunks import ChunkPlan
 from splitops.files.copying import FilePlan
 from splitops.files.extents import Extent, contiguous, inverse
@@ -185,7 +185,8 @@ def _split_by_chunks(
     format_ = _chunked(contents)
     for index, (offset, size, shape) in enumerate(zip(plan.offsets, plan.sizes, plan.shapes, strict=True)):
         part = _of_shape(stored, shape)
-        flows.append(Flow(index, part, axis, (Piece(0, offset, 0, size),)))
+        part = replace(part, chunks=format_.target_chunks(part, contents, offset))
+        flows.append(Flow(index, part, axis, (Piece(0, offset, 0, size),), chunk_bytes(stored)))
         flows += [_whole_flow(other, index) for other in others]
         parts.append(Part(folder / names[index], stored.name, offset, size, shape))
     return ChunkPlan(
@@ -207,8 +208,12 @@ def _merge_by_chunks(
 ) -> ChunkPlan:
     formats = tuple(_chunked(contents) for contents in files)
     pieces = zip(range(len(files)), plan.offsets, plan.sizes, strict=True)
-    flow = Flow(0, whole, plan.axis, tuple(Piece(i, 0, offset, size) for i, offset, size in pieces))
     like = files[0]
+    whole = replace(whole, chunks=formats[0].target_chunks(whole, like, 0))
+    read_bytes = max(chunk_bytes(contents.tensor(stored.name)) for contents in files)
+    flow = Flow(
+        0, whole, plan.axis, tuple(Piece(i, 0, offset, size) for i, offset, size in pieces), read_bytes
+    )
     return ChunkPlan(
         path.name[:100],
         path.parent,
@@ -241,7 +246,7 @@ def _of_shape(tensor: StoredTensor, shape: tuple[int, ...]) -> StoredTensor:
 
 
 def _whole_flow(tensor: StoredTensor, target: int) -> Flow:
-    return Flow(target, tensor, 0, (Piece(0, 0, 0, tensor.shape[0] if tensor.shape else 1),))
+    return Flow(target, tensor, 0, (Piece(0, 0, 0, tensor.shape[0] if tensor.shape else 1),), 0)
 
 
 def _stated(tensor: StoredTensor, stated: ElementType | None, contents: Contents) -> ElementType | None:

@@ -91,6 +91,10 @@ class _Hdf5:
     def create(self, path: Path, tensors: Sequence[StoredTensor], like: Contents) -> None:
         self._create(path, tensors, like, contiguous=False)
 
+    def target_chunks(self, tensor: StoredTensor, like: Contents, offset: int) -> tuple[int, ...]:
+        assert tensor.chunks is not None  # tensors without chunks have extents
+        return tensor.chunks
+
     def _create(
         self, path: Path, tensors: Sequence[StoredTensor], like: Contents, *, contiguous: bool
     ) -> None:

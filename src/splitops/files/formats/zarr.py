@@ -1,14 +1,15 @@
 """zarr 3, by zarr-python: arrays in chunks, sharded or not, read and written a chunk (or shard) at a time.
 
-A part has the chunks, shards, codecs and attributes of the array that it comes from. The array of a group is
-named by its path, and a part of it has this name in a group. From zarr 3 to zarr 3, chunks are copied one by
-one; from and to other formats, arrays go through the staging folder as plain bytes, and a part is an array by
-itself.
+A part has the chunks, shards, codecs and attributes of the array that it comes from. A part that is narrower
+than a chunk has narrower chunks. The array of a group is named by its path, and a part of it has this name in
+a group. From zarr 3 to zarr 3, chunks are copied one by one; from and to other formats, arrays go through the
+staging folder as plain bytes, and a part is an array by itself.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -21,11 +22,24 @@ import numpy as np
 from splitops.errors import FileError, shown, shown_path
 from splitops.files.boxes import BoxedArray, boxes
 from splitops.files.formats import Contents, Layout, Place, TargetFile
-from splitops.files.formats.zarr_chunks import ZarrArray, chunks_of, create, outer_chunks, without_zeros
+from splitops.files.formats.zarr_chunks import (
+    Levels,
+    ZarrArray,
+    chunks_of,
+    create,
+    outer_chunks,
+    rechunked,
+    stored_levels,
+    target_chunks,
+    without_zeros,
+)
 from splitops.files.lazy import LazyTensor
 from splitops.files.sources import LocalFile, Source, reading
 from splitops.files.tensors import StoredTensor, Unit
 from splitops.spec.elements.types import ElementType, element_type_of, is_numpys_own
+
+_MAX_RESTORED: Final = 1 << 31
+"""Attributes may say anything of the chunks before a split, and a chunk is encoded in memory."""
 
 
 class _Zarr:
@@ -78,13 +92,22 @@ class _Zarr:
     def create(self, path: Path, tensors: Sequence[StoredTensor], like: Contents) -> None:
         create(path, tensors, like.sources[0].path)
 
+    def target_chunks(self, tensor: StoredTensor, like: Contents, offset: int) -> tuple[int, ...]:
+        source = like.sources[0]
+        with reading(source.name):
+            return target_chunks(tensor, like.tensor(tensor.name), source.path, offset)
+
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
         if len(tensors) != 1:
             raise FileError(f"{shown(name)} would have {len(tensors)} tensors; a zarr array is one")
         [tensor] = tensors
         before = like.metadata["arrays"][tensor.name] if like.format is self else None
         files = TargetFile(name, 0, folder=True), TargetFile(f".{name}.raw", tensor.size, scratch=True)
-        finish = partial(_finish, tensor=tensor, before=before)
+        options = {}
+        if before is not None:
+            with reading(like.sources[0].name):
+                options = _options(tensor, before, like.sources[0].path / tensor.name)
+        finish = partial(_finish, tensor=tensor, options=options)
         return Layout(files, (Place(1, 0),), finish, partial(_check, tensor=tensor))
 
 
@@ -105,24 +128,39 @@ def _arrays(group: Any, zarr: Any) -> Any:
             yield name, item
 
 
-def _finish(paths: Sequence[Path], tensor: StoredTensor, before: Any) -> None:
+def _options(tensor: StoredTensor, before: Any, folder: Path) -> dict[str, Any]:
+    """Return how an array is made for a tensor that is described after another array."""
+    levels: Levels = (without_zeros(before.chunks),)
+    if before.metadata.zarr_format == 3:
+        levels = stored_levels(folder)
+    before_levels = levels
+    levels, attributes = rechunked(levels, dict(before.attrs), before.shape, tensor.shape)
+    size = math.prod(levels[0]) * before.dtype.itemsize
+    if size > _MAX_RESTORED and levels[0] != before_levels[0]:
+        raise ValueError(
+            f"its chunks before the split had {size} bytes; at most {_MAX_RESTORED} are restored"
+        )
+    sharded = before.shards is not None
+    options = {
+        "chunks": levels[1] if sharded else levels[0],
+        "shards": levels[0] if sharded else None,
+        "fill_value": before.fill_value,
+        "attributes": attributes,
+    }
+    if before.metadata.zarr_format == 3:  # the codecs of zarr 2 are others
+        options |= {
+            "filters": before.filters,
+            "compressors": before.compressors,
+            "dimension_names": before.metadata.dimension_names,
+        }
+    return options
+
+
+def _finish(paths: Sequence[Path], tensor: StoredTensor, options: dict[str, Any]) -> None:
     """Encode a part from its plain bytes."""
     folder, scratch = paths
     shutil.rmtree(folder, ignore_errors=True)
-    options: dict[str, Any] = {}
-    if before is not None:
-        options = {
-            "chunks": without_zeros(before.chunks),
-            "shards": before.shards,
-            "fill_value": before.fill_value,
-            "attributes": dict(before.attrs),
-        }
-        if before.metadata.zarr_format == 3:  # the codecs of zarr 2 are others
-            options |= {
-                "filters": before.filters,
-                "compressors": before.compressors,
-                "dimension_names": before.metadata.dimension_names,
-            }
+    options = dict(options)
     assert tensor.dtype is not None
     zarr = _zarr()
     if tensor.dtype.byteorder == ">":

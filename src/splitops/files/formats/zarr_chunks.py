@@ -1,6 +1,7 @@
 """The chunks of a zarr 3 array as they are stored, a file each, and the checksums in them.
 
-A part has the description of its source but for the shape, so the chunks of both are coded alike.
+A part has the description of its source but for the shape, so the chunks of both are coded alike. A part that
+is narrower than a chunk gets smaller chunks. Its attributes say which ones it had, and a merge restores them.
 
 Source: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html, the codecs ``sharding_indexed`` and
 ``crc32c`` beside it.
@@ -11,8 +12,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +29,11 @@ _MAX_DESCRIPTION: Final = 64 << 20
 _CRC_BYTES: Final = 4
 _ABSENT: Final = (1 << 64) - 1
 """Offset and size of an inner chunk that a shard does not hold."""
+_RECORDS: Final = "splitops.chunks_before_split"
+"""The attribute of a part that says what its chunks were: an entry for each split, the last one last."""
+
+Levels: TypeAlias = tuple[tuple[int, ...], ...]
+"""The shapes of what is stored as one: of the shards, if there are any, and then of the chunks in them."""
 
 
 def chunks_of(array: Any) -> tuple[int, ...] | None:
@@ -40,14 +47,153 @@ def chunks_of(array: Any) -> tuple[int, ...] | None:
 def create(path: Path, tensors: Sequence[StoredTensor], source: Path) -> None:
     """Make a folder with arrays that are described as those of another are, but for their shapes."""
     for tensor in tensors:
-        described = _description(source / tensor.name) | {"shape": list(tensor.shape)}
+        described = _description(source / tensor.name)
         assert tensor.chunks is not None  # only what is copied chunk by chunk comes here
-        described["chunk_grid"]["configuration"]["chunk_shape"] = list(tensor.chunks)
-        _describe(path / tensor.name, described)
+        places, levels = _places(described), _levels_of(described)
+        levels, attributes = rechunked(
+            levels,
+            described.get("attributes", {}),
+            described["shape"],
+            tensor.shape,
+            narrow=tensor.chunks != levels[0],
+        )
+        for place, shape in zip(places, (tensor.chunks, *levels[1:]), strict=True):
+            place["chunk_shape"] = list(shape)
+        if "attributes" in described or attributes:
+            described["attributes"] = attributes
+        _describe(path / tensor.name, described | {"shape": list(tensor.shape)})
         for folder in Path(tensor.name).parents if tensor.name else ():
             # The copy of the descriptions of its members would be wrong for a part.
             group = _description(source / folder)
             _describe(path / folder, {k: v for k, v in group.items() if k != "consolidated_metadata"})
+
+
+def target_chunks(tensor: StoredTensor, before: StoredTensor, source: Path, offset: int) -> tuple[int, ...]:
+    """Return the shape of the outer chunks of a target.
+
+    Args:
+        tensor: of the target.
+        before: the tensor that it is described after.
+        source: the folder with this one.
+        offset: where a part begins along the axis that is split.
+
+    Raises:
+        FileError: there is no description, or it is not the one that was read before.
+        ValueError: it says of the chunks before a split what cannot be.
+    """
+    described = _description(source / before.name)
+    levels = _levels_of(described)
+    if tuple(described["shape"]) != before.shape or levels[0] != before.chunks:
+        raise FileError(f"{shown_path(source / before.name)}: two descriptions of this array differ")
+    attributes = described.get("attributes", {})
+    as_stored = _provable(described["codecs"]) and _is_last_chunk(tensor, before, offset)
+    narrow = not as_stored and _are_all_known(described)
+    return rechunked(levels, attributes, before.shape, tensor.shape, narrow=narrow)[0][0]
+
+
+def _is_last_chunk(part: StoredTensor, whole: StoredTensor, offset: int) -> bool:
+    """Return whether a part is the last chunk of the axis, which is copied as it is stored."""
+    assert whole.chunks is not None
+    return any(
+        0 < size < before and offset % chunk == 0 and offset + size == before
+        for size, before, chunk in zip(part.shape, whole.shape, whole.chunks, strict=True)
+    )
+
+
+def rechunked(
+    levels: Levels, attributes: Any, before: Sequence[int], after: Sequence[int], *, narrow: bool = True
+) -> tuple[Levels, dict[str, Any]]:
+    """Return the chunks and the attributes of a target of a split or merge.
+
+    Args:
+        levels: the chunks of the array that it is described after.
+        attributes: of this array.
+        before: the shape of this array.
+        after: the shape of the target; smaller along one axis for a part, larger for a merge, or the same.
+        narrow: whether the chunks of a part may become smaller.
+
+    Raises:
+        ValueError: the attributes say of the chunks before a split what cannot be.
+    """
+    if not isinstance(attributes, dict):
+        raise ValueError(f"the attributes are not an object: {shown(attributes)}")
+    records = _records(attributes, levels)
+    axis = next((i for i, sizes in enumerate(zip(before, after, strict=True)) if sizes[0] != sizes[1]), None)
+    if axis is None:
+        return levels, attributes
+    if after[axis] < before[axis]:
+        narrowed = _narrowed(levels, axis, after[axis]) if narrow else levels
+        if narrowed != levels or records:
+            records = [*records, {"axis": axis, "chunk_shapes": [list(shape) for shape in levels]}]
+        levels = narrowed
+    elif records and records[-1]["axis"] == axis:
+        levels = tuple(tuple(shape) for shape in records[-1]["chunk_shapes"])
+        records = records[:-1]
+    others = {key: value for key, value in attributes.items() if key != _RECORDS}
+    return levels, others | ({_RECORDS: records} if records else {})
+
+
+def _narrowed(levels: Levels, axis: int, size: int) -> Levels:
+    """Return chunks that are no wider than a part; shards are a whole number of chunks."""
+    made: list[tuple[int, ...]] = []
+    inner = 1
+    for shape in reversed(levels):
+        inner = -(-max(1, min(shape[axis], size)) // inner) * inner
+        made.insert(0, (*shape[:axis], inner, *shape[axis + 1 :]))
+    return tuple(made)
+
+
+def _records(attributes: dict[str, Any], levels: Levels) -> list[dict[str, Any]]:
+    """Return what the attributes say of the chunks before each split, with the last of them proved."""
+    found = attributes.get(_RECORDS, [])
+    if not isinstance(found, list) or (found and not _is_record(found[-1], levels)):
+        raise ValueError(
+            f"the attribute {_RECORDS} does not fit the chunks {levels}: {shown(json.dumps(found), 200)}"
+        )
+    return found
+
+
+def _is_record(found: Any, levels: Levels) -> bool:
+    if not isinstance(found, dict) or set(found) != {"axis", "chunk_shapes"}:
+        return False
+    axis, shapes = found["axis"], found["chunk_shapes"]
+    if type(axis) is not int or not 0 <= axis < len(levels[0]) or not isinstance(shapes, list):
+        return False
+    if len(shapes) != len(levels):
+        return False
+    for shape, level in zip(shapes, levels, strict=True):
+        if not isinstance(shape, list) or len(shape) != len(level):
+            return False
+        if any(type(size) is not int for size in shape) or shape[axis] < level[axis]:
+            return False
+        if (*shape[:axis], *shape[axis + 1 :]) != (*level[:axis], *level[axis + 1 :]):
+            return False
+    return all(outer[axis] % inner[axis] == 0 for outer, inner in pairwise(shapes))
+
+
+def stored_levels(folder: Path) -> Levels:
+    """Return the shapes of the shards and chunks of the array in a folder."""
+    return _levels_of(_description(folder))
+
+
+def _levels_of(description: dict[str, Any]) -> Levels:
+    """Return the shapes of the shards and chunks in the description of an array."""
+    return tuple(without_zeros(place["chunk_shape"]) for place in _places(description))
+
+
+def _places(description: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what holds a ``chunk_shape``, from the outer ones to the inner ones."""
+    places, codecs = [description["chunk_grid"]["configuration"]], description["codecs"]
+    while codecs[0]["name"] == "sharding_indexed":
+        places.append(codecs[0]["configuration"])
+        codecs = places[-1]["codecs"]
+    return places
+
+
+def _are_all_known(description: dict[str, Any]) -> bool:
+    """Return whether no chunks lie behind a codec that may transpose them."""
+    codecs = _places(description)[-1].get("codecs", description["codecs"])
+    return all(codec["name"] != "sharding_indexed" for codec in codecs)
 
 
 def _description(folder: Path) -> dict[str, Any]:
