@@ -177,6 +177,6 @@ def test_a_broken_report_is_one_line() -> None:
     from splitops.comparison.protocol import read_report
 
     for content in (b"", b"\xff", b"{}", b'{"version": 1, "environment": {}, "peers": [1], "cases": []}'):
-        with pytest.raises(CompareError, match="no report of a comparison") as caught:
+        with pytest.raises(CompareError, match="not a report of a comparison") as caught:
             read_report(content)
         assert "\n" not in str(caught.value)

@@ -60,7 +60,7 @@ def _faults(root: Path, path: Path, pages: dict[Path, Page]) -> Iterator[str]:
         if not target.is_file():
             yield f"{link} does not exist"
         elif target in pages and not pages[target].has(parts.fragment):
-            yield f"{link} is not an anchor there"
+            yield f"{link} is no anchor there"
 
 
 def test_every_link_leads_somewhere(site: Path) -> None:

@@ -66,7 +66,7 @@ def test_endings_of_the_other_format_are_rejected(path, tmp_path):
     wrong = tmp_path / ("copy.xml" if path.suffix == ".onnx" else "copy.onnx")
     with pytest.raises(splitops.ModelError, match="cannot be written"):
         splitops.save(model, wrong)
-    with pytest.raises(splitops.ModelError, match="no model file"):
+    with pytest.raises(splitops.ModelError, match="not a model file"):
         splitops.run(tmp_path / "model.pb", {})
     assert not list(tmp_path.iterdir())
 

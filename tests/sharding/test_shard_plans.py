@@ -117,7 +117,7 @@ def test_heads_repeat_where_there_are_fewer_than_ranks():
         (Recipe(0, unit=128), 320, 2, "inside a unit of 128: [1] ranks would do"),
         (Recipe(0, pack=8), 3, 2, "inside a unit of 8: [1, 3] ranks would do, of [24, 8] elements"),
         (Recipe(0, unit=2, replicate=frozenset({0})), 6, 4, "neither divides the other: [1, 3, 6] ranks"),
-        (Recipe(0, unit=4, replicate=frozenset({0})), 6, 4, "no whole number of units"),
+        (Recipe(0, unit=4, replicate=frozenset({0})), 6, 4, "not a whole number of units"),
         (Recipe(0, sections=(4, 4)), 9, 2, "split_lengths = [4, 4] sums to 8, but axis 0 of data (9,)"),
         (Recipe(0, sections=(-1, -1)), 9, 2, "remainder.repeated"),
         (Recipe(0, sections=(4, 5), replicate=frozenset({2})), 9, 2, "replicate = [2] of 2 sections"),

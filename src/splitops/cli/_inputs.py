@@ -182,7 +182,7 @@ def _read_protobuf(path: Path, declared: Declared) -> Any:
         message = SequenceProto.FromString(content) if sequence else TensorProto.FromString(content)
     except (DecodeError, RecursionError, MemoryError) as error:
         kind = "SequenceProto" if sequence else "TensorProto"
-        raise ModelError(f"this is no {kind}: {shown(str(error))}", where) from error
+        raise ModelError(f"this is not a {kind}: {shown(str(error))}", where) from error
     if isinstance(message, TensorProto):
         return tensor_array(message, where)
     if message.elem_type != SequenceProto.TENSOR:

@@ -252,7 +252,8 @@ def _print(report: Report) -> None:
     screen.print(
         f"{count_of(len(report.entries), 'case')}, {count_of(len(report.findings), 'deviation')}"
         f"{f', {loose} that did not repeat' if loose else ''}"
-        f"{f', {left} not confirmed because the comparison was interrupted' if left else ''}"
+        f"{f', {left} not confirmed because the comparison was interrupted' if left else ''}",
+        soft_wrap=True,
     )
 
 

@@ -50,7 +50,7 @@ def validate(found: Any, what: str) -> None:
     if wrong is not None:
         place, text = wrong
         at = f" at {one_line(place.lstrip('.'), 100)}" if place else ""
-        raise CompareError(f"this is no {what} of a comparison: it {one_line(text, 300)}{at}")
+        raise CompareError(f"this is not a {what} of a comparison: it {one_line(text, 300)}{at}")
 
 
 def read_report(content: bytes) -> Report:

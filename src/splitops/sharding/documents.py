@@ -44,7 +44,7 @@ def parse(content: bytes, name: str, *, toml: bool = False) -> Any:
         return tomllib.loads(text) if toml else json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         kind = "TOML" if toml else "JSON"
-        raise PlanError(f"{name} is no {kind}: {shown(str(error) or 'too deep', 120)}") from None
+        raise PlanError(f"{name} is not {kind}: {shown(str(error) or 'too deep', 120)}") from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

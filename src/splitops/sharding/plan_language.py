@@ -230,7 +230,7 @@ def _recipe(rule: ShardRule, shape: tuple[int, ...], names: Names) -> Recipe | N
         if axis is not None and word.sections > 1 and rank > 1:
             axis, size = axis % rank, shape[axis]
             if size % word.sections:
-                raise PlanError(f"axis {axis} of size {size} is no {word.sections} equal sections")
+                raise PlanError(f"axis {axis} of size {size} is not {word.sections} equal sections")
             sections = (size // word.sections,) * word.sections
     if axis is None:
         return None
@@ -265,5 +265,5 @@ def _recipe(rule: ShardRule, shape: tuple[int, ...], names: Names) -> Recipe | N
 
 def _group(elements: int, groups: int) -> int:
     if elements % groups or not elements:
-        raise PlanError(f"{elements} elements are no {groups} equal groups")
+        raise PlanError(f"{elements} elements are not {groups} equal groups")
     return elements // groups

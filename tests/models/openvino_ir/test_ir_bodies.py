@@ -769,8 +769,8 @@ def test_strings_of_any_kind_become_str(data: Array) -> None:
 @pytest.mark.parametrize(
     ("data", "what"),
     [
-        (np.array([b"a", b"\xff\xfe"]), "no UTF-8"),
-        (np.array(["a", b"\xff"], object), "no UTF-8"),
+        (np.array([b"a", b"\xff\xfe"]), "not UTF-8"),
+        (np.array(["a", b"\xff"], object), "not UTF-8"),
         (np.array(["a", 3], object), "holds a int"),
         (np.array(["a", None], object), "holds a NoneType"),
     ],

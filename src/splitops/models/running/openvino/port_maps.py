@@ -165,7 +165,7 @@ def _read(layer: Layer, prefix: str, where: Where) -> PortMap:
         inner, purpose = _number(line, "internal_layer_id", where), line.get("purpose", "")
         if inner not in (parameters if taken else results):
             kind = "Parameter" if taken else "Result"
-            raise ModelError(f"the port map of {layer} names layer {inner}, which is no {kind}", where)
+            raise ModelError(f"the port map of {layer} names layer {inner}, which is not a {kind}", where)
         if purpose:
             if purpose != ("current_iteration" if taken else "execution_condition"):
                 raise ModelError(f"purpose = {purpose[:80]!r} in the port map of {layer}", where)
