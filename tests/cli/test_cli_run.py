@@ -338,7 +338,7 @@ def bad_files(folder: Path) -> dict[str, str]:
         "bomb.npz:data": "is truncated",
         "short.npz:data": "is truncated after 88 of 96 bytes",
         "text.npy": "no .npy file",
-        "text.pb": "no TensorProto",
+        "text.pb": "not a TensorProto",
         "lying.pb": "8 bytes of data",
         "huge.pb": "more than any memory",
         "outside.pb": "no folder",

@@ -168,7 +168,7 @@ def model(tmp_path_factory):
         ({"match": "*", "replicate": False}, "says replicate = False without an axis"),
         ({"match": "*", "replicate": True, "unit": 2}, "says unit without an axis"),
         ({"match": "*", "axis": 0, "unit": 2, "groups": 2}, "says both unit and groups"),
-        ({"match": "*", "axis": 0, "groups": 4}, "6 elements are no 4 equal groups"),
+        ({"match": "*", "axis": 0, "groups": 4}, "6 elements are not 4 equal groups"),
         ({"match": "*", "axis": 0, "unit": "n - 2"}, "unit = 0, and must be at least 1"),
         ({"match": "*", "axis": 0, "unit": 0}, "rule[0].unit is 0, and neither"),
         ({"match": "*", "axis": "0"}, "rule[0].axis is '0', and no integer"),

@@ -379,7 +379,7 @@ def test_a_parameter_without_a_module_is_cut_by_its_own_word(tmp_path: Path) -> 
 
 def test_sections_must_be_equal(tmp_path: Path) -> None:
     packed = {"version": 1, "rule": [{"match": "w", "hf": "packed_colwise"}]}
-    with pytest.raises(PlanError, match="axis 0 of size 5 is no 2 equal sections"):
+    with pytest.raises(PlanError, match="axis 0 of size 5 is not 2 equal sections"):
         plan(save(tmp_path / "model", {"w": np.zeros((5, 2))}), packed, ranks=2)
 
 
