@@ -76,7 +76,9 @@ def test_the_runtime_does_what_the_profile_says(limit: Limit, tmp_path: Path) ->
         return  # its builds do not look: what is written outside of a vector ends the process, or does not
     if not holds_here(limit):
         assert said is not None, "it crashed"
-        assert said.get("outputs") == ours(limit, model, proof.inputs), "it is no longer fixed"
+        others = [each for each in LIMITS if each is not limit and each.code in found and holds_here(each)]
+        right = said.get("outputs") == ours(limit, model, proof.inputs)
+        assert right or others, "it is no longer fixed"  # another limit of this release may make it wrong
         return
     match limit.outcome:
         case Outcome.ERROR:
