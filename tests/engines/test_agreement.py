@@ -27,7 +27,7 @@ FEWEST = {"listed": 550, "hostile": 1800, "250": 250}
 
 
 def rounded(line: dict[str, Any]) -> bool:
-    """Return whether a difference is a known one of old releases of onnxruntime, in a tensor without elements.
+    """Return whether a difference is known of old releases of onnxruntime, in a tensor without elements.
 
     Release 1.24 divides by ``num_outputs`` in float32, which rounds an axis of more than 2^24: the first part
     of (0, 2147483647) into 6 has size 357913952 instead of 357913942.
