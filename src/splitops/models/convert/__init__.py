@@ -112,7 +112,7 @@ def convert(
 ) -> onnx.ModelProto | OpenVINOModel | Conversion:
     """Convert a model to another opset of ONNX or to OpenVINO, without changing a value or a shape.
 
-    Each split is reduced to its meaning and stated again as the target declares it; where the target
+    Each split is reduced to its meaning and written in the form of the target; where the target
     cannot, it is rewritten (Slices, lengths computed in the graph, casts that lose nothing); where that
     is not exact either, it is rejected. The other operators of an ONNX model move with it: those that
     mean the same stay, others go through onnx's version converter one by one, and what it cannot convert

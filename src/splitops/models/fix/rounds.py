@@ -27,7 +27,7 @@ _Name = tuple[str | None, str]
 
 
 class NoFormError(Exception):
-    """A form does not apply to a split node; the text says why."""
+    """A form does not apply to a split node. The message says why."""
 
 
 class Written(NamedTuple):

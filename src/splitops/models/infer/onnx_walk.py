@@ -134,7 +134,7 @@ class Walk:
         self.budget = 20_000 + 16 * sum(1 for _ in all_nodes(model))
 
     def run(self) -> Found:
-        """Walk the main graph, then every function that it does not have reached."""
+        """Walk the main graph, then every function that it has not reached yet."""
         scope = _Scope(self.where, opset_imports(self.model.graph, self.model))
         for value in self.model.graph.inputs:
             self._set(scope, value, None)

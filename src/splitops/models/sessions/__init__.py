@@ -170,7 +170,7 @@ class Session:
         return sites
 
     def describe(self) -> str:
-        """Return in one line which engine runs what, and why; after a run in this thread, who did."""
+        """Return one line on which engine runs what, and why; after a run in this thread, what ran it."""
         engine = self._program.engine
         borders = [(site, reason) for site in self.sites if (reason := self._program.border(site))]
         splits = len(self.sites)

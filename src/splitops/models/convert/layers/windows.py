@@ -71,7 +71,7 @@ class _Window:
         return replace(self, begins=begins, ends=ends, auto_pad="explicit")
 
     def attributes(self) -> dict[str, Any]:
-        """Return what a node sets of it."""
+        """Return the attributes of a node for it."""
         found: dict[str, Any] = {"strides": self.strides}
         if any(step != 1 for step in self.dilations):
             found["dilations"] = self.dilations
@@ -182,7 +182,7 @@ def _average_pool(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.V
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """How a pool is set.
+    """The attributes of a pool.
 
     Attributes:
         attributes: what a node sets.
@@ -196,7 +196,7 @@ class _Pool:
 
 
 def _pool(tape: Tape, layer: Layer, data: ir.Value) -> _Pool:
-    """Return how a pool is set; where sizes are known, without rounding.
+    """Return the attributes of a pool, without rounding where sizes are known.
 
     PyTorch (``ceil_torch``) and runtimes of ONNX drop a last window that begins in the padding, OpenVINO's
     ``ceil`` keeps it, ONNX's own inference counts it. With as much padding as the windows take, all agree.
