@@ -26,10 +26,13 @@ _TICK: Final = 0.1
 """Seconds between two looks at the memory."""
 _GRACE: Final = 1.0
 """Seconds that a process has to end when nobody asks any more, or once its output is closed."""
+_GONE: Final = 10.0
+"""Seconds in which a process that is killed is gone, unless the kernel keeps it."""
 _LARGEST_FILE: Final = 4 << 30
 _LIMITED: Final = ("sh", "-c", f'ulimit -c 0; ulimit -f {_LARGEST_FILE >> 9}; exec "$@"', "sh")
 """Starts a command without core files, and so that it fills no disk."""
-_TOKEN: Final = "SPLITOPS_COMPARE"  # noqa: S105 - names a variable
+_TOKEN: Final = "SPLITOPS_COMPARE_"  # noqa: S105 - begins the name of a variable
+"""The rest of the name is the token, so what a forked process starts has the variable of its nursery too."""
 _CHUNK: Final = 1 << 20
 _TAIL: Final = 1 << 12
 
@@ -106,7 +109,7 @@ class Nursery:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env={**os.environ, **environment, _TOKEN: self._token},
+                env={**os.environ, **environment, _TOKEN + self._token: "1"},
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )
@@ -173,7 +176,7 @@ class Process:
         self._token = secrets.token_hex(16)
         self._home = tempfile.TemporaryDirectory(prefix="splitops-compare-", ignore_cleanup_errors=True)
         self.folder = Path(self._home.name)
-        own = {**environment, "TMPDIR": self._home.name, _TOKEN: self._token}
+        own = {**environment, "TMPDIR": self._home.name, _TOKEN + self._token: "1"}
         forked = None if nursery is None else nursery.fork(self._home.name, own)
         self._process: _Forked | subprocess.Popen[bytes]
         try:
@@ -371,8 +374,9 @@ def _exit_of(process: _Forked | subprocess.Popen[bytes]) -> int:
 
 
 def _kill(group: int, token: str) -> None:
-    """End a group of processes, and all that have a token."""
-    for _ in range(20):
+    """End a group of processes, and all that have a token; return when they are gone."""
+    deadline = time.monotonic() + _GONE
+    while time.monotonic() < deadline:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
         left = family(token)
@@ -386,7 +390,7 @@ def _kill(group: int, token: str) -> None:
 
 def family(token: str) -> list[int]:
     """Return all processes that have a token from us, wherever they have gone."""
-    wanted = f"{_TOKEN}={token}".encode()
+    wanted = f"{_TOKEN}{token}=".encode()
     found = []
     for name in os.listdir("/proc"):
         if name.isdecimal():
