@@ -250,9 +250,9 @@ def test_a_rank_that_holds_nothing(tmp_path, layout):
 
 
 def test_what_is_too_large_or_a_folder_is_left_behind_and_said(tmp_path, monkeypatch):
-    from splitops.sharding import checkpoint
+    from splitops.files import folders
 
-    monkeypatch.setattr(checkpoint, "_SMALL", 100)
+    monkeypatch.setattr(folders, "_SMALL", 100)
     model = save(tmp_path / "model", {"w": numbered(4)}, {})
     (model / "pytorch_model.bin").write_bytes(b"x" * 101)
     (model / "onnx").mkdir()

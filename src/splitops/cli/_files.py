@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +16,7 @@ from splitops.cli._models import dry_run_option
 from splitops.cli._operators import INTEGERS, find_element_type
 from splitops.cli._options import BYTES, gathered
 from splitops.cli._paths import absence
-from splitops.errors import FileError
+from splitops.errors import FileError, count_of
 
 if TYPE_CHECKING:
     from splitops.files import Contents, DryRun, FilePlan, Format, Progress, Report
@@ -78,7 +78,8 @@ def _of_folder(folder: Path, command: str) -> str:
             continue
         return (
             f"{name} is a folder. Name one of its files, such as: splitops {command} {one_line(str(path))}. "
-            f"To see how a checkpoint is cut: splitops shard {name} --dry-run"
+            f"To see how a checkpoint is cut: splitops shard {name} --dry-run. "
+            f"To write its whole tensors by size: splitops split {name} --max-size 5GB"
         )
     return f"{name} is a folder without tensor files. Give a file."
 
@@ -242,6 +243,59 @@ def show(
     for path, digest in list(digests.items())[:_MAX_ROWS]:
         out.print(f"sha256 {digest}  {one_line(written(path))}", soft_wrap=True)
     if isinstance(result, DryRun):
+        out.print(str(result))
+        for path in result.exists[:_MAX_ROWS]:
+            out.print(f"{one_line(written(path))} already exists", soft_wrap=True)
+    elif result.resumed:
+        out.print(resumed(result))
+
+
+def show_whole(
+    file: Path,
+    plan: FilePlan,
+    result: Report | DryRun,
+    notes: Sequence[str],
+    max_size: int | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Print which files with whole tensors were written, or would be; a dry run names the tensors of each."""
+    from splitops.files import DryRun
+    from splitops.files.addresses import written
+
+    held: dict[Path, list[str]] = {path: [] for path, _ in result.files}
+    for part in plan.parts:
+        held[part.path].append(part.tensor)
+    digests = dict(zip(held, getattr(result, "sha256", ()), strict=False))
+    larger = [path for path, size in result.files if max_size is not None and size > max_size]
+    dry = isinstance(result, DryRun)
+    if as_json:
+        found: list[dict[str, Any]] = [
+            {"file": written(path), "bytes": size, "tensors": held[path]}
+            | ({"sha256": digests[path]} if path in digests else {})
+            for path, size in result.files
+        ]
+        facts = {"from": written(file), "files": found, "larger": [written(path) for path in larger]}
+        exists = {"exists": [written(path) for path in result.exists]} if isinstance(result, DryRun) else {}
+        print_json({**facts, "notes": list(notes), "bytes": result.bytes, "dry_run": dry, **exists})
+        return
+    out = console()
+    heading = f"{one_line(written(file))}: {count_of(len(plan.parts), 'tensor')}"
+    out.print(f"{heading}, {count_of(len(held), 'file')}", style="bold", soft_wrap=True)
+    rows = table("file", "tensors", "bytes", right=("tensors", "bytes"))
+    for path, size in result.files:
+        rows.add_row(one_line(written(path)), str(len(held[path])), str(size))
+    out.print(rows)
+    for path in larger:
+        note = f"is larger than {max_size} bytes and has a file of its own"
+        out.print(f"note: tensor {one_line(repr(held[path][0]))} {note}", soft_wrap=True)
+    for note in notes:
+        out.print(f"note: {one_line(note)}", soft_wrap=True)
+    for path, digest in digests.items():
+        out.print(f"sha256 {digest}  {one_line(written(path))}", soft_wrap=True)
+    if isinstance(result, DryRun):
+        for path, names in held.items():
+            click.echo("".join(f"{one_line(path.name)}  {one_line(name)}\n" for name in names), nl=False)
         out.print(str(result))
         for path in result.exists[:_MAX_ROWS]:
             out.print(f"{one_line(written(path))} already exists", soft_wrap=True)

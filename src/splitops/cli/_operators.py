@@ -146,12 +146,12 @@ class SplitOptions:
         keepdims: ``--keepdims``; None where it is not given.
     """
 
-    operator: OperatorSchema | None
-    axis: int | None
-    sizes: tuple[int, ...] | None
-    parts: int | None
-    chunk: int | None
-    keepdims: bool | None
+    operator: OperatorSchema | None = None
+    axis: int | None = None
+    sizes: tuple[int, ...] | None = None
+    parts: int | None = None
+    chunk: int | None = None
+    keepdims: bool | None = None
 
     def resolve(self) -> OperatorSchema:
         """Return the operator version: the chosen one, or the newest that has the request's size rule.

@@ -6,24 +6,27 @@ import difflib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import fields
+from decimal import Decimal
 from functools import wraps
 from typing import Any, Final, TypeVar, cast
 
 import click
 
-_UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_UNITS: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 class _Bytes(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A number of bytes: 64M, 1.5G."""
+    """A number of bytes: 64M and 64MiB are 64 x 1024 x 1024, 64MB are 64,000,000."""
 
     name = "bytes"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)([KMG]?)(?:i?B)?", str(value).strip(), re.IGNORECASE)
+        form = r"(\d{1,15}(?:\.\d{1,6})?)([KMGT]?)(i?B)?"
+        found = re.fullmatch(form, str(value).strip(), re.IGNORECASE)
         if found is None:
             self.fail(f"{value!r} is not a number of bytes, such as 64M", param, ctx)
-        return int(float(found[1]) * _UNITS[found[2].upper()])
+        thousand = 1000 if (found[3] or "").upper() == "B" else 1024
+        return int(Decimal(found[1]) * thousand ** _UNITS[found[2].upper()])
 
 
 BYTES: Final = _Bytes()

@@ -1,23 +1,33 @@
-"""``splitops merge``: the parts of a tensor in several files into one file."""
+"""``splitops merge``: the parts of a tensor, or the files of a model, into one file."""
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from splitops.cli._console import json_option, one_line
-from splitops.cli._files import RunOptions, format_option, raw_option, read_file, run_options, show
+from splitops.cli._files import (
+    RunOptions,
+    format_option,
+    raw_option,
+    read_file,
+    run_options,
+    show,
+    show_whole,
+)
 from splitops.cli._models import links_option
 from splitops.cli._paths import Existing
 from splitops.cli._shards import like_option, merge_ranks
+from splitops.errors import FileError
 
 if TYPE_CHECKING:
     from splitops.files import Format
 
 
-@click.command(short_help="Merge the parts of a tensor, or a model's ranks.")
+@click.command(short_help="Merge the parts of a tensor, a model's files, or its ranks.")
 @click.argument("files", nargs=-1, required=True, type=Existing())
 @click.option("--axis", type=int, default=0, help="The axis along which the parts lie.")
 @click.option("--tensor", metavar="NAME", help="The tensor; needed where the files have more than one.")
@@ -55,16 +65,27 @@ def command(
     from: the same files, byte by byte. The safetensors of a distributed checkpoint that PyTorch wrote are
     merged as well; --like says what files the whole is to have.
 
+    A model in several files is merged into one: name its folder, its index, one of its numbered files, or
+    all of them, and a file for --out, whose ending is the format.
+
     \b
     Examples:
       splitops merge parts/data.*.npy --axis 1 --out data.npy
       splitops merge parts/model.*.safetensors --tensor embed.weight --out model.safetensors
       splitops merge a.bin b.bin --raw 1024,-1:float16 --axis 1 --out data.bin
       splitops merge model-8 --out model
+      splitops merge model-5GB --out model.safetensors
+      splitops merge model-00001-of-00003.gguf --out model.gguf
     """
     from splitops.files.addresses import written
     from splitops.files.requests import merge_plan
+    from splitops.files.whole import one_file_plan, read_whole
 
+    if tensor is None and raw is None and _is_whole(files, out, to):
+        whole = read_whole(files[0], allow_links=allow_links)[0]
+        made = one_file_plan(whole, out, to=to)
+        show_whole(files[0], made, how.run(made), [], None, as_json=as_json)
+        return
     if len(files) == 1 and files[0].is_dir() and files[0].suffix.lower() != ".zarr":
         merge_ranks(files[0], out, like, allow_links, how, as_json=as_json)
         return
@@ -76,3 +97,18 @@ def command(
     heading = f"{one_line(written(out))} {part.shape} from {len(files)} files along axis {axis}"
     facts = {"files": [written(file) for file in files], "axis": axis}
     show(plan, result, heading, facts, as_json=as_json)
+
+
+def _is_whole(files: tuple[Path, ...], out: Path, to: Format | None) -> bool:
+    """Return whether files are a model's that is to be one file; a folder of ranks is merged to a folder."""
+    from splitops.files.formats import format_of
+    from splitops.files.whole import are_all_of_several, is_one_of_several
+    from splitops.sharding.planning import are_ranks
+
+    if len(files) > 1 or not files[0].is_dir():
+        return are_all_of_several(files) if len(files) > 1 else is_one_of_several(files[0])
+    if files[0].suffix.lower() == ".zarr" or are_ranks(files[0]):
+        return False
+    with contextlib.suppress(FileError):
+        return to is not None or format_of(out) is not None
+    return False

@@ -9,8 +9,18 @@ import click
 
 from splitops.cli._console import json_option, one_line
 from splitops.cli._filenames import safe_names
-from splitops.cli._files import RunOptions, format_option, raw_option, read_file, run_options, show
+from splitops.cli._files import (
+    RunOptions,
+    format_option,
+    raw_option,
+    read_file,
+    run_options,
+    show,
+    show_whole,
+)
+from splitops.cli._models import links_option
 from splitops.cli._operators import ELEMENT_TYPE, SplitOptions, split_options
+from splitops.cli._options import BYTES
 from splitops.cli._paths import Existing
 from splitops.spec.elements.types import ElementType
 from splitops.spec.operators import display_name
@@ -19,10 +29,16 @@ if TYPE_CHECKING:
     from splitops.files import Format
 
 
-@click.command(short_help="Split a tensor in a file of any size.")
+@click.command(short_help="Split a tensor, or a model by size, in files of any size.")
 @click.argument("file", type=Existing())
 @split_options
 @click.option("--tensor", metavar="NAME", help="The tensor; needed where FILE has more than one.")
+@click.option(
+    "--max-size",
+    type=BYTES,
+    metavar="SIZE",
+    help="Write whole tensors, in files of at most SIZE, such as 5GB. FILE may be a model's folder.",
+)
 @click.option("--keep-others", is_flag=True, help="Copy the other tensors of FILE into each part.")
 @click.option(
     "--dtype",
@@ -44,18 +60,21 @@ if TYPE_CHECKING:
     help="Beginning of the parts' file names.  [default: the name of FILE, _ for all but letters, digits and "
     "one of ._-+]",
 )
+@links_option
 @run_options
 @json_option
 def command(
     file: Path,
     options: SplitOptions,
     tensor: str | None,
+    max_size: int | None,
     keep_others: bool,
     dtype: ElementType | None,
     raw: Format | None,
     to: Format | None,
     out: Path,
     prefix: str | None,
+    allow_links: bool,
     how: RunOptions,
     as_json: bool,
 ) -> None:
@@ -67,6 +86,10 @@ def command(
     element type, byte order and memory order bit for bit, and the tensor's name. They appear all together or
     not at all; files of the same names are an error without --overwrite.
 
+    With --max-size, split no tensor: write whole ones to files of at most that size. Safetensors get the
+    index that transformers and diffusers read, GGUF files the split keys of llama.cpp. The small files of a
+    model's folder are copied. `splitops merge` makes one file of them.
+
     \b
     Examples:
       splitops split data.npy --axis 1 --sizes 2,4
@@ -77,10 +100,21 @@ def command(
       splitops split data.bin --raw 1024,-1:float16 --axis 1 --parts 2
       splitops split data.npy --sizes -1,2
       splitops split data.npy --parts 3 --op openvino:Split-1
+      splitops split model --max-size 5GB --out model-5GB
     """
     from splitops.files.addresses import written
     from splitops.files.requests import split_plan
 
+    if max_size is not None:
+        if options != SplitOptions() or any((tensor, keep_others, dtype, raw)):
+            raise click.UsageError("--max-size writes whole tensors: it goes without options that cut one.")
+        from splitops.files.whole import by_size_plan, read_whole
+
+        whole, others, notes = read_whole(file, allow_links=allow_links)
+        stem = _stem(whole.sources[0].path, prefix)
+        made = by_size_plan(whole, out, max_size, stem=stem, to=to, others=others)
+        show_whole(file, made, how.run(made), notes, max_size, as_json=as_json)
+        return
     row = options.resolve()
     contents = read_file(file, raw, "split")
     stored = contents.tensor(tensor)
@@ -113,9 +147,10 @@ def command(
 
 def _stem(file: Path, prefix: str | None) -> str:
     """Return what the names of the parts begin with: what is set is taken as it is, or rejected."""
+    from splitops.files.folders import stem_of
     from splitops.files.streams import plain_path
 
-    [stem] = safe_names([plain_path(file).stem if prefix is None else prefix], [""])
+    [stem] = safe_names([stem_of(plain_path(file)) if prefix is None else prefix], [""])
     if prefix not in (None, stem):
         raise click.BadParameter(
             f"{one_line(repr(prefix))} cannot begin a file name: it takes letters, digits and ._-+, "

@@ -16,6 +16,7 @@ from splitops.files.chunk_work import ChunkedFormat, Flow, Piece, chunk_bytes
 from splitops.files.chunks import ChunkPlan
 from splitops.files.copying import FilePlan
 from splitops.files.extents import Extent, contiguous, inverse
+from splitops.files.folders import INDEX, Other
 from splitops.files.formats import Contents, Format, Layout, TargetFile, format_of
 from splitops.files.plans import Finish, Part
 from splitops.files.sources import LocalFile, LocalFolder, Source
@@ -67,7 +68,7 @@ def read(path: AnyPath, like: Format | None = None) -> Contents:
 
 
 @dataclass
-class _Targets:
+class Targets:
     """The target files of a plan, and what is copied into them."""
 
     files: list[TargetFile]
@@ -82,6 +83,32 @@ class _Targets:
             targets = range(first, len(self.files))
             self.finishes.append(Finish(targets, layout.finish, layout.check))
         return first
+
+    def plan(
+        self,
+        name: str,
+        folder: Path,
+        sources: Sequence[Source],
+        tensors: Sequence[StoredTensor],
+        parts: Sequence[Part],
+        others: Sequence[Other] = (),
+    ) -> FilePlan:
+        """Return the plan that writes the files, and copies small files beside them."""
+        for number, other in enumerate(others, len(sources)):
+            if other.source.size:
+                self.extents.append(contiguous(number, 0, len(self.files), 0, other.source.size))
+            self.files.append(TargetFile(other.name, other.source.size))
+        made = FilePlan(
+            name[:100],
+            folder,
+            (*sources, *(other.source for other in others)),
+            tuple(tensors),
+            tuple(self.files),
+            tuple(self.extents),
+            tuple(parts),
+            tuple(self.finishes),
+        )
+        return at_address(made)
 
 
 @without_collector()
@@ -126,33 +153,23 @@ def split_plan(
     if to is contents.format and _in_chunks([(contents, each) for each in (stored, *others)]):
         return at_address(_split_by_chunks(contents, stored, others, plan, folder, prefix[:100], names))
     extents = {extent.target: extent for extent in part_extents(stored, plan, [(i, 0) for i in range(count)])}
-    targets = _Targets([], [], [])
+    targets = Targets([], [], [])
     parts = []
     for index, shape in enumerate(plan.shapes):
         extent = extents.get(index)
         part = replace(stored, shape=shape, size=extent.bytes if extent else 0)
         tensors = [part if each is stored else each for each in contents.tensors] if others else [part]
         name = names[index]
-        layout = to.lay_out(_taken(tensors, contents, to), contents, name)
+        layout = to.lay_out(taken(tensors, contents, to), contents, name)
         first = targets.add(layout)
         for each, place in zip(tensors, layout.places, strict=True):
             target, at = first + place.file, place.offset
             if each is not part:
-                targets.extents += _whole(each, target, at)
+                targets.extents += whole_extents(each, target, at)
             elif extent is not None:
                 targets.extents.append(extent._replace(target=target, target_offset=at))
         parts.append(Part(folder / name, stored.name, plan.offsets[index], plan.sizes[index], shape))
-    made = FilePlan(
-        prefix[:100],
-        folder,
-        contents.sources,
-        contents.tensors,
-        tuple(targets.files),
-        tuple(targets.extents),
-        tuple(parts),
-        tuple(targets.finishes),
-    )
-    return at_address(made)
+    return targets.plan(prefix, folder, contents.sources, contents.tensors, parts)
 
 
 def _bound(bind: Bind, stored: StoredTensor, element_type: ElementType | None) -> Plan:
@@ -262,7 +279,7 @@ def _stated(tensor: StoredTensor, stated: ElementType | None, contents: Contents
     return stated
 
 
-def _taken(tensors: Sequence[StoredTensor], contents: Contents, to: Format) -> list[StoredTensor]:
+def taken(tensors: Sequence[StoredTensor], contents: Contents, to: Format) -> list[StoredTensor]:
     """Return tensors as a format takes them; what has no name gets one for a format of names."""
     if to is contents.format:
         return list(tensors)
@@ -273,12 +290,13 @@ def _taken(tensors: Sequence[StoredTensor], contents: Contents, to: Format) -> l
 
 
 def _suffix(contents: Contents) -> str:
-    name = plain_path(contents.sources[0].path).name
+    name = plain_path(contents.sources[0].path).name.removesuffix(INDEX) or contents.format.suffixes[0]
     known = next((s for s in contents.format.suffixes if name.lower().endswith(s)), None)
     return Path(name).suffix or contents.format.suffixes[0] if known is None else name[-len(known) :]
 
 
-def _whole(tensor: StoredTensor, target: int, offset: int) -> list[Extent]:
+def whole_extents(tensor: StoredTensor, target: int, offset: int) -> list[Extent]:
+    """Return what copies a whole tensor to an offset of a target."""
     return [contiguous(tensor.file, tensor.offset, target, offset, tensor.size)] if tensor.size else []
 
 
@@ -310,11 +328,11 @@ def merge_plan(
     _reject_other_others(files, stored)
     tensors = [whole if each is stored[0] else each for each in like.tensors]
     to = to or like.format
-    taken = [*zip(files, stored, strict=True), *((like, each) for each in like.tensors)]
-    if all(contents.format is to for contents in files) and _in_chunks(taken):
+    used = [*zip(files, stored, strict=True), *((like, each) for each in like.tensors)]
+    if all(contents.format is to for contents in files) and _in_chunks(used):
         return at_address(_merge_by_chunks(files, path, stored[0], whole, plan))
-    layout = to.lay_out(_taken(tensors, like, to), like, path.name)
-    targets = _Targets([], [], [])
+    layout = to.lay_out(taken(tensors, like, to), like, path.name)
+    targets = Targets([], [], [])
     targets.add(layout)
     sources: list[Source] = []
     read_tensors: list[StoredTensor] = []
@@ -329,18 +347,9 @@ def merge_plan(
             merged = replace(whole, file=place.file, offset=place.offset)
             targets.extents += [inverse(extent) for extent in part_extents(merged, plan, places)]
         else:
-            targets.extents += _whole(each, place.file, place.offset)
-    made = FilePlan(
-        path.name[:100],
-        path.parent,
-        tuple(sources),
-        tuple(read_tensors),
-        tuple(targets.files),
-        tuple(targets.extents),
-        (Part(path, whole.name, 0, whole.shape[plan.axis], whole.shape),),
-        tuple(targets.finishes),
-    )
-    return at_address(made)
+            targets.extents += whole_extents(each, place.file, place.offset)
+    made = Part(path, whole.name, 0, whole.shape[plan.axis], whole.shape)
+    return targets.plan(path.name, path.parent, sources, read_tensors, [made])
 
 
 def _merged(

@@ -5,8 +5,6 @@ A folder has ``model.safetensors``, or an index with its shards, or one ONNX mod
 
 from __future__ import annotations
 
-import contextlib
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -14,20 +12,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from splitops.errors import FileError, ModelError, PlanError, SplitError, shown, shown_path
-from splitops.files.descriptors import raise_file_limit
+from splitops.errors import FileError, PlanError, SplitError, shown, shown_path
 from splitops.files.extents import Extent
-from splitops.files.formats import Contents, Format, format_named
+from splitops.files.folders import INDEX, Other, main_file, open_file, others_of, safe_name
+from splitops.files.formats import format_named
+from splitops.files.formats.safetensors import shards_of
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor
 from splitops.ground.reading import DataFolder
 from splitops.sharding.documents import parse
 
-INDEX: Final = ".safetensors.index.json"
-_SINGLE: Final = "model.safetensors"
-_SMALL: Final = 64 << 20
-"""Files beside the tensors up to this size are taken along: configurations, tokenizers."""
-_LARGEST_INDEX: Final = 256 << 20
 _MOST_GAPS: Final = 64 << 20
 
 
@@ -46,21 +40,6 @@ class WholeFile:
     size: int
     literals: tuple[tuple[int, bytes], ...]
     metadata: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-
-
-@dataclass(frozen=True, slots=True)
-class Other:
-    """A small file beside the tensors.
-
-    Attributes:
-        name: its name in the folder.
-        source: its bytes.
-        shared: whether each rank is to have it; not the index, which is of the whole.
-    """
-
-    name: str
-    source: Source
-    shared: bool = True
 
 
 @dataclass(frozen=True)
@@ -111,19 +90,13 @@ def read_checkpoint(path: Path, *, allow_links: bool = False) -> Checkpoint:
     if not path.is_dir():
         raise PlanError(f"{shown_path(path)} is neither a checkpoint's folder nor an ONNX model")
     names = sorted(entry.name for entry in path.iterdir())
-    index = _chosen([name for name in names if name.endswith(INDEX)], "model" + INDEX, path)
-    single = _chosen([name for name in names if name.endswith(".safetensors")], _SINGLE, path, index)
+    main = main_file(path, [name for name in names if not name.endswith(".gguf")])
     models = [name for name in names if name.endswith(".onnx")]
-    if index is None and single is None:
+    if main is None:
         if len(models) != 1:
             raise PlanError(f"{shown_path(path)} holds no model.safetensors, no *{INDEX} and no ONNX model")
         return _onnx(path / models[0], names)
-    said: list[str] = []
-    if index is not None:
-        contents, said = _indexed(folder, index)
-    else:
-        assert single is not None
-        contents = {single: _contents(folder, single)}
+    contents, said = shards_of(open_file(folder, main), allow_links=allow_links)
     files: list[WholeFile] = []
     tensors: list[StoredTensor] = []
     sources: list[Source] = []
@@ -132,7 +105,7 @@ def read_checkpoint(path: Path, *, allow_links: bool = False) -> Checkpoint:
         files.append(WholeFile(name, source.size, _gaps(source, found.tensors), found.metadata))
         tensors += found.tensors if number == 0 else [replace(t, file=number) for t in found.tensors]
         sources.append(source)
-    others, warnings = others_of(folder, names, [*contents], frozenset({index} if index else ()))
+    others, warnings = others_of(folder, names, contents, [name for name in names if name.endswith(INDEX)])
     return Checkpoint(
         shown_path(path),
         tuple(files),
@@ -142,82 +115,6 @@ def read_checkpoint(path: Path, *, allow_links: bool = False) -> Checkpoint:
         config=config_of(others),
         warnings=(*said, *warnings),
     )
-
-
-def _chosen(names: Sequence[str], usual: str, path: Path, instead: str | None = None) -> str | None:
-    if instead is not None or not names:
-        return None
-    if usual in names or len(names) == 1:
-        return usual if usual in names else names[0]
-    raise PlanError(
-        f"{shown_path(path)} holds {len(names)} files such as {shown(names[0])}, and none is {usual}: "
-        "which tensors belong together is not known"
-    )
-
-
-def open_file(folder: DataFolder, name: str) -> LocalFile:
-    """Open a file of a folder.
-
-    Raises:
-        FileError: the name leads out of the folder, or there is no such regular file.
-    """
-    try:
-        return LocalFile(folder.file(name))
-    except ModelError as error:
-        raise FileError(error.message) from error
-
-
-def safe_name(name: str) -> str:
-    """Return a file name that a document declares, proved to stay in its folder.
-
-    Raises:
-        PlanError: it is empty, absolute or climbs, or is not text that a file system takes.
-    """
-    parts = name.split("/")
-    bad = any(part in ("", ".", "..") or len(part.encode(errors="replace")) > 255 for part in parts)
-    if bad or not name.isprintable() or "\\" in name or ":" in name:
-        raise PlanError(f"{shown(name)} is not a name of a file inside of a folder")
-    return name
-
-
-def _contents(folder: DataFolder, name: str, form: Format | None = None) -> Contents:
-    return (form or format_named("safetensors")).read(open_file(folder, name))
-
-
-def _indexed(folder: DataFolder, index: str) -> tuple[dict[str, Contents], list[str]]:
-    """Read the shards of an index, proved to hold exactly the tensors that it says, each once.
-
-    Returns:
-        The shards by name, and what is wrong with the index where that loses nothing.
-    """
-    source = open_file(folder, index)
-    if source.size > _LARGEST_INDEX:
-        raise PlanError(f"{source.name} has {source.size} bytes, more than an index can have")
-    document = parse(source.read(0, source.size), source.name)
-    stated = document.get("weight_map") if isinstance(document, dict) else None
-    if not isinstance(stated, dict) or not all(isinstance(file, str) for file in stated.values()):
-        raise PlanError(f"{source.name} has no weight_map of names to files")
-    names = sorted(set(stated.values()))
-    raise_file_limit(len(names))
-    contents = {name: _contents(folder, safe_name(name)) for name in names}
-    for name, found in contents.items():
-        for tensor in found.tensors:
-            if stated.get(tensor.name) == name:
-                continue
-            said = f"is in {shown(stated[tensor.name])}" if tensor.name in stated else "is nowhere"
-            raise PlanError(f"{tensor.label} is in {shown(name)}, but {said} by {source.name}")
-    held = {tensor.name for found in contents.values() for tensor in found.tensors}
-    missing = next((name for name in stated if name not in held), None)
-    if missing is not None:
-        raise PlanError(
-            f"tensor {shown(missing)} is not in {shown(stated[missing])}, where {source.name} has it"
-        )
-    metadata = document.get("metadata")
-    total = metadata.get("total_size") if isinstance(metadata, dict) else None
-    size = sum(tensor.size for found in contents.values() for tensor in found.tensors)
-    if total is None or total == size:
-        return contents, []
-    return contents, [f"{source.name} has total_size = {shown(total)}, and its tensors have {size} bytes"]
 
 
 def _gaps(source: Source, tensors: Sequence[StoredTensor]) -> tuple[tuple[int, bytes], ...]:
@@ -235,25 +132,6 @@ def _gaps(source: Source, tensors: Sequence[StoredTensor]) -> tuple[tuple[int, b
                 made.append((at, data))
         at = max(at, end)
     return tuple(made)
-
-
-def others_of(
-    folder: DataFolder, names: Sequence[str], tensors: Sequence[str], unshared: frozenset[str]
-) -> tuple[tuple[Other, ...], tuple[str, ...]]:
-    """Return the small files beside the tensors, and what is left behind."""
-    taken, warnings = [], []
-    for name in names:
-        if name in tensors:
-            continue
-        with contextlib.suppress(OSError):
-            found = (folder.path / name).stat()
-            if stat.S_ISDIR(found.st_mode):
-                warnings.append(f"the folder {shown(name)} is left behind")
-            elif not stat.S_ISREG(found.st_mode) or found.st_size > _SMALL:
-                warnings.append(f"{shown(name)} is left behind: {found.st_size} bytes that no rank needs")
-            else:
-                taken.append(Other(safe_name(name), open_file(folder, name), name not in unshared))
-    return tuple(taken), tuple(warnings)
 
 
 def config_of(others: Sequence[Other]) -> Mapping[str, Any]:
@@ -289,9 +167,7 @@ def _onnx(path: Path, names: Sequence[str]) -> Checkpoint:
     tied = _tied(tensors)
     inside = len(contents.metadata["model"].graph.initializer) - len(tensors)
     warnings = [f"{inside} tensors inside of {shown(path.name)} stay there, whole"] if inside else []
-    others, more = others_of(
-        DataFolder(path.parent), names, [path.name, *(file.name for file in files)], frozenset()
-    )
+    others, more = others_of(DataFolder(path.parent), names, [path.name, *(file.name for file in files)])
     return Checkpoint(
         shown_path(path),
         tuple(files),

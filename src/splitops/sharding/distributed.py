@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,21 +10,14 @@ from typing import Any, Final
 from splitops.errors import PlanError, brief, shown, shown_path
 from splitops.files.descriptors import raise_file_limit
 from splitops.files.extents import Extent
+from splitops.files.folders import INDEX, Other, index_text, open_file, others_of, piece_name
 from splitops.files.formats import Contents, format_named
 from splitops.files.formats.safetensors import stated_tensor
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor
 from splitops.ground.reading import DataFolder
 from splitops.sharding.boxes import Box, box_extents, prove_boxes
-from splitops.sharding.checkpoint import (
-    INDEX,
-    Checkpoint,
-    Other,
-    WholeFile,
-    config_of,
-    open_file,
-    others_of,
-)
+from splitops.sharding.checkpoint import Checkpoint, WholeFile, config_of
 from splitops.sharding.documents import parse
 from splitops.sharding.layouts.dcp import INFO, NAME, OFFSETS
 
@@ -97,7 +89,7 @@ def read_distributed(path: Path, *, like: Checkpoint | None = None, allow_links:
     for number, (name, source) in enumerate(zip(files, sources, strict=True)):
         for piece in _pieces(source, name, number):
             pieces.setdefault(piece.tensor.name, []).append(piece)
-    others, warnings = others_of(folder, names, files, frozenset(n for n in names if n.endswith(INDEX)))
+    others, warnings = others_of(folder, names, files, [n for n in names if n.endswith(INDEX)])
     if like is None:
         wholes, made, index = _laid_out(pieces, path)
         _prove_index(others, {tensor.name: tensor for tensor in wholes})
@@ -166,7 +158,8 @@ def _laid_out(
     tensors, files = [], []
     where: dict[str, str] = {}
     for number, (_, members) in enumerate(sorted(by_part.items())):
-        name = _SINGLE if len(by_part) == 1 else f"model-{number + 1:05}-of-{len(by_part):05}.safetensors"
+        count = len(by_part)
+        name = _SINGLE if count == 1 else piece_name("model", number + 1, count, ".safetensors")
         laid = form.lay_out(members, Contents(form, (), (), {"format": "pt"}), name)
         [target] = laid.files
         files.append(WholeFile(name, target.size, target.literals, {"format": "pt"}))
@@ -177,11 +170,7 @@ def _laid_out(
         where |= {tensor.name: name for tensor in members}
     if len(files) == 1:
         return tensors, files, []
-    document = {
-        "metadata": {"total_size": sum(tensor.size for tensor in tensors)},
-        "weight_map": dict(sorted(where.items())),
-    }
-    text = json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n"
+    text = index_text(where, sum(tensor.size for tensor in tensors))
     return tensors, files, [Other(f"model{INDEX}", _Text(path / f"model{INDEX}", text), shared=False)]
 
 

@@ -17,15 +17,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from splitops.errors import PlanError, shown, shown_path
+from splitops.errors import PlanError, SplitError, shown, shown_path
 from splitops.files.descriptors import raise_file_limit
 from splitops.files.extents import Extent, inverse
+from splitops.files.folders import Other, open_file, safe_name
 from splitops.files.formats import TargetFile
 from splitops.files.formats.safetensors import stated_tensor
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor
 from splitops.ground.reading import DataFolder
-from splitops.sharding.checkpoint import Checkpoint, Other, WholeFile, config_of, open_file, safe_name
+from splitops.sharding.checkpoint import Checkpoint, WholeFile, config_of
 from splitops.sharding.cuts import MAX_RANKS, Cut, Piece, Shard
 from splitops.sharding.documents import read, validate
 from splitops.sharding.layouts import layout_named
@@ -126,7 +127,7 @@ def read_ranks(path: Path, *, allow_links: bool = False) -> tuple[Checkpoint, Pl
         placements = _placements(document)
         layout = layout_named(document["layout"])
         laid = layout.lay_out(placements)
-    except PlanError as error:
+    except SplitError as error:
         raise PlanError(f"{name}: {error.message}") from error
     folder = DataFolder(path, allow_links)
     _prove_marks(folder, document, layout.homes(placements.ranks))

@@ -239,6 +239,12 @@ def prove_ranks(path: AnyPath) -> None:
     Raises:
         PlanError: there is no manifest, and no distributed checkpoint.
     """
-    if not has_manifest(Path(path)) and not is_distributed(Path(path)):
+    if not are_ranks(Path(path)):
         cure = f"use splitops shard {path} ... To merge the parts of a tensor, give their files"
+        cure += "; to make one file of a model, end --out with .safetensors or .gguf"
         raise PlanError(f"{shown_path(path)} is not a folder of ranks. To cut a checkpoint, {cure}")
+
+
+def are_ranks(path: Path) -> bool:
+    """Return whether a path is a folder of ranks, with a manifest or as PyTorch writes them."""
+    return has_manifest(path) or is_distributed(path)

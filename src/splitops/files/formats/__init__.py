@@ -12,7 +12,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from splitops.errors import FileError, shown
 from splitops.files.sources import Source
@@ -151,6 +151,37 @@ class Format(Protocol):
 
         Raises:
             FileError: the format cannot hold them.
+        """
+        ...
+
+
+@runtime_checkable
+class ShardedFormat(Format, Protocol):
+    """A format whose tensors may be in several files, each of them whole in one."""
+
+    def whole(self, source: Source, *, allow_links: bool = False) -> Contents:
+        """Read all files that a file belongs to: their index, or one of those that are numbered.
+
+        Raises:
+            FileError: a file is missing or malformed, or they do not fit together.
+        """
+        ...
+
+    def like_shard(self, like: Contents, number: int, count: int) -> Contents:
+        """Return what file ``number`` of ``count``, from 0 on, says besides its tensors."""
+        ...
+
+    def entry_bytes(self, tensor: StoredTensor, like: Contents) -> int:
+        """Return at most how many bytes a file has for a tensor besides those of its elements."""
+        ...
+
+    def index(self, stem: str, where: Mapping[str, str], total: int) -> TargetFile | None:
+        """Return the file that names the file of each tensor; None where the format has none.
+
+        Args:
+            stem: what the names of the files begin with.
+            where: of each tensor, the name of its file.
+            total: the bytes of all tensors.
         """
         ...
 

@@ -10,14 +10,14 @@ Source: ``docs/gguf.md`` of https://github.com/ggml-org/ggml and the tables of i
 from __future__ import annotations
 
 import math
-import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from splitops.errors import FileError, shown
 from splitops.files.addresses import RemoteFile, is_address
+from splitops.files.folders import PIECE, piece_name
 from splitops.files.formats import Contents, Layout, Place, TargetFile
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor, Unit
@@ -33,7 +33,7 @@ _MAX_RANK: Final = 4
 _MAX_DEPTH: Final = 8
 _ALIGNMENT: Final = "general.alignment"
 _DEFAULT_ALIGNMENT: Final = 32
-_PIECE: Final = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf", re.IGNORECASE)
+_MAX_PIECES: Final = (1 << 16) - 1
 _CHUNK: Final = 1 << 20
 
 _STRING: Final = 8
@@ -146,7 +146,7 @@ class _Gguf:
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
         entries: tuple[_Entry, ...] = like.metadata["entries"] if like.format is self else ()
-        alignment = next((e.number for e in entries if e.key == _ALIGNMENT), None) or _DEFAULT_ALIGNMENT
+        alignment = _alignment(like)
         head = _MAGIC + struct.pack("<IQQ", 3, len(tensors), len(entries))
         head += b"".join(entry.raw for entry in entries)
         offsets, end = [], 0
@@ -160,8 +160,43 @@ class _Gguf:
         file = TargetFile(name, start + end, ((0, head),))
         return Layout((file,), tuple(Place(0, start + offset) for offset in offsets))
 
+    def whole(self, source: Source, *, allow_links: bool = False) -> Contents:
+        """See :class:`~splitops.files.formats.ShardedFormat`."""
+        return self.read(source)
+
+    def like_shard(self, like: Contents, number: int, count: int) -> Contents:
+        """See :class:`~splitops.files.formats.ShardedFormat`."""
+        if count > _MAX_PIECES:
+            raise FileError(f"{count} files are more than the {_MAX_PIECES} that split.count can say")
+        entries: tuple[_Entry, ...] = like.metadata["entries"] if like.format is self else ()
+        if number:  # llama.cpp reads what the first file says; the alignment is of each file
+            entries = tuple(entry for entry in entries if entry.key == _ALIGNMENT)
+        keys = (
+            ("no", 2, "H", number),
+            ("count", 2, "H", count),
+            ("tensors.count", 5, "i", len(like.tensors)),
+        )
+        split = [
+            _Entry(f"split.{key}", _string(f"split.{key}") + struct.pack(f"<I{form}", kind, value), value)
+            for key, kind, form, value in keys
+        ]
+        return Contents(self, (), (), {"entries": (*entries, *split)})
+
+    def entry_bytes(self, tensor: StoredTensor, like: Contents) -> int:
+        """See :class:`~splitops.files.formats.ShardedFormat`."""
+        return len(tensor.name.encode()) + 24 + 8 * len(tensor.shape) + _alignment(like) - 1
+
+    def index(self, stem: str, where: Mapping[str, str], total: int) -> TargetFile | None:
+        """See :class:`~splitops.files.formats.ShardedFormat`."""
+        return None
+
 
 FORMAT: Final = _Gguf()
+
+
+def _alignment(like: Contents) -> int:
+    entries: tuple[_Entry, ...] = like.metadata["entries"] if like.format is FORMAT else ()
+    return next((e.number for e in entries if e.key == _ALIGNMENT), None) or _DEFAULT_ALIGNMENT
 
 
 def _aligned(offset: int, alignment: int) -> int:
@@ -316,11 +351,11 @@ def _stated(reader: _Reader) -> StoredTensor:
 
 
 def _other_pieces(source: Source, count: int, number: Any) -> list[Source]:
-    found = _PIECE.fullmatch(source.path.name)
+    found = PIECE.fullmatch(source.path.name)
     if number != 0 or found is None or int(found[3]) != count or int(found[2]) != 1:
         raise FileError(
             f"{source.name} is one of {count} pieces: open the first, named ...-00001-of-{count:05}.gguf"
         )
-    names = [f"{found[1]}-{piece:05}-of-{count:05}.gguf" for piece in range(2, count + 1)]
+    names = [piece_name(found[1], piece, count, found[4]) for piece in range(2, count + 1)]
     opened = RemoteFile if is_address(source.path) else LocalFile
     return [opened(source.path.with_name(name)) for name in names]

@@ -17,13 +17,17 @@ from dataclasses import replace
 from typing import Any, Final
 
 from splitops.errors import FileError, shown
+from splitops.files.addresses import is_address
+from splitops.files.descriptors import raise_file_limit
+from splitops.files.folders import INDEX, PIECE, index_text, open_beside, piece_name, stem_of
 from splitops.files.formats import Contents, Layout, Place, TargetFile
-from splitops.files.sources import Source
+from splitops.files.sources import LocalFile, Source
 from splitops.files.streams import size_of
 from splitops.files.tensors import StoredTensor, unit_of
 from splitops.spec.elements.types import ELEMENT_TYPES
 
 _MAX_HEADER: Final = 100_000_000
+_MAX_INDEX: Final = 256 << 20
 _ALIGNMENT: Final = 8
 _METADATA: Final = "__metadata__"
 _UINT64: Final = 1 << 64
@@ -69,9 +73,11 @@ class _MalformedError(ValueError):
 
 class _Safetensors:
     name = "safetensors"
-    suffixes = (".safetensors",)
+    suffixes = (".safetensors", INDEX)
 
     def read(self, source: Source) -> Contents:
+        if source.path.name.endswith(INDEX):
+            return joined(shards_of(source)[0], source)
         try:
             start, header = _header(source)
             metadata = _metadata(header.pop(_METADATA, None))
@@ -119,8 +125,114 @@ class _Safetensors:
         file = TargetFile(name, start + end, ((0, len(text).to_bytes(8, "little") + text),))
         return Layout((file,), tuple(Place(0, start + offset) for offset in offsets))
 
+    def whole(self, source: Source, *, allow_links: bool = False) -> Contents:
+        """See :class:`~splitops.files.formats.ShardedFormat`."""
+        return joined(shards_of(source, allow_links=allow_links)[0], source)
+
+    def like_shard(self, like: Contents, number: int, count: int) -> Contents:
+        """See :class:`~splitops.files.formats.ShardedFormat`."""
+        return like
+
+    def entry_bytes(self, tensor: StoredTensor, like: Contents) -> int:
+        """See :class:`~splitops.files.formats.ShardedFormat`."""
+        entry = {"dtype": tensor.code, "shape": tensor.shape, "data_offsets": [_UINT64, _UINT64]}
+        return len(tensor.name.encode()) + len(json.dumps({tensor.name: entry}))
+
+    def index(self, stem: str, where: Mapping[str, str], total: int) -> TargetFile | None:
+        """See :class:`~splitops.files.formats.ShardedFormat`."""
+        text = index_text(where, total)
+        return TargetFile(stem + INDEX, len(text), ((0, text),))
+
 
 FORMAT: Final = _Safetensors()
+
+
+def shards_of(source: Source, *, allow_links: bool = False) -> tuple[dict[str, Contents], list[str]]:
+    """Read the files that an index or a numbered file belongs to, proved to hold each tensor once.
+
+    Args:
+        source: the index, or one of numbered files, which may have an index beside them; another file is
+            the only one.
+        allow_links: whether links to the files may lead out of their folder.
+
+    Returns:
+        The contents of the files by name, and what is wrong with the index where that loses nothing.
+
+    Raises:
+        FileError: a file is missing or malformed, or the files and the index do not agree.
+    """
+    piece = PIECE.fullmatch(source.path.name)
+    if piece is not None:
+        index = source.path.with_name(stem_of(source.path) + INDEX)
+        if not is_address(index) and index.exists():
+            source = LocalFile(index)
+    if not source.path.name.endswith(INDEX):
+        count = int(piece[3]) if piece is not None else 1
+        names = [source.path.name]
+        if piece is not None:
+            names = [piece_name(piece[1], number + 1, count, piece[4]) for number in range(count)]
+        return _opened(source, names, allow_links), []
+    stated, total = _index(source)
+    contents = _opened(source, sorted(set(stated.values())), allow_links)
+    for name, found in contents.items():
+        for tensor in found.tensors:
+            if stated.get(tensor.name) == name:
+                continue
+            said = f"is in {shown(stated[tensor.name])}" if tensor.name in stated else "is nowhere"
+            raise FileError(f"{tensor.label} is in {shown(name)}, but {said} by {source.name}")
+    held = {tensor.name for found in contents.values() for tensor in found.tensors}
+    missing = next((name for name in stated if name not in held), None)
+    if missing is not None:
+        raise FileError(
+            f"tensor {shown(missing)} is not in {shown(stated[missing])}, where {source.name} has it"
+        )
+    size = sum(tensor.size for found in contents.values() for tensor in found.tensors)
+    if total is None or total == size:
+        return contents, []
+    return contents, [f"{source.name} has total_size = {shown(total)}, and its tensors have {size} bytes"]
+
+
+def _opened(source: Source, names: Sequence[str], allow_links: bool) -> dict[str, Contents]:
+    raise_file_limit(len(names))
+    return {name: FORMAT.read(open_beside(source, name, allow_links=allow_links)) for name in names}
+
+
+def _index(source: Source) -> tuple[dict[str, str], Any]:
+    if source.size > _MAX_INDEX:
+        raise FileError(f"{source.name} has {source.size} bytes, more than an index can have")
+    try:
+        document = _parsed(source.read(0, source.size), "it")
+    except _MalformedError as error:
+        raise FileError(f"{source.name}: {error}") from error
+    stated = document.get("weight_map") if isinstance(document, dict) else None
+    if not isinstance(stated, dict) or not all(isinstance(file, str) for file in stated.values()):
+        raise FileError(f"{source.name} has no weight_map of names to files")
+    metadata = document.get("metadata")
+    return stated, metadata.get("total_size") if isinstance(metadata, dict) else None
+
+
+def joined(found: Mapping[str, Contents], opened: Source) -> Contents:
+    """Return the contents of several files as one, whose first source is the file that was opened.
+
+    Raises:
+        FileError: two of them have the same tensor, or say different things of the same kind.
+    """
+    metadata: dict[str, str] = {}
+    holders: dict[str, str] = {}
+    tensors: list[StoredTensor] = []
+    first = next(iter(found.values())).sources[0] if found else opened
+    sources = [] if first.path == opened.path else [opened]
+    for name, contents in found.items():
+        for key, value in contents.metadata.items():
+            if metadata.setdefault(key, value) != value:
+                raise FileError(f"{name} has another {shown(key)} in its metadata than the files before it")
+        for tensor in contents.tensors:
+            other = holders.setdefault(tensor.name, name)
+            if other != name:
+                raise FileError(f"{tensor.label} is in {shown(other)} and in {shown(name)}")
+            tensors.append(replace(tensor, file=len(sources)))
+        sources += contents.sources
+    return Contents(FORMAT, tuple(tensors), tuple(sources), metadata)
 
 
 def _header(source: Source) -> tuple[int, dict[str, Any]]:
@@ -134,13 +246,16 @@ def _header(source: Source) -> tuple[int, dict[str, Any]]:
     raw = source.read(8, length)
     if not raw.startswith(b"{"):
         raise _MalformedError("its header does not begin with {")
+    return 8 + length, _parsed(raw, "its header")
+
+
+def _parsed(raw: bytes, what: str) -> Any:
     try:
-        header = json.loads(raw.decode(), object_pairs_hook=_object, parse_constant=_no_constant)
+        return json.loads(raw.decode(), object_pairs_hook=_object, parse_constant=_no_constant)
     except _MalformedError:
         raise
     except (ValueError, RecursionError) as error:
-        raise _MalformedError(f"its header is not JSON: {shown(str(error))}") from error
-    return 8 + length, header
+        raise _MalformedError(f"{what} is not JSON: {shown(str(error))}") from error
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 from splitops.files.extents import Extent
+from splitops.files.folders import INDEX, index_text
 from splitops.files.formats import Contents, TargetFile, format_named
 from splitops.sharding.cuts import shard_extents
 from splitops.sharding.placements import Laid, Placements, shard_of
@@ -53,14 +53,9 @@ class _HuggingFace:
                 index_of |= {shard.name: name for shard in shards}
                 total += sum(shard.size for shard in shards)
             if set(index_of.values()) - {"model.safetensors"}:
-                files.append(_index(f"{folder}/model.safetensors.index.json", index_of, total))
+                text = index_text(index_of, total)
+                files.append(TargetFile(f"{folder}/model{INDEX}", len(text), ((0, text),)))
         return Laid(tuple(files), tuple(map(tuple, extents)))
-
-
-def _index(name: str, index_of: dict[str, str], total: int) -> TargetFile:
-    document = {"metadata": {"total_size": total}, "weight_map": dict(sorted(index_of.items()))}
-    text = json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n"
-    return TargetFile(name, len(text), ((0, text),))
 
 
 LAYOUT: Final = _HuggingFace()

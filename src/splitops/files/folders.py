@@ -1,0 +1,148 @@
+"""Folders of tensor files: which of the files belong together, and what else is in the folder."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import stat
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from splitops.errors import FileError, ModelError, shown, shown_path
+from splitops.files.addresses import RemoteFile, is_address
+from splitops.files.sources import LocalFile, Source
+from splitops.ground.reading import DataFolder
+
+INDEX: Final = ".safetensors.index.json"
+"""What the name of the index of several safetensors files ends with."""
+PIECE: Final = re.compile(r"(.*)-(\d{5})-of-(\d{5})(\.safetensors|\.gguf)", re.IGNORECASE)
+"""The name of one of several files: the stem, its number from 1 on, how many there are, the ending."""
+_SMALL: Final = 64 << 20
+"""Files beside the tensors up to this size are taken along: configurations, tokenizers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """A small file beside the tensors.
+
+    Attributes:
+        name: its name in the folder.
+        source: its bytes.
+        shared: whether it is of the tensors in any files; not the index, which is of these files.
+    """
+
+    name: str
+    source: Source
+    shared: bool = True
+
+
+def piece_name(stem: str, number: int, count: int, ending: str) -> str:
+    """Return the name of one of several files, as transformers and llama.cpp write it.
+
+    Examples:
+        >>> piece_name("model", 1, 3, ".safetensors")
+        'model-00001-of-00003.safetensors'
+    """
+    return f"{stem}-{number:05}-of-{count:05}{ending}"
+
+
+def stem_of(path: Path) -> str:
+    """Return what the names of files that are made from a file begin with.
+
+    Examples:
+        >>> stem_of(Path("model.safetensors.index.json")), stem_of(Path("m-00001-of-00003.gguf"))
+        ('model', 'm')
+    """
+    found = PIECE.fullmatch(path.name)
+    return found[1] if found else path.name[: -len(INDEX)] if path.name.endswith(INDEX) else path.stem
+
+
+def main_file(folder: Path, names: Sequence[str]) -> str | None:
+    """Return the file of a folder that names all its tensors; None where there is none.
+
+    It is the index, or the only safetensors file, or the first of the only complete set of numbered files,
+    or the only GGUF file.
+
+    Raises:
+        FileError: there are several, so that it is not known which tensors belong together.
+    """
+    for ending, usual in ((INDEX, "model" + INDEX), (".safetensors", "model.safetensors"), (".gguf", "")):
+        found = [name for name in names if name.endswith(ending)]
+        if usual in found:
+            return usual
+        sets = {(piece[1], piece[3]): piece for name in reversed(found) if (piece := PIECE.fullmatch(name))}
+        if len(sets) == 1 and all(PIECE.fullmatch(name) for name in found):
+            [piece] = sets.values()
+            return piece_name(piece[1], 1, int(piece[3]), piece[4])
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise FileError(
+                f"{shown_path(folder)} holds {len(found)} files such as {shown(found[0])}, and none is "
+                f"{usual or 'named to be the first'}: which tensors belong together is not known"
+            )
+    return None
+
+
+def open_file(folder: DataFolder, name: str) -> LocalFile:
+    """Open a file of a folder.
+
+    Raises:
+        FileError: the name leads out of the folder, or there is no such regular file.
+    """
+    try:
+        return LocalFile(folder.file(name))
+    except ModelError as error:
+        raise FileError(error.message) from error
+
+
+def open_beside(source: Source, name: str, *, allow_links: bool = False) -> Source:
+    """Open a file that a file names, which lies beside it or at an address like its own.
+
+    Raises:
+        FileError: as :func:`open_file`.
+    """
+    if is_address(source.path):
+        return RemoteFile(source.path.parent / safe_name(name))
+    return open_file(DataFolder(source.path.parent, allow_links), safe_name(name))
+
+
+def safe_name(name: str) -> str:
+    """Return a file name that a document declares, proved to stay in its folder.
+
+    Raises:
+        FileError: it is empty, absolute or climbs, or is not text that a file system takes.
+    """
+    parts = name.split("/")
+    bad = any(part in ("", ".", "..") or len(part.encode(errors="replace")) > 255 for part in parts)
+    if bad or not name.isprintable() or "\\" in name or ":" in name:
+        raise FileError(f"{shown(name)} is not a name of a file inside of a folder")
+    return name
+
+
+def others_of(
+    folder: DataFolder, names: Sequence[str], tensors: Collection[str], unshared: Collection[str] = ()
+) -> tuple[tuple[Other, ...], tuple[str, ...]]:
+    """Return the small files beside the tensors, and what is left behind."""
+    taken, warnings = [], []
+    for name in names:
+        if name in tensors:
+            continue
+        with contextlib.suppress(OSError):
+            found = (folder.path / name).stat()
+            if stat.S_ISDIR(found.st_mode):
+                warnings.append(f"the folder {shown(name)} is left behind")
+            elif not stat.S_ISREG(found.st_mode) or found.st_size > _SMALL:
+                warnings.append(f"{shown(name)} is left behind: {found.st_size} bytes that no rank needs")
+            else:
+                taken.append(Other(safe_name(name), open_file(folder, name), name not in unshared))
+    return tuple(taken), tuple(warnings)
+
+
+def index_text(where: Mapping[str, str], total: int) -> bytes:
+    """Return the index of safetensors files: of each tensor the file, and the bytes of all."""
+    document = {"metadata": {"total_size": total}, "weight_map": dict(sorted(where.items()))}
+    return json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n"

@@ -1,0 +1,172 @@
+"""Whole tensors in files of bounded size, with their index, and back in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from splitops.errors import FileError, shown, shown_path
+from splitops.files.addresses import is_address, target_path
+from splitops.files.copying import FilePlan
+from splitops.files.folders import INDEX, PIECE, Other, main_file, others_of, piece_name
+from splitops.files.formats import WRITTEN, Contents, Format, ShardedFormat, format_of
+from splitops.files.plans import Part
+from splitops.files.requests import AnyPath, Targets, read, taken, whole_extents
+from splitops.files.sources import LocalFile
+from splitops.files.streams import is_compressed
+from splitops.files.tensors import without_collector
+from splitops.ground.reading import DataFolder
+
+
+@without_collector()
+def read_whole(path: AnyPath, *, allow_links: bool = False) -> tuple[Contents, tuple[Other, ...], list[str]]:
+    """Read all tensors that a path stands for.
+
+    Args:
+        path: a folder with an index, numbered files or a single file; an index; one of numbered files; or any
+            other tensor file.
+        allow_links: whether links to the files may lead out of their folder, as in the cache of a hub.
+
+    Returns:
+        The tensors of all files, the small files beside them in a folder, and what is left behind there.
+
+    Raises:
+        FileError: a file is missing or malformed, or they do not fit together.
+    """
+    given = Path(path)
+    if is_address(given) or not given.is_dir() or given.suffix == ".zarr":
+        return _read(given, allow_links), (), []
+    names = sorted(entry.name for entry in given.iterdir())
+    main = main_file(given, names)
+    if main is None:
+        raise FileError(f"{shown_path(given)} holds no *{INDEX}, no safetensors file and no GGUF file")
+    contents = _read(given / main, allow_links)
+    tensors = {source.path.name for source in contents.sources}
+    unshared = [name for name in names if name.endswith(INDEX)]
+    others, warnings = others_of(DataFolder(given, allow_links), names, tensors, unshared)
+    return contents, tuple(other for other in others if other.shared), list(warnings)
+
+
+def _read(path: Path, allow_links: bool) -> Contents:
+    form = format_of(path) if is_one_of_several(path) else None
+    if isinstance(form, ShardedFormat) and not is_address(path):
+        return form.whole(LocalFile(path), allow_links=allow_links)
+    return read(path)
+
+
+def is_one_of_several(path: Path) -> bool:
+    """Return whether a file, by its name, is an index or one of numbered files."""
+    return path.name.endswith(INDEX) or PIECE.fullmatch(path.name) is not None
+
+
+def are_all_of_several(paths: Sequence[Path]) -> bool:
+    """Return whether files, by their names, are all the numbered files of one set."""
+    found = [PIECE.fullmatch(path.name) for path in paths]
+    sets = {
+        (path.parent, piece[1], piece[3], piece[4]) for path, piece in zip(paths, found, strict=True) if piece
+    }
+    numbers = sorted(int(piece[2]) for piece in found if piece)
+    return len(sets) == 1 and numbers == list(range(1, int(next(iter(sets))[2]) + 1)) and None not in found
+
+
+@without_collector()
+def by_size_plan(
+    contents: Contents,
+    folder: AnyPath,
+    max_size: int,
+    *,
+    stem: str,
+    to: Format | None = None,
+    others: Sequence[Other] = (),
+) -> FilePlan:
+    """Plan files of at most a size that hold whole tensors, in their order; nothing is written.
+
+    Args:
+        contents: the tensors.
+        folder: where the files go.
+        max_size: the most bytes of a file, header included; a tensor that is larger has a file of its own.
+        stem: what the names of the files begin with.
+        to: their format, which has an index or numbers them; None is that of the contents.
+        others: small files to copy beside them.
+
+    Raises:
+        FileError: the format cannot hold the tensors, or not in several files.
+    """
+    to = to or contents.format
+    if not isinstance(to, ShardedFormat):
+        raise FileError(f"tensors in several files are safetensors or GGUF, not {to.name}: choose with --to")
+    if max_size < 1:
+        raise FileError(f"a file of at most {max_size} bytes holds no tensor")
+    tensors = taken(contents.tensors, contents, to)
+    first, later = (
+        to.lay_out([], to.like_shard(contents, number, 2), "").files[0].size + 64 for number in (0, 1)
+    )
+    groups: list[list[int]] = []
+    current: list[int] = []
+    size = first
+    for index, tensor in enumerate(tensors):
+        own = tensor.size + to.entry_bytes(tensor, contents)
+        alone = own > max_size - later
+        if current and (alone or size + own > max_size):
+            groups.append(current)
+            current, size = [], later
+        current.append(index)
+        size += own
+    groups += [current] if current or not groups else []
+    ending = to.suffixes[0]
+    names = [piece_name(stem, number, len(groups), ending) for number in range(1, len(groups) + 1)]
+    return _plan(contents, folder, groups, names if len(groups) > 1 else [stem + ending], to, stem, others)
+
+
+@without_collector()
+def one_file_plan(contents: Contents, path: AnyPath, *, to: Format | None = None) -> FilePlan:
+    """Plan one file with all tensors; nothing is written.
+
+    Args:
+        contents: the tensors, of any number of files.
+        path: the file to write, or its address.
+        to: its format; None goes by its name.
+
+    Raises:
+        FileError: no format that is written has such a name, or it cannot hold the tensors.
+    """
+    found = Path(path)
+    if is_compressed(found):
+        raise FileError(f"{shown(found.name)}: compressed files are read, and not written")
+    to = to or format_of(found)
+    if to.name not in WRITTEN:
+        raise FileError(f"{shown(found.name)}: {to.name} is read, and not written")
+    return _plan(
+        contents, found.parent, [list(range(len(contents.tensors)))], [found.name], to, found.stem, ()
+    )
+
+
+def _plan(
+    contents: Contents,
+    out: AnyPath,
+    groups: Sequence[Sequence[int]],
+    names: Sequence[str],
+    to: Format,
+    stem: str,
+    others: Sequence[Other],
+) -> FilePlan:
+    folder = target_path(Path(out))
+    targets = Targets([], [], [])
+    tensors = taken(contents.tensors, contents, to)
+    parts: list[Part] = []
+    where: dict[str, str] = {}
+    several = to if isinstance(to, ShardedFormat) and len(groups) > 1 else None
+    for number, (group, name) in enumerate(zip(groups, names, strict=True)):
+        held = [tensors[i] for i in group]
+        like = several.like_shard(contents, number, len(groups)) if several else contents
+        layout = to.lay_out(held, like, name)
+        first = targets.add(layout)
+        for tensor, place in zip(held, layout.places, strict=True):
+            targets.extents += whole_extents(tensor, first + place.file, place.offset)
+            size = tensor.shape[0] if tensor.shape else 1
+            parts.append(Part(folder / name, tensor.name, 0, size, tensor.shape))
+            where[tensor.name] = name
+    if several is not None:
+        index = several.index(stem, where, sum(tensor.size for tensor in tensors))
+        targets.files += [index] if index is not None else []
+    return targets.plan(stem, folder, contents.sources, contents.tensors, parts, others)
