@@ -9,6 +9,7 @@ Source: PKWARE's APPNOTE.TXT, sections 4.3 and 4.5.
 from __future__ import annotations
 
 import io
+import shutil
 import struct
 import zipfile
 import zlib
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -29,14 +30,6 @@ from splitops.files.tensors import StoredTensor
 from splitops.native.files import crc32
 
 _LOCAL: Final = struct.Struct("<4s5H3L2H")
-_CENTRAL: Final = struct.Struct("<4s6H3L5H2L")
-_END: Final = struct.Struct("<4s4H2LH")
-_END_64: Final = struct.Struct("<4sQ2H2L4Q")
-_LOCATOR_64: Final = struct.Struct("<4sLQL")
-_LIMIT: Final = (1 << 31) - 1
-"""From here on, and not at the format's own 2^32, zipfile says a number in 64 bits."""
-_EPOCH: Final = 0x21
-"""1980-01-01, the date of zip files that sets none."""
 _BLOCK: Final = 1 << 20
 _MAX_DIRECTORY: Final = 100_000_000
 BROKEN: Final = (
@@ -76,19 +69,18 @@ class _Npz:
             if "\0" in tensor.name:
                 raise FileError(f"{tensor.label} has a NUL in its name, where names in a zip archive end")
             method = methods.get(tensor.name, zipfile.ZIP_STORED)
-            members.append(_Member(f"{tensor.name}.npy".encode(), header_of(tensor), tensor.size, method))
+            members.append(_Member(tensor.name, header_of(tensor), tensor.size, method))
         if any(member.method != zipfile.ZIP_STORED for member in members):
             return _deflated_layout(name, members)
-        literals, places, at = [], [], 0
+        literals, places, entries, at = [], [], [], 0
         for member in members:
-            literals.append((at, member.local(0, member.size) + member.header))
-            at += member.local_bytes
-            places.append(Place(0, at + len(member.header)))
-            at += member.size
-        directory = sum(_CENTRAL.size + len(m.name) + (28 if m.needs_64(m.size, at) else 0) for m in members)
-        end = _end(len(members), directory, at)
-        file = TargetFile(name, at + directory + len(end), tuple(literals))
-        return Layout((file,), tuple(places), partial(_finish_stored, members=members, at=at), _check)
+            entries.append(member.entry(at))
+            head = entries[-1].FileHeader(zip64=True) + member.header
+            literals.append((at, head))
+            places.append(Place(0, at + len(head)))
+            at += len(head) + member.data
+        file = TargetFile(name, at + len(_directory(entries, at)), tuple(literals))
+        return Layout((file,), tuple(places), partial(_finish_stored, members=members), _check)
 
 
 FORMAT: Final = _Npz()
@@ -213,9 +205,10 @@ class _Inflated:
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A member of a new archive, as np.savez writes them: sizes in 64 bits in the header before it."""
+    """A member of a new archive."""
 
-    name: bytes
+    name: str
+    """Of its tensor."""
     header: bytes
     """Of the .npy file."""
     data: int
@@ -226,60 +219,55 @@ class _Member:
     def size(self) -> int:
         return len(self.header) + self.data
 
-    @property
-    def local_bytes(self) -> int:
-        return _LOCAL.size + len(self.name) + 20
-
-    @property
-    def flags(self) -> int:
-        return 0 if self.name.isascii() else 0x800
-
-    def local(self, checksum: int, compressed: int) -> bytes:
-        fixed = (b"PK\x03\x04", 45, self.flags, self.method, 0, _EPOCH, checksum, 0xFFFFFFFF, 0xFFFFFFFF)
-        extra = struct.pack("<2H2Q", 1, 16, self.size, compressed)
-        return _LOCAL.pack(*fixed, len(self.name), len(extra)) + self.name + extra
-
-    def needs_64(self, compressed: int, offset: int) -> bool:
-        return max(self.size, compressed, offset) > _LIMIT
-
-    def central(self, checksum: int, compressed: int, offset: int) -> bytes:
-        numbers, sizes, place = [], [compressed, self.size], offset
-        if max(sizes) > _LIMIT:
-            numbers, sizes = [self.size, compressed], [0xFFFFFFFF, 0xFFFFFFFF]
-        if offset > _LIMIT:
-            numbers.append(offset)
-            place = 0xFFFFFFFF
-        extra = struct.pack(f"<2H{len(numbers)}Q", 1, 8 * len(numbers), *numbers) if numbers else b""
-        fixed = (b"PK\x01\x02", 45 | 3 << 8, 45, self.flags, self.method, 0, _EPOCH, checksum, *sizes)
-        lengths = (len(self.name), len(extra), 0, 0, 0)
-        return _CENTRAL.pack(*fixed, *lengths, 0o600 << 16, place) + self.name + extra
+    def entry(self, offset: int = 0, checksum: int = 0) -> zipfile.ZipInfo:
+        """Return what an archive says of it, stored at an offset, as np.savez does."""
+        entry = zipfile.ZipInfo(f"{self.name}.npy")
+        entry.compress_type, entry.create_system, entry.external_attr = self.method, 3, 0o600 << 16
+        entry.file_size = entry.compress_size = self.size
+        entry.header_offset, entry.CRC = offset, checksum
+        return entry
 
 
-def _end(count: int, size: int, offset: int) -> bytes:
-    """Return what follows the directory of a zip archive."""
-    made = b""
-    if count >= 0xFFFF or offset > _LIMIT or size > _LIMIT:
-        made = _END_64.pack(b"PK\x06\x06", 44, 45, 45, 0, 0, count, count, size, offset)
-        made += _LOCATOR_64.pack(b"PK\x06\x07", 0, offset + size, 1)
-        count, size, offset = min(count, 0xFFFF), min(size, 0xFFFFFFFF), min(offset, 0xFFFFFFFF)
-    return made + _END.pack(b"PK\x05\x06", 0, 0, count, count, size, offset, 0)
+class _Behind(io.BytesIO):
+    """A file in memory that takes what comes behind the first bytes of a file."""
+
+    def __init__(self, start: int) -> None:
+        super().__init__()
+        self._start = start
+
+    def tell(self) -> int:
+        return self._start + super().tell()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        raise io.UnsupportedOperation
 
 
-def _finish_stored(paths: Sequence[Path], members: Sequence[_Member], at: int) -> None:
+def _directory(entries: Sequence[zipfile.ZipInfo], at: int) -> bytes:
+    """Return the directory of an archive, which lies at an offset and ends the archive."""
+    file = _Behind(at)
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.filelist.extend(entries)
+    return file.getvalue()
+
+
+def _finish_stored(paths: Sequence[Path], members: Sequence[_Member]) -> None:
     """Write the checksums of the members and the directory."""
-    directory, offset = b"", 0
+    entries: list[zipfile.ZipInfo] = []
+    at = 0
     with paths[0].open("r+b") as file:
         for member in members:
-            file.seek(offset + member.local_bytes)
+            start = at + len(member.entry().FileHeader(zip64=True))
+            file.seek(start)
             checksum = 0
-            for _, block in _blocks_of(file, member.size):
-                checksum = crc32(block, checksum)
-            file.seek(offset)
-            file.write(member.local(checksum, member.size))
-            directory += member.central(checksum, member.size, offset)
-            offset += member.local_bytes + member.size
+            for begin in range(0, member.size, _BLOCK):
+                block = file.read(min(_BLOCK, member.size - begin))
+                checksum = crc32(np.frombuffer(block, np.uint8), checksum)
+            entries.append(member.entry(at, checksum))
+            file.seek(at)
+            file.write(entries[-1].FileHeader(zip64=True))
+            at = start + member.size
         file.seek(at)
-        file.write(directory + _end(len(members), len(directory), at))
+        file.write(_directory(entries, at))
         file.truncate()
 
 
@@ -293,28 +281,10 @@ def _deflated_layout(name: str, members: Sequence[_Member]) -> Layout:
 
 
 def _finish_deflated(paths: Sequence[Path], members: Sequence[_Member]) -> None:
-    directory = b""
-    with paths[0].open("r+b") as file:
-        file.truncate()
+    with zipfile.ZipFile(paths[0], "w") as archive:
         for member, path in zip(members, paths[1:], strict=True):
-            offset = file.tell()
-            file.write(bytes(member.local_bytes))
-            deflate = zlib.compressobj(-1, zlib.DEFLATED, -zlib.MAX_WBITS)
-            checksum = 0
-            with path.open("rb") as scratch:
-                for data, block in _blocks_of(scratch, member.size):
-                    checksum = crc32(block, checksum)
-                    file.write(deflate.compress(data) if member.method == zipfile.ZIP_DEFLATED else data)
-            if member.method == zipfile.ZIP_DEFLATED:
-                file.write(deflate.flush())
-            end = file.tell()
-            compressed = end - offset - member.local_bytes
-            file.seek(offset)
-            file.write(member.local(checksum, compressed))
-            file.seek(end)
-            directory += member.central(checksum, compressed, offset)
-        at = file.tell()
-        file.write(directory + _end(len(members), len(directory), at))
+            with path.open("rb") as data, archive.open(member.entry(), "w", force_zip64=True) as target:
+                shutil.copyfileobj(data, target, _BLOCK)
 
 
 def _check(paths: Sequence[Path]) -> None:
@@ -328,9 +298,3 @@ def _check(paths: Sequence[Path]) -> None:
         raise FileError(f"{name} does not read back as it was written: {reason}") from error
     if damaged is not None:
         raise FileError(f"{name} does not read back as it was written, in {shown(damaged)}")
-
-
-def _blocks_of(file: IO[bytes], size: int) -> Iterator[tuple[bytes, Any]]:
-    for at in range(0, size, _BLOCK):
-        data = file.read(min(_BLOCK, size - at))
-        yield data, np.frombuffer(data, np.uint8)
