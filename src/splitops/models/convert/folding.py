@@ -9,8 +9,7 @@ import onnx_ir as ir
 from onnx import ModelProto, OperatorSetIdProto, ValueInfoProto
 
 from splitops.errors import NOWHERE, SplitError, Where
-from splitops.models.graph.onnx import Names, constant_array, known, remove_if_unused
-from splitops.models.known import Tensor
+from splitops.models.graph.onnx import Names, fixed_array, initializer, remove_if_unused
 from splitops.models.running.onnx.model import Model
 
 _MOST_NODES: Final = 256
@@ -33,12 +32,7 @@ def folded(value: ir.Value, graph: ir.Graph, opset: int, names: Names, where: Wh
     array = folded_array(value, opset, where)
     if array is None:
         return None
-    tensor = ir.Tensor(array, name=names.fresh(value.name or "folded"))
-    made = ir.Value(
-        name=tensor.name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor
-    )
-    graph.register_initializer(made)
-    return made
+    return initializer(graph, ir.Tensor(array), names.fresh(value.name or "folded"))
 
 
 def folded_array(
@@ -52,7 +46,7 @@ def folded_array(
         where: the place for errors.
         limit: how many elements a constant may have.
     """
-    content = _content(value, limit)
+    content = fixed_array(value, limit=limit)
     if content is not None:
         return content
     nodes = _makers(value, limit)
@@ -65,7 +59,7 @@ def folded_array(
     read = dict.fromkeys(source for node in nodes for source in node.inputs if source is not None)
     for source in read:
         if source not in inside:
-            array = _content(source, limit)
+            array = fixed_array(source, limit=limit)
             assert array is not None
             tensor = ir.Tensor(array, name=source.name)
             model.graph.initializer.append(ir.serde.serialize_tensor(tensor))
@@ -96,15 +90,6 @@ def _is_read(value: ir.Value) -> bool:
     return bool(value.uses()) or value.is_graph_output()
 
 
-def _content(value: ir.Value, limit: int) -> npt.NDArray[Any] | None:
-    """Return the numbers of a constant, or of what inference knows, such as a rank; else None."""
-    array = constant_array(value, limit=limit)
-    found = known(value)
-    if array is None and isinstance(found, Tensor) and found.value is not None and found.is_whole:
-        array = None if found.type is None else found.value.astype(found.type.numpy)
-    return array
-
-
 def _makers(value: ir.Value, limit: int) -> list[ir.Node]:
     """Return the nodes that make a value of constants alone, in topological order; none where others do."""
     found: dict[ir.Node, None] = {}
@@ -116,7 +101,7 @@ def _makers(value: ir.Value, limit: int) -> list[ir.Node]:
         if done:
             assert node is not None
             found.setdefault(node)
-        elif current is not value and _content(current, limit) is not None:
+        elif current is not value and fixed_array(current, limit=limit) is not None:
             continue
         elif node is None:
             return []

@@ -39,6 +39,7 @@ from splitops.models.formats.openvino.sites import read_site
 from splitops.models.graph.merging import SiteKey, merged_sites, site_key
 from splitops.models.graph.onnx import (
     Names,
+    initializer,
     known,
     note,
     remove_if_unused,
@@ -199,10 +200,7 @@ class _Writer:
             tensor = ir.Tensor(np.array(array), dtype=kind.dtype)
         end = Endpoint(layer.id, layer.outputs[0].id)
         name = self.names.fresh(endpoint_name(self.source.graph, end))
-        tensor.name = name
-        value = ir.Value(name=name, type=kind, shape=ir.Shape(array.shape), const_value=tensor)
-        self.graph.register_initializer(value)
-        self.values[end] = value
+        self.values[end] = initializer(self.graph, tensor, name)
 
     def _result(self, layer: Layer, name: str) -> ir.Value:
         value = self._sources(layer)[0]

@@ -76,12 +76,8 @@ class Tape(nodes.Tape, ValueReader):
         kind = self.type_of(like)
         assert kind is not None
         assert kind.onnx_number is not None
-        name = self.name("weights")
-        tensor = ir.Tensor(np.ascontiguousarray(array), dtype=ir.DataType(kind.onnx_number), name=name)
-        type_, shape = ir.TensorType(tensor.dtype), ir.Shape(array.shape)
-        value = ir.Value(name=name, type=type_, shape=shape, const_value=tensor)
-        self._graph.register_initializer(value)
-        return value
+        tensor = ir.Tensor(np.ascontiguousarray(array), dtype=ir.DataType(kind.onnx_number))
+        return nodes.initializer(self._graph, tensor, self.name("weights"))
 
     def stored(self, value: ir.Value) -> npt.NDArray[Any] | None:
         """Return a constant of any size, or what follows from constants alone; else None."""

@@ -327,20 +327,35 @@ def fixed_array(value: ir.Value | None, *, limit: int = _MOST_CONSTANT) -> npt.N
     return found.value if found.type is None else found.value.astype(found.type.numpy, copy=False)
 
 
+def fixed_integers(value: ir.Value | None) -> list[int] | None:
+    """Return the integers that a 1-D tensor has in every run; None where they are not known."""
+    array = fixed_array(value)
+    if array is None or array.ndim != 1 or array.dtype.kind not in "iu":
+        return None
+    return [int(number) for number in array.tolist()]
+
+
+def initializer(graph: ir.Graph, tensor: ir.TensorProtocol, name: str) -> ir.Value:
+    """Add a tensor to a graph as an initializer, and return its value."""
+    tensor.name = name
+    type_, shape = ir.TensorType(tensor.dtype), fixed_shape(tensor)
+    value = ir.Value(name=name, type=type_, shape=shape, const_value=tensor)
+    graph.register_initializer(value)
+    return value
+
+
+def fixed_shape(tensor: ir.TensorProtocol) -> ir.Shape:
+    """Return the shape of a tensor, as values state it."""
+    return ir.Shape([int(size) for size in tensor.shape.numpy()])
+
+
 def value_fact(value: ir.Value, *, read: bool) -> Fact:
     """Return what is known of a value, its numbers included where asked and known."""
     found = known(value)
-    inferred = fact(found, value=read) if isinstance(found, Tensor) else Fact()
     array = constant_array(value) if read else None
-    if array is None:
-        return inferred
-    tensor = ir.convenience.get_const_tensor(value)
-    assert tensor is not None
-    numbers: Any = None
-    if array.ndim <= 1:
-        numbers = array.tolist()
-        numbers = tuple(numbers) if array.ndim else numbers
-    return Fact(from_onnx(tensor.dtype.value), array.shape, numbers)
+    if array is not None:
+        found = Tensor(element_type_of(array.dtype), array.shape, array)
+    return fact(found, value=read) if isinstance(found, Tensor) else Fact()
 
 
 def replace_node(
@@ -413,13 +428,11 @@ def _output_index(graph: ir.Graph, value: ir.Value) -> int:
 def make_initializer(node: ir.Node, tensor: ir.TensorProtocol, graph: ir.Graph) -> None:
     """Put an initializer of a graph in the place of one of its Constant nodes."""
     old = node.outputs[0]
-    made = ir.Value(name=old.name, const_value=tensor)
-    made.type, made.shape = ir.TensorType(tensor.dtype), ir.Shape([int(n) for n in tensor.shape.numpy()])
+    name, old.name = old.name, None
+    made = initializer(graph, tensor, name or "")
     made.meta.update(old.meta)
     old.replace_all_uses_with(made, replace_graph_outputs=True)
     graph.remove(node, safe=True)
-    tensor.name = made.name
-    graph.register_initializer(made)
 
 
 def remove_if_unused(value: ir.Value) -> None:

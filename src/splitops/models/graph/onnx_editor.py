@@ -28,9 +28,11 @@ from splitops.models.graph.onnx import (
     INITIALIZERS_OF_THEIR_OWN,
     attributes_of,
     constant_array,
-    fixed_array,
+    fixed_integers,
+    fixed_shape,
     graphs_of,
     has_defaults,
+    initializer,
     known,
     note,
     opset_imports,
@@ -129,7 +131,7 @@ class OnnxEditor(Editor):
             axes = list(named["axes"].value) if "axes" in named else list(range(len(starts)))
             steps = [1] * len(starts)
         else:
-            read = [None if value is None else _integers(value) for value in node.inputs[1:]]
+            read = [fixed_integers(value) for value in node.inputs[1:]]
             given = [value is not None for value in node.inputs[1:]]
             if any(numbers is None for numbers, is_given in zip(read, given, strict=True) if is_given):
                 return None
@@ -400,10 +402,7 @@ class OnnxEditor(Editor):
             made = self.constant_node(tensor, before)
             made.name = name or made.name
             return made
-        value = ir.Value(name=name or self.fresh("splitops_constant"), const_value=tensor)
-        tensor.name = value.name
-        value.type, value.shape = ir.TensorType(tensor.dtype), _shape(tensor)
-        self.model.graph.register_initializer(value)
+        value = initializer(self.model.graph, tensor, name or self.fresh("splitops_constant"))
         if key is not None:
             self._constants[key] = value
         return value
@@ -411,7 +410,7 @@ class OnnxEditor(Editor):
     def constant_node(self, tensor: ir.TensorProtocol, before: ir.Node) -> ir.Value:
         """Add a Constant node in front of another node."""
         value = self.add(before, "Constant", [], {"value": tensor})[0]
-        value.type, value.shape = ir.TensorType(tensor.dtype), _shape(tensor)
+        value.type, value.shape = ir.TensorType(tensor.dtype), fixed_shape(tensor)
         return value
 
     def fold(
@@ -447,19 +446,6 @@ class OnnxEditor(Editor):
         name = self.unnamed(old)
         super().replace(old, new)
         new.name = name
-
-
-def _integers(value: ir.Value) -> list[int] | None:
-    """Return the integers of a 1-D tensor that is constant or follows from shapes."""
-    array = fixed_array(value)
-    if array is None or array.ndim != 1 or array.dtype.kind not in "iu":
-        return None
-    return [int(number) for number in array.tolist()]
-
-
-def _shape(tensor: ir.TensorProtocol) -> ir.Shape:
-    """Return the shape of a constant tensor, as values state it."""
-    return ir.Shape([int(size) for size in tensor.shape.numpy()])
 
 
 def _tensor(array: npt.NDArray[Any], element_type: ElementType) -> ir.Tensor[Any] | ir.StringTensor:

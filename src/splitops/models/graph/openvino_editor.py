@@ -26,7 +26,7 @@ from splitops.models.graph.editor import (
     shape_like,
     sliced_sizes,
 )
-from splitops.models.graph.onnx import fixed_array, known, note, shape_of, value_fact
+from splitops.models.graph.onnx import fixed_array, fixed_integers, known, note, shape_of, value_fact
 from splitops.models.graph.openvino import DOMAIN, graphs_inside, layer_of, make_node, port_of, restate
 from splitops.models.known import Tensor
 from splitops.models.movers import mover_of
@@ -100,7 +100,7 @@ class OpenVINOEditor(Editor):
 
     def bounds(self, node: ir.Node, rank: int) -> dict[int, slice] | None:
         """Read a Slice of known bounds."""
-        read = [_numbers(value) for value in node.inputs[1:]]
+        read = [fixed_integers(value) for value in node.inputs[1:]]
         if any(numbers is None for numbers in read) or len(read) not in (3, 4):
             return None
         starts, ends, steps, *rest = [numbers or [] for numbers in read]
@@ -108,7 +108,7 @@ class OpenVINOEditor(Editor):
 
     def permutation(self, node: ir.Node, rank: int) -> list[int] | None:
         """Return the order that a Transpose reads; the axes turned round where it reads none."""
-        order = _numbers(node.inputs[1]) if len(node.inputs) > 1 else None
+        order = fixed_integers(node.inputs[1]) if len(node.inputs) > 1 else None
         return list(reversed(range(rank))) if order == [] else order
 
     def gathered(self, node: ir.Node) -> tuple[int, npt.NDArray[Any]] | None:
@@ -423,11 +423,6 @@ class OpenVINOEditor(Editor):
         if array.ndim <= 1 and element_type.integer:
             note(value, Tensor(element_type, array.shape, array))
         return value
-
-
-def _numbers(value: ir.Value | None) -> list[int] | None:
-    array = fixed_array(value)
-    return None if array is None or array.ndim != 1 else [int(number) for number in array.tolist()]
 
 
 def _dims(shape: Shape | None) -> tuple[int, ...]:
