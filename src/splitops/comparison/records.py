@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 import numpy.typing as npt
 
 from splitops.errors import SplitError, shown
+from splitops.ground.records import values_of
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 SETTLED: Final = 2
@@ -109,9 +110,7 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as values for JSON."""
-        found = {name: getattr(self, name) for name in self.__slots__}
-        lists = {name: list(value) for name, value in found.items() if isinstance(value, tuple)}
-        return found | lists | {"attributes": dict(self.attributes)}
+        return values_of(self)
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
@@ -243,20 +242,10 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as values for JSON; what says nothing is left out."""
-        found: dict[str, Any] = {
-            "verdict": self.word.value,
-            "detail": self.detail,
-            "confirmed": self.confirmed,
-            "stage": self.stage,
-            "signal": self.signal,
-            "got": [dict(one) for one in self.got],
-            "unstable": self.unstable,
-            "shrunk": None if self.shrunk is None else self.shrunk.to_json(),
-            "limit": self.limit,
-            "known": self.known,
+        found = values_of(self)
+        return {"verdict": found.pop("word")} | {
+            name: value for name, value in found.items() if value not in (None, [])
         }
-        always = ("verdict", "detail", "confirmed")
-        return {name: value for name, value in found.items() if name in always or value not in (None, [])}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
@@ -297,15 +286,9 @@ class Peer:
     state: State = State.OK
     detail: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as values for JSON."""
-        found = {name: getattr(self, name) for name in self.__slots__}
-        maps = {name: dict(found[name]) for name in ("versions", "setting")}
-        return found | maps | {"formats": list(self.formats), "state": self.state.value}
-
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
-        """Read what :meth:`to_json` wrote."""
+        """Read what :meth:`Report.to_json` wrote of it."""
         return cls(**{**found, "formats": tuple(found["formats"]), "state": State(found["state"])})
 
 
@@ -333,13 +316,10 @@ class Entry:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as values for JSON."""
-        found = {name: getattr(self, name) for name in self.__slots__}
-        expected = {"error": self.expected} if isinstance(self.expected, str) else list(self.expected)
-        return found | {
-            "record": None if self.record is None else self.record.to_json(),
-            "expected": expected,
-            "verdicts": {name: verdict.to_json() for name, verdict in self.verdicts.items()},
-        }
+        found = values_of(self)
+        if isinstance(self.expected, str):
+            found["expected"] = {"error": self.expected}
+        return found | {"verdicts": {name: verdict.to_json() for name, verdict in self.verdicts.items()}}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
@@ -372,7 +352,7 @@ class Report:
         return {
             "version": 1,
             "environment": dict(self.environment),
-            "peers": [peer.to_json() for peer in self.peers],
+            "peers": [values_of(peer) for peer in self.peers],
             "cases": [entry.to_json() for entry in self.entries],
         }
 

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from splitops.errors import ModelError, SplitError, Where, count_of
+from splitops.ground.records import values_of
 from splitops.models.engines import make_engine
 from splitops.models.engines.engine import EngineError, Program
 from splitops.models.formats.files import is_openvino, save
@@ -70,10 +71,6 @@ class Trial:
         sizes = ", ".join(f"{name} = {size}" for name, size in self.sizes.items()) or "the declared sizes"
         return f"{sizes}: {self.verdict}{f': {self.text}' if self.text else ''}"
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as values for JSON."""
-        return {"sizes": dict(self.sizes), "verdict": self.verdict.value, "text": self.text}
-
 
 @dataclass(frozen=True, slots=True)
 class Verification:
@@ -102,8 +99,7 @@ class Verification:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as values for JSON."""
-        trials = [trial.as_dict() for trial in self.trials]
-        return {"runtime": self.runtime, "release": self.release, "trials": trials}
+        return values_of(self)
 
     def __str__(self) -> str:
         counts = {verdict: sum(trial.verdict is verdict for trial in self.trials) for verdict in Verdict}

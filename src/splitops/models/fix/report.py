@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from splitops.errors import ModelError, SplitError, Where
+from splitops.ground.records import values_of
 
 if TYPE_CHECKING:
     import onnx
@@ -96,15 +97,7 @@ class SplitReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as values for JSON."""
-        return {
-            "status": self.status.value,
-            "before": self.before,
-            "after": self.after,
-            "reasons": [{"code": reason.code, "text": reason.text} for reason in self.reasons],
-            "cost": self.cost,
-            "possible": [{"code": reason.code, "text": reason.text} for reason in self.possible],
-            "where": self.where.as_dict(),
-        }
+        return values_of(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from splitops.errors import Where
+from splitops.ground.records import values_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,4 @@ class Applied:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as values for JSON."""
-        return {
-            "rewrite": self.rewrite,
-            "before": self.before,
-            "after": self.after,
-            "reason": self.reason,
-            "where": self.where.as_dict(),
-        }
+        return values_of(self)
