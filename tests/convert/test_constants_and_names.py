@@ -40,6 +40,11 @@ COMPUTED: dict[str, Any] = {
     "modulo": lambda kind: o.floor_mod(c(-3, kind), c(4, kind)),
     "of floats": lambda kind: o.convert(o.floor(c(1.5, np.float32)), kind),
     "a product": lambda kind: o.squeeze(o.reduce_prod(c([1, 1], kind), c([0]), True), c([0])),
+    "a power": lambda kind: o.power(c(1, kind), c(2, kind)),
+    "a rectified number": lambda kind: o.relu(c(1, kind)),
+    "a mean": lambda kind: o.squeeze(o.reduce_mean(c([1, 1], kind), c([0]), True), c([0])),
+    "a distinct number": lambda kind: o.squeeze(o.unique(c([1, 1], kind)).output(0), c([0])),
+    "a chain of them": lambda kind: o.add(o.relu(o.power(c(-1, kind), c(3, kind))), o.sqrt(c(1, kind))),
     "a chain": lambda kind: o.maximum(o.add(c(0, kind), c(1, kind)), o.negative(c(2, kind))),
 }
 
@@ -68,6 +73,13 @@ def test_lengths_that_follow_from_constants(tmp_path: Path) -> None:
     path = saved(tmp_path / "m.xml", o.variadic_split(x, c(1), lengths).outputs(), [x])
     converted = splitops.convert(path, to="onnx:11")  # whose Split has them as an attribute
     (split,) = converted.graph.node
+    assert onnx.helper.get_node_attr_value(split, "split") == [2, 4]
+
+
+def test_lengths_that_only_openvino_can_compute(tmp_path: Path) -> None:
+    x = o.parameter([-1, 6], np.float32, name="x")
+    path = saved(tmp_path / "m.xml", o.variadic_split(x, c(1), o.relu(c([2, 4]))).outputs(), [x])
+    (split,) = splitops.convert(path, to="onnx:11").graph.node
     assert onnx.helper.get_node_attr_value(split, "split") == [2, 4]
 
 
@@ -108,6 +120,16 @@ def test_a_number_that_other_layers_read_stays(tmp_path: Path) -> None:
         splitops.convert(path, to="onnx"), {"x": np.zeros((1, 6), np.float32)}, engine="reference"
     )
     assert list(found.values())[2] == 1
+
+
+@pytest.mark.parametrize(
+    "made", [lambda x: o.power(x, x), lambda _: o.random_uniform(c([1]), c(0), c(9), "i64")]
+)
+def test_what_a_run_decides_is_no_constant(made: Any, tmp_path: Path) -> None:
+    x = o.parameter([], np.int64, name="x")
+    path = saved(tmp_path / "m.xml", [made(x)], [x])
+    with pytest.raises(ModelError, match=r"(Power|RandomUniform) layer"):
+        splitops.convert(path, to="onnx")
 
 
 def test_an_axis_of_the_run_is_rejected_as_before(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import numpy.typing as npt
@@ -9,14 +10,20 @@ import onnx_ir as ir
 from onnx import ModelProto, OperatorSetIdProto, ValueInfoProto
 
 from splitops.errors import NOWHERE, SplitError, Where
+from splitops.models.formats.openvino.model import Endpoint, Graph, Layer
 from splitops.models.graph.onnx import Names, fixed_array, initializer, remove_if_unused
+from splitops.models.movers.evaluated import Value
 from splitops.models.running.onnx.model import Model
+from splitops.models.running.openvino.evaluator import Prepared
+from splitops.models.running.openvino.foreign import Given, Region
+from splitops.spec.elements.types import element_type_of
 
 _MOST_NODES: Final = 256
 MOST_ELEMENTS: Final = 1 << 16
 _BY_CHANCE: Final = frozenset(
     ["Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"]
 )
+_DECIDED_BY_A_RUN: Final = frozenset(["Multinomial", "Parameter", "RandomUniform", "ReadValue"])
 
 
 def folded(value: ir.Value, graph: ir.Graph, opset: int, names: Names, where: Where) -> ir.Value | None:
@@ -69,6 +76,44 @@ def folded_array(
     except SplitError:
         return None  # it fails when the model runs, too
     found: npt.NDArray[Any] = array
+    return found
+
+
+def folded_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Value] | None:
+    """Return what a layer of OpenVINO gives of constants alone, as a run would; None where it reads others.
+
+    Args:
+        graph: the graph of the layer.
+        layer: the layer.
+    """
+    needed: dict[int, Layer] = {}
+    stack = [layer]
+    while stack:
+        one = stack.pop()
+        constant = one.constant
+        large = constant is not None and math.prod(constant.shape) > MOST_ELEMENTS
+        if large or len(needed) == _MOST_NODES or (one.type in _DECIDED_BY_A_RUN and constant is None):
+            return None
+        needed[one.id] = one
+        stack += [graph.by_id[end.layer] for end in graph.sources(one) if end.layer not in needed]
+    layers = [one for one in graph.order if one.id in needed and one.constant is None]
+    ends = [Endpoint(layer.id, port.id) for port in layer.outputs]
+    region = Region.of(graph, layers, set(ends) & graph.consumers.keys())
+    given = {end: graph.by_id[end.layer].constant for end in region.inputs}
+    model = region.model(
+        {end: Given(one.element_type, one.shape, one) for end, one in given.items() if one is not None}
+    )
+    try:
+        arrays = Prepared(model).run({}).values()
+    except SplitError:
+        return None  # it fails when the model runs, too
+    ports = {port.id: port for port in layer.outputs}
+    found: dict[Endpoint, Value] = {}
+    for end, array in zip(region.outputs, arrays, strict=True):
+        kind = element_type_of(array.dtype)
+        if kind is None or kind.precision != ports[end.port].precision:
+            return None
+        found[end] = Value(array, kind)
     return found
 
 

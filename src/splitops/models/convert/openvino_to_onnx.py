@@ -10,12 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 from onnx import ModelProto
 
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
 from splitops.ground.progress import counted
-from splitops.models.convert.folding import folded, remove_unread
+from splitops.models.convert.folding import folded, folded_layer, remove_unread
 from splitops.models.convert.layers import row_of
 from splitops.models.convert.onnx_operators import OpsetMover
 from splitops.models.convert.onnx_to_onnx import (
@@ -145,8 +146,9 @@ class _Writer:
                     self._parameter(layer, inputs[layer.id], where)
                 elif layer.type == "Result":
                     results[layer.id] = self._result(layer, outputs[layer.id])
-                elif layer.type == "Const":
-                    self._const(layer, where)
+                elif layer.constant is not None:
+                    end = Endpoint(layer.id, layer.outputs[0].id)
+                    self._const(end, layer.constant.element_type, layer.constant.array(where), where)
                 elif layer.type in FAMILY["openvino"]:
                     self._split(layer, where)
                 else:
@@ -189,16 +191,13 @@ class _Writer:
             )
         return ir.TensorType(ir.DataType(element_type.onnx_number))
 
-    def _const(self, layer: Layer, where: Where) -> None:
-        assert layer.constant is not None
-        kind = self._type(layer.constant.element_type, where)
-        array = layer.constant.array(where)
-        if layer.constant.element_type.bits == 0:
+    def _const(self, end: Endpoint, element_type: ElementType, array: npt.NDArray[Any], where: Where) -> None:
+        kind = self._type(element_type, where)
+        if element_type.bits == 0:
             texts = [str(text).encode("utf-8", "surrogateescape") for text in array.reshape(-1)]
             tensor: Any = ir.StringTensor(texts, shape=ir.Shape(array.shape))
         else:
             tensor = ir.Tensor(np.array(array), dtype=kind.dtype)
-        end = Endpoint(layer.id, layer.outputs[0].id)
         name = self.names.fresh(endpoint_name(self.source.graph, end))
         self.values[end] = initializer(self.graph, tensor, name)
 
@@ -277,6 +276,17 @@ class _Writer:
     # The other layers
 
     def _other(self, layer: Layer, where: Where) -> None:
+        try:
+            self._by_row(layer, where)
+        except SplitError:
+            found = folded_layer(self.source.graph, layer)
+            if found is None:
+                raise
+            self.read += self._sources(layer)
+            for end, value in found.items():
+                self._const(end, value.element_type, value.array, where)
+
+    def _by_row(self, layer: Layer, where: Where) -> None:
         row = row_of(layer)
         if layer.bodies or row is None:
             raise ModelError(f"{layer} of {layer.version} has no ONNX form here", where)
