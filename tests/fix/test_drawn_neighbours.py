@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import sys
 import time
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+
+import splitops
+from splitops.models.check import LIMITS, checking
+from splitops.models.convert import onnx_to_openvino
+from splitops.models.graph import openvino
+from splitops.models.graph.fusions import Fusion
 
 if sys.platform != "win32":
     from dev.neighbours.asking import apart, judged, problems, verdict, warm
@@ -41,6 +49,47 @@ def test_the_same_number_draws_the_same_model_and_each_family_its_turn() -> None
         one, other = drawn(number), drawn(number)
         assert one.model == other.model
         assert all(np.array_equal(one.feeds[name], other.feeds[name]) for name in one.feeds)
+
+
+def _with_identities(model: onnx.ModelProto, number: int) -> onnx.ModelProto:
+    """The same model with Identity nodes between some others."""
+    made, draw = onnx.ModelProto(), random.Random(number)
+    made.CopyFrom(model)
+    del made.graph.node[:]
+    for node in model.graph.node:
+        new = made.graph.node.add()
+        new.CopyFrom(node)
+        for index, name in enumerate(node.input):
+            if draw.random() < 0.3:
+                new.input[index] = f"{node.name}_{index}"
+                made.graph.node.insert(
+                    len(made.graph.node) - 1,
+                    onnx.helper.make_node("Identity", [name], [new.input[index]], name=new.input[index]),
+                )
+    return made
+
+
+def test_nothing_is_fused_wrongly_where_no_search_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[bool] = []
+    for module, name in ((checking, "may_be_fused_in"), (openvino, "layers_may_be_fused")):
+        asks = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *given, asks=asks: searched.append(asks(*given)) or True)
+    monkeypatch.setattr(onnx_to_openvino, "keep_apart", lambda *_: False)
+    monkeypatch.setattr(onnx_to_openvino, "kept_apart", lambda model, _: model)
+    codes = {limit.code for limit in LIMITS if isinstance(limit.condition, Fusion)}
+    unsearched, found = 0, 0
+    for number in (*range(3 * len(FAMILIES)), 1305):
+        model = drawn(number).model
+        forms = model, _with_identities(model, number), splitops.convert(model, "openvino")
+        fused = []
+        for form in forms:
+            searched.clear()
+            fused.append({finding.code for finding in splitops.check(form, "openvino")} & codes)
+            assert not fused[-1] or searched == [True], f"{number}: {fused}"
+            unsearched, found = unsearched + (searched == [False]), found + bool(fused[-1])
+        assert fused[0] == fused[1], number
+    assert unsearched > 100
+    assert found > 5
 
 
 def test_what_is_wrong_is_seen() -> None:

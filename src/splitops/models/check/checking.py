@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -15,7 +15,7 @@ from splitops.models.check.findings import Finding, Severity, finding_of
 from splitops.models.check.profiles import LIMITS, RUNTIMES, Limit, known_runtimes
 from splitops.models.formats.files import is_openvino
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.fusions import Fused, Fusion, find_fused, may_be_fused_in
+from splitops.models.graph.fusions import Fused, Fusion, ShapeOf, find_fused, may_be_fused_in
 from splitops.models.graph.onnx import all_graphs, label, note
 from splitops.models.infer import InferredValue, Tensor, graph_of, load_well_formed, walk
 from splitops.models.known import may_be
@@ -240,7 +240,7 @@ def _editor(model: Any, values: Iterable[InferredValue], where: Where) -> Editor
         nodes = to_nodes(model)
         _note(graphs_inside(nodes.graph), values)
         return OpenVINOEditor(nodes, where)
-    if not may_be_fused_in(nodes for _, nodes in all_graphs(model)):
+    if not may_be_fused_in(model, _shapes(values)):
         return None
     from splitops.models.graph.onnx_editor import OnnxEditor
 
@@ -248,7 +248,7 @@ def _editor(model: Any, values: Iterable[InferredValue], where: Where) -> Editor
     return OnnxEditor(model, where)
 
 
-def _shapes(values: Iterable[InferredValue]) -> Callable[[str | None, str], Shape | None]:
+def _shapes(values: Iterable[InferredValue]) -> ShapeOf:
     """Return what tells the shapes of values, by the path of the graph and the name."""
     found: dict[tuple[str | None, str], Shape | None] = {}
 

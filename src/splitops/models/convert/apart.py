@@ -11,7 +11,6 @@ from splitops.errors import Where
 from splitops.models.formats.openvino import OpenVINOModel
 from splitops.models.graph.editor import Editor
 from splitops.models.graph.fusions import find_fused, may_be_fused_in, unfuse
-from splitops.models.graph.onnx import all_graphs
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.openvino import from_nodes, layers_may_be_fused, to_nodes
 from splitops.models.graph.openvino_editor import OpenVINOEditor
@@ -27,7 +26,7 @@ def keep_apart(model: ir.Model, where: Where) -> bool:
     Returns:
         Whether anything was.
     """
-    if not may_be_fused_in(graph for _, graph in all_graphs(model)):
+    if not may_be_fused_in(model):
         return False
     return _rewritten(lambda: OnnxEditor(model, where), lambda: note_known(model, where))
 

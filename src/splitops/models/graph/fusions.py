@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import onnx_ir as ir
 
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.onnx import shape_of
+from splitops.models.graph.onnx import all_graphs, shape_of
 from splitops.spec.sizes.dims import Shape
 from splitops.spec.sizes.rules import SizeRule
 
@@ -75,65 +75,184 @@ _NAMES: Final[Mapping[str, str]] = {
 """Names in OpenVINO of operators that ONNX has too."""
 _ACTIVATIONS: Final = frozenset({"Relu", "Sigmoid", "Tanh"})
 _PARTS_OF_A_CELL: Final = 4
-_BEFORE_JOIN: Final = frozenset({"Squeeze", "Reshape", "Conv", "Neg", "Mul", "Sub", "Identity"})
+_NEGATIVES: Final = frozenset({"Neg", "Mul", "Sub"})
+_BEFORE_JOIN: Final = _NEGATIVES | {"Squeeze", "Reshape", "Conv"}
 """What is between a part and the Concat of a pattern."""
-_PARTING: Final = frozenset({"Split", "Slice", "Identity"})
+_PARTING: Final = frozenset({"Split", "Slice"})
 
 
 _N = TypeVar("_N")
+_V = TypeVar("_V")
 
 
-def may_be_fused(
-    nodes: Iterable[_N],
-    name: Callable[[_N], str],
-    makers: Callable[[_N], Sequence[_N | None]],
-    harmless: Callable[[_N], bool] = lambda _: False,
-) -> bool:
-    """Return whether anything among some nodes looks like the end of a pattern, by the operators alone.
+class Around(Protocol[_N, _V]):
+    """What is around the nodes or layers of a graph."""
 
-    Args:
-        nodes: the nodes or layers.
-        name: the operator of one.
-        makers: the nodes that make the inputs of one; None is an input of the graph.
-        harmless: whether the sizes around a Concat or Slice that looks like one show that nothing is wrong.
+    def name(self, node: _N) -> str:
+        """Return the operator of a node."""
+
+    def sources(self, node: _N) -> Sequence[_V | None]:
+        """Return the inputs of a node, behind Identity nodes."""
+
+    def outputs(self, node: _N) -> Sequence[_V]:
+        """Return the outputs of a node."""
+
+    def maker(self, value: _V) -> _N | None:
+        """Return the node that makes a value; None is an input of the graph."""
+
+    def readers(self, node: _N) -> Iterable[_N]:
+        """Return the nodes that read the outputs of a node, behind Identity nodes."""
+
+    def shape(self, value: _V) -> Shape | None:
+        """Return the shape of a value."""
+
+
+ShapeOf = Callable[[str | None, str], Shape | None]
+"""The shape of a value, by the path of its graph and its name; None where it is not known."""
+
+
+def may_be_fused(nodes: Iterable[_N], around: Around[_N, _V]) -> bool:
+    """Return whether anything among some nodes looks like the end of a pattern.
+
+    The operators say so, and the sizes around a rotary embedding or Slice that nothing is wrong there.
     """
-    sliced: dict[int, bool] = {}
+    sliced: dict[_V, bool] = {}
     for node in nodes:
-        own = _NAMES.get(name(node), name(node))
+        own = _kind(around, node)
         if own not in ("Concat", "Slice", "Split"):
             continue
-        made = makers(node)
-        first = made[0] if made else None
-        kind = None if first is None else _NAMES.get(name(first), name(first))
+        first, *others = around.sources(node) or (None,)
+        if first is None:
+            continue
         if own == "Slice":
-            risky = not harmless(node)
-            if id(first) in sliced and (risky or sliced[id(first)]):
+            shape = around.shape(around.outputs(node)[0])
+            risky = shape is None or 0 in shape  # one that ends before it starts is empty
+            if first in sliced and (risky or sliced[first]):
                 return True
-            sliced[id(first)] = risky or sliced.get(id(first), False)
+            sliced[first] = risky or sliced.get(first, False)
         elif own == "Split":
-            if kind in ("Add", "Gemm"):
+            gates = len(around.outputs(node)) == _PARTS_OF_A_CELL
+            if gates and _made_by(around, first) in ("Add", "Gemm"):
                 return True
-        elif kind == "Split" or (kind in _BEFORE_JOIN and first is not None):
-            data = (
-                [other for other in (*makers(first), *made) if other is not None] if first is not None else []
-            )
-            parted = any(_NAMES.get(name(other), name(other)) in _PARTING for other in data)
-            if (kind == "Split" or parted) and not harmless(node):
-                return True
+        elif _may_join(around, node, first, others):
+            return True
     return False
 
 
-def may_be_fused_in(graphs: Iterable[Iterable[ir.Node]]) -> bool:
-    """Return whether anything in some graphs looks like the end of a pattern; see :func:`may_be_fused`."""
-    return any(may_be_fused(graph, _operator, _makers) for graph in graphs)
+def _may_join(around: Around[_N, _V], join: _N, first: _V, others: Sequence[_V | None]) -> bool:
+    """Return whether a Concat looks like the end of a pattern."""
+    kind, maker = _made_by(around, first), around.maker(first)
+    if kind == "Split" or maker is None:
+        return kind == "Split" and first in others[:1]  # else no part is repeated in their order
+    if kind not in _BEFORE_JOIN:
+        return False
+    parted = any(_made_by(around, value) in _PARTING for value in around.sources(maker))
+    return parted and not (kind in _NEGATIVES and _turns_whole_rows(around, join))
 
 
-def _operator(node: ir.Node) -> str:
-    return node.op_type
+def may_be_fused_in(model: ir.Model, shapes: ShapeOf = lambda *_: None) -> bool:
+    """Return whether anything in a model looks like the end of a pattern.
+
+    Args:
+        model: the model.
+        shapes: the shapes that are known of its values, besides those that are noted or declared.
+    """
+    return any(may_be_fused(graph, _Nodes(path, shapes)) for path, graph in all_graphs(model))
 
 
-def _makers(node: ir.Node) -> list[ir.Node | None]:
-    return [None if value is None else value.producer() for value in node.inputs]
+class _Nodes:
+    """What is around the nodes of an ONNX graph."""
+
+    def __init__(self, path: str | None, shapes: ShapeOf) -> None:
+        self._path = path
+        self._shapes = shapes
+
+    def name(self, node: ir.Node) -> str:
+        return node.op_type
+
+    def sources(self, node: ir.Node) -> Sequence[ir.Value | None]:
+        return [None if value is None else source(value) for value in node.inputs]
+
+    def outputs(self, node: ir.Node) -> Sequence[ir.Value]:
+        return node.outputs
+
+    def maker(self, value: ir.Value) -> ir.Node | None:
+        return value.producer()
+
+    def readers(self, node: ir.Node) -> Iterable[ir.Node]:
+        return [reader for value in node.outputs for reader in readers(value)]
+
+    def shape(self, value: ir.Value) -> Shape | None:
+        found = self._shapes(self._path, value.name or "")
+        return shape_of(value) if found is None else found
+
+
+def source(value: ir.Value) -> ir.Value:
+    """Return the value that a value is, behind all Identity nodes."""
+    node = value.producer()
+    while node is not None and node.op_type == "Identity" and node.inputs[0] is not None:
+        value = node.inputs[0]
+        node = value.producer()
+    return value
+
+
+def readers(value: ir.Value) -> list[ir.Node]:
+    """Return the nodes that read a value, behind Identity nodes, once for each time."""
+    found: list[ir.Node] = []
+    for use in value.uses():
+        if use.node.op_type == "Identity":
+            found += readers(use.node.outputs[0])
+        else:
+            found.append(use.node)
+    return found
+
+
+def _kind(around: Around[_N, _V], node: _N) -> str:
+    """Return the operator of a node as ONNX names it."""
+    name = around.name(node)
+    return _NAMES.get(name, name)
+
+
+def _made_by(around: Around[_N, _V], value: _V | None) -> str:
+    """Return the operator that makes a value; empty for an input of the graph."""
+    node = None if value is None else around.maker(value)
+    return "" if node is None else _kind(around, node)
+
+
+def _turns_whole_rows(around: Around[_N, _V], join: _N) -> bool:
+    """Return whether a Concat is one of two halves, and is multiplied with tables of whole rows only.
+
+    Args:
+        around: what is around it.
+        join: a Concat whose first input may be the negative of a half. See :func:`_rotated`.
+    """
+    first, *others = around.sources(join)
+    negated = None if first is None else around.maker(first)
+    halves = [
+        node
+        for value in (*(() if negated is None else around.sources(negated)), *others)
+        if value is not None and (node := around.maker(value)) is not None and _kind(around, node) in _PARTING
+    ]
+    data = {around.sources(node)[0] for node in halves}
+    whole = next(iter(data)) if len(others) == 1 and len(halves) == 2 and len(data) == 1 else None
+    shape = None if whole is None else around.shape(whole)
+    sizes = {made[-1] if (made := around.shape(around.outputs(node)[0])) else None for node in halves}
+    half = sizes.pop()
+    if not shape or sizes or not isinstance(half, int) or shape[-1] != 2 * half:
+        return False
+    for product in around.readers(join):
+        for total in around.readers(product) if _kind(around, product) == "Mul" else ():
+            for summand in around.sources(total) if _kind(around, total) == "Add" else ():
+                scaled = None if summand is None else around.maker(summand)
+                if scaled is None or _kind(around, scaled) != "Mul":
+                    continue
+                for table in around.sources(scaled):
+                    if table is None or table == whole or around.maker(table) is join:
+                        continue
+                    found = around.shape(table)
+                    if not found or found[-1] != shape[-1] or grows(shape, found):
+                        return False
+    return True
 
 
 def find_fused(editor: Editor, *, without_lengths: bool = False) -> list[Fused]:
@@ -171,20 +290,12 @@ class _Reader:
 
     def maker(self, value: ir.Value | None, *names: str) -> ir.Node | None:
         """Return the node of one of some operators that makes a value."""
-        node = None if value is None else self.source(value).producer()
+        node = None if value is None else source(value).producer()
         return node if node is not None and self.name(node) in names else None
-
-    def source(self, value: ir.Value) -> ir.Value:
-        """Return the value that a value is, behind all Identity nodes."""
-        node = value.producer()
-        while node is not None and node.op_type == "Identity" and node.inputs[0] is not None:
-            value = node.inputs[0]
-            node = value.producer()
-        return value
 
     def part_of(self, value: ir.Value | None) -> tuple[ir.Node, int] | None:
         """Return the split that makes a value, and the position of the part."""
-        found = None if value is None else self.source(value)
+        found = None if value is None else source(value)
         node = None if found is None else found.producer()
         if found is None or node is None or _NAMES.get(node.op_type, node.op_type) != "Split":
             return None
@@ -196,19 +307,9 @@ class _Reader:
             return ""
         return _NAMES.get(node.op_type, node.op_type)
 
-    def readers(self, value: ir.Value) -> list[ir.Node]:
-        """Return the nodes that read a value, behind Identity nodes, once for each time."""
-        found: list[ir.Node] = []
-        for use in value.uses():
-            if use.node.op_type == "Identity":
-                found += self.readers(use.node.outputs[0])
-            else:
-                found.append(use.node)
-        return found
-
     def only_for(self, value: ir.Value, node: ir.Node) -> bool:
         """Return whether nothing but one node reads a value."""
-        return not value.is_graph_output() and all(reader is node for reader in self.readers(value))
+        return not value.is_graph_output() and all(reader is node for reader in readers(value))
 
     def is_counted(self, split: ir.Node) -> bool:
         """Return whether a split is one by a number of parts to OpenVINO: its operator Split."""
@@ -228,7 +329,7 @@ class _Reader:
         """Return the number that a constant of one element holds."""
         cast = self.maker(value, "Cast", "Convert")
         value = value if cast is None else cast.inputs[0]
-        content = None if value is None else self.editor.content(self.source(value), 1)
+        content = None if value is None else self.editor.content(source(value), 1)
         if content is None or content[0].size != 1 or content[0].dtype.kind not in "iuf":
             return None
         return float(content[0].reshape(-1)[0])
@@ -236,7 +337,7 @@ class _Reader:
     def fits(self, table: ir.Value, rank: int) -> bool:
         """Return whether a table has as many axes as what it is multiplied with; constants are given them."""
         shape = shape_of(table)
-        return shape is None or len(shape) == rank or self.editor.is_constant(self.source(table))
+        return shape is None or len(shape) == rank or self.editor.is_constant(table)
 
     def size(self, value: ir.Value | None) -> int | None:
         """Return the number of elements of a value, where it is known."""
@@ -276,7 +377,7 @@ class _Reader:
         if taken.step != 1:
             return None
         size = shape[axis]
-        return _Slice(node, self.source(data), axis, taken, size if isinstance(size, int) else None)
+        return _Slice(node, source(data), axis, taken, size if isinstance(size, int) else None)
 
     def slice_of(self, value: ir.Value | None) -> _Slice | None:
         """Return the Slice of one axis that makes a value."""
@@ -309,7 +410,7 @@ class _Slice:
 
 def _joined(reader: _Reader, join: ir.Node) -> Iterator[Fused]:
     """Yield what is found at one Concat."""
-    values = [None if value is None else reader.source(value) for value in join.inputs]
+    values = [None if value is None else source(value) for value in join.inputs]
     axis, shape = reader.editor.axis(join), shape_of(join.outputs[0])
     if axis is None or not values or None in values:
         return
@@ -391,22 +492,24 @@ def _repeated(reader: _Reader, join: ir.Node, inputs: Sequence[ir.Value], axis: 
 def _convolved(reader: _Reader, join: ir.Node, inputs: Sequence[ir.Value], axis: int) -> Iterator[Fused]:
     """Follow ConvolutionToGroupConvolutionFusion: which part a convolution reads is not looked at."""
     first = _convolution(reader, inputs[0])
-    source = None if first is None else _channels(reader, first)
-    if first is None or source is None:
+    channels = None if first is None else _channels(reader, first)
+    if first is None or channels is None:
         return
-    positions = (source.begin, source.end)
-    convolutions, order = [first], [source.index]
+    positions = (channels.begin, channels.end)
+    convolutions, order = [first], [channels.index]
     for value in inputs[1:]:
         node = value.producer()
         if node is None or not node.inputs or node.graph is not join.graph:
-            yield Fused(Fusion.CONVOLVED_BESIDE, source.node, (source.node, first, join), position=positions)
+            yield Fused(
+                Fusion.CONVOLVED_BESIDE, channels.node, (channels.node, first, join), position=positions
+            )
             return
         other = _convolution(reader, value)
         again = None if other is None else _channels(reader, other)
         if (
             other is None
             or again is None
-            or again.whole is not source.whole
+            or again.whole is not channels.whole
             or not _are_alike(reader, first, other)
         ):
             return
@@ -418,9 +521,9 @@ def _convolved(reader: _Reader, join: ir.Node, inputs: Sequence[ir.Value], axis:
     rank = shape_of(join.outputs[0])
     if len(shapes) > 1 or None in shapes or len(inputs) < 2:
         return
-    if order != list(range(source.count)) or axis not in (1, 1 - len(rank or next(iter(shapes)) or ())):
-        nodes = (source.node, *convolutions, join)
-        yield Fused(Fusion.CONVOLVED, source.node, nodes, position=positions)
+    if order != list(range(channels.count)) or axis not in (1, 1 - len(rank or next(iter(shapes)) or ())):
+        nodes = (channels.node, *convolutions, join)
+        yield Fused(Fusion.CONVOLVED, channels.node, nodes, position=positions)
 
 
 def _convolution(reader: _Reader, value: ir.Value) -> ir.Node | None:
@@ -497,11 +600,11 @@ def _rotated(reader: _Reader, join: ir.Node, inputs: Sequence[ir.Value], axis: i
         return
     node, data, half, size = halves
     shape = shape_of(data)
-    for product in reader.readers(join.outputs[0]):
+    for product in readers(join.outputs[0]):
         if reader.name(product) != "Mul":
             continue
         sine = _other(reader, product, join.outputs[0])
-        for total in reader.readers(product.outputs[0]):
+        for total in readers(product.outputs[0]):
             cosine = _cosine(reader, total, product, data)
             if cosine is None or sine is None or shape is None or len(shape) not in (3, 4):
                 continue
@@ -560,12 +663,12 @@ def _halves(
         return None
     if reader.is_counted(split) or reader.editor.stated_axis(split) != cut.rank - 1:
         return None
-    return split, reader.source(data), sizes[0], cut.size
+    return split, source(data), sizes[0], cut.size
 
 
 def _other(reader: _Reader, node: ir.Node, value: ir.Value) -> ir.Value | None:
-    """Return the input of a node of two inputs that is not a value."""
-    rest = [given for given in node.inputs if given is not None and reader.source(given) is not value]
+    """Return the input of a node of two inputs that is not a value, behind Identity nodes."""
+    rest = [own for given in node.inputs if given is not None and (own := source(given)) is not value]
     return rest[0] if len(rest) == 1 and len(node.inputs) == 2 else None
 
 
@@ -665,16 +768,16 @@ def _either(reader: _Reader, node: ir.Node, name: str) -> ir.Node | None:
 
 def _gate(reader: _Reader, part: ir.Value) -> list[ir.Node] | None:
     """Return what reads a gate: an activation, or an addition of one number and an activation."""
-    readers = reader.readers(part)
-    if len(readers) != 1:
+    read = readers(part)
+    if len(read) != 1:
         return None
-    (first,) = readers
+    (first,) = read
     if reader.name(first) in _ACTIVATIONS:
         return [first]
-    behind = reader.readers(first.outputs[0])
+    behind = readers(first.outputs[0])
     if reader.name(first) != "Add" or len(behind) != 1 or reader.name(behind[0]) not in _ACTIVATIONS:
         return None
-    number = _other(reader, first, reader.source(part))
+    number = _other(reader, first, source(part))
     return [first, behind[0]] if reader.size(number) == 1 and reader.editor.is_constant(number) else None
 
 
@@ -684,7 +787,7 @@ def _output_gate(
     """Return which gate scales the activated state of a cell, and the node that does."""
     activated = {gate[-1].outputs[0]: index for index, gate in enumerate(gates) if gate is not None}
     for value, index in activated.items():
-        for scaled in reader.readers(value):
+        for scaled in readers(value):
             state = _other(reader, scaled, value) if reader.name(scaled) == "Mul" else None
             act = None if state is None else reader.maker(state, *_ACTIVATIONS)
             total = None if act is None else reader.maker(act.inputs[0], "Add")
@@ -692,7 +795,7 @@ def _output_gate(
                 continue
             products = [reader.maker(given, "Mul") for given in total.inputs]
             read = [
-                {activated[v] for given in made.inputs if given and (v := reader.source(given)) in activated}
+                {activated[v] for given in made.inputs if given and (v := source(given)) in activated}
                 for made in products
                 if made is not None
             ]
@@ -753,11 +856,11 @@ def _with_positive_axis(editor: Editor, fused: Fused, join: ir.Node) -> str | No
 
 def _gathered(editor: Editor, fused: Fused) -> str | None:
     """Let the first convolution read a Gather of its channels."""
-    convolution, source = fused.path[1], fused.node.inputs[0]
-    if source is None:
+    convolution, data = fused.path[1], fused.node.inputs[0]
+    if data is None:
         return None
     begin, end = fused.position
-    made = editor.gather(convolution, source, range(begin, end), 1)
+    made = editor.gather(convolution, data, range(begin, end), 1)
     before = convolution.inputs[0]
     editor.set_inputs(convolution, [made, *convolution.inputs[1:]])
     return None if before is None else f"{editor.describe(fused.node)}, Gather(axis=1, {begin}:{end})"

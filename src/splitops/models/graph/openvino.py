@@ -6,24 +6,20 @@ port a value that carries its :class:`Port`. The inputs of the nodes are the edg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from operator import attrgetter
 from typing import Final
 
 import onnx_ir as ir
 
 from splitops.models.formats.openvino.model import Edge, Endpoint, Graph, Layer, OpenVINOModel, Port
 from splitops.models.formats.openvino.sites import endpoint_name
-from splitops.models.graph.fusions import grows, may_be_fused
+from splitops.models.graph.fusions import ShapeOf, may_be_fused
 from splitops.models.graph.onnx import note
 from splitops.models.known import Known
 from splitops.spec.sizes.dims import Shape
 
 DOMAIN: Final = "openvino"
-_NEGATIVES: Final = frozenset({"Negative", "Multiply", "Subtract"})
-_PARTING: Final = frozenset({"Slice", "Split", "VariadicSplit"})
 _LAYER: Final = "splitops.layer"
 _PORT: Final = "splitops.port"
 
@@ -92,81 +88,43 @@ def graphs_inside(graph: ir.Graph, path: str | None = None) -> Iterator[tuple[st
             yield from graphs_inside(attribute.as_graph(), inner if path is None else f"{path}/{inner}")
 
 
-ShapeOf = Callable[[str | None, str], Shape | None]
-"""The shape of a value, by the path of its graph and its name; None where it is not known."""
-
-
-def layers_may_be_fused(model: OpenVINOModel, shape_of: ShapeOf = lambda *_: None) -> bool:
+def layers_may_be_fused(model: OpenVINOModel, shapes: ShapeOf = lambda *_: None) -> bool:
     """Return whether anything in a model looks like what OpenVINO fuses wrongly with a split.
 
     Args:
         model: the model.
-        shape_of: the shapes that are known of its values: they tell most patterns from those that are right.
+        shapes: the shapes that are known of its values: they tell most patterns from those that are right.
     """
-
-    def makers(graph: Graph, layer: Layer) -> list[Layer | None]:
-        return [graph.by_id[source.layer] for source in graph.sources(layer)]
-
-    return any(
-        may_be_fused(
-            graph.layers, attrgetter("type"), partial(makers, graph), _Harmless(graph, path, shape_of)
-        )
-        for path, graph in model.graphs()
-    )
+    return any(may_be_fused(graph.layers, _Layers(graph, path, shapes)) for path, graph in model.graphs())
 
 
-class _Harmless:
-    """Tells by sizes which rotary embeddings and Slices OpenVINO gets right."""
+class _Layers:
+    """What is around the layers of a graph."""
 
-    def __init__(self, graph: Graph, path: str | None, shape_of: ShapeOf) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, path: str | None, shapes: ShapeOf) -> None:
+        self._graph = graph
         self._path = path
-        self._shape_of = shape_of
+        self._shapes = shapes
 
-    def __call__(self, layer: Layer) -> bool:
-        if layer.type == "Slice":
-            shape = self._shape(Endpoint(layer.id, layer.outputs[0].id))
-            return shape is not None and 0 not in shape  # one that ends before it starts is empty
-        return layer.type == "Concat" and self._turns_whole_rows(layer)
+    def name(self, node: Layer) -> str:
+        return node.type
 
-    def _shape(self, end: Endpoint) -> Shape | None:
-        return self._shape_of(self._path, endpoint_name(self.graph, end))
+    def sources(self, node: Layer) -> Sequence[Endpoint]:
+        return self._graph.sources(node)
 
-    def _turns_whole_rows(self, join: Layer) -> bool:
-        """Return whether a Concat is one of two halves, and is multiplied with tables of whole rows only."""
-        graph, ends = self.graph, self.graph.sources(join)
-        first = graph.by_id[ends[0].layer]
-        if len(ends) != 2 or first.type not in _NEGATIVES:
-            return False
-        halves = [end for end in (*graph.sources(first), ends[1]) if graph.by_id[end.layer].type in _PARTING]
-        data = {graph.sources(graph.by_id[end.layer])[0] for end in halves}
-        shape = self._shape(next(iter(data))) if len(data) == 1 and len(halves) == 2 else None
-        sizes = {made[-1] if (made := self._shape(end)) else None for end in halves}
-        half = next(iter(sizes)) if len(sizes) == 1 else None
-        if not shape or not isinstance(half, int) or shape[-1] != 2 * half:
-            return False
-        (source,) = data
-        for product in self._readers(join, "Multiply"):
-            for total in self._readers(product, "Add"):
-                summands = [graph.by_id[end.layer] for end in graph.sources(total)]
-                tables = [
-                    end
-                    for summand in summands
-                    for end in (graph.sources(summand) if summand.type == "Multiply" else ())
-                    if end != source and end.layer != join.id
-                ]
-                for table in tables:  # as RoPEFusion reads them: see _rotated in fusions
-                    found = self._shape(table)
-                    if not found or found[-1] != shape[-1] or grows(shape, found):
-                        return False
-        return True
+    def maker(self, value: Endpoint) -> Layer:
+        return self._graph.by_id[value.layer]
 
-    def _readers(self, layer: Layer, kind: str) -> Iterator[Layer]:
-        for port in layer.outputs:
-            for target in self.graph.consumers.get(Endpoint(layer.id, port.id), ()):
-                reader = self.graph.by_id[target.layer]
-                if reader.type == kind:
-                    yield reader
+    def readers(self, node: Layer) -> Iterator[Layer]:
+        for port in node.outputs:
+            for target in self._graph.consumers.get(Endpoint(node.id, port.id), ()):
+                yield self._graph.by_id[target.layer]
+
+    def shape(self, value: Endpoint) -> Shape | None:
+        return self._shapes(self._path, endpoint_name(self._graph, value))
+
+    def outputs(self, node: Layer) -> Sequence[Endpoint]:
+        return [Endpoint(node.id, port.id) for port in node.outputs]
 
 
 def note_found(graph: ir.Graph, found: Mapping[tuple[str | None, Endpoint], Known]) -> None:

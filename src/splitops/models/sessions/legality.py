@@ -34,7 +34,7 @@ from splitops.models.formats.onnx.tensors import is_external, tensor_array
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.graph.fusions import Fusion, may_be_fused_in
 from splitops.models.graph.merging import SiteKey, site_key
-from splitops.models.graph.onnx import all_graphs, label
+from splitops.models.graph.onnx import label
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_model import as_graph
 from splitops.models.graph.onnx_sites import split_sites
@@ -197,7 +197,7 @@ def fused_nodes(model: ModelProto, where: Where, runtime: str) -> frozenset[str]
     if not fuses or all(node.op_type not in ("Concat", "Slice") for node in nodes_of(model)):
         return frozenset()
     graph = as_graph(model, where)
-    if not may_be_fused_in(nodes for _, nodes in all_graphs(graph)):
+    if not may_be_fused_in(graph):
         return frozenset()
     Upstream(graph, where, lambda _: None).run().note()
     found = find_fusions(OnnxEditor(graph, where), (runtime,))
