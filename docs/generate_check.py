@@ -42,7 +42,7 @@ _OPERATORS: Final = ("Split-18", "Split-13", "SplitToSequence-11", "Split-2")
 def messages() -> dict[str, Any]:
     """Return an example of each code, its error, and what runtimes print in the comparison."""
     report = json.loads(REPORT.read_text())
-    releases = {peer["name"]: next(iter(peer["versions"].values()), "") for peer in report["peers"]}
+    releases = {peer["name"]: next(iter(peer["versions"].values()), "") for peer in report["implementations"]}
     found: dict[str, Any] = {}
     for limit in LIMITS:
         cases = [case for case in report["cases"] if case["id"] == limit.case]

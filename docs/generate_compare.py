@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes compare.md, compare/page.html and a picture from compare/report.json, and keeps compare/verdicts.
+"""Writes compare.md, a page and a badge for each implementation, and pictures, from compare/report.json.
 
 python docs/generate_compare.py                       makes the pages anew
 python docs/generate_compare.py --add REPORT.json...  puts the verdicts of reports into compare/verdicts
 python docs/generate_compare.py --show REPORT.json... does the same, and shows them from now on, as one
 
-compare/verdicts has a file for each operator: case -> peer -> release -> verdict; known.yml links reports.
+compare/verdicts has a file for each operator: case -> implementation -> release -> verdict; known.yml links
+reports. The whole page, compare/page.html, is made when the site is built.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from fnmatch import fnmatchcase
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import splitops
 from splitops.comparison import Report
@@ -26,26 +28,42 @@ from splitops.comparison.records import Entry, Peer, Verdict, Word
 from splitops.comparison.reports.html import anchor, to_html
 from splitops.comparison.reports.reading import read_report
 from splitops.comparison.reports.rule_texts import rule_text
-from splitops.comparison.reports.verdicts import DISAGREEMENTS, MEANINGS, counts, described, releases
+from splitops.comparison.reports.verdicts import DISAGREEMENTS, MEANINGS, counts, described, releases, spoken
+from splitops.errors import count_of
 from splitops.explain.canvas import FAINT, FIELD, Canvas
 from splitops.explain.palette import colour
 
 DOCS: Final = Path(__file__).parent
 VERDICTS: Final = DOCS / "compare/verdicts"
 DATA: Final = DOCS / "compare" / "report.json"
-PAGE: Final = DOCS / "compare" / "page.html"
 TEXT: Final = DOCS / "compare.md"
-PICTURE: Final = DOCS / "pictures" / "compare.svg"
 COLOURS: Final[Mapping[Word, str]] = {
     Word.AGREES: colour(2),
     Word.DIFFERS: colour(5),
     Word.REJECTS: colour(1),
-    Word.ACCEPTS: colour(4),
+    Word.WRONGLY_ACCEPTS: colour(4),
     Word.CRASH: colour(3),
     Word.HANG: colour(3),
     Word.MEMORY: colour(3),
 }
 """What is drawn of a verdict; the others say nothing."""
+
+LEGEND: Final = (
+    (Word.AGREES,),
+    (Word.DIFFERS,),
+    (Word.REJECTS,),
+    (Word.WRONGLY_ACCEPTS,),
+    (Word.CRASH, Word.HANG, Word.MEMORY),
+)
+SENTENCES: Final[Mapping[Word, str]] = {
+    Word.DIFFERS: "**Returns a wrong result**",
+    Word.CRASH: "**Crashes**",
+    Word.HANG: "**Does not answer**",
+    Word.MEMORY: "**Uses more memory than the limit**",
+    Word.REJECTS: "Rejects a valid split",
+    Word.WRONGLY_ACCEPTS: "Runs an invalid split",
+}
+"""What an implementation does, at the beginning of a sentence."""
 
 Verdicts = dict[str, dict[str, dict[str, str]]]
 
@@ -115,7 +133,7 @@ def with_known(report: Report, known: list[Mapping[str, str]]) -> Report:
             one["url"]
             for one in known
             if fnmatchcase(entry.id, one["case"])
-            and fnmatchcase(name, one["peer"])
+            and fnmatchcase(name, one["implementation"])
             and one.get("verdict", verdict.word) == verdict.word
         )
         return replace(verdict, known=next(urls, None)) if verdict.counts else verdict
@@ -148,10 +166,9 @@ def page(report: Report) -> str:
     """Return compare.md."""
     return (
         TEMPLATE.replace("{peers}", peers_table(report))
-        .replace("{findings}", findings_table(report))
         .replace("{numbers}", numbers(report))
         .replace("{rules}", rules_table(report))
-        .replace("{words}", "\n".join(f"| {one} | {text} |" for one, text in MEANINGS.items()))
+        .replace("{words}", "\n".join(f"| {spoken(one)} | {text} |" for one, text in MEANINGS.items()))
         .replace("{date}", str(report.environment.get("time", ""))[:10])
     )
 
@@ -176,60 +193,131 @@ def cell(value: Any) -> str:
     return str(value).replace("|", "&#124;").replace("\n", " ")
 
 
+def agreeing(report: Report, peer: Peer) -> tuple[int, int]:
+    """Return how many cases an implementation agrees about, of those that it has a result for."""
+    found = counts(report)[peer.name]
+    return found[Word.AGREES], sum(found[one] for one in (Word.AGREES, *DISAGREEMENTS))
+
+
 def peers_table(report: Report) -> str:
-    """Return the implementations and how often each has each word."""
+    """Return the implementations, and how many results of each kind they have."""
     counted = counts(report)
     words = [Word.AGREES, *DISAGREEMENTS]
     rows = []
     for peer in report.peers:
         of_peer = counted[peer.name]
         silent = sum(of_peer.values()) - sum(of_peer[one] for one in words)
-        rows.append(
-            (f"`{peer.name}`", releases(peer), peer.kind, *(of_peer[one] or "" for one in words), silent)
-        )
-    return table(("peer", "releases", "kind", *words, "says nothing"), rows)
+        name = f"[`{peer.name}`](compare/{peer.name}.md)"
+        rows.append((name, peer.kind, *(of_peer[one] or "" for one in words), silent))
+    return table(("implementation", "kind", *map(spoken, words), "no result"), rows)
 
 
-def findings_table(report: Report) -> str:
-    """Return the disagreements, those of one implementation and rule in a row."""
-    groups: dict[tuple[str, str, str], list[Entry]] = defaultdict(list)
-    links: dict[tuple[str, str, str], str] = {}
-    for entry, peer, verdict in report.findings:
-        if verdict.word not in DISAGREEMENTS:
-            continue
-        key = peer.name, entry.rule, described(verdict)
+def page_of(report: Report, peer: Peer) -> str:
+    """Return the page of an implementation."""
+    found = [
+        (entry, verdict)
+        for entry, one, verdict in report.findings
+        if one is peer and verdict.word in SENTENCES
+    ]
+    told = [(word, [entry for entry, verdict in found if verdict.word is word]) for word in SENTENCES]
+    lines = [
+        f"- {SENTENCES[word]} in {count_of(len(entries), 'case')}, such as {_linked(entries[0], peer)}."
+        for word, entries in told
+        if entries
+    ]
+    agrees, judged = agreeing(report, peer)
+    text = f"{HEAD_OF_PEER}# Compare {peer.name}\n\n"
+    text += f"![Split: {agrees} of {judged} cases](badges/{peer.name}.svg)\n\n"
+    text += (
+        f"{releases(peer)} agrees with [the specification](../semantics.md) in {agrees} of {judged} cases.\n"
+    )
+    text += f"[Its column](page.html#?{urlencode({'peer': peer.name})}) has each case, and "
+    text += "[the comparison](../compare.md) has the other implementations.\n"
+    if found:
+        text += "\n## What deviates\n\n" + "\n".join(lines) + f"\n\n{findings_table(found, peer)}\n"
+    return text + BADGE.format(name=peer.name, agrees=agrees, judged=judged)
+
+
+def _linked(entry: Entry, peer: Peer) -> str:
+    return f"[{entry.title}](page.html#{anchor(entry.id, peer.name)})"
+
+
+def findings_table(found: list[tuple[Entry, Verdict]], peer: Peer) -> str:
+    """Return the disagreements of an implementation, those about one rule in a row."""
+    groups: dict[tuple[str, str], list[Entry]] = defaultdict(list)
+    links: dict[tuple[str, str], str] = {}
+    for entry, verdict in found:
+        key = entry.rule, spoken(described(verdict))
         groups[key].append(entry)
         if verdict.known:
             links.setdefault(key, verdict.known)
-    order = {peer.name: index for index, peer in enumerate(report.peers)}
     rows = []
-    for key, entries in sorted(groups.items(), key=lambda item: (order[item[0][0]], item[0])):
-        name, rule, what = key
-        first = entries[0].id
-        case = f"[`{first}`](compare/page.html#{anchor(first, name)})"
+    for key, entries in sorted(groups.items()):
+        rule, what = key
         operators = ", ".join(dict.fromkeys(entry.operator for entry in entries))
         upstream = f"[reported]({links[key]})" if key in links else ""
-        rows.append((f"`{name}`", f"`{rule}`", operators, what, len(entries), case, upstream))
-    return table(("peer", "rule", "operators", "verdict", "cases", "for example", "upstream"), rows)
+        rows.append((f"`{rule}`", operators, what, len(entries), _linked(entries[0], peer), upstream))
+    return table(("rule", "operators", "verdict", "cases", "for example", "upstream"), rows)
+
+
+def badge(report: Report, peer: Peer) -> str:
+    """Draw in how many cases an implementation agrees."""
+    agrees, judged = agreeing(report, peer)
+    left, right = "Split", f"{agrees} of {judged} cases"
+    canvas = Canvas(f"{left}: {right}")
+    widths = [round(7 * len(text)) + 16 for text in (left, right)]
+    for text, x, width, fill in ((left, 0, widths[0], "#3b434b"), (right, widths[0], widths[1], "#0063a8")):
+        canvas.rect(x, 0, width, 22, fill)
+        canvas.text(x + width / 2, 15, text, size=12, fill="#ffffff", anchor="middle")
+    return canvas.document(sum(widths), 22)
 
 
 def rules_table(report: Report) -> str:
-    """Return the rules that some peer breaks, in a sentence each."""
+    """Return the rules that some implementation breaks, in a sentence each."""
     broken = {entry.rule for entry, _, verdict in report.findings if verdict.word in DISAGREEMENTS}
     return table(("rule", "says"), [(f"`{rule}`", rule_text(rule)) for rule in sorted(broken)])
+
+
+def pictures(report: Report) -> dict[str, str]:
+    """Return the pictures by file name."""
+    return {"compare.svg": picture(report), "compare.narrow.svg": narrow(report)}
+
+
+def _legend(canvas: Canvas, width: float) -> float:
+    """Draw what the colours mean, in lines of a width; return where the last one ends."""
+    x, y = 24.0, 22.0
+    shown = {", ".join(map(spoken, words)): COLOURS[words[0]] for words in LEGEND} | {"no result": FIELD}
+    for text, fill in shown.items():
+        if x + 28 + 7 * len(text) > width:
+            x, y = 24.0, y + 22
+        canvas.rect(x, y, 14, 14, fill)
+        canvas.text(x + 20, y + 12, text, size=13)
+        x += 44 + 7 * len(text)
+    return y
+
+
+def narrow(report: Report) -> str:
+    """Draw how many results of each kind each implementation has, for a phone."""
+    width, row, left = 360, 26, 150
+    canvas = Canvas("How many results of each kind each implementation has")
+    top = _legend(canvas, width) + 34
+    for index, peer in enumerate(report.peers):
+        words = [drawn(entry.verdicts.get(peer.name)) for entry in report.entries]
+        canvas.text(left - 8, top + row * index + 15, peer.name, size=12, anchor="end")
+        x = float(left)
+        for word in [*COLOURS, None]:
+            share = (width - left - 12) * words.count(word) / len(words)
+            if share:
+                canvas.rect(x, top + row * index, share, row - 6, COLOURS[word] if word else FIELD)
+            x += share
+    return canvas.document(width, top + row * len(report.peers) + 12)
 
 
 def picture(report: Report) -> str:
     """Draw every verdict: a row for each implementation, a column for each case, grouped by operator."""
     left, top, row, case, gap = 180, 108, 20, 1.4, 8
-    canvas = Canvas("What each implementation makes of each case")
-    x = float(left)
-    for words in ("agrees",), ("differs",), ("rejects",), ("accepts",), ("crash", "hang", "memory"):
-        canvas.rect(x, 22, 14, 14, COLOURS[Word(words[0])])
-        canvas.text(x + 20, 34, ", ".join(words), size=13)
-        x += 44 + 7 * len(", ".join(words))
-    canvas.rect(x, 22, 14, 14, FIELD)
-    canvas.text(x + 20, 34, "says nothing", size=13)
+    canvas = Canvas("The result of each implementation for each case")
+    _legend(canvas, 960)
     for index, peer in enumerate(report.peers):
         canvas.text(left - 10, top + row * index + 14, peer.name, size=13, anchor="end")
     x = left
@@ -277,7 +365,7 @@ splitops compare onnxruntime --python onnxruntime=../newer/bin/python
 splitops compare onnxruntime --repro split-18/ceil/5-into-4/float32/static -o reproduction
 ```
 
-[![Results of each implementation for each case](pictures/compare.svg)](compare/page.html)
+![Results of each implementation for each case](pictures/compare.svg)
 
 [**Open the whole page**](compare/page.html), with a permalink for each case and each disagreement, or [its
 data](compare/report.json), of {date}.
@@ -302,17 +390,15 @@ data](compare/report.json), of {date}.
 
 ## Results
 
-{numbers}. The page has each result. Where a specification is silent, we documented a decision and its
-reason in [what each operator means](semantics.md). An implementation may have chosen another reading in
-good faith. Many cases are corners that no model of today contains.
+{numbers}. [The whole page](compare/page.html) has each result. Where a
+specification is silent, we documented a decision and its reason in [what each operator means](semantics.md).
+An implementation may have chosen another reading in good faith. Many cases are corners that no model of
+today contains.
 
 {peers}
 
-The disagreements, grouped by implementation and rule:
-
-{findings}
-
-These are the rules:
+The page of an implementation has its wrong results first, and a badge. These are the rules that some
+implementation breaks:
 
 {rules}
 
@@ -337,7 +423,7 @@ These are the rules:
 ```toml
 [[expected]]
 case = "split-18/ceil/*"      # an id, or a pattern
-peer = "onnxruntime"
+implementation = "onnxruntime"
 verdict = "rejects"
 reason = "https://github.com/onnx/onnx/issues/5766"
 ```
@@ -361,9 +447,43 @@ specification says and where, what was got, and on which versions.
 
 ## The data
 
-`docs/compare/verdicts` has a file for each operator: case, peer, release, verdict. `known.yml` in it links
-what is reported upstream. `python docs/generate_compare.py --show REPORT.json` puts a report there, and makes
-this page anew."""
+`docs/compare/verdicts` has a file for each operator: case, implementation, release, verdict. `known.yml` in
+it links what is reported upstream. `python docs/generate_compare.py --show REPORT.json` puts a report there,
+and makes these pages."""
+
+
+HEAD_OF_PEER: Final = """---
+search:
+  exclude: true
+---
+
+<!-- Made by docs/generate_compare.py. -->
+
+"""
+BADGE: Final = """
+## Show the badge
+
+Copy [the file](badges/{name}.svg) to your site, and link it:
+
+```markdown
+![Split: {agrees} of {judged} cases]({name}.svg)
+```
+"""
+
+
+def files(report: Report) -> dict[str, str]:
+    """Return the pages, pictures and badges, by their paths in the documentation."""
+    found = {"compare.md": page(report)}
+    found |= {f"pictures/{name}": drawn for name, drawn in pictures(report).items()}
+    for peer in report.peers:
+        found |= {f"compare/{peer.name}.md": page_of(report, peer)}
+        found |= {f"compare/badges/{peer.name}.svg": badge(report, peer)}
+    return found
+
+
+def whole() -> str:
+    """Return the page of the whole comparison."""
+    return to_html(shown(), splitops.__version__, home="../index.html")
 
 
 def together(reports: list[Report]) -> Report:
@@ -394,9 +514,8 @@ def main(arguments: list[str]) -> None:
             content = json.dumps(together(reports).to_json(), separators=(",", ":"))
             DATA.write_text(f"{content}\n")
     report = shown()
-    TEXT.write_text(page(report))
-    PAGE.write_text(to_html(report, splitops.__version__, home="../index.html"))
-    PICTURE.write_text(picture(report))
+    for name, content in files(report).items():
+        (DOCS / name).write_text(content)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the size rules at their edges: sizes.md, its pictures, and the page on which a split can be changed.
+"""Draws the size rules at their edges: sizes.md and its pictures. The site makes explain.html as it is built.
 
 python docs/generate_sizes.py
 """
@@ -150,6 +150,5 @@ How each rule divides an axis, at the edges where implementations differ. Why ea
 if __name__ == "__main__":
     PICTURES.mkdir(exist_ok=True)
     (DOCS / "sizes.md").write_text(page())
-    (DOCS / "explain.html").write_text(interactive())
     for file, picture in pictures().items():
         (PICTURES / file).write_text(picture)

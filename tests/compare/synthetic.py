@@ -75,7 +75,7 @@ def _entry(index: int, cases: int, peers: tuple[Peer, ...], chance: random.Rando
         valid=not invalid,
         record=record,
         expected=expected,
-        control=f"split-18/control/{index}" if invalid else None,
+        baseline=f"split-18/baseline/{index}" if invalid else None,
         verdicts={peer.name: _verdict(invalid, dtype, record, chance) for peer in peers},
     )
 
@@ -88,8 +88,10 @@ def _verdict(invalid: bool, dtype: str, record: Record, chance: random.Random) -
     if chance.random() < 0.85:
         return Verdict(word=Word.AGREES)
     if chance.random() < 0.3:
-        return Verdict(word=chance.choice((Word.DEAD, Word.NOT_APPLICABLE)), detail="strings are not claimed")
-    word = Word.ACCEPTS if invalid and chance.random() < 0.5 else chance.choice(_WORDS)
+        return Verdict(
+            word=chance.choice((Word.NO_RESULT, Word.NOT_APPLICABLE)), detail="strings are not claimed"
+        )
+    word = Word.WRONGLY_ACCEPTS if invalid and chance.random() < 0.5 else chance.choice(_WORDS)
     return Verdict(
         word=word,
         detail="[ONNXRuntimeError] : 1 : FAIL : Node (split) Op (Split) [ShapeInferenceError] 'axis'",

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 
-from splitops.comparison.cases import SPECIALS, build, cases, control_of, listed, named
+from splitops.comparison.cases import SPECIALS, baseline_of, build, cases, listed, named
 from splitops.comparison.cases.building import model_of
 from splitops.comparison.cases.words import operator_of
 from splitops.comparison.records import Case, Record
@@ -85,7 +85,7 @@ def test_sizes_reach_their_boundaries() -> None:
 
 def test_names_are_unique_and_stable() -> None:
     assert list(CASES) == list(LISTED)
-    assert [named(case.record, case.control).id for case in LISTED.values()] == list(LISTED)
+    assert [named(case.record, case.baseline).id for case in LISTED.values()] == list(LISTED)
     pinned = (
         "split-18/ceil/5-into-4/float32/static",
         "split-13/even/6-into-2/float32/dynamic/twin",
@@ -121,13 +121,13 @@ def test_the_same_record_gives_the_same_model() -> None:
 def test_each_case_names_a_control_that_is_valid() -> None:
     for case in CASES.values():
         assert case.rule == (case.error or case.rule)
-        if case.control is None:
+        if case.baseline is None:
             assert case.valid
-            assert control_of(record_of(case)) is None
+            assert baseline_of(record_of(case)) is None
         else:
-            control = CASES[case.control]
-            assert control.valid
-            assert operator_of(record_of(control)) == case.operator
+            baseline = CASES[case.baseline]
+            assert baseline.valid
+            assert operator_of(record_of(baseline)) == case.operator
 
 
 def test_what_a_model_shows_is_evident() -> None:

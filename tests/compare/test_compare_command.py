@@ -50,7 +50,7 @@ def test_agreement_and_disagreement_have_exit_codes_of_their_own(tmp_path: Path)
     same = ran("onnxruntime", "--case", FIVE, "--diff", tmp_path / "old.json")
     assert same.output.splitlines()[-3:] == ["new: 0", "fixed: 0", "changed: 0"]
     before = json.loads(found.stdout) | {"cases": []}
-    before["peers"][0]["versions"] = {"onnxruntime": "0.1"}
+    before["implementations"][0]["versions"] = {"onnxruntime": "0.1"}
     (tmp_path / "before.json").write_text(json.dumps(before))
     new = ran("onnxruntime", "--case", FIVE, "--diff", tmp_path / "before.json")
     assert "onnxruntime: onnxruntime 0.1 -> " in new.output
@@ -58,7 +58,9 @@ def test_agreement_and_disagreement_have_exit_codes_of_their_own(tmp_path: Path)
     fallen = ran(fake("dies at the start"), "--case", FIVE, "--expect", tmp_path / "old.json")
     assert fallen.exit_code == 3
     assert "did not start: fake" in fallen.stderr
-    (tmp_path / "known.toml").write_text(f'[[expected]]\ncase = "{PLAIN}"\npeer = "*"\nverdict = "differs"\n')
+    (tmp_path / "known.toml").write_text(
+        f'[[expected]]\ncase = "{PLAIN}"\nimplementation = "*"\nverdict = "differs"\n'
+    )
     gone = ran("onnxruntime", "--case", FIVE, "--expect", tmp_path / "known.toml")
     assert gone.exit_code == 1
     assert "new: " in gone.output
@@ -123,7 +125,7 @@ def test_what_nobody_could_ask_again_is_not_said_to_have_not_repeated(
         valid=True,
         record=None,
         expected=(),
-        control=None,
+        baseline=None,
         verdicts=verdicts,
     )
     peers = tuple(Peer(name=name, adapter=name) for name in verdicts)

@@ -24,16 +24,35 @@ def made() -> ModuleType:
 
 
 def test_the_page_on_comparisons_is_current(made: ModuleType) -> None:
-    assert made.TEXT.read_text() == made.page(made.shown()), "run docs/generate_compare.py"
-    assert made.PICTURE.read_text() == made.picture(made.shown()), "run docs/generate_compare.py"
+    for name, content in made.files(made.shown()).items():
+        assert (DOCS / name).read_text() == content, "run docs/generate_compare.py"
 
 
 def test_the_page_shows_ten_peers_and_confirmed_disagreements_alone(made: ModuleType) -> None:
     shown = made.shown()
     assert len({peer.adapter for peer in shown.peers if peer.state == "ok"}) >= 10
-    page = made.PAGE.read_text()
+    page = made.whole()
     assert page.count('class="card finding"') == len(shown.findings) > 0
     assert page.count('<article class="case"') == len(shown.entries)
+
+
+def test_the_page_of_an_implementation_says_first_what_is_wrong(made: ModuleType) -> None:
+    shown = report(40, 4)
+    for peer in shown.peers:
+        page = made.page_of(shown, peer)
+        found = [(entry, verdict) for entry, one, verdict in shown.findings if one is peer]
+        agrees, judged = made.agreeing(shown, peer)
+        assert agrees < judged < 40
+        assert f"{agrees} of {judged} cases" in page
+        assert f">{agrees} of {judged} cases<" in made.badge(shown, peer)
+        sentences = [line for line in page.splitlines() if line.startswith("- ")]
+        told = [verdict.word for _, verdict in found]
+        order = [word for word in made.SENTENCES if word in told]
+        assert len(sentences) == len(order)
+        for sentence, word in zip(sentences, order, strict=True):
+            assert sentence.startswith(f"- {made.SENTENCES[word]} in {told.count(word)} case")
+        rows = [row.split(" | ") for row in page.splitlines() if row.startswith("| `")]
+        assert sum(int(row[3]) for row in rows) == sum(one.word in made.SENTENCES for _, one in found)
 
 
 def schema() -> Draft202012Validator:
@@ -99,11 +118,20 @@ def test_links_to_reports_upstream(made: ModuleType) -> None:
     shown = report(40, 4)
     entry, peer, verdict = next(one for one in shown.findings if one[2].known is None)
     known = [
-        {"case": f"{entry.id[:12]}*", "peer": peer.name, "verdict": str(verdict.word), "url": "https://a.b"}
+        {
+            "case": f"{entry.id[:12]}*",
+            "implementation": peer.name,
+            "verdict": str(verdict.word),
+            "url": "https://a.b",
+        }
     ]
     linked = {(e.id, p.name): v.known for e, p, v in made.with_known(shown, known).findings}
     assert linked[entry.id, peer.name] == "https://a.b"
     assert None in linked.values()
     for one in made.read_known():
         assert one["url"].startswith("https://")
-        assert {"case", "peer", "url"} <= one.keys() <= {"case", "peer", "url", "verdict", "title"}
+        assert (
+            {"case", "implementation", "url"}
+            <= one.keys()
+            <= {"case", "implementation", "url", "verdict", "title"}
+        )

@@ -28,7 +28,7 @@ VALID, INVALID = "valid", "invalid"
 SLOW = {"sleeps", "busy", "ignores signals", "stops itself", "prints for ever", "half a line"}
 
 
-def case(name: str, error: str | None = None, control: str | None = None) -> Case:
+def case(name: str, error: str | None = None, baseline: str | None = None) -> Case:
     return Case(
         id=name,
         operator="Split-18",
@@ -42,7 +42,7 @@ def case(name: str, error: str | None = None, control: str | None = None) -> Cas
         expected=(np.array([1, 2], np.float32),) if error is None else None,
         expected_types=("float32",),
         error=error,
-        control=control,
+        baseline=baseline,
     )
 
 
@@ -168,7 +168,7 @@ def test_a_fault_is_named_and_confirmed(fault: str, word: Word, signal: str | No
         ("answers at the start", State.FAILED, "it answers before it has started"),
         ("dies at the start", State.FAILED, "SIGABRT"),
         ("sleeps at the start", State.FAILED, "no answer in 2 s"),
-        ("rejects", State.DEAD, "it fails every valid case"),
+        ("rejects", State.NO_RESULT, "it fails every valid case"),
         ("right", State.OK, ""),
     ],
 )
@@ -273,8 +273,8 @@ def test_a_peer_has_no_network_where_the_system_allows_it() -> None:
 
 
 def test_a_rejection_counts_only_where_the_control_passes() -> None:
-    cases = case(VALID), case(INVALID, "lengths.sum", VALID), case("needy", control=VALID)
+    cases = case(VALID), case(INVALID, "lengths.sum", VALID), case("needy", baseline=VALID)
     rejected = asked("rejects", *cases)
     assert verdict_of(rejected).word is Word.REJECTS
-    assert verdict_of(rejected, INVALID).word is verdict_of(rejected, "needy").word is Word.DEAD
-    assert verdict_of(asked("right", *cases), INVALID).word is Word.ACCEPTS
+    assert verdict_of(rejected, INVALID).word is verdict_of(rejected, "needy").word is Word.NO_RESULT
+    assert verdict_of(asked("right", *cases), INVALID).word is Word.WRONGLY_ACCEPTS

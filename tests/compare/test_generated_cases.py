@@ -51,9 +51,9 @@ def test_each_can_be_asked_and_has_a_control_that_is_valid() -> None:
         case = build(one)
         assert case.id == name
         assert case.rule == one.rule == (case.error or one.rule), one.record
-        assert one.control is not None
-        assert case.control == named(one.control).id
-        assert named(one.control).rule in VALID, one.control
+        assert one.baseline is not None
+        assert case.baseline == named(one.baseline).id
+        assert named(one.baseline).rule in VALID, one.baseline
         valid += case.valid
     assert len(MANY) / 4 < valid < len(MANY) * 3 / 4
 

@@ -18,7 +18,7 @@ from splitops.comparison import CompareError, Report
 from splitops.comparison.records import Peer, Record, State, Verdict, Word
 from splitops.comparison.reports.html import to_html
 from splitops.comparison.reports.pictures import Pictures, planned
-from splitops.comparison.reports.verdicts import MEANINGS
+from splitops.comparison.reports.verdicts import MEANINGS, spoken
 
 HOSTILE = (
     "</style></script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\x00\x1b[2J\u202e\ud800$policy"
@@ -69,7 +69,7 @@ def hostile(made: Report) -> Report:
         title=HOSTILE,
         record=record,
         expected=(part,),
-        control=HOSTILE,
+        baseline=HOSTILE,
         verdicts={HOSTILE: verdict},
     )
     return Report(environment={HOSTILE: {HOSTILE: [HOSTILE]}}, peers=(peer,), entries=(entry,))
@@ -129,7 +129,7 @@ def test_nothing_of_the_page_is_elsewhere() -> None:
 def test_every_link_inside_leads_somewhere() -> None:
     made = report(40, 6)
     ids = {entry.id for entry in made.entries}
-    entries = tuple(replace(e, control=None if e.control not in ids else e.control) for e in made.entries)
+    entries = tuple(replace(e, baseline=None if e.baseline not in ids else e.baseline) for e in made.entries)
     page = Page(to_html(replace(made, entries=entries), "1"))
     places = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(places) == len(set(places))
@@ -153,7 +153,7 @@ def test_the_words_stand_beside_the_colours() -> None:
     cells = re.findall(r"<td class=([\w-]+)>(?:<a[^>]*>)?([\w/ -]+)", text)
     assert len(cells) == 200 * 12
     named = {word: word.value if word is not Word.NOT_APPLICABLE else "na" for word in MEANINGS}
-    assert {(named[word], word.value) for word in MEANINGS} <= set(cells)
+    assert {(named[word], spoken(word)) for word in MEANINGS} <= set(cells)
     assert ("na", "unconfirmed") in cells
 
 

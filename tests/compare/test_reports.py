@@ -78,7 +78,7 @@ def test_sarif_has_each_finding_with_its_rule() -> None:
     assert len(run["results"]) == len(made.findings) > 20
     for result, (entry, peer, verdict) in zip(run["results"], made.findings, strict=True):
         assert rules[result["ruleIndex"]]["id"] == result["ruleId"] == entry.rule
-        assert result["properties"]["peer"] == peer.name
+        assert result["properties"]["implementation"] == peer.name
         assert str(verdict.word) in result["message"]["text"]
         assert not re.search(
             r"[\s<>\"]", result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
@@ -108,7 +108,7 @@ def changes(old: Report, new: Report) -> dict[str, list[str]]:
 
 
 def test_new_fixed_and_changed() -> None:
-    fine, dead = agreeing(), Verdict(word=Word.DEAD)
+    fine, dead = agreeing(), Verdict(word=Word.NO_RESULT)
     crashed = with_verdict(fine, 1, CRASH)
     assert changes(fine, crashed) == {"new": ["agrees -> crash SIGSEGV"], "fixed": [], "changed": []}
     assert changes(crashed, fine) == {"new": [], "fixed": ["crash SIGSEGV -> agrees"], "changed": []}
@@ -190,7 +190,7 @@ def test_a_peer_that_did_not_start_goes_before_all() -> None:
 
 def test_expectations_in_toml(tmp_path: Path) -> None:
     path = tmp_path / "expected.toml"
-    path.write_text('[[expected]]\ncase = "a/*"\npeer = "b"\nverdict = "crash"\nreason = "why"\n')
+    path.write_text('[[expected]]\ncase = "a/*"\nimplementation = "b"\nverdict = "crash"\nreason = "why"\n')
     assert read_expectations(path) == (Expectation("a/*", "b", Word.CRASH, "why"),)
 
 
@@ -202,7 +202,7 @@ def test_expectations_in_an_old_report(tmp_path: Path) -> None:
     assert read_report(path).to_json() == made.to_json()
 
 
-ROW = '[[expected]]\ncase = "a"\npeer = "b"\n'
+ROW = '[[expected]]\ncase = "a"\nimplementation = "b"\n'
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def reported(case: Case, adapter: str, word: Word = Word.REJECTS, **setting: str
         valid=case.valid,
         record=case.record,
         expected=case.error or (part,) * len(case.outputs),
-        control=None,
+        baseline=None,
         verdicts={name: Verdict(word=word, detail="no\nsuch thing", stage="load", got=(part,), confirmed=2)},
     )
     return Report(environment={"platform": "Linux", "python": "3.11"}, peers=(peer,), entries=(entry,))
@@ -149,7 +149,7 @@ def test_the_report_says_what_was_expected_and_got() -> None:
 
 def test_of_an_invalid_case_an_error_is_expected() -> None:
     case = case_of("split-18/lengths.sum/6-as-2+3/float32/static")
-    files = reproduction(reported(case, "onnxruntime", Word.ACCEPTS), case, "onnxruntime")
+    files = reproduction(reported(case, "onnxruntime", Word.WRONGLY_ACCEPTS), case, "onnxruntime")
     assert "'an error (lengths.sum)'" in files["reproduce.py"].decode()
 
 

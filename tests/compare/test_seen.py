@@ -36,7 +36,7 @@ def report(release: str, words: Mapping[str, Word], adapter: str = "onnxruntime"
                 valid=True,
                 record=None,
                 expected=(),
-                control=None,
+                baseline=None,
                 verdicts={"one": Verdict(word=word, confirmed=2 if word is not Word.AGREES else 0)},
             )
             for case, word in words.items()
@@ -84,7 +84,7 @@ def test_a_release_that_the_profiles_do_not_name_is_said(tmp_path: Path) -> None
 
 
 def test_what_says_nothing_is_not_taken_for_agreement(tmp_path: Path) -> None:
-    words = {str(own.case): Word.DEAD for own in OURS}
+    words = {str(own.case): Word.NO_RESULT for own in OURS}
     code, text = said(tmp_path, report("1.32.0", words), report("1.32.0", words, "onnxruntime-web"))
     assert code == 0, text
     assert "onnxruntime.empty-name: nobody answered\n" in text

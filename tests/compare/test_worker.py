@@ -176,7 +176,12 @@ def test_tensors_that_lie_are_rejected(tmp_path: Path, tensor: dict[str, object]
 def test_a_broken_report_is_one_line() -> None:
     from splitops.comparison.protocol import read_report
 
-    for content in (b"", b"\xff", b"{}", b'{"version": 1, "environment": {}, "peers": [1], "cases": []}'):
+    for content in (
+        b"",
+        b"\xff",
+        b"{}",
+        b'{"version": 1, "environment": {}, "implementations": [1], "cases": []}',
+    ):
         with pytest.raises(CompareError, match="not a report of a comparison") as caught:
             read_report(content)
         assert "\n" not in str(caught.value)

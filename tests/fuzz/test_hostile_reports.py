@@ -67,8 +67,13 @@ REPLIES: list[dict[str, Any]] = [
 ]
 EXPECTED = {
     "expected": [
-        {"case": "split-18/ceil/*", "peer": "onnxruntime", "verdict": "rejects", "reason": "upstream"},
-        {"case": "*", "peer": "tra?t", "verdict": "crash"},
+        {
+            "case": "split-18/ceil/*",
+            "implementation": "onnxruntime",
+            "verdict": "rejects",
+            "reason": "upstream",
+        },
+        {"case": "*", "implementation": "tra?t", "verdict": "crash"},
     ]
 }
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _NOT_STARTED: Final = 3
 _INTERRUPTED: Final = 130
-_STATES: Final = {"dead": "no result", "absent": "not installed", "failed": "did not start"}
+_STATES: Final = {"no-result": "no result", "absent": "not installed", "failed": "did not start"}
 
 
 @click.command(short_help="Compare the installed runtimes, and report where they deviate.")

@@ -29,30 +29,30 @@ class Word(StrEnum):
     """What a comparison says of a case and an implementation."""
 
     AGREES = "agrees"
-    """It gives what is specified: the values of a valid case, a rejection of an invalid one."""
+    """It returns what is specified: the values of a valid case, a rejection of an invalid one."""
     DIFFERS = "differs"
-    """It gives something else for a valid case."""
+    """It returns something else for a valid case."""
     REJECTS = "rejects"
     """It rejects a valid case."""
-    ACCEPTS = "accepts"
-    """It takes an invalid case."""
+    WRONGLY_ACCEPTS = "wrongly-accepts"
+    """It runs an invalid case."""
     CRASH = "crash"
     """Its process ends."""
     HANG = "hang"
     """It does not answer in the time that it has."""
     MEMORY = "memory"
-    """It takes more memory than it may."""
+    """It uses more memory than the limit."""
     PROTOCOL = "protocol"
-    """It answers what is not a message."""
+    """Its answer is not a message."""
     ADAPTER_ERROR = "adapter-error"
     """The adapter fails, not the implementation."""
-    DEAD = "dead"
-    """It rejects the control of the case too, so that its rejection says nothing."""
+    NO_RESULT = "no-result"
+    """It fails the valid baseline case too."""
     NOT_APPLICABLE = "n/a"
-    """It is not asked, or says that it does not do this."""
+    """It is not asked, or does not support the case."""
 
 
-FINDINGS: Final = frozenset(set(Word) - {Word.AGREES, Word.DEAD, Word.NOT_APPLICABLE})
+FINDINGS: Final = frozenset(set(Word) - {Word.AGREES, Word.NO_RESULT, Word.NOT_APPLICABLE})
 """The words that say that something is wrong."""
 
 
@@ -60,7 +60,7 @@ class State(StrEnum):
     """The state of an implementation."""
 
     OK = "ok"
-    DEAD = "dead"
+    NO_RESULT = "no-result"
     """It started, and no valid case passed."""
     ABSENT = "absent"
     """It is not installed."""
@@ -139,7 +139,7 @@ class Case:
         expected_types: name of the element type of each output.
         error: code of the rule that it breaks; None where it is valid.
         evident: whether the model alone shows that it is invalid, so that a checker can know.
-        control: id of the valid case that must pass before a rejection of this one counts.
+        baseline: id of the valid case that must pass before a rejection of this one counts.
         exact: whether the values must be the same bit for bit; where other operators compute, floats may be
             rounded.
     """
@@ -159,7 +159,7 @@ class Case:
     expected_types: tuple[str, ...] = ()
     error: str | None = None
     evident: bool = False
-    control: str | None = None
+    baseline: str | None = None
     exact: bool = True
 
     @property
@@ -311,7 +311,7 @@ class Entry:
     valid: bool
     record: Record | None
     expected: tuple[Mapping[str, Any], ...] | str
-    control: str | None
+    baseline: str | None
     verdicts: Mapping[str, Verdict]
 
     def to_json(self) -> dict[str, Any]:
@@ -352,7 +352,7 @@ class Report:
         return {
             "version": 1,
             "environment": dict(self.environment),
-            "peers": [values_of(peer) for peer in self.peers],
+            "implementations": [values_of(peer) for peer in self.peers],
             "cases": [entry.to_json() for entry in self.entries],
         }
 
@@ -361,7 +361,7 @@ class Report:
         """Read what :meth:`to_json` wrote; of strangers, through ``protocol.read_report``."""
         return cls(
             environment=found["environment"],
-            peers=tuple(map(Peer.from_json, found["peers"])),
+            peers=tuple(map(Peer.from_json, found["implementations"])),
             entries=tuple(map(Entry.from_json, found["cases"])),
         )
 

@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from splitops.comparison.cases.building import SPECIALS
-from splitops.comparison.cases.listing import Listed, build, cases, control_of, find, generated, listed, named
+from splitops.comparison.cases.listing import (
+    Listed,
+    baseline_of,
+    build,
+    cases,
+    find,
+    generated,
+    listed,
+    named,
+)
 
-__all__ = ["SPECIALS", "Listed", "build", "cases", "control_of", "find", "generated", "listed", "named"]
+__all__ = ["SPECIALS", "Listed", "baseline_of", "build", "cases", "find", "generated", "listed", "named"]

@@ -16,7 +16,7 @@ from splitops.spec.operators.schemas import Given
 from splitops.spec.sizes.rules import SizeRule
 
 Broken = tuple[Record, Record]
-"""What breaks a rule, and its control."""
+"""What breaks a rule, and its baseline."""
 
 
 def invalid_records(row: OperatorSchema) -> Iterator[Broken]:

@@ -1,4 +1,4 @@
-"""The cases: every record with its name, its rule, its control, and the result of splitops."""
+"""The cases: every record with its name, its rule, its baseline, and the result of splitops."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Listed:
         id: its stable name.
         rule: the size rule that it asks for, or the code of the rule that it breaks.
         record: what generates it.
-        control: the valid record that must pass before a rejection of this one counts; None for a plain one.
+        baseline: the valid record that must pass before a rejection of this one counts; None for a plain one.
     """
 
     id: str
     rule: str
     record: Record
-    control: Record | None
+    baseline: Record | None
 
 
 @cache
@@ -57,8 +57,8 @@ def listed() -> Mapping[str, Listed]:
         for record in valid_records(row):
             new = named(record)
             found.setdefault(new.id, new)
-        for record, control in invalid_records(row):
-            for new in (named(control), named(record, control)):
+        for record, baseline in invalid_records(row):
+            for new in (named(baseline), named(record, baseline)):
                 found.setdefault(new.id, new)
     return MappingProxyType(found)
 
@@ -119,26 +119,26 @@ def cases(ids: Iterable[str] | None = None) -> tuple[Case, ...]:
     return tuple(map(build, listed().values() if ids is None else map(find, ids)))
 
 
-def named(record: Record, control: Record | None = None) -> Listed:
+def named(record: Record, baseline: Record | None = None) -> Listed:
     """Name a record.
 
     Args:
         record: the record, a new one or a smaller one.
-        control: its control; None is that of a valid record.
+        baseline: its baseline; None is that of a valid record.
 
     Raises:
         OperatorError: there is no such operator version.
     """
     rule = _rule_of(record)
-    return Listed(id_of(record, rule), rule, record, control_of(record) if control is None else control)
+    return Listed(id_of(record, rule), rule, record, baseline_of(record) if baseline is None else baseline)
 
 
-def control_of(record: Record) -> Record | None:
+def baseline_of(record: Record) -> Record | None:
     """Return the plain record of the version (of elements that are read, with them); None for that itself."""
     row = row_of(record)
     read = record.special in ("elements", "length")
-    control = plain(row, special="elements", outputs=part_names(2)) if read else plain(row)
-    return None if control == record else control
+    baseline = plain(row, special="elements", outputs=part_names(2)) if read else plain(row)
+    return None if baseline == record else baseline
 
 
 def build(case: Listed) -> Case:
@@ -171,7 +171,7 @@ def build(case: Listed) -> Case:
         expected_types=(_OTHER_TYPES.get(record.special or "", record.dtype),) * len(names),
         error=error,
         evident=error is not None and _is_evident(model, error),
-        control=None if case.control is None else named(case.control).id,
+        baseline=None if case.baseline is None else named(case.baseline).id,
     )
 
 

@@ -98,7 +98,7 @@ def compare(
 
 
 def _chosen(operators: Sequence[str], ids: Sequence[str], generate: int, seed: int) -> tuple[Case, ...]:
-    """Return the cases that are asked for, and their controls."""
+    """Return the cases that are asked for, and their baselines."""
     wanted = {name: find(name) for name in ids} if ids else dict(listed())
     if generate:
         wanted |= generated(generate, seed)
@@ -107,9 +107,9 @@ def _chosen(operators: Sequence[str], ids: Sequence[str], generate: int, seed: i
         if not any(_is_of(case, operator) for case in found.values()):
             raise CompareError(f"there is no case of an operator {shown(operator)}")
     chosen = [case for case in found.values() if not operators or any(_is_of(case, o) for o in operators)]
-    controls = {case.control: wanted[case.id].control for case in chosen}
-    missing = sorted({name for name in controls if name is not None} - {case.id for case in chosen})
-    return (*chosen, *(build(named(record)) for name in missing if (record := controls[name]) is not None))
+    baselines = {case.baseline: wanted[case.id].baseline for case in chosen}
+    missing = sorted({name for name in baselines if name is not None} - {case.id for case in chosen})
+    return (*chosen, *(build(named(record)) for name in missing if (record := baselines[name]) is not None))
 
 
 def _is_of(case: Case, operator: str) -> bool:
@@ -200,7 +200,7 @@ def _entry(case: Case, asked: Sequence[Column], found: Mapping[str, Mapping[str,
         valid=case.valid,
         record=case.record,
         expected=expected_of(case),
-        control=case.control,
+        baseline=case.baseline,
         verdicts={
             name: replace(verdict, limit=_limit(case, adapters[name])) if verdict.is_finding else verdict
             for name, verdict in verdicts.items()
@@ -222,5 +222,5 @@ def _seen(peer: Peer, rows: Sequence[Entry]) -> Peer:
     words = [entry.verdicts[peer.name].word for entry in rows if entry.valid and peer.name in entry.verdicts]
     asked = [word for word in words if word is not Word.NOT_APPLICABLE]
     if asked and Word.AGREES not in asked:
-        return replace(peer, state=State.DEAD, detail="it fails every valid case")
+        return replace(peer, state=State.NO_RESULT, detail="it fails every valid case")
     return peer

@@ -24,7 +24,7 @@ def confirmed(verdict: Verdict, outcome: Outcome, again: Again) -> Verdict:
     repeated = sum(found.kind == verdict.kind for found, _ in alone)
     if repeated == SETTLED:
         moves = any(not same_values(outcome, other) for _, other in alone)
-        if moves and verdict.word in (Word.DIFFERS, Word.ACCEPTS):
+        if moves and verdict.word in (Word.DIFFERS, Word.WRONGLY_ACCEPTS):
             detail = (
                 f"{verdict.detail}; the values change with what is in memory: it reads outside the tensor"
             )

@@ -54,7 +54,7 @@ def judge(case: Case, outcome: Outcome, rerun: Rerun) -> Verdict:
 def _of_values(case: Case, outcome: Outcome) -> Verdict:
     shown = tuple(map(got, outcome.values, outcome.types))
     if case.expected is None:
-        return Verdict(word=Word.ACCEPTS, detail=f"it runs what breaks {case.error}", got=shown)
+        return Verdict(word=Word.WRONGLY_ACCEPTS, detail=f"it runs what breaks {case.error}", got=shown)
     problem = _difference(case, outcome)
     if problem is None:
         return Verdict(word=Word.AGREES)
@@ -95,7 +95,7 @@ def _dims(dims: Sequence[int | str | None]) -> str:
 
 def _taken(case: Case, detail: str) -> Verdict:
     if case.evident:
-        return Verdict(word=Word.ACCEPTS, detail=f"{detail}, which breaks {case.error}")
+        return Verdict(word=Word.WRONGLY_ACCEPTS, detail=f"{detail}, which breaks {case.error}")
     return Verdict(word=Word.NOT_APPLICABLE, detail="the model alone does not show that it is invalid")
 
 
@@ -106,7 +106,7 @@ def _of_made(case: Case, outcome: Outcome | None) -> Verdict:
         return Verdict(word=Word.AGREES)
     if outcome.kind == "ok":
         found = _of_values(case, outcome)
-        word = {Word.ACCEPTS: "what it made runs", Word.DIFFERS: "what it made gives another result"}
+        word = {Word.WRONGLY_ACCEPTS: "what it made runs", Word.DIFFERS: "what it made gives another result"}
         detail = f"{word[found.word]}: {found.detail}" if found.word in word else ""
         return Verdict(word=found.word, detail=detail, got=found.got)
     detail = f"what it made does not run ({outcome.kind}): {outcome.text}"

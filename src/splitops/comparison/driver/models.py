@@ -73,7 +73,7 @@ def _cut_out(model: Any, ours: Session, feeds: Mapping[str, Any]) -> Iterator[Ca
             case = build(named(record))
         except SplitError:  # no model of its own says this, such as one whose output has no name
             continue
-        yield replace(case, id=name if used[name] == 1 else f"{name}#{used[name]}", control=None)
+        yield replace(case, id=name if used[name] == 1 else f"{name}#{used[name]}", baseline=None)
 
 
 def _place(site: Site) -> tuple[str | None, str | None]:

@@ -236,9 +236,9 @@ class Run:
         self._steps.put(Step(column.peer.name, case.id, verdict, True))
 
     def _says_nothing(self, column: Column, case: Case, verdict: Verdict) -> bool:
-        """Whether the control of a rejection is known to fail, so that the rejection will not count."""
-        control = None if case.control is None else self._final[column.peer.name].get(case.control)
-        return verdict.stage is not None and control is not None and control.word is not Word.AGREES
+        """Whether the baseline of a rejection is known to fail, so that the rejection will not count."""
+        baseline = None if case.baseline is None else self._final[column.peer.name].get(case.baseline)
+        return verdict.stage is not None and baseline is not None and baseline.word is not Word.AGREES
 
     def _alone(self, column: Column, case: Case, index: int) -> tuple[Verdict, Outcome]:
         with self._fresh(column, PERTURBATIONS[index]) as asker:
@@ -290,15 +290,15 @@ class Run:
 
 
 def settled(cases: Iterable[Case], verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
-    """Return the verdicts of a column in which rejections count only where the control of the case passes."""
+    """Return the verdicts of a column; rejections count only where the baseline of the case passes."""
     found = dict(verdicts)
     for case in cases:
         verdict = found.get(case.id)
-        if verdict is None or case.control is None or verdict.stage is None:
+        if verdict is None or case.baseline is None or verdict.stage is None:
             continue
-        control = verdicts.get(case.control)
-        if control is None or control.word is not Word.AGREES:
-            said = "was not asked" if control is None else f"is {control.word}"
-            detail = f"its control {case.control} {said}: {verdict.detail}"
-            found[case.id] = Verdict(word=Word.DEAD, detail=detail)
+        baseline = verdicts.get(case.baseline)
+        if baseline is None or baseline.word is not Word.AGREES:
+            said = "was not asked" if baseline is None else f"is {baseline.word}"
+            detail = f"its baseline {case.baseline} {said}: {verdict.detail}"
+            found[case.id] = Verdict(word=Word.NO_RESULT, detail=detail)
     return found

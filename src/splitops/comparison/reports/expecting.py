@@ -14,7 +14,7 @@ from splitops.comparison.reports.reading import parse_report, read_bytes
 from splitops.comparison.reports.verdicts import described
 from splitops.errors import one_line, shown, shown_path
 
-_FIELDS: Final = ("case", "peer", "verdict", "reason")
+_FIELDS: Final = ("case", "implementation", "verdict", "reason")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def _expectation(row: Any, place: str) -> Expectation:
         raise CompareError(f"{place} has no {missing[0]}")
     if row["verdict"] not in FINDINGS:
         raise CompareError(f"{place}: {shown(row['verdict'])} is not a disagreement")
-    return Expectation(row["case"], row["peer"], Word(row["verdict"]), row.get("reason", ""))
+    return Expectation(row["case"], row["implementation"], Word(row["verdict"]), row.get("reason", ""))
 
 
 def _fits(name: str, pattern: str) -> bool:

@@ -19,6 +19,7 @@ from splitops.comparison.reports.verdicts import (
     counts,
     described,
     releases,
+    spoken,
     stated,
     written,
 )
@@ -42,7 +43,8 @@ def to_html(report: Report, version: str, home: str | None = None) -> str:
     """Write a report as one HTML file.
 
     It has its style, its script and its pictures in it, and allows no others by its content security policy.
-    It is complete without JavaScript, which adds the filters and the keys.
+    It is complete without JavaScript. A script adds the filters and the keys, and draws a case once it is
+    opened.
 
     Args:
         report: the report. Whatever its texts hold is shown as text.
@@ -82,11 +84,12 @@ def to_html(report: Report, version: str, home: str | None = None) -> str:
         "query": lambda peer: urlencode({"peer": peer.name}, errors="surrogatepass"),
         "releases": releases,
         "rule_text": rule_text,
+        "spoken": spoken,
         "saying": lambda entry, word: [name for name, one in entry.verdicts.items() if one.word is word],
         "stated": lambda record: json.dumps(stated(record)),
         "written": written,
     }
-    page.tests["unconfirmed"] = _unconfirmed
+    page.tests |= {"agreed": _agreed, "unconfirmed": _unconfirmed}
     page.globals |= {
         "anchor": anchor,
         "command": _command,
@@ -131,7 +134,7 @@ def _facts(report: Report) -> dict[str, Any]:
             for peer in report.peers
             if (entries := [entry for entry, *said in told if said == [peer.name, word]])
         ],
-        "quiet": (Word.AGREES, Word.DEAD, Word.NOT_APPLICABLE),
+        "quiet": (Word.AGREES, Word.NO_RESULT, Word.NOT_APPLICABLE),
     }
 
 
@@ -158,6 +161,11 @@ def _class_of(word: str) -> str:
 
 def _command(case: str, peer: str) -> str:
     return f"splitops compare {shlex.quote(peer)} --repro {shlex.quote(case)} -o reproduction"
+
+
+def _agreed(entry: Entry) -> bool:
+    """Whether no implementation disagrees about a case."""
+    return not any(verdict.counts for verdict in entry.verdicts.values())
 
 
 def _unconfirmed(verdict: Verdict) -> bool:

@@ -41,7 +41,11 @@ def _result(entry: Entry, peer: Peer, verdict: Verdict, rule: int) -> dict[str, 
             }
         ],
         "partialFingerprints": {"casePeerVerdict": f"{entry.id} {peer.name} {described(verdict)}"},
-        "properties": {"peer": peer.name, "verdict": verdict.word.value, "versions": dict(peer.versions)},
+        "properties": {
+            "implementation": peer.name,
+            "verdict": verdict.word.value,
+            "versions": dict(peer.versions),
+        },
     }
     if verdict.known is not None and verdict.known.startswith("https://"):
         result["workItemUris"] = [verdict.known]

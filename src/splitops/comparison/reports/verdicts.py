@@ -10,21 +10,21 @@ from typing import Any, Final
 from splitops.comparison.records import FINDINGS, Peer, Record, Report, Verdict, Word
 
 MEANINGS: Final[Mapping[Word, str]] = {
-    Word.AGREES: "gives what the rule gives, or rejects what the rule forbids",
-    Word.DIFFERS: "runs, and gives something else",
-    Word.REJECTS: "rejects what is valid",
-    Word.ACCEPTS: "takes what is invalid",
+    Word.AGREES: "returns what is specified, or rejects what a rule forbids",
+    Word.DIFFERS: "runs, and returns another result",
+    Word.REJECTS: "rejects a valid split",
+    Word.WRONGLY_ACCEPTS: "runs an invalid split",
     Word.CRASH: "its process died",
-    Word.HANG: "gave no answer in time",
-    Word.MEMORY: "took more memory than it was given",
-    Word.PROTOCOL: "sent what is not an answer",
+    Word.HANG: "did not answer in time",
+    Word.MEMORY: "used more memory than the limit",
+    Word.PROTOCOL: "sent something that is not an answer",
     Word.ADAPTER_ERROR: "the adapter failed, not the implementation",
-    Word.DEAD: "fails the valid control as well, so that it says nothing here",
-    Word.NOT_APPLICABLE: "is not asked, or does not claim to do this",
+    Word.NO_RESULT: "fails the valid baseline case too",
+    Word.NOT_APPLICABLE: "was not asked, or does not support it",
 }
 """Every word, in the order in which reports show them."""
 
-DISAGREEMENTS: Final = (Word.DIFFERS, Word.REJECTS, Word.ACCEPTS, Word.CRASH, Word.HANG, Word.MEMORY)
+DISAGREEMENTS: Final = (Word.DIFFERS, Word.REJECTS, Word.WRONGLY_ACCEPTS, Word.CRASH, Word.HANG, Word.MEMORY)
 """The words for a split whose result is not what is specified."""
 
 
@@ -36,6 +36,16 @@ def described(verdict: Verdict) -> str:
         'crash SIGABRT'
     """
     return f"{verdict.word} {verdict.signal}" if verdict.signal else str(verdict.word)
+
+
+def spoken(word: str) -> str:
+    """Return a verdict as pages show it.
+
+    Examples:
+        >>> spoken(Word.WRONGLY_ACCEPTS)
+        'wrongly accepts'
+    """
+    return word.replace("-", " ")
 
 
 def releases(peer: Peer) -> str:

@@ -28,7 +28,7 @@ function code({ row: operator, shape, way, numbers, keepdims }, found) {
     NumPy: none ? "[]" : squeezed(`np.split(x, ${cuts}, axis=${axis})`),
     PyTorch: none ? "[]" : found.squeeze ? `torch.unbind(x, dim=${axis})` : `torch.split(x, ${list}, dim=${axis})`,
     ONNX: operator.openvino ? `${names} = Split<axis = ${axis}>(x, split)   # split = ${list}` : onnx,
-    OpenVINO: none ? "none: it gives at least one part"
+    OpenVINO: none ? "none: it returns at least one part"
       : equal ? `ov.opset1.split(x, ${axis}, ${found.count})` : `ov.opset1.variadic_split(x, ${axis}, ${list})`,
   };
 }

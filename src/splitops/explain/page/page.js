@@ -17,7 +17,7 @@ const row = () => data.rows.find(({ name }) => name === form.operator.value);
 function integers(text) {
   const items = text.trim() ? text.trim().split(/[\s,]+/) : [];
   const odd = items.find((item) => !/^[-+]?\d{1,40}$/.test(item));
-  if (odd !== undefined) throw new Error(`${odd} is no integer`);
+  if (odd !== undefined) throw new Error(`${odd} is not an integer`);
   return items.map(BigInt);
 }
 

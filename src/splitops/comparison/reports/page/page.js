@@ -6,13 +6,26 @@
   const status = $(".status");
   const names = [...table.tHead.rows[0].cells].slice(1).map((cell) => cell.dataset.peer);
   const rows = [...table.querySelectorAll("tr[data-case]")];
-  const section = (row) => document.getElementById(row.dataset.case);
-  const agreeing = new Set(["agrees", "na", "dead"]);
+  const undrawn = new Map([...document.querySelectorAll("noscript[data-case]")].map((one) => [one.dataset.case, one]));
+  const agreeing = new Set(["agrees", "na", "no-result"]);
   let rules = 0;
 
   const checked = (name) => [...form.querySelectorAll(`input[name=${name}]:checked`)].map((box) => box.value);
 
-  // The filters and the fragment say the same: "#?peer=a&verdict=crash" is a link to what is seen.
+  // A case is text until it is opened: the page then has a fraction of the elements, and loads in a fraction of the time.
+
+  function draw(name) {
+    const one = undrawn.get(name);
+    if (!one) return false;
+    const holder = document.createElement("template");
+    holder.innerHTML = one.textContent;
+    one.replaceWith(holder.content);
+    return undrawn.delete(name);
+  }
+
+  addEventListener("beforeprint", () => [...undrawn.keys()].forEach(draw));
+
+  // The filters and the fragment agree: "#?peer=a&verdict=crash" is a link to what is shown.
 
   function readFragment() {
     const wanted = new URLSearchParams(location.hash.slice(2));
@@ -26,7 +39,7 @@
 
   function writeFragment() {
     const wanted = new URLSearchParams([...new FormData(form)].filter(([, value]) => value !== ""));
-    history.replaceState(null, "", wanted.size ? `#?${wanted}` : "#:matrix");
+    history.replaceState(null, "", `#?${wanted.size ? wanted : "all"}`);
   }
 
   function filter() {
@@ -47,12 +60,12 @@
         (!operator || row.parentNode.dataset.operator === operator) &&
         words.every((word) => text.includes(word)) &&
         (!judged || columns.some((i) => seen(row.cells[i])));
-      row.hidden = section(row).hidden = !shown;
+      row.hidden = !shown;
       count += shown;
     }
     for (const group of table.tBodies) group.hidden = !group.querySelector("tr[data-case]:not([hidden])");
     showColumns(columns);
-    status.textContent = `${count} of ${rows.length} cases, ${columns.length} of ${names.length} peers`;
+    status.textContent = `${count} of ${rows.length} cases, ${columns.length} of ${names.length} implementations`;
     $(".chosen").textContent = peers.size ? `${peers.size} of ${names.length}` : "all";
   }
 
@@ -79,12 +92,8 @@
       $("#\\:matrix").scrollIntoView();
       return;
     }
-    const target = document.getElementById(location.hash.slice(1));
-    if (target?.closest("[hidden]")) {
-      form.reset();
-      filter();
-      target.scrollIntoView();
-    }
+    // A place that was not there when the address was opened is its target once the address is opened again.
+    if (draw(location.hash.slice(1).split(":")[0])) location.replace(location.hash);
   }
 
   form.addEventListener("input", () => {
@@ -92,6 +101,7 @@
     writeFragment();
   });
   form.addEventListener("reset", () => setTimeout(() => {
+    form.elements.only.checked = false;
     filter();
     writeFragment();
   }));
@@ -148,5 +158,6 @@
   });
 
   document.documentElement.classList.add("js");
+  filter();
   if (location.hash) followFragment();
 })();
