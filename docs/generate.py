@@ -88,7 +88,7 @@ def operators() -> str:
         )
         for row in SCHEMAS
     ]
-    text = "# Operators\n\n" + HEADER
+    text = "# Look up operators\n\n" + HEADER
     text += "Every version of every operator that splitops runs, as its schema has it. "
     text += "`splitops.schema`, `splitops.history` and `splitops.difference` give the same as data.\n\n"
     text += "![The versions of each operator by opset, with the size rules of each](pictures/history.svg)\n\n"
@@ -168,7 +168,7 @@ _EXAMPLES: Final = rule_examples()
 
 def errors() -> str:
     """Return the page of the rule codes, each with an error that is raised while the page is made."""
-    text = "# Errors\n\n" + HEADER
+    text = "# Look up errors\n\n" + HEADER
     text += (
         "Every error that splitops raises on purpose is a `SplitError`, which is a `ValueError`. A broken "
         "rule of an operator is a `RuleError`, raised as the class of the rule's family; it carries "
@@ -244,7 +244,7 @@ def backends() -> str:
     """Return the page of the array libraries."""
     entries = (*BACKENDS, ARRAY_API, DLPACK)
     heading, *rows = capability_rows({entry.name: entry.capabilities for entry in entries})
-    text = "# Array libraries\n\n" + HEADER
+    text = "# Use array libraries\n\n" + HEADER
     text += (
         "A split takes an array of any library below and gives parts of the same library, on the same "
         "device. The library is found by the type of the array; none is imported for being looked for.\n\n"

@@ -114,7 +114,7 @@ def page() -> str:
     for runtime in RUNTIMES:
         text += f"\n## {NAMES[runtime]}\n"
         for limit in sorted((one for one in LIMITS if one.runtime == runtime), key=lambda one: one.code):
-            text += "\n" + _limit(limit, explain(limit.code))
+            text += f'\n<div class="card" markdown>\n\n{_limit(limit, explain(limit.code))}\n</div>\n'
     text += RULES
     for rule in Rule:
         found = explain(str(rule))

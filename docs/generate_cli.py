@@ -16,7 +16,7 @@ import click
 from splitops.cli import cli
 
 PAGE: Final = Path(__file__).with_name("cli.md")
-HEADER: Final = "# The command line\n\n<!-- Made by docs/generate_cli.py. -->\n\n"
+HEADER: Final = "# Use the command line\n\n<!-- Made by docs/generate_cli.py. -->\n\n"
 
 
 def page() -> str:

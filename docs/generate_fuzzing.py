@@ -112,7 +112,7 @@ def row(name: str, spent: dict[str, int]) -> str:
 
 TEMPLATE: Final = """<!-- Made by docs/generate_fuzzing.py. -->
 
-# Fuzzing
+# How splitops is fuzzed
 
 A coverage-guided fuzzer attacks everything that comes from outside: atheris for Python, and libFuzzer with
 the address and undefined-behaviour sanitizers for the native core. Findings are crashes, hangs of more than

@@ -229,7 +229,7 @@ def page() -> str:
 
 TEMPLATE: Final = """<!-- Made by docs/generate_inference.py. -->
 
-# Inference
+# Infer shapes
 
 `splitops.infer` finds the types and shapes of a model's values, through its splits. `splitops infer
 MODEL` shows them before and after, and `-o` writes a model that declares them and passes the ONNX

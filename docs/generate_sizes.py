@@ -137,7 +137,7 @@ def _file(name: str) -> str:
     return f"{re.sub('[^0-9a-z]+', '-', name)}.svg"
 
 
-TEMPLATE: Final = """# The size rules, drawn
+TEMPLATE: Final = """# See the size rules
 
 <!-- Made by docs/generate_sizes.py. -->
 

@@ -40,7 +40,7 @@ def row(name: str, measure: dict[str, Any]) -> str:
 
 TEMPLATE: Final = """<!-- Made by docs/generate_soak.py. -->
 
-# Soak
+# How long runs are tested
 
 `tasks.py soak` makes random calls in four threads for any time: every array library, views, copies and
 buffers, plans shared between threads, invalid calls, sessions, models, files, checkpoints and forked

@@ -245,7 +245,7 @@ def recorded() -> tuple[str, dict[str, str]]:
     return text, pictures
 
 
-TEMPLATE: Final = """# In the terminal
+TEMPLATE: Final = """# Use the terminal
 
 <!-- Made by docs/generate_terminal.py, which runs the commands. -->
 

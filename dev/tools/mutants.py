@@ -58,7 +58,7 @@ KILLED = ("killed", "out of time")
 
 
 INTRODUCTION = """\
-# Mutants
+# How mutants are found
 
 A test that cannot fail proves nothing. `python3.11 tasks.py mutants` changes the code that computes sizes in
 every small way that [mutmut](https://mutmut.readthedocs.io) knows, one change at a time: a number by one, `<`

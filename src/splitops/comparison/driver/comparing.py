@@ -78,8 +78,8 @@ def compare(
         The implementations, the cases and the verdicts; after Ctrl-C what is known by then, with
         ``environment["stopped"]`` True.
 
-    Raises: CompareError: there is no such peer, setting, case or operator, or no implementation at all;
-        Hypothesis is
+    Raises:
+        CompareError: there is no such implementation, setting, case or operator, or none at all; Hypothesis is
             needed and not installed.
         ModelError: the model cannot be read, or no inputs can be made for it.
 
