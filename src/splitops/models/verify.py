@@ -165,9 +165,9 @@ def made_inputs(ours: Session, *, seed: int = 0) -> dict[str, Any]:
         ours: a session of the model on the reference.
         seed: of the random numbers.
 
-    Raises: ModelError: an input is not a tensor of a declared type and rank, or no made input is one that
-        the model
-            takes.
+    Raises:
+        ModelError: an input is not a tensor of a declared type and rank, or the model accepts no generated
+            input.
     """
     trials = _Trials(ours, [_Input.of(declared) for declared in ours.inputs], seed)
     return trials.feeds(trials.base())

@@ -80,8 +80,8 @@ def _is_adapter(path: Path) -> bool:
 def columns(wanted: Wanted, limits: Limits, pool: Executor) -> tuple[list[Column], list[Peer]]:
     """Start every implementation once; return those that started, and why the others did not.
 
-    Raises: CompareError: there is no such adapter or setting, or an implementation that was asked for is
-        not installed.
+    Raises:
+        CompareError: there is no such adapter or setting, or a named implementation is not installed.
     """
     sources = list(_sources(wanted))
     answers = pool.map(lambda source: _hello(source, limits), sources)
