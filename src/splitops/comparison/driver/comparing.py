@@ -79,8 +79,8 @@ def compare(
         ``environment["stopped"]`` True.
 
     Raises:
-        CompareError: there is no such implementation, setting, case or operator, or none at all; Hypothesis is
-            needed and not installed.
+        CompareError: there is no such implementation, setting, case or operator, or none at all, or
+            Hypothesis is needed and not installed.
         ModelError: the model cannot be read, or no inputs can be made for it.
 
     Examples:
