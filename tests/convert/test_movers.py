@@ -230,7 +230,12 @@ BAD_LAYERS: list[tuple[OpenVINOModel, str]] = [
         one_layer("Split", 1, {"num_splits": 2}, FLAT, ("i64", ()), outputs=2),
         "the axis is computed when the model",
     ),
-    (one_layer("ReLU", 1, {}, OPEN), "the converted model would not be valid"),
+    (
+        one_layer(
+            "MatMul", 1, {"transpose_a": False, "transpose_b": False}, FLAT, ("f32", "3,2"), shapes=[(2, 4)]
+        ),
+        "the converted model would not be valid",
+    ),
     (one_layer("LSTMSequence", 5, {"hidden_size": "1,2"}, *CELL, outputs=3), "is not what its text says"),
 ]
 

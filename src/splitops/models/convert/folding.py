@@ -11,7 +11,7 @@ from onnx import ModelProto, OperatorSetIdProto, ValueInfoProto
 
 from splitops.errors import NOWHERE, SplitError, Where
 from splitops.models.formats.openvino.model import Endpoint, Graph, Layer
-from splitops.models.graph.onnx import Names, fixed_array, initializer, remove_if_unused
+from splitops.models.graph.onnx import Names, fixed_array, initializer, remove_if_unused, subgraphs
 from splitops.models.movers.evaluated import Value
 from splitops.models.running.onnx.model import Model
 from splitops.models.running.openvino.evaluator import Prepared
@@ -151,7 +151,8 @@ def _makers(value: ir.Value, limit: int) -> list[ir.Node]:
         elif node is None:
             return []
         elif node not in opened:
-            if node.graph is None or len(opened) == _MOST_NODES or node.op_type in _BY_CHANCE:
+            held = next(subgraphs(node), None)  # a body reads values that are no inputs of its node
+            if node.graph is None or len(opened) == _MOST_NODES or node.op_type in _BY_CHANCE or held:
                 return []
             opened.add(node)
             stack.append((current, True))

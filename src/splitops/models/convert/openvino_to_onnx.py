@@ -6,7 +6,9 @@ one opset, and move to the target as the operators of any ONNX model do.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,11 +26,14 @@ from splitops.models.convert.onnx_to_onnx import (
     prove,
     status_of,
 )
+from splitops.models.convert.openvino_bodies import write_bodies
 from splitops.models.convert.report import Change, Conversion, Status
 from splitops.models.convert.tape import Tape
+from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.formats.openvino import (
     Endpoint,
+    Graph,
     Layer,
     OpenVINOModel,
     endpoint_name,
@@ -37,18 +42,24 @@ from splitops.models.formats.openvino import (
     output_names,
 )
 from splitops.models.formats.openvino.sites import read_site
-from splitops.models.graph.merging import SiteKey, merged_sites, site_key
+from splitops.models.formats.openvino.splits import operation_set
+from splitops.models.graph.merging import SiteKey, merged_sites
 from splitops.models.graph.onnx import (
     Names,
     initializer,
     known,
     note,
     remove_if_unused,
+    subgraphs,
+    type_of,
     value_fact,
 )
 from splitops.models.graph.onnx_splits import write_site
-from splitops.models.infer.openvino_walk import walk_openvino
+from splitops.models.infer.openvino_walk import OpenVINOFound, walk_graph
+from splitops.models.known import Tensor, meet_shapes
 from splitops.models.movers.form import Values
+from splitops.models.movers.mover import ONNX_OPSET
+from splitops.models.running.openvino.bodies import BODIES_SINCE
 from splitops.models.sites.forms import Form, Target
 from splitops.models.sites.restating import restate
 from splitops.spec.elements.types import ElementType
@@ -63,8 +74,8 @@ def convert_ir(model: Any, target: Target | None, form: Form, where: Where, allo
         raise ModelError("an OpenVINO model can be converted to 'onnx:' with an opset alone", where)
     apart: frozenset[int] = frozenset()
     while True:
-        writer = _Writer(model, target, form, where, apart)
-        writer.write()
+        writer = _Writer(model, target, form, apart)
+        writer.write(model, where)
         changes = tuple(writer.changes)
         if not writer.complete:
             return Conversion(str(target), changes, None)
@@ -81,34 +92,22 @@ def convert_ir(model: Any, target: Target | None, form: Form, where: Where, allo
 
 
 class _Writer:
-    """Writes the layers of one model as nodes."""
+    """What the graphs of one model share while their layers are written as nodes."""
 
-    def __init__(
-        self,
-        source: OpenVINOModel,
-        target: Target,
-        form: Form,
-        where: Where,
-        apart: frozenset[int],
-    ) -> None:
+    def __init__(self, source: OpenVINOModel, target: Target, form: Form, apart: frozenset[int]) -> None:
         assert target.opset is not None
-        self.source = source
         self.target = target
         self.opset = target.opset
         self.form = form
-        self.where = where
         self.apart = apart
-        self.known = walk_openvino(source, where, lambda site: None)
         self.changes: list[Change] = []
-        self.graph = ir.Graph([], [], nodes=[], name=source.name or "model", opset_imports={"": self.opset})
-        self.model = ir.Model(self.graph, ir_version=8, producer_name="splitops")
+        graph = ir.Graph([], [], nodes=[], name=source.name or "model", opset_imports={"": self.opset})
+        self.model = ir.Model(graph, ir_version=8, producer_name="splitops")
         self.names = Names(self.model)
         self.mover = OpsetMover(self.names)
-        self.values: dict[Endpoint, ir.Value] = {}
-        self.named: set[ir.Value] = set()
-        self.splits: dict[int, ir.Node] = {}
-        self.folded: dict[ir.Value, ir.Value] = {}
-        self.read: list[ir.Value] = []
+        self.splits: dict[str, int] = {}
+        """The layer, by identity, of each split, by the name of its first part."""
+        self.scopes: list[_Scope] = []
 
     @property
     def complete(self) -> bool:
@@ -122,30 +121,73 @@ class _Writer:
         return proto
 
     def layers_of(self, sites: frozenset[SiteKey]) -> frozenset[int]:
-        """Return the layers that some nodes of the ONNX model were made of."""
-        keys = {
-            layer: site_key(None, [value.name or "" for value in node.outputs])
-            for layer, node in self.splits.items()
-        }
-        return frozenset(layer for layer, key in keys.items() if key in sites)
+        """Return the layers, by identity, that some nodes of the ONNX model were made of."""
+        return frozenset(self.splits[name] for _, name in sites if name in self.splits)
 
-    def write(self) -> None:
+    def write(self, source: OpenVINOModel, where: Where) -> None:
         """Write every layer that an output or the interface needs, in topological order."""
-        graph = self.source.graph
-        source = self.source
         inputs = dict(zip((layer.id for layer in source.inputs), input_names(source), strict=True))
         outputs = dict(zip((layer.id for layer in source.outputs), output_names(source), strict=True))
         # The names of the interface come first, whatever the layers in between are called.
         for name in dict.fromkeys([*inputs.values(), *outputs.values()]):
             self.names.fresh(name)
+        self.scope(self.model.graph, where).write(source.graph, {}, inputs, outputs)
+        for scope in reversed(self.scopes):
+            scope.clean()
+
+    def scope(self, graph: ir.Graph, where: Where) -> _Scope:
+        """Return what writes layers in a graph."""
+        self.scopes.append(_Scope(self, graph, where))
+        return self.scopes[-1]
+
+
+class _Scope:
+    """Writes the layers of one graph."""
+
+    def __init__(self, writer: _Writer, graph: ir.Graph, where: Where) -> None:
+        self.writer = writer
+        self.graph = graph
+        self.where = where
+        self.names = writer.names
+        self.opset = writer.opset
+        self.source = Graph()
+        self.known: OpenVINOFound = {}
+        self.values: dict[Endpoint, ir.Value] = {}
+        self.named: set[ir.Value] = set()
+        self.folded: dict[ir.Value, ir.Value] = {}
+        self.read: list[ir.Value] = []
+
+    def write(
+        self,
+        source: Graph,
+        given: Mapping[int, ir.Value],
+        inputs: Mapping[int, str] = MappingProxyType({}),
+        outputs: Mapping[int, str] = MappingProxyType({}),
+    ) -> dict[int, ir.Value]:
+        """Write the layers of a graph that an output or the interface needs, in topological order.
+
+        Args:
+            source: the graph.
+            given: the value of each Parameter of a body, by layer id.
+            inputs: the name of the input that each other Parameter becomes.
+            outputs: the name of the output that each Result becomes; those of a body become none.
+
+        Returns:
+            The value of each Result, by layer id.
+        """
+        self.source = source
+        facts = {id_: found for id_, value in given.items() if isinstance(found := known(value), Tensor)}
+        self.known = walk_graph(source, self.where, lambda site: None, given=facts)
         results: dict[int, ir.Value] = {}
-        for layer in counted(graph.order, "convert"):
+        for layer in counted(source.order, "convert"):
             where = replace(self.where, node=layer.name)
             try:
                 if layer.type == "Parameter":
-                    self._parameter(layer, inputs[layer.id], where)
+                    end = Endpoint(layer.id, layer.outputs[0].id)
+                    self.values[end] = given.get(layer.id) or self._parameter(layer, inputs[layer.id], where)
                 elif layer.type == "Result":
-                    results[layer.id] = self._result(layer, outputs[layer.id])
+                    (value,) = self._sources(layer)
+                    results[layer.id] = self._result(value, outputs[layer.id]) if outputs else value
                 elif layer.constant is not None:
                     end = Endpoint(layer.id, layer.outputs[0].id)
                     self._const(end, layer.constant.element_type, layer.constant.array(where), where)
@@ -154,30 +196,38 @@ class _Writer:
                 else:
                     self._other(layer, where)
             except SplitError as error:
-                self.changes.append(Change(where, Status.REJECTED, f"{layer.type}", error=error))
-                self._reject(layer)
-        self.graph.outputs.extend(results[layer.id] for layer in self.source.outputs)
+                self._reject(layer, layer.type, where, error)
+        self.graph.outputs.extend(results[id_] for id_ in outputs)
+        return results
+
+    def clean(self) -> None:
+        """Remove what only was read to write other nodes."""
         for value in (*self.folded, *self.read):
             remove_unread(value)
         for value in list(self.graph.initializers.values()):
             remove_if_unused(value)
 
-    def _reject(self, layer: Layer) -> None:
-        """Give a rejected layer outputs that nothing makes, so that what follows is reported too."""
+    def _reject(self, layer: Layer, before: str, where: Where, error: SplitError) -> None:
+        """Report a layer, and give it outputs that nothing makes, so that what follows is reported too."""
+        self.writer.changes.append(Change(where, Status.REJECTED, before, error=error))
         for port in layer.outputs:
             end = Endpoint(layer.id, port.id)
             self.values[end] = ir.Value(name=self.names.fresh("rejected"))
-            note(self.values[end], self.known.get((None, end)))
+            note(self.values[end], self.known.get((self.where.graph, end)))
 
     # Parameter, Const, Result
 
-    def _parameter(self, layer: Layer, name: str, where: Where) -> None:
-        value = ir.Value(name=name, type=self._type(layer.element_type(where), where))
-        shape = layer.shape(where)
-        if shape is not None:
-            value.shape = ir.Shape([dim if isinstance(dim, int) else None for dim in shape])
+    def _parameter(self, layer: Layer, name: str, where: Where) -> ir.Value:
+        return self.input(name, Tensor(layer.element_type(where), layer.shape(where)), where)
+
+    def input(self, name: str, what: Tensor, where: Where) -> ir.Value:
+        """Add an input to the graph; the names of a model's own are taken already."""
+        assert what.type is not None
+        value = ir.Value(name=name, type=self._type(what.type, where))
+        if what.shape is not None:
+            value.shape = ir.Shape([dim if isinstance(dim, int) else None for dim in what.shape])
         self.graph.inputs.append(value)
-        self.values[Endpoint(layer.id, layer.outputs[0].id)] = value
+        return value
 
     def _type(self, element_type: ElementType, where: Where) -> ir.TensorType:
         if element_type.onnx_number is None:
@@ -198,11 +248,10 @@ class _Writer:
             tensor: Any = ir.StringTensor(texts, shape=ir.Shape(array.shape))
         else:
             tensor = ir.Tensor(np.array(array), dtype=kind.dtype)
-        name = self.names.fresh(endpoint_name(self.source.graph, end))
+        name = self.names.fresh(endpoint_name(self.source, end))
         self.values[end] = initializer(self.graph, tensor, name)
 
-    def _result(self, layer: Layer, name: str) -> ir.Value:
-        value = self._sources(layer)[0]
+    def _result(self, value: ir.Value, name: str) -> ir.Value:
         if value.is_graph_input() and value.name == name:
             return value  # an input that is an output too
         if value.producer() is None or value in self.named:
@@ -220,7 +269,7 @@ class _Writer:
         return value
 
     def _sources(self, layer: Layer) -> list[ir.Value]:
-        return [self.values[end] for end in self.source.graph.sources(layer)]
+        return [self.values[end] for end in self.source.sources(layer)]
 
     # Splits
 
@@ -229,7 +278,7 @@ class _Writer:
         stated = [self._folded(value, where) for value in stated]
         sources = [data, *stated]
         facts = [value_fact(value, read=index > 0) for index, value in enumerate(sources)]
-        site = read_site(self.source.graph, layer, where, facts)
+        site = read_site(self.source, layer, where, facts, conditional=where.graph is not None)
         if site.unread is not None:
             raise site.unread
         before = f"openvino {site}"
@@ -242,20 +291,21 @@ class _Writer:
                     "ONNX needs it as an attribute",
                     where=replace(where, input="axis"),
                 )
-            rewritten = restate(site, self.target, self.form, apart=layer.id in self.apart)
+            rewritten = restate(
+                site, self.writer.target, self.writer.form, apart=id(layer) in self.writer.apart
+            )
             outputs = [self._new_value(Endpoint(layer.id, port.id)) for port in layer.outputs]
             node = ir.Node("", "Split", sources, outputs=outputs, name=self.names.fresh(layer.name))
             self.graph.append(node)
-            self.splits[layer.id] = node
             parts = write_site(node, site, rewritten, self.opset, self.names)
         except SplitError as error:
-            self.changes.append(Change(where, Status.REJECTED, before, error=error))
-            self._reject(layer)
+            self._reject(layer, before, where, error)
             return
         for port, part in zip(layer.outputs, parts, strict=True):
             assert part is not None
             self.values[Endpoint(layer.id, port.id)] = part
-        self.changes.append(Change(where, status_of(rewritten), before, str(rewritten)))
+            self.writer.splits.setdefault(part.name or "", id(layer))
+        self.writer.changes.append(Change(where, status_of(rewritten), before, str(rewritten)))
 
     def _folded(self, value: ir.Value, where: Where) -> ir.Value:
         """Return an axis or lengths as a constant, where they follow from constants."""
@@ -269,30 +319,43 @@ class _Writer:
         return self.folded[value]
 
     def _new_value(self, end: Endpoint) -> ir.Value:
-        value = ir.Value(name=self.names.fresh(endpoint_name(self.source.graph, end)))
-        note(value, self.known.get((None, end)))
+        value = ir.Value(name=self.names.fresh(endpoint_name(self.source, end)))
+        note(value, self.known.get((self.where.graph, end)))
         return value
 
     # The other layers
 
     def _other(self, layer: Layer, where: Where) -> None:
         try:
-            self._by_row(layer, where)
+            if layer.type in BODIES_SINCE and (operation_set(layer.version) or 0) >= BODIES_SINCE[layer.type]:
+                made = write_bodies(layer, self._sources(layer), self, where)
+            else:
+                made = self._by_row(layer, where)
         except SplitError:
-            found = folded_layer(self.source.graph, layer)
-            if found is None:
+            constants = folded_layer(self.source, layer)
+            if constants is None:
                 raise
             self.read += self._sources(layer)
-            for end, value in found.items():
-                self._const(end, value.element_type, value.array, where)
+            for end, constant in constants.items():
+                self._const(end, constant.element_type, constant.array, where)
+            return
+        for port, value in zip(layer.outputs, made, strict=True):
+            if value is None:
+                continue
+            end = Endpoint(layer.id, port.id)
+            found = known(value)
+            if layer.bodies and isinstance(found, Tensor):
+                told = self.known[self.where.graph, end]
+                note(value, Tensor(found.type, meet_shapes(found.shape, told.shape)))
+            self.values[end] = value
 
-    def _by_row(self, layer: Layer, where: Where) -> None:
+    def _by_row(self, layer: Layer, where: Where) -> Values:
         row = row_of(layer)
         if layer.bodies or row is None:
             raise ModelError(f"{layer} of {layer.version} has no ONNX form here", where)
-        tape = Tape(row.opset, self.names, self.graph, layer, self.source.graph)
+        tape = Tape(row.opset, self.names, self.graph, layer, self.source)
         try:
-            made = row.to_onnx(tape, layer, self._sources(layer))
+            found = row.to_onnx(tape, layer, self._sources(layer))
         except SplitError as error:
             error.where = where
             raise
@@ -300,27 +363,59 @@ class _Writer:
             # Where it declares other numbers, or takes fewer inputs, than its text allows.
             raise ModelError(f"{layer} is not what its text says: {error}", where) from error
         self.read += tape.folded
-        self._append(tape, layer, [made] if isinstance(made, ir.Value) else made, where)
-
-    def _append(self, tape: Tape, layer: Layer, made: Values, where: Where) -> None:
-        """Append the nodes that stand for a layer, moved to the target, and name what they give."""
-        nodes = list(tape.nodes)
-        readers: dict[Endpoint, ir.Value] = {}
+        made = [found] if isinstance(found, ir.Value) else found
         for port, value in zip(layer.outputs, made, strict=True):
-            end = Endpoint(layer.id, port.id)
-            if value is None:
-                continue
-            note(value, self.known.get((None, end)))
-            value.name = self.names.fresh(endpoint_name(self.source.graph, end))
-            readers[end] = tape.op("Identity", [value])
-            note(readers[end], known(value))
+            if value is not None:
+                end = Endpoint(layer.id, port.id)
+                note(value, self.known.get((self.where.graph, end)))
+                value.name = self.names.fresh(endpoint_name(self.source, end))
+        return self.place(tape, made, where)
+
+    # What layers with bodies need
+
+    def inner(self, layer: Layer, tag: str) -> _Scope:
+        """Return a new graph inside this one, for the body of a tag."""
+        path = f"{layer.name}/{tag}"
+        where = replace(self.where, graph=path if self.where.graph is None else f"{self.where.graph}/{path}")
+        imports = {"": self.opset}
+        return self.writer.scope(ir.Graph([], [], nodes=[], name=path, opset_imports=imports), where)
+
+    def tape(self, layer: Layer) -> Tape:
+        """Return a tape for nodes that stand for a layer with bodies."""
+        return Tape(ONNX_OPSET, self.names, self.graph, layer, self.source)
+
+    def place(self, tape: Tape, values: Values, where: Where) -> Values:
+        """Append the nodes of a tape, moved to the target; return what stands for some values then."""
+        nodes = list(tape.nodes)
+        # A node that moves has other outputs: what reads them now is what reads the value.
+        readers = [None if value is None else tape.op("Identity", [value]) for value in values]
+        for reader, value in zip(readers, values, strict=True):
+            if reader is not None and value is not None:
+                note(reader, known(value))
         for node in tape.nodes:
             self.graph.append(node)
         for node in nodes:
-            self.mover.move(node, tape.opset, self.opset, where)
-        # A node that moved has other outputs: what reads them now is what reads the layer.
-        for end, output in readers.items():
-            identity = output.producer()
-            assert identity is not None
-            self.values[end] = identity.inputs[0] or output
-            self.graph.remove(identity, safe=True)
+            if next(subgraphs(node), None) is None:
+                self.writer.mover.move(node, tape.opset, self.opset, where)
+            else:
+                self._prove_types(node, where)
+        placed: list[ir.Value | None] = []
+        for reader in readers:
+            identity = None if reader is None else reader.producer()
+            placed.append(reader if identity is None else identity.inputs[0])
+            if identity is not None:
+                self.graph.remove(identity, safe=True)
+        return placed
+
+    def _prove_types(self, node: ir.Node, where: Where) -> None:
+        """Reject a node with graphs whose values are of types that it does not take at the target."""
+        version = version_of(node.op_type, self.opset)
+        inputs, outputs = (
+            [
+                None if value is None or (kind := type_of(value)) is None else kind.onnx_tensor
+                for value in values
+            ]
+            for values in (node.inputs, node.outputs)
+        )
+        if version is None or not version.takes(inputs, outputs):
+            raise ModelError(f"{node.op_type} of opset {self.opset} takes no value of these types", where)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from splitops.errors import Rule, RuleError, SplitError, Where
@@ -42,19 +43,44 @@ def walk_openvino(
     found: OpenVINOFound = {}
     for path, graph in model.graphs():
         place = replace(where, graph=path)
-        for layer in counted(graph.order, "infer"):
-            ends = [Endpoint(layer.id, port.id) for port in layer.outputs]
-            sources = graph.sources(layer)
-            inputs = [found.get((path, source), Tensor()) for source in sources]
-            if layer.type in ("Parameter", "Const"):
-                outputs = [known_before(layer, place)]
-            elif layer.type in FAMILY["openvino"]:
-                outputs, data = _split(graph, layer, place, inputs, on_site, compatible)
-                if data is not None and tighten:
-                    found[path, sources[0]] = data
-            else:
-                outputs = infer_layer(layer, inputs)
-            found.update({(path, end): known for end, known in zip(ends, outputs, strict=True)})
+        found |= walk_graph(graph, place, on_site, compatible=compatible, tighten=tighten)
+    return found
+
+
+def walk_graph(
+    graph: Graph,
+    place: Where,
+    on_site: OnSite,
+    *,
+    given: Mapping[int, Tensor] = MappingProxyType({}),
+    compatible: bool = False,
+    tighten: bool = True,
+) -> OpenVINOFound:
+    """Walk one graph, without the bodies of its layers.
+
+    Args:
+        graph: the graph.
+        place: its place.
+        on_site: as in :func:`walk_openvino`.
+        given: what is known of the values of Parameters, by layer id, in the place of what they declare.
+        compatible: as in :func:`walk_openvino`.
+        tighten: as in :func:`walk_openvino`.
+    """
+    path = place.graph
+    found: OpenVINOFound = {}
+    for layer in counted(graph.order, "infer"):
+        ends = [Endpoint(layer.id, port.id) for port in layer.outputs]
+        sources = graph.sources(layer)
+        inputs = [found.get((path, source), Tensor()) for source in sources]
+        if layer.type in ("Parameter", "Const"):
+            outputs = [given.get(layer.id) or known_before(layer, place)]
+        elif layer.type in FAMILY["openvino"]:
+            outputs, data = _split(graph, layer, place, inputs, on_site, compatible)
+            if data is not None and tighten:
+                found[path, sources[0]] = data
+        else:
+            outputs = infer_layer(layer, inputs)
+        found.update({(path, end): known for end, known in zip(ends, outputs, strict=True)})
     return found
 
 

@@ -24,7 +24,7 @@ from splitops.spec.operators import FAMILY
 RunBody = Callable[[str, Graph, Mapping[int, Value]], Mapping[int, Value]]
 """Runs the body of a tag: the value of each Parameter, by layer id, gives the value of each Result."""
 
-_SINCE: Final = {"TensorIterator": 1, "Loop": 5, "If": 8}
+BODIES_SINCE: Final = {"TensorIterator": 1, "Loop": 5, "If": 8}
 """The operation set that brought each layer with bodies."""
 
 _SPLIT_NAMES: Final = frozenset(name.casefold() for name in FAMILY["openvino"])
@@ -36,7 +36,7 @@ def is_own(layer: Layer) -> bool:
     A form that is not supported is an error where a split is in it; else it is left to OpenVINO.
     """
     number = operation_set(layer.version)
-    if layer.type not in _SINCE or number is None or number < _SINCE[layer.type]:
+    if layer.type not in BODIES_SINCE or number is None or number < BODIES_SINCE[layer.type]:
         return False
     if holds_split(layer):
         return True

@@ -50,11 +50,18 @@ class Slicing:
             ModelError: the axis is none of the value, or it does not consist of parts of the size.
         """
         shape: tuple[int, ...] = value.array.shape
-        axis = axis_of(self.axis, len(shape), where)
-        stop = shape[axis] + 1 + self.high
+        return self.parts(shape[axis_of(self.axis, len(shape), where)], where)
+
+    def parts(self, size: int, where: Where) -> int:
+        """Return the number of parts of an axis.
+
+        Raises:
+            ModelError: the axis does not consist of parts of the size.
+        """
+        stop = size + 1 + self.high
         if self.low > stop or (stop - self.low) % self.size:
             raise ModelError(
-                f"[{self.low}, {stop}) of axis {axis} of shape {list(shape)} does not consist of parts of "
+                f"[{self.low}, {stop}) of axis {self.axis} of size {size} does not consist of parts of "
                 f"{self.size}",
                 where,
             )

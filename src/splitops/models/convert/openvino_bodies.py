@@ -1,0 +1,371 @@
+"""The layers with bodies, If, Loop and TensorIterator, as nodes with graphs inside.
+
+A Parameter that takes the same value in every iteration becomes no input of the graph: its nodes read the
+value of the graph around them. A part of a value is taken in the body, by the number of the iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+import numpy as np
+import onnx_ir as ir
+
+from splitops.errors import ModelError, Where
+from splitops.models.convert.tape import Tape
+from splitops.models.formats.openvino import Graph, Layer
+from splitops.models.graph.onnx import known, note
+from splitops.models.known import Tensor, may_be
+from splitops.models.movers.form import BOOL, INT32, INT64, SIZES, Values, as_int64, prove, rank_of
+from splitops.models.running.openvino.port_maps import PortMap, Slicing, axis_of, read_if, read_loop
+from splitops.spec.sizes.dims import UNKNOWN, Shape
+from splitops.splitting.inference import join_shapes
+
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+_MOST_INITIAL: Final = 4096
+"""Elements of a value that no iteration reads, which only has the shape of what the last one gives."""
+
+
+class Scope(Protocol):
+    """A graph that is being written, as the layers with bodies in it see it."""
+
+    @property
+    def graph(self) -> ir.Graph:
+        """The graph."""
+
+    def inner(self, layer: Layer, tag: str) -> Scope:
+        """Return a new graph inside it, for the body of a tag."""
+
+    def tape(self, layer: Layer) -> Tape:
+        """Return a tape for nodes of the graph."""
+
+    def input(self, name: str, what: Tensor, where: Where) -> ir.Value:
+        """Add an input to the graph."""
+
+    def place(self, tape: Tape, values: Values, where: Where) -> Values:
+        """Append the nodes of a tape; return what stands for some of its values at the target."""
+
+    def write(self, graph: Graph, given: Mapping[int, ir.Value]) -> Mapping[int, ir.Value]:
+        """Write the layers of a body, whose Parameters have these values; return that of each Result."""
+
+
+def write_bodies(layer: Layer, sources: Sequence[ir.Value], scope: Scope, where: Where) -> Values:
+    """Write a layer with bodies in a graph; return what stands for its outputs.
+
+    Raises:
+        ModelError: its port map is malformed or of a form that is not supported, or its values do not fit it.
+    """
+    if layer.type == "If":
+        return _write_if(layer, sources, scope, where)
+    return _Loop(layer, sources, scope, where).write()
+
+
+def _write_if(layer: Layer, sources: Sequence[ir.Value], scope: Scope, where: Where) -> Values:
+    branches = read_if(layer, where)
+    _prove_single(sources[0], "the condition", {BOOL}, where)
+    tape, graphs, given = scope.tape(layer), {}, []
+    for tag, branch in branches.items():
+        inner = scope.inner(layer, tag)
+        results = inner.write(branch.body, {entry.inner: sources[entry.port] for entry in branch.inputs})
+        values = [results[entry.inner] for entry in branch.outputs]
+        _give(inner, inner.tape(layer), values, where)
+        graphs[tag.replace("body", "branch")] = inner.graph
+        given.append([_tensor(value) for value in values])
+    if [one.type for one in given[0]] != [one.type for one in given[1]]:
+        raise ModelError(f"the bodies of {layer} give values of different types", where)
+    made: list[ir.Value] = []
+    if layer.outputs:
+        made = tape.multi("If", [sources[0]], graphs, outputs=len(layer.outputs))
+        for value, one, other in zip(made, *given, strict=True):
+            note(value, _join(one, other))
+    return scope.place(tape, made, where)
+
+
+class _Loop:
+    """Writes a Loop or a TensorIterator as a Loop."""
+
+    def __init__(self, layer: Layer, sources: Sequence[ir.Value], scope: Scope, where: Where) -> None:
+        self.layer = layer
+        self.sources = sources
+        self.scope = scope
+        self.where = where
+        self.ports: PortMap = read_loop(layer, where)
+        self.tape = scope.tape(layer)
+        self.inner = scope.inner(layer, "body")
+        self.iteration = self._input("iteration", Tensor(INT64, ()))
+        self.going = self._input("going", Tensor(BOOL, ()))
+
+    def write(self) -> Values:
+        ports, where = self.ports, self.where
+        trips, going = self._bounds()
+        before = self.inner.tape(self.layer)
+        given: dict[int, ir.Value] = {}
+        for entry in ports.inputs:
+            outer = self.sources[entry.port]
+            if entry.inner in ports.carried:
+                parameter = ports.body.by_id[entry.inner]
+                given[entry.inner] = self._input(parameter.name, self._carried(parameter, outer))
+            else:
+                given[entry.inner] = (
+                    outer if entry.slicing is None else self._part(before, outer, entry.slicing)
+                )
+        if ports.counter is not None:
+            given[ports.counter] = self._counter(before, ports.body.by_id[ports.counter])
+        placed = self.inner.place(before, list(given.values()), where)
+        given = {key: value for key, value in zip(given, placed, strict=True) if value is not None}
+        results = self.inner.write(ports.body, given)
+        return self._joined(trips, going, given, results)
+
+    def _joined(
+        self,
+        trips: ir.Value | None,
+        going: ir.Value | None,
+        given: Mapping[int, ir.Value],
+        results: Mapping[int, ir.Value],
+    ) -> Values:
+        """Write what the body gives, the Loop itself, and what makes the outputs of its values."""
+        ports, after = self.ports, self.inner.tape(self.layer)
+        initial = {entry.inner: self.sources[entry.port] for entry in ports.inputs}
+        states = [(initial[target], source) for target, source in ports.carried.items()]
+        for target, source in ports.carried.items():
+            self._prove_back_edge(given[target], results[source], target)
+        for entry in ports.outputs:
+            if entry.slicing is None and all(entry.inner != source for _, source in states):
+                what = _tensor(results[entry.inner])
+                self._input("before", what)
+                states.append((self._unread(what), entry.inner))
+        condition = self.going if ports.condition is None else results[ports.condition]
+        condition = self._condition(after, condition, "the condition of the body")
+        scans = [
+            (entry.slicing, results[entry.inner]) for entry in ports.outputs if entry.slicing is not None
+        ]
+        parts = [self._scanned(after, slicing, part) for slicing, part in scans]
+        values = [condition, *(results[source] for _, source in states), *parts]
+        _give(self.inner, after, values, self.where)
+        made = self.tape.multi(
+            "Loop",
+            [trips, going, *(value for value, _ in states)],
+            {"body": self.inner.graph},
+            outputs=len(values) - 1,
+        )
+        for value, (before, source) in zip(made, states, strict=False):
+            note(value, _join(_tensor(before), _tensor(results[source])))
+        last = {source: value for (_, source), value in reversed(list(zip(states, made, strict=False)))}
+        stacked = iter(made[len(states) :])
+        found = [
+            last[entry.inner]
+            if entry.slicing is None
+            else self._whole(next(stacked), results[entry.inner], entry.slicing)
+            for entry in ports.outputs
+        ]
+        return self.scope.place(self.tape, found, self.where)
+
+    def _input(self, hint: str, what: Tensor) -> ir.Value:
+        return self.inner.input(self.tape.name(hint), what, self.where)
+
+    # How often
+
+    def _bounds(self) -> tuple[ir.Value | None, ir.Value | None]:
+        """Return the number of iterations and the first condition; None does not end the loop."""
+        if self.layer.type == "TensorIterator":
+            sliced = [
+                (self.sources[entry.port], entry.slicing)
+                for entry in self.ports.inputs
+                if entry.slicing is not None
+            ]
+            counts = {found for value, slicing in sliced if (found := self._known_count(value, slicing))}
+            if len(counts) > 1:
+                parts = sorted(counts)
+                raise ModelError(
+                    f"the inputs are sliced into different numbers of parts: {parts}", self.where
+                )
+            return self._count(*sliced[0]), None
+        trips, going = self.sources[:2]
+        _prove_single(trips, "the trip count", SIZES, self.where)
+        going = self._condition(self.tape, going, "the condition")
+        stated = self.tape.numbers(trips)
+        if stated is not None and stated.size == 1:
+            number = int(stated.item())
+            prove(number >= -1, f"the trip count is {number}")
+            return None if number == -1 else as_int64(self.tape, trips), going
+        trips = as_int64(self.tape, trips)
+        zero, endless = (self.tape.constant(np.array(number)) for number in (0, _INT64_MAX))
+        return self.tape.op("Where", [self.tape.op("Less", [trips, zero]), endless, trips]), going
+
+    def _condition(self, tape: Tape, value: ir.Value, what: str) -> ir.Value:
+        _prove_single(value, what, {BOOL}, self.where)
+        return value if _tensor(value).shape == () else tape.op("Squeeze", [value])
+
+    def _known_count(self, value: ir.Value, slicing: Slicing) -> int | None:
+        shape = _tensor(value).shape
+        size = None if shape is None else shape[axis_of(slicing.axis, len(shape), self.where)]
+        return slicing.parts(size, self.where) if isinstance(size, int) else None
+
+    def _count(self, value: ir.Value, slicing: Slicing) -> ir.Value:
+        """Return the number of parts of a value, of shape [1]."""
+        tape, stated = self.tape, self._known_count(value, slicing)
+        if stated is not None:
+            return tape.integers([stated])
+        size = tape.size(value, tape.integers([self._axis(value, slicing)]))
+        if unused := slicing.low - 1 - slicing.high:
+            size = tape.op("Sub", [size, tape.integers([unused])])
+        return size if slicing.size == 1 else tape.op("Div", [size, tape.integers([slicing.size])])
+
+    # What an iteration takes
+
+    def _axis(self, value: ir.Value, slicing: Slicing) -> int:
+        if slicing.axis >= 0:
+            return slicing.axis
+        return axis_of(slicing.axis, rank_of(self.tape, self.layer, value), self.where)
+
+    def _part(self, tape: Tape, value: ir.Value, slicing: Slicing) -> ir.Value:
+        """Return the part of a value for the iteration."""
+        at = tape.of_axis("Unsqueeze", self.iteration, 0)
+        if slicing.reverse:
+            last = self.tape.op("Sub", [self._count(value, slicing), self.tape.integers([1])])
+            at = tape.op("Sub", [last, at])
+        if slicing.size > 1:
+            at = tape.op("Mul", [at, tape.integers([slicing.size])])
+        if slicing.low:
+            at = tape.op("Add", [at, tape.integers([slicing.low])])
+        axis, what = self._axis(value, slicing), _tensor(value)
+        if slicing.size == 1:
+            part = tape.op("Gather", [value, at], {"axis": axis})
+        else:
+            part = tape.slice(value, axis, at, tape.op("Add", [at, tape.integers([slicing.size])]))
+        note(part, Tensor(what.type, _with(what.shape, axis, slicing.size)))
+        return part
+
+    def _counter(self, tape: Tape, parameter: Layer) -> ir.Value:
+        """Return the number of the iteration as a Parameter takes it."""
+        kind, shape = parameter.element_type(self.where), parameter.shape(self.where) or ()
+        if kind not in SIZES or len(shape) > 1:
+            raise ModelError(
+                f"current_iteration is {kind} of shape {parameter.attribute('shape')!r}", self.where
+            )
+        value = tape.cast(self.iteration, INT32) if kind is INT32 else self.iteration
+        if shape:
+            value = tape.of_axis("Unsqueeze", value, 0)
+            note(value, Tensor(kind, (1,)))
+        return value
+
+    def _carried(self, parameter: Layer, initial: ir.Value) -> Tensor:
+        """Return what is known of what a Parameter takes in all iterations."""
+        first = _tensor(initial)
+        kind = first.type if parameter.takes_any_type else parameter.element_type(self.where)
+        found = Tensor(kind, parameter.shape(self.where))
+        if kind is not first.type or not may_be(first.shape, found.shape):
+            raise ModelError(f"{parameter} takes {found}, but the first value is {first}", self.where)
+        return found
+
+    def _prove_back_edge(self, given: ir.Value, result: ir.Value, target: int) -> None:
+        taken, carried = _tensor(given), _tensor(result)
+        if taken.type is not carried.type or not may_be(carried.shape, taken.shape):
+            parameter = self.ports.body.by_id[target]
+            raise ModelError(f"{parameter} takes {taken}, but its back edge carries {carried}", self.where)
+
+    # What the iterations give
+
+    def _unread(self, what: Tensor) -> ir.Value:
+        """Return a first value for what every iteration gives and none reads."""
+        assert what.type is not None
+        shape = tuple(size if isinstance(size, int) else 1 for size in what.shape or ())
+        shape = shape if np.prod(shape, dtype=float) <= _MOST_INITIAL else (1,) * len(shape)
+        return self.tape.constant(np.zeros(shape, what.type.numpy))
+
+    def _scanned(self, tape: Tape, slicing: Slicing, part: ir.Value) -> ir.Value:
+        """Return what an iteration gives of an output; of one element along the axis, without the axis."""
+        if slicing.size > 1:
+            return part
+        axis, what = self._axis(part, slicing), _tensor(part)
+        squeezed = tape.of_axis("Squeeze", part, axis)
+        note(squeezed, Tensor(what.type, _without(what.shape, axis)))
+        return squeezed
+
+    def _whole(self, stacked: ir.Value, part: ir.Value, slicing: Slicing) -> ir.Value:
+        """Return an output of its parts, which lie along a new first axis."""
+        tape, axis = self.tape, self._axis(part, slicing)
+        what, single = _tensor(part), slicing.size == 1
+        shape = _without(what.shape, axis) if single else what.shape
+        note(stacked, Tensor(what.type, None if shape is None else (UNKNOWN, *shape)))
+        if slicing.reverse:
+            bounds = [tape.integers([number]) for number in (-1, _INT64_MIN, 0, -1)]
+            stacked = tape.op("Slice", [stacked, *bounds])
+            note(stacked, Tensor(what.type, None if shape is None else (UNKNOWN, *shape)))
+        if axis:
+            count = rank_of(tape, self.layer, part) + (not single)
+            order = [*range(1, axis + 1), 0, *range(axis + 1, count)]
+            stacked = tape.op("Transpose", [stacked], {"perm": order})
+        if single:
+            return stacked
+        if shape is not None and 0 not in shape:
+            known_sizes = [-1 if at == axis else size for at, size in enumerate(shape)]
+            if all(isinstance(size, int) for size in known_sizes):
+                return tape.op("Reshape", [stacked, tape.constant(np.array(known_sizes, np.int64))])
+        sizes = tape.op("Shape", [stacked])
+        joined = tape.op("Mul", [tape.op("Gather", [sizes, tape.integers([at])]) for at in (axis, axis + 1)])
+        bounds = [tape.integers([number]) for number in (0, axis, axis + 2, _INT64_MAX)]
+        head, tail = tape.slice(sizes, 0, *bounds[:2]), tape.slice(sizes, 0, *bounds[2:])
+        kept = [head, joined, tail] if axis else [joined, tail]
+        return tape.op("Reshape", [stacked, tape.op("Concat", kept, {"axis": 0})], {"allowzero": 1})
+
+
+def _give(inner: Scope, tape: Tape, values: Sequence[ir.Value], where: Where) -> None:
+    """Make values the outputs of a graph: each is to be made by a node of it, and an output once."""
+    own = [value.producer() for value in values]
+    values = [
+        value
+        if producer is not None
+        and (producer.graph is inner.graph or producer in tape.nodes)
+        and value not in values[:index]
+        else _same(tape, value)
+        for index, (value, producer) in enumerate(zip(values, own, strict=True))
+    ]
+    for value in inner.place(tape, values, where):
+        assert value is not None
+        what = _tensor(value)
+        if what.type is None or what.type.onnx_number is None:
+            raise ModelError(f"the element type of {value.name!r} is not known", where)
+        _declare(value, what)
+        inner.graph.outputs.append(value)
+
+
+def _same(tape: Tape, value: ir.Value) -> ir.Value:
+    made = tape.op("Identity", [value])
+    note(made, known(value))
+    return made
+
+
+def _declare(value: ir.Value, what: Tensor) -> None:
+    """Let a value declare what is known of it."""
+    assert what.type is not None
+    assert what.type.onnx_number is not None
+    value.type = ir.TensorType(ir.DataType(what.type.onnx_number))
+    if what.shape is not None:
+        value.shape = ir.Shape([size if isinstance(size, int) else None for size in what.shape])
+
+
+def _join(one: Tensor, other: Tensor) -> Tensor:
+    """Return what is known of a value that is one of two."""
+    return Tensor(one.type, join_shapes([one.shape, other.shape]))
+
+
+def _tensor(value: ir.Value) -> Tensor:
+    found = known(value)
+    return found if isinstance(found, Tensor) else Tensor()
+
+
+def _prove_single(value: ir.Value, what: str, kinds: frozenset[object] | set[object], where: Where) -> None:
+    found = _tensor(value)
+    single = found.shape is None or (len(found.shape) <= 1 and may_be(found.shape, (1,) * len(found.shape)))
+    if found.type not in kinds or not single:
+        raise ModelError(f"{what} is {found}, not one {' or '.join(sorted(map(str, kinds)))}", where)
+
+
+def _with(shape: Shape | None, axis: int, size: int) -> Shape | None:
+    return None if shape is None else (*shape[:axis], size, *shape[axis + 1 :])
+
+
+def _without(shape: Shape | None, axis: int) -> Shape | None:
+    return None if shape is None else (*shape[:axis], *shape[axis + 1 :])
