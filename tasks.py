@@ -167,6 +167,13 @@ def mutants(*arguments: str) -> None:
     run(python(MUTANTS, "mutants"), "dev/tools/mutants.py", *arguments)
 
 
+def prove(*arguments: str) -> None:
+    """Replay the proofs of the theory with Why3 and Z3: ``prove --why3 [--record]``."""
+    if not arguments or arguments[0] != "--why3":
+        sys.exit("usage: tasks.py prove --why3 [--record]")
+    run(sys.executable, "dev/tools/theory.py", *arguments[1:])
+
+
 def coverage(*arguments: str) -> None:
     """Count the lines and branches, of Python and the native core, that the tests take."""
     build = ("cmake.define.SPLITOPS_COVERAGE=ON", "build-dir=build/coverage")
@@ -247,6 +254,7 @@ _TASKS = (
     soak,
     neighbours,
     mutants,
+    prove,
     coverage,
     wheels,
     trained,
