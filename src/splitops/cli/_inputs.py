@@ -18,7 +18,7 @@ from splitops.cli._paths import absence, is_missing
 from splitops.errors import ModelError, Where, shown, shown_path
 from splitops.files.formats.npy import Header, mapped, read_array
 from splitops.ground.reading import open_regular, read_whole
-from splitops.models.sessions.declared import Declared
+from splitops.models.running.declared import Declared
 
 _GENERATORS: Final = ("ramp", "random")
 _MAX_PROTOBUF: Final = (1 << 31) - 1

@@ -16,7 +16,7 @@ from splitops.models.formats.files import is_openvino
 
 if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel
-    from splitops.models.sessions.declared import Declared
+    from splitops.models.running.declared import Declared
     from splitops.models.sites import Site
 
 __all__ = ["EngineError", "Event", "Session", "session"]

@@ -17,10 +17,10 @@ from splitops.models.formats.onnx.structure import functions_of, model_tensors
 from splitops.models.formats.onnx.tensors import external_extent, is_external
 from splitops.models.graph.merging import site_key
 from splitops.models.running.bodies import MAX_BODY_RUNS
+from splitops.models.running.declared import onnx_inputs
 from splitops.models.running.onnx.model import Model, read_to_run
 from splitops.models.running.onnx.regions import Division
 from splitops.models.running.onnx.values import Inputs
-from splitops.models.sessions.declared import onnx_inputs
 from splitops.models.sessions.foretold import foretold_onnx
 from splitops.models.sessions.fragile import Watch, fragile_on_nothing, fragile_operators
 from splitops.models.sessions.invalid import certain_sites, reject_invalid

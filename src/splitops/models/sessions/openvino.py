@@ -23,10 +23,10 @@ from splitops.models.infer.openvino_walk import OpenVINOFound, walk_openvino
 from splitops.models.known import Tensor
 from splitops.models.movers import mover_of
 from splitops.models.running.bodies import MAX_BODY_RUNS
+from splitops.models.running.declared import openvino_inputs
 from splitops.models.running.openvino.bodies import holds_split
 from splitops.models.running.openvino.evaluator import Prepared, is_evaluated
 from splitops.models.running.openvino.foreign import Settled, Sizes
-from splitops.models.sessions.declared import openvino_inputs
 from splitops.models.sessions.foretold import foretold_ir
 from splitops.models.sessions.invalid import certain_ir_sites, reject_invalid
 from splitops.models.sessions.rescue import LastRun, rescued

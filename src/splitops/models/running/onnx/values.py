@@ -3,63 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from onnx import GraphProto, TypeProto
+from onnx import GraphProto
 
 from splitops.calls.node import read_only
 from splitops.errors import ModelError, Where, shown
-from splitops.models.formats.onnx.types import from_type
-from splitops.models.known import Tensor
-from splitops.spec.elements.types import ElementType, element_type_of
-from splitops.spec.sizes.dims import Dim
+from splitops.models.running.declared import Declared, onnx_inputs
+from splitops.spec.elements.types import element_type_of
+from splitops.spec.sizes.dims import Shape
 
 _Symbols = dict[str, tuple[int, str]]
 """The size of each symbolic dimension that is known so far, and the input that told."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Declared:
-    """What a model says of one input, read once.
-
-    Attributes:
-        name: its name.
-        kind: ``"tensor"``, ``"sequence"``, ``"optional"``, or ``"other"``, of which nothing is checked.
-        element: of a sequence or an optional, what is inside.
-        type: the element type of a tensor; None where none is declared.
-        shape: numbers, names and None for each dimension; None is an open rank.
-        dtype: the dtype that arrays of the element type have.
-    """
-
-    name: str
-    kind: str
-    element: _Declared | None = None
-    type: ElementType | None = None
-    shape: tuple[int | str | None, ...] | None = None
-    dtype: np.dtype[Any] | None = None
-
-    @classmethod
-    def of(cls, name: str, stated: TypeProto) -> _Declared:
-        match stated.WhichOneof("value"):
-            case "tensor_type":
-                known = from_type(stated)
-                assert isinstance(known, Tensor)
-                kind, sizes = known.type, known.shape
-                shape = sizes if sizes is None else tuple(map(_size, sizes))
-                return cls(name, "tensor", None, kind, shape, None if kind is None else kind.numpy)
-            case "sequence_type":
-                return cls(name, "sequence", cls.of(name, stated.sequence_type.elem_type))
-            case "optional_type":
-                return cls(name, "optional", cls.of(name, stated.optional_type.elem_type))
-            case _:
-                return cls(name, "other")
-
-
-def _size(size: Dim) -> int | str | None:
-    return size if isinstance(size, int) else size.name
 
 
 _PLAIN: Final = "biufc"
@@ -83,7 +41,7 @@ class Inputs:
     """
 
     def __init__(self, graph: GraphProto, ir_version: int = 10) -> None:
-        self._declared = {value.name: _Declared.of(value.name, value.type) for value in graph.input}
+        self._declared = {declared.name: declared for declared in onnx_inputs(graph)}
         self.defaults = frozenset(tensor.name for tensor in graph.initializer) & self._declared.keys()
         self.constants = self.defaults if ir_version < 4 else frozenset()
         self.names = tuple(self._declared)
@@ -136,9 +94,9 @@ class Inputs:
         for name, declared in self._declared.items():
             if name in inputs:
                 checked[name] = _Check(name, where, symbols).value(inputs[name], declared)
-            elif declared.kind == "optional":
+            elif declared.optional:
                 checked[name] = None
-            elif name not in self.defaults:
+            elif declared.required:
                 raise ModelError(f"input {shown(name)} is missing", replace(where, input=name))
         return checked
 
@@ -151,25 +109,23 @@ class _Check:
         self.where = where
         self.symbols = symbols
 
-    def value(self, value: Any, declared: _Declared) -> Any:
-        if declared.kind == "tensor":
+    def value(self, value: Any, declared: Declared) -> Any:
+        if declared.kind == "other" or (value is None and declared.optional):
+            return value
+        if declared.kind != "sequence":
             return self.tensor(value, declared)
-        if declared.kind == "sequence" and declared.element is not None:
-            if not isinstance(value, list | tuple):
-                raise self.error(f"is a sequence, but {type(value).__name__} is given")
-            # A symbol may have another size in each element.
-            return [_Check(self.name, self.where, {}).value(item, declared.element) for item in value]
-        if declared.kind == "optional" and declared.element is not None:
-            return None if value is None else self.value(value, declared.element)
-        return value
+        if not isinstance(value, list | tuple):
+            raise self.error(f"is a sequence, but {type(value).__name__} is given")
+        # A symbol may have another size in each element.
+        return [_Check(self.name, self.where, {}).tensor(item, declared) for item in value]
 
-    def tensor(self, value: Any, declared: _Declared) -> npt.NDArray[Any]:
+    def tensor(self, value: Any, declared: Declared) -> npt.NDArray[Any]:
         array = value if type(value) is np.ndarray else self.array(value)
-        dtype, expected = array.dtype, declared.dtype
-        if expected is not None and dtype is not expected and dtype != expected:
+        dtype, expected = array.dtype, declared.element_type
+        if expected is not None and dtype != expected.numpy:
             found = element_type_of(dtype)
-            if found is not declared.type:
-                raise self.error(f"has element type {found or dtype}, but the model declares {declared.type}")
+            if found is not expected:
+                raise self.error(f"has element type {found or dtype}, but the model declares {expected}")
         if declared.shape is not None and array.shape != declared.shape:
             self.shape(array.shape, declared.shape)
         if dtype.kind == "O" and not all(isinstance(text, str | bytes) for text in array.flat):
@@ -188,18 +144,19 @@ class _Check:
             raise self.error("is a masked array, whose mask a model would lose")
         return array
 
-    def shape(self, shape: tuple[int, ...], declared: tuple[int | str | None, ...]) -> None:
+    def shape(self, shape: tuple[int, ...], declared: Shape) -> None:
         if len(shape) != len(declared):
             raise self.error(f"has shape {shape}, but the model declares rank {len(declared)}")
         for axis, (size, stated) in enumerate(zip(shape, declared, strict=True)):
-            if stated is None or stated == size:
-                continue
             if isinstance(stated, int):
+                if stated == size:
+                    continue
                 raise self.error(f"has shape {shape}, but the model declares size {stated} on axis {axis}")
-            known, source = self.symbols.setdefault(stated, (size, self.name))
+            name = stated.name or ""
+            known, source = self.symbols.setdefault(name, (size, self.name)) if name else (size, "")
             if known != size:
                 raise self.error(
-                    f"has size {size} on axis {axis}, but {shown(stated)} is {known} in input {shown(source)}"
+                    f"has size {size} on axis {axis}, but {shown(name)} is {known} in input {shown(source)}"
                 )
 
     def error(self, problem: str) -> ModelError:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from splitops.calls.node import read_only
 from splitops.errors import ModelError, Where
-from splitops.models.formats.openvino.model import Endpoint, Layer, OpenVINOModel
+from splitops.models.formats.openvino.model import Endpoint, OpenVINOModel
 from splitops.models.formats.openvino.shapes import format_shape, matches
-from splitops.models.formats.openvino.sites import input_names
 from splitops.models.movers.evaluated import Value
+from splitops.models.running.declared import Declared, openvino_inputs
 from splitops.spec.elements.types import ElementType, element_type_of
-from splitops.spec.sizes.dims import Shape
 
 
 class Inputs:
@@ -32,8 +31,12 @@ class Inputs:
 
     def __init__(self, model: OpenVINOModel, where: Where) -> None:
         self._where = where
-        self._parameters = [_Parameter.of(layer, where) for layer in model.inputs]
-        self._names = input_names(model)
+        declared = openvino_inputs(model, where)
+        self._names = [each.name for each in declared]
+        self._parameters = [
+            _Parameter(Endpoint(layer.id, layer.outputs[0].id), each, replace(where, node=layer.name))
+            for layer, each in zip(model.inputs, declared, strict=True)
+        ]
         by_tensor: dict[str, list[_Parameter]] = {}
         by_layer: dict[str, list[_Parameter]] = {}
         for layer, parameter in zip(model.inputs, self._parameters, strict=True):
@@ -72,27 +75,12 @@ class Inputs:
         return ", ".join(map(repr, self._names)) or "none"
 
 
-@dataclass(frozen=True, slots=True)
-class _Parameter:
-    """What a Parameter takes.
-
-    Attributes:
-        end: its output port.
-        type: the element type; None is any.
-        shape: the shape, as far as it is set.
-        where: its place.
-    """
+class _Parameter(NamedTuple):
+    """A Parameter: its output port, what it declares, and its place."""
 
     end: Endpoint
-    type: ElementType | None
-    shape: Shape | None
+    declared: Declared
     where: Where
-
-    @classmethod
-    def of(cls, layer: Layer, model: Where) -> _Parameter:
-        where = replace(model, node=layer.name)
-        kind = None if layer.takes_any_type else layer.element_type(where)
-        return cls(Endpoint(layer.id, layer.outputs[0].id), kind, layer.shape(where), where)
 
     def value(self, name: str, given: npt.ArrayLike) -> Value:
         if np.ma.is_masked(given):
@@ -101,7 +89,7 @@ class _Parameter:
             array = np.asarray(given)
         except (ValueError, TypeError, OverflowError) as error:
             raise ModelError(f"input {name!r} is not an array: {str(error)[:200]}", self.where) from error
-        kind = self.type or _type_of(array, self.where)
+        kind = self.declared.element_type or _type_of(array, self.where)
         # Every view of it, the outputs too, is read-only then.
         return Value(read_only(self._checked(name, array, kind)), kind)
 
@@ -117,10 +105,10 @@ class _Parameter:
                 f"which is {expected}",
                 self.where,
             )
-        if array.shape != self.shape and not matches(array.shape, self.shape):
+        shape = self.declared.shape
+        if array.shape != shape and not matches(array.shape, shape):
             raise ModelError(
-                f"input {name!r} has shape {list(array.shape)}, "
-                f"but the model takes [{format_shape(self.shape)}]",
+                f"input {name!r} has shape {list(array.shape)}, but the model takes [{format_shape(shape)}]",
                 self.where,
             )
         limit = (1 << kind.bits) - 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from splitops.errors import ModelError, Where, shown
 from splitops.models.formats.openvino import OpenVINOModel, input_names
 from splitops.models.formats.openvino.shapes import matches
-from splitops.models.known import NOTHING, Tensor
+from splitops.models.known import NOTHING, SequenceOf, Tensor
 from splitops.spec.elements.types import ElementType, element_type_of, is_numpys_own
 from splitops.spec.sizes.dims import Shape
 
@@ -27,8 +27,10 @@ class Declared:
         aliases: other names of it.
         element_type: its element type; None where it is not declared.
         shape: its shape; None where the rank is not declared.
-        kind: ``"tensor"``, ``"sequence"`` or ``"optional"``.
+        kind: ``"tensor"``, ``"sequence"``, ``"optional"`` of a tensor that may be absent, or ``"other"``, of
+            which nothing is checked.
         required: whether it must be given.
+        optional: whether None may be given.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Declared:
     shape: Shape | None = None
     kind: str = "tensor"
     required: bool = True
+    optional: bool = False
 
     @property
     def static_shape(self) -> tuple[int, ...] | None:
@@ -71,7 +74,7 @@ class Declared:
     def __str__(self) -> str:
         shape = "any shape" if self.shape is None else f"({', '.join(map(str, self.shape))})"
         text = f"{self.element_type or 'any type'} {shape}"
-        return text if self.kind == "tensor" else f"{self.kind} of {text}"
+        return f"{self.kind} of {text}" if self.kind in ("sequence", "optional") else text
 
 
 def _has_own_npy_type(element_type: ElementType) -> bool:
@@ -88,20 +91,22 @@ def onnx_inputs(graph: GraphProto) -> tuple[Declared, ...]:
 def _of_type(name: str, declared: TypeProto, required: bool) -> Declared:
     from splitops.models.formats.onnx.types import from_type
 
-    kind = "tensor"
-    if declared.HasField("optional_type"):
-        kind, declared, required = "optional", declared.optional_type.elem_type, False
-    if declared.HasField("sequence_type"):
-        kind, declared = "sequence", declared.sequence_type.elem_type
-    known = from_type(declared)
-    element = known if isinstance(known, Tensor) else NOTHING
-    return Declared(name, (), element.type, element.shape, kind, required)
+    optional = declared.HasField("optional_type")
+    known = from_type(declared.optional_type.elem_type if optional else declared)
+    if isinstance(known, SequenceOf):
+        kind, element = "sequence", known.element
+    elif isinstance(known, Tensor):
+        kind, element = "optional" if optional else "tensor", known
+    else:
+        kind, element = "other", NOTHING
+    return Declared(name, (), element.type, element.shape, kind, required and not optional, optional)
 
 
 def openvino_inputs(model: OpenVINOModel, where: Where) -> tuple[Declared, ...]:
     """Return what the Parameters of OpenVINO IR declare."""
     found = []
     for name, layer in zip(input_names(model), model.inputs, strict=True):
+        where = replace(where, node=layer.name)
         aliases = dict.fromkeys((*layer.outputs[0].names, layer.name))
         aliases.pop(name, None)
         kind = None if layer.takes_any_type else layer.element_type(where)
