@@ -13,8 +13,8 @@ is a file with
 - ``SETTINGS``, where it has any: the values of each setting by its name, the default one first;
 - ``PRELOAD``, where the implementation may be imported before a fork: the names of its modules;
 - ``ADDRESS_SPACE``, where it can work with a limit: so many bytes;
-- ``versions()``: the releases of the implementation (first) and of its dependencies, from metadata
-  alone; ImportError where it is not installed;
+- ``PACKAGES``: the distributions whose releases are reported, that of the implementation first; or
+  ``versions()``: the releases by name, ImportError where the implementation is not installed;
 - ``answer(case)``: the implementation's answer to a :class:`Question`.
 
 What the implementation's own calls raise is its rejection: they are in :func:`rejecting`. Any other
@@ -37,6 +37,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,7 +53,7 @@ KINDS: Final = ("runtime", "compiler", "inference", "checker", "converter", "sim
   name, lists of arrays for sequences;
 - of an inference their dimensions in the same way: a number, a name or None for each, or None for all;
 - of a checker nothing;
-- of a converter or simplifier the path of the model that it made, in ``case.folder``.
+- of a converter or simplifier the ModelProto that it made.
 """
 _INLINE: Final = 1 << 20
 """Larger tensors go through files."""
@@ -312,7 +313,8 @@ def _started(adapter: Any) -> dict[str, Any]:
 
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     try:
-        versions = adapter.versions()
+        own = getattr(adapter, "versions", None)
+        versions = {name: version(name) for name in adapter.PACKAGES} if own is None else own()
     except ImportError as error:
         return {"message": "absent", "reason": str(error)[:_TEXT]}
     return {
@@ -351,7 +353,9 @@ def _told(kind: str, found: Any, case: Question) -> dict[str, Any]:
     if kind == "checker":
         return {"outcome": "accepted"}
     if kind in ("converter", "simplifier"):
-        return {"outcome": "made", "model": os.fspath(found)}
+        path = os.path.join(case.folder, "made.onnx")
+        Path(path).write_bytes(found.SerializeToString())
+        return {"outcome": "made", "model": path}
     values: Sequence[Any] = [found[name] for name in case.outputs] if isinstance(found, Mapping) else found
     if kind == "inference":
         return {"outcome": "inferred", "shapes": [None if dims is None else list(dims) for dims in values]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +13,13 @@ from splitops.comparison.worker import NotApplicable, Question, rejecting
 NAME = "mnn"
 KIND = "runtime"
 FORMATS = ("onnx",)
+PACKAGES = ("MNN",)
 SETTINGS = {"threads": ("1", "4")}
 ADDRESS_SPACE = 16 << 30
 _TYPES = {"float32": "float", "int32": "int", "uint8": "uint8"}
 """The tensors that ``MNN.expr.const`` makes."""
 _NARROW = {"int64": np.int32, "float64": np.float32}
 """What its converter makes of the types of models that it does not have."""
-
-
-def versions() -> dict[str, str]:
-    """Return the release."""
-    return {"MNN": version("MNN")}
 
 
 def answer(case: Question) -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,7 @@ from splitops.comparison.worker import NotApplicable, Question, rejecting, tool
 NAME = "ncnn"
 KIND = "runtime"
 FORMATS = ("onnx",)
-
-
-def versions() -> dict[str, str]:
-    """Return the releases of the runtime and of its converter."""
-    return {name: version(name) for name in ("ncnn", "pnnx")}
+PACKAGES = ("ncnn", "pnnx")
 
 
 def answer(case: Question) -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,7 @@ from splitops.comparison.worker import Question, rejecting
 NAME = "onnx2tf"
 KIND = "runtime"
 FORMATS = ("onnx",)
-
-
-def versions() -> dict[str, str]:
-    """Return the releases of the converter and of TensorFlow."""
-    return {name: version(name) for name in ("onnx2tf", "tensorflow", "onnx")}
+PACKAGES = ("onnx2tf", "tensorflow", "onnx")
 
 
 def answer(case: Question) -> list[Any]:

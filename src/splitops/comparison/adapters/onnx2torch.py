@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,7 @@ from splitops.comparison.worker import NotApplicable, Question, rejecting, stora
 NAME = "onnx2torch"
 KIND = "runtime"
 FORMATS = ("onnx",)
-
-
-def versions() -> dict[str, str]:
-    """Return the releases of the converter and of PyTorch."""
-    return {name: version(name) for name in ("onnx2torch", "torch", "onnx")}
+PACKAGES = ("onnx2torch", "torch", "onnx")
 
 
 def answer(case: Question) -> list[Any]:

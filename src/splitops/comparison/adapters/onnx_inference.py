@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Any
 
 from splitops.comparison.worker import Question, rejecting
@@ -10,13 +9,9 @@ from splitops.comparison.worker import Question, rejecting
 NAME = "onnx-inference"
 KIND = "inference"
 FORMATS = ("onnx",)
+PACKAGES = ("onnx",)
 PRELOAD = ("onnx",)
 SETTINGS = {"strict": ("yes", "no"), "data": ("no", "yes")}
-
-
-def versions() -> dict[str, str]:
-    """Return the release."""
-    return {"onnx": version("onnx")}
 
 
 def answer(case: Question) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Any
 
 from splitops.comparison.worker import Question, rejecting
@@ -10,12 +9,8 @@ from splitops.comparison.worker import Question, rejecting
 NAME = "onnx-reference"
 KIND = "runtime"
 FORMATS = ("onnx",)
+PACKAGES = ("onnx",)
 PRELOAD = ("onnx.reference",)
-
-
-def versions() -> dict[str, str]:
-    """Return the release."""
-    return {"onnx": version("onnx")}
 
 
 def answer(case: Question) -> list[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Any
 
 from splitops.comparison.worker import NotApplicable, Question, rejecting
@@ -10,13 +9,9 @@ from splitops.comparison.worker import NotApplicable, Question, rejecting
 NAME = "onnxruntime"
 KIND = "runtime"
 FORMATS = ("onnx",)
+PACKAGES = ("onnxruntime",)
 PRELOAD = ("onnxruntime",)
 SETTINGS = {"optimisation": ("all", "none"), "threads": ("all", "1")}
-
-
-def versions() -> dict[str, str]:
-    """Return the release."""
-    return {"onnxruntime": version("onnxruntime")}
 
 
 def answer(case: Question) -> list[Any]:

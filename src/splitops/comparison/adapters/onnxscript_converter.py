@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-from pathlib import Path
+from typing import Any
 
 from splitops.comparison.worker import NotApplicable, Question, rejecting
 
 NAME = "onnxscript-converter"
 KIND = "converter"
 FORMATS = ("onnx",)
+PACKAGES = ("onnxscript", "onnx-ir", "onnx")
 PRELOAD = ("onnx", "onnx_ir", "onnxscript.version_converter")
 SETTINGS = {"fallback": ("no", "yes")}
 _STEPS = (18, 24)
 
 
-def versions() -> dict[str, str]:
-    """Return the release."""
-    return {name: version(name) for name in ("onnxscript", "onnx-ir", "onnx")}
-
-
-def answer(case: Question) -> Path:
+def answer(case: Question) -> Any:
     """Convert the model to the next of its opsets in which an operator of the family changed."""
-    import onnx
     import onnx_ir as ir
     from onnxscript import version_converter
 
@@ -38,6 +32,4 @@ def answer(case: Question) -> Path:
         version_converter.convert_version(model, target_version=target, fallback=fallback)
         if model.opset_imports.get("") != target:
             raise ValueError(f"the model is left at opset {model.opset_imports.get('')}")
-    path = Path(case.folder, "converted.onnx")
-    onnx.save(ir.to_proto(model), path)
-    return path
+    return ir.to_proto(model)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +12,7 @@ from splitops.comparison.worker import Question, Tensor, rejecting
 NAME = "openvino"
 KIND = "runtime"
 FORMATS = ("onnx", "ir")
+PACKAGES = ("openvino",)
 PRELOAD = ("openvino",)
 SETTINGS = {"threads": ("all", "1"), "shapes": ("declared", "given"), "mode": ("performance", "accuracy")}
 
@@ -27,11 +27,6 @@ _TYPES: Final = {
 """OpenVINO's names of types that are not simply NumPy's."""
 _SMALL: Final = {"f4e2m1": 4, "nf4": 4, "i4": 4, "u1": 1, "u2": 2, "u3": 3, "u4": 4, "u6": 6}
 """The bits of types of which a byte holds several."""
-
-
-def versions() -> dict[str, str]:
-    """Return the release."""
-    return {"openvino": version("openvino")}
 
 
 def answer(case: Question) -> list[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import runpy
 import shutil
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,10 @@ from splitops.comparison.worker import NotApplicable, Question, rejecting, tool
 NAME = "pnnx"
 KIND = "runtime"
 FORMATS = ("onnx",)
+PACKAGES = ("pnnx", "torch")
 SETTINGS = {"optimisation": ("2", "0")}
 _TYPES = {f"{name}{bits}": f"{name[0]}{bits}" for name in ("float", "int") for bits in (16, 32, 64)}
 _TYPES |= {"int8": "i8", "uint8": "u8", "complex64": "c64", "complex128": "c128"}
-
-
-def versions() -> dict[str, str]:
-    """Return the releases of the converter and of PyTorch."""
-    return {name: version(name) for name in ("pnnx", "torch")}
 
 
 def answer(case: Question) -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,9 @@ from splitops.comparison.worker import Question, rejecting, storage
 NAME = "tinygrad"
 KIND = "runtime"
 FORMATS = ("onnx",)
+PACKAGES = ("tinygrad",)
 SETTINGS = {"device": ("CPU", "PYTHON")}
 ADDRESS_SPACE = 16 << 30
-
-
-def versions() -> dict[str, str]:
-    """Return the release."""
-    return {"tinygrad": version("tinygrad")}
 
 
 def answer(case: Question) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from importlib.metadata import version
 from typing import Any
 
 from splitops.comparison.worker import NotApplicable, Question, rejecting
@@ -11,13 +10,9 @@ from splitops.comparison.worker import NotApplicable, Question, rejecting
 NAME = "tract"
 KIND = "runtime"
 FORMATS = ("onnx",)
+PACKAGES = ("tract",)
 SETTINGS = {"shapes": ("declared", "given")}
 ADDRESS_SPACE = 8 << 30
-
-
-def versions() -> dict[str, str]:
-    """Return the release."""
-    return {"tract": version("tract")}
 
 
 def answer(case: Question) -> list[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Any
 
 from splitops.comparison.worker import Question, rejecting
@@ -10,13 +9,9 @@ from splitops.comparison.worker import Question, rejecting
 NAME = "tvm"
 KIND = "compiler"
 FORMATS = ("onnx",)
+PACKAGES = ("apache-tvm", "onnx")
 SETTINGS = {"shapes": ("declared", "given")}
 ADDRESS_SPACE = 16 << 30
-
-
-def versions() -> dict[str, str]:
-    """Return the releases of TVM and of what reads the model."""
-    return {name: version(name) for name in ("apache-tvm", "onnx")}
 
 
 def answer(case: Question) -> list[Any]:

@@ -43,7 +43,7 @@ found = [worker.unpack(one) for one in answer.get("outputs") or sys.exit(answer[
 """How an adapter of Python or Node.js is asked; the lines leave what it answers in ``found``."""
 _MADE: Final = """\
 from onnx.reference import ReferenceEvaluator
-found = ReferenceEvaluator(str(found)).run(names, inputs)"""
+found = ReferenceEvaluator(found).run(names, inputs)"""
 _PACKAGES: Final = {"opencv": "opencv-python-headless"}
 """Releases that are not named as their packages are."""
 
