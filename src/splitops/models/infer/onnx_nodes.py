@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 import onnx
@@ -16,8 +15,7 @@ from splitops.models.formats.onnx.types import Names, from_type, to_type
 from splitops.models.graph.onnx import PLAIN
 from splitops.models.graph.onnx_functions import Attributes
 from splitops.models.infer.onnx_reading import attribute_proto, node_proto
-from splitops.models.infer.onnx_shapes import refined
-from splitops.models.infer.onnx_values import computed_value
+from splitops.models.infer.onnx_rules import followed
 from splitops.models.known import Known, Tensor
 
 _MAX_FED: Final = 64
@@ -71,26 +69,12 @@ class NodeInference:
         if found is None:
             assert asked is not None
             outputs: Sequence[Known] = _infer_by_onnx(asked, opsets, inputs)
-            if not node.domain:
-                outputs = refined(node, attributes, opsets.get("", 0), inputs, outputs)
-                if complete:
-                    outputs = _with_numbers(node, attributes, opsets, inputs, outputs)
+            if complete and not node.domain:
+                outputs = followed(node, attributes, opsets.get("", 0), inputs, outputs)
             found = self._found[key] = tuple(outputs)
-        return found if complete or node.domain else _with_numbers(node, attributes, opsets, inputs, found)
-
-
-def _with_numbers(
-    node: ir.Node,
-    attributes: Attributes,
-    opsets: Mapping[str, int],
-    inputs: Sequence[Known],
-    outputs: Sequence[Known],
-) -> Sequence[Known]:
-    """Return the same of a node of the ONNX domain, with the numbers of its only output."""
-    if len(outputs) != 1 or not isinstance(output := outputs[0], Tensor):
-        return outputs
-    numbers = computed_value(node, attributes, opsets.get("", 0), inputs, output)
-    return outputs if numbers is None else [replace(output, value=numbers, shape=tuple(numbers.shape))]
+        if complete or node.domain:
+            return found
+        return followed(node, attributes, opsets.get("", 0), inputs, found)
 
 
 def _attribute_key(attribute: ir.Attr) -> Hashable:

@@ -1,15 +1,20 @@
-"""A node of an ONNX graph as inference reads it: for the rules here, and for onnx."""
+"""Nodes and constants of an ONNX graph as inference reads them: for the rules here, and for onnx."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 from onnx import AttributeProto, NodeProto
 
+from splitops.models.graph.onnx import is_external
 from splitops.models.graph.onnx_functions import Attributes
-from splitops.models.known import Known
+from splitops.models.known import MAX_ELEMENTS, Known, Tensor
 from splitops.models.movers.mover import OnnxNode
+from splitops.spec.elements.types import element_type_of, from_onnx
 
 
 def read_node(node: ir.Node, attributes: Attributes, opset: int, inputs: Sequence[Known]) -> OnnxNode:
@@ -47,3 +52,30 @@ def attribute_proto(attribute: ir.Attr) -> AttributeProto:
     if attribute.is_ref():
         return ir.serde.serialize_reference_attribute(attribute)
     return ir.serde.serialize_attribute(attribute)
+
+
+def constant(attributes: Attributes) -> Tensor | None:
+    """Return what is known of the value of a Constant node; None where it is not a tensor and no numbers."""
+    for attribute in attributes.values():
+        match attribute.type:
+            case _ if attribute.is_ref():
+                continue
+            case ir.AttributeType.TENSOR:
+                return tensor_known(attribute.value)
+            case ir.AttributeType.INT | ir.AttributeType.INTS:
+                return _of_numbers(attribute.value, np.int64)
+            case ir.AttributeType.FLOAT | ir.AttributeType.FLOATS:
+                return _of_numbers(attribute.value, np.float32)
+    return None
+
+
+def _of_numbers(numbers: Any, dtype: type[np.generic]) -> Tensor:
+    value = np.array(numbers, dtype)
+    return Tensor(element_type_of(value.dtype), value.shape, value if value.size <= MAX_ELEMENTS else None)
+
+
+def tensor_known(tensor: ir.TensorProtocol) -> Tensor:
+    """Return what is known of a tensor in the model: of a large one, not its numbers."""
+    kind, shape = from_onnx(tensor.dtype.value), tuple(map(int, tensor.shape.numpy()))
+    here = tensor.dtype != ir.DataType.STRING and not is_external(tensor)
+    return Tensor(kind, shape, tensor.numpy() if here and math.prod(shape) <= MAX_ELEMENTS else None)

@@ -42,7 +42,7 @@ from splitops.models.infer.onnx_loops import (
     without_value,
 )
 from splitops.models.infer.onnx_nodes import NodeInference
-from splitops.models.infer.onnx_values import constant, tensor_known
+from splitops.models.infer.onnx_reading import constant, tensor_known
 from splitops.models.infer.splitting import OnSite, outputs_of, sizes_of_names, tightened
 from splitops.models.known import Known, SequenceOf, Tensor, fact, join, meet, with_sizes
 from splitops.spec.elements.types import from_onnx

@@ -1,0 +1,304 @@
+"""What ONNX operators compute from shapes and numbers, where more is known of these than onnx can tell.
+
+onnx follows numbers that it knows exactly. Sizes that are symbols or ranges are followed here, and the
+numbers that models compute from shapes: Shape, Gather, Concat ...
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import onnx_ir as ir
+from onnx import TensorProto, helper
+
+from splitops.models.graph.onnx_functions import Attributes
+from splitops.models.infer.onnx_reading import node_proto, read_node
+from splitops.models.known import (
+    MAX_ELEMENTS,
+    Entry,
+    Known,
+    SequenceOf,
+    Tensor,
+    Value,
+    meet_shapes,
+    partial_value,
+    value_of_shape,
+)
+from splitops.models.movers import BY_OPERATOR
+from splitops.models.movers.followed import numbers
+from splitops.models.movers.mover import OnnxNode
+from splitops.models.movers.numbers import ARITHMETIC, apply
+from splitops.models.movers.shapes import broadcast, counted, joined, size_of
+from splitops.spec.elements.types import from_onnx
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape
+
+
+def followed(
+    node: ir.Node, attributes: Attributes, opset: int, inputs: Sequence[Known], outputs: Sequence[Known]
+) -> Sequence[Known]:
+    """Return what is known of a node's outputs, by onnx and by the rules here together, with their numbers.
+
+    Args:
+        node: a node of the ONNX domain.
+        attributes: its attributes.
+        opset: the opset that it is of.
+        inputs: what is known of its inputs.
+        outputs: what onnx has inferred.
+    """
+    rule, told = _RULES.get(node.op_type), Tensor()
+    if rule is None and node.op_type not in _FOLDED:
+        return outputs
+    if rule is not None:
+        try:
+            told = rule(read_node(node, attributes, opset, inputs))
+        except _UNFIT:
+            pass  # too little is known, or the numbers do not fit one another: the node fails then
+        else:
+            kind = None if node.op_type in BY_OPERATOR else told.type
+            outputs = [_with_shape(output or Tensor(kind), told.shape) for output in outputs]
+    if len(outputs) != 1 or not isinstance(output := outputs[0], Tensor) or not _is_followed(output):
+        return outputs
+    if node.op_type not in _FROM_SHAPES and not any(map(_has_numbers, inputs)):
+        return outputs
+    value = told.value
+    if value is None and node.op_type in _FOLDED:
+        value = _folded(node, attributes, opset, inputs, output)
+    if value is None or value.size > MAX_ELEMENTS:
+        return outputs
+    return [replace(output, value=_compact(value, output), shape=tuple(value.shape))]
+
+
+def _with_shape(known: Known, shape: Shape | None) -> Known:
+    return replace(known, shape=meet_shapes(known.shape, shape)) if isinstance(known, Tensor) else known
+
+
+def _has_numbers(known: Known) -> bool:
+    return isinstance(known, Tensor) and known.value is not None
+
+
+def _is_followed(output: Tensor) -> bool:
+    if output.type is None or not (output.type.integer or output.type.name in ("bool", "float32", "float64")):
+        return False
+    sizes = output.shape
+    exact = sizes is not None and all(isinstance(size, int) for size in sizes)
+    return not exact or math.prod(size for size in sizes or () if isinstance(size, int)) <= MAX_ELEMENTS
+
+
+def _compact(value: Value, output: Tensor) -> Value:
+    """Return a value of which all is known in its own dtype."""
+    assert output.type is not None
+    if value.dtype == object and all(isinstance(entry, int | float) for entry in value.flat):
+        return value.astype(output.type.numpy)
+    return value
+
+
+def _concat_from_sequence(node: OnnxNode) -> Tensor:
+    sequence = node.inputs[0]
+    if not isinstance(sequence, SequenceOf):
+        raise ValueError("the sequence is unknown")
+    stacked = bool(node.attributes.get("new_axis", 0))
+    return Tensor(shape=joined(sequence, node.attributes["axis"], stacked=stacked))
+
+
+def _constant_of_shape(node: OnnxNode) -> Tensor:
+    return Tensor(shape=tuple(map(size_of, node.entries(0))))
+
+
+def _expand(node: OnnxNode) -> Tensor:
+    return Tensor(shape=broadcast(node.shape(), tuple(map(size_of, node.entries(1)))))
+
+
+def _tile(node: OnnxNode) -> Tensor:
+    pairs = zip(node.shape(), node.entries(1), strict=True)
+    return Tensor(shape=tuple(size_of(_TIMES(size, repeat)) for size, repeat in pairs))
+
+
+def _pad(node: OnnxNode) -> Tensor:
+    shape = node.shape()
+    pads = (
+        node.entries(1) if node.has(1) else list(node.attributes.get("pads", node.attributes.get("paddings")))
+    )
+    axes = node.integers(3) if node.has(3) else list(range(len(shape)))
+    sizes: list[Dim] = list(shape)
+    for before, after, axis in zip(pads[: len(axes)], pads[len(axes) :], axes, strict=True):
+        sizes[axis] = size_of(_PLUS(sizes[axis], _PLUS(before, after)))
+    return Tensor(shape=tuple(sizes))
+
+
+def _range(node: OnnxNode) -> Tensor:
+    start, limit, delta = node.entry(0), node.entry(1), node.entry(2)
+    if not isinstance(delta, int) or delta < 1:
+        raise ValueError("only steps forward are followed")
+    return Tensor(shape=(counted(start, limit, delta),))
+
+
+def _one_hot(node: OnnxNode) -> Tensor:
+    shape = list(node.shape())
+    axis = range(len(shape) + 1)[node.attributes.get("axis", -1)]
+    return Tensor(shape=(*shape[:axis], size_of(node.entry(1)), *shape[axis:]))
+
+
+def _top_k(node: OnnxNode) -> Tensor:
+    shape = list(node.shape())
+    count = node.entry(1) if node.has(1) else node.attributes["k"]
+    shape[node.attributes.get("axis", -1)] = size_of(count)
+    return Tensor(shape=tuple(shape))
+
+
+def _resize(node: OnnxNode) -> Tensor:
+    """Resize by declared sizes, or by whole factors."""
+    shape = node.shape()
+    if "axes" in node.attributes or node.attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise ValueError("not followed")
+    if node.has(3) and len(sizes := node.entries(3)) == len(shape):
+        return Tensor(shape=tuple(map(size_of, sizes)))
+    scales = node.entries(2 if node.opset > 10 else 1)
+    pairs = zip(shape, scales, strict=True)
+    return Tensor(
+        shape=tuple(
+            size_of(_TIMES(size, int(scale))) if isinstance(scale, float) and scale.is_integer() else UNKNOWN
+            for size, scale in pairs
+        )
+    )
+
+
+def _size(node: OnnxNode) -> Tensor:
+    shape = value_of_shape(node.shape())
+    if shape is None:
+        return Tensor()
+    total: Any = partial_value(1)
+    for entry in shape:
+        total = apply(ARITHMETIC["Mul"], total, partial_value(entry))
+    return Tensor(value=np.asarray(total, object))
+
+
+def _same(node: OnnxNode) -> Tensor:
+    return Tensor(value=node.tensor().value)
+
+
+def _where(node: OnnxNode) -> Tensor:
+    condition, yes, no = (numbers(tensor).astype(object) for tensor in node.tensors())
+    found = np.empty(np.broadcast_shapes(condition.shape, yes.shape, no.shape), object)
+    found[...] = np.frompyfunc(_chosen, 3, 1)(condition, yes, no)
+    return Tensor(value=found)
+
+
+def _chosen(condition: Entry, yes: Entry, no: Entry) -> Entry:
+    if condition is None:
+        return yes if yes == no else None
+    return yes if condition else no
+
+
+def _sequence_length(node: OnnxNode) -> Tensor:
+    sequence = node.inputs[0]
+    return Tensor(value=partial_value(sequence.length) if isinstance(sequence, SequenceOf) else None)
+
+
+def _compared(node: OnnxNode) -> Tensor:
+    return Tensor(_BOOL, broadcast(node.shape(0), node.shape(1)))
+
+
+_UNFIT: Final = (
+    ValueError,
+    IndexError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    OverflowError,
+    ZeroDivisionError,
+)
+_BOOL: Final = from_onnx(TensorProto.BOOL)
+_PLUS: Final = ARITHMETIC["Add"]
+_TIMES: Final = ARITHMETIC["Mul"]
+
+_RULES: Final[Mapping[str, Callable[[OnnxNode], Tensor]]] = {
+    **{name: mover.infer_node for name, mover in BY_OPERATOR.items()},
+    "ConcatFromSequence": _concat_from_sequence,
+    "ConstantOfShape": _constant_of_shape,
+    "Expand": _expand,
+    # Functions in the schemas of some versions, which onnx does not look into for one node.
+    "GreaterOrEqual": _compared,
+    "Identity": _same,
+    "LessOrEqual": _compared,
+    "OneHot": _one_hot,
+    "Pad": _pad,
+    "Range": _range,
+    "Resize": _resize,
+    "SequenceLength": _sequence_length,
+    "Size": _size,
+    "Tile": _tile,
+    "TopK": _top_k,
+    "Where": _where,
+}
+"""What each operator makes of what is known of its inputs."""
+_FROM_SHAPES: Final = frozenset({"Shape", "Size", "SequenceLength"})
+"""Operators that give numbers without being given any."""
+
+_FOLDED: Final = frozenset(
+    [
+        "Abs",
+        "And",
+        "Ceil",
+        "ConstantOfShape",
+        "CumSum",
+        "Expand",
+        "Flatten",
+        "Floor",
+        "GatherElements",
+        "GatherND",
+        "Greater",
+        "GreaterOrEqual",
+        "Less",
+        "LessOrEqual",
+        "Mod",
+        "Neg",
+        "Not",
+        "Or",
+        "Pow",
+        "Range",
+        "ReduceMax",
+        "ReduceMin",
+        "ReduceProd",
+        "ReduceSum",
+        "ScatterND",
+        "Sign",
+        "Tile",
+        "Trilu",
+        "Xor",
+    ]
+)
+"""Operators that onnx's reference evaluator computes when all their inputs are known: cheap ones."""
+
+
+def _folded(
+    node: ir.Node, attributes: Attributes, opset: int, inputs: Sequence[Known], output: Tensor
+) -> Value | None:
+    """Run a node of which every input is known, where its output is known to be small."""
+    if output.shape is None:
+        return None
+    if not all(isinstance(size, int) for size in output.shape):
+        return None
+    arrays: dict[str, Any] = {}
+    asked = node_proto(node, attributes)
+    for name, known in zip(asked.input, inputs, strict=True):
+        if not name:
+            continue
+        if not isinstance(known, Tensor) or not known.is_whole or known.type is None:
+            return None
+        arrays[name] = numbers(known).astype(known.type.numpy, copy=False)
+    from onnx.reference import ReferenceEvaluator
+
+    empty = helper.make_empty_tensor_value_info
+    graph = helper.make_graph([asked], "g", [empty(name) for name in arrays], [empty(asked.output[0])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    try:
+        with np.errstate(all="ignore"):
+            found: Any = ReferenceEvaluator(model).run(None, arrays)
+            result = found[0]
+    except Exception:
+        return None
+    return np.asarray(result) if isinstance(result, np.ndarray | np.generic) else None
