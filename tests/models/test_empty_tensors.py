@@ -258,64 +258,80 @@ ov.Core().compile_model(model, "CPU")(np.ones((2, 4, 4), np.float32))
 
 
 FRAGILE: Final = {
+    "ConvTranspose": "t = Unsqueeze(x, behind) y = ConvTranspose(t, cw)",
     "Einsum": 'y = Einsum<equation = "abc,adc->abd">(x, x)',
     "GRU": "t = Transpose<perm = [0, 2, 1]>(x) y, h = GRU<hidden_size = 3>(t, gw, gr)",
     "InstanceNormalization": "y = InstanceNormalization(x, ones, ones)",
     "LSTM": "t = Transpose<perm = [0, 2, 1]>(x) y, h, c = LSTM<hidden_size = 3>(t, lw, lr)",
+    "STFT": "f = Reshape(x, flat) y = STFT(wave, two, f)",
     "Unique": "y = Unique<axis = 1>(x)",
 }
+"""Each one on which onnxruntime ends the process: ``dev/tools/empties.py`` asks all operators."""
 EMPTIES: Final = {
     "a part": ("float[2, 4, 4] d", "x, r = Split<axis = 2>(d, none_and_all)"),
     "a part of the run": ("float[2, 4, 4] d, int64[2] lengths", "x, r = Split<axis = 2>(d, lengths)"),
     "an open axis": ("float[2, 4, N] d", "q = Relu(d) x, r = Split<axis = 2>(q, none_and_all)"),
     "an input": ("float[2, 4, 4] d, float[2, 4, M] e", "x = Relu(e)"),
+    "a slice of the run": ("float[2, 4, 4] d, int64[1] end", "q = Relu(d) x = Slice(q, zero, end, last)"),
+    "what is chosen": ("float[2, 4, 4] d, bool[4] mask", "q = Relu(d) x = Compress<axis = 2>(q, mask)"),
 }
 
 FEEDS: Final = {
     "d": np.ones((2, 4, 4), np.float32),
     "e": np.ones((2, 4, 0), np.float32),
     "lengths": np.array([0, 4]),
+    "end": np.array([0]),
+    "mask": np.zeros(4, bool),
 }
 _ONNX_SCRIPT: Final = """
 import json, sys
 import numpy as np, onnx.parser, splitops
 feeds = {
-    "d": np.ones((2, 4, 4), np.float32), "e": np.ones((2, 4, 0), np.float32), "lengths": np.array([0, 4])
+    "d": np.ones((2, 4, 4), np.float32), "e": np.ones((2, 4, 0), np.float32), "lengths": np.array([0, 4]),
+    "end": np.array([0]), "mask": np.zeros(4, bool)
 }
 for text in json.loads(sys.argv[1]):
     model = onnx.parser.parse_model(text)
     model.graph.output[0].ClearField("type")
     ready = splitops.session(model)
-    found = ready.run({value.name: feeds[value.name] for value in model.graph.input})
-    print(json.dumps([list(found["y"].shape), ready.engine]), flush=True)
+    try:
+        found = ready.run({value.name: feeds[value.name] for value in model.graph.input})
+        print(json.dumps([list(found["y"].shape), ready.engine]), flush=True)
+    except splitops.SplitError as error:  # the reference cannot compute it either
+        print(json.dumps([str(error), ready.engine]), flush=True)
 """
 
 
 def _onnx_text(operator: str, source: str) -> str:
     declared, split = EMPTIES[source]
-    weights = {"gw": (9, 4), "gr": (9, 3), "lw": (12, 4), "lr": (12, 3)}
+    weights = {"gw": (9, 4), "gr": (9, 3), "lw": (12, 4), "lr": (12, 3), "wave": (4, 1)}
     ones = ", ".join(
         f"float[1, {rows}, {columns}] {name} = {{{', '.join(['1'] * rows * columns)}}}"
         for name, (rows, columns) in weights.items()
     )
+    ones += f", int64[2] behind = {{3, 4}}, float[4, 1, 3, 3, 3] cw = {{{', '.join(['1'] * 108)}}}"
     return f"""
         <ir_version: 9, opset_import: ["": 18]>
         g ({declared}) => (float[] y, float[2, 4, 4] z)
-        <int64[2] none_and_all = {{0, 4}}, float[4] ones = {{1, 1, 1, 1}}, {ones}> {{
+        <int64[2] none_and_all = {{0, 4}}, float[4] ones = {{1, 1, 1, 1}}, {ones},
+         int64[1] zero = {{0}}, int64[1] last = {{2}}, int64[1] flat = {{-1}}, int64 two = {{2}}> {{
             {split} {FRAGILE[operator]} z = Relu(d)
         }}"""
 
 
 @pytest.mark.skipif(not is_installed("onnxruntime"), reason="onnxruntime is not installed")
-@pytest.mark.parametrize("source", EMPTIES)
-def test_operators_on_which_onnxruntime_ends_the_process(source: str) -> None:
-    texts = [_onnx_text(operator, source) for operator in FRAGILE]
-    command = [sys.executable, "-c", _ONNX_SCRIPT, json.dumps(texts)]
+@pytest.mark.filterwarnings("ignore:.*empty slice|.*divide|.*<= 0:RuntimeWarning")
+def test_operators_on_which_onnxruntime_ends_the_process() -> None:
+    texts = [_onnx_text(operator, source) for source in EMPTIES for operator in FRAGILE]
+    command = [sys.executable, "-W", "ignore", "-c", _ONNX_SCRIPT, json.dumps(texts)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    assert done.returncode == 0, done.stdout
+    assert done.returncode == 0, done.stdout.splitlines()[-1:]
     for text, line in zip(texts, done.stdout.splitlines(), strict=True):
         shape, engine = json.loads(line)
         assert engine == "onnxruntime"
+        if isinstance(shape, str):
+            assert "ConvTranspose" in shape or "STFT" in shape
+            continue
         model = onnx.parser.parse_model(text)
         model.graph.output[0].ClearField("type")
         feeds = {value.name: FEEDS[value.name] for value in model.graph.input}
@@ -323,14 +339,52 @@ def test_operators_on_which_onnxruntime_ends_the_process(source: str) -> None:
 
 
 @pytest.mark.skipif(not is_installed("onnxruntime"), reason="onnxruntime is not installed")
-@pytest.mark.parametrize("operator", FRAGILE)
-def test_onnxruntime_itself_ends_its_process(operator: str) -> None:
-    script = f"""
-import numpy as np, onnx.parser, onnxruntime
-model = onnx.parser.parse_model({_onnx_text(operator, "a part")!r})
-model.graph.output[0].ClearField("type")
-session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-session.run(None, {{"d": np.ones((2, 4, 4), np.float32)}})
+def test_an_operator_in_a_body_reads_an_empty_slice_of_the_run() -> None:
+    script = """
+import numpy as np, onnx.parser, splitops
+model = onnx.parser.parse_model('''
+    <ir_version: 9, opset_import: ["": 18]>
+    g (float[2, 4, N] d, int64[1] end, bool turn) => (float[a, b, c] y)
+    <float[4] ones = {1, 1, 1, 1}, int64[1] zero = {0}, int64[1] last = {2}> {
+        q = Relu(d) x = Slice(q, zero, end, last)
+        y = If (turn) <then_branch = t () => (float[e, f, g] p) { p = InstanceNormalization(x, ones, ones) },
+                       else_branch = u () => (float[h, i, j] r) { r = Identity(x) }>
+    }''')
+ready = splitops.session(model)
+for size in (2, 0, 3):
+    feeds = {"d": np.ones((2, 4, 4), np.float32), "end": np.array([size]), "turn": np.array(True)}
+    assert ready.run(feeds)["y"].shape == (2, 4, size)
+    assert ("reference" in ready.describe()) == (size == 0), ready.describe()
 """
-    done = subprocess.run([sys.executable, "-c", script], check=False, stderr=subprocess.DEVNULL)
-    assert done.returncode < 0
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+@pytest.mark.skipif(not is_installed("onnxruntime"), reason="onnxruntime is not installed")
+def test_only_runs_in_which_onnxruntime_would_end_the_process_go_to_the_reference() -> None:
+    model = onnx.parser.parse_model(_onnx_text("Unique", "a slice of the run"))
+    model.graph.output[0].ClearField("type")
+    with splitops.session(model) as ready:
+        for size in (2, 0, 3):
+            found = ready.run({"d": FEEDS["d"], "end": np.array([size])})
+            assert found["y"].shape[::2] == (2, size)
+            assert ("reference" in ready.describe()) == (size == 0)
+
+
+@pytest.mark.skipif(not is_installed("onnxruntime"), reason="onnxruntime is not installed")
+def test_onnxruntime_itself_ends_its_process() -> None:
+    script = """
+import json, os, sys
+import numpy as np, onnx.parser, onnxruntime
+onnxruntime.set_default_logger_severity(4)
+for text in json.loads(sys.argv[1]):
+    child = os.fork()
+    if not child:
+        model = onnx.parser.parse_model(text)
+        model.graph.output[0].ClearField("type")
+        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        session.run(None, {"d": np.ones((2, 4, 4), np.float32)})
+        os._exit(0)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1]), text
+"""
+    texts = json.dumps([_onnx_text(operator, "a part") for operator in FRAGILE])
+    subprocess.run([sys.executable, "-c", script, texts], check=True, stderr=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""Tensors without elements in models of OpenVINO, which gets their sizes wrong or ends the process on them.
+"""Tensors without elements, on which runtimes end the process, and whose sizes OpenVINO gets wrong.
 
 ``Broadcast`` and ``Gather`` of an empty tensor divide by zero. A ``Transpose`` or a ``Squeeze`` takes a size
 of 0 for another one. The maximum of nothing is the lowest number. No list of such layers is complete, so that
@@ -51,6 +51,12 @@ class EmptyTensorError(EngineError):
         )
         error.layers = tuple(found)
         return error
+
+
+def ended_on(operators: Collection[str], where: Where) -> EmptyTensorError:
+    """Return the error of operators on which onnxruntime ends the process."""
+    text = f"ends its process on a tensor without elements [onnxruntime.empty-tensor]: {', '.join(operators)}"
+    return EmptyTensorError("onnxruntime", text, where)
 
 
 def prove_full(model: Any, where: Where) -> None:

@@ -10,7 +10,11 @@ Ends = Callable[[T], Iterable[Hashable]]
 
 
 def stages(
-    nodes: Iterable[T], is_own: Callable[[T], bool], reads: Ends[T], makes: Ends[T]
+    nodes: Iterable[T],
+    is_own: Callable[[T], bool],
+    reads: Ends[T],
+    makes: Ends[T],
+    begins: Callable[[T], bool] = lambda _: False,
 ) -> Iterator[tuple[bool, list[T]]]:
     """Divide nodes, which are in topological order, into few stages of own and of foreign ones, in turn.
 
@@ -19,6 +23,7 @@ def stages(
         is_own: whether a node is evaluated here.
         reads: what a node depends on.
         makes: what depends on a node.
+        begins: whether a foreign node reads nothing of its own stage.
 
     Yields:
         Whether the nodes of a stage are own, and the nodes in their order. What is foreign depends on earlier
@@ -30,6 +35,7 @@ def stages(
         parity = 0 if is_own(node) else 1
         before = max((depth.get(end, -1) for end in reads(node)), default=-1)
         least = max(parity, before + ((before - parity) % 2))
+        least += 2 if least == before and begins(node) else 0
         depth.update(dict.fromkeys(makes(node), least))
         found.setdefault(least, []).append(node)
     for number in sorted(found):

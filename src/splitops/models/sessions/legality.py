@@ -74,6 +74,8 @@ class Borders:
         calls: whether calls of functions are.
         nodes: the labels of nodes that are: those that the runtime has no implementation for or would fuse
             wrongly, and loops that may have no turn, of which it does not infer what a turn gives.
+        guarded: the labels of nodes, with their operators, that the runtime is given where no tensor that
+            they read is empty.
     """
 
     sites: dict[SiteKey, str] = field(default_factory=dict)
@@ -81,9 +83,11 @@ class Borders:
     operators: frozenset[str] = frozenset()
     calls: bool = False
     nodes: set[str] = field(default_factory=set)
+    guarded: Mapping[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.sites or self.values or self.operators or self.calls or self.nodes)
+        named = self.operators or self.nodes or self.guarded
+        return bool(self.sites or self.values or self.calls or named)
 
 
 class OwnNodes:

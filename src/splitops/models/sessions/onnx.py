@@ -22,7 +22,7 @@ from splitops.models.running.onnx.model import Model, read_to_run
 from splitops.models.running.onnx.regions import Division
 from splitops.models.running.onnx.values import Inputs
 from splitops.models.sessions.foretold import foretold_onnx
-from splitops.models.sessions.fragile import Watch, fragile_on_nothing, fragile_operators
+from splitops.models.sessions.fragile import Watch, fragile_nodes, has_fragile
 from splitops.models.sessions.invalid import certain_sites, reject_invalid
 from splitops.models.sessions.legality import (
     Borders,
@@ -185,11 +185,11 @@ class OnnxProgram:
             fused = fused_nodes(proto, self._where, engine.name) if fused else fused
         self.borders = find_borders(proto, found, count_bodies=count_bodies)
         self.borders.nodes |= fused
-        if engine.name == "onnxruntime" and fragile_operators(proto):
-            self.borders.operators |= fragile_on_nothing(proto, self._where)
-            settled = survey(proto, self._where, engine, sizes=True).settled
-            makes_parts = any((site.where.graph, site.where.node) not in settled for site in found.sites)
-            self._watch = Watch(self._read, self._where, makes_parts=makes_parts)
+        if engine.name == "onnxruntime" and has_fragile(proto):
+            fragile = fragile_nodes(proto, self._where)
+            self.borders.nodes.update(fragile.met)
+            self.borders.guarded = fragile.perhaps
+            self._watch = Watch(self._read, self._where, always=bool(fragile.inside))
         for _ in range(_ATTEMPTS):
             try:
                 if given is proto and not self.borders:
@@ -247,6 +247,7 @@ class OnnxProgram:
             functions_of(proto),
             proto.ir_version,
             self._folder,
+            self.borders.guarded,
         )
         model = Model.of(proto, self._where, self._folder, division, types_of_values)
         self.division = division

@@ -11,12 +11,15 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
+import numpy as np
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 
 from splitops.errors import Where
 from splitops.ground.reading import DataFolder
+from splitops.models.engines.emptiness import ended_on
 from splitops.models.engines.engine import Compiled, Engine, EngineError, Program
 from splitops.models.formats.onnx.structure import FunctionKey, function_key, subgraphs
 from splitops.models.formats.onnx.tensors import external_extent, folder_of, is_external, tensor_array
@@ -76,6 +79,8 @@ class Division:
         functions: the model-local functions.
         ir_version: that of the model.
         folder: the folder of the model's external data.
+        guarded: the labels of nodes of the main graph, with their operators, on which the engine ends the
+            process where they read a tensor without elements.
         domain: that of the nodes that stand for regions: a word that no model can know.
         regions: every region that was made, by the operator of its node.
     """
@@ -86,6 +91,7 @@ class Division:
     functions: Mapping[FunctionKey, FunctionProto] = field(default_factory=dict)
     ir_version: int = 10
     folder: DataFolder | None = None
+    guarded: Mapping[str, str] = field(default_factory=dict)
     domain: str = field(default_factory=lambda: f"splitops.regions.{secrets.token_hex(16)}")
     regions: dict[str, Region] = field(default_factory=dict)
 
@@ -97,9 +103,10 @@ class Division:
     def cut(self, graph: GraphView) -> list[NodeProto]:
         """Return the nodes of a graph that are evaluated here, and one for each region between them."""
         path = graph.where.graph
-        constants = _Constants(graph, lambda node: self.is_own(path, node))
+        is_own, begins = partial(self.is_own, path), partial(self.is_guarded, path)
+        constants = _Constants(graph, is_own)
         others = [node for node in graph.nodes if not constants.has(node)]
-        parts = list(stages(others, lambda node: self.is_own(path, node), reads, lambda node: node.output))
+        parts = list(stages(others, is_own, reads, lambda node: node.output, begins))
         readers = [{name for node in nodes for name in reads(node)} for _, nodes in parts]
         cut: list[NodeProto] = []
         for index, (own, nodes) in enumerate(parts):
@@ -113,6 +120,10 @@ class Division:
             *(found for found, (own, _) in zip(readers, parts, strict=True) if own)
         )
         return [*constants.read_by(read), *cut]
+
+    def is_guarded(self, path: str | None, node: NodeProto) -> bool:
+        """Return whether a node, in the graph of a path, is given no tensor without elements."""
+        return path is None and bool(self.guarded) and self.guarded.get(node_label(node)) == node.op_type
 
     def _region(
         self, graph: GraphView, shared: list[NodeProto], nodes: list[NodeProto], after: set[str]
@@ -198,6 +209,9 @@ class Region:
         self._constants = constants
         self._types = [division.types.get((graph.where.graph, name)) for name in inputs]
         self._lock = threading.Lock()
+        path = graph.where.graph
+        guarded = {name for node in nodes if division.is_guarded(path, node) for name in node.input}
+        self._guarded = [at for at, name in enumerate(inputs) if name in guarded]
         self._fixed: Compiled | None = None
         if all(kind is not None for kind in self._types):
             self._fixed = self._compiled_for([kind for kind in self._types if kind is not None])
@@ -206,8 +220,11 @@ class Region:
         """Run the region on the values of its inputs.
 
         Raises:
+            EmptyTensorError: the runtime would end the process.
             EngineError: the runtime rejects the region or fails.
         """
+        if any(not np.size(values[at]) for at in self._guarded):
+            raise ended_on(sorted(set(self._division.guarded.values())), self.where)
         compiled = self._fixed
         if compiled is None:
             kinds = map(_type_of, values) if None in self._types else ()
