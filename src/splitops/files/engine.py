@@ -317,9 +317,15 @@ class _Tables:
     def add(self, found: Pass) -> None:
         extents, number, first = found.extents, len(self._passes), len(self.positions)
         self._passes.append((found.count, found.block_rows))
-        reading = _lanes(extents, _MAX_GAP) if len(extents) > 1 else [_lane_of(extents[0])]
+        if len(extents) == 1:
+            source, offset, stride, target, target_offset, target_stride, run, _ = extents[0]
+            self._moves.append((len(self.sources), 0, len(self.targets), 0, run))
+            self.positions.append(first)
+            self.sources.append((number, source, offset, run, stride))
+            self.targets.append((number, target, target_offset, run, target_stride))
+            return
         backwards = [inverse(extent) for extent in extents]
-        writing = _lanes(backwards, 0) if len(extents) > 1 else [_lane_of(backwards[0])]
+        reading, writing = _lanes(extents, _MAX_GAP), _lanes(backwards, 0)
         source_of = {
             index: at for at, lane in enumerate(reading, len(self.sources)) for index in lane.extents
         }
@@ -347,7 +353,3 @@ class _Tables:
             position = {file: at for at, file in enumerate(files)}
             table[:, 1] = [position[file] for file in table[:, 1].tolist()]
         return table
-
-
-def _lane_of(extent: Extent) -> _Lane:
-    return _Lane(extent.source, extent.offset, extent.stride, extent.run, (0,))

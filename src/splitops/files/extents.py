@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 
 class Extent(NamedTuple):
     """``runs`` runs of ``run`` bytes, equally spaced in the source and, perhaps otherwise, in the target.
@@ -46,6 +48,30 @@ class Extent(NamedTuple):
 def contiguous(source: int, offset: int, target: int, target_offset: int, size: int) -> Extent:
     """Return the extent of one stretch of bytes."""
     return Extent(source, offset, size, target, target_offset, size, size, 1)
+
+
+def stretched(copies: Sequence[tuple[int, int, int, int, int]]) -> list[Extent]:
+    """Return the extents of stretches of bytes, of which those that go on in both files are one.
+
+    Args:
+        copies: source, offset, target, target offset and size of each; in the order of the targets there are
+            fewest.
+
+    Examples:
+        >>> stretched([(0, 0, 1, 64, 8), (0, 8, 1, 72, 8)])
+        [Extent(source=0, offset=0, stride=16, target=1, target_offset=64, target_stride=16, run=16, runs=1)]
+    """
+    table = np.array(copies, np.int64).reshape(-1, 5)
+    table = table[np.lexsort((table[:, 3], table[:, 2]))]
+    before, after = table[:-1], table[1:]
+    goes_on = (before[:, [0, 2]] == after[:, [0, 2]]).all(1)
+    goes_on &= (before[:, [1, 3]] + before[:, 4:] == after[:, [1, 3]]).all(1)
+    first = np.flatnonzero(np.concatenate(([True], ~goes_on))[: len(table)])
+    sizes = np.add.reduceat(table[:, 4], first) if len(table) else table[:, 4]
+    return [
+        Extent(source, offset, size, target, at, size, size, 1)
+        for (source, offset, target, at, _), size in zip(table[first].tolist(), sizes.tolist(), strict=True)
+    ]
 
 
 def total_bytes(extents: Iterable[Extent]) -> int:

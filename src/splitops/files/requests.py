@@ -15,7 +15,7 @@ from splitops.files.addresses import RemoteFile, is_address, target_path
 from splitops.files.chunk_work import ChunkedFormat, Flow, Piece, chunk_bytes
 from splitops.files.chunks import ChunkPlan
 from splitops.files.copying import FilePlan
-from splitops.files.extents import Extent, contiguous, inverse
+from splitops.files.extents import Extent, contiguous, inverse, stretched
 from splitops.files.folders import INDEX, Other
 from splitops.files.formats import Contents, Format, Layout, TargetFile, format_of
 from splitops.files.plans import Finish, Part
@@ -155,20 +155,28 @@ def split_plan(
     extents = {extent.target: extent for extent in part_extents(stored, plan, [(i, 0) for i in range(count)])}
     targets = Targets([], [], [])
     parts = []
+    whole: list[tuple[int, int, int, int, int]] = []
+    layout: Layout | None = None
+    before: tuple[int, ...] = ()
     for index, shape in enumerate(plan.shapes):
         extent = extents.get(index)
         part = replace(stored, shape=shape, size=extent.bytes if extent else 0)
         tensors = [part if each is stored else each for each in contents.tensors] if others else [part]
         name = names[index]
-        layout = to.lay_out(taken(tensors, contents, to), contents, name)
+        if layout is not None and shape == before and layout.finish is None and len(layout.files) == 1:
+            layout = replace(layout, files=(replace(layout.files[0], name=name),))  # the same header
+        else:
+            layout, before = to.lay_out(taken(tensors, contents, to), contents, name), shape
         first = targets.add(layout)
         for each, place in zip(tensors, layout.places, strict=True):
             target, at = first + place.file, place.offset
             if each is not part:
-                targets.extents += whole_extents(each, target, at)
+                if each.size:
+                    whole.append((each.file, each.offset, target, at, each.size))
             elif extent is not None:
                 targets.extents.append(extent._replace(target=target, target_offset=at))
         parts.append(Part(folder / name, stored.name, plan.offsets[index], plan.sizes[index], shape))
+    targets.extents += stretched(whole)
     return targets.plan(prefix, folder, contents.sources, contents.tensors, parts)
 
 
@@ -295,8 +303,7 @@ def _suffix(contents: Contents) -> str:
     return Path(name).suffix or contents.format.suffixes[0] if known is None else name[-len(known) :]
 
 
-def whole_extents(tensor: StoredTensor, target: int, offset: int) -> list[Extent]:
-    """Return what copies a whole tensor to an offset of a target."""
+def _whole(tensor: StoredTensor, target: int, offset: int) -> list[Extent]:
     return [contiguous(tensor.file, tensor.offset, target, offset, tensor.size)] if tensor.size else []
 
 
@@ -347,7 +354,7 @@ def merge_plan(
             merged = replace(whole, file=place.file, offset=place.offset)
             targets.extents += [inverse(extent) for extent in part_extents(merged, plan, places)]
         else:
-            targets.extents += whole_extents(each, place.file, place.offset)
+            targets.extents += _whole(each, place.file, place.offset)
     made = Part(path, whole.name, 0, whole.shape[plan.axis], whole.shape)
     return targets.plan(path.name, path.parent, sources, read_tensors, [made])
 

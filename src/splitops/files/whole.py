@@ -8,10 +8,11 @@ from pathlib import Path
 from splitops.errors import FileError, shown, shown_path
 from splitops.files.addresses import is_address, target_path
 from splitops.files.copying import FilePlan
+from splitops.files.extents import stretched
 from splitops.files.folders import INDEX, PIECE, Other, main_file, others_of, piece_name
 from splitops.files.formats import WRITTEN, Contents, Format, ShardedFormat, format_of
 from splitops.files.plans import Part
-from splitops.files.requests import AnyPath, Targets, read, taken, whole_extents
+from splitops.files.requests import AnyPath, Targets, read, taken
 from splitops.files.sources import LocalFile
 from splitops.files.streams import is_compressed
 from splitops.files.tensors import without_collector
@@ -155,6 +156,7 @@ def _plan(
     tensors = taken(contents.tensors, contents, to)
     parts: list[Part] = []
     where: dict[str, str] = {}
+    copies: list[tuple[int, int, int, int, int]] = []
     several = to if isinstance(to, ShardedFormat) and len(groups) > 1 else None
     for number, (group, name) in enumerate(zip(groups, names, strict=True)):
         held = [tensors[i] for i in group]
@@ -162,10 +164,12 @@ def _plan(
         layout = to.lay_out(held, like, name)
         first = targets.add(layout)
         for tensor, place in zip(held, layout.places, strict=True):
-            targets.extents += whole_extents(tensor, first + place.file, place.offset)
+            if tensor.size:
+                copies.append((tensor.file, tensor.offset, first + place.file, place.offset, tensor.size))
             size = tensor.shape[0] if tensor.shape else 1
             parts.append(Part(folder / name, tensor.name, 0, size, tensor.shape))
             where[tensor.name] = name
+    targets.extents += stretched(copies)
     if several is not None:
         index = several.index(stem, where, sum(tensor.size for tensor in tensors))
         targets.files += [index] if index is not None else []

@@ -110,11 +110,8 @@ class _Safetensors:
             if tensor.name in header or tensor.name == _METADATA:
                 raise FileError(f"{shown(name)} cannot have {tensor.label}: its header has this key already")
             offsets[index], end = end, end + tensor.size
-            header[tensor.name] = {
-                "dtype": tensor.code,
-                "shape": list(tensor.shape),
-                "data_offsets": [offsets[index], end],
-            }
+            places = offsets[index], end
+            header[tensor.name] = {"dtype": tensor.code, "shape": tensor.shape, "data_offsets": places}
         text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
         text += b" " * (-len(text) % _ALIGNMENT)
         if len(text) > _MAX_HEADER:
@@ -320,7 +317,9 @@ def stated_tensor(name: str, code: Any, shape: Any, offset: int) -> StoredTensor
 
 
 def _are_sizes(value: Any) -> bool:
-    return isinstance(value, list) and all(type(size) is int and 0 <= size < _UINT64 for size in value)
+    if type(value) is not list or not set(map(type, value)) <= {int}:
+        return False
+    return not value or (min(value) >= 0 and max(value) < _UINT64)
 
 
 def _reject_gaps(tensors: Sequence[StoredTensor], start: int, source: Source) -> None:
