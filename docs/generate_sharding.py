@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the table of a rule's fields into sharding.md; a test holds the page against it."""
+"""Writes the tables of the fields of rules into sharding.md; a test holds the page against them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Final
 from splitops.sharding.documents import schema
 
 PAGE: Final = Path(__file__).with_name("sharding.md")
-_MARKED: Final = re.compile(r"(<!-- fields -->\n).*?(<!-- /fields -->)", re.DOTALL)
+_MARKED: Final = re.compile(r"(<!-- fields of (\w+) -->\n).*?(<!-- /fields -->)", re.DOTALL)
 
 
-def fields() -> str:
-    """Return the table of the fields of a rule."""
+def fields(plan: str) -> str:
+    """Return the table of the fields of a rule, of a kind of plan."""
     lines = ["| field | value | meaning |", "| --- | --- | --- |"]
-    for name, entry in schema("plan")["properties"]["rule"]["items"]["properties"].items():
+    for name, entry in schema(plan)["properties"]["rule"]["items"]["properties"].items():
         lines.append(f"| `{name}` | {kind(entry)} | {entry['description']} |")
     return "\n".join(lines) + "\n"
 
@@ -34,8 +34,8 @@ def kind(entry: dict[str, Any]) -> str:
 
 
 def page(text: str) -> str:
-    """Return the page with its table made anew."""
-    return _MARKED.sub(lambda found: f"{found[1]}\n{fields()}\n{found[2]}", text)
+    """Return the page with its tables made anew."""
+    return _MARKED.sub(lambda found: f"{found[1]}\n{fields(found[2])}\n{found[3]}", text)
 
 
 if __name__ == "__main__":

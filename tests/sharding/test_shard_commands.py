@@ -125,7 +125,7 @@ def test_the_table_of_the_page_is_that_of_the_schema():
     module = script("docs/generate_sharding")
     text = module.PAGE.read_text(encoding="utf-8")
     assert module.page(text) == text
-    assert "| `sections` | list of integer or an expression |" in module.fields()
+    assert "| `sections` | list of integer or an expression |" in module.fields("plan")
 
 
 def test_cuts_through_heads_are_told_with_the_ranks_that_would_do(tmp_path):

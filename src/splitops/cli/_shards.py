@@ -87,7 +87,7 @@ def cut(
     from splitops.sharding import plan
     from splitops.sharding.explaining import draw, page
 
-    _reject_digests(how)
+    reject_digests(how)
     preview = how.dry_run or svg is not None or html is not None
     if ranks is None and not preview:
         raise click.UsageError("Missing option '--ranks'.")
@@ -113,12 +113,12 @@ def cut(
         from splitops.sharding.explaining import rows_of
 
         facts |= {"rules": [row.as_dict() for row in rows_of(made)], "warnings": list(made.warnings)}
-        print_json(facts | ({} if result is None else _written(result)))
+        print_json(facts | ({} if result is None else written(result)))
         return
     _show(made, folder, table_too=preview)
     say_written(svg, html)
     if result is not None:
-        _tell(result)
+        tell(result)
 
 
 def merge_ranks(
@@ -127,15 +127,16 @@ def merge_ranks(
     """Merge a folder of ranks."""
     from splitops.sharding import merge
 
-    _reject_digests(how)
+    reject_digests(how)
     result = how.run(merge(folder, like=like, allow_links=allow_links).file_plan(out))
     if as_json:
-        print_json({"from": str(folder), **_written(result)})
+        print_json({"from": str(folder), **written(result)})
     else:
-        _tell(result)
+        tell(result)
 
 
-def _reject_digests(how: RunOptions) -> None:
+def reject_digests(how: RunOptions) -> None:
+    """Reject digests of single files, which a folder is not."""
     if how.sha256:
         raise click.UsageError("--sha256 is for single files: --verify reads ranks back.")
 
@@ -170,7 +171,7 @@ def _show(made: ShardPlan, folder: Path, *, table_too: bool) -> None:
         screen.print(f"note: {one_line(warning)}", soft_wrap=True)
 
 
-def _written(result: Report | DryRun) -> dict[str, Any]:
+def written(result: Report | DryRun) -> dict[str, Any]:
     """Return what was written, or would be, as values for JSON."""
     from splitops.files import DryRun
 
@@ -180,7 +181,7 @@ def _written(result: Report | DryRun) -> dict[str, Any]:
     return {"bytes": result.bytes, "out": str(result.files[0][0]), "resumed": result.resumed}
 
 
-def _tell(result: Report | DryRun) -> None:
+def tell(result: Report | DryRun) -> None:
     """Print what was written, or would be."""
     from splitops.files import DryRun
 

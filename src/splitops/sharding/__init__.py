@@ -8,5 +8,19 @@ from __future__ import annotations
 from splitops.sharding.cuts import Cut, Piece, Shard
 from splitops.sharding.planning import MergePlan, ShardPlan, merge, plan
 from splitops.sharding.ranks import Rank, RankTensor, rank
+from splitops.sharding.refitting import RefitPlan, refit
 
-__all__ = ["Cut", "MergePlan", "Piece", "Rank", "RankTensor", "Shard", "ShardPlan", "merge", "plan", "rank"]
+__all__ = [
+    "Cut",
+    "MergePlan",
+    "Piece",
+    "Rank",
+    "RankTensor",
+    "RefitPlan",
+    "Shard",
+    "ShardPlan",
+    "merge",
+    "plan",
+    "rank",
+    "refit",
+]

@@ -29,8 +29,8 @@ from splitops.sharding.plan_language import ShardRule, ShardRules, cuts_of, docu
 AnyPath = str | os.PathLike[str]
 
 
-class _Runnable:
-    """What can be carried out: both kinds of plan."""
+class Runnable:
+    """What can be carried out: each kind of plan."""
 
     def file_plan(self, out: AnyPath) -> FilePlan:
         """Return which bytes of which files go where."""
@@ -54,7 +54,7 @@ class _Runnable:
 
 
 @dataclass(frozen=True)
-class ShardPlan(_Runnable):
+class ShardPlan(Runnable):
     """Which rank gets which bytes of every tensor: integers and names, proved to fit, nothing written yet.
 
     Attributes:
@@ -94,7 +94,7 @@ class ShardPlan(_Runnable):
 
 
 @dataclass(frozen=True)
-class MergePlan(_Runnable):
+class MergePlan(Runnable):
     """Ranks merged into the files that they were cut from.
 
     Attributes:

@@ -7,7 +7,8 @@ imports.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -41,3 +42,31 @@ def declared_plan(config: Mapping[str, Any]) -> Mapping[str, str]:
             return found
     of = f"architectures {shown(named)} and " if named else ""
     raise PlanError(f"no plan is known for {of}model_type {shown(kind)}: state one with plan= (--plan FILE)")
+
+
+def known_fusions(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return the rules of ``refit`` for a model's fused tensors.
+
+    Raises:
+        PlanError: none are known for its type, or its weights are quantised.
+
+    Examples:
+        >>> falcon = {"model_type": "falcon", "new_decoder_architecture": False, "multi_query": True}
+        >>> known_fusions(falcon)[0]["sections"]
+        ['num_attention_heads * head_dim', 'head_dim', 'head_dim']
+    """
+    if "quantization_config" in config:
+        raise PlanError(
+            "the scales of quantised weights would have to be cut too: write a plan (--plan FILE)"
+        )
+    kind = config.get("model_type")
+    models = tomllib.loads(files(__package__).joinpath("fusions.toml").read_text("utf-8"))["model"]
+    for model in models:
+        if kind in model["types"] and all(config.get(k) == v for k, v in model.get("when", {}).items()):
+            rules: Sequence[Mapping[str, Any]] = model["rule"]
+            return rules
+    known = sorted({each for model in models for each in model["types"]})
+    raise PlanError(
+        f"no fused tensors are known for model_type {shown(kind)} with this configuration; the types are "
+        f"{', '.join(known)}: write a plan (--plan FILE)"
+    )

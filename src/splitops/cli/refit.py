@@ -1,0 +1,70 @@
+"""``splitops refit``: a checkpoint with its fused tensors taken apart, or its parts fused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from splitops.cli._console import console, json_option, one_line, print_json
+from splitops.cli._files import RunOptions, run_options
+from splitops.cli._models import links_option
+from splitops.cli._paths import Existing, absence, is_missing
+from splitops.cli._shards import reject_digests, tell, written
+from splitops.errors import count_of
+
+
+@click.command(short_help="Fuse or unfuse the tensors of a model's checkpoint.")
+@click.argument("folder", metavar="MODEL_DIR", type=Existing(file_okay=False))
+@click.option(
+    "--plan",
+    "plan_",
+    metavar="unfuse|fuse|FILE",
+    required=True,
+    help="What to do, by config.json, or by rules of your own (TOML or JSON), which unfuse.",
+)
+@click.option("--invert", is_flag=True, help="Apply the rules of FILE the other way round: fuse.")
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Folder to write; it must not exist.",
+)
+@links_option
+@run_options
+@json_option
+def command(
+    folder: Path, plan_: str, invert: bool, out: Path, allow_links: bool, how: RunOptions, as_json: bool
+) -> None:
+    """Write the checkpoint in MODEL_DIR with its fused tensors taken apart, or with their parts fused.
+
+    Queries, keys and values, also interleaved by head or group; gate and up projections, as halves or
+    interleaved; stacked experts; transposed weights; renamed tensors. The same plan leads back: unfused and
+    fused again, files that transformers wrote have the same bytes. Small files are copied as they are, so
+    change config.json if another class is to load the model. What does not fit is an error.
+
+    \b
+    Examples:
+      splitops refit phi --plan unfuse --out phi-unfused
+      splitops refit mixtral --plan fuse --out mixtral-stacked --dry-run
+      splitops refit model --plan rules.toml --invert --out model-fused --verify
+    """
+    from splitops.sharding import refit
+
+    reject_digests(how)
+    if plan_ not in ("unfuse", "fuse") and is_missing(Path(plan_)):
+        raise click.BadParameter(absence(Path(plan_)), param_hint="'--plan'")
+    made = refit(folder, plan_, invert=invert, allow_links=allow_links)
+    result = how.run(made.file_plan(out))
+    if as_json:
+        rules = [{"fused": fused, "from": before, "to": after} for fused, before, after in made.changed]
+        notes = {"warnings": list(made.checkpoint.warnings)}
+        print_json({"from": str(folder), "rules": rules, **notes, **written(result)})
+        return
+    screen = console()
+    for fused, before, after in made.changed:
+        screen.print(f"{one_line(fused)}: {before} to {count_of(after, 'tensor')}", soft_wrap=True)
+    for warning in made.checkpoint.warnings:
+        screen.print(f"note: {one_line(warning)}", soft_wrap=True)
+    tell(result)
