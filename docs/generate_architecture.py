@@ -50,8 +50,8 @@ LANES: Final = {
     "Tools": (
         Box("models.simplify", "fewer splits"),
         Box("models.convert", "opset, dialect"),
-        Box("models.check", "who will mind"),
-        Box("models.fix", "rewritten, proved"),
+        Box("models.check", "what runtimes reject"),
+        Box("models.fix", "rewritten, verified"),
     ),
     "Files": (
         Box("files.formats", "names, places"),
@@ -151,6 +151,32 @@ def picture() -> str:
     return canvas.document(_LEFT + 6 * _STEP + 10, 24 + len(LANES) * _LANE - 12)
 
 
+def narrow() -> str:
+    """Return the same for a phone: two lanes beside one another, each from the top down."""
+    canvas = Canvas("How data flows through the packages of splitops")
+    lanes, top = list(LANES.items()), 16.0
+    for line in range(0, len(lanes), 2):
+        for left, (title, lane) in zip((12, 190), lanes[line : line + 2], strict=True):
+            y = top + 16
+            canvas.text(left, y, title, size=14, weight="600")
+            for box in lane:
+                others = [other for one, other in BETWEEN if one == box.module]
+                words = (box.words, *(f"uses {other.rpartition('.')[2]}" for other in others))
+                height = 26 + 16 * len(words)
+                y += 12
+                canvas.rect(left, y, 158, height, FIELD, rx="5")
+                canvas.rect(left, y, 4, height, colour(line + (left > 12)))
+                canvas.text(left + 12, y + 18, box.module.rpartition(".")[2], size=13, weight="600")
+                for row, text in enumerate(words):
+                    canvas.text(left + 12, y + 35 + 16 * row, text, size=12, fill=FAINT)
+                y += height
+        top += 32 + max(
+            sum(58 + 16 * any(b.module == one for one, _ in BETWEEN) for b in lane)
+            for _, lane in lanes[line : line + 2]
+        )
+    return canvas.document(360, top)
+
+
 def _arrow(canvas: Canvas, x: float, y: float) -> None:
     canvas.text(x + 3, y + 5, "\N{RIGHTWARDS ARROW}", size=13, fill=TEXT)
 
@@ -181,20 +207,20 @@ TEMPLATE: Final = """# How it is built
 
 <!-- Made by docs/generate_architecture.py from the packages. -->
 
-Data flows one way. A call or a node of a model is looked up in a row of data, bound, which proves it valid or
-says what is wrong, and planned: integers, which a backend obeys. Everything that decides about sizes is in
-`spec`, once.
+Data flows one way. A call or a node of a model is looked up in a row of data. Binding proves that it is
+valid, or says what is wrong. Planning turns it into integers, and a backend executes these. Only `spec`
+computes sizes.
 
 ![Lanes of packages: arrays, models, tools, files, ranks and comparison, each from its input to what does the
 work](pictures/flow.svg)
 
-An arrow is an import between the two packages, and so is a dashed line: a split in a model is bound as a call
-is, tools see what inference knows, and ranks are files cut by the same extents.
+An arrow is an import between two packages, and so is a dashed line (on a phone: *uses*). A split in a model
+is bound as a call is, tools use what inference knows, and ranks are cut by the same extents as files.
 
 ## Layers
 
-Imports run downwards only, and a test holds them to it. A package may know those below it; some of one line
-know each other.
+Imports run downwards only, and a test checks this. A package may import those below it. Some packages of one
+line import each other.
 
 """
 
@@ -206,7 +232,7 @@ def page() -> str:
 
 def pictures() -> dict[str, str]:
     """Return the pictures by file name."""
-    return {"flow.svg": picture()}
+    return {"flow.svg": picture(), "flow.narrow.svg": narrow()}
 
 
 if __name__ == "__main__":

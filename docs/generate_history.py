@@ -18,6 +18,7 @@ from splitops.spec import FAMILY, OperatorSchema, SizeRule, display_name
 PICTURES: Final = Path(__file__).parent / "pictures"
 
 _WIDTH: Final = 960
+_NARROW: Final = 360
 _LEFT: Final = 214
 _RIGHT: Final = 24
 _STRIPE: Final = 22
@@ -68,9 +69,33 @@ def _sources(row: OperatorSchema) -> list[str]:
     return [str(source).replace("'", "").replace("number of ", "") for source in sources]
 
 
+def narrow() -> str:
+    """Return the same for a phone: the versions of an operator below one another."""
+    canvas = Canvas("Versions of the split operators by opset")
+    canvas.text(16, 30, "Versions, and their size rules", size=15, weight="600")
+    top = 44.0
+    for domain, names in FAMILY.items():
+        for name in names:
+            top += 20
+            canvas.text(16, top, f"{'OpenVINO ' if domain else ''}{name}", size=14, weight="600")
+            top += 10
+            for row in splitops.history(name, domain):
+                canvas.text(16, top + 15, f"opset {row.since_version}", size=12, fill=FAINT)
+                x = 80.0
+                for rule in row.size_rules:
+                    canvas.rect(x, top, 84, _STRIPE, _COLOURS[rule])
+                    canvas.text(x + 7, top + 15, rule.value, size=12, fill=ink(_COLOURS[rule]))
+                    x += 88
+                for text in _sources(row):
+                    top += 14
+                    canvas.text(80, top + _STRIPE, text, size=12, fill=FAINT)
+                top += _STRIPE + 10
+    return canvas.document(_NARROW, top + 8)
+
+
 def pictures() -> dict[str, str]:
     """Return the pictures by file name."""
-    return {"history.svg": picture()}
+    return {"history.svg": picture(), "history.narrow.svg": narrow()}
 
 
 if __name__ == "__main__":

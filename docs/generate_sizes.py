@@ -20,20 +20,17 @@ DOCS: Final = Path(__file__).parent
 PICTURES: Final = DOCS / "pictures"
 
 _WIDTH: Final = 960
-_LEFT: Final = 190
+_NARROW: Final = 360
 _LANE: Final = 58
-_BOX: Final = 70
-_NONE: Final = 34
-"""How wide a part of no position is drawn."""
 
 RULES: Final = {
-    "7 into 4": "`num_outputs` = 4 of 7: ceil(7 / 4) = 2 as long as the axis lasts, then what is left.",
-    "5 into 4": "of 5, the third part gets what is left, and the last one nothing.",
-    "3 into 5": "with more parts than there are positions, the last ones are empty.",
-    "10 into 4": "3, 3, 3 and 1: not 3, 3, 2 and 2.",
-    "2, 0, 4": "Given lengths must sum to the size of the axis; 0 is a length.",
-    "1, -1, 2": "Of VariadicSplit, one length may be -1: it takes what the others leave.",
-    "chunks of 4": "A scalar of SplitToSequence is the size of each part; the last one may be smaller.",
+    "7 into 4": "`num_outputs` = 4 of 7: parts of ceil(7 / 4) = 2 as long as the axis lasts, then the rest.",
+    "5 into 4": "The third part gets the rest of 5, and the last part is empty.",
+    "3 into 5": "If there are more parts than positions, the last parts are empty.",
+    "10 into 4": "The parts are 3, 3, 3 and 1, not 3, 3, 2 and 2.",
+    "2, 0, 4": "Given lengths must sum to the size of the axis. A length may be 0.",
+    "1, -1, 2": "One length of VariadicSplit may be -1: this part takes what the others leave.",
+    "chunks of 4": "A scalar of SplitToSequence is the size of each part. The last one may be smaller.",
     "not divisible": "Up to opset 13, the number of declared outputs must divide the size.",
 }
 """What is to be seen in each picture."""
@@ -51,35 +48,37 @@ def _beside() -> str:
     return f"![The rules at their edges, beside one another. {words}](pictures/rules.svg)\n"
 
 
-def beside_one_another() -> str:
+def beside_one_another(width: int = _WIDTH) -> str:
     """Draw each example as one bar of its axis, all at one scale, with the sizes of the parts."""
+    left = 190 if width == _WIDTH else 24
+    box = (width - left - 30) // 10
     canvas = Canvas("The size rules at their edges, beside one another")
     canvas.text(24, 36, "One position of the axis is one box wide", size=13, fill=FAINT)
-    top = 56.0
+    top, below = 56.0, 0 if width == _WIDTH else 46
     for name, said in EXAMPLES.items():
         canvas.text(24, top + 19, name, size=15, weight="600")
         canvas.text(24, top + 37, said["operator"], size=12, fill=FAINT)
         plan = _plan_of(name)
         if plan is None:
-            canvas.text(_LEFT, top + 24, "rejected: the number of parts must divide the axis", size=14)
+            canvas.text(left, top + below + 24, "rejected: the number of parts must divide the axis", size=12)
         else:
-            _bar(canvas, plan, top)
-        top += _LANE
-    return canvas.document(_WIDTH, top + 4)
+            _bar(canvas, plan, left, top + below, box)
+        top += _LANE + below
+    return canvas.document(width, top + 4)
 
 
-def _bar(canvas: Canvas, plan: Any, top: float) -> None:
-    left = float(_LEFT)
+def _bar(canvas: Canvas, plan: Any, left: float, top: float, box: int) -> None:
+    none = max(20, box // 2)
     for part, size in enumerate(plan.sizes):
         if not size:
-            canvas.rect(left, top, _NONE - 4, 34, PAPER, stroke=FAINT, stroke_dasharray="3 3")
-            canvas.text(left + (_NONE - 4) / 2, top + 22, "0", size=14, fill=FAINT, anchor="middle")
-            left += _NONE
+            canvas.rect(left, top, none - 4, 34, PAPER, stroke=FAINT, stroke_dasharray="3 3")
+            canvas.text(left + (none - 4) / 2, top + 22, "0", size=14, fill=FAINT, anchor="middle")
+            left += none
             continue
-        width = size * _BOX - 4
+        width = size * box - 4
         canvas.rect(left, top, width, 34, colour(part), title=f"part {part}: {size}")
         canvas.text(left + width / 2, top + 22, f"{size}", size=15, fill=ink(colour(part)), anchor="middle")
-        left += size * _BOX
+        left += size * box
 
 
 def _shown(name: str) -> str:
@@ -96,8 +95,11 @@ def _shown(name: str) -> str:
 def pictures() -> dict[str, str]:
     """Return the pictures by file name."""
     plans = {name: plan for name in EXAMPLES if (plan := _plan_of(name)) is not None}
-    found = {_file(name): svg(explain(plan), EXAMPLES[name]["operator"]) for name, plan in plans.items()}
-    return {"rules.svg": beside_one_another(), **found}
+    found = {"rules.svg": beside_one_another(), "rules.narrow.svg": beside_one_another(_NARROW)}
+    for name, plan in plans.items():
+        layout, title, file = explain(plan), EXAMPLES[name]["operator"], _file(name)
+        found |= {file: svg(layout, title), file.replace(".", ".narrow."): svg(layout, title, _NARROW)}
+    return found
 
 
 def interactive() -> str:
@@ -141,9 +143,9 @@ TEMPLATE: Final = """# See the size rules
 
 <!-- Made by docs/generate_sizes.py. -->
 
-How each rule divides an axis, at the edges where implementations differ. Why each is what it is is in
-[what each operator means](semantics.md); [on this page](explain.html) shape, axis and rule can be changed.
-`splitops explain` draws these pictures, and writes that page with `--html`.
+How each rule divides an axis, at the edges where implementations differ. [What each operator
+means](semantics.md) has the reasons. [Try a split](explain.html) to change the shape, the axis and the rule.
+`splitops explain` draws these pictures with `--svg`, and writes that page with `--html`.
 
 """
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the figures of speed.md: a picture for each kind of copy, from the text that the benchmark printed.
+"""Draws the figures of speed.md, and its table of five rows, from the text that the benchmark printed.
 
 python docs/generate_speed.py
 """
@@ -22,6 +22,8 @@ SHOWN: Final = {
 PEERS: Final = ("memcpy", "numpy", "onnxruntime", "openvino", "torch", "jax", "cv2")
 """The order of the legend; each has its colour in all pictures."""
 
+PAGE: Final = DOCS / "speed.md"
+_MARKED: Final = re.compile(r"(<!-- rows -->\n).*?(<!-- /rows -->)", re.DOTALL)
 _ROW: Final = re.compile(r"^  (\S.{33}) +\S+ \w+   (.+)$")
 _FIGURE: Final = re.compile(r"([\w.= ]+?) ([\d.]+)(?: \(< [\d.]+\))?(?:, |$)")
 _WIDTH: Final = 960
@@ -52,48 +54,70 @@ def read(text: str) -> dict[str, list[Row]]:
     return sections
 
 
-def draw(heading: str, rows: list[Row]) -> str:
+def draw(heading: str, rows: list[Row], narrow: bool = False) -> str:
     """Draw a section: a line for each case, a dot for each implementation, on a scale of logarithms."""
+    width, left, lane = (360, 24, 46) if narrow else (_WIDTH, _LEFT, _LANE)
+    right = 20 if narrow else _RIGHT
+
+    def place(ratio: float) -> float:
+        low, high = math.log(_TICKS[0] * 0.8), math.log(_TICKS[-1])
+        return left + (math.log(ratio) - low) / (high - low) * (width - left - right)
+
     peers = [peer for peer in PEERS if any(peer in row.ratios for row in rows)]
     canvas = Canvas(heading)
-    canvas.text(24, 36, heading, size=18, weight="600")
-    canvas.text(
-        24, 58, "how many times as fast as each implementation; right of 1 is faster", size=13, fill=FAINT
+    canvas.text(24, 36, heading, size=13 if narrow else 18, weight="600")
+    below = (
+        "right of 1: splitops is faster" if narrow else "how many times as fast as each; right of 1 is faster"
     )
-    x = 24.0
+    canvas.text(24, 58, below, size=13, fill=FAINT)
+    x, y = 24.0, 82
     for peer in peers:
-        canvas.circle(x + 6, 82, 6, _colour(peer))
-        canvas.text(x + 18, 87, peer, size=13)
+        if x + 18 + 7.6 * len(peer) > width:
+            x, y = 24.0, y + 22
+        canvas.circle(x + 6, y, 6, _colour(peer))
+        canvas.text(x + 18, y + 5, peer, size=13)
         x += 40 + 7.6 * len(peer)
-    top, bottom = 112, 112 + _LANE * len(rows)
+    top, bottom = y + 30, y + 30 + lane * len(rows)
     for tick in _TICKS:
-        at = _place(tick)
+        at = place(tick)
         canvas.line(at, top, at, bottom, FAINT if tick == 1 else LINE)
         canvas.text(at, bottom + 18, f"{tick:g}", size=12, fill=FAINT, anchor="middle")
     for index, row in enumerate(rows):
-        y = top + _LANE * (index + 0.5)
-        canvas.text(24, y + 5, row.case, size=13)
-        canvas.line(_LEFT, y, _WIDTH - _RIGHT, y)
+        middle = top + lane * (index + 0.5) + (9 if narrow else 0)
+        canvas.text(24, middle - 14 if narrow else middle + 5, row.case, size=13)
+        canvas.line(left, middle, width - right, middle)
         for peer, ratio in row.ratios.items():
-            canvas.circle(_place(ratio), y, 6.5, _colour(peer), title=f"{row.case}: {ratio:g} x {peer}")
-    return canvas.document(_WIDTH, bottom + 36)
+            canvas.circle(place(ratio), middle, 6.5, _colour(peer), title=f"{row.case}: {ratio:g} x {peer}")
+    return canvas.document(width, bottom + 36)
 
 
 def _colour(peer: str) -> str:
     return colour(PEERS.index(peer))
 
 
-def _place(ratio: float) -> float:
-    low, high = math.log(_TICKS[0] * 0.8), math.log(_TICKS[-1])
-    return _LEFT + (math.log(ratio) - low) / (high - low) * (_WIDTH - _LEFT - _RIGHT)
-
-
 def pictures() -> dict[str, str]:
     """Return the pictures by file name."""
-    sections = read((DOCS / "speed.md").read_text())
-    return {name: draw(heading, sections[section]) for name, (section, heading) in SHOWN.items()}
+    sections = read(PAGE.read_text())
+    found = {name: draw(heading, sections[section]) for name, (section, heading) in SHOWN.items()}
+    return found | {
+        name.replace(".", ".narrow."): draw(heading, sections[section], narrow=True)
+        for name, (section, heading) in SHOWN.items()
+    }
+
+
+def page(text: str) -> str:
+    """Return the page with its table of fresh copies made anew."""
+    rows = read(text)["fresh"]
+    peers = [peer for peer in PEERS if any(peer in row.ratios for row in rows)]
+    lines = ["| case | " + " | ".join(peers) + " |", "|---" * (len(peers) + 1) + "|"]
+    for row in rows:
+        figures = [f"{row.ratios[peer]:.1f}" if peer in row.ratios else "" for peer in peers]
+        lines += [f"| {row.case} | {' | '.join(figures)} |"]
+    table = "\n".join(lines)
+    return _MARKED.sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", text)
 
 
 if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text()))
     for name, drawn in pictures().items():
         (DOCS / "pictures" / name).write_text(drawn)

@@ -37,6 +37,8 @@ DOCS: Final = Path(__file__).parent
 PICTURES: Final = DOCS / "pictures"
 EXAMPLES: Final = DOCS.parent / "examples"
 WIDTH: Final = 96
+NARROW: Final = 46
+"""Columns of the pictures for phones."""
 
 MODEL: Final = """
 <ir_version: 9, opset_import: ["": 18]>
@@ -188,7 +190,7 @@ def _checkpoint() -> dict[str, np.ndarray]:
     return {name: np.zeros(shape, np.float16) for name, shape in shapes.items()}
 
 
-def said(step: Step) -> str:
+def said(step: Step, width: int = WIDTH) -> str:
     """Run a command as on a terminal, and return what it prints, with its colours.
 
     Of a Python script that fails, it is the last line, as a traceback fills a screen.
@@ -203,7 +205,7 @@ def said(step: Step) -> str:
         )
         code, output = done.returncode, done.stdout or f"...\n{done.stderr.strip().splitlines()[-1]}"
     else:
-        environment = {"FORCE_COLOR": "1", "TERM": "xterm-256color", "COLUMNS": str(WIDTH), "NO_COLOR": None}
+        environment = {"FORCE_COLOR": "1", "TERM": "xterm-256color", "COLUMNS": str(width), "NO_COLOR": None}
         found = CliRunner(env=environment).invoke(cli, arguments, color=True)
         code, output = found.exit_code, found.output
     assert code == step.code, f"{step.command}: {output}"
@@ -211,9 +213,9 @@ def said(step: Step) -> str:
     return "\n".join(line for line in lines if not _TIMED.search(line)).strip("\n")
 
 
-def drawn(name: str, title: str, lines: Iterable[tuple[str, str]]) -> str:
+def drawn(name: str, title: str, lines: Iterable[tuple[str, str]], width: int = WIDTH) -> str:
     """Draw a terminal with commands and what they printed."""
-    console = Console(record=True, width=WIDTH, file=StringIO(), color_system="truecolor")
+    console = Console(record=True, width=width, file=StringIO(), color_system="truecolor")
     for command, output in lines:
         console.print(Text.assemble(("$ ", "bold green"), (command, "bold")))
         console.print(Text.from_ansi(output))
@@ -227,11 +229,14 @@ def drawn(name: str, title: str, lines: Iterable[tuple[str, str]]) -> str:
 def recorded() -> tuple[str, dict[str, str]]:
     """Run the commands; return the page and the pictures by file name."""
     text, pictures = TEMPLATE, {}
+    with workplace():
+        for one in RECORDINGS:
+            lines = [(step.command, said(step, NARROW)) for step in one.steps]
+            pictures[f"terminal-{one.name}.narrow.svg"] = drawn(one.name, _title(one), lines, NARROW)
     with workplace() as place:
         for one in RECORDINGS:
             lines = [(step.command, said(step)) for step in one.steps]
-            title = one.heading if len(lines) > 1 else " ".join(one.steps[0].command.split()[:2])
-            pictures[f"terminal-{one.name}.svg"] = drawn(one.name, title, lines)
+            pictures[f"terminal-{one.name}.svg"] = drawn(one.name, _title(one), lines)
             printed = "\n".join(f"$ {command}\n{Text.from_ansi(output).plain}" for command, output in lines)
             plain = html.escape("\n".join(map(str.rstrip, printed.splitlines())), quote=False)
             commands = " and ".join(command for command, _ in lines).replace('"', "'")
@@ -243,6 +248,10 @@ def recorded() -> tuple[str, dict[str, str]]:
             )
         pictures["who-holds-what.svg"] = (place / "who-holds-what.svg").read_text()
     return text, pictures
+
+
+def _title(one: Recording) -> str:
+    return one.heading if len(one.steps) > 1 else " ".join(one.steps[0].command.split()[:2])
 
 
 TEMPLATE: Final = """# Use the terminal

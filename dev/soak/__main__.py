@@ -196,7 +196,10 @@ def main() -> int:
         finally:
             for session in room.sessions.values():
                 session.close()
-    found = report(options, samples, done) | {"minutes": round((time.monotonic() - started) / 60, 1)}
+    found = report(options, samples, done) | {
+        "minutes": round((time.monotonic() - started) / 60, 1),
+        "date": time.strftime("%Y-%m-%d"),
+    }
     if options.json is not None:
         options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(found, indent=2))

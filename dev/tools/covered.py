@@ -16,6 +16,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from fnmatch import fnmatch
 from itertools import groupby
 from pathlib import Path
@@ -32,7 +33,7 @@ INTRODUCTION = """\
 
 `python3.11 tasks.py coverage` runs all tests, including those of the array libraries, and counts the
 lines and branches that they execute. It uses [coverage.py](https://coverage.readthedocs.io) for Python,
-including the processes that tests start, and gcov for the native core. This page is its output. A covered
+including the processes that tests start, and gcov for the native core. This page is its output of {date}. A covered
 line is not a tested one: [mutants](mutants.md) show whether a test would notice a change.
 """
 
@@ -202,7 +203,7 @@ def spans(numbers: Iterable[int]) -> str:
 def page(python: Counts, native: Counts, reasons: list[Reason], rest: dict[str, set[int]]) -> str:
     """Return the page of the documentation."""
     lines = [
-        INTRODUCTION,
+        INTRODUCTION.format(date=date.today()),
         "## Python",
         "",
         *table("package", by_package(python)),

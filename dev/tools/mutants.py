@@ -23,6 +23,7 @@ import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
+from datetime import date
 from difflib import unified_diff
 from functools import _lru_cache_wrapper
 from importlib import import_module
@@ -63,7 +64,7 @@ INTRODUCTION = """\
 A test that cannot fail proves nothing. `python3.11 tasks.py mutants` changes the code that computes sizes in
 every small way that [mutmut](https://mutmut.readthedocs.io) knows, one change at a time: a number by one, `<`
 to `<=`, an argument left out, a message in capitals. A mutant is killed if a test fails or does not end. The
-command fails if a new mutant survives. This page is its output.
+command fails if a new mutant survives. This page is its output of {date}.
 """
 ARGUMENTS = """\
 ## Argued
@@ -396,7 +397,7 @@ def page(found: Found, argued: dict[Change, str]) -> str:
     reasons: dict[str, list[Change]] = defaultdict(list)
     for change, reason in argued.items():
         reasons[reason].append(change)
-    lines = [INTRODUCTION, table(found, argued), ARGUMENTS]
+    lines = [INTRODUCTION.format(date=date.today()), table(found, argued), ARGUMENTS]
     for reason, changes in reasons.items():
         lines += [f"- {reason}", ""]
         lines += [f"    - `{c.function}`: `{c.before}` {_end(c)}" for c in sorted(changes)]

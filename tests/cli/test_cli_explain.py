@@ -118,6 +118,39 @@ def test_diagrams_keep_their_form(plan, width, ascii_only):
         assert all(span.text.isascii() for span in memory_strip(layout, width, ascii_only=True))
 
 
+def test_a_number_in_a_box_of_the_terminal_is_a_size():
+    layout = explain(splitops.plan("Split", shape=(2, 9), axis=1, split=[4, 5]), FLOAT)
+    lines = ["".join(span.text for span in line).split() for line in diagram(layout, 60)]
+    assert ["2", "│", "4", "│", "5", "│"] in lines
+    assert lines[-1] == ["part", "0", "1"]
+    assert [span.text.strip() for span in memory_strip(layout, 60)] == ["4", "5", "4", "5"]
+
+
+def test_the_terminal_shows_no_memory_of_one_dimension(invoke):
+    assert "memory" in invoke("explain", "--shape", "2,6", "--axis", 1, "--parts", 2).output
+    assert "memory" not in invoke("explain", "--shape", "6", "--parts", 2).output.replace(
+        "block of memory", ""
+    )
+
+
+@pytest.mark.parametrize("width", [340, 360, 599])
+@pytest.mark.parametrize(("shape", "axis"), [((7,), 0), ((2, 700, 4), 1), ((100_000,), 0)])
+@pytest.mark.parametrize("parts", [1, 4, 40])
+def test_a_picture_for_a_phone_can_be_read_and_is_not_cropped(shape, axis, parts, width):
+    plan = splitops.plan("Split", shape=shape, axis=axis, num_outputs=parts)
+    texts = ET.fromstring(svg(explain(plan, FLOAT), "Split-18", width)).iter(f"{SVG}text")
+    for one in texts:
+        size, room = int(one.attrib["font-size"]), 0.5 * len(one.text or "")
+        assert size >= 12
+        if "transform" not in one.attrib:
+            left = (
+                float(one.attrib["x"])
+                - {"middle": 0.5, "end": 1}.get(one.get("text-anchor", ""), 0) * room * size
+            )
+            assert left >= 0
+            assert left + room * size <= width
+
+
 @pytest.mark.parametrize("parts", [1, 2, 7, 63, 64, 65, 1000, 100_000])
 @pytest.mark.parametrize("shape", [(100_000,), (3, 100_000, 5)])
 def test_svg_is_well_formed_and_summarised(parts, shape):

@@ -32,7 +32,7 @@ def test_the_page_on_soaks_is_current() -> None:
 def test_the_pages_on_sizes_are_current() -> None:
     made = script("docs/generate_sizes")
     assert (DOCS / "sizes.md").read_text() == made.page(), "run docs/generate_sizes.py"
-    assert len(made.pictures()) == 8
+    assert len(made.pictures()) == 16
 
 
 @pytest.mark.parametrize("name", ["sizes", "history", "speed", "architecture"])
@@ -48,9 +48,10 @@ def test_every_picture_is_made_by_a_script_and_shown() -> None:
     pages = "".join(path.read_text() for path in DOCS.rglob("*.md"))
     made = set(script("docs/generate_sizes").pictures())
     for path in PICTURES.iterdir():
-        stem = "terminal-" if path.stem.startswith("terminal-") else path.name
+        wide = path.name.replace(".narrow.", ".")
+        stem = "terminal-" if path.stem.startswith("terminal-") else wide
         assert path.name in made or stem in scripts, path.name
-        assert f"pictures/{path.name})" in pages, path.name
+        assert f"pictures/{wide})" in pages, path.name
 
 
 def test_the_page_on_the_architecture_is_current() -> None:
@@ -71,6 +72,7 @@ def test_an_arrow_that_is_no_import_is_not_drawn(monkeypatch: pytest.MonkeyPatch
 def test_the_figures_of_speed_are_those_of_the_text() -> None:
     made = script("docs/generate_speed")
     text = (DOCS / "speed.md").read_text()
+    assert text == made.page(text), "run docs/generate_speed.py"
     sections = made.read(text)
     listed = re.findall(r"^  .* (?:n|u|m)s   ", text, re.MULTILINE)
     assert sum(map(len, sections.values())) == len(listed) > 30

@@ -135,8 +135,9 @@ def _print(row: OperatorSchema, layout: Explanation) -> None:
     for line in diagram(layout, width, ascii_only=ascii_only):
         out.print(_coloured(line), soft_wrap=True)
     out.print()
-    strip = _coloured([Span("memory  "), *memory_strip(layout, width - 8, ascii_only=ascii_only)])
-    out.print(strip, soft_wrap=True)
+    if len(plan.shape) > 1:  # else the axis is the memory
+        strip = [Span("memory  "), *memory_strip(layout, width - 8, ascii_only=ascii_only)]
+        out.print(_coloured(strip), soft_wrap=True)
     _print_parts(out, layout)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from itertools import islice
 from typing import Final
 
@@ -11,8 +12,8 @@ from splitops.explain.canvas import FAINT, PAPER, TEXT, Canvas, number
 from splitops.explain.layout import Explanation, Group
 from splitops.explain.palette import colour, ink, shade
 
-_WIDTH: Final = 960
-_MARGIN: Final = 40
+_NARROW: Final = 600
+"""Below this width, what does not fit beside something else is left out or below it."""
 _CELLS: Final = 64
 """Beyond, the parts in the middle are drawn as one block."""
 _ROWS: Final = 12
@@ -22,12 +23,14 @@ _TIMES: Final = "\N{MULTIPLICATION SIGN}"
 _EMPTY: Final = {"stroke": FAINT, "stroke_dasharray": "3 3"}
 
 
-def svg(layout: Explanation, title: str = "") -> str:
+def svg(layout: Explanation, title: str = "", width: int = 960) -> str:
     """Draw a split as a self-contained SVG document.
 
     Args:
         layout: the parts.
         title: the heading, for example the operator; plain text, escaped here.
+        width: of the picture, in pixels, 340 or more. A picture narrower than 600 is for phones: no text is
+            smaller than 12 pixels, and the table has no bytes.
 
     Returns:
         The document: well-formed XML without scripts, fonts or links. Up to 64 parts are drawn one by one;
@@ -39,30 +42,45 @@ def svg(layout: Explanation, title: str = "") -> str:
         >>> svg(explain(splitops.plan("Split", shape=(6, 4), split=[2, 4])), "Split-18")[:4]
         '<svg'
     """
-    return _Drawing(layout, title).document()
+    return _Drawing(layout, title, width).document()
 
 
 class _Drawing:
     """One picture, drawn from top to bottom."""
 
-    def __init__(self, layout: Explanation, title: str) -> None:
+    def __init__(self, layout: Explanation, title: str, width: int) -> None:
         self.layout = layout
         self.title = title
+        self.width = width
+        self.narrow = width < _NARROW
+        self.margin = 16 if self.narrow else 40
         self.cells = cells(layout, _CELLS)
         self.canvas = Canvas(self._heading())
         self.y = 96.0
 
     def document(self) -> str:
-        self.canvas.text(_MARGIN, 44, self._heading(), size=20, weight="600")
-        self.canvas.text(_MARGIN, 66, self._summary(), size=13, fill=FAINT)
+        if self.narrow:
+            self.y = 30.0
+            self._write(self._heading(), 15, 20, weight="600")
+            self._write(self._summary(), 12, 17, fill=FAINT)
+            self.y += 12
+        else:
+            self.canvas.text(self.margin, 44, self._heading(), size=20, weight="600")
+            self.canvas.text(self.margin, 66, self._summary(), size=13, fill=FAINT)
         if self.cells:
             self._block()
             self._memory()
             self._table()
         else:
-            self.canvas.text(_MARGIN, self.y + 20, "No parts: the axis has size 0.")
+            self.canvas.text(self.margin, self.y + 20, "No parts: the axis has size 0.")
             self.y += 40
-        return self.canvas.document(_WIDTH, round(self.y + 24))
+        return self.canvas.document(self.width, round(self.y + 24))
+
+    def _write(self, text: str, size: int, line: int, **style: str) -> None:
+        """Write a text in as many lines as it needs, from here down."""
+        for one in textwrap.wrap(text, int((self.width - 2 * self.margin) / (0.58 * size))):
+            self.canvas.text(self.margin, self.y, one, size=size, **style)
+            self.y += line
 
     def _heading(self) -> str:
         parts = count_of(len(self.layout), "part")
@@ -87,15 +105,15 @@ class _Drawing:
         """Draw the tensor: the axis to the right, the dimensions before it down, those after it backwards."""
         plan = self.layout.plan
         before, after = plan.shape[: plan.axis], plan.shape[plan.axis + 1 :]
-        left = _MARGIN + (110 if before else 0)
-        depth = 44 if after else 0
+        left = self.margin + ((64 if self.narrow else 110) if before else 0)
+        depth = (24 if self.narrow else 44) if after else 0
         height = 130 if before else 72
         gap = 5 if len(self.cells) <= 24 else 2
-        room = _WIDTH - _MARGIN - left - depth - gap * (len(self.cells) - 1)
+        room = self.width - self.margin - left - depth - gap * (len(self.cells) - 1)
         widths = _widths(self.cells, room)
         top = self.y + depth * 0.6 + 20
         x = float(left)
-        ticks = _Labels(self.canvas)
+        ticks = _Labels(self.canvas, 12 if self.narrow else 11)
         # From left to right: seen from the upper right, each block covers the side of the one before it.
         for cell, width in zip(self.cells, widths, strict=True):
             self._slab(cell, x, top, width, height, depth)
@@ -110,7 +128,9 @@ class _Drawing:
             self.canvas.text(left - 14, top + height / 2 + 14, _product(before), anchor="end", fill=FAINT)
         if after:
             text = f"{_axes(plan.axis + 1, after)}: {_product(after)}"
-            self.canvas.text(_WIDTH - _MARGIN, top - depth * 0.6 - 10, text, anchor="end", weight="600")
+            self.canvas.text(
+                self.width - self.margin, top - depth * 0.6 - 10, text, anchor="end", weight="600"
+            )
         self.y = bottom + 72
 
     def _slab(self, cell: Cell, x: float, y: float, width: float, height: float, depth: float) -> None:
@@ -137,13 +157,15 @@ class _Drawing:
     def _label(self, cell: Cell, x: float, y: float, width: float, height: float, fill: str) -> None:
         """Write the size where it has room, along the height where the cell is narrow."""
         label = f"{cell.size:,}"
-        for size in (16, 13, 10, 8):
+        for size in (16, 13, 12) if self.narrow else (16, 13, 10, 8):
             if _text_width(label, size) <= width - 1:
                 middle = y + height / 2 + size * 0.35
                 self.canvas.text(x + width / 2, middle, label, size=size, fill=fill, anchor="middle")
                 return
+        if self.narrow and width < 14:
+            return  # the table has it
         at = f"translate({number(x + width / 2 + 3)} {number(y + height / 2)}) rotate(-90)"
-        self.canvas.text(0, 0, label, size=9, fill=fill, anchor="middle", transform=at)
+        self.canvas.text(0, 0, label, size=12 if self.narrow else 9, fill=fill, anchor="middle", transform=at)
 
     def _describe(self, cell: Cell) -> str:
         if cell.count > 1:
@@ -166,20 +188,25 @@ class _Drawing:
         contiguous = self.layout.outer == 1
         repeats = min(self.layout.outer, _REPEATS if len(shown) <= 16 else 1)
         more = repeats < self.layout.outer
-        room = _WIDTH - 2 * _MARGIN - (40 if more else 0)
+        room = self.width - 2 * self.margin - (40 if more else 0)
         caption = "Memory, from the first element on"
         if not contiguous:
             caption += f": one turn of all parts for each of the {self.layout.outer:,} steps before the axis"
-        self.canvas.text(_MARGIN, self.y, caption, size=13, weight="600")
-        x, y = float(_MARGIN), self.y + 12
+        if self.narrow:
+            self._write(caption, 13, 18, weight="600")
+            self.y -= 18
+        else:
+            self.canvas.text(self.margin, self.y, caption, size=13, weight="600")
+        size = 12 if self.narrow else 10
+        x, y = float(self.margin), self.y + 12
         for _ in range(repeats):
             widths = _widths(shown, room / repeats - 4)
             for cell, width in zip(shown, widths, strict=True):
                 fill = FAINT if cell.count > 1 else colour(cell.first)
                 self.canvas.rect(x, y, width, 22, fill, stroke=PAPER, stroke_width="0.5")
                 label = f"{cell.size:,}"
-                if _text_width(label, 10) <= width:
-                    self.canvas.text(x + width / 2, y + 15, label, size=10, fill=ink(fill), anchor="middle")
+                if _text_width(label, size) <= width:
+                    self.canvas.text(x + width / 2, y + 15, label, size=size, fill=ink(fill), anchor="middle")
                 x += width
             x += 4
         if more:
@@ -191,44 +218,45 @@ class _Drawing:
     def _table(self) -> None:
         groups = list(islice(self.layout.groups(), _ROWS + 1))
         names = ("parts", "offset", "size", "shape", "bytes each", f"blocks {_TIMES} elements")
-        columns = (_MARGIN + 22, 200, 310, 400, 620, 760)
-        for x, name in zip(columns, names, strict=True):
+        columns = (38, 104, 172, 232) if self.narrow else (62, 200, 310, 400, 620, 760)
+        for x, name in zip(columns, names, strict=False):
             if name != "bytes each" or self.layout.bytes is not None:
                 self.canvas.text(x, self.y, name, size=12, weight="600", fill=FAINT)
         self.y += 8
         for group in groups[:_ROWS]:
-            self.canvas.line(_MARGIN, self.y, _WIDTH - _MARGIN, self.y)
+            self.canvas.line(self.margin, self.y, self.width - self.margin, self.y)
             self.y += 19
             self._swatch(group)
-            for x, text in zip(columns, _row(group), strict=True):
+            for x, text in zip(columns, _row(group), strict=False):
                 self.canvas.text(x, self.y, text, size=13)
             self.y += 8
         if len(groups) > _ROWS:
             self.y += 14
-            self.canvas.text(_MARGIN + 22, self.y, "and more parts of other sizes", size=13, fill=FAINT)
+            self.canvas.text(self.margin + 22, self.y, "and more parts of other sizes", size=13, fill=FAINT)
 
     def _swatch(self, group: Group) -> None:
         """Draw the colours of a group's parts, side by side."""
         if not group.first.size:
-            self.canvas.rect(_MARGIN, self.y - 11, 14, 14, PAPER, **_EMPTY)
+            self.canvas.rect(self.margin, self.y - 11, 14, 14, PAPER, **_EMPTY)
             return
         width = 14 / min(group.count, 4)
         for i in range(min(group.count, 4)):
             fill = colour(group.first.index + i)
-            self.canvas.rect(_MARGIN + i * width, self.y - 11, width, 14, fill)
+            self.canvas.rect(self.margin + i * width, self.y - 11, width, 14, fill)
 
 
 class _Labels:
     """Centred labels on one line; one that would touch the label before it is left out."""
 
-    def __init__(self, canvas: Canvas) -> None:
+    def __init__(self, canvas: Canvas, size: int) -> None:
         self.canvas = canvas
+        self.size = size
         self.end = 0.0
 
     def put(self, x: float, y: float, text: str) -> None:
-        half = _text_width(text, 11) / 2
+        half = _text_width(text, self.size) / 2
         if x - half > self.end:
-            self.canvas.text(x, y, text, size=11, fill=FAINT, anchor="middle")
+            self.canvas.text(x, y, text, size=self.size, fill=FAINT, anchor="middle")
             self.end = x + half + 3
 
 

@@ -42,7 +42,7 @@ def diagram(layout: Explanation, width: int = 80, *, ascii_only: bool = False) -
         ascii_only: draw with ASCII alone.
 
     Returns:
-        The lines. The cells hold the indices of the parts; the offsets are above, the sizes below.
+        The lines. Each cell holds the size of its part; the offsets are above, the indices below.
 
     Examples:
         >>> import splitops
@@ -53,14 +53,14 @@ def diagram(layout: Explanation, width: int = 80, *, ascii_only: bool = False) -
                 0    2         6             12
                 ┌────┬─────────┬─────────────┐
         axis 0  │    │         │             │
-        2       │ 0  │    1    │      2      │
+        2       │ 2  │    4    │      6      │
                 │    │         │             │
                 └────┴─────────┴─────────────┘
-        size      2       4           6
+        part      0       1           2
     """
     chars = _ASCII if ascii_only else _UNICODE
     gutter = _gutter(layout)
-    margin = max(len(line) for line in (*gutter, "size")) + 2
+    margin = max(len(line) for line in (*gutter, "part")) + 2
     room = max(8, width - margin - len(str(layout.size)))
     shown = _fitting(layout, room)
     if not shown:
@@ -74,18 +74,18 @@ def diagram(layout: Explanation, width: int = 80, *, ascii_only: bool = False) -
     for row in range(height):
         left = gutter[row] if row < len(gutter) else ""
         line = [Span(left.ljust(margin) + chars.vertical)]
-        for cell, cell_width, label in zip(shown, widths, labels, strict=True):
-            text = label if row == (height - 1) // 2 else ""
+        for cell, cell_width in zip(shown, widths, strict=True):
+            text = _size(cell) if row == (height - 1) // 2 else ""
             line += [Span(text.center(cell_width), cell.first), Span(chars.vertical)]
         lines.append(line)
     lines.append([Span(" " * margin + _border(chars.bottom, chars.horizontal, widths))])
-    sizes = " ".join(_size(cell).center(cell_width) for cell, cell_width in zip(shown, widths, strict=True))
-    lines.append([Span("size".ljust(margin + 1) + sizes)])
+    below = " ".join(label.center(cell_width) for label, cell_width in zip(labels, widths, strict=True))
+    lines.append([Span("part".ljust(margin + 1) + below)])
     return lines
 
 
 def memory_strip(layout: Explanation, width: int = 80, *, ascii_only: bool = False) -> Line:
-    """Draw the memory of the row-major data from its first element on: which part each stretch belongs to.
+    """Draw the memory of the row-major data from its first element on: a box for each stretch of a part.
 
     Parts that are not contiguous alternate; as many repetitions are drawn as fit, then dots.
     """
@@ -93,7 +93,7 @@ def memory_strip(layout: Explanation, width: int = 80, *, ascii_only: bool = Fal
     shown = [cell for cell in _fitting(layout, width // 2) if cell.size]
     if not shown or layout.outer * layout.inner == 0:
         return [Span("empty")]
-    labels = [cell.label for cell in shown]
+    labels = [_size(cell) for cell in shown]
     minimums = [len(label) + 1 for label in labels]
     period = max(sum(minimums), width if layout.outer == 1 else width // 3)
     repeats = min(layout.outer, max(1, (width - len(dots) - 1) // period))

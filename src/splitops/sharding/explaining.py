@@ -16,8 +16,8 @@ from splitops.sharding.globs import matched
 from splitops.sharding.placements import shard_of
 from splitops.sharding.planning import ShardPlan
 
-_LABEL: Final = 380
-_BAR: Final = 70
+_LEFT: Final = 10
+_BAR: Final = 74
 _GAP: Final = 10
 _LINE: Final = 26
 _MOST_RANKS: Final = 16
@@ -129,26 +129,26 @@ def rows_of(plan: ShardPlan) -> list[Row]:
 def draw(plan: ShardPlan) -> str:
     """Draw what each rank holds, as a self-contained SVG document.
 
-    A line for tensors that are cut alike, and in it a bar for each rank: the whole axis, with what the rank
+    Tensors that are cut alike share a line of bars, one for each rank: the whole axis, with what the rank
     holds of it in the rank's colour.
     """
     rows = rows_of(plan)
     shown, ranks = rows[:_MOST_ROWS], min(plan.ranks, _MOST_RANKS)
-    width = _LABEL + ranks * (_BAR + _GAP) + 20
+    width = max(_LEFT + ranks * (_BAR + _GAP), 340)
     more = f", the first {ranks} drawn" if ranks < plan.ranks else ""
     heading = f"{len(plan.placements.tensors)} tensors on {plan.ranks} ranks{more}"
     canvas = Canvas(heading)
     canvas.text(10, 18, heading, size=12)
     for rank in range(ranks):
         said = f"{rank}: {_short(plan.rank_bytes[rank])}"
-        canvas.text(_LABEL + rank * (_BAR + _GAP), _LINE + 18, said, size=12)
-    for line, row in enumerate(shown, 2):
-        top = line * _LINE
+        canvas.text(_LEFT + rank * (_BAR + _GAP), _LINE + 18, said, size=12)
+    for line, row in enumerate(shown, 1):
+        top = 2 * line * _LINE
         text = f"{len(row.tensors)} x {row.match} {brief(row.shape)}"
         canvas.text(10, top + 15, text if len(text) <= 58 else f"{text[:55]}...", size=12)
         for rank in range(ranks):
-            _cell(canvas, row, rank, _LABEL + rank * (_BAR + _GAP), top)
-    return canvas.document(width, _LINE * (len(shown) + 3))
+            _cell(canvas, row, rank, _LEFT + rank * (_BAR + _GAP), top + 20)
+    return canvas.document(width, 2 * _LINE * (len(shown) + 1))
 
 
 def _cell(canvas: Canvas, row: Row, rank: int, left: float, top: float) -> None:
