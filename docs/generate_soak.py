@@ -57,8 +57,8 @@ $ python3.11 tasks.py soak 5 numpy plans                  # only two kinds of ca
 The growth is the median of the slopes between all pairs of rounds, without the first third, in which caches
 fill. A single step does not change it.
 
-The last long soak, on {date}, made {calls} calls in {rounds} rounds and {minutes} minutes: {large} of them on arrays
-large enough for the threads of the core, {libraries} on libraries other than NumPy, {files} on files and
+The last long soak, on {date}, made {calls} calls in {rounds} rounds and {minutes} minutes:
+{large} of them on arrays large enough for the threads of the core, {libraries} on libraries other than NumPy, {files} on files and
 checkpoints, {forks} in forked children. Every call returned the correct result.
 
 | measure | final value | growth | allowed | per call |

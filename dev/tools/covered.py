@@ -33,8 +33,8 @@ INTRODUCTION = """\
 
 `python3.11 tasks.py coverage` runs all tests, including those of the array libraries, and counts the
 lines and branches that they execute. It uses [coverage.py](https://coverage.readthedocs.io) for Python,
-including the processes that tests start, and gcov for the native core. This page is its output of {date}. A covered
-line is not a tested one: [mutants](mutants.md) show whether a test would notice a change.
+including the processes that tests start, and gcov for the native core. This page is its output of {date}.
+A covered line is not a tested one: [mutants](mutants.md) show whether a test would notice a change.
 """
 
 
