@@ -58,8 +58,8 @@ The growth is the median of the slopes between all pairs of rounds, without the 
 fill. A single step does not change it.
 
 The last long soak, on {date}, made {calls} calls in {rounds} rounds and {minutes} minutes:
-{large} of them on arrays large enough for the threads of the core, {libraries} on libraries other than NumPy, {files} on files and
-checkpoints, {forks} in forked children. Every call returned the correct result.
+{large} of them on arrays large enough for the threads of the core, {libraries} on libraries other than
+NumPy, {files} on files and checkpoints, {forks} in forked children. Every call returned the correct result.
 
 | measure | final value | growth | allowed | per call |
 |---|--:|--:|--:|--:|
