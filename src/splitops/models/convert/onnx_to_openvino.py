@@ -17,7 +17,6 @@ from onnx import ModelProto
 
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
 from splitops.ground.progress import counted
-from splitops.models.convert.apart import keep_apart, kept_apart
 from splitops.models.convert.onnx_to_onnx import (
     Rewriting,
     editable,
@@ -32,9 +31,14 @@ from splitops.models.formats.onnx import check_model
 from splitops.models.formats.onnx.structure import opset_imports
 from splitops.models.formats.openvino import OpenVINOModel, from_bytes
 from splitops.models.graph.arithmetic import lengths_of_size
+from splitops.models.graph.fusions import may_be_fused_in
 from splitops.models.graph.onnx import Tape, attributes_of, graphs_of, replace_node, type_of
 from splitops.models.graph.onnx_sites import is_split
 from splitops.models.graph.onnx_splits import given_lengths
+from splitops.models.graph.openvino import layers_may_be_fused
+from splitops.models.simplify.from_onnx import rewrite_onnx
+from splitops.models.simplify.from_openvino import rewrite_openvino
+from splitops.models.simplify.registry import REWRITES
 from splitops.models.sites import Origin
 from splitops.models.sites.forms import Form, Method, Restatement, Target
 from splitops.models.sites.restating import restate
@@ -42,6 +46,8 @@ from splitops.models.sites.statement import stated
 from splitops.spec.operators import SCHEMAS, OperatorSchema
 
 _DOMAIN: Final = "openvino"
+_APART: Final = (REWRITES["kept-apart"],)
+"""What is done where OpenVINO would fuse splits wrongly."""
 
 
 def convert_onnx(model: ModelProto, target: Target, form: Form, where: Where) -> Conversion:
@@ -51,7 +57,7 @@ def convert_onnx(model: ModelProto, target: Target, form: Form, where: Where) ->
         check_model(model, where)
     opset = opset_imports(model).get("", 1)
     rewriting = Rewriting(editable(model, where, form), where)
-    if keep_apart(rewriting.model, where):
+    if may_be_fused_in(rewriting.model) and rewrite_onnx(rewriting.model, _APART, {}, where):
         form = Form.SAME  # a number of parts would be fused again
     own = _state_splits(rewriting, opset, target, form)
     changes = tuple(rewriting.changes)
@@ -65,7 +71,9 @@ def convert_onnx(model: ModelProto, target: Target, form: Form, where: Where) ->
             converted = written_model(rewriting.model, opset, where)
     except SplitError as error:
         return Conversion(str(target), changes, None, error)
-    return Conversion(str(target), changes, kept_apart(converted, where))
+    if layers_may_be_fused(converted):
+        converted, _ = rewrite_openvino(converted, _APART, {}, where)
+    return Conversion(str(target), changes, converted)
 
 
 def _state_splits(rewriting: Rewriting, opset: int, target: Target, form: Form) -> set[ir.Node]:

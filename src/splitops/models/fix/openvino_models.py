@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import accumulate, pairwise
+from typing import Any, Final
 
+import numpy as np
 import onnx_ir as ir
 
 from splitops.errors import ModelError, Where
 from splitops.models.check.conditions import Surroundings
-from splitops.models.fix.openvino_forms import OpenVINOForms
+from splitops.models.check.profiles import FixForm
 from splitops.models.fix.report import FixReport
-from splitops.models.fix.rounds import Survey, fix_splits
+from splitops.models.fix.rounds import NoFormError, Survey, Written, fix_splits
 from splitops.models.formats.openvino import OpenVINOModel, opened, output_names
+from splitops.models.graph.editor import is_read, shape_like
+from splitops.models.graph.onnx import shape_of, type_of
 from splitops.models.graph.openvino import from_nodes, graphs_inside, layer_of, note_found, to_nodes
 from splitops.models.graph.openvino_editor import OpenVINOEditor
 from splitops.models.infer.openvino_walk import OpenVINOFound, walk_openvino
 from splitops.models.known import Known
+from splitops.models.simplify.constants import FoldConstantsPass
 from splitops.models.sites import Site
+from splitops.spec.elements.types import ELEMENT_TYPES
 
 _Results = Mapping[tuple[str | None, str], Known]
 
@@ -62,3 +68,94 @@ def _results(model: OpenVINOModel, found: OpenVINOFound) -> _Results:
     """Return what is known of the outputs of a model: names inside it go with the layers."""
     ends = [model.graph.sources(layer)[0] for layer in model.outputs]
     return {(None, name): found[None, end] for name, end in zip(output_names(model), ends, strict=True)}
+
+
+_INT64: Final = ELEMENT_TYPES["int64"]
+_ANY_SIZE: Final = 1 << 62
+
+
+class OpenVINOForms:
+    """Writes forms into a model.
+
+    Args:
+        editor: the model; what is known of its values is noted there.
+    """
+
+    def __init__(self, editor: OpenVINOEditor) -> None:
+        self.editor = editor
+
+    def write(self, form: FixForm, node: ir.Node, site: Site) -> Written:
+        """Write a split node in a form, see :class:`~splitops.models.fix.rounds.Forms`."""
+        match form:
+            case FixForm.GATHERS:
+                return self._gathers(node)
+            case FixForm.CONSTANTS:
+                return self._constants(node)
+            case FixForm.EMPTY:
+                return self._empty(node, site)
+        raise NoFormError(f"OpenVINO IR has no form {str(form)!r}")
+
+    def _gathers(self, node: ir.Node) -> Written:
+        """Write a Gather for each part that is read."""
+        editor, cut, data = self.editor, self.editor.cut(node), node.inputs[0]
+        sizes = None if cut is None else cut.sizes
+        if cut is None or sizes is None or data is None:
+            raise NoFormError("the sizes of its parts are known only when the model runs")
+        if editor.keeps_parts(node):
+            raise NoFormError("its ports name outputs of the model")
+        axis = editor.constant(np.array(cut.axis), _INT64, f"{node.name}/axis", node)
+        for output, (begin, end) in zip(list(node.outputs), pairwise([0, *accumulate(sizes)]), strict=True):
+            if is_read(output):
+                at = editor.constant(np.arange(begin, end), _INT64, f"{node.name}/positions", node)
+                shapes = [shape_like(data, {cut.axis: end - begin})]
+                made = editor.add(
+                    node, "Gather", [data, at, axis], {"batch_dims": 0}, version="opset8", shapes=shapes
+                )[0]
+                editor.take_place(made, output)
+        editor.remove(node)
+        text = f"Gather x {len(sizes)}(axis={cut.axis})"
+        return Written(text, "positions of each part, 8 bytes an entry of the axis")
+
+    def _constants(self, node: ir.Node) -> Written:
+        """Put a constant in the place of each part of a constant."""
+        FoldConstantsPass(_ANY_SIZE).rewrite(node, self.editor)
+        if any(map(is_read, node.outputs)):
+            raise NoFormError("the sizes of its parts are known only when the model runs")
+        self.editor.remove(node)
+        return Written(self.editor.changes[-1].after)
+
+    def _empty(self, node: ir.Node, site: Site) -> Written:
+        """Make what Transposes give of empty parts anew, as there is nothing in it."""
+        parts = zip(node.outputs, (site.inference and site.inference.parts) or (), strict=False)
+        empty = [part for part, shape in parts if shape is not None and 0 in shape]
+        transposes = [use.node for part in empty for use in part.uses() if use.node.op_type == "Transpose"]
+        for transpose in transposes:
+            self._made_anew(transpose)
+        return Written(f"{self.editor.site(node)}, without Transposes of what is empty")
+
+    def _made_anew(self, transpose: ir.Node) -> None:
+        editor, (part, order) = self.editor, transpose.inputs
+        assert part is not None
+        assert order is not None
+        kind, rank = type_of(part), shape_of(part)
+        if kind is None or not kind.bits or rank is None:
+            raise NoFormError(f"an empty tensor of {kind or 'an unknown type'} cannot be written")
+        name, sizes = transpose.name, (len(rank),)
+        shape = editor.add(
+            transpose,
+            "ShapeOf",
+            [part],
+            {"output_type": "i64"},
+            version="opset3",
+            element_type=_INT64,
+            shapes=[sizes],
+        )
+        axis = editor.constant(np.array(0), _INT64, f"{name}/axis", transpose)
+        moved = editor.add(
+            transpose, "Gather", [*shape, order, axis], {"batch_dims": 0}, version="opset8", shapes=[sizes]
+        )
+        nothing = editor.constant(np.zeros((), kind.numpy), kind, f"{name}/nothing", transpose)
+        made = editor.add(
+            transpose, "Broadcast", [nothing, *moved], {"mode": "numpy"}, version="opset3", shapes=[None]
+        )
+        editor.substitute(transpose, made)

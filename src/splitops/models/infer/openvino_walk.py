@@ -6,15 +6,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from splitops.errors import Rule, RuleError, SplitError, Where
 from splitops.ground.progress import counted
 from splitops.models.formats.openvino.model import Endpoint, Graph, Layer, OpenVINOModel
-from splitops.models.formats.openvino.sites import read_site
-from splitops.models.infer.openvino_layers import infer_layer
+from splitops.models.formats.openvino.sites import read_site, stated
 from splitops.models.infer.splitting import OnSite, outputs_of, tightened
-from splitops.models.known import MAX_ELEMENTS, Tensor, fact
+from splitops.models.known import MAX_ELEMENTS, Tensor, fact, meet_shapes
+from splitops.models.movers import mover_of
+from splitops.models.movers.elementwise import ELEMENTWISE
 from splitops.models.sites import Site
 from splitops.spec.operators import FAMILY
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, dimension
@@ -167,3 +168,20 @@ def _openvino_sizes(site: Site, size: Dim, count: int) -> list[Dim]:
     if isinstance(size, int) and whole and size - known != -1:
         rest = max(0, size - known)
     return [int(length) if length is not None and length >= 0 else rest for length in lengths]
+
+
+def infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Return what is known of a layer's outputs from its inputs, and from what the file declares."""
+    ports = [stated(port) for port in layer.outputs]
+    mover = mover_of(layer)
+    rule = _ELEMENTWISE.get(layer.type) if mover is None else mover.infer_layer
+    if rule is None or len(ports) != 1 or not layer.version.startswith("opset"):
+        return ports
+    try:
+        found = rule(layer, inputs)
+    except (ValueError, IndexError, TypeError, KeyError, OverflowError):
+        return ports  # inputs that do not fit one another: the layer fails when it runs
+    return [Tensor(found.type or ports[0].type, meet_shapes(found.shape, ports[0].shape), found.value)]
+
+
+_ELEMENTWISE: Final = {row.layer: row.infer_layer for row in ELEMENTWISE}

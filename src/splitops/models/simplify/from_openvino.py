@@ -8,12 +8,12 @@ from typing import Any
 
 from splitops.errors import Where
 from splitops.models.formats.openvino import OpenVINOModel, opened
+from splitops.models.graph.applied import Applied
 from splitops.models.graph.openvino import from_nodes, to_nodes
 from splitops.models.graph.openvino_editor import OpenVINOEditor
 from splitops.models.simplify.knowledge import note_known_openvino
-from splitops.models.simplify.registry import Rewriting
+from splitops.models.simplify.registry import Rewriting, apply_rewrites
 from splitops.models.simplify.report import Simplification
-from splitops.models.simplify.rounds import apply_rewrites
 
 
 def simplify_openvino(
@@ -21,7 +21,16 @@ def simplify_openvino(
 ) -> Simplification:
     """Simplify a path or :class:`OpenVINOModel`."""
     model = opened(model, allow_links=allow_links)
-    where = replace(where, model=where.model or model.file)
+    made, changes = rewrite_openvino(
+        model, rewrites, options, replace(where, model=where.model or model.file)
+    )
+    return Simplification(made, changes, _count(model), _count(made))
+
+
+def rewrite_openvino(
+    model: OpenVINOModel, rewrites: Sequence[Rewriting], options: Mapping[str, Any], where: Where
+) -> tuple[OpenVINOModel, tuple[Applied, ...]]:
+    """Return a model with rewrites applied, and what was rewritten."""
     nodes, current = to_nodes(model), model
     note_known_openvino(nodes, current, where)
 
@@ -33,7 +42,7 @@ def simplify_openvino(
         return OpenVINOEditor(nodes, where)
 
     changes = apply_rewrites(rewrites, options, edit)
-    return Simplification(current, changes, _count(model), _count(current))
+    return current, changes
 
 
 def _count(model: OpenVINOModel) -> int:

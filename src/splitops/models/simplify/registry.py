@@ -1,8 +1,8 @@
-"""The rewrites by name."""
+"""The rewrites by name, and the rounds in which they are applied."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from splitops.errors import ModelError, shown
 
 if TYPE_CHECKING:
+    from splitops.models.graph.applied import Applied
+    from splitops.models.graph.editor import Editor
     from splitops.models.simplify.passes import SplitPass
 
 NUMERICS: Final = "numerics"
@@ -21,6 +23,10 @@ ALLOWANCES: Final[Mapping[str, str]] = MappingProxyType({NUMERICS: "the last bit
 
 DEFAULT_LIMIT: Final = 1 << 16
 """Larger parts of constants, in bytes, are not written a second time beside the whole."""
+
+
+_MOST_ROUNDS: Final = 64
+"""Two are the rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +57,10 @@ class Rewriting:
         return f"{self.name.title().replace('-', '')}Pass"
 
     def make_pass(self, **options: Any) -> SplitPass:
-        """Return the onnx-ir pass; its class says which options it takes."""
+        """Return the onnx-ir pass, with those of the options that it takes."""
         module = import_module(f"splitops.models.simplify.{self.module}")
-        made: SplitPass = getattr(module, self.pass_name)(**options)
+        taken = {name: options[name] for name in self.options if name in options}
+        made: SplitPass = getattr(module, self.pass_name)(**taken)
         return made
 
 
@@ -172,3 +179,31 @@ def _known(names: Iterable[str], rows: Mapping[str, object], what: str) -> froze
         if name not in rows:
             raise ModelError(f"there is no {what} {shown(name)}; the {what}s are {', '.join(rows)}")
     return wanted
+
+
+def apply_rewrites(
+    rewrites: Sequence[Rewriting], options: Mapping[str, Any], edit: Callable[[bool], Editor]
+) -> tuple[Applied, ...]:
+    """Apply rewrites until none applies, and return what was rewritten.
+
+    Args:
+        rewrites: the rewrites.
+        options: what their passes can be told, by name.
+        edit: gives an editor of the model as it is now, with what is known of it noted; it is told whether
+            the model has changed since it was last asked.
+    """
+    stages = [[row.make_pass(**options) for row in rewrites if row.final is final] for final in (False, True)]
+    changes: list[Applied] = []
+    stage, changed = 0, False
+    for _ in range(_MOST_ROUNDS):
+        editor = edit(changed)
+        editor.run(stages[stage])
+        changes += editor.changes
+        changed = bool(editor.changes)
+        if changed:
+            stage = 0
+        elif stage == 0 and stages[1]:
+            stage = 1
+        else:
+            break
+    return tuple(changes)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from splitops.calls.node import evaluate
 from splitops.errors import ModelError, Where
 from splitops.ground.progress import counted
 from splitops.models.engines import is_installed, make_engine
@@ -21,12 +22,15 @@ from splitops.models.engines.recording import recorded, recorder
 from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.model import Endpoint, Graph, Layer, OpenVINOModel
 from splitops.models.formats.openvino.sites import output_names
+from splitops.models.formats.openvino.splits import family_schema, split_attributes
+from splitops.models.movers import mover_of
 from splitops.models.movers.evaluated import Value
+from splitops.models.movers.mover import EVERY_OPSET
 from splitops.models.running.bodies import MAX_BODY_RUNS, BodyRuns
 from splitops.models.running.openvino import bodies, foreign
 from splitops.models.running.openvino.inputs import Inputs
-from splitops.models.running.openvino.layers import evaluated, is_own
 from splitops.models.running.stages import stages
+from splitops.spec.operators import FAMILY
 
 _Results = Mapping[int, Value]
 
@@ -344,3 +348,44 @@ def needed_layers(graph: Graph) -> set[int]:
             needed.add(id_)
             stack += [source.layer for source in graph.sources(graph.by_id[id_])]
     return needed
+
+
+def is_own(layer: Layer) -> bool:
+    """Return whether a layer is evaluated here, instead of by OpenVINO."""
+    if layer.type in FAMILY["openvino"]:
+        return layer.version in EVERY_OPSET
+    if layer.type in {"Parameter", "Const", "Result"}:
+        return True
+    mover = mover_of(layer)
+    return mover is not None and mover.evaluate is not None
+
+
+def evaluated(layer: Layer, inputs: Sequence[Value], where: Where) -> Sequence[Value]:
+    """Return the values of the output ports of a layer that :func:`is_own` and has inputs.
+
+    Raises:
+        RuleError: a split is invalid.
+        ModelError: the inputs do not fit the layer, or what they give does not fit into memory.
+    """
+    if layer.type in FAMILY["openvino"]:
+        return _parts(layer, inputs, where)
+    mover = mover_of(layer)
+    assert mover is not None
+    assert mover.evaluate is not None
+    try:
+        return [mover.evaluate(layer, inputs)]
+    except ModelError as error:
+        error.where = where
+        raise
+
+
+def _parts(layer: Layer, inputs: Sequence[Value], where: Where) -> Sequence[Value]:
+    parts = evaluate(
+        family_schema(layer.type, layer.version, where),
+        split_attributes(layer, where),
+        [value.array for value in inputs],
+        outputs=len(layer.outputs),
+        where=where,
+        types=[value.element_type for value in inputs],
+    )
+    return [inputs[0].like(part) for part in parts]
