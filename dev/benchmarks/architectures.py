@@ -13,15 +13,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib.util
-import io
-import logging
 import multiprocessing
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from quiet import quiet
 
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -432,16 +431,6 @@ def learned_models() -> Iterator[tuple[str, Any]]:
 
 
 # Exporting
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")
-        with contextlib.redirect_stderr(io.StringIO()):
-            yield
-    logging.disable(logging.NOTSET)
 
 
 def export(make: Make, opset: int, dynamo: bool, path: Path) -> None:

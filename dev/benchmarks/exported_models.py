@@ -10,14 +10,10 @@ are compared where they are installed. Each result is run by onnxruntime against
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
-import logging
 import re
 import subprocess
 import sys
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
@@ -27,6 +23,8 @@ import numpy as np
 import onnx
 import torch
 from torch import Tensor, nn
+
+from quiet import quiet
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
@@ -177,16 +175,6 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "nested": Nested,
     "there and back": There,
 }
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")
-        with contextlib.redirect_stderr(io.StringIO()):
-            yield
-    logging.disable(logging.NOTSET)
 
 
 def export(name: str, opset: int, dynamo: bool, folder: Path) -> Path:

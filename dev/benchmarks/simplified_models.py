@@ -12,18 +12,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import io
 import json
-import logging
 import math
 import multiprocessing
 import re
 import statistics
 import sys
 import time
-import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -32,6 +29,8 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.parser
+
+from quiet import quiet
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
@@ -107,16 +106,6 @@ def installed() -> dict[str, str]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")
-        with contextlib.redirect_stderr(io.StringIO()):
-            yield
-    logging.disable(logging.NOTSET)
 
 
 # One model

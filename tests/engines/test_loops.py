@@ -63,7 +63,7 @@ def test_who_runs_a_loop(trips, condition, row, who):
     """What it gives without a turn, onnxruntime infers from what the body declares alone."""
     ready = splitops.session(looped(trips, condition, row), "onnxruntime")
     ready.run({"x": np.ones((5, 4), np.float32), "go": np.array(True)})
-    regions = [node.op_type for region in ready._program.division.regions.values() for node in region.nodes]
+    regions = [node.op_type for region in ready._program.partition.regions.values() for node in region.nodes]
     assert ("Loop" in regions) is (who == "onnxruntime")
 
 

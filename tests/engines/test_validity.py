@@ -189,7 +189,7 @@ def test_an_operator_that_the_runtime_makes_of_others_that_it_lacks(kind):
     ready = splitops.session(parsed(text), "onnxruntime")
     found = ready.run(feeds)
     assert (found["a"].tolist(), found["b"].tolist()) == ([0, 0, 0], [0, 0, 1])
-    regions = [node.op_type for region in ready._program.division.regions.values() for node in region.nodes]
+    regions = [node.op_type for region in ready._program.partition.regions.values() for node in region.nodes]
     assert regions.count("Relu") == (1 if kind == "int16" else 2)
 
 

@@ -23,7 +23,7 @@ from splitops.models.engines.engine import EngineError, Program
 from splitops.models.engines.isolated import IsolatedEngine
 from splitops.models.formats import openvino as openvino_ir
 from splitops.models.running.onnx.model import Model
-from splitops.models.running.onnx.regions import Division
+from splitops.models.running.onnx.regions import Partition
 from splitops.models.running.openvino.evaluator import Prepared
 from splitops.models.sessions.foretold import foretold_ir, foretold_onnx, plan_of
 from splitops.models.sessions.legality import types_of_values
@@ -67,12 +67,12 @@ RESTATED = parsed("""
 """onnxruntime rejects fewer outputs than num_outputs says."""
 
 
-def cut(model: ModelProto, *own: str) -> tuple[Model, Division]:
+def cut(model: ModelProto, *own: str) -> tuple[Model, Partition]:
     """Prepare a model in which nodes of some operators are done here."""
     types = types_of_values(model, NOWHERE)
     engine = make_engine("onnxruntime", {})
-    division = Division(engine, lambda _, node: node.op_type in own, types)
-    return Model.of(model, NOWHERE, None, division), division
+    partition = Partition(engine, lambda _, node: node.op_type in own, types)
+    return Model.of(model, NOWHERE, None, partition), partition
 
 
 def same(model: Any, feeds: dict[str, Any], engine: str = "onnxruntime", **options: Any) -> splitops.Session:
@@ -94,8 +94,8 @@ def same(model: Any, feeds: dict[str, Any], engine: str = "onnxruntime", **optio
 
 def regions(ready: splitops.Session) -> list[list[str]]:
     """Return the operators of each region of a session's main graph and bodies."""
-    division = ready._program.division
-    return [[node.op_type for node in region.nodes] for region in division.regions.values()]
+    partition = ready._program.partition
+    return [[node.op_type for node in region.nodes] for region in partition.regions.values()]
 
 
 @needs_onnxruntime
@@ -137,8 +137,8 @@ def test_a_site_that_is_not_restated_is_rejected():
 
 @needs_onnxruntime
 def test_values_pass_between_regions_without_a_copy():
-    model, division = cut(LEGAL, "Split")
-    first, second = division.regions.values()
+    model, partition = cut(LEGAL, "Split")
+    first, second = partition.regions.values()
     made, given = first.run, second.run
     seen: list[Any] = []
 
@@ -418,7 +418,7 @@ def test_shared_weights_are_constants_of_each_region_that_reads_them():
     model.graph.initializer.append(numpy_helper.from_array(np.arange(6, dtype=np.float32), "w"))
     ready = same(model, {"x": X})
     assert regions(ready) == [["Identity", "Mul"], ["Identity", "Identity", "ConcatFromSequence", "Mul"]]
-    first, second = ready._program.division.regions.values()
+    first, second = ready._program.partition.regions.values()
     assert (first.inputs, second.inputs) == (("x",), ("s",))
     assert (first.outputs, second.outputs) == (("y",), ("c",))
 
@@ -442,7 +442,7 @@ def test_a_border_takes_other_lengths_and_shapes_in_each_run():
 def test_a_model_without_borders_is_read_by_the_runtime_alone(tmp_path):
     onnx.save(LEGAL, tmp_path / "m.onnx")
     ready = same(tmp_path / "m.onnx", {"x": X})
-    assert ready._program.division is None
+    assert ready._program.partition is None
 
 
 @needs_onnxruntime
@@ -564,8 +564,8 @@ def test_a_closed_session_gives_back_at_once_what_its_runtime_holds(model, engin
 
 
 def _regions(session):
-    division = getattr(session._program, "division", None)
-    return [] if division is None else list(division.regions.values())
+    partition = getattr(session._program, "partition", None)
+    return [] if partition is None else list(partition.regions.values())
 
 
 @needs_onnxruntime

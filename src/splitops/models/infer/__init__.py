@@ -206,8 +206,7 @@ def _walk_openvino(
 ) -> tuple[tuple[InferredValue, ...], OpenVINOModel | None]:
     from splitops.models.formats.openvino import endpoint_name, output_names
     from splitops.models.formats.openvino.sites import stated
-    from splitops.models.infer.openvino_walk import walk_openvino
-    from splitops.models.infer.openvino_write import with_shapes
+    from splitops.models.infer.openvino_walk import walk_openvino, with_shapes
 
     found = walk_openvino(model, where, on_site, compatible=as_openvino)
     graphs = dict(model.graphs())

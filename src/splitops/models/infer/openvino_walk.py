@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from splitops.errors import Rule, RuleError, SplitError, Where
 from splitops.ground.progress import counted
-from splitops.models.formats.openvino.model import Endpoint, Graph, Layer, OpenVINOModel
+from splitops.models.formats.openvino.model import Endpoint, Graph, Layer, OpenVINOModel, Port
 from splitops.models.formats.openvino.sites import read_site, stated
 from splitops.models.infer.splitting import OnSite, outputs_of, tightened
 from splitops.models.known import MAX_ELEMENTS, Tensor, fact, meet_shapes
@@ -185,3 +185,34 @@ def infer_layer(layer: Layer, inputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 _ELEMENTWISE: Final = {row.layer: row.infer_layer for row in ELEMENTWISE}
+
+
+def with_shapes(model: OpenVINOModel, values: OpenVINOFound) -> OpenVINOModel:
+    """Return the model with the dimensions of its ports stated: -1 where one is not exact.
+
+    Ports cannot state intervals; those stay in the ``shape`` of Parameter layers, which are not changed.
+    """
+    return model.with_graph(_graph(model.graph, None, values))
+
+
+def _graph(graph: Graph, path: str | None, values: OpenVINOFound) -> Graph:
+    return replace(graph, layers=tuple(_layer(graph, layer, path, values) for layer in graph.layers))
+
+
+def _layer(graph: Graph, layer: Layer, path: str | None, values: OpenVINOFound) -> Layer:
+    sources = zip(layer.inputs, graph.sources(layer), strict=True)
+    inputs = tuple(_port(port, values.get((path, source))) for port, source in sources)
+    outputs = tuple(_port(port, values.get((path, Endpoint(layer.id, port.id)))) for port in layer.outputs)
+    bodies = tuple(
+        (tag, _graph(body, f"{layer.name}/{tag}" if path is None else f"{path}/{layer.name}/{tag}", values))
+        for tag, body in layer.bodies
+    )
+    return replace(layer, inputs=inputs, outputs=outputs, bodies=bodies)
+
+
+def _port(port: Port, known: Tensor | None) -> Port:
+    if known is None or known.shape is None:
+        return port
+    precision = known.type.precision if known.type is not None and known.type.precision else port.precision
+    dims = tuple(size if isinstance(size, int) else -1 for size in known.shape)
+    return replace(port, dims=dims, precision=precision)

@@ -19,7 +19,7 @@ from splitops.models.graph.merging import site_key
 from splitops.models.running.bodies import MAX_BODY_RUNS
 from splitops.models.running.declared import onnx_inputs
 from splitops.models.running.onnx.model import Model, read_to_run
-from splitops.models.running.onnx.regions import Division
+from splitops.models.running.onnx.regions import Partition
 from splitops.models.running.onnx.values import Inputs
 from splitops.models.sessions.foretold import foretold_onnx
 from splitops.models.sessions.fragile import Watch, fragile_nodes, has_fragile
@@ -66,7 +66,7 @@ class OnnxProgram:
         sites: its splits.
         rewritten: the splits that the engine is given in another form.
         borders: what is evaluated here.
-        division: the regions of the engine; None where it has the whole file.
+        partition: the regions of the engine; None where it has the whole file.
 
     Raises:
         ModelError: the model is not well formed.
@@ -91,7 +91,7 @@ class OnnxProgram:
         self._reference: Model | None = None
         self._compiled: list[Compiled] = []
         self._watch: Watch | None = None
-        self.division: Division | None = None
+        self.partition: Partition | None = None
         self.rejection: EngineError | None = None
         self.last = LastRun()
         self.borders = Borders()
@@ -151,15 +151,15 @@ class OnnxProgram:
     @property
     def programs(self) -> list[Compiled]:
         """What the engine has compiled so far."""
-        return self._compiled if self.division is None else self.division.programs
+        return self._compiled if self.partition is None else self.partition.programs
 
     def close(self) -> None:
-        """Close what the engine has compiled, and drop the regions, which hold the division in turn."""
+        """Close what the engine has compiled, and drop the regions, which hold the partition in turn."""
         for program in self.programs:
             program.close()
         self._compiled.clear()
-        if self.division is not None:
-            self.division.regions.clear()
+        if self.partition is not None:
+            self.partition.regions.clear()
 
     # Reading
 
@@ -240,7 +240,7 @@ class OnnxProgram:
 
     def _cut(self, proto: ModelProto, engine: Engine) -> Model:
         types = types_of_values(proto, self._where) if self.borders else _declared(proto)
-        division = Division(
+        partition = Partition(
             engine,
             OwnNodes(self.borders, proto),
             types,
@@ -249,8 +249,8 @@ class OnnxProgram:
             self._folder,
             self.borders.guarded,
         )
-        model = Model.of(proto, self._where, self._folder, division, types_of_values)
-        self.division = division
+        model = Model.of(proto, self._where, self._folder, partition, types_of_values)
+        self.partition = partition
         return model
 
 

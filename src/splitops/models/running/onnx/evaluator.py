@@ -43,9 +43,8 @@ from splitops.models.formats.onnx.structure import (
 )
 from splitops.models.formats.onnx.tensors import load_external, tensor_array
 from splitops.models.running.onnx.control_flow import CONTROL_FLOW, FunctionCall
-from splitops.models.running.onnx.older import flattening, with_defaults
-from splitops.models.running.onnx.regions import Division, GraphView, RegionCall, reads
-from splitops.models.running.onnx.slicing import SLICE_WITH_STEPS, Slice
+from splitops.models.running.onnx.older import SLICE_WITH_STEPS, Slice, flattening, with_defaults
+from splitops.models.running.onnx.regions import GraphView, Partition, RegionCall, reads
 from splitops.onnx.reference import node_label, reference_ops
 from splitops.spec.elements.types import element_type_of
 
@@ -70,7 +69,7 @@ class Scope:
         folder: folder of the model, for external data; None for a model in memory.
         functions: the model-local functions.
         bodies: evaluators of functions that were called already, by function and attributes.
-        division: what goes to a runtime; None where nothing does.
+        partition: what goes to a runtime; None where nothing does.
         constants: the initializers of the graphs around that nobody can replace.
         infer: what infers the types of a model's values, for what did not run.
     """
@@ -79,7 +78,7 @@ class Scope:
     folder: DataFolder | None = None
     functions: Mapping[FunctionKey, FunctionProto] = field(default_factory=dict)
     bodies: dict[tuple[FunctionKey, bytes], Evaluator] = field(default_factory=dict)
-    division: Division | None = None
+    partition: Partition | None = None
     constants: Mapping[str, TensorProto] = field(default_factory=dict)
     infer: Infer = nothing_known
 
@@ -93,7 +92,7 @@ def model_evaluator(
     model: ModelProto,
     where: Where,
     folder: DataFolder | None = None,
-    division: Division | None = None,
+    partition: Partition | None = None,
     infer: Infer = nothing_known,
 ) -> Evaluator:
     """Make the evaluator of a model that :func:`~.structure.check_model` has proved well formed.
@@ -102,7 +101,7 @@ def model_evaluator(
         model: the model.
         where: its place.
         folder: the folder of its external data.
-        division: what of it goes to a runtime.
+        partition: what of it goes to a runtime.
         infer: what infers the types of a model's values.
 
     Raises:
@@ -110,7 +109,7 @@ def model_evaluator(
         OperatorError: the family's operator does not exist at the imported opset.
         EngineError: the runtime rejects a region.
     """
-    scope = Scope(where, folder, functions_of(model), division=division, infer=infer)
+    scope = Scope(where, folder, functions_of(model), partition=partition, infer=infer)
     return Evaluator(model.graph, opset_imports(model), scope=scope)
 
 
@@ -175,8 +174,8 @@ class Evaluator(ReferenceEvaluator):
 
     def _init(self) -> None:
         self.constants = self._constants()
-        if self.scope.division is not None:
-            self._cut(self.scope.division)
+        if self.scope.partition is not None:
+            self._cut(self.scope.partition)
         initializers = {
             tensor.name: tensor_array(tensor, self.scope.where, self.scope.folder) for tensor in self.inits_
         }
@@ -194,7 +193,7 @@ class Evaluator(ReferenceEvaluator):
     def _constants(self) -> dict[str, TensorProto]:
         """Return the initializers that the graph sees, its own and those around it, but no defaults."""
         own = {tensor.name: tensor for tensor in self.inits_}
-        if not (self.scope.division is not None and self.scope.division.ir_version < 4):
+        if not (self.scope.partition is not None and self.scope.partition.ir_version < 4):
             own = {name: tensor for name, tensor in own.items() if name not in self.input_names_}
             hidden = {*self.input_names_}
         else:
@@ -202,11 +201,11 @@ class Evaluator(ReferenceEvaluator):
         around = {name: tensor for name, tensor in self.scope.constants.items() if name not in hidden}
         return around | own
 
-    def _cut(self, division: Division) -> None:
+    def _cut(self, partition: Partition) -> None:
         """Put one node in the place of each region that goes to a runtime."""
         opsets = {domain: version for domain, version in self.known_opsets.items() if domain != "ai.onnx"}
         view = GraphView(self.scope.where, self.nodes_, self.output_names_, opsets, self.constants)
-        self.nodes_ = division.cut(view)
+        self.nodes_ = partition.cut(view)
         needed = {*self.output_names_}.union(*map(reads, self.nodes_))
         self.inits_ = [tensor for tensor in self.inits_ if tensor.name in needed]
 
@@ -230,9 +229,9 @@ class Evaluator(ReferenceEvaluator):
 
     def _implementation(self, node: NodeProto, input_types: Any) -> Callable[..., OpRun]:
         domain, name, _ = key = function_key(node)
-        division = self.scope.division
-        if division is not None and domain == division.domain:
-            return functools.partial(RegionCall, region=division.regions[name])
+        partition = self.scope.partition
+        if partition is not None and domain == partition.domain:
+            return functools.partial(RegionCall, region=partition.regions[name])
         if not domain and name in _FAMILY:
             return _FAMILY[name]
         if key in self.scope.functions:
@@ -347,8 +346,8 @@ class Evaluator(ReferenceEvaluator):
         """Call what belongs to a node and record its time; what is inside others is recorded by itself."""
         events = recorder()
         key = function_key(node)
-        division = self.scope.division
-        outer = key in self.scope.functions or (division is not None and key[0] == division.domain)
+        partition = self.scope.partition
+        outer = key in self.scope.functions or (partition is not None and key[0] == partition.domain)
         if events is None or outer or any(True for _ in subgraphs(node)):
             return self._guarded(node, function, *args, **kwargs)
         with recorded(events, node.op_type, node_label(node)):

@@ -21,7 +21,7 @@ from splitops.models.formats.onnx.tensors import load_external
 from splitops.models.running.bodies import MAX_BODY_RUNS
 from splitops.models.running.onnx.control_flow import limited_body_runs
 from splitops.models.running.onnx.evaluator import Infer, model_evaluator, nothing_known
-from splitops.models.running.onnx.regions import Division
+from splitops.models.running.onnx.regions import Partition
 from splitops.models.running.onnx.values import Inputs
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Model:
         proto: ModelProto,
         where: Where,
         folder: DataFolder | None = None,
-        division: Division | None = None,
+        partition: Partition | None = None,
         infer: Infer = nothing_known,
     ) -> Model:
         """Prepare a well-formed model.
@@ -63,14 +63,14 @@ class Model:
             proto: the model. External initializers stay in their file.
             where: its place.
             folder: the folder of its external data.
-            division: what of it goes to a runtime; None where nothing does.
+            partition: what of it goes to a runtime; None where nothing does.
             infer: what infers the types of a model's values: a loop without turns gives what it would.
 
         Raises:
             ModelError: it has an operator of which no implementation is known, or a runtime rejects a region.
             OperatorError: ``op.version`` where Split or SplitToSequence does not exist at the imported opset.
         """
-        evaluator = model_evaluator(proto, where, folder, division, infer)
+        evaluator = model_evaluator(proto, where, folder, partition, infer)
         outputs = tuple(value.name for value in proto.graph.output)
         return cls(Inputs(proto.graph, proto.ir_version), outputs, where, partial(evaluator.run, None))
 

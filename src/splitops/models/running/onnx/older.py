@@ -1,4 +1,4 @@
-"""Versions of operators that onnx's reference evaluator runs as the newest one, with another result.
+"""Operators that onnx's reference evaluator runs with another result than their version has.
 
 Its implementations carry the opset in their names where onnx knows of a difference; of these it does not.
 """
@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from onnx import NodeProto, defs
 from onnx.reference.op_run import OpRun
+
+from splitops.models.movers.shapes import clamped
 
 _FLATTENING: Final = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
 _ALONG_ONE_AXIS: Final = 13
@@ -89,3 +91,21 @@ class _Flattened(OpRun):
 
     def _run(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         raise NotImplementedError("run() serves this operator")
+
+
+SLICE_WITH_STEPS: Final = 10
+"""The opset in which the bounds became inputs, and steps came to them."""
+
+
+class Slice(OpRun):
+    """Slice from opset 10 on: a start before the first position takes nothing, unlike in NumPy's slices."""
+
+    def _run(
+        self, data: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None, **_: Any
+    ) -> tuple[Any, ...]:
+        axes = range(len(starts)) if axes is None else axes
+        steps = [1] * len(starts) if steps is None else steps
+        index = [slice(None)] * data.ndim
+        for axis, *bounds in zip(axes, starts, ends, steps, strict=True):
+            index[axis] = clamped(data.shape[axis], slice(*map(int, bounds)))
+        return (data[tuple(index)],)

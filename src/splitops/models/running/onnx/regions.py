@@ -69,7 +69,7 @@ class GraphView:
 
 
 @dataclass(slots=True)
-class Division:
+class Partition:
     """What of a model goes to an engine, and the regions that were made of it.
 
     Attributes:
@@ -184,7 +184,7 @@ class Region:
     """Nodes that a runtime evaluates together, compiled for the types of what goes in.
 
     Args:
-        division: the division that it is of.
+        partition: the partition that it is of.
         graph: the graph that its nodes are of.
         nodes: the nodes in topological order.
         inputs: the names of what goes in.
@@ -194,7 +194,7 @@ class Region:
 
     def __init__(
         self,
-        division: Division,
+        partition: Partition,
         graph: GraphView,
         nodes: Sequence[NodeProto],
         inputs: tuple[str, ...],
@@ -204,13 +204,13 @@ class Region:
         self.inputs, self.outputs, self.nodes = inputs, outputs, nodes
         self.where = graph.where
         self.compiled: dict[tuple[bytes, ...], Compiled] = {}
-        self._division = division
+        self._partition = partition
         self._opsets = graph.opsets
         self._constants = constants
-        self._types = [division.types.get((graph.where.graph, name)) for name in inputs]
+        self._types = [partition.types.get((graph.where.graph, name)) for name in inputs]
         self._lock = threading.Lock()
         path = graph.where.graph
-        guarded = {name for node in nodes if division.is_guarded(path, node) for name in node.input}
+        guarded = {name for node in nodes if partition.is_guarded(path, node) for name in node.input}
         self._guarded = [at for at, name in enumerate(inputs) if name in guarded]
         self._fixed: Compiled | None = None
         if all(kind is not None for kind in self._types):
@@ -224,7 +224,7 @@ class Region:
             EngineError: the runtime rejects the region or fails.
         """
         if any(not np.size(values[at]) for at in self._guarded):
-            raise ended_on(sorted(set(self._division.guarded.values())), self.where)
+            raise ended_on(sorted(set(self._partition.guarded.values())), self.where)
         compiled = self._fixed
         if compiled is None:
             kinds = map(_type_of, values) if None in self._types else ()
@@ -237,11 +237,11 @@ class Region:
         key = tuple(kind.SerializeToString(deterministic=True) for kind in types)
         with self._lock:
             if key not in self.compiled:
-                self.compiled[key] = self._division.engine.compile(self._program(types))
+                self.compiled[key] = self._partition.engine.compile(self._program(types))
             return self.compiled[key]
 
     def _program(self, types: Sequence[TypeProto]) -> Program:
-        model = ModelProto(ir_version=max(self._division.ir_version, 8))
+        model = ModelProto(ir_version=max(self._partition.ir_version, 8))
         for domain, version in self._opsets.items():
             model.opset_import.add(domain=domain, version=version)
         graph = model.graph
@@ -254,7 +254,7 @@ class Region:
         path = self.where.graph
         for name in self.outputs:
             graph.output.add(name=name)
-            if (kind := self._division.types.get((path, name))) is not None:
+            if (kind := self._partition.types.get((path, name))) is not None:
                 graph.output[-1].type.CopyFrom(kind)
         model.functions.extend(self._functions())
         for function in model.functions:
@@ -264,7 +264,7 @@ class Region:
 
     def _functions(self) -> Iterator[FunctionProto]:
         """Yield the functions that the nodes call, and those that these call."""
-        known = self._division.functions
+        known = self._partition.functions
         seen: set[FunctionKey] = set()
         pending = list(self.nodes)
         while pending:
@@ -294,7 +294,7 @@ class Region:
             elif not _is_large(tensor):
                 stated.CopyFrom(tensor)
                 continue
-            array = tensor_array(tensor, self.where, self._division.folder)
+            array = tensor_array(tensor, self.where, self._partition.folder)
             weights[name] = array
             stated.name, stated.data_type = name, tensor.data_type
             stated.dims.extend(tensor.dims)
@@ -305,10 +305,10 @@ class Region:
 
     def _file_of(self, tensor: TensorProto) -> tuple[str, str] | None:
         """Return the folder of external data and its place there, proved; None where a link may lead out."""
-        external_extent(tensor, self.where, self._division.folder)
+        external_extent(tensor, self.where, self._partition.folder)
         stated = next(entry.value for entry in tensor.external_data if entry.key == "location")
         marked, location = folder_of(stated)
-        folder = marked or self._division.folder
+        folder = marked or self._partition.folder
         return None if folder is None or folder.allow_links else (str(folder.path), location)
 
 
