@@ -122,6 +122,42 @@ def test_every_page_fits_can_be_read_and_asks_nobody(
     assert faults(browser, size, scheme, address, names(site)) == {}
 
 
+PICTURES = """(images) => images.map((image) => {
+    const box = image.getBoundingClientRect();
+    return [image.currentSrc, box.left, box.width];
+})"""
+_SIZE = re.compile(r'font-size(?:="|: )([\d.]+)')
+
+
+def smallest(picture: str, width: float) -> float:
+    """Return the size of the smallest text of an SVG that is shown at a width, in pixels."""
+    _, _, own, _ = re.search(r'viewBox="([^"]+)"', picture)[1].split()  # type: ignore[index]
+    return min(map(float, _SIZE.findall(picture))) * width / float(own)
+
+
+def test_pictures_can_be_read_on_a_phone_and_are_whole(site: Path, address: str, browser: Any) -> None:
+    page = opened(browser, viewport=PHONE)
+    seen, faulty = set(), []
+    for name in sorted(str(path.relative_to(site)) for path in site.rglob("*.html")):
+        if "pictures/" not in (site / name).read_text():
+            continue
+        page.goto(address + name, wait_until="load")
+        for source, left, width in page.locator("img[src*=pictures]").evaluate_all(PICTURES):
+            file = unquote(source.removeprefix(address))
+            size = smallest((site / file).read_text(), width)
+            seen.add(file)
+            if size < 11 or left < 0 or left + width > PHONE["width"]:
+                faulty.append((name, file, size, left, width))
+    page.close()
+    assert len(seen) > 20
+    assert faulty == []
+
+
+def test_a_small_text_of_a_picture_is_seen() -> None:
+    assert smallest('<svg viewBox="0 0 720 9"><text font-size="12"/><text font-size="20"/></svg>', 360) == 6
+    assert smallest('<svg viewBox="0 0 720 9"><style>a { font-size: 30px }</style></svg>', 360) == 15
+
+
 def test_the_navigation_is_one_line_on_a_laptop(address: str, browser: Any) -> None:
     page = opened(browser, viewport=LAPTOP)
     page.goto(address)

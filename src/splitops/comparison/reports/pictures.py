@@ -16,6 +16,9 @@ from splitops.spec.elements.types import ELEMENT_TYPES
 _PLAIN = " =:/,;()'.-_!*@&$+"
 """Characters that stand for themselves in an address of data, inside of double quotes."""
 
+_NARROW = 360
+"""The width of a picture on a phone."""
+
 
 def planned(record: Record) -> SplitPlan | None:
     """Return the plan of a valid case; None where it is not a split alone."""
@@ -45,22 +48,24 @@ def planned(record: Record) -> SplitPlan | None:
 class Pictures:
     """The pictures that a page needs: equal splits share one."""
 
-    drawn: dict[str, str] = field(default_factory=dict)
+    drawn: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def of(self, record: Record) -> tuple[str, str] | None:
         """Return the class of a record's picture, and what it shows in words; None where there is none."""
         found = planned(record)
         if found is None:
             return None
-        picture = svg(explain(found, ELEMENT_TYPES.get(record.dtype)))
-        name = self.drawn.setdefault(picture, f"p{len(self.drawn)}")
+        layout = explain(found, ELEMENT_TYPES.get(record.dtype))
+        name = self.drawn.setdefault((svg(layout), svg(layout, width=_NARROW)), f"p{len(self.drawn)}")
         sizes = ", ".join(map(str, found.sizes[:16])) + (", ..." if len(found.sizes) > 16 else "")
         words = f"Data {list(found.shape)} split along axis {found.axis} into parts of {sizes or 'nothing'}"
         return name, words
 
     def style(self) -> str:
-        """Return the rules that hold the pictures."""
-        return "\n".join(_rule(name, picture) for picture, name in self.drawn.items())
+        """Return the rules that hold the pictures, and those for a phone."""
+        wide = "\n".join(_rule(name, picture) for (picture, _), name in self.drawn.items())
+        narrow = "\n".join(_rule(name, picture) for (_, picture), name in self.drawn.items())
+        return f"{wide}\n@media (max-width: 640px) {{\n{narrow}\n}}"
 
 
 def _rule(name: str, picture: str) -> str:
