@@ -246,6 +246,86 @@ def test_only_runs_with_empty_tensors_go_to_the_reference() -> None:
             assert (EMPTY_TENSOR in ready.describe()) == (left == 0)
 
 
+_SLICES: Final = {
+    "a slice": "o.unsqueeze(o.relu(o.slice(o.relu(data), c([0]), end, c([1]), c([1]))), c([0]))",
+    "a broadcast slice": "o.unsqueeze(same(o.slice(data, c([0]), end, c([1]), c([1]))), c([0]))",
+    "in a branch": "branched(lambda x: o.unsqueeze(o.slice(x, c([0]), end_of(x), c([1]), c([1])), c([0])))",
+    "in a loop": "o.unsqueeze(rows(lambda x: o.relu(o.slice(x, c([0]), end_of(x), c([1]), c([1])))), c([0]))",
+}
+_SLICES_SCRIPT: Final = """
+import json, sys, tempfile
+import numpy as np, openvino as ov, openvino.opset13 as o, splitops
+
+c = lambda value, kind=np.int64: o.constant(np.array(value, kind))
+
+def same(x):
+    return o.broadcast(x, o.shape_of(x))
+
+def end_of(x):  # how many numbers in the first row are greater than 0
+    row = o.slice(x, c([0]), c([1]), c([1]), c([0]))
+    return o.slice(o.shape_of(o.non_zero(o.relu(row))), c([1]), c([2]), c([1]), c([0]))
+
+def branched(body):
+    insides = [o.parameter([-1, -1], np.float32) for _ in "te"]
+    bodies = [ov.Model([o.result(body(x))], [x], "b") for x in insides]
+    made = o.if_op(o.greater(o.reduce_sum(data, c([0, 1]), False), c(-1, np.float32)).output(0))
+    made.set_then_body(bodies[0]), made.set_else_body(bodies[1])
+    made.set_input(data.output(0), *insides)
+    return made.set_output(*(one.results[0] for one in bodies))
+
+def rows(body):
+    x = o.parameter([1, -1], np.float32)
+    inside = ov.Model([o.result(body(x))], [x], "b")
+    made = o.tensor_iterator()
+    made.set_body(inside)
+    made.set_sliced_input(x, data.output(0), 0, 1, 1, -1, 0)
+    return made.get_concatenated_slices(inside.results[0].output(0), 0, 1, 1, -1, 0)
+
+for text in json.loads(sys.argv[1]):
+    data, end = o.parameter([-1, 5], np.float32), o.parameter([1], np.int64)
+    data.set_friendly_name("data"), end.set_friendly_name("end")
+    made = ov.Model([o.result(eval(text)), o.result(o.sigmoid(data))], [data, end], "m")
+    with tempfile.TemporaryDirectory() as folder:
+        ov.save_model(made, folder + "/m.xml", compress_to_fp16=False)
+        ready = splitops.session(folder + "/m.xml")
+    for size in (2, 0, 3, 0):
+        mask = np.arange(5) < size
+        feeds = {"data": np.float32([mask] * 4), "end": np.array([size])}
+        shapes = [list(found.shape) for found in ready.run(feeds).values()]
+        assert shapes == [[1, 4, size], [4, 5]], (text, size, shapes)
+        print(size, "reference" in ready.describe(), flush=True)
+"""
+
+
+def test_bounds_of_the_run_and_bodies() -> None:
+    command = [sys.executable, "-c", _SLICES_SCRIPT, json.dumps([*_SLICES.values()])]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0
+    # What a slice of the main graph leaves is seen before it is read; a body may be evaluated here for good.
+    assert done.stdout.splitlines()[:8] == [f"{size} {size == 0}" for size in (2, 0, 3, 0)] * 2
+
+
+def test_bounds_of_the_run_in_onnx_on_openvino() -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 9, opset_import: ["": 18]>
+        g (float[4, N] d, int64[1] end, bool[5] mask) => (float[1, 4, a] y, float[4, b] z)
+        <int64[1] zero = {0}, int64[1] one = {1}> {
+            q = Relu(d)
+            x = Slice(q, zero, end, one)
+            r = Relu(x)
+            y = Unsqueeze(r, zero)
+            k = Compress<axis = 1>(q, mask)
+            z = Relu(k)
+        }""")
+    with splitops.session(model, "openvino") as ready:
+        for size in (2, 0, 3, 0):
+            feeds = {"d": np.ones((4, 5), np.float32), "end": np.array([size]), "mask": np.arange(5) <= size}
+            found = ready.run(feeds)
+            assert found["y"].shape == (1, 4, size)
+            assert found["z"].shape == (4, size + 1)
+            assert ("reference" in ready.describe()) == (size == 0), ready.describe()
+
+
 def test_openvino_itself_ends_its_process() -> None:
     script = """
 import numpy as np, openvino as ov, openvino.opset13 as o

@@ -22,6 +22,7 @@ _OF_SIZES: Final = frozenset(
 )
 """What sizes are computed with."""
 _OF_LISTS: Final = frozenset(["Reshape", "Squeeze", "Transpose", "Result", *_OF_SIZES])
+_ENDS: Final = frozenset(["Constant", "Parameter", "Result"])
 _REMEMBERED: Final = 256
 
 
@@ -38,9 +39,12 @@ class EmptyTensorError(EngineError):
 
     Attributes:
         layers: the layers that read or give one, by name; nothing where that is not known.
+        undecided: the names of tensors that may be empty, where only values decide it; the layers are the
+            first ones that give such tensors.
     """
 
     layers: Collection[str] = ()
+    undecided: Collection[str] = ()
 
     @classmethod
     def of(cls, found: Mapping[str, str], where: Where) -> EmptyTensorError:
@@ -81,7 +85,7 @@ class Watch:
     def __init__(self, model: Any, where: Where) -> None:
         self._where = where
         self._lock = threading.Lock()
-        self._known: dict[Sequence[tuple[int, ...]], Mapping[str, str]] = {}
+        self._known: dict[Sequence[tuple[int, ...]], tuple[Mapping[str, str], Collection[str]]] = {}
         # Where every open size of the inputs is at least 1, most models cannot meet any.
         full = _reshaped(model, [_at_least_one(port.get_partial_shape()) for port in model.inputs])
         self._suspects = None if full is None else frozenset(_empty_tensors(full, _may_be_empty))
@@ -94,17 +98,26 @@ class Watch:
             EmptyTensorError: it does.
         """
         given = {f"input {at}": f"has shape {shape}" for at, shape in enumerate(shapes) if 0 in shape}
-        if not given and self._model is not None:
+        if given:
+            raise EmptyTensorError.of(given, self._where)
+        if self._model is not None:
             with self._lock:
                 if shapes not in self._known:
                     if len(self._known) == _REMEMBERED:
                         self._known.clear()
-                    model = _reshaped(self._model, shapes)
-                    found = {} if model is None else _empty_tensors(model, _is_empty, self._suspects)
-                    self._known[shapes] = found
-                given = dict(self._known[shapes])
-        if given:
-            raise EmptyTensorError.of(given, self._where)
+                    self._known[shapes] = self._found(shapes)
+                found, names = self._known[shapes]
+            if found:
+                error = EmptyTensorError.of(found, self._where)
+                error.undecided = names
+                raise error
+
+    def _found(self, shapes: Sequence[tuple[int, ...]]) -> tuple[Mapping[str, str], Collection[str]]:
+        model = _reshaped(self._model, shapes)
+        if model is None:
+            return {}, ()
+        found = _empty_tensors(model, _is_empty, self._suspects)
+        return (found, ()) if found else _undecided(model, self._suspects or ())
 
 
 def _empty_tensors(
@@ -127,7 +140,47 @@ def _empty_tensors(
                 if reader.get_type_name() != "Result":
                     text = f"({reader.get_type_name()}) reads shape {shape}"
                     found.setdefault(reader.get_friendly_name(), text)
+    for layer in model.get_ordered_ops():
+        if suspects is None or layer.get_friendly_name() in suspects:
+            for body in _bodies(layer):
+                for text in _empty_tensors(body, is_met).values():
+                    kind = layer.get_type_name()
+                    found.setdefault(
+                        layer.get_friendly_name(), f"({kind}) has a layer in its body that {text}"
+                    )
     return found
+
+
+def _bodies(layer: Any) -> Sequence[Any]:
+    if layer.get_type_name() == "If":
+        return layer.get_function(0), layer.get_function(1)
+    return (layer.get_function(),) if hasattr(layer, "get_function") else ()
+
+
+def _undecided(model: Any, suspects: Collection[str]) -> tuple[dict[str, str], Collection[str]]:
+    """Return the first layers that give tensors that may be empty to other layers, and the tensors' names.
+
+    A layer that has no other beside it is none of them: it cannot be run apart.
+    """
+    found: dict[str, str] = {}
+    later: set[str] = set()
+    names: set[str] = set()
+    layers = [one for one in model.get_ordered_ops() if one.get_type_name() not in _ENDS]
+    for layer in layers if len(layers) > 1 else ():
+        follows = any(value.get_node().get_name() in later for value in layer.input_values())
+        if layer.get_friendly_name() not in suspects and not follows:
+            continue
+        open_ = [output for output in layer.outputs() if _may_be_empty(output.get_partial_shape())]
+        targets = (target for output in open_ for target in output.get_target_inputs())
+        inside = any(_empty_tensors(body, _may_be_empty) for body in _bodies(layer))
+        if inside or any(target.get_node().get_type_name() != "Result" for target in targets):
+            later.add(layer.get_name())
+            names.update(name for output in layer.outputs() for name in output.get_names() or ("",))
+            if not follows:
+                kind, shape = layer.get_type_name(), layer.get_output_partial_shape(0)
+                text = f"({kind}) gives shape {shape}, of which values decide whether it is empty"
+                found[layer.get_friendly_name()] = text
+    return found, names
 
 
 def _is_empty(shape: Any) -> bool:

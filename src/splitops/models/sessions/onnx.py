@@ -38,6 +38,7 @@ from splitops.models.sessions.legality import (
 )
 from splitops.models.sessions.rescue import LastRun, rescued
 from splitops.models.sites import Site
+from splitops.onnx.reference import node_label
 from splitops.spec.operators import FAMILY
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ class OnnxProgram:
         self._reference: Model | None = None
         self._compiled: list[Compiled] = []
         self._watch: Watch | None = None
+        self._apart: set[str] = set()  # labels of nodes that are run before others, as what they give tells
+        self._counts = max_body_runs is not None
         self.partition: Partition | None = None
         self.rejection: EngineError | None = None
         self.last = LastRun()
@@ -104,7 +107,7 @@ class OnnxProgram:
         reject_invalid(certain_sites(found.sites, {value.name for value in proto.graph.input}))
         if engine is not None:
             try:
-                self._model = self._on_engine(proto, engine, found, count_bodies=max_body_runs is not None)
+                self._model = self._on_engine(proto, engine, found)
             except EngineError as error:
                 if not (fallback or isinstance(error, EmptyTensorError)):
                     raise
@@ -120,10 +123,35 @@ class OnnxProgram:
         self.last.failure = None
         if self._watch is not None and (met := self._watch.met(inputs)) is not None:
             return self._rescued(inputs, met)
-        try:
-            return self._model.run(inputs, max_body_runs=self._most)
-        except EngineError as error:
-            return self._rescued(inputs, error)
+        while True:
+            model = self._model
+            try:
+                return model.run(inputs, max_body_runs=self._most)
+            except EngineError as error:
+                if not self._set_apart(model, error):
+                    return self._rescued(inputs, error)
+
+    def _set_apart(self, model: Model, error: EngineError) -> bool:
+        """Cut the model anew where other nodes are to be run first; return whether that is done."""
+        if not (isinstance(error, EmptyTensorError) and error.undecided):
+            return False
+        with self._lock:
+            assert self.engine is not None
+            if self._model is not model:  # by another thread
+                return True
+            names, proto = set(error.undecided), self._read()
+            labels = {
+                node_label(node)
+                for node in proto.graph.node
+                if names.intersection(node.output) and names.isdisjoint(node.input)
+            }
+            if labels <= self._apart:
+                return False
+            self._apart |= labels
+            sizes = _looks_at_sizes(self.engine)
+            found = survey(proto, self._where, self.engine, sizes=sizes)
+            self._model = self._on_engine(proto, self.engine, found)
+        return True
 
     def _rescued(self, inputs: Mapping[str, Any], error: EngineError) -> dict[str, Any]:
         """Run by the reference what an engine fails at: it knows which rule is broken, or does it right.
@@ -176,15 +204,15 @@ class OnnxProgram:
 
     # Preparing
 
-    def _on_engine(self, proto: ModelProto, engine: Engine, found: Survey, *, count_bodies: bool) -> Model:
+    def _on_engine(self, proto: ModelProto, engine: Engine, found: Survey) -> Model:
         given = proto
         fused = fused_nodes(proto, self._where, engine.name)
         if found.reasons or fused:
             sizes = _looks_at_sizes(engine)
             proto, self.rewritten, found = legal_model(proto, found, self._where, engine, sizes=sizes)
             fused = fused_nodes(proto, self._where, engine.name) if fused else fused
-        self.borders = find_borders(proto, found, count_bodies=count_bodies)
-        self.borders.nodes |= fused
+        self.borders = find_borders(proto, found, count_bodies=self._counts)
+        self.borders.nodes |= fused | self._apart
         if engine.name == "onnxruntime" and has_fragile(proto):
             fragile = fragile_nodes(proto, self._where)
             self.borders.nodes.update(fragile.met)

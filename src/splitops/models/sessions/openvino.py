@@ -97,12 +97,31 @@ class OpenVINOIRProgram:
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Run the model; see :meth:`Session.run`."""
         self.last.failure = None
-        try:
-            return self._prepared.run(inputs, max_body_runs=self._most)
-        except EngineError as error:
-            if self.engine is None or not (self._fallback or isinstance(error, EmptyTensorError)):
-                raise
-            return self._rescued(inputs, error)
+        while True:
+            prepared = self._prepared
+            try:
+                return prepared.run(inputs, max_body_runs=self._most)
+            except EngineError as error:
+                if self.engine is None or not (self._fallback or isinstance(error, EmptyTensorError)):
+                    raise
+                if not self._set_apart(prepared, error):
+                    return self._rescued(inputs, error)
+
+    def _set_apart(self, prepared: Prepared, error: EngineError) -> bool:
+        """Prepare the model anew where other layers are to be run first; return whether that is done."""
+        if not (isinstance(error, EmptyTensorError) and error.undecided):
+            return False
+        with self._lock:
+            assert self.engine is not None
+            if self._prepared is not prepared:  # by another thread
+                return True
+            survey = self._survey
+            found = {layer.id for layer in survey.model.graph.layers if layer.name in error.layers}
+            if found <= self._apart:
+                return False
+            self._apart |= found
+            self._prepared = self._without(survey, self._apart, self.engine, count_bodies=self._counts)
+        return True
 
     def _rescued(self, inputs: Mapping[str, Any], error: EngineError) -> dict[str, Any]:
         with self._lock:
@@ -139,7 +158,8 @@ class OpenVINOIRProgram:
         survey = _Survey(self._model, self._where)
         if survey.reasons or survey.fused:
             survey, self.rewritten = survey.fixed()
-        apart = set(survey.apart) | survey.unfused()
+        self._survey, self._counts = survey, count_bodies
+        self._apart = apart = set(survey.apart) | survey.unfused()
         for _ in range(_ATTEMPTS):
             try:
                 return self._without(survey, apart, engine, count_bodies=count_bodies)

@@ -46,6 +46,9 @@ class Prepared:
             that cannot be are left to the engine, which is then given no tensor without elements.
         settled: what is known of the main graph before it runs, so that it is compiled now.
 
+    Attributes:
+        is_kept: whether it is prepared for more than one run.
+
     Raises:
         ModelError: a split would be left to OpenVINO unproved.
         EngineError: the engine rejects a region.
@@ -67,6 +70,7 @@ class Prepared:
         self._engine = engine
         self._is_own = is_own
         self._settled = settled
+        self.is_kept = settled is not None
         self._lock = threading.RLock()
         self._plans: dict[int, _Plan] = {}
         if settled is not None:
@@ -238,11 +242,13 @@ class _Run:
 
     Attributes:
         where: the place of the layer that is evaluated.
+        again: whether other runs may follow.
     """
 
     def __init__(self, prepared: Prepared, where: Where, body_runs: BodyRuns) -> None:
         self.where = where
         self.plan = prepared.plan
+        self.again = prepared.is_kept
         self._body_runs = body_runs
 
     def body(self, layer: Layer, place: Where, tag: str, graph: Graph, fed: Mapping[int, Value]) -> _Results:
@@ -287,7 +293,7 @@ class _Execution:
             if step.runner is None:
                 self._evaluate(step.layer, step.sources, step.where)
             else:
-                values.update(step.runner.run(values, again=self._in_body))
+                values.update(step.runner.run(values, again=self._in_body or self._run.again))
             for source in step.dropped:
                 values.pop(source, None)
         return {id_: values[source] for id_, source in self._plan.results}
