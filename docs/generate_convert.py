@@ -12,12 +12,17 @@ from pathlib import Path
 from typing import Final
 
 from splitops.models.convert.layers import FORMS, Shared
+from splitops.models.convert.layers.products import WIDE
+from splitops.models.movers import MOVERS
 from splitops.models.movers.form import FLOATS, INTEGERS, LOGICAL, NUMBERS, SIZES
+from splitops.models.running.openvino.bodies import BODIES_SINCE
+from splitops.spec.operators import FAMILY
 
 PAGE: Final = Path(__file__).with_name("convert.md")
 _MARKED: Final = re.compile(r"(<!-- layers: begin -->\n).*?(<!-- layers: end -->)", re.DOTALL)
 _TYPES: Final = {
     FLOATS: "floats",
+    WIDE: "float32, float64",
     NUMBERS: "floats, int32, int64",
     NUMBERS | LOGICAL: "floats, int32, int64, bool",
     SIZES: "int32, int64",
@@ -27,6 +32,44 @@ _TYPES: Final = {
     INTEGERS | FLOATS | LOGICAL: "integers, floats, bool",
     None: "every",
 }
+
+
+_WITHOUT: Final = {
+    "Assign ReadValue": "ONNX graphs hold no state between runs",
+    "Multinomial RandomUniform": "ONNX leaves open how random numbers are drawn, so the values would differ",
+    "I420toBGR I420toRGB NV12toBGR NV12toRGB": "ONNX has no colour formats",
+    "IRDFT ISTFT Inverse": "ONNX has no operator that inverts half a transform, or a matrix",
+    "ConvertPromoteTypes FakeConvert": "the types depend on other inputs, or only the file says them",
+    """
+    BinaryConvolution CTCGreedyDecoder CTCGreedyDecoderSeqLen CTCLoss DeformablePSROIPooling DetectionOutput
+    GatherTree GenerateProposals MatrixNms MulticlassNms NMSRotated PSROIPooling PriorBox PriorBoxClustered
+    Proposal ROIAlignRotated ROIPooling RegionYolo ReorgYolo
+    """: "ONNX has no operator of this kind",
+    """
+    EmbeddingBagOffsets EmbeddingBagOffsetsSum EmbeddingBagPacked EmbeddingBagPackedSum EmbeddingSegmentsSum
+    SegmentMax SparseFillEmptyRows StringTensorPack StringTensorUnpack
+    """: "ONNX has no operators of ragged rows and bags",
+    """
+    AdaptiveMaxPool BatchToSpace BitwiseLeftShift BitwiseRightShift Bucketize Col2Im DeformableConvolution
+    ExtractImagePatches Eye GRN STFT SearchSorted SliceScatter SpaceToBatch Unique
+    """: "several nodes could say it, and splitops writes none yet",
+}
+"""The layers of opset1 to opset16 that do not become ONNX, with the reason."""
+
+
+def without() -> dict[str, str]:
+    """Return the reason of each layer that does not become ONNX."""
+    return {name: reason for names, reason in _WITHOUT.items() for name in names.split()}
+
+
+def written() -> frozenset[str]:
+    """Return the layers that become ONNX, in one version at least."""
+    graph = {"Parameter", "Const", "Result"}
+    return (
+        frozenset({row.layer for row in FORMS} | {row.openvino for row in MOVERS} | set(FAMILY["openvino"]))
+        | graph
+        | set(BODIES_SINCE)
+    )
 
 
 def layers() -> str:
@@ -41,6 +84,13 @@ def layers() -> str:
         lines.append(
             f"| `{row.layer}` | {versions} | {_TYPES[row.types]} | {said} | {'yes' if both else ''} |"
         )
+    others = sorted(written() - {row.layer for row in FORMS})
+    lines += ["", f"These are written elsewhere: {', '.join(f'`{name}`' for name in others)}.", ""]
+    lines += ["| no ONNX form | reason |", "|---|---|"]
+    lines += [
+        f"| {', '.join(f'`{name}`' for name in names.split())} | {reason} |"
+        for names, reason in _WITHOUT.items()
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -105,6 +105,9 @@ def _elementwise() -> Iterator[LayerCase]:
     halves = Given(f32(-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 0.4999, -0.4999))
     yield _case("Round", 5, halves, mode="half_to_even")
     yield _case("Round", 5, halves, mode="half_away_from_zero")
+    for name, version in (("Round", 5), ("Floor", 1), ("Ceiling", 1)):
+        mode = {"mode": "half_away_from_zero"} if name == "Round" else {}
+        yield _case(name, version, x(5, dtype=np.int32), **mode, only="of integers")
     yield _case("Clamp", 1, x(2, 5), min=0.0, max=1.5)
     yield _case("Clamp", 1, x(2, 5, dtype=np.int32), min=-1.5, max=1.5, only="int32 between halves")
     yield _case("Swish", 4, x(2, 5))
@@ -170,7 +173,8 @@ def _binary() -> Iterator[LayerCase]:
     yield _case("Mod", 1, *signed)
     yield _case("FloorMod", 1, *signed)
     yield _case("Mod", 1, x(2, 5), f32(1.5), only="float32")
-    yield _case("FloorMod", 1, x(2, 5), f32(1.5), only="float32", rejected="of float32")
+    yield _case("FloorMod", 1, x(2, 5), f32(1.5), only="float32")
+    yield _case("FloorMod", 1, x(2, 5), f32(-1.5), only="float32, negative")
     yield _case("Select", 1, x(2, 1, 5, dtype=bool), x(3, 1), x(2, 3, 5))
     yield _case("Select", 1, x(2, 5, dtype=bool), x(2, 5, dtype=np.int64), i64(7), only="int64")
 
@@ -221,10 +225,13 @@ def _windows() -> Iterator[LayerCase]:
         1,
         x(*image),
         values(4, 3, 3, 2),
-        i64(11, 9),
+        i64(9, 9),
         strides=[1, 1],
-        rejected="shape of its output",
+        rejected="leaves out the last 1 of axis 2",
     )
+    for auto_pad, goal in (("same_upper", (15, 17)), ("same_lower", (15, 17)), ("valid", (18, 18))):
+        shaped = {"strides": [2, 2], "auto_pad": auto_pad, "only": f"{auto_pad} to {goal}"}
+        yield _case("ConvolutionBackpropData", 1, x(*image), values(4, 3, 3, 2), i64(*goal), **shaped)
 
     window = {"strides": [2, 2], "pads_begin": [1, 0], "pads_end": [1, 0], "kernel": [3, 2]}
     for rounding in ("floor", "ceil"):
@@ -475,6 +482,9 @@ def _positions() -> Iterator[LayerCase]:
     )
     yield _case("Range", 4, Given(np.int64(2)), Given(np.int64(11)), np.int64(3), output_type="i64")
     yield _case("Range", 4, Given(np.int64(9)), np.int64(0), np.int64(-2), output_type="i32")
+    mixed = Given(np.int32(2)), Given(np.int64(11)), np.int64(3)
+    yield _case("Range", 4, *mixed, output_type="i64", only="of both integers")
+    yield _case("Range", 4, *mixed, output_type="i32", only="of both integers, as int32")
     yield _case("Range", 4, Given(np.float32(0)), np.float32(1), np.float32(0.3), output_type="f32")
     yield _case(
         "Range",
@@ -536,8 +546,18 @@ def _arranging() -> Iterator[LayerCase]:
         begin_mask=[0, 0],
         end_mask=[0, 0],
         ellipsis_mask=[1, 0],
-        rejected="ellipsis",
     )
+    for ellipsis, dropped, new in ([0, 1, 0], [1, 0, 0], [0, 0, 0]), ([0, 0, 1], [0, 1, 0], [1, 0, 0]):
+        axes = {"ellipsis_mask": ellipsis, "shrink_axis_mask": dropped, "new_axis_mask": new}
+        yield _case("StridedSlice", 1, data, i64(1, 2, 0), i64(2, 3, 5), i64(1, 1, 1), **masks, **axes)
+    begins, ends = Given(i64(1, -1, 4)), Given(i64(3, 9, 0))
+    steps = i64(1, 1, -2)
+    yield _case("StridedSlice", 1, data, begins, ends, steps, **masks, only="computed bounds")
+    yield _case("StridedSlice", 1, data, begins, i64(3, 9, 0), steps, **masks, only="computed begins")
+    some = {"begin_mask": [1, 0, 0], "end_mask": [0, 0, 1], "shrink_axis_mask": [0, 1, 0]}
+    yield _case("StridedSlice", 1, data, begins, ends, steps, **some, only="computed bounds and masks")
+    open_steps = {"only": "computed steps", "rejected": "the steps of StridedSlice"}
+    yield _case("StridedSlice", 1, data, begins, ends, Given(steps), **masks, **open_steps)
     for mode in ("blocks_first", "depth_first"):
         yield _case("DepthToSpace", 1, x(1, 8, 2, 3), mode=mode, block_size=2)
         rejected = None if mode == "blocks_first" else "depth_first"
@@ -546,6 +566,9 @@ def _arranging() -> Iterator[LayerCase]:
     yield _case("ShuffleChannels", 1, x(2, 3, 6), axis=-1, group=2)
     yield _case("Roll", 7, x(4, 5), i64(1, -2), i64(0, 1))
     yield _case("Roll", 7, x(4, 5), i64(7), i64(-1))
+    rows = Given(values(4, 5), [-1, 5])
+    yield _case("Roll", 7, rows, i64(-6, 2), i64(0, 1), only="an open axis")
+    yield _case("Roll", 7, x(4, 5), Given(i64(-9, 3)), i64(-2, 1), only="a computed shift")
 
 
 def _images() -> Iterator[LayerCase]:
@@ -695,6 +718,15 @@ def _images() -> Iterator[LayerCase]:
     )
 
 
+def _transforms() -> Iterator[LayerCase]:
+    data = x(2, 4, 6, 2)
+    for name in ("DFT", "IDFT"):
+        yield _case(name, 7, data, i64(1, -1))
+        yield _case(name, 7, data, i64(1, 2), i64(3, 8), only="of other sizes")
+    yield _case("RDFT", 9, data, i64(1, 2))
+    yield _case("RDFT", 9, data, i64(-2), i64(3), only="of another size")
+
+
 def _recurrent() -> Iterator[LayerCase]:
     batch, steps, size, hidden = 2, 5, 3, 4
     lengths = np.array([5, 3], np.int32)
@@ -758,14 +790,63 @@ def _recurrent() -> Iterator[LayerCase]:
     rows = {"hidden_size": wide, "direction": "forward", "clip": 0.0, "activations": ["tanh"]}
     none: dict[str, Any] = {"activations_alpha": [], "activations_beta": []}
     yield _case("RNNSequence", 5, *given, *large, **rows, **none, only="large weights")
-    computed = [Given(array) for array in large]
-    rejected = "are computed when the model runs"
-    yield _case(
-        "RNNSequence", 5, *given, *computed, **rows, **none, only="computed weights", rejected=rejected
+    yield from _cells()
+
+
+def _cells() -> Iterator[LayerCase]:
+    batch, size, hidden = 2, 3, 4
+    data, state = x(batch, size), x(batch, hidden)
+    cells: list[tuple[str, int, int, int, dict[str, Any]]] = [
+        ("LSTMCell", 4, 4, 4, {"activations": ["relu", "tanh", "sigmoid"], "clip": 0.7}),
+        ("GRUCell", 3, 3, 3, {"activations": ["sigmoid", "relu"]}),
+        ("GRUCell", 3, 3, 4, {"linear_before_reset": True, "clip": 0.5}),
+        ("RNNCell", 1, 1, 1, {"activations": ["sigmoid"]}),
+    ]
+    for name, opset, gates, biases, attributes in cells:
+        shapes = ((gates * hidden, size), (gates * hidden, hidden), (biases * hidden,))
+        weights = [values(*shape, low=-1, high=1) for shape in shapes]
+        states, read = ([state, x(batch, hidden)], (0, 1)) if name == "LSTMCell" else ([state], (0,))
+        for given in (weights, [Given(array) for array in weights]):
+            yield _case(
+                name,
+                opset,
+                data,
+                *states,
+                *given,
+                hidden_size=hidden,
+                **attributes,
+                read=read,
+                only=f"{attributes}, {'weights' if given is weights else 'computed weights'}",
+            )
+    sequence = (
+        x(batch, 5, size),
+        x(batch, 2, hidden),
+        x(batch, 2, hidden),
+        Given(np.array([5, 3], np.int32)),
     )
+    shapes = ((2, 4 * hidden, size), (2, 4 * hidden, hidden), (2, 4 * hidden))
+    rows = {"hidden_size": hidden, "direction": "bidirectional", "clip": 0.5}
+    for name in ("activations_alpha", "activations_beta"):
+        rows[name] = []
+    for words, rejected in (
+        (["sigmoid", "tanh", "relu"] * 2, None),
+        (["sigmoid", "tanh"] * 3, "in each direction"),
+    ):
+        yield _case(
+            "LSTMSequence",
+            5,
+            *sequence,
+            *(x(*shape, low=-1, high=1) for shape in shapes),
+            **rows,
+            activations=words,
+            read=(0, 1, 2),
+            only=f"computed weights, {words}",
+            rejected=rejected,
+        )
 
 
 CASES: tuple[LayerCase, ...] = (
+    *_transforms(),
     *_elementwise(),
     *_binary(),
     *_windows(),

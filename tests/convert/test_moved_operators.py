@@ -88,6 +88,19 @@ def test_a_stated_default_goes_with_the_version_that_has_it(operator: str, opset
     assert_moves(model, opset, x=X)
 
 
+@pytest.mark.parametrize("opset", [11, 17])
+@pytest.mark.parametrize("operator", ["ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum"])
+@pytest.mark.parametrize("axes", ["", ", none", ", one"])
+def test_a_reduction_of_no_axes_is_an_identity(operator: str, opset: int, axes: str) -> None:
+    size = 1 if axes == ", one" else 6
+    model = parsed(
+        f"""g (float[2,6] x) => (float[2,{size}] y) <int64[0] none = {{}}, int64[1] one = {{1}}> {{
+            y = {operator}<noop_with_empty_axes = 1>(x{axes}) }}""",
+        18,
+    )
+    assert_moves(model, opset, x=X)
+
+
 NORM = "g (float[2,6] x, float[6] scale, float[6] bias) => (float[2,6] y) { y = %s }"
 BODIES = {
     "LayerNormalization": (17, NORM % "LayerNormalization<axis = -1>(x, scale, bias)", 13),

@@ -90,6 +90,10 @@ class OpsetMover:
         if node.op_type in _UNDEFINED_BEFORE and (after or 0) < _UNDEFINED_BEFORE[node.op_type] <= before:
             raise NoAdapterError("its text does not say what padding counts for")
         _drop_allowzero(node, new)
+        if _reduces_nothing(node, new):
+            tape = Tape(new, self._names, node.name or node.outputs[0].name or node.op_type)
+            replace_node(node, tape.nodes, [tape.op("Identity", [node.inputs[0]])])
+            return ["Identity"]
         _state_defaults(node, old, new)
         if after is not None and self._adapter.unchanged(node, old, new):
             _drop_new_attributes(node, new)
@@ -152,6 +156,24 @@ def _drop_allowzero(node: ir.Node, opset: int) -> None:
     sizes = () if data is None else shape_of(data) or ()
     if entries is not None and all(_is_kept(entry, sizes[i : i + 1]) for i, entry in enumerate(entries)):
         del node.attributes["allowzero"]
+
+
+_OF_ONE: Final = frozenset({"ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"})
+"""Reductions that return one number as it is."""
+
+
+def _reduces_nothing(node: ir.Node, opset: int) -> bool:
+    """Leave noop_with_empty_axes out where it says nothing; return whether it makes the node an Identity."""
+    stated, version = node.attributes.get("noop_with_empty_axes"), version_of(node.op_type, opset)
+    if stated is None or stated.is_ref() or not stated.as_int():
+        return False
+    if version is None or "noop_with_empty_axes" in version.attributes:
+        return False
+    axes = node.inputs[1] if len(node.inputs) > 1 else None
+    count = (0,) if axes is None else shape_of(axes)
+    if count is not None and len(count) == 1 and isinstance(count[0], int) and count[0]:
+        del node.attributes["noop_with_empty_axes"]
+    return count == (0,) and node.op_type in _OF_ONE
 
 
 def _entries(value: ir.Value) -> list[Any] | None:

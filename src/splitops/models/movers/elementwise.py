@@ -57,13 +57,13 @@ _SHARED: Final = (
     _unary("Asinh", "Asinh", since=9, versions=opsets(4)),
     _unary("Atan", "Atan"),
     _unary("Atanh", "Atanh", since=9, versions=opsets(4)),
-    _unary("Ceiling", "Ceil"),
+    _unary("Ceiling", "Ceil", types=FLOATS | INTEGERS, whole=INTEGERS),
     _unary("Cos", "Cos"),
     _unary("Cosh", "Cosh", since=9),
     _unary("Elu", "Elu", attributes=(Attribute("alpha", "alpha", float, None, 1.0),)),
     _unary("Erf", "Erf", since=9),
     _unary("Exp", "Exp"),
-    _unary("Floor", "Floor"),
+    _unary("Floor", "Floor", types=FLOATS | INTEGERS, whole=INTEGERS),
     _unary(
         "Gelu",
         "Gelu",
@@ -119,7 +119,10 @@ def _modulo(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.V
 
 def _floor_modulo(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     prove_broadcast(layer)
-    return tape.op("Mod", sources)
+    if tape.type_of(sources[0]) in SIZES:
+        return tape.op("Mod", sources)
+    whole = tape.op("Floor", [tape.op("Div", sources)])
+    return tape.op("Sub", [sources[0], tape.op("Mul", [whole, sources[1]])])
 
 
 def _squared_difference(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -145,6 +148,8 @@ def _clamp(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Va
 
 def _round(tape: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data = sources[0]
+    if tape.type_of(data) in INTEGERS:
+        return tape.op("Identity", [data])
     if text(layer, "mode", "half_to_even") == "half_to_even":
         return tape.op("Round", [data])
     # Away from zero: adding a half would round what lies just below it up.
@@ -264,11 +269,11 @@ _WRITTEN: Final = (
         infer_layer=partial(broadcasted, kind=BOOL),
     ),
     _pair(layer="Mod", write=_modulo),
-    _pair(layer="FloorMod", write=_floor_modulo, types=SIZES),
+    _pair(layer="FloorMod", write=_floor_modulo),
     _pair(layer="SquaredDifference", write=_squared_difference),
     _pair(layer="Select", write=_select, types=None, infer_layer=_infer_select),
     _form(layer="Clamp", write=_clamp, types=NUMBERS),
-    _form(layer="Round", versions=opsets(5), write=_round),
+    _form(layer="Round", versions=opsets(5), write=_round, types=FLOATS | INTEGERS),
     _form(layer="Swish", versions=opsets(4), write=_swish),
     _form(layer="HardSigmoid", write=_hard_sigmoid),
     _form(layer="HSigmoid", versions=opsets(5), write=_sixth_sigmoid),

@@ -127,6 +127,7 @@ class Shared:
         inputs: the number of inputs.
         broadcasts: whether the layer says how its inputs are broadcast.
         gives: the element type of the output; None is that of the first input.
+        whole: the element types that the layer returns as they are, which the operator does not take.
     """
 
     layer: str
@@ -138,6 +139,7 @@ class Shared:
     inputs: int = 1
     broadcasts: bool = False
     gives: ElementType | None = None
+    whole: frozenset[ElementType] = frozenset()
 
     @property
     def opset(self) -> int:
@@ -154,6 +156,8 @@ class Shared:
         prove_types(tape, layer, sources, self.types)
         if self.broadcasts:
             prove_broadcast(layer)
+        if tape.type_of(sources[0]) in self.whole:
+            return [tape.op("Identity", sources)]
         attributes = {attribute.node: attribute.of_layer(layer) for attribute in self.attributes}
         return [tape.op(self.onnx, sources, attributes)]
 
@@ -171,7 +175,8 @@ class Shared:
         """Return whether a node of an opset can be written as a layer."""
         if opset < self.since or len(node.inputs) != self.inputs or len(node.outputs) != 1:
             return False
-        if any(value is None or graph.type_of(value) not in self.types for value in node.inputs):
+        types = self.types - self.whole
+        if any(value is None or graph.type_of(value) not in types for value in node.inputs):
             return False
         known = {attribute.node for attribute in self.attributes}
         return node.attributes.keys() <= known and all(

@@ -73,8 +73,8 @@ _MASKS: Final = ("begin_mask", "end_mask", "new_axis_mask", "shrink_axis_mask", 
 class _Bound:
     """How a StridedSlice slices one axis; a mask that is 1 takes the end of the axis for a bound."""
 
-    begin: int
-    end: int
+    begin: int | ir.Value
+    end: int | ir.Value
     step: int
     begin_mask: int
     end_mask: int
@@ -82,10 +82,14 @@ class _Bound:
     shrink_axis_mask: int
     ellipsis_mask: int
 
-    def as_slice(self) -> tuple[int, int, int]:
+    def as_slice(self, tape: Tape) -> tuple[int | ir.Value, int | ir.Value, int]:
         """Return begin, end and step as ONNX declares them."""
         if self.shrink_axis_mask:
-            return self.begin, _FAR if self.begin == -1 else self.begin + 1, 1
+            if isinstance(self.begin, int):
+                return self.begin, _FAR if self.begin == -1 else self.begin + 1, 1
+            last = tape.op("Equal", [self.begin, tape.integers([-1])])
+            following = tape.op("Add", [self.begin, tape.integers([1])])
+            return self.begin, tape.op("Where", [last, tape.integers([_FAR]), following]), 1
         begin = self.begin if not self.begin_mask else 0 if self.step > 0 else _FAR
         end = self.end if not self.end_mask else _FAR if self.step > 0 else -_FAR
         return begin, end, self.step
@@ -94,21 +98,26 @@ class _Bound:
 def _strided_slice(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     """Write a slice, and apart from it the axes that are dropped or added."""
     data = tape.op("Identity", [sources[0]])
-    rows: list[tuple[int, int, int, int]] = []
+    rows: list[tuple[int | ir.Value, int | ir.Value, int, int]] = []
     dropped: list[int] = []
     added: list[int] = []
-    for index, bound in enumerate(_bounds(tape, layer, sources)):
-        axis = index - len(added)
-        if bound.new_axis_mask:
-            added.append(index - len(dropped))
-            continue
-        if bound.shrink_axis_mask:
-            dropped.append(axis)
-        begin, end, step = bound.as_slice()
-        if (begin, end, step) != (0, _FAR, 1):
-            rows.append((begin, end, axis, step))
+    axis = 0
+    bounds = _bounds(tape, layer, sources)
+    for bound in bounds:
+        if bound.ellipsis_mask:
+            taken = sum(not (other.new_axis_mask or other.ellipsis_mask) for other in bounds)
+            axis += rank_of(tape, layer, sources[0]) - taken
+        elif bound.new_axis_mask:
+            added.append(axis + len(added) - len(dropped))
+        else:
+            if bound.shrink_axis_mask:
+                dropped.append(axis)
+            begin, end, step = bound.as_slice(tape)
+            if (begin, end, step) != (0, _FAR, 1):
+                rows.append((begin, end, axis, step))
+            axis += 1
     if rows:
-        data = tape.op("Slice", [data, *(tape.integers(column) for column in zip(*rows, strict=True))])
+        data = tape.op("Slice", [data, *(_column(tape, column) for column in zip(*rows, strict=True))])
     if dropped:
         data = tape.op("Squeeze", [data, tape.integers(dropped)])
     if added:
@@ -117,15 +126,44 @@ def _strided_slice(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.
 
 
 def _bounds(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> list[_Bound]:
-    columns = [constant(tape, layer, value, "bounds").reshape(-1).tolist() for value in sources[1:]]
-    count = len(columns[0])
-    steps = columns[2] if len(columns) > 2 else [1] * count
+    count, steps = None, sources[3:]
+    for value in sources[1:]:
+        shape = tape.shape_of(value)
+        count = shape[0] if shape and isinstance(shape[0], int) else count
+    prove(isinstance(count, int), f"how many bounds {layer} has is not known")
+    assert isinstance(count, int)
     masks = [[*integers(layer, name, []), *[0] * count][:count] for name in _MASKS]
-    found = [_Bound(*row) for row in zip(*columns[:2], steps, *masks, strict=True)]
-    prove(not any(bound.ellipsis_mask for bound in found), f"{layer} has an ellipsis")
-    both = any(bound.begin_mask and bound.shrink_axis_mask for bound in found)
+    begins, ends = (
+        [
+            0 if masked else number
+            for masked, number in zip(mask, _numbers(tape, value, count, mask), strict=True)
+        ]
+        for value, mask in zip(sources[1:3], masks, strict=False)
+    )
+    given = constant(tape, layer, steps[0], "steps").reshape(-1).tolist() if steps else [1] * count
+    found = [_Bound(*row) for row in zip(begins, ends, given, *masks, strict=True)]
+    prove(sum(bound.ellipsis_mask for bound in found) <= 1, f"{layer} has two ellipses")
+    both = any(bound.begin_mask and bound.shrink_axis_mask and not bound.ellipsis_mask for bound in found)
     prove(not both, f"{layer} drops an axis at a position that it masks")
     return found
+
+
+def _numbers(tape: Tape, value: ir.Value, count: int, left_out: Sequence[int]) -> list[int | ir.Value]:
+    """Return each of some integers: a number, or a value of shape [1] where it is computed and read."""
+    stated = tape.numbers(value)
+    if stated is not None:
+        found: list[int | ir.Value] = stated.reshape(-1).tolist()
+        return found
+    wide = as_int64(tape, value)
+    return [0 if left_out[at] else tape.op("Gather", [wide, tape.integers([at])]) for at in range(count)]
+
+
+def _column(tape: Tape, numbers: Sequence[int | ir.Value]) -> ir.Value:
+    """Return numbers and values of shape [1] as one value."""
+    if all(isinstance(number, int) for number in numbers):
+        return tape.integers([number for number in numbers if isinstance(number, int)])
+    parts = [tape.integers([number]) if isinstance(number, int) else number for number in numbers]
+    return parts[0] if len(parts) == 1 else tape.op("Concat", parts, {"axis": 0})
 
 
 def _depth_to_space(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -159,20 +197,30 @@ def _shuffle_channels(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> 
 
 def _roll(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, given_shift, given_axes = sources
-    shifts = constant(tape, layer, given_shift, "shift").reshape(-1).tolist()
     axes = constant(tape, layer, given_axes, "axes").reshape(-1).tolist()
-    shape = tape.shape_of(data)
-    for shift, axis in zip(shifts * len(axes) if len(shifts) == 1 else shifts, axes, strict=True):
-        size = None if shape is None else shape[axis]
-        prove(isinstance(size, int), f"the size of axis {axis} of {layer} is not known")
-        assert isinstance(size, int)
-        if size and (cut := -shift % size):
-            ends = ((cut, _FAR), (0, cut))
-            parts = [
-                tape.op("Slice", [data, *(tape.integers([n]) for n in (begin, end, axis))])
-                for begin, end in ends
-            ]
-            data = tape.op("Concat", parts, {"axis": axis})
+    sizes, shifts = tape.shape_of(data), tape.shape_of(given_shift)
+    prove(shifts is not None, f"how many shifts {layer} has is not known")
+    single = shifts in ((), (1,))
+    given = tape.op("Reshape", [given_shift, tape.integers([-1])]) if shifts == () else given_shift
+    for shift, axis in zip(
+        _numbers(tape, given, 1 if single else len(axes), [0] * len(axes)) * (len(axes) if single else 1),
+        axes,
+        strict=True,
+    ):
+        size = None if sizes is None else sizes[axis]
+        if isinstance(size, int) and isinstance(shift, int):
+            cut: int | ir.Value = -shift % size if size else 0
+        else:
+            length = tape.op("Max", [tape.size(data, tape.integers([axis])), tape.integers([1])])
+            back = tape.integers([-shift]) if isinstance(shift, int) else tape.op("Neg", [shift])
+            cut = tape.op("Mod", [back, length])
+        if cut == 0:
+            continue
+        parts = [
+            tape.op("Slice", [data, _column(tape, [begin]), _column(tape, [end]), tape.integers([axis])])
+            for begin, end in ((cut, _FAR), (0, cut))
+        ]
+        data = tape.op("Concat", parts, {"axis": axis})
     return tape.op("Identity", [data])
 
 

@@ -1,9 +1,10 @@
-"""Layers that multiply matrices: products, attention, Einsum."""
+"""Layers that multiply matrices: products, attention, Einsum, Fourier transforms."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -17,6 +18,7 @@ from splitops.models.movers.form import (
     NUMBERS,
     LayerForm,
     boolean,
+    constant,
     opsets,
     prove,
     rank_of,
@@ -77,8 +79,34 @@ def _lower_triangle(tape: Tape, scores: ir.Value) -> ir.Value:
     return tape.cast(tape.op("Trilu", [ones], {"upper": 0}), BOOL)
 
 
+def _fourier(
+    tape: Tape, layer: Layer, sources: Sequence[ir.Value], *, inverse: bool = False, real: bool = False
+) -> ir.Value:
+    """Write a transform as one of each axis; of real numbers, half of the last one is left out."""
+    data, given, *stated = sources
+    rank = rank_of(tape, layer, data) - (not real)
+    axes = [int(axis) % rank for axis in constant(tape, layer, given, "axes").reshape(-1)]
+    sizes = [-1] * len(axes)
+    if stated:
+        sizes = constant(tape, layer, stated[0], "sizes").reshape(-1).tolist()
+    if real:
+        data = tape.op("Unsqueeze", [data, tape.integers([-1])])
+    for number, (axis, size) in enumerate(reversed(list(zip(axes, sizes, strict=True)))):
+        attributes = {"axis": axis, "inverse": int(inverse), "onesided": int(real and number == 0)}
+        length = [] if size == -1 else [tape.constant(np.array(size, np.int64))]
+        data = tape.op("DFT", [data, *length], attributes)
+    return data
+
+
+WIDE: Final = frozenset(kind for kind in FLOATS if kind.bits >= 32)
+"""The floats of which runtimes transform."""
+_transform = partial(LayerForm, opset=17, types=WIDE)
+
 PRODUCTS: Final = (
     LayerForm(layer="MatMul", versions=opsets(1), write=_matmul, types=NUMBERS),
     LayerForm(layer="Einsum", versions=opsets(7), write=_einsum, types=NUMBERS),
     LayerForm(layer="ScaledDotProductAttention", versions=opsets(13), write=_attention, types=FLOATS),
+    _transform(layer="DFT", versions=opsets(7), write=_fourier),
+    _transform(layer="IDFT", versions=opsets(7), write=partial(_fourier, inverse=True)),
+    _transform(layer="RDFT", versions=opsets(9), write=partial(_fourier, real=True)),
 )

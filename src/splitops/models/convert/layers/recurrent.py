@@ -11,10 +11,8 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 
-from splitops.errors import ModelError
 from splitops.models.convert.tape import Tape
 from splitops.models.formats.openvino import Layer
 from splitops.models.movers.form import (
@@ -36,86 +34,120 @@ _ACTIVATIONS: Final = {"sigmoid": "Sigmoid", "tanh": "Tanh", "relu": "Relu"}
 
 @dataclass(frozen=True)
 class _Cell:
-    """Writes a sequence of one kind of cell.
+    """Writes a sequence of one kind of cell, or a cell as a sequence of one step.
 
     Attributes:
         operator: the operator of ONNX.
         gates: where OpenVINO has each of ONNX's gates.
-        declares: the number of declares that a step hands on.
+        states: the number of states that a step hands on.
         activations: those of a layer that sets none.
+        single: whether the layer is a cell.
     """
 
     operator: str
     gates: tuple[int, ...]
     states: int
     activations: str
+    single: bool = False
 
     def __call__(self, tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> Values:
         data, *states = sources[: 1 + self.states]
-        lengths, *weights = sources[1 + self.states :]
+        lengths = None if self.single else sources[1 + self.states]
+        weights = sources[(1 if self.single else 2) + self.states :]
         prove(len(weights) == 3, f"{layer} has {len(sources)} inputs")
         (hidden,) = integers(layer, "hidden_size")
         resets = self.operator == "GRU" and boolean(layer, "linear_before_reset", default=False)
-        names = ("weights", "recurrent weights", "biases")
-        arrays = [_stored(tape, layer, value, name) for value, name in zip(weights, names, strict=True)]
-        inputs = [
-            tape.op("Transpose", [data], _STEPS_FIRST),
-            *(
-                tape.initializer(self._in_order(array, hidden), value)
-                for array, value in zip(arrays[:2], weights[:2], strict=True)
-            ),
-            tape.initializer(self._biases(arrays[2], hidden, resets=resets), weights[2]),
-            lengths if tape.type_of(lengths) is INT32 else tape.cast(lengths, INT32),
-            *(tape.op("Transpose", [state], _STEPS_FIRST) for state in states),
-        ]
         attributes = self._attributes(layer) | {"hidden_size": hidden}
+        if self.single:
+            data, *states = (tape.op("Unsqueeze", [value, tape.integers([0])]) for value in (data, *states))
+            weights = [_with_axis(tape, value) for value in weights]
+        else:
+            data, *states = (tape.op("Transpose", [value], _STEPS_FIRST) for value in (data, *states))
+        directions = 2 if attributes["direction"] == "bidirectional" else 1
+        order = [gate * hidden + at for gate in self.gates for at in range(hidden)]
+        inputs = [
+            data,
+            *(_taken(tape, value, order) for value in weights[:2]),
+            self._biases(tape, weights[2], order, hidden, directions, resets=resets),
+            lengths if lengths is None or tape.type_of(lengths) is INT32 else tape.cast(lengths, INT32),
+            *states,
+        ]
         if resets:
             attributes["linear_before_reset"] = 1
         steps, *last = tape.multi(self.operator, inputs, attributes, outputs=1 + self.states)
+        if self.single:
+            return [tape.op("Squeeze", [state, tape.integers([0])]) for state in last]
         return [
             tape.op("Transpose", [steps], {"perm": [2, 1, 0, 3]}),
             *(tape.op("Transpose", [state], _STEPS_FIRST) for state in last),
         ]
 
-    def _in_order(self, array: npt.NDArray[Any], hidden: int) -> npt.NDArray[Any]:
-        """Return numbers of all gates, on axis 1, in the order of ONNX."""
-        parts = [array[:, gate * hidden : (gate + 1) * hidden] for gate in self.gates]
-        return np.concatenate(parts, axis=1)
-
-    def _biases(self, array: npt.NDArray[Any], hidden: int, *, resets: bool) -> npt.NDArray[Any]:
+    def _biases(
+        self, tape: Tape, value: ir.Value, order: list[int], hidden: int, directions: int, *, resets: bool
+    ) -> ir.Value:
         """Return the biases of data and of state: OpenVINO has their sum, but of a GRU's last gate both."""
-        data = self._in_order(array, hidden)
-        state = np.zeros_like(data)
+        kind = tape.type_of(value)
+        assert kind is not None
+        none = np.zeros((directions, len(order) - hidden * resets), kind.numpy)
+        kept = [3 * hidden + at for at in range(hidden)] if resets else []
+        array = tape.stored(value)
+        if array is not None:
+            return tape.initializer(np.concatenate([array[:, order], none, array[:, kept]], axis=1), value)
+        parts = [_taken(tape, value, order), tape.constant(none)]
         if resets:
-            state[:, -hidden:] = array[:, 3 * hidden :]
-        return np.concatenate([data, state], axis=1)
+            parts.append(_taken(tape, value, kept))
+        return tape.op("Concat", parts, {"axis": 1})
 
     def _attributes(self, layer: Layer) -> dict[str, Any]:
-        direction = text(layer, "direction")
+        direction = "forward" if self.single else text(layer, "direction")
         prove(direction in ("forward", "reverse", "bidirectional"), f"{layer} has direction = {direction!r}")
         found: dict[str, Any] = {"direction": direction}
         for name in ("activations_alpha", "activations_beta"):
             prove(not layer.attribute(name), f"{layer} has {name} = {layer.attribute(name)!r}")
         activations = [word.strip() for word in text(layer, "activations", self.activations).split(",")]
-        prove(set(activations) <= _ACTIVATIONS.keys(), f"{layer} has activations = {activations}")
-        each = [_ACTIVATIONS[word] for word in activations]
-        found["activations"] = each * (2 if direction == "bidirectional" else 1)
+        each = len(self.activations.split(","))
+        if direction == "bidirectional" and len(activations) == 2 * each:
+            same = activations[:each] == activations[each:]
+            prove(same, f"{layer} has activations = {activations}, others in each direction")
+            activations = activations[:each]
+        known = set(activations) <= _ACTIVATIONS.keys() and len(activations) == each
+        prove(known, f"{layer} has activations = {activations}")
+        found["activations"] = [_ACTIVATIONS[word] for word in activations] * (
+            2 if direction == "bidirectional" else 1
+        )
         if clip := number(layer, "clip", 0.0):
             found["clip"] = clip
         return found
 
 
-def _stored(tape: Tape, layer: Layer, value: ir.Value, name: str) -> npt.NDArray[Any]:
-    found = tape.stored(value)
-    if found is None:
-        raise ModelError(f"the {name} of {layer} are computed when the model runs")
-    return found
+def _with_axis(tape: Tape, value: ir.Value) -> ir.Value:
+    """Return the weights of a cell as those of a sequence of one direction."""
+    array = tape.stored(value)
+    if array is not None:
+        return tape.initializer(array[np.newaxis], value)
+    return tape.op("Unsqueeze", [value, tape.integers([0])])
+
+
+def _taken(tape: Tape, value: ir.Value, order: list[int]) -> ir.Value:
+    """Return the rows of weights, on axis 1, in another order."""
+    array = tape.stored(value)
+    if array is not None:
+        return tape.initializer(array[:, order], value)
+    return tape.op("Gather", [value, tape.integers(order)], {"axis": 1})
 
 
 _form = partial(LayerForm, versions=opsets(5), types=FLOATS)
+_LSTM, _GRU, _RNN = (
+    partial(_Cell, "LSTM", (1, 3, 0, 2), 2, "sigmoid,tanh,tanh"),
+    partial(_Cell, "GRU", (0, 1, 2), 1, "sigmoid,tanh"),
+    partial(_Cell, "RNN", (0,), 1, "tanh"),
+)
 
 RECURRENT: Final = (
-    _form(layer="LSTMSequence", write=_Cell("LSTM", (1, 3, 0, 2), 2, "sigmoid,tanh,tanh")),
-    _form(layer="GRUSequence", write=_Cell("GRU", (0, 1, 2), 1, "sigmoid,tanh")),
-    _form(layer="RNNSequence", write=_Cell("RNN", (0,), 1, "tanh")),
+    _form(layer="LSTMSequence", write=_LSTM()),
+    _form(layer="GRUSequence", write=_GRU()),
+    _form(layer="RNNSequence", write=_RNN()),
+    _form(layer="LSTMCell", versions=opsets(4), write=_LSTM(single=True)),
+    _form(layer="GRUCell", versions=opsets(3), write=_GRU(single=True)),
+    _form(layer="RNNCell", versions=opsets(1), write=_RNN(single=True)),
 )

@@ -118,26 +118,54 @@ def _moved(tape: Tape, layer: Layer, sources: Sequence[ir.Value], *, first: int)
 
 
 def _transposed(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    return tape.op("ConvTranspose", _without_shape(layer, sources), _transposed_attributes(layer))
+    return tape.op("ConvTranspose", sources[:2], _transposed_attributes(tape, layer, sources, first=2))
 
 
 def _group_transposed(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, filters = _without_shape(layer, sources)
+    data, filters = sources[:2]
     groups, shape = _grouped(tape, layer, filters)
     flat = _reshaped(tape, filters, [groups * shape[1], *shape[2:]])
-    return tape.op("ConvTranspose", [data, flat], {**_transposed_attributes(layer), "group": groups})
+    attributes = _transposed_attributes(tape, layer, sources, first=3) | {"group": groups}
+    return tape.op("ConvTranspose", [data, flat], attributes)
 
 
-def _without_shape(layer: Layer, sources: Sequence[ir.Value]) -> Sequence[ir.Value]:
-    prove(len(sources) == 2, f"{layer} declares the shape of its output, which ONNX pads in another way")
-    return sources
-
-
-def _transposed_attributes(layer: Layer) -> dict[str, Any]:
+def _transposed_attributes(
+    tape: Tape, layer: Layer, sources: Sequence[ir.Value], *, first: int
+) -> dict[str, Any]:
     window = _Window.of(layer)
-    prove(not window.is_same, f"{layer} has auto_pad = {window.auto_pad!r}, which ONNX reads in another way")
     added = integers(layer, "output_padding", [0] * len(window.strides))
+    if len(sources) > 2:
+        window, added = _of_a_shape(tape, layer, sources, window, added, first)
+    prove(not window.is_same, f"{layer} has auto_pad = {window.auto_pad!r}, which ONNX reads in another way")
     return window.attributes() | ({"output_padding": added} if any(added) else {})
+
+
+def _of_a_shape(
+    tape: Tape, layer: Layer, sources: Sequence[ir.Value], window: _Window, added: list[int], first: int
+) -> tuple[_Window, list[int]]:
+    """Return the padding that gives a declared shape: ONNX shares it out in another way, so it is stated.
+
+    Of an odd one, OpenVINO's plugin puts the larger half first for same_upper, unlike in a convolution.
+    """
+    wanted = constant(tape, layer, sources[2], "output shape").reshape(-1).tolist()
+    axes = len(window.strides)
+    sizes, kernel = _sizes(tape, sources[0], axes), _sizes(tape, sources[1], axes, first=first)
+    begins, ends, more = list(window.begins), list(window.ends), list(added)
+    for axis, (size, width, goal) in enumerate(zip(sizes, kernel, wanted, strict=True)):
+        known = isinstance(size, int) and isinstance(width, int)
+        prove(known, f"the size of axis {axis + 2} of {layer} is not known, and its output declares one")
+        assert isinstance(size, int)
+        assert isinstance(width, int)
+        whole = window.strides[axis] * (size - 1) + (width - 1) * window.dilations[axis] + 1 + added[axis]
+        if window.is_same:
+            total = max(0, whole - goal)
+            half = total // 2
+            begins[axis] = total - half if window.auto_pad == "same_upper" else half
+            ends[axis] = total - begins[axis]
+        missing = goal - (whole - begins[axis] - ends[axis])
+        prove(missing >= 0, f"{layer} leaves out the last {-missing} of axis {axis + 2}, which ONNX does not")
+        more[axis] += missing
+    return replace(window, begins=begins, ends=ends, auto_pad="explicit"), more
 
 
 def _grouped(tape: Tape, layer: Layer, filters: ir.Value) -> tuple[int, list[int]]:
