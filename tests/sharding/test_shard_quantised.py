@@ -258,3 +258,188 @@ def test_queries_stay_with_their_keys_and_values_in_groups(tmp_path: Path) -> No
         )
     with pytest.raises(PlanError, match="inside a unit of 10"):
         plan(source, rules, ranks=3)
+
+
+# FP4, and compressed-tensors -----------------------------------------------------------------------------------
+
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
+RNG = np.random.default_rng(3)
+
+
+def fp4(name: str, group: int, scale: Any, **single: Any) -> tuple[Any, Any]:
+    """Two numbers in a byte, the first one lowest, and a scale for each group of a row."""
+
+    def make(rows: int, columns: int) -> dict[str, np.ndarray]:
+        return {
+            name: RNG.integers(0, 256, (rows, columns // 2)).astype(np.uint8),
+            "weight_scale": RNG.integers(1, 100, (rows, columns // group)).astype(scale),
+            **{key: np.asarray(value, np.float32) for key, value in single.items()},
+        }
+
+    def numbers(found: Tensors) -> np.ndarray:
+        both = np.stack([found[name] & 15, found[name] >> 4], -1).reshape(len(found[name]), -1)
+        made = E2M1[both] * np.repeat(found["weight_scale"].astype(np.float32), group, 1)
+        return made * np.prod([found[key] for key in single])
+
+    return make, numbers
+
+
+def words(group: int, *, zeros: bool, order: bool = False, bits: int = 4) -> tuple[Any, Any]:
+    """Words (out, in / pack), zeros (out / pack, in / group), a scale for each group."""
+
+    def make(rows: int, columns: int) -> dict[str, np.ndarray]:
+        groups = columns // group
+        made = {
+            "weight_packed": packed(RNG.integers(0, 1 << bits, (rows, columns)), 1, bits),
+            "weight_scale": RNG.normal(size=(rows, groups)).astype(np.float32),
+            "weight_shape": np.array([rows, columns]),
+        }
+        if zeros:
+            made["weight_zero_point"] = packed(RNG.integers(0, 1 << bits, (rows, groups)), 0, bits)
+        if order:
+            made["weight_g_idx"] = RNG.permutation(np.arange(columns, dtype=np.int32) // group)
+        return made
+
+    def numbers(found: Tensors) -> np.ndarray:
+        weight = unpacked(found["weight_packed"], 1, bits)
+        which = found.get("weight_g_idx", np.arange(weight.shape[1]) // group)
+        which = which if found["weight_scale"].shape[1] > 1 else which * 0
+        if zeros:
+            weight = weight - unpacked(found["weight_zero_point"], 0, bits)[:, which]
+        return weight * found["weight_scale"][:, which]
+
+    return make, numbers
+
+
+def plain(kind: Any, rows_of: int, columns_of: int) -> tuple[Any, Any]:
+    """A number in each element, and scales of blocks."""
+
+    def make(rows: int, columns: int) -> dict[str, np.ndarray]:
+        shape = rows // rows_of, max(1, columns // columns_of)
+        return {
+            "weight": RNG.integers(-8, 8, (rows, columns)).astype(kind),
+            "weight_scale": RNG.random(shape).astype(np.float32),
+            "input_scale": np.array([0.5], np.float32),
+        }
+
+    def numbers(found: Tensors) -> np.ndarray:
+        weight = found["weight"].astype(np.float32)
+        scale = np.repeat(found["weight_scale"], rows_of, 0)[: len(weight)]
+        return weight * np.repeat(scale, -(-weight.shape[1] // scale.shape[1]), 1)[:, : weight.shape[1]]
+
+    return make, numbers
+
+
+def compressed(form: str, **weights: Any) -> dict[str, Any]:
+    groups = {"group_0": {"targets": ["Linear"], "weights": weights}}
+    return {
+        "quant_method": "compressed-tensors",
+        "format": form,
+        "config_groups": groups,
+        "ignore": ["lm_head"],
+    }
+
+
+F8 = ml_dtypes.float8_e4m3fn
+KINDS = {
+    "nvfp4": (fp4("weight", 16, F8, weight_global_scale=[0.5]), {"quant_method": "nvfp4"}),
+    "modelopt": (
+        fp4("weight", 16, F8, weight_scale_2=0.5, input_scale=2.0),
+        {"quant_method": "modelopt", "quant_algo": "NVFP4"},
+    ),
+    "compressed nvfp4": (fp4("weight_packed", 16, F8), compressed("nvfp4-pack-quantized", num_bits=4)),
+    "compressed mxfp4": (fp4("weight_packed", 32, np.uint8), compressed("mxfp4-pack-quantized", num_bits=4)),
+    "groups of 4 bits": (
+        words(32, zeros=True),
+        compressed("pack-quantized", num_bits=4, strategy="group", group_size=32),
+    ),
+    "groups in an order": (
+        words(32, zeros=False, order=True),
+        compressed("pack-quantized", num_bits=4, strategy="group", group_size=32, actorder="group"),
+    ),
+    "rows of 8 bits": (
+        words(128, zeros=False, bits=8),
+        compressed("pack-quantized", num_bits=8, strategy="channel"),
+    ),
+    "fp8 rows": (plain(F8, 1, 1 << 20), compressed("float-quantized", num_bits=8, strategy="channel")),
+    "fp8 blocks": (
+        plain(F8, 16, 32),
+        compressed("float-quantized", num_bits=8, strategy="block", block_structure=[16, 32]),
+    ),
+    "int8": (plain(np.int8, 64, 1 << 20), compressed("int-quantized", num_bits=8, strategy="tensor")),
+}
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_shares_a_scale_stays_together(tmp_path: Path, kind: str, ranks: int) -> None:
+    (make, numbers), stated = KINDS[kind]
+    columns, rows = make(64, 128), make(64, 128)
+    tensors = {f"{COLUMNS}.{leaf}": array for leaf, array in columns.items()}
+    tensors |= {f"{ROWS}.{leaf}": array for leaf, array in rows.items()}
+    tensors["model.layers.1.self_attn.q_proj.weight"] = np.arange(16, dtype=np.float32).reshape(8, 2)
+    source = save(tmp_path / "model", tensors, config(**stated))
+    plan(source, "auto", ranks=ranks).run(tmp_path / "ranks", sync=False)
+    found = ranks_of(tmp_path / "ranks", ranks)
+    np.testing.assert_array_equal(
+        np.concatenate([numbers(module(each, COLUMNS)) for each in found]), numbers(columns)
+    )
+    np.testing.assert_array_equal(
+        np.concatenate([numbers(module(each, ROWS)) for each in found], 1), numbers(rows)
+    )
+    assert {each["model.layers.1.self_attn.q_proj.weight"].shape for each in found} == {(8 // ranks, 2)}
+    merge(tmp_path / "ranks").run(tmp_path / "again", sync=False)
+    assert contents(tmp_path / "again") == contents(source)
+
+
+NVFP4 = {"quant_method": "nvfp4"}
+SQUARE = {f"{COLUMNS}.weight": (4, 4)}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "stated", "says"),
+    [
+        ({f"{ROWS}.weight": (4, 24), f"{ROWS}.weight_scale": (4, 3)}, NVFP4, "unit of 16"),
+        ({f"{ROWS}.weight_scale": (4, 3)}, NVFP4, r"\[1, 3\] ranks would do"),
+        (SQUARE, {"quant_method": "modelopt", "quant_algo": "FP8"}, "quant_algo 'FP8'"),
+        (SQUARE, compressed("marlin-24"), "format 'marlin-24'"),
+        (SQUARE, compressed("float-quantized", strategy="token"), "strategy 'token'"),
+        ({f"{COLUMNS}.weight_packed": (4, 4)}, compressed("pack-quantized", num_bits=3), "3 bits are not"),
+        (SQUARE, {"quant_method": "compressed-tensors"}, "config_groups declare 0 ways"),
+    ],
+)  # fmt: skip
+def test_new_methods_reject_what_they_do_not_know(
+    tmp_path: Path, shapes: dict[str, tuple[int, ...]], stated: dict[str, Any], says: str
+) -> None:
+    tensors = {name: np.zeros(shape, np.uint8) for name, shape in shapes.items()}
+    with pytest.raises(PlanError, match=says):
+        plan(save(tmp_path / "model", tensors, config(**stated)), "auto", ranks=2)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_experts_of_gpt_oss_keep_their_blocks(tmp_path: Path, ranks: int) -> None:
+    experts = "model.layers.0.mlp.experts"
+    shapes = {
+        "gate_up_proj_blocks": (6, 8, 2, 16),
+        "gate_up_proj_scales": (6, 8, 2),
+        "down_proj_bias": (6, 64),
+    }
+    tensors = {
+        f"{experts}.{name}": RNG.integers(0, 256, shape).astype(np.uint8) for name, shape in shapes.items()
+    }
+    tensors["lm_head.weight"] = np.zeros((6, 2), np.float32)
+    stated = {"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}}
+    source = save(tmp_path / "model", tensors, stated)
+    plan(source, "auto", ranks=ranks).run(tmp_path / "ranks", sync=False)
+    found = ranks_of(tmp_path / "ranks", ranks)
+    for name, array in tensors.items():
+        np.testing.assert_array_equal(np.concatenate([each[name] for each in found]), array)
+
+
+def test_blocks_are_cut_between_groups_by_a_plan_of_its_own(tmp_path: Path) -> None:
+    """MXFP4 (experts, out, in / 32, 16) with scales (experts, out, in / 32), along ``in``."""
+    tensors = {"down_blocks": np.zeros((2, 4, 6, 16), np.uint8), "down_scales": np.zeros((2, 4, 6), np.uint8)}
+    source = save(tmp_path / "model", tensors, {})
+    rule = {"match": "down_*", "axis": 2, "pack": 32, "group_size": 32}
+    made = plan(source, {"version": 1, "rule": [rule]}, ranks=3)
+    assert {cut.shards[1].pieces for cut in made.placements.cuts} == {((2, 2, 0),)}

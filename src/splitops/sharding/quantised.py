@@ -104,20 +104,116 @@ def _fp8(out: bool, stated: Mapping[str, Any], names: Sequence[str], module: str
     scales = [
         f"{module}.{leaf}" for leaf in ("weight_scale_inv", "weight_scale", "input_scale", "activation_scale")
     ]
-    block = stated.get("weight_block_size")
-    if block is None:
+    if stated.get("weight_block_size") is None:
         yield {"match": scales, **_WHOLE}
         return
+    yield from _blocks(out, stated, "weight_block_size", names, module, "_scale_inv")
+    yield {"match": scales[2:], **_WHOLE}
+
+
+def _blocks(
+    out: bool, stated: Mapping[str, Any], key: str, names: Sequence[str], module: str, scale: str
+) -> Iterator[RuleDocument]:
+    """Weights (out, in), scales of their blocks; the sizes of a block are declared by a key."""
+    block = stated.get(key)
     if not (isinstance(block, list) and len(block) == 2 and all(type(n) is int and n > 0 for n in block)):
-        raise PlanError(f"quantization_config declares weight_block_size = {shown(block)}")
-    own = set(names)
-    plain = [name for name in names if name.endswith(".weight") and f"{name}_scale_inv" not in own]
-    if plain:  # modules that were not converted
-        yield {"match": plain, "hf": "colwise" if out else "rowwise"}
+        raise PlanError(f"quantization_config declares {key} = {shown(block)}")
+    yield from _plain(out, names, scale)
     axis, unit = (-2, block[0]) if out else (-1, block[1])
     yield {"match": f"{module}.weight", "axis": axis, "unit": unit}
-    yield {"match": scales[0], "axis": axis, "pack": unit}
-    yield {"match": scales[2:], **_WHOLE}
+    yield {"match": f"{module}.weight{scale}", "axis": axis, "pack": unit}
+
+
+def _plain(out: bool, names: Sequence[str], scale: str) -> Iterator[RuleDocument]:
+    """Yield the rule of the weights that have no scale, as they were not converted."""
+    own = set(names)
+    plain = [name for name in names if name.endswith(".weight") and f"{name}{scale}" not in own]
+    if plain:
+        yield {"match": plain, "hf": "colwise" if out else "rowwise"}
+
+
+_SINGLE: Final = (
+    *("weight_shape", "weight_scale_2", "weight_global_scale", "input_global_scale", "input_scale"),
+    *("input_zero_point", "output_scale", "k_scale", "v_scale"),
+)
+"""Tensors of a module that are of all of its weight."""
+
+
+def _grouped(
+    out: bool, module: str, weight: str, scales: Sequence[str], pack: int, group: int
+) -> Iterator[RuleDocument]:
+    """Weights (out, in / pack), scales (out, in / group)."""
+    beside = [f"{module}.{leaf}" for leaf in scales]
+    if out:
+        yield {"match": [f"{module}.{weight}", *beside], "axis": 0}
+    else:
+        yield {"match": f"{module}.{weight}", "axis": 1, "pack": pack, "group_size": group}
+        yield {"match": beside, "axis": 1, "pack": group}
+    yield {"match": [f"{module}.{leaf}" for leaf in _SINGLE], **_WHOLE}
+
+
+def _fp4(out: bool, stated: Mapping[str, Any], names: Sequence[str], module: str) -> Iterator[RuleDocument]:
+    """NVFP4 as transformers and ModelOpt write it: two numbers in a byte, a scale for each 16."""
+    if stated.get("quant_algo", "NVFP4") != "NVFP4":
+        raise PlanError(f"nothing is known of quant_algo {shown(stated['quant_algo'])}: write a plan")
+    yield from _plain(out, names, "_scale")
+    yield from _grouped(out, module, "weight", ("weight_scale",), 2, 16)
+
+
+def _compressed(
+    out: bool, stated: Mapping[str, Any], names: Sequence[str], module: str
+) -> Iterator[RuleDocument]:
+    """Weights of compressed-tensors: packed words, or one number each, with scales of rows, groups or blocks."""
+    weights = _scheme(stated)
+    packed = any(name.endswith(".weight_packed") for name in names)
+    form, strategy = str(stated.get("format")), weights.get("strategy")
+    scales = ["weight_scale"]
+    if form in ("nvfp4-pack-quantized", "mxfp4-pack-quantized"):
+        yield from _grouped(out, module, "weight_packed", scales, 2, 16 if form.startswith("nv") else 32)
+        return
+    if form not in ("pack-quantized", "float-quantized", "int-quantized", "naive-quantized"):
+        raise PlanError(f"nothing is known of format {shown(form)} of compressed-tensors: write a plan")
+    pack = _packing({"bits": weights.get("num_bits"), "group_size": -1})[0] if packed else 1
+    zeros, index = f"{module}.weight_zero_point", f"{module}.weight_g_idx"
+    if strategy == "block":
+        yield from _blocks(out, weights, "block_structure", names, module, "_scale")
+        yield {"match": [f"{module}.{leaf}" for leaf in _SINGLE], **_WHOLE}
+        return
+    if not packed:
+        yield from _plain(out, names, "_scale")
+    leaf = "weight_packed" if packed else "weight"
+    if strategy not in ("tensor", "channel", "group"):
+        raise PlanError(f"nothing is known of strategy {shown(strategy)} of compressed-tensors: write a plan")
+    every = strategy == "tensor" or (strategy == "channel" and not out)  # each rank needs all scales
+    every |= not out and any(name.endswith(".weight_g_idx") for name in names)  # the rows of any group
+    rows = [f"{module}.weight_scale", *([] if packed else [zeros])]
+    if out:
+        unit = pack if any(name.endswith(".weight_zero_point") for name in names) else 1
+        yield {"match": [f"{module}.{leaf}", *([] if every else rows)], "axis": 0, "unit": unit}
+        yield {"match": [zeros], **(_WHOLE if every else {"axis": 0, "pack": pack})}
+        yield {"match": index, **_WHOLE}
+    elif every:
+        yield {"match": f"{module}.{leaf}", "axis": 1, "pack": pack}
+        yield {"match": index, "axis": 0, "unit": pack}
+    else:
+        yield from _grouped(
+            out, module, leaf, ("weight_scale", "weight_zero_point"), pack, _number(weights, "group_size")
+        )
+    yield {"match": [*rows, zeros, *(f"{module}.{leaf}" for leaf in _SINGLE)], **_WHOLE}
+
+
+def _scheme(stated: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return how all weights are quantised, which must be one way."""
+    groups = stated.get("config_groups")
+    found = [each.get("weights") for each in groups.values()] if isinstance(groups, dict) else []
+    if not found or not isinstance(found[0], dict) or any(each != found[0] for each in found):
+        raise PlanError(f"config_groups declare {len(found)} ways to quantise weights, not one: write a plan")
+    return found[0]
+
+
+def _mxfp4(out: bool, stated: Mapping[str, Any], names: Sequence[str], module: str) -> Iterator[RuleDocument]:
+    """Only experts have blocks, of which each rank has whole ones; other modules are not quantised."""
+    yield from ()
 
 
 _METHODS: Final[
@@ -126,4 +222,8 @@ _METHODS: Final[
     "awq": _awq,
     "gptq": _gptq,
     "fp8": _fp8,
+    "mxfp4": _mxfp4,
+    "nvfp4": _fp4,
+    "modelopt": _fp4,
+    "compressed-tensors": _compressed,
 }

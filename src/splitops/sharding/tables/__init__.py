@@ -11,9 +11,15 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Final
 
 from splitops.errors import PlanError, shown
+
+_GPT_OSS: Final = {
+    "model.layers.*.mlp.experts.*_proj*": "grouped_gemm",
+    "lm_head.*": "colwise_gather_output",
+}
+"""``GptOssConfig.base_model_ep_plan``, also of the tensors of MXFP4: ``_blocks`` and ``_scales``."""
 
 
 @cache
@@ -33,6 +39,10 @@ def declared_plan(config: Mapping[str, Any]) -> Mapping[str, str]:
         >>> declared_plan({"architectures": ["LlamaForCausalLM"]})["model.layers.*.self_attn.o_proj.*"]
         'rowwise'
     """
+    if (
+        config.get("model_type") == "gpt_oss"
+    ):  # has a plan for experts alone, by which their blocks are cut too
+        return _GPT_OSS
     known = table()
     architectures, kind = config.get("architectures"), config.get("model_type")
     named = architectures if isinstance(architectures, list) else []
