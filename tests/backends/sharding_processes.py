@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 
 def run(folder: Path, ranks: int, *arguments: str, script: str = __file__, timeout: float = 240) -> None:
@@ -72,6 +73,14 @@ def _distributed(folder: Path) -> dict[str, object]:
     return found
 
 
+def layers() -> Any:
+    """A model whose rows four ranks do not share evenly; one of them has none of a bias."""
+    import torch
+
+    torch.manual_seed(5)
+    return torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Linear(5, 3))
+
+
 def checkpoints(folder: Path) -> None:
     """Write ``model`` as PyTorch does, on meshes and in rows; load our pieces and compare them with it."""
     import torch
@@ -79,6 +88,7 @@ def checkpoints(folder: Path) -> None:
     from safetensors.torch import load_file
     from torch.distributed import init_device_mesh
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
+    from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
     join()
@@ -88,7 +98,9 @@ def checkpoints(folder: Path) -> None:
         name: distribute_tensor(whole, line, [Shard(0) if whole.ndim else Replicate()], src_data_rank=None)
         for name, whole in load_file(folder / "model" / "model.safetensors").items()
     }
-    for name, state in (("meshes", wanted), ("rows", rows)):
+    model = layers()
+    fully_shard(model, mesh=line)  # as accelerate prepares a model for FSDP
+    for name, state in (("meshes", wanted), ("rows", rows), ("fsdp", model.state_dict())):
         dcp.save(
             state, storage_writer=HuggingFaceStorageWriter(path=str(folder / name), save_distributed=True)
         )

@@ -130,6 +130,12 @@ def test_we_read_what_torch_wrote_on_meshes(written: Path, tmp_path: Path) -> No
             assert same({name: found}, {name: wanted.contiguous()}) == []
 
 
+def test_the_sharded_state_of_fsdp_is_merged(written: Path, tmp_path: Path) -> None:
+    merge(written / "fsdp").run(tmp_path / "whole")
+    found = load_file(tmp_path / "whole" / "model.safetensors")
+    assert same(found, sharding_processes.layers().state_dict()) == []
+
+
 def test_our_files_say_what_those_of_torch_say(written: Path, tmp_path: Path) -> None:
     """The same cut, by both: the same files, headers and bytes but for the order of keys."""
     plan(written / "model", FIRST, ranks=4, layout="dcp").run(tmp_path / "ranks")

@@ -8,10 +8,13 @@ import shutil
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 from sharding_helpers import LLAMA, LLAMA_PLAN, contents, llama, save
 
 from splitops import SplitError, sharding
 from splitops.errors import FileError
+from splitops.files.formats import format_named
+from splitops.files.sources import LocalFile
 
 EVERYTHING = {"version": 1, "rule": [{"match": "*", "replicate": True}]}
 INDEX = "model.safetensors.index.json"
@@ -317,3 +320,61 @@ def test_a_run_that_was_killed_goes_on(model, tmp_path, monkeypatch, at):
     assert report.resumed > 0 or at == 1
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "out", "whole"]
+
+
+# Copies ---------------------------------------------------------------------------------------------------
+
+
+def test_copies_of_ranks_are_equal_before_one_is_taken(model, tmp_path):
+    """Heads of keys and values repeat on 4 ranks, norms on all; one byte differs in one rank."""
+    sharding.plan(model, LLAMA_PLAN, ranks=4).run(tmp_path / "four", sync=False)
+    sharding.merge(tmp_path / "four").run(tmp_path / "again", sync=False)
+    assert contents(tmp_path / "again") == contents(model)
+    rank = sorted((tmp_path / "four").glob("rank-00001*/*.safetensors"))
+    for name in ("model.norm.weight", "model.layers.0.self_attn.k_proj.weight"):
+        path = next(path for path in rank if name.encode() in path.read_bytes()[:4000])
+        tensor = next(
+            each for each in format_named("safetensors").read(LocalFile(path)).tensors if each.name == name
+        )
+        before = path.read_bytes()
+        path.write_bytes(
+            before[: tensor.offset + 5] + bytes([before[tensor.offset + 5] ^ 1]) + before[tensor.offset + 6 :]
+        )
+        for function, more in ((sharding.merge, {}), (sharding.plan, {"ranks": 2})):
+            said = rejected(function, tmp_path / "four", **more)
+            assert f"tensor '{name}': the copies in " in said
+            assert "differ, so neither is taken" in said
+        path.write_bytes(before)
+    sharding.merge(tmp_path / "four")
+
+
+def test_copies_in_rows_are_compared_too(tmp_path):
+    """Repeated along the last axis, beside a section that is cut: runs with gaps, other ones in each rank."""
+    save(tmp_path / "model", {"w": np.arange(60, dtype=np.float32).reshape(5, 12)}, {})
+    rule = {"match": "w", "axis": 1, "sections": [8, 4], "unit": 2, "replicate": [1]}
+    sharding.plan(tmp_path / "model", {"version": 1, "rule": [rule]}, ranks=4).run(
+        tmp_path / "ranks", sync=False
+    )
+    sharding.merge(tmp_path / "ranks").run(tmp_path / "again", sync=False)
+    assert contents(tmp_path / "again") == contents(tmp_path / "model")
+    path = next((tmp_path / "ranks").glob("rank-00003*/*.safetensors"))
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    assert "differ, so neither is taken" in rejected(sharding.merge, tmp_path / "ranks")
+
+
+def test_copies_of_a_distributed_checkpoint_are_compared(tmp_path):
+    for rank, value in enumerate((1, 2)):
+        info = json.dumps({"w": {"saved_offsets": [0]}})
+        metadata = {"format": "pt", "DCP_VERSION": "1.0", "DCP_SHARDING_INFO": info}
+        name = f"shard-{rank + 1:05}-model-00001-of-00001.safetensors"
+        save_file({"w": np.full(3, value)}, tmp_path / name, metadata)
+    assert "differ, so neither is taken" in rejected(sharding.merge, tmp_path)
+
+
+def test_pickled_checkpoints_are_rejected_with_what_converts_them(tmp_path):
+    (tmp_path / "__0_0.distcp").write_bytes(b"")
+    for function, more in ((sharding.merge, {}), (sharding.plan, {"ranks": 2})):
+        said = rejected(function, tmp_path, **more)
+        assert f"accelerate merge-weights {tmp_path} OUT" in said.replace("'", "")
+        assert "format_utils dcp_to_torch" in said

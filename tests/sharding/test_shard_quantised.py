@@ -260,7 +260,7 @@ def test_queries_stay_with_their_keys_and_values_in_groups(tmp_path: Path) -> No
         plan(source, rules, ranks=3)
 
 
-# FP4, and compressed-tensors -----------------------------------------------------------------------------------
+# FP4, and compressed-tensors ------------------------------------------------------------------------------
 
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 RNG = np.random.default_rng(3)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from splitops.errors import PlanError, brief, shown, shown_path
 from splitops.files.descriptors import raise_file_limit
-from splitops.files.extents import Extent
+from splitops.files.extents import Extent, contiguous
 from splitops.files.folders import INDEX, Other, index_text, open_file, others_of, piece_name
 from splitops.files.formats import Contents, format_named
 from splitops.files.formats.safetensors import stated_tensor
@@ -18,6 +18,7 @@ from splitops.files.tensors import StoredTensor
 from splitops.ground.reading import DataFolder
 from splitops.sharding.boxes import Box, box_extents, prove_boxes
 from splitops.sharding.checkpoint import Checkpoint, WholeFile, config_of
+from splitops.sharding.copies import prove_equal
 from splitops.sharding.documents import parse
 from splitops.sharding.layouts.dcp import INFO, NAME, OFFSETS
 
@@ -67,6 +68,21 @@ def is_distributed(path: Path) -> bool:
     return path.is_dir() and any(NAME.fullmatch(entry.name) for entry in path.iterdir())
 
 
+def reject_pickled(path: Path) -> None:
+    """Reject a folder with the pickled files of PyTorch's checkpoints, with what converts them.
+
+    Raises:
+        PlanError: there are such files.
+    """
+    if path.is_dir() and any(entry.suffix == ".distcp" for entry in path.iterdir()):
+        name = shown_path(path)
+        raise PlanError(
+            f"{name} holds pickled .distcp files, which could run any code and are not read: "
+            f"`accelerate merge-weights {name} OUT` makes safetensors of them, `python -m "
+            f"torch.distributed.checkpoint.format_utils dcp_to_torch {name} OUT.pt` a file of PyTorch"
+        )
+
+
 def read_distributed(path: Path, *, like: Checkpoint | None = None, allow_links: bool = False) -> Checkpoint:
     """Read a distributed checkpoint.
 
@@ -102,7 +118,7 @@ def read_distributed(path: Path, *, like: Checkpoint | None = None, allow_links:
         tuple(made),
         tuple(wholes),
         tuple(sources),
-        tuple(tuple(_held(tensor, pieces[tensor.name])) for tensor in wholes),
+        tuple(tuple(_held(tensor, pieces[tensor.name], sources)) for tensor in wholes),
         others,
         config_of(others),
         warnings=(*warnings, *_lost(files)),
@@ -174,11 +190,16 @@ def _laid_out(
     return tensors, files, [Other(f"model{INDEX}", _Text(path / f"model{INDEX}", text), shared=False)]
 
 
-def _held(tensor: StoredTensor, pieces: Sequence[_Piece]) -> Iterable[Extent]:
+def _held(tensor: StoredTensor, pieces: Sequence[_Piece], sources: Sequence[Source]) -> Iterable[Extent]:
     """Yield the bytes of a tensor, each from one piece; ranks that hold the same piece count once."""
     own: dict[Box, _Piece] = {}
     for piece in pieces:
-        own.setdefault(piece.box, piece)
+        kept = own.setdefault(piece.box, piece)
+        if kept is not piece:
+            places = [
+                contiguous(each.source, each.tensor.offset, 0, 0, each.tensor.size) for each in (kept, piece)
+            ]
+            prove_equal(tensor.label, sources[kept.source], places[0], sources[piece.source], places[1])
     try:
         prove_boxes(tuple(sorted(own)), tensor.shape)
         for box, piece in own.items():

@@ -27,6 +27,7 @@ from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor
 from splitops.ground.reading import DataFolder
 from splitops.sharding.checkpoint import Checkpoint, WholeFile, config_of
+from splitops.sharding.copies import prove_equal
 from splitops.sharding.cuts import MAX_RANKS, Cut, Piece, Shard
 from splitops.sharding.documents import read, validate
 from splitops.sharding.layouts import layout_named
@@ -117,7 +118,7 @@ def read_ranks(path: Path, *, allow_links: bool = False) -> tuple[Checkpoint, Pl
         The whole checkpoint, as the ranks hold it; how they hold it; their layout.
 
     Raises:
-        PlanError: the manifest is malformed, a rank is missing or is of another run.
+        PlanError: the manifest is malformed, a rank is missing or is of another run, copies of ranks differ.
         FileError: a file cannot be read.
     """
     name = shown_path(path / MANIFEST)
@@ -134,8 +135,8 @@ def read_ranks(path: Path, *, allow_links: bool = False) -> tuple[Checkpoint, Pl
     raise_file_limit(len(laid.files) + len(document["others"]))
     sources: list[Source] = [_proved(folder, file, placements.ranks) for file in laid.files]
     held = []
-    for tensor, cut, extents in zip(placements.tensors, placements.cuts, laid.extents, strict=True):
-        held.append(_once(tensor, cut, extents))
+    for tensor, extents in zip(placements.tensors, laid.extents, strict=True):
+        held.append(_once(tensor, extents, sources))
     others = tuple(
         Other(
             safe_name(each["name"]), open_file(folder, f"{SOURCE}/{safe_name(each['name'])}"), each["shared"]
@@ -250,14 +251,14 @@ def _proved(folder: DataFolder, wanted: TargetFile, ranks: int) -> LocalFile:
     return found
 
 
-def _once(tensor: StoredTensor, cut: Cut, extents: Sequence[Extent]) -> tuple[Extent, ...]:
-    """Return the way back: each byte of the tensor from the first rank that holds it."""
-    seen: set[tuple[int, int, int, int]] = set()
-    back = []
+def _once(tensor: StoredTensor, extents: Sequence[Extent], sources: Sequence[Source]) -> tuple[Extent, ...]:
+    """Return the way back: each byte of the tensor from the first rank that holds it, as the others do."""
+    seen: dict[tuple[int, int, int, int], Extent] = {}
     for extent in extents:
         place = extent.offset, extent.stride if extent.runs > 1 else 0, extent.run, extent.runs
-        if place not in seen:
-            seen.add(place)
-            back.append(inverse(extent))
-    assert sum(extent.bytes for extent in back) == tensor.size  # the cut was proved to hold all, each once
-    return tuple(back)
+        back = inverse(extent)
+        kept = seen.setdefault(place, back)
+        if kept is not back:
+            prove_equal(tensor.label, sources[kept.source], kept, sources[back.source], back)
+    assert sum(extent.bytes for extent in seen.values()) == tensor.size  # the cut holds all, each once
+    return tuple(seen.values())

@@ -18,7 +18,7 @@ from splitops.files.tensors import StoredTensor, without_collector
 from splitops.sharding.assembly import file_plan
 from splitops.sharding.checkpoint import Checkpoint, read_checkpoint
 from splitops.sharding.cuts import MAX_RANKS
-from splitops.sharding.distributed import is_distributed, read_distributed
+from splitops.sharding.distributed import is_distributed, read_distributed, reject_pickled
 from splitops.sharding.engines import prove_known
 from splitops.sharding.heads import cut_heads
 from splitops.sharding.layouts import layout_named
@@ -117,6 +117,7 @@ def open_checkpoint(path: AnyPath, *, like: AnyPath | None = None, allow_links: 
         PlanError, FileError: as :func:`plan`.
     """
     found = Path(path)
+    reject_pickled(found)
     if not has_manifest(found) and is_distributed(found):
         other = None if like is None else read_checkpoint(Path(like), allow_links=allow_links)
         return read_distributed(found, like=other, allow_links=allow_links)
@@ -239,6 +240,7 @@ def prove_ranks(path: AnyPath) -> None:
     Raises:
         PlanError: there is no manifest, and no distributed checkpoint.
     """
+    reject_pickled(Path(path))
     if not are_ranks(Path(path)):
         cure = f"use splitops shard {path} ... To merge the parts of a tensor, give their files"
         cure += "; to make one file of a model, end --out with .safetensors or .gguf"

@@ -163,7 +163,7 @@ def _fp4(out: bool, stated: Mapping[str, Any], names: Sequence[str], module: str
 def _compressed(
     out: bool, stated: Mapping[str, Any], names: Sequence[str], module: str
 ) -> Iterator[RuleDocument]:
-    """Weights of compressed-tensors: packed words, or one number each, with scales of rows, groups or blocks."""
+    """Weights of compressed-tensors: packed words or numbers, with scales of rows, groups or blocks."""
     weights = _scheme(stated)
     packed = any(name.endswith(".weight_packed") for name in names)
     form, strategy = str(stated.get("format")), weights.get("strategy")
