@@ -37,10 +37,12 @@ def options(command: click.Command) -> dict[str, click.Option]:
         (["zzz"], "No such command 'zzz'."),
         (["check", "m.onnx", "--target", "onnxruntime"], "No such option '--target'. Did you mean '--for'?"),
         (["convert", "m.onnx", "--target", "onnx"], "No such option '--target'. Did you mean '--to'?"),
+        (["run", "m.onnx", "--engine", "openvino"], "No such option '--engine'. Did you mean '--for'?"),
         (["fix", "m.onnx", "--verfy"], "No such option '--verfy'. Did you mean '--verify'?"),
         (["fix", "m.onnx", "--prove"], "No such option '--prove'. Did you mean '--verify'?"),
         (["fix", "m.onnx", "--output", "f"], "No such option '--output'. Did you mean '--out'?"),
         (["shard", "m", "--explain"], "No such option '--explain'. Did you mean '--dry-run'?"),
+        (["check", "m.onnx", "--for", "onnxrunntime"], "'tensorrt'. Did you mean 'onnxruntime'?"),
         (["spec", "--zzz"], "No such option '--zzz'."),
         (["--verzion"], "No such option '--verzion'. Did you mean '--version'?"),
         (["simplify", "m.onnx", "--rewrite", "merge-split"], "No such rewrite 'merge-split'. Did you mean"),
@@ -59,9 +61,11 @@ def test_an_unknown_word_names_the_one_that_is_meant(
 def test_each_word_means_the_same_everywhere() -> None:
     for name, command in COMMANDS.items():
         known = options(command)
-        assert not {"--target", "--peer", "--fix", "--prove", "--explain", "--legalize"} & set(known), name
+        assert not {"--target", "--peer", "--fix", "--prove", "--explain", "--legalize", "--engine"} & set(
+            known
+        ), name
         if "--for" in known:
-            assert known["--for"].multiple, name
+            assert known["--for"].multiple is (name in ("check", "fix")), name
             assert isinstance(known["--for"].type, click.Choice), name
         if "--memory" in known:
             assert known["--memory"].type is BYTES, name

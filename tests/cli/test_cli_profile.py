@@ -33,7 +33,7 @@ def model(tmp_path):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_where_the_time_goes(invoke, model, tmp_path, engine):
-    arguments = ["run", model, "--input", "x=random", "--engine", engine, "--profile", "--repeat", "4"]
+    arguments = ["run", model, "--input", "x=random", "--for", engine, "--profile", "--repeat", "4"]
     result = invoke(*arguments, "--trace", tmp_path / "t.json", "--json")
     assert result.exit_code == 0, result.output
     stated = json.loads(result.output)
@@ -61,7 +61,7 @@ def test_where_the_time_goes(invoke, model, tmp_path, engine):
 
 def test_the_report_says_it_in_words(invoke, model):
     text = invoke(
-        "run", model, "--input", "x=random", "--profile", "--repeat", "2", "--engine", "reference"
+        "run", model, "--input", "x=random", "--profile", "--repeat", "2", "--for", "reference"
     ).output
     for words in (
         "2 runs: the first",
@@ -84,7 +84,7 @@ def test_operators_inside_others_are_counted_once(invoke, tmp_path):
         tmp_path / "m.onnx",
     )
     feeds = ["--input", "x=ramp", "--input", "k=random:::1"]
-    result = invoke("run", tmp_path / "m.onnx", *feeds, "--profile", "--engine", "reference", "--json")
+    result = invoke("run", tmp_path / "m.onnx", *feeds, "--profile", "--for", "reference", "--json")
     (row,) = json.loads(result.output)["profile"]["operators"]
     assert (row["operator"], row["calls"]) in {("Add", 1), ("Neg", 1)}
 
@@ -101,7 +101,7 @@ def test_a_session_without_a_profile_has_no_events(model):
 
 def test_a_trace_needs_no_profile(invoke, model, tmp_path):
     result = invoke(
-        "run", model, "--input", "x=random", "--trace", tmp_path / "t.json", "--engine", "reference", "--json"
+        "run", model, "--input", "x=random", "--trace", tmp_path / "t.json", "--for", "reference", "--json"
     )
     assert result.exit_code == 0, result.output
     assert "profile" not in json.loads(result.output)
@@ -116,7 +116,7 @@ def test_a_profile_without_a_rewrite(invoke, tmp_path, monkeypatch):
         tmp_path / "m.onnx",
     )
     monkeypatch.setattr("splitops.cli._profile._MAX_ROWS", 1)
-    arguments = ["run", tmp_path / "m.onnx", "--input", "x=random", "--profile", "--engine", "reference"]
+    arguments = ["run", tmp_path / "m.onnx", "--input", "x=random", "--profile", "--for", "reference"]
     text = invoke(*arguments).output
     assert "splitops simplify finds nothing to rewrite." in text
     assert "... and 1 more" in text

@@ -82,7 +82,7 @@ def test_outputs_and_report(invoke, rich_model, tmp_path):
     out = tmp_path / "deep" / "out"
     result = invoke(
         "run", rich_model, "--input", f"x={tmp_path / 'x.npy'}", "--input", "flag=ramp", "--out", out,
-        "--engine", "reference",
+        "--for", "reference",
     )  # fmt: skip
     assert (result.exit_code, result.stderr) == (
         0,
@@ -123,7 +123,7 @@ def test_outputs_and_report(invoke, rich_model, tmp_path):
 
 def test_json(invoke, rich_model):
     feeds = ("--input", "x=ramp:4,6", "--input", "flag=random:::1")
-    result = invoke("run", rich_model, *feeds, "--json", "--engine", "reference")
+    result = invoke("run", rich_model, *feeds, "--json", "--for", "reference")
     assert (result.exit_code, result.stderr) == (0, "")
     stated = json.loads(result.output)
     first, second, third = stated["splits"]
@@ -572,7 +572,7 @@ def test_an_output_may_be_absent(invoke, tmp_path):
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
     onnx.save(model, tmp_path / "m.onnx")
-    arguments = ["run", tmp_path / "m.onnx", "--input", "x=ramp", "--engine", "onnxruntime"]
+    arguments = ["run", tmp_path / "m.onnx", "--input", "x=ramp", "--for", "onnxruntime"]
     result = invoke(*arguments, "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
     assert re.search(r"^ *y +absent *$", result.output, re.M)
@@ -621,7 +621,7 @@ def test_long_reports_are_cut(invoke, tmp_path, monkeypatch):
             u = Identity(t) }"""
     arguments = ["run", save(tmp_path / "m.onnx", text), "--input", "x=ramp", "--input", "t=ramp"]
     monkeypatch.setenv("COLUMNS", "300")
-    shown = invoke(*arguments, "--engine", "reference").output
+    shown = invoke(*arguments, "--for", "reference").output
     assert re.search(r"sequence +60 elements", shown)
     assert re.search(r"^ +39 +float32", shown, re.M)
     assert not re.search(r"^ +40 +float32", shown, re.M)
@@ -629,8 +629,8 @@ def test_long_reports_are_cut(invoke, tmp_path, monkeypatch):
     assert "'s0' ... 's6'" in shown
     assert "(1,), (2,), (3,), (4,), (5,), (6,), ..." in shown
     monkeypatch.setattr("splitops.cli._trace._MAX_DIFFERENT", 2)
-    assert "... and 1 more" in invoke(*arguments, "--engine", "reference").output
-    assert json.loads(invoke(*arguments, "--engine", "reference", "--json").output)["splits_unlisted"] == 1
+    assert "... and 1 more" in invoke(*arguments, "--for", "reference").output
+    assert json.loads(invoke(*arguments, "--for", "reference", "--json").output)["splits_unlisted"] == 1
 
 
 def test_a_split_of_what_the_run_alone_knows(invoke, tmp_path):
@@ -641,7 +641,7 @@ def test_a_split_of_what_the_run_alone_knows(invoke, tmp_path):
             j = Squeeze(i)
             y = Gather(x, j)
             a, b = Split<num_outputs=2>(y) }"""
-    arguments = ["run", save(tmp_path / "m.onnx", text), "--input", "x=ramp", "--engine", "onnxruntime"]
+    arguments = ["run", save(tmp_path / "m.onnx", text), "--input", "x=ramp", "--for", "onnxruntime"]
     assert "known to the run alone" in invoke(*arguments).output
     [split] = json.loads(invoke(*arguments, "--json").output)["splits"]
     assert "sizes" not in split

@@ -259,5 +259,5 @@ def test_without_an_installed_runtime_the_command_asks_for_one(
 def test_a_release_is_named_if_it_is_known(tmp_path: Path) -> None:
     path = write(tmp_path, UNBIND)
     done = run("fix", path, "--for", "tensorrt", "--for", "onnxruntime", "--unbind", "as-written")
-    told = f"for tensorrt and onnxruntime {RELEASE}; 1 left that one of them cannot run.\n"
+    told = f"for tensorrt, onnxruntime {RELEASE}; 1 left that one of them cannot run.\n"
     assert f"0 splits rewritten {told}" in done.output, done.output

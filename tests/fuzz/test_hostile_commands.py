@@ -166,7 +166,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str] | None]]] = {
         {
             "--input": ["x=x.npy", "x=ones", "x=nobody", "y=x.npy", "x", "=", "x=x3.npy", "x=random:f4"],
             "--out": ["results", "x.npy"],
-            "--engine": ["reference", "no"],
+            "--for": ["reference", "no"],
             "--json": None,
         },
     ),

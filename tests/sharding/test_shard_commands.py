@@ -128,16 +128,16 @@ def test_the_table_of_the_page_is_that_of_the_schema():
     assert "| `sections` | list of integer or an expression |" in module.fields("plan")
 
 
-def test_cuts_through_heads_are_told_with_the_ranks_that_would_do(tmp_path):
+def test_split_heads_are_told_with_the_ranks_that_keep_them_whole(tmp_path):
     model = save(tmp_path / "model", llama(), LLAMA)
     arguments = ["shard", model, "--plan", "auto", "--dry-run"]
-    assert "note:" not in run(*arguments, "--ranks", 2)
-    notes = [line for line in run(*arguments, "--ranks", 4).splitlines() if line.startswith("note:")]
+    assert "warning:" not in run(*arguments, "--ranks", 2)
+    notes = [line for line in run(*arguments, "--ranks", 4).splitlines() if line.startswith("warning:")]
     assert notes == [
-        f"note: rule {number} ('model.layers.*.self_attn.{name}.weight') cuts through heads: 4 ranks cut 8 "
-        "elements at 2, inside a unit of 4: [1, 2] ranks would do, of [8, 4] elements each"
+        f"warning: rule {number} ('model.layers.*.self_attn.{name}.weight') splits attention heads: 8 "
+        "elements over 4 ranks is 2 each, but a head has 4. Use 1 or 2 ranks to keep heads whole."
         for number, name in ((3, "k_proj"), (4, "v_proj"))
     ]
     warnings = json.loads(run(*arguments, "--ranks", 3, "--json"))["warnings"]
     assert [line.split(".")[4] for line in warnings] == ["q_proj", "k_proj", "v_proj", "o_proj"]
-    assert "[1, 2, 4, 8] ranks would do" in warnings[0]
+    assert "Use 1, 2, 4 or 8 ranks to" in warnings[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import pkgutil
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any, Final
@@ -27,6 +28,7 @@ INTERRUPTED: Final = 130
 _SYNONYMS: Final = {
     "--apply": ("--out",),
     "--dtype": ("--to",),
+    "--engine": ("--for",),
     "--explain": ("--dry-run",),
     "--format": ("--output-format", "--to"),
     "--out-dir": ("--out",),
@@ -84,6 +86,11 @@ class _Commands(click.Group):
                 return super().invoke(ctx)
         except click.NoSuchOption as error:
             raise _no_such_option(error) from error
+        except click.BadParameter as error:
+            kind, word = getattr(error.param, "type", None), re.match("'(.*)' is not one of", error.message)
+            if isinstance(kind, click.Choice) and word is not None:
+                error.message += nearest(word[1], kind.choices)
+            raise
         except SplitError as error:
             _fail(ctx, str(error), INVALID)
         except BrokenPipeError:  # the reader, such as `head`, has seen enough

@@ -168,7 +168,7 @@ def _show(made: ShardPlan, folder: Path, *, table_too: bool) -> None:
     each = f"{high}" if low == high else f"{low} to {high}"
     screen.print(f"each rank holds {each} bytes", soft_wrap=True)
     for warning in made.warnings:
-        screen.print(f"note: {one_line(warning)}", soft_wrap=True)
+        screen.print(f"warning: {one_line(warning)}", soft_wrap=True)
 
 
 def written(result: Report | DryRun) -> dict[str, Any]:

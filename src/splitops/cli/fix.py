@@ -155,7 +155,7 @@ def _summary(report: FixReport) -> str:
     """Say how many splits were rewritten, and how many are left."""
     if not report.splits:
         return "The model has no split."
-    names = " and ".join(map(_with_release, report.runtimes))
+    names = ", ".join(map(_with_release, report.runtimes))
     told = f" for {names}" if names else ""
     rewritten, left = len(report.rewritten), len(report.unfixable)
     possible = ""

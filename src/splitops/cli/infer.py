@@ -32,7 +32,8 @@ _MAX_ROWS: Final = 200
     "-o", "--out", type=NEW_MODEL_FILE, help="File to write, with its shapes. Without it, only show them."
 )
 @click.option("--all", "show_all", is_flag=True, help="Show all values, not only the new ones.")
-@click.option("--as-openvino", is_flag=True, help="For OpenVINO IR, infer splits as OpenVINO itself does.")
+@click.option("--for", "runtime", type=click.Choice(["openvino"]), help="Infer the splits of IR as this "
+              "runtime does, where its rule is looser.")  # fmt: skip
 @dry_run_option
 @links_option
 @json_option
@@ -40,7 +41,7 @@ def command(
     model: Path,
     out: Path | None,
     show_all: bool,
-    as_openvino: bool,
+    runtime: str | None,
     dry_run: bool,
     allow_links: bool,
     as_json: bool,
@@ -60,7 +61,7 @@ def command(
     from splitops.models.infer import infer
 
     hold(out, openvino=is_openvino(model))
-    inferred = infer(model, as_openvino=as_openvino, allow_links=allow_links)
+    inferred = infer(model, as_openvino=runtime is not None, allow_links=allow_links)
     out = None if dry_run else out
     if out is not None:
         save(inferred.model, out)

@@ -50,11 +50,12 @@ _FEW: Final = 6
     help="How often the bodies of loops may run, in total.  [default: 4194304]",
 )
 @click.option(
-    "--engine",
+    "--for",
+    "engine",
     type=click.Choice(ENGINES),
     default=AUTO,
-    help="What runs the operators other than splits. auto is onnxruntime for ONNX and OpenVINO for IR if "
-    "installed, otherwise reference, which is onnx's own evaluator.",
+    help="Runtime that runs the operators other than splits. auto is onnxruntime for ONNX and OpenVINO for "
+    "IR if installed, otherwise reference, which is onnx's own evaluator.",
 )
 @click.option("--repeat", type=click.IntRange(min=1), metavar="COUNT", help="Time this many further runs.")
 @click.option(

@@ -175,16 +175,23 @@ def _section(recipe: Recipe, length: int, ranks: int, *, repeats: bool) -> list[
     through = math.lcm(unit, recipe.pack)
     for end in (offset + count for offset, count in zip(plan.offsets, plan.sizes, strict=True)):
         if end % through and end < length:
-            good = [
-                n
-                for n in range(1, min(max(1, length // through), 4096) + 1)
-                if n == 1 or -(-length // n) % through == 0
-            ]
+            good = whole_ranks(length, through)
             raise PlanError(
                 f"{ranks} ranks cut {length} elements at {end}, inside a unit of {through}: {brief(good)} "
                 f"ranks would do, of {brief([-(-length // n) for n in good])} elements each"
             )
     return list(zip(plan.offsets, plan.sizes, strict=True))
+
+
+def whole_ranks(length: int, unit: int) -> list[int]:
+    """Return the numbers of ranks over which a length is divided without a cut inside a unit.
+
+    Examples:
+        >>> whole_ranks(32, 8)
+        [1, 2, 4]
+    """
+    most = min(max(1, length // unit), 4096)
+    return [ranks for ranks in range(1, most + 1) if ranks == 1 or -(-length // ranks) % unit == 0]
 
 
 def _packed(piece: Piece, pack: int) -> Piece:

@@ -1,4 +1,4 @@
-"""Cuts that go through a head of attention: transformers makes them, but attention wants whole heads."""
+"""Find cuts inside an attention head: transformers makes them, but attention needs whole heads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from splitops.errors import PlanError
-from splitops.sharding.cuts import Recipe, cut_axis
+from splitops.sharding.cuts import Recipe, cut_axis, whole_ranks
 from splitops.sharding.expressions import Names
 from splitops.sharding.placements import Placements
 from splitops.sharding.plan_language import ShardRule, ShardRules
@@ -23,9 +23,9 @@ _HEADS: Final[Mapping[str, str]] = {
 def cut_heads(
     placements: Placements, matched: Sequence[ShardRule], rules: ShardRules, config: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    """Return a line for each rule that cuts through a head, with the numbers of ranks that would not.
+    """Return a line for each rule that splits a head, with the numbers of ranks that keep heads whole.
 
-    Words that gather what they cut are left out: attention gets whole heads there.
+    Rules that gather what they cut are left out: attention gets whole heads there.
 
     Args:
         placements: what each rank holds.
@@ -50,9 +50,18 @@ def cut_heads(
         if any(piece.begin * pack % unit for shard in cut.shards if shard for piece in shard.pieces):
             try:
                 cut_axis(Recipe(cut.axis, unit=unit, pack=pack), size, placements.ranks)
-            except PlanError as error:
-                told[rule.number] = f"{rule.label} cuts through heads: {error.message}"
+            except PlanError:
+                told[rule.number] = f"{rule.label} {_told(size * pack, unit, placements.ranks)}"
     return tuple(line for _, line in sorted(told.items()))
+
+
+def _told(length: int, unit: int, ranks: int) -> str:
+    *others, last = whole_ranks(length, unit)
+    good = f"{', '.join(map(str, others[:8]))} or {last} ranks" if others else f"{last} rank"
+    return (
+        f"splits attention heads: {length} elements over {ranks} ranks is {-(-length // ranks)} each, "
+        f"but a head has {unit}. Use {good} to keep heads whole."
+    )
 
 
 def _unit(elements: int, heads: str, names: Names) -> int:
