@@ -88,9 +88,10 @@ class _Commands(click.Group):
             raise _no_such_option(error) from error
         except click.BadParameter as error:
             kind, word = getattr(error.param, "type", None), re.match("'(.*)' is not one of", error.message)
-            if isinstance(kind, click.Choice) and word is not None:
-                error.message += nearest(word[1], kind.choices)
-            raise
+            if word is None or not isinstance(kind, click.Choice):
+                raise
+            meant = f"{error.message}{nearest(word[1], kind.choices)}"
+            raise click.BadParameter(meant, error.ctx, error.param) from error
         except SplitError as error:
             _fail(ctx, str(error), INVALID)
         except BrokenPipeError:  # the reader, such as `head`, has seen enough
