@@ -364,8 +364,75 @@ FAMILIES: Final[dict[str, Callable[[_Model], None]]] = {
 }  # fmt: skip
 
 
+_IDLE: Final = (
+    "Identity",
+    "Cast",
+    "Dropout",
+    "Transpose",
+    "Reshape",
+    "Unsqueeze",
+    "Pad",
+    "Add",
+    "Mul",
+    "Sum",
+    "Concat",
+)
+
+
+def with_idle_nodes(model: onnx.ModelProto, draw: random.Random, share: float = 0.2) -> onnx.ModelProto:
+    """Return the same model with nodes that change nothing in front of some others."""
+    inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+    types = {value.name: value.type.tensor_type for value in (*inferred.input, *inferred.value_info)}
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    del made.graph.node[:]
+    for node in model.graph.node:
+        changed = onnx.NodeProto()
+        changed.CopyFrom(node)
+        for index, name in enumerate(node.input):
+            if name in types and draw.random() < share:
+                rank = len(types[name].shape.dim) if types[name].HasField("shape") else 0
+                changed.input[index] = _idle(made.graph, name, types[name].elem_type, rank, draw)
+        made.graph.node.append(changed)
+    return made
+
+
+def _idle(graph: onnx.GraphProto, name: str, kind: int, rank: int, draw: random.Random) -> str:
+    """Add a node that changes nothing to a graph; return its output."""
+    operator = draw.choice(_IDLE if kind == _FLOAT and rank else _IDLE[:2])
+    made = f"{name}_idle{len(graph.node)}"
+
+    def constant(value: Any) -> str:
+        graph.initializer.append(numpy_helper.from_array(np.asarray(value), f"c_{made}"))
+        return f"c_{made}"
+
+    given, attributes = [name], {}
+    match operator:
+        case "Cast":
+            attributes = {"to": kind}
+        case "Transpose":
+            attributes = {"perm": list(range(rank))}
+        case "Concat":
+            attributes = {"axis": draw.randrange(-rank, rank)}
+        case "Reshape":
+            given += [constant(np.zeros(rank, np.int64))]
+        case "Pad":
+            given += [constant(np.zeros(2 * rank, np.int64))]
+        case "Add" | "Mul":
+            given += [constant(np.float32(operator == "Mul"))]
+        case "Unsqueeze":
+            given += [constant([draw.randrange(rank)])]
+            graph.node.append(helper.make_node(operator, given, [f"{made}_inner"], name=f"{made}_inner"))
+            operator, given = "Squeeze", [f"{made}_inner", given[1]]
+    graph.node.append(helper.make_node(operator, given, [made], name=made, **attributes))
+    return made
+
+
 def drawn(number: int, family: str | None = None) -> Drawn:
-    """Return the model of a number; the families take turns where none is named."""
+    """Return the model of a number; the families take turns where none is named.
+
+    A third of the models have nodes that change nothing.
+    """
     draw = random.Random(number)  # noqa: S311
     names = list(FAMILIES)
     name = family or names[number % len(names)]
@@ -373,6 +440,8 @@ def drawn(number: int, family: str | None = None) -> Drawn:
         model = _Model(draw)
         FAMILIES[name](model)
         try:
-            return Drawn(name, model.model(), model.feeds)
+            made = model.model()
+            idle = number // len(names) % 3 == 2
+            return Drawn(name, with_idle_nodes(made, draw) if idle else made, model.feeds)
         except (ValueError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError):
             continue  # such as an axis that the data does not have

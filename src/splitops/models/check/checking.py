@@ -14,13 +14,13 @@ from splitops.models.check.conditions import Condition, Surely, Surroundings
 from splitops.models.check.findings import Finding, Severity, finding_of
 from splitops.models.check.profiles import LIMITS, RUNTIMES, Limit, known_runtimes
 from splitops.models.formats.files import is_openvino
+from splitops.models.graph.around import FactOf, may_be_fused_in
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.fusions import Fused, Fusion, ShapeOf, find_fused, may_be_fused_in
+from splitops.models.graph.fusions import Fused, Fusion, find_fused
 from splitops.models.graph.onnx import all_graphs, label, note
 from splitops.models.infer import InferredValue, Tensor, graph_of, load_well_formed, walk
-from splitops.models.known import may_be
+from splitops.models.known import Known, may_be
 from splitops.models.sites import Site
-from splitops.spec.sizes.dims import Shape
 
 if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel
@@ -235,12 +235,12 @@ def _editor(model: Any, values: Iterable[InferredValue], where: Where) -> Editor
         from splitops.models.graph.openvino import graphs_inside, layers_may_be_fused, to_nodes
         from splitops.models.graph.openvino_editor import OpenVINOEditor
 
-        if not layers_may_be_fused(model, _shapes(values)):
+        if not layers_may_be_fused(model, _facts(values)):
             return None
         nodes = to_nodes(model)
         _note(graphs_inside(nodes.graph), values)
         return OpenVINOEditor(nodes, where)
-    if not may_be_fused_in(model, _shapes(values)):
+    if not may_be_fused_in(model, _facts(values)):
         return None
     from splitops.models.graph.onnx_editor import OnnxEditor
 
@@ -248,19 +248,16 @@ def _editor(model: Any, values: Iterable[InferredValue], where: Where) -> Editor
     return OnnxEditor(model, where)
 
 
-def _shapes(values: Iterable[InferredValue]) -> ShapeOf:
-    """Return what tells the shapes of values, by the path of the graph and the name."""
-    found: dict[tuple[str | None, str], Shape | None] = {}
+def _facts(values: Iterable[InferredValue]) -> FactOf:
+    """Return what tells what is known of values, by the path of the graph and the name."""
+    found: dict[tuple[str | None, str], Known] = {}
 
-    def shape_of(graph: str | None, name: str) -> Shape | None:
+    def fact_of(graph: str | None, name: str) -> Known:
         if not found:
-            for value in values:
-                found[value.graph, value.name] = (
-                    value.after.shape if isinstance(value.after, Tensor) else None
-                )
+            found.update({(value.graph, value.name): value.after for value in values})
         return found.get((graph, name))
 
-    return shape_of
+    return fact_of
 
 
 def _note(graphs: Iterable[tuple[str | None, Any]], values: Iterable[InferredValue]) -> None:

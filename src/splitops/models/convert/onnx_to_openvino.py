@@ -31,7 +31,7 @@ from splitops.models.formats.onnx import check_model
 from splitops.models.formats.onnx.structure import opset_imports
 from splitops.models.formats.openvino import OpenVINOModel, from_bytes
 from splitops.models.graph.arithmetic import lengths_of_size
-from splitops.models.graph.fusions import may_be_fused_in
+from splitops.models.graph.around import may_be_fused_in
 from splitops.models.graph.onnx import Tape, attributes_of, graphs_of, replace_node, type_of
 from splitops.models.graph.onnx_sites import is_split
 from splitops.models.graph.onnx_splits import given_lengths

@@ -9,12 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
 import onnx_ir as ir
 
+from splitops.models.graph.around import (
+    NAMES,
+    PARTS_OF_A_CELL,
+    RESHAPING,
+    grows,
+    only_number,
+    source,
+    unchanged,
+)
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.onnx import all_graphs, shape_of
+from splitops.models.graph.onnx import known, shape_of
+from splitops.models.known import Known
 from splitops.spec.sizes.dims import Shape
 from splitops.spec.sizes.rules import SizeRule
 
@@ -64,195 +74,7 @@ class Fused:
         return self.path[-1]
 
 
-_NAMES: Final[Mapping[str, str]] = {
-    "Convolution": "Conv",
-    "Multiply": "Mul",
-    "Negative": "Neg",
-    "ReLU": "Relu",
-    "Subtract": "Sub",
-    "VariadicSplit": "Split",
-}
-"""Names in OpenVINO of operators that ONNX has too."""
 _ACTIVATIONS: Final = frozenset({"Relu", "Sigmoid", "Tanh"})
-_PARTS_OF_A_CELL: Final = 4
-_NEGATIVES: Final = frozenset({"Neg", "Mul", "Sub"})
-_BEFORE_JOIN: Final = _NEGATIVES | {"Squeeze", "Reshape", "Conv"}
-"""What is between a part and the Concat of a pattern."""
-_PARTING: Final = frozenset({"Split", "Slice"})
-
-
-_N = TypeVar("_N")
-_V = TypeVar("_V")
-
-
-class Around(Protocol[_N, _V]):
-    """What is around the nodes or layers of a graph."""
-
-    def name(self, node: _N) -> str:
-        """Return the operator of a node."""
-
-    def sources(self, node: _N) -> Sequence[_V | None]:
-        """Return the inputs of a node, behind Identity nodes."""
-
-    def outputs(self, node: _N) -> Sequence[_V]:
-        """Return the outputs of a node."""
-
-    def maker(self, value: _V) -> _N | None:
-        """Return the node that makes a value; None is an input of the graph."""
-
-    def readers(self, node: _N) -> Iterable[_N]:
-        """Return the nodes that read the outputs of a node, behind Identity nodes."""
-
-    def shape(self, value: _V) -> Shape | None:
-        """Return the shape of a value."""
-
-
-ShapeOf = Callable[[str | None, str], Shape | None]
-"""The shape of a value, by the path of its graph and its name; None where it is not known."""
-
-
-def may_be_fused(nodes: Iterable[_N], around: Around[_N, _V]) -> bool:
-    """Return whether anything among some nodes looks like the end of a pattern.
-
-    The operators say so, and the sizes around a rotary embedding or Slice that nothing is wrong there.
-    """
-    sliced: dict[_V, bool] = {}
-    for node in nodes:
-        own = _kind(around, node)
-        if own not in ("Concat", "Slice", "Split"):
-            continue
-        first, *others = around.sources(node) or (None,)
-        if first is None:
-            continue
-        if own == "Slice":
-            shape = around.shape(around.outputs(node)[0])
-            risky = shape is None or 0 in shape  # one that ends before it starts is empty
-            if first in sliced and (risky or sliced[first]):
-                return True
-            sliced[first] = risky or sliced.get(first, False)
-        elif own == "Split":
-            gates = len(around.outputs(node)) == _PARTS_OF_A_CELL
-            if gates and _made_by(around, first) in ("Add", "Gemm"):
-                return True
-        elif _may_join(around, node, first, others):
-            return True
-    return False
-
-
-def _may_join(around: Around[_N, _V], join: _N, first: _V, others: Sequence[_V | None]) -> bool:
-    """Return whether a Concat looks like the end of a pattern."""
-    kind, maker = _made_by(around, first), around.maker(first)
-    if kind == "Split" or maker is None:
-        return kind == "Split" and first in others[:1]  # else no part is repeated in their order
-    if kind not in _BEFORE_JOIN:
-        return False
-    parted = any(_made_by(around, value) in _PARTING for value in around.sources(maker))
-    return parted and not (kind in _NEGATIVES and _turns_whole_rows(around, join))
-
-
-def may_be_fused_in(model: ir.Model, shapes: ShapeOf = lambda *_: None) -> bool:
-    """Return whether anything in a model looks like the end of a pattern.
-
-    Args:
-        model: the model.
-        shapes: the shapes that are known of its values, besides those that are noted or declared.
-    """
-    return any(may_be_fused(graph, _Nodes(path, shapes)) for path, graph in all_graphs(model))
-
-
-class _Nodes:
-    """What is around the nodes of an ONNX graph."""
-
-    def __init__(self, path: str | None, shapes: ShapeOf) -> None:
-        self._path = path
-        self._shapes = shapes
-
-    def name(self, node: ir.Node) -> str:
-        return node.op_type
-
-    def sources(self, node: ir.Node) -> Sequence[ir.Value | None]:
-        return [None if value is None else source(value) for value in node.inputs]
-
-    def outputs(self, node: ir.Node) -> Sequence[ir.Value]:
-        return node.outputs
-
-    def maker(self, value: ir.Value) -> ir.Node | None:
-        return value.producer()
-
-    def readers(self, node: ir.Node) -> Iterable[ir.Node]:
-        return [reader for value in node.outputs for reader in readers(value)]
-
-    def shape(self, value: ir.Value) -> Shape | None:
-        found = self._shapes(self._path, value.name or "")
-        return shape_of(value) if found is None else found
-
-
-def source(value: ir.Value) -> ir.Value:
-    """Return the value that a value is, behind all Identity nodes."""
-    node = value.producer()
-    while node is not None and node.op_type == "Identity" and node.inputs[0] is not None:
-        value = node.inputs[0]
-        node = value.producer()
-    return value
-
-
-def readers(value: ir.Value) -> list[ir.Node]:
-    """Return the nodes that read a value, behind Identity nodes, once for each time."""
-    found: list[ir.Node] = []
-    for use in value.uses():
-        if use.node.op_type == "Identity":
-            found += readers(use.node.outputs[0])
-        else:
-            found.append(use.node)
-    return found
-
-
-def _kind(around: Around[_N, _V], node: _N) -> str:
-    """Return the operator of a node as ONNX names it."""
-    name = around.name(node)
-    return _NAMES.get(name, name)
-
-
-def _made_by(around: Around[_N, _V], value: _V | None) -> str:
-    """Return the operator that makes a value; empty for an input of the graph."""
-    node = None if value is None else around.maker(value)
-    return "" if node is None else _kind(around, node)
-
-
-def _turns_whole_rows(around: Around[_N, _V], join: _N) -> bool:
-    """Return whether a Concat is one of two halves, and is multiplied with tables of whole rows only.
-
-    Args:
-        around: what is around it.
-        join: a Concat whose first input may be the negative of a half. See :func:`_rotated`.
-    """
-    first, *others = around.sources(join)
-    negated = None if first is None else around.maker(first)
-    halves = [
-        node
-        for value in (*(() if negated is None else around.sources(negated)), *others)
-        if value is not None and (node := around.maker(value)) is not None and _kind(around, node) in _PARTING
-    ]
-    data = {around.sources(node)[0] for node in halves}
-    whole = next(iter(data)) if len(others) == 1 and len(halves) == 2 and len(data) == 1 else None
-    shape = None if whole is None else around.shape(whole)
-    sizes = {made[-1] if (made := around.shape(around.outputs(node)[0])) else None for node in halves}
-    half = sizes.pop()
-    if not shape or sizes or not isinstance(half, int) or shape[-1] != 2 * half:
-        return False
-    for product in around.readers(join):
-        for total in around.readers(product) if _kind(around, product) == "Mul" else ():
-            for summand in around.sources(total) if _kind(around, total) == "Add" else ():
-                scaled = None if summand is None else around.maker(summand)
-                if scaled is None or _kind(around, scaled) != "Mul":
-                    continue
-                for table in around.sources(scaled):
-                    if table is None or table == whole or around.maker(table) is join:
-                        continue
-                    found = around.shape(table)
-                    if not found or found[-1] != shape[-1] or grows(shape, found):
-                        return False
-    return True
 
 
 def find_fused(editor: Editor, *, without_lengths: bool = False) -> list[Fused]:
@@ -266,14 +88,14 @@ def find_fused(editor: Editor, *, without_lengths: bool = False) -> list[Fused]:
     for graph in editor.graphs:
         reader = _Reader(editor, graph, without_lengths)
         for node in graph:
-            for find in _FINDERS.get(_NAMES.get(node.op_type, node.op_type), ()):
+            for find in _FINDERS.get(NAMES.get(node.op_type, node.op_type), ()):
                 found += find(reader, node)
         found += _backward_slices(reader)
     return found
 
 
 class _Reader:
-    """Reads the nodes of one graph as OpenVINO sees them: without Identity nodes.
+    """Reads the nodes of one graph as OpenVINO sees them: without nodes that change nothing.
 
     Args:
         editor: the model.
@@ -287,17 +109,71 @@ class _Reader:
         self.without_lengths = without_lengths
         self._slices: dict[tuple[ir.Value, int], list[_Slice]] | None = None
         self._read: dict[ir.Node, _Slice | None] = {}
+        self._sources: dict[ir.Value, ir.Value] = {}
 
-    def maker(self, value: ir.Value | None, *names: str) -> ir.Node | None:
+    def source(self, value: ir.Value) -> ir.Value:
+        """Return the value that a value is, behind all nodes that change nothing."""
+        if value not in self._sources:
+            self._sources[value] = source(self, value)
+        return self._sources[value]
+
+    # What Around asks for
+
+    def sources(self, node: ir.Node) -> Sequence[ir.Value | None]:
+        return node.inputs
+
+    def outputs(self, node: ir.Node) -> Sequence[ir.Value]:
+        return node.outputs
+
+    def maker(self, value: ir.Value) -> ir.Node | None:
+        return value.producer()
+
+    def readers(self, node: ir.Node) -> list[ir.Node]:
+        return [reader for value in node.outputs for reader in self.read_by(value)]
+
+    def fact(self, value: ir.Value) -> Known:
+        return known(value)
+
+    def keeps_places(self, node: ir.Node) -> bool:
+        shape = shape_of(node.outputs[0])
+        rank = 0 if shape is None else len(shape)
+        if self.name(node) == "Pad":
+            pads = None if len(node.inputs) < 2 or node.inputs[1] is None else node.inputs[1]
+            content = None if pads is None else self.editor.content(self.source(pads), 2 * rank)
+            return content is not None and not content[0].any()
+        match self.editor.role(node):
+            case Role.TRANSPOSE:
+                return self.editor.permutation(node, rank) == list(range(rank))
+            case Role.SLICE:
+                bounds = self.editor.bounds(node, rank)
+                return bounds is not None and all(taken.step > 0 for taken in bounds.values())
+        return True
+
+    # What makes and reads a value
+
+    def read_by(self, value: ir.Value) -> list[ir.Node]:
+        """Return the nodes that read a value, behind those that change nothing, once for each time."""
+        found: list[ir.Node] = []
+        for use in value.uses():
+            behind = [use.node]
+            if self.name(use.node) in RESHAPING and unchanged(self, use.node) is None:
+                behind = [other.node for other in use.node.outputs[0].uses()]  # two that undo one another
+            if behind and all(unchanged(self, node) is value for node in behind):
+                found += [reader for node in behind for reader in self.read_by(node.outputs[0])]
+            else:
+                found.append(use.node)
+        return found
+
+    def made_by(self, value: ir.Value | None, *names: str) -> ir.Node | None:
         """Return the node of one of some operators that makes a value."""
-        node = None if value is None else source(value).producer()
+        node = None if value is None else self.source(value).producer()
         return node if node is not None and self.name(node) in names else None
 
     def part_of(self, value: ir.Value | None) -> tuple[ir.Node, int] | None:
         """Return the split that makes a value, and the position of the part."""
-        found = None if value is None else source(value)
+        found = None if value is None else self.source(value)
         node = None if found is None else found.producer()
-        if found is None or node is None or _NAMES.get(node.op_type, node.op_type) != "Split":
+        if found is None or node is None or NAMES.get(node.op_type, node.op_type) != "Split":
             return None
         return self.editor.part_of(found)
 
@@ -305,11 +181,11 @@ class _Reader:
         """Return the operator of a node as ONNX names it; empty for an operator of another domain."""
         if node.domain not in ("", "ai.onnx", self.editor.domain):
             return ""
-        return _NAMES.get(node.op_type, node.op_type)
+        return NAMES.get(node.op_type, node.op_type)
 
     def only_for(self, value: ir.Value, node: ir.Node) -> bool:
         """Return whether nothing but one node reads a value."""
-        return not value.is_graph_output() and all(reader is node for reader in readers(value))
+        return not value.is_graph_output() and all(reader is node for reader in self.read_by(value))
 
     def is_counted(self, split: ir.Node) -> bool:
         """Return whether a split is one by a number of parts to OpenVINO: its operator Split."""
@@ -327,12 +203,10 @@ class _Reader:
 
     def number(self, value: ir.Value | None) -> float | None:
         """Return the number that a constant of one element holds."""
-        cast = self.maker(value, "Cast", "Convert")
+        cast = self.made_by(value, "Cast")
         value = value if cast is None else cast.inputs[0]
-        content = None if value is None else self.editor.content(source(value), 1)
-        if content is None or content[0].size != 1 or content[0].dtype.kind not in "iuf":
-            return None
-        return float(content[0].reshape(-1)[0])
+        content = None if value is None else self.editor.content(self.source(value), 1)
+        return None if content is None else only_number(content[0])
 
     def fits(self, table: ir.Value, rank: int) -> bool:
         """Return whether a table has as many axes as what it is multiplied with; constants are given them."""
@@ -377,11 +251,11 @@ class _Reader:
         if taken.step != 1:
             return None
         size = shape[axis]
-        return _Slice(node, source(data), axis, taken, size if isinstance(size, int) else None)
+        return _Slice(node, self.source(data), axis, taken, size if isinstance(size, int) else None)
 
     def slice_of(self, value: ir.Value | None) -> _Slice | None:
         """Return the Slice of one axis that makes a value."""
-        node = self.maker(value, "Slice")
+        node = self.made_by(value, "Slice")
         return None if node is None else self._slice(node)
 
 
@@ -410,7 +284,7 @@ class _Slice:
 
 def _joined(reader: _Reader, join: ir.Node) -> Iterator[Fused]:
     """Yield what is found at one Concat."""
-    values = [None if value is None else source(value) for value in join.inputs]
+    values = [None if value is None else reader.source(value) for value in join.inputs]
     axis, shape = reader.editor.axis(join), shape_of(join.outputs[0])
     if axis is None or not values or None in values:
         return
@@ -428,7 +302,7 @@ def _squeezed(
     first: ir.Node | None = None
     path: list[ir.Node] = []
     for index, value in enumerate(inputs):
-        squeeze = reader.maker(value, "Squeeze", "Reshape")
+        squeeze = reader.made_by(value, "Squeeze", "Reshape")
         part = None if squeeze is None or squeeze.inputs[0] is None else reader.part_of(squeeze.inputs[0])
         if squeeze is None or part is None or part[1] != index or part[0] is not (first or part[0]):
             return
@@ -528,7 +402,7 @@ def _convolved(reader: _Reader, join: ir.Node, inputs: Sequence[ir.Value], axis:
 
 def _convolution(reader: _Reader, value: ir.Value) -> ir.Node | None:
     """Return the convolution of one group, without a bias, that makes a value."""
-    node = reader.maker(value, "Conv")
+    node = reader.made_by(value, "Conv")
     if node is None or len([given for given in node.inputs if given is not None]) != 2:
         return None
     group = node.attributes.get("group")
@@ -600,11 +474,11 @@ def _rotated(reader: _Reader, join: ir.Node, inputs: Sequence[ir.Value], axis: i
         return
     node, data, half, size = halves
     shape = shape_of(data)
-    for product in readers(join.outputs[0]):
+    for product in reader.read_by(join.outputs[0]):
         if reader.name(product) != "Mul":
             continue
         sine = _other(reader, product, join.outputs[0])
-        for total in readers(product.outputs[0]):
+        for total in reader.read_by(product.outputs[0]):
             cosine = _cosine(reader, total, product, data)
             if cosine is None or sine is None or shape is None or len(shape) not in (3, 4):
                 continue
@@ -623,7 +497,7 @@ def _rotated(reader: _Reader, join: ir.Node, inputs: Sequence[ir.Value], axis: i
 
 def _negated(reader: _Reader, value: ir.Value) -> ir.Value | None:
     """Return of what a value is the negative."""
-    node = reader.maker(value, "Neg", "Mul", "Sub")
+    node = reader.made_by(value, "Neg", "Mul", "Sub")
     if node is None:
         return None
     if reader.name(node) == "Neg":
@@ -663,12 +537,12 @@ def _halves(
         return None
     if reader.is_counted(split) or reader.editor.stated_axis(split) != cut.rank - 1:
         return None
-    return split, source(data), sizes[0], cut.size
+    return split, reader.source(data), sizes[0], cut.size
 
 
 def _other(reader: _Reader, node: ir.Node, value: ir.Value) -> ir.Value | None:
     """Return the input of a node of two inputs that is not a value, behind Identity nodes."""
-    rest = [own for given in node.inputs if given is not None and (own := source(given)) is not value]
+    rest = [own for given in node.inputs if given is not None and (own := reader.source(given)) is not value]
     return rest[0] if len(rest) == 1 and len(node.inputs) == 2 else None
 
 
@@ -677,16 +551,8 @@ def _cosine(reader: _Reader, total: ir.Node, product: ir.Node, data: ir.Value) -
     if reader.name(total) != "Add":
         return None
     summand = _other(reader, total, product.outputs[0])
-    scaled = None if summand is None else reader.maker(summand, "Mul")
+    scaled = None if summand is None else reader.made_by(summand, "Mul")
     return None if scaled is None else _other(reader, scaled, data)
-
-
-def grows(shape: Shape, table: Shape) -> bool:
-    """Return whether a table makes data of a shape larger."""
-    pairs = zip(reversed(shape), reversed(table), strict=False)
-    return len(table) > len(shape) or any(
-        size == 1 and isinstance(other, int) and other != 1 for size, other in pairs
-    )
 
 
 # Slices
@@ -737,16 +603,16 @@ def _lengths_of(spans: Sequence[tuple[int, int]], size: int) -> list[int] | None
 
 def _gated(reader: _Reader, split: ir.Node) -> Iterator[Fused]:
     """Follow LSTMCellFusionWithJointWeights: i, c, f, o is the only order of gates that it gets right."""
-    if reader.editor.role(split) is not Role.SPLIT or len(split.outputs) != _PARTS_OF_A_CELL:
+    if reader.editor.role(split) is not Role.SPLIT or len(split.outputs) != PARTS_OF_A_CELL:
         return
     cut, data = reader.editor.cut(split), split.inputs[0]
     if cut is None or (cut.axis, cut.rank) != (1, 2) or not reader.is_counted(split):
         return
-    total = reader.maker(data, "Add", "Gemm")
-    if total is None or reader.count(split) != _PARTS_OF_A_CELL:
+    total = reader.made_by(data, "Add", "Gemm")
+    if total is None or reader.count(split) != PARTS_OF_A_CELL:
         return
     product = total if reader.name(total) == "Gemm" else _either(reader, total, "MatMul")
-    if product is None or reader.maker(product.inputs[0], "Concat") is None:
+    if product is None or reader.made_by(product.inputs[0], "Concat") is None:
         return
     gates = [_gate(reader, part) for part in split.outputs]
     added = [index for index, gate in enumerate(gates) if gate is not None and len(gate) == 2]
@@ -763,21 +629,21 @@ def _gated(reader: _Reader, split: ir.Node) -> Iterator[Fused]:
 
 
 def _either(reader: _Reader, node: ir.Node, name: str) -> ir.Node | None:
-    return next((made for value in node.inputs if (made := reader.maker(value, name)) is not None), None)
+    return next((made for value in node.inputs if (made := reader.made_by(value, name)) is not None), None)
 
 
 def _gate(reader: _Reader, part: ir.Value) -> list[ir.Node] | None:
     """Return what reads a gate: an activation, or an addition of one number and an activation."""
-    read = readers(part)
+    read = reader.read_by(part)
     if len(read) != 1:
         return None
     (first,) = read
     if reader.name(first) in _ACTIVATIONS:
         return [first]
-    behind = readers(first.outputs[0])
+    behind = reader.read_by(first.outputs[0])
     if reader.name(first) != "Add" or len(behind) != 1 or reader.name(behind[0]) not in _ACTIVATIONS:
         return None
-    number = _other(reader, first, source(part))
+    number = _other(reader, first, reader.source(part))
     return [first, behind[0]] if reader.size(number) == 1 and reader.editor.is_constant(number) else None
 
 
@@ -787,19 +653,19 @@ def _output_gate(
     """Return which gate scales the activated state of a cell, and the node that does."""
     activated = {gate[-1].outputs[0]: index for index, gate in enumerate(gates) if gate is not None}
     for value, index in activated.items():
-        for scaled in readers(value):
+        for scaled in reader.read_by(value):
             state = _other(reader, scaled, value) if reader.name(scaled) == "Mul" else None
-            act = None if state is None else reader.maker(state, *_ACTIVATIONS)
-            total = None if act is None else reader.maker(act.inputs[0], "Add")
+            act = None if state is None else reader.made_by(state, *_ACTIVATIONS)
+            total = None if act is None else reader.made_by(act.inputs[0], "Add")
             if index == forget or total is None:
                 continue
-            products = [reader.maker(given, "Mul") for given in total.inputs]
+            products = [reader.made_by(given, "Mul") for given in total.inputs]
             read = [
-                {activated[v] for given in made.inputs if given and (v := source(given)) in activated}
+                {activated[v] for given in made.inputs if given and (v := reader.source(given)) in activated}
                 for made in products
                 if made is not None
             ]
-            others = set(range(_PARTS_OF_A_CELL)) - {forget, index}
+            others = set(range(PARTS_OF_A_CELL)) - {forget, index}
             if len(read) == 2 and {forget} in read and others in read:
                 return index, scaled
     return None

@@ -12,14 +12,16 @@ from typing import Final
 
 import onnx_ir as ir
 
+from splitops.errors import NOWHERE, SplitError
 from splitops.models.formats.openvino.model import Edge, Endpoint, Graph, Layer, OpenVINOModel, Port
 from splitops.models.formats.openvino.sites import endpoint_name
-from splitops.models.graph.fusions import ShapeOf, may_be_fused
+from splitops.models.graph.around import NAMES, FactOf, may_be_fused, only_number
 from splitops.models.graph.onnx import note
 from splitops.models.known import Known
-from splitops.spec.sizes.dims import Shape
 
 DOMAIN: Final = "openvino"
+_NUMBER: Final = 8
+"""No number has more bytes."""
 _LAYER: Final = "splitops.layer"
 _PORT: Final = "splitops.port"
 
@@ -88,29 +90,32 @@ def graphs_inside(graph: ir.Graph, path: str | None = None) -> Iterator[tuple[st
             yield from graphs_inside(attribute.as_graph(), inner if path is None else f"{path}/{inner}")
 
 
-def layers_may_be_fused(model: OpenVINOModel, shapes: ShapeOf = lambda *_: None) -> bool:
+def layers_may_be_fused(model: OpenVINOModel, facts: FactOf = lambda *_: None) -> bool:
     """Return whether anything in a model looks like what OpenVINO fuses wrongly with a split.
 
     Args:
         model: the model.
-        shapes: the shapes that are known of its values: they tell most patterns from those that are right.
+        facts: what is known of its values: the sizes tell most patterns from those that are right.
     """
-    return any(may_be_fused(graph.layers, _Layers(graph, path, shapes)) for path, graph in model.graphs())
+    return any(may_be_fused(graph.layers, _Layers(graph, path, facts)) for path, graph in model.graphs())
 
 
 class _Layers:
     """What is around the layers of a graph."""
 
-    def __init__(self, graph: Graph, path: str | None, shapes: ShapeOf) -> None:
+    def __init__(self, graph: Graph, path: str | None, facts: FactOf) -> None:
         self._graph = graph
         self._path = path
-        self._shapes = shapes
+        self._facts = facts
+        self._sources: dict[int, Sequence[Endpoint]] = {}
 
     def name(self, node: Layer) -> str:
-        return node.type
+        return NAMES.get(node.type, node.type)
 
     def sources(self, node: Layer) -> Sequence[Endpoint]:
-        return self._graph.sources(node)
+        if node.id not in self._sources:
+            self._sources[node.id] = self._graph.sources(node)
+        return self._sources[node.id]
 
     def maker(self, value: Endpoint) -> Layer:
         return self._graph.by_id[value.layer]
@@ -120,8 +125,20 @@ class _Layers:
             for target in self._graph.consumers.get(Endpoint(node.id, port.id), ()):
                 yield self._graph.by_id[target.layer]
 
-    def shape(self, value: Endpoint) -> Shape | None:
-        return self._shapes(self._path, endpoint_name(self._graph, value))
+    def fact(self, value: Endpoint) -> Known:
+        return self._facts(self._path, endpoint_name(self._graph, value))
+
+    def number(self, value: Endpoint) -> float | None:
+        constant = self._graph.by_id[value.layer].constant
+        try:
+            return (
+                None if constant is None or constant.size > _NUMBER else only_number(constant.array(NOWHERE))
+            )
+        except SplitError:
+            return None
+
+    def keeps_places(self, node: Layer) -> bool:
+        return True
 
     def outputs(self, node: Layer) -> Sequence[Endpoint]:
         return [Endpoint(node.id, port.id) for port in node.outputs]
