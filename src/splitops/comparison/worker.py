@@ -204,6 +204,7 @@ def storage(name: str) -> np.dtype[Any]:
 def main() -> None:
     """Answer until nobody asks any more."""
     sys.modules["splitops.comparison.worker"] = sys.modules["__main__"]  # where adapters import it from
+    sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]  # an import of OpenVINO sends otherwise
     adapter = _adapter(Path(sys.argv[1]))
     if len(sys.argv) > 2:
         _fork_on_request(adapter, socket.socket(fileno=int(sys.argv[2])))

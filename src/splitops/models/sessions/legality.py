@@ -46,6 +46,7 @@ from splitops.models.sessions.cones import cone_of_sites, is_site
 from splitops.models.sessions.settled import is_settled
 from splitops.models.sites import Site
 from splitops.onnx.reference import node_label
+from splitops.spec.sizes.rules import SizeRule
 
 _FLOATS: Final = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16})
 _COMPLEX: Final = frozenset({TensorProto.COMPLEX64, TensorProto.COMPLEX128})
@@ -55,6 +56,9 @@ _PROVING_SINCE: Final = {"onnxruntime": "1.29.0"}
 An older onnxruntime ends the process (onnxruntime issue 29461). OpenVINO makes 32 bits of lengths, and gives
 -1 what the others leave.
 """
+_DIVIDING_SINCE: Final = {"onnxruntime": "1.29.0"}
+"""The first release of each runtime that divides by num_outputs in integers; older ones round to float32."""
+_ROUNDED: Final = 1 << 24
 _WITH_BODIES: Final = frozenset({"Loop", "Scan", "SequenceMap"})
 _MOST_INLINED: Final = 1 << 20
 """Nodes of a model whose functions are put in the place of their calls, as runtimes do it."""
@@ -179,6 +183,8 @@ def survey(
         reason = _reason(site, surroundings, engine.name)
         if reason is None and _is_computed(site) and _place(site) not in written:
             reason = _unproved(site, engine)
+        if reason is None and _is_rounded(site, engine):
+            reason = "num_outputs on an axis that may have more than 2^24 positions"
         if reason is not None:
             reasons[site_key(site.where.graph, site.outputs)] = reason
         if not is_settled(site):
@@ -351,6 +357,25 @@ def _unproved(site: Site, engine: Engine) -> str | None:
     shape = None if site.lengths is None else site.lengths.shape
     counted = shape is not None and len(shape) < 2 and all(isinstance(size, int) and size for size in shape)
     return None if counted else "lengths whose number a run decides"
+
+
+def divides_in_floats(engine: Engine) -> bool:
+    """Return whether a runtime rounds an axis of more than 2^24 positions before it divides it."""
+    since = _DIVIDING_SINCE.get(engine.name)
+    return since is not None and release_numbers(engine.version) < release_numbers(since)
+
+
+def _is_rounded(site: Site, engine: Engine) -> bool:
+    """Return whether a runtime may round the size of an axis."""
+    binding = site.binding
+    division = None if binding is None else binding.division
+    if division is None or division.rule is not SizeRule.CEIL or not divides_in_floats(engine):
+        return False
+    assert binding is not None
+    shape = binding.data.shape
+    size = None if shape is None or binding.axis is None else shape[binding.axis]
+    most = size if size is None or isinstance(size, int) else size.hi
+    return most is None or most > _ROUNDED
 
 
 def _is_computed(site: Site) -> bool:

@@ -29,6 +29,7 @@ from splitops.models.sessions.legality import (
     OwnNodes,
     Survey,
     complex_values,
+    divides_in_floats,
     find_borders,
     fused_nodes,
     legal_model,
@@ -284,7 +285,7 @@ class OnnxProgram:
 
 def _looks_at_sizes(engine: Engine | None) -> bool:
     """Return whether what an engine does with splits depends on sizes that onnxruntime proves itself."""
-    return engine is not None and engine.name != "onnxruntime"
+    return engine is not None and (engine.name != "onnxruntime" or divides_in_floats(engine))
 
 
 def _declared(proto: ModelProto) -> dict[tuple[str | None, str], Any]:
