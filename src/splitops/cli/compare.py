@@ -51,6 +51,8 @@ _STATES: Final = {"no-result": "no result", "absent": "not installed", "failed":
               "in JSON. New deviations fail, and so do those that are gone.")  # fmt: skip
 @click.option("--repro", metavar="CASE", help="Run this case in the one named implementation, and write a "
               "folder for its engineers to --out: model, script, and the text of a report.")  # fmt: skip
+@click.option("--export", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Write the "
+              "ONNX cases as test folders for onnx.backend.test, and run nothing.")  # fmt: skip
 @click.option("-o", "--out", type=click.Path(path_type=Path, file_okay=False), help="The folder of --repro.")
 @click.option("--seconds", type=click.FloatRange(0.1, 3600), default=30, help="Time limit for one case.")
 @click.option("--memory", type=BYTES, default="4G", help="Memory limit for one implementation.")
@@ -76,6 +78,7 @@ def command(
     diff: Path | None,
     expect: Path | None,
     repro: str | None,
+    export: Path | None,
     out: Path | None,
     seconds: float,
     memory: int,
@@ -104,12 +107,14 @@ def command(
       splitops compare mine="node worker.mjs" --json > report.json
       splitops compare --diff report.json
       splitops compare --model mine.onnx --html mine.html
+      splitops compare --op Split-18 --export folder
       splitops compare onnxruntime --repro split-18/ceil/5-into-4/float32/static -o reproduction
     """
     from splitops.comparison.cases import listed
-    from splitops.comparison.driver.comparing import compare
+    from splitops.comparison.driver.comparing import chosen_cases, compare
     from splitops.comparison.records import CompareError, State, parse_column, parse_setting
     from splitops.comparison.reports.expecting import judge, read_expectations
+    from splitops.comparison.reports.exporting import write_tests
     from splitops.comparison.reports.html import require_jinja
     from splitops.comparison.reports.reading import read_report
 
@@ -122,7 +127,14 @@ def command(
         raise click.UsageError(message, ctx)
     if inputs and model is None:
         raise click.UsageError("--input is an input of --model.", ctx)
+    if export is not None and (implementations or model or repro or html or sarif or diff or expect):
+        raise click.UsageError("--export only writes cases: it runs no implementation.", ctx)
     try:
+        if export is not None:
+            valid, invalid = write_tests(chosen_cases(operators, cases, generate, seed), export)
+            valid_tests, invalid_tests = count_of(valid, "valid test"), count_of(invalid, "invalid test")
+            click.echo(f"{valid_tests} and {invalid_tests} written to {export}")
+            return
         if repro is not None:
             column = implementations[0]
             name, setting = parse_column(column)

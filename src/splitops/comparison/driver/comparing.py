@@ -89,7 +89,7 @@ def compare(
         ['split-18/ceil/5-into-4/float32/static', ...]
     """
     if model is None:
-        asked = _chosen(operators, cases, generate, seed)
+        asked = chosen_cases(operators, cases, generate, seed)
     else:
         asked = cases_of_model(model, inputs, allow_links=allow_links)
     wanted = Wanted(implementations, commands, pythons, settings)
@@ -97,7 +97,7 @@ def compare(
     return ask_everything(asked, wanted, limits, shrink_seconds=shrink_seconds, jobs=jobs, tell=tell)
 
 
-def _chosen(operators: Sequence[str], ids: Sequence[str], generate: int, seed: int) -> tuple[Case, ...]:
+def chosen_cases(operators: Sequence[str], ids: Sequence[str], generate: int, seed: int) -> tuple[Case, ...]:
     """Return the cases that are asked for, and their baselines."""
     wanted = {name: find(name) for name in ids} if ids else dict(listed())
     if generate:
