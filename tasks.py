@@ -168,10 +168,11 @@ def mutants(*arguments: str) -> None:
 
 
 def prove(*arguments: str) -> None:
-    """Replay the proofs of the theory with Why3 and Z3: ``prove --why3 [--record]``."""
-    if not arguments or arguments[0] != "--why3":
-        sys.exit("usage: tasks.py prove --why3 [--record]")
-    run(sys.executable, "dev/tools/theory.py", *arguments[1:])
+    """Prove the claims on the size arithmetic: ``prove [--mutants]``; replay: ``prove --why3 [--record]``."""
+    if arguments[:1] == ("--why3",):
+        run(sys.executable, "dev/tools/theory.py", *arguments[1:])
+    else:
+        run(python(), "proofs/contracts.py", *arguments)
 
 
 def coverage(*arguments: str) -> None:

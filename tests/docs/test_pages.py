@@ -35,7 +35,7 @@ def test_the_pages_on_sizes_are_current() -> None:
     assert len(made.pictures()) == 16
 
 
-@pytest.mark.parametrize("name", ["sizes", "history", "speed", "architecture"])
+@pytest.mark.parametrize("name", ["sizes", "history", "speed", "architecture", "proof"])
 def test_pictures_are_current(name: str) -> None:
     drawn = script(f"docs/generate_{name}").pictures()
     assert drawn
