@@ -1,4 +1,4 @@
-"""The claims on the size arithmetic are confirmed of the code that ships, and a mutant of each rule refutes one."""
+"""The claims on the size arithmetic are confirmed, and a mutant of each rule is refuted."""
 
 from __future__ import annotations
 
@@ -28,6 +28,12 @@ def test_a_claim_is_confirmed(words: str) -> None:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant[0]}-{mutant[3]}".replace(" ", "-"))
 def test_a_mutant_is_refuted(mutant: tuple[str, str, str, str]) -> None:
     assert refuted(*mutant) is not None
+
+
+def test_the_page_lists_every_claim() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "proof.md").read_text()
+    for claim in CLAIMS:
+        assert f"| {claim.words} | {claim.bound or 'none'} |" in page
 
 
 def test_a_false_claim_is_refuted_with_numbers() -> None:

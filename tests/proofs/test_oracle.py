@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -87,6 +88,18 @@ def test_the_cases_that_are_not_asked_are_counted() -> None:
     left = [case.error for case in read_all() if case.error in NOT_OF_SIZES]
     assert {rule: left.count(rule) for rule in NOT_OF_SIZES} == NOT_OF_SIZES
     assert len(read_all()) - len(CASES) - len(left) == 4  # of them 3 with a count that is not an integer
+
+
+def test_the_page_names_what_the_theory_has() -> None:
+    page = (ROOT / "docs" / "proof.md").read_text()
+    theory = (ROOT / "proofs" / "split.mlw").read_text()
+    proved, _, left = page.partition("## The code that ships")
+    rows = [line for line in proved.splitlines() if line.startswith("| ") and "`" in line]
+    names = {name for row in rows for name in re.findall(r"`([a-z]\w*_\w+)`", row)} - {"num_outputs"}
+    assert len(names) > 30
+    assert names <= set(re.findall(r"(?m)^  (?:let )?(?:rec )?(?:lemma )?(\w+)", theory))
+    assert f"{len(CASES)} of the {len(read_all())} conformance cases" in page.replace("\n", " ")
+    assert "What is not proved" in left
 
 
 @pytest.fixture(scope="module")
