@@ -594,3 +594,23 @@ def test_a_sharded_tensor_splits_where_it_is_local() -> None:
             onnx.split(data, [2, 4])
     finally:
         torch.distributed.destroy_process_group()
+
+
+def test_a_symbolic_trace_holds_the_call_of_each_function() -> None:
+    from torch.fx import symbolic_trace
+
+    def function(x: Any) -> Any:
+        first, second = onnx.split(x, [2, 3], axis=1)
+        parts = openvino.variadic_split(data=x, axis=1, split_lengths=[1, -1])
+        return first, second, openvino.split(x, 0, 2)[1], parts[1], onnx.split_to_sequence(x, 2, axis=1)[2]
+
+    traced = symbolic_trace(function)
+    data = torch.arange(20.0).reshape(4, 5)
+    for got, expected in zip(traced(data), function(data), strict=True):
+        assert torch.equal(got, expected)
+    calls = [node.target for node in traced.graph.nodes if node.op == "call_function"]
+    assert [onnx.split, openvino.variadic_split, openvino.split, onnx.split_to_sequence] == [
+        call for call in calls if "splitops" in call.__module__
+    ]
+    with pytest.raises(splitops.SplitError, match=r"lengths\.sum"):
+        traced(data[:, :4])

@@ -39,7 +39,18 @@ def function(name: str, domain: str) -> Callable[[_F], _F]:
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         defaults = (*(body.__defaults__ or ()), *(keywords[name] for name in names[code.co_argcount :]))
         by_name = dict(zip(names[-len(defaults) : -2], defaults, strict=False))
-        remembered = remembering(name, domain, hinting(body), names, by_name)
+        hinted = hinting(body)
+
+        def entered(*args: Any, **named: Any) -> Any:
+            data = args[0] if args else named.get(names[0])
+            fx = sys.modules.get("torch.fx.proxy")
+            if fx is None or not isinstance(data, fx.Proxy):
+                return hinted(*args, **named)
+            # While torch.fx.symbolic_trace runs: the call itself becomes a node of the graph.
+            stated = {key: value for key, value in named.items() if value is not None}
+            return data.tracer.create_proxy("call_function", made, args, stated)
+
+        remembered = remembering(name, domain, entered, names, by_name)
         if native.Function is None:
 
             def called(*args: Any, **named: Any) -> Any:
@@ -47,15 +58,16 @@ def function(name: str, domain: str) -> Callable[[_F], _F]:
                 traced = torch is not None and torch.compiler.is_compiling()
                 return body(*args, **named) if traced else remembered(*args, **named)
 
-            return cast("_F", update_wrapper(called, body))
+            made: Any = update_wrapper(called, body)
+            return cast("_F", made)
 
         def planner(data: Any, *values: Any) -> Plan:
             arguments = dict(zip(names[1:-2], values, strict=True))
             opset = arguments.pop("opset", None)
             return plan_array(find_schema(name, opset, domain), data, arguments)
 
-        made = native.Function(remembered, planner, names, defaults, code.co_argcount)
-        return cast("_F", update_wrapper(made, body))
+        made = update_wrapper(native.Function(remembered, planner, names, defaults, code.co_argcount), body)
+        return cast("_F", made)
 
     return decorated
 
