@@ -158,7 +158,7 @@ def _change(change: VersionChange) -> tuple[str, str, str]:
 _NEEDED: Final = {
     "import numpy as np": ("np", "x"),
     "import splitops": ("splitops",),
-    "from splitops.calls.node import evaluate": ("evaluate",),
+    "import onnx": ("helper",),
     "x = np.zeros((4, 6), np.float32)": ("x",),
 }
 """What goes before an example that has one of these names in it."""

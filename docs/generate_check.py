@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import onnx
 
 import splitops
 from splitops import Rule
-from splitops.calls.node import evaluate
 from splitops.comparison.cases import build, find
 from splitops.models import check
 from splitops.models.check import LIMITS, RUNTIMES, Limit
@@ -94,7 +94,7 @@ def _bare(text: str) -> str:
 
 def _error(rule: Rule, example: str) -> str:
     """Return what an example prints."""
-    names = {"np": np, "splitops": splitops, "evaluate": evaluate, "x": np.zeros((4, 6), np.float32)}
+    names = {"np": np, "splitops": splitops, "onnx": onnx, "x": np.zeros((4, 6), np.float32)}
     try:
         eval(example, names)  # noqa: S307
     except splitops.RuleError as error:

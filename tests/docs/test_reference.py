@@ -24,6 +24,7 @@ PUBLIC = [
     "splitops.models.fix",
     "splitops.models.sessions",
     "splitops.models.simplify",
+    "splitops.models.verify",
     "splitops.native",
     "splitops.onnx",
     "splitops.onnx.backend",

@@ -134,8 +134,8 @@ def _print(row: OperatorSchema, layout: Explanation) -> None:
     ascii_only = out.options.ascii_only
     for line in diagram(layout, width, ascii_only=ascii_only):
         out.print(_coloured(line), soft_wrap=True)
-    out.print()
     if len(plan.shape) > 1:  # else the axis is the memory
+        out.print()
         strip = [Span("memory  "), *memory_strip(layout, width - 8, ascii_only=ascii_only)]
         out.print(_coloured(strip), soft_wrap=True)
     _print_parts(out, layout)

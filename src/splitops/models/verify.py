@@ -30,6 +30,8 @@ from splitops.spec.sizes.rules import SizeRule
 if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel, ModelInMemory
 
+__all__ = ["VERIFIABLE", "Trial", "Verdict", "Verification", "verify"]
+
 VERIFIABLE: Final = ("onnxruntime", "openvino")
 """The runtimes that can be run here, if they are installed."""
 _MOST_TRIALS: Final = 32

@@ -11,9 +11,11 @@ from splitops.models.simplify.registry import ALLOWANCES, REWRITES, Rewriting, a
 from splitops.models.simplify.report import Simplification
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from splitops.models.formats.files import AnyModel, ModelInMemory
 
-__all__ = ["ALLOWANCES", "REWRITES", "Applied", "Rewriting", "Simplification", "simplify"]
+__all__ = ["ALLOWANCES", "REWRITES", "Applied", "Rewriting", "Simplification", "infer_first", "simplify"]
 
 
 @overload
@@ -105,6 +107,13 @@ all parts of a split are in their order
     """
     found = _simplified(model, rewrites, allow, limit, allow_links)
     return found if report else found.model
+
+
+def infer_first() -> ir.passes.InPlacePass:
+    """Return a pass that infers the model, so that later rewrites know more than the model declares."""
+    from splitops.models.simplify.knowledge import NoteKnownPass
+
+    return NoteKnownPass()
 
 
 def _simplified(
