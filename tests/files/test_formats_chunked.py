@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 
 import numpy as np
 import pytest
@@ -62,6 +63,24 @@ def test_arrays_of_a_zarr_group(tmp_path):
     report = splitops.files.split(tmp_path / "g.zarr", tmp_path, tensor="a/b", axis=1, num_outputs=2, to=to)
     found = [np.load(path).tolist() for path, _ in report.files]
     assert found == [[[0, 1], [4, 5], [8, 9]], [[2, 3], [6, 7], [10, 11]]]
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata")
+@pytest.mark.parametrize("what", ["shape", "chunks"])
+def test_a_group_that_describes_an_array_otherwise_than_the_array_itself(tmp_path, what):
+    group = zarr.open_group(tmp_path / "g.zarr", mode="w")
+    group.create_array("a", shape=(4, 6), chunks=(2, 3), dtype="f4")[:] = np.ones((4, 6))
+    zarr.consolidate_metadata(tmp_path / "g.zarr")
+    path = tmp_path / "g.zarr" / "a" / "zarr.json"
+    description = json.loads(path.read_text())
+    if what == "shape":
+        description["shape"] = [4, 4]
+    else:
+        description["chunk_grid"]["configuration"]["chunk_shape"] = [2, 2]
+    path.write_text(json.dumps(description))
+    with pytest.raises(FileError, match="two descriptions of this array differ"):
+        splitops.files.split(tmp_path / "g.zarr", tmp_path / "out", tensor="a", axis=1, num_outputs=2)
+    assert not any((tmp_path / "out").glob("*"))
 
 
 def test_a_zarr_whose_chunk_is_damaged_is_one_error(tmp_path):

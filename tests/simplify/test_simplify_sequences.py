@@ -160,6 +160,19 @@ def test_positions_of_parts(opset: int, lengths: str) -> None:
     assert operators(simplified(built).model)[0] == "Split"
 
 
+@pytest.mark.parametrize("lengths", ["int64[3] split = {1, 2, 3}", "int64 split = {1}"])
+def test_positions_that_follow_from_shapes(lengths: str) -> None:
+    built = parse(
+        f"""g (float[4, 6] x, float[1, 3] w) => (float[4, a] y) <{lengths}, int64 one = {{1}}> {{
+            s = SplitToSequence<axis = 1>(x, split)
+            shape = Shape<start = 1, end = 2>(w) size = Squeeze(shape) i = Sub(size, one)
+            y = SequenceAt(s, i)
+        }}""",
+        18,
+    )
+    assert operators(simplified(built).model) == ["Slice"]
+
+
 @pytest.mark.parametrize("keepdims", [0, 1])
 @pytest.mark.parametrize("size", [3, 5])
 def test_positions_of_a_dynamic_axis_fail_where_they_failed(keepdims: int, size: int) -> None:
