@@ -38,13 +38,13 @@ def foretold_onnx(model: ModelProto, where: Where, inputs: Mapping[str, Any]) ->
     yield from sites
 
 
-def with_inputs(model: ModelProto, inputs: Mapping[str, Any]) -> None:
-    """Give the inputs of a model the shapes of arrays, and numbers that may be lengths as constants."""
+def with_inputs(model: ModelProto, inputs: Mapping[str, Any], *, numbers: bool = True) -> None:
+    """Give the inputs of a model the shapes of arrays, and ``numbers`` that may be lengths as constants."""
     for value in list(model.graph.input):
         array = inputs.get(value.name)
         if not isinstance(array, np.ndarray) or not value.type.HasField("tensor_type"):
             continue
-        if may_be_lengths(array):
+        if numbers and may_be_lengths(array):
             model.graph.input.remove(value)
             model.graph.initializer.append(numpy_helper.from_array(array, value.name))
             continue

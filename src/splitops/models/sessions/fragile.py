@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -10,11 +11,13 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir as ir
 from onnx import ModelProto
+from onnx.helper import make_tensor_value_info
 
 from splitops.errors import SplitError, Where
 from splitops.models.engines.emptiness import EmptyTensorError, ended_on
 from splitops.models.formats.onnx.structure import canonical, nodes_of
 from splitops.models.graph.onnx import all_graphs, label
+from splitops.models.graph.onnx import nodes_of as inner_nodes
 from splitops.models.graph.onnx_model import as_graph
 from splitops.models.infer.onnx_walk import Walk
 from splitops.models.known import Tensor
@@ -26,6 +29,8 @@ FRAGILE: Final = frozenset(
 )
 """All of them: ``dev/tools/empties.py`` asks every operator."""
 _REMEMBERED: Final = 256
+_MOST_NUMBERS: Final = 1024
+"""Elements of a constant that may be sizes."""
 
 
 def has_fragile(model: ModelProto) -> bool:
@@ -39,13 +44,13 @@ class Fragile:
 
     Attributes:
         met: the labels of those that do, with their operators.
-        perhaps: those in the main graph that may.
-        inside: those in bodies and functions that may.
+        perhaps: those in the main graph that may, and nodes with one in a body or a function that may.
+        inside: whether there is one in a body or a function that may.
     """
 
     met: dict[str, str]
     perhaps: dict[str, str]
-    inside: dict[str, str]
+    inside: bool
 
 
 def fragile_nodes(model: ModelProto, where: Where) -> Fragile:
@@ -61,20 +66,28 @@ def fragile_nodes(model: ModelProto, where: Where) -> Fragile:
             value.shape = ir.Shape(sizes)
             full.update(size for size in sizes if isinstance(size, str))
     found = Walk(graph, where, lambda _: None).run().settled()
-    made = Fragile({}, {}, {})
-    for path, inner in all_graphs(graph):
+    met: dict[str, str] = {}
+    doubtful: set[ir.Node] = set()
+    for _, inner in all_graphs(graph):
         for node in inner:
             if node.op_type not in FRAGILE or canonical(node.domain):
                 continue
             kinds = [found.values.get(value) for value in node.inputs if value is not None]
             shapes = [kind.shape if isinstance(kind, Tensor) else None for kind in kinds]
             if any(shape is not None and 0 in shape for shape in shapes):
-                made.met[label(node)] = node.op_type
+                met[label(node)] = node.op_type
             elif not all(
                 shape is not None and all(_is_full(size, full) for size in shape) for shape in shapes
             ):
-                (made.inside if path else made.perhaps)[label(node)] = node.op_type
-    return made
+                doubtful.add(node)
+    held = {node: {one for _, one in inner_nodes([node])} for node in graph.graph} if doubtful else {}
+    called = doubtful.difference(*held.values())
+    perhaps = {
+        label(node): node.op_type
+        for node, inside in held.items()
+        if doubtful & inside or (called and any(one.op_identifier() in graph.functions for one in inside))
+    }
+    return Fragile(met, perhaps, not doubtful <= held.keys())
 
 
 def _is_full(size: Dim, names: Collection[str | None]) -> bool:
@@ -94,27 +107,49 @@ class Watch:
         self._read, self._where, self._always = read, where, always
         self._lock = threading.Lock()
         self._known: dict[Any, frozenset[str]] = {}
+        self._light: ModelProto | None = None
 
     def met(self, inputs: Mapping[str, Any]) -> EmptyTensorError | None:
         """Return the error of those that do; None where none does."""
         arrays = {name: array for name, array in inputs.items() if isinstance(array, np.ndarray)}
         if not self._always and all(array.size for array in arrays.values()):
             return None
+        with self._lock:
+            operators = self._operators(arrays, numbers=False) and self._operators(arrays, numbers=True)
+        return ended_on(sorted(operators), self._where) if operators else None
+
+    def _operators(self, arrays: Mapping[str, Any], *, numbers: bool) -> frozenset[str]:
+        """Return those that inference finds, which is not asked for numbers where the shapes tell."""
         key = frozenset(
-            (name, array.shape, array.tobytes() if may_be_lengths(array) else b"")
+            (name, array.shape, array.tobytes() if numbers and may_be_lengths(array) else b"")
             for name, array in arrays.items()
         )
-        with self._lock:
-            if key not in self._known:
-                if len(self._known) == _REMEMBERED:
-                    self._known.clear()
-                model = ModelProto()
-                model.CopyFrom(self._read())
-                with_inputs(model, arrays)
-                try:
-                    found = fragile_nodes(model, self._where)
-                    self._known[key] = frozenset({**found.met, **found.inside}.values())
-                except SplitError:  # the run says so, too
-                    self._known[key] = frozenset()
-            operators = self._known[key]
-        return ended_on(sorted(operators), self._where) if operators else None
+        found = self._known.get((numbers, key))
+        if found is None:
+            if len(self._known) == _REMEMBERED:
+                self._known.clear()
+            self._light = self._light or _without_weights(self._read())
+            model = ModelProto()
+            model.CopyFrom(self._light)
+            with_inputs(model, arrays, numbers=numbers)
+            try:
+                found = frozenset(fragile_nodes(model, self._where).met.values())
+            except SplitError:  # the run says so, too
+                found = frozenset()
+            self._known[numbers, key] = found
+        return found
+
+
+def _without_weights(model: ModelProto) -> ModelProto:
+    """Return a copy of a model in which large constants are inputs of their shapes."""
+    made = ModelProto()
+    made.CopyFrom(model)
+    declared = {value.name for value in made.graph.input}
+    tensors = list(made.graph.initializer)
+    del made.graph.initializer[:]
+    for tensor in tensors:
+        if math.prod(tensor.dims) <= _MOST_NUMBERS:
+            made.graph.initializer.append(tensor)
+        elif tensor.name not in declared:
+            made.graph.input.append(make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    return made

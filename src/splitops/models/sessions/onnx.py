@@ -218,7 +218,7 @@ class OnnxProgram:
             fragile = fragile_nodes(proto, self._where)
             self.borders.nodes.update(fragile.met)
             self.borders.guarded = fragile.perhaps
-            self._watch = Watch(self._read, self._where, always=bool(fragile.inside))
+            self._watch = Watch(self._read, self._where, always=fragile.inside)
         for _ in range(_ATTEMPTS):
             try:
                 if given is proto and not self.borders:
