@@ -19,20 +19,14 @@ import splitops
 from splitops import Rule
 from splitops.comparison.cases import build, find
 from splitops.models import check
-from splitops.models.check import LIMITS, RUNTIMES, Limit
+from splitops.models.check import LIMITS, Limit, Target
 from splitops.models.check.explanations import Explanation, explain, rule_examples
+from splitops.models.check.targets import names
 
 DOCS: Final = Path(__file__).parent
 PAGE: Final = DOCS / "runtime-errors.md"
 REPORT: Final = DOCS / "compare" / "report.json"
 MESSAGES: Final = Path(check.__file__).with_name("messages.json")
-NAMES: Final = {
-    "onnxruntime": "onnxruntime",
-    "onnx": "onnx (shape inference, version converter)",
-    "openvino": "OpenVINO",
-    "opencv": "OpenCV",
-    "tensorrt": "TensorRT",
-}
 _RULE_PEERS: Final = ("onnxruntime", "openvino", "opencv", "onnx_inference")
 """The implementations whose messages about broken rules are shown."""
 _OPERATORS: Final = ("Split-18", "Split-13", "SplitToSequence-11", "Split-2")
@@ -111,9 +105,9 @@ def page() -> str:
         for limit in LIMITS:
             if any(re.search(rf"\b{word}\b", limit.message) for word in words):
                 text += f"- [`{limit.code}`](#{_anchor(limit.code)}): {limit.message}.\n"
-    for runtime in RUNTIMES:
-        text += f"\n## {NAMES[runtime]}\n"
-        for limit in sorted((one for one in LIMITS if one.runtime == runtime), key=lambda one: one.code):
+    for target in map(Target.load, names()):
+        text += f"\n## {target.title}\n"
+        for limit in sorted(target.limits, key=lambda one: one.code):
             text += f'\n<div class="card" markdown>\n\n{_limit(limit, explain(limit.code))}\n</div>\n'
     text += RULES
     for rule in Rule:

@@ -1,7 +1,7 @@
 """Says in which releases the limits of ``check`` were seen: ``seen.py REPORT.json ...``.
 
 The reports are what ``splitops compare --json`` printed, of every release that was looked at. Exits with 1
-where `src/splitops/models/check/profiles.py` says something else, and names the field and what belongs there.
+where the file of a target says something else, and names the field and what belongs there.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 from splitops.comparison import CompareError, Report
 from splitops.comparison.records import Word
 from splitops.comparison.reports.reading import read_report
-from splitops.models.check import LIMITS, Limit
-from splitops.models.check.profiles import LOOKED_AT, release_numbers
+from splitops.models.check import LIMITS, RUNTIMES, Limit, Target
+from splitops.models.check.limits import release_numbers
 
 Answers = dict[str, bool]
 """Whether the case of a limit disagreed, by the release, the oldest first."""
@@ -71,17 +71,18 @@ def answers(reports: Sequence[Report], limit: Limit) -> Answers:
 
 def new_releases(reports: Sequence[Report]) -> Iterator[str]:
     """Say which releases the profiles do not name."""
-    for runtime, known in LOOKED_AT.items():
+    for runtime in RUNTIMES:
+        known = Target.load(runtime).releases
         asked = {release for report in reports for release in peers_of(report, runtime).values()}
         had = set(map(release_numbers, known))
         for release in sorted(asked, key=release_numbers):
             if release_numbers(release) not in had:
-                yield f"LOOKED_AT: {runtime} {release} is not among {', '.join(known)}"
+                yield f"releases: {runtime} {release} is not among {', '.join(known)}"
 
 
 def mended(limit: Limit, found: Answers) -> Iterator[str]:
     """Say what ``until`` should be, where a release that was looked at does not do as the profile says."""
-    first = release_numbers(LOOKED_AT[limit.runtime][0]) if found else ()
+    first = release_numbers(limit.looked_at[0]) if found else ()
     later = {release: own for release, own in found.items() if release_numbers(release) >= first}
     if all(own == limit.holds_in(release) for release, own in later.items()):
         return

@@ -80,7 +80,7 @@ def test_a_release_that_does_not_is_said(tmp_path: Path) -> None:
 def test_a_release_that_the_profiles_do_not_name_is_said(tmp_path: Path) -> None:
     code, text = said(tmp_path, report("1.99.0", as_stated("1.99.0")))
     assert code == 1, text
-    assert "to change: LOOKED_AT: onnxruntime 1.99.0 is not among" in text
+    assert "to change: releases: onnxruntime 1.99.0 is not among" in text
 
 
 def test_what_says_nothing_is_not_taken_for_agreement(tmp_path: Path) -> None:

@@ -14,11 +14,10 @@ from splitops.comparison.cases.building import inputs_of, model_of
 from splitops.comparison.cases.neighbours import NEIGHBOURS
 from splitops.models.check import LIMITS
 from splitops.models.formats.openvino import Builder, Output
-from splitops.models.graph.fusions import Fusion
 
 Feeds = dict[str, Any]
 Made = tuple[Any, Feeds]
-ROWS: Final = {limit.code: limit for limit in LIMITS if isinstance(limit.condition, Fusion)}
+ROWS: Final = {limit.code: limit for limit in LIMITS if limit.pattern is not None}
 RIGHT: Final = ("heads", "upsampled", "convolved", "rotary", "gated")
 """The neighbours that OpenVINO gets right."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from fix_helpers import parse, proved
 
 import splitops
 from splitops.cli import cli
+from splitops.models.check import Target
+from splitops.models.check.conditions import condition
 from splitops.models.fix import FixStatus, fix
 from splitops.models.fix.onnx_forms import OnnxForms
 from splitops.models.fix.rounds import Written
@@ -440,7 +443,10 @@ def test_ir_is_for_openvino(tmp_path: Path) -> None:
 def test_slices_beyond_32_bits_are_not_made_a_split_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen at small sizes: with the bound moved, each Slice names all of a second axis."""
     monkeypatch.setattr("splitops.models.fix.onnx_forms._INT32_MAX", 4)
-    monkeypatch.setattr("splitops.models.check.conditions._INT32_MAX", 4)
+    target, above = Target.load("onnxruntime"), (condition("size above 4"),)
+    (limit,) = (limit for limit in target.limits if limit.code == "onnxruntime.size-32-bit")
+    moved = replace(target, limits=(replace(limit, when=above),))
+    monkeypatch.setattr("splitops.models.check.targets._of_package", lambda _: moved)
     for shape, axis in (([6], 0), ([6, 2], 0), ([2, 6], 1)):
         split = f"a, b = Split<axis = {axis}, num_outputs = 2>(x)"
         model = parse(f"(uint8{shape} x) => (uint8 a, uint8 b) {{ {split} }}")

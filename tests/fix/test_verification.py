@@ -14,7 +14,7 @@ from fix_helpers import parse
 
 import splitops
 from splitops.cli import cli
-from splitops.models.check.profiles import FixForm
+from splitops.models.check.limits import FixForm
 from splitops.models.fix import Reason, fix, rounds
 from splitops.models.fix.limits import Obstacle
 from splitops.models.fix.onnx_forms import OnnxForms

@@ -6,15 +6,17 @@ import os
 import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from splitops.cli._paths import Existing
 from splitops.errors import ModelError, SplitError, shown_path
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
+    from splitops.models.check import Target as Runtime
     from splitops.models.convert import Target
 
     _ParamType = click.ParamType[Any, Any]
@@ -22,9 +24,6 @@ else:
     _ParamType = click.ParamType  # older versions are not generic
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-
-RUNTIMES: Final = ("onnxruntime", "openvino", "onnx", "opencv", "tensorrt")
-"""The runtimes that have a profile; naming them here imports none of them."""
 
 
 def _prove_ending(path: Path, param_type: click.Path, param: click.Parameter | None, ctx: Any) -> None:
@@ -70,9 +69,31 @@ class _Target(_ParamType):
             self.fail(error.message, param, ctx)
 
 
+class _Runtime(_ParamType):
+    """What a model is for: a runtime, a release of one, or a file of limits."""
+
+    name = "runtime"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Runtime:
+        from splitops.models.check import Target
+
+        try:
+            return Target.load(value)
+        except SplitError as error:
+            self.fail(error.message, param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        from splitops.models.check.targets import names
+
+        return [CompletionItem(name) for name in names() if name.startswith(incomplete)]
+
+
 MODEL_FILE = _ModelFile()
 NEW_MODEL_FILE = _NewModelFile()
 TARGET = _Target()
+RUNTIME = _Runtime()
 
 links_option = click.option(
     "--allow-links",
@@ -87,8 +108,8 @@ dry_run_option = click.option(
 
 
 def for_option(help_: str) -> Callable[[_Function], _Function]:
-    """Return the option that names runtimes, which a command gets as ``runtimes``."""
-    return click.option("--for", "runtimes", multiple=True, type=click.Choice(RUNTIMES), help=help_)
+    """Return the option that names targets, which a command gets as ``targets``."""
+    return click.option("--for", "targets", multiple=True, type=RUNTIME, metavar="RUNTIME", help=help_)
 
 
 def fix_command(model: Path, runtimes: Iterable[str], *, partial: bool = False) -> str:

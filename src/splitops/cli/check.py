@@ -16,39 +16,39 @@ from splitops.cli._options import nearest
 from splitops.errors import count_of
 
 if TYPE_CHECKING:
-    from splitops.models.check import Finding
+    from splitops.models.check import Finding, Target
     from splitops.models.check.checking import Examination
 
 _STYLES: Final = {"error": "bold red", "warning": "yellow"}
 
 
-def _codes(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
+def _codes(texts: Sequence[str], targets: Sequence[Target], option: str) -> tuple[str, ...]:
     """Read codes, or groups of codes; each must match a known one."""
-    from splitops.models.check.codes import CODES, matches
+    found = tuple(code.strip() for text in texts for code in text.split(",") if code.strip())
+    if found:
+        from splitops.models.check.codes import every_code, matches
 
-    found = tuple(code.strip() for text in value for code in text.split(",") if code.strip())
-    for code in found:
-        if not any(matches(known, code) for known in CODES):
-            raise click.BadParameter(f"No such code {code!r}.{nearest(code, CODES)}")
+        known = (*every_code(), *(limit.code for target in targets for limit in target.limits))
+        for code in found:
+            if not any(matches(one, code) for one in known):
+                raise click.BadParameter(f"No such code {code!r}.{nearest(code, known)}", param_hint=option)
     return found
 
 
 @click.command(short_help="Find invalid splits, and splits that a runtime rejects or gets wrong.")
 @click.argument("models", metavar="MODEL...", type=MODEL_FILE, nargs=-1, required=True)
 @for_option(
-    "Runtime to check for; anything it cannot run is reported as an error. Repeatable.  "
-    "[default: the limits of all runtimes are warnings]"
+    "Runtime to check for: a name, a release such as onnxruntime==1.28, or a .toml file of limits; see "
+    "splitops targets. Anything it cannot run is reported as an error. Repeatable.  [default: the limits of "
+    "common runtimes are warnings]"
 )
 @click.option(
     "--select",
     metavar="CODES",
     multiple=True,
-    callback=_codes,
     help="Report only these codes or groups, such as lengths.sum,onnxruntime.",
 )
-@click.option(
-    "--ignore", metavar="CODES", multiple=True, callback=_codes, help="Do not report these codes or groups."
-)
+@click.option("--ignore", metavar="CODES", multiple=True, help="Do not report these codes or groups.")
 @click.option(
     "--output-format",
     type=click.Choice(["text", "json", "sarif", "github"]),
@@ -61,7 +61,7 @@ def _codes(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> 
 def command(
     ctx: click.Context,
     models: tuple[Path, ...],
-    runtimes: tuple[str, ...],
+    targets: tuple[Target, ...],
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     output_format: str,
@@ -78,6 +78,7 @@ def command(
     Examples:
       splitops check model.onnx
       splitops check model.onnx --for onnxruntime --for openvino
+      splitops check model.onnx --for onnxruntime==1.28 --for npu.toml
       splitops check model.onnx --select lengths,onnxruntime.open-axis
       splitops check model.onnx --output-format sarif > findings.sarif
       splitops check a.onnx b.onnx --ignore opencv --output-format github
@@ -85,15 +86,17 @@ def command(
     from splitops.models.check.checking import Examination, examine
     from splitops.models.check.codes import matches
 
+    select, ignore = _codes(select, targets, "--select"), _codes(ignore, targets, "--ignore")
+
     def wanted(code: str) -> bool:
         chosen = not select or any(matches(code, pattern) for pattern in select)
         return chosen and not any(matches(code, pattern) for pattern in ignore)
 
     examined: _Examined = {}
     for model in models:
-        findings, splits = examine(model, runtimes, allow_links=allow_links)
+        findings, splits = examine(model, targets, allow_links=allow_links)
         examined[model] = Examination([one for one in findings if wanted(one.code)], splits)
-    _PRINTERS["json" if as_json else output_format](examined, runtimes, allow_links)
+    _PRINTERS["json" if as_json else output_format](examined, targets, allow_links)
     if any(str(one.severity) == "error" for one in _findings(examined)):
         ctx.exit(1)
 
@@ -105,7 +108,7 @@ def _findings(examined: _Examined) -> list[Finding]:
     return [finding for found in examined.values() for finding in found.findings]
 
 
-def _print_text(examined: _Examined, runtimes: Sequence[str], allow_links: bool) -> None:
+def _print_text(examined: _Examined, targets: Sequence[Target], allow_links: bool) -> None:
     from splitops.models.fix.suggesting import suggest
 
     screen = console()
@@ -121,7 +124,7 @@ def _print_text(examined: _Examined, runtimes: Sequence[str], allow_links: bool)
         screen.print(f"No problems found ({splits} checked{models}).")
         return
     fixes = {
-        model: suggest(model, found.findings, runtimes, allow_links=allow_links)
+        model: suggest(model, found.findings, targets, allow_links=allow_links)
         for model, found in examined.items()
         if found.findings
     }
@@ -139,22 +142,23 @@ def _print_text(examined: _Examined, runtimes: Sequence[str], allow_links: bool)
 
 def _explained(finding: Finding) -> Iterator[str]:
     """Say what is wrong, what the user can do by hand, and where more is said."""
-    from splitops.models.check.codes import page_of
+    from splitops.models.check.codes import is_explained, page_of
 
     yield finding.message
     if finding.fix:
         yield f"help: {finding.fix}"
-    yield f"more: splitops rule {finding.code}, or {page_of(finding.code)}"
+    if is_explained(finding.code):
+        yield f"more: splitops rule {finding.code}, or {page_of(finding.code)}"
 
 
-def _print_json(examined: _Examined, runtimes: Sequence[str], allow_links: bool) -> None:
+def _print_json(examined: _Examined, targets: Sequence[Target], allow_links: bool) -> None:
     from splitops.models.check import to_json
 
     findings = _findings(examined)
     print_json({"findings": to_json(findings), "splits": sum(found.splits for found in examined.values())})
 
 
-def _print_sarif(examined: _Examined, runtimes: Sequence[str], allow_links: bool) -> None:
+def _print_sarif(examined: _Examined, targets: Sequence[Target], allow_links: bool) -> None:
     from splitops.ground.version import __version__
     from splitops.models.check import to_sarif
 
@@ -162,7 +166,7 @@ def _print_sarif(examined: _Examined, runtimes: Sequence[str], allow_links: bool
     click.echo(json.dumps(to_sarif(findings, __version__), indent=2))
 
 
-def _print_github(examined: _Examined, runtimes: Sequence[str], allow_links: bool) -> None:
+def _print_github(examined: _Examined, targets: Sequence[Target], allow_links: bool) -> None:
     """Print workflow commands, which GitHub Actions shows beside the files of a pull request."""
     from splitops.models.fix.suggesting import suggest
 
@@ -174,7 +178,7 @@ def _print_github(examined: _Examined, runtimes: Sequence[str], allow_links: boo
             properties = f"file={_property(str(model))},title={_property(title)}"
             click.echo(f"::{finding.severity} {properties}::{_data(one_line(text))}")
         if findings:
-            fix = suggest(model, findings, runtimes, allow_links=allow_links)
+            fix = suggest(model, findings, targets, allow_links=allow_links)
             if fix.fixable:
                 command = fix_command(model, fix.runtimes, partial=fix.partial)
                 click.echo(f"::notice file={_property(str(model))},title=Fix::{_data(command)}")

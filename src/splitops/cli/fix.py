@@ -32,6 +32,7 @@ from splitops.models import is_openvino
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from splitops.models.check import Target
     from splitops.models.fix import FixReport, SplitReport
     from splitops.models.verify import Verification
 
@@ -40,8 +41,10 @@ _MAX_ROWS: Final = 200
 
 @click.command(short_help="Rewrite a model's splits so that a given runtime executes them correctly.")
 @click.argument("model", type=MODEL_FILE)
-@for_option("Runtime that the model is for. Repeatable.  [default: onnxruntime for ONNX and openvino for IR, "
-            "if installed]")  # fmt: skip
+@for_option(
+    "Runtime that the model is for: a name, a release such as onnxruntime==1.28, or a .toml file of limits; "
+    "see splitops targets. Repeatable.  [default: onnxruntime for ONNX and openvino for IR, if installed]"
+)
 @click.option(
     "-o",
     "--out",
@@ -69,7 +72,7 @@ _MAX_ROWS: Final = 200
 def command(
     ctx: click.Context,
     model: Path,
-    runtimes: tuple[str, ...],
+    targets: tuple[Target, ...],
     output: Path | None,
     verify: bool,
     partial: bool,
@@ -89,6 +92,7 @@ def command(
       splitops fix model.onnx
       splitops fix model.onnx --for onnxruntime -o fixed.onnx
       splitops fix model.onnx --for onnxruntime --verify -o fixed.onnx
+      splitops fix model.onnx --for npu.toml -o fixed.onnx
       splitops fix model.onnx --unbind as-pytorch -o fixed.onnx
       splitops fix model.xml -o fixed.xml --json
     """
@@ -97,7 +101,7 @@ def command(
     if verify and unbind == "as-pytorch":
         raise click.UsageError("--verify compares with MODEL as written, which --unbind as-pytorch changes.")
     hold(output, openvino=is_openvino(model))
-    report = fix(model, runtimes or None, unbind=unbind, partial=True, allow_links=allow_links, report=True)
+    report = fix(model, targets or None, unbind=unbind, partial=True, allow_links=allow_links, report=True)
     failed = bool(report.unfixable) and not partial
     checks = _verified(model, report, allow_links) if verify and not failed else []
     failed |= any(not found.holds for found in checks)
@@ -108,7 +112,7 @@ def command(
         print_json(_json(report, model, written, checks if verify else None))
     else:
         _print(report, checks)
-        _print_end(report, model, runtimes, output, written, failed=failed)
+        _print_end(report, model, targets, output, written, failed=failed)
     if failed:
         ctx.exit(1)
 
@@ -117,7 +121,8 @@ def _verified(model: Path, report: FixReport, allow_links: bool) -> list[Verific
     """Verify the fixed model in each of its runtimes that can run here."""
     from splitops.models.verify import VERIFIABLE, verify
 
-    runtimes = [name for name in report.runtimes if name in VERIFIABLE] or report.runtimes
+    named = [name.partition("==")[0] for name in report.runtimes]
+    runtimes = [name for name in named if name in VERIFIABLE] or named
     if not runtimes:
         raise click.UsageError("--verify needs a runtime: name one with --for.")
     return [verify(model, report.model, name, allow_links=allow_links) for name in runtimes]
@@ -172,6 +177,8 @@ def _with_release(runtime: str) -> str:
     """Return a runtime's name, with the release if it is installed."""
     from importlib import metadata
 
+    if "==" in runtime:
+        return runtime.replace("==", " ")
     try:
         return f"{runtime} {metadata.version(runtime)}"
     except metadata.PackageNotFoundError:
@@ -181,7 +188,7 @@ def _with_release(runtime: str) -> str:
 def _print_end(
     report: FixReport,
     model: Path,
-    runtimes: Sequence[str],
+    targets: Sequence[Target],
     output: Path | None,
     written: Path | None,
     *,
@@ -200,7 +207,7 @@ def _print_end(
     elif written is None and output is not None:
         screen.print(f"Would write {one_line(str(output))}.", soft_wrap=True)
     elif written is None and report.rewritten:
-        screen.print(f"Write it: {fix_command(model, runtimes)}", soft_wrap=True)
+        screen.print(f"Write it: {fix_command(model, map(str, targets))}", soft_wrap=True)
 
 
 def _lines(group: list[SplitReport]) -> Iterator[str]:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from splitops.models.check.codes import CODES
+    from splitops.models.check.codes import every_code
 
-    return [code for code in CODES if code.startswith(incomplete)]
+    return [code for code in every_code() if code.startswith(incomplete)]
 
 
 @click.command(short_help="Explain a code, or the error message of a runtime.")
@@ -37,14 +37,15 @@ def command(words: tuple[str, ...], as_json: bool) -> None:
       splitops rule "Invalid num_outputs value of 4"
       splitops rule
     """
-    from splitops.models.check.codes import CODES
+    from splitops.models.check.codes import every_code
     from splitops.models.check.explanations import explain, find
 
     text = " ".join(words).strip()
-    codes: Sequence[str] = [text] if text in CODES else find(text) if text else CODES
+    known = every_code()
+    codes: Sequence[str] = [text] if text in known else find(text) if text else known
     if not codes:
         message = f"{one_line(text, 80)!r} is neither a code nor the message of a known limit."
-        raise click.UsageError(f"{message}{nearest(text, CODES)}")
+        raise click.UsageError(f"{message}{nearest(text, known)}")
     found = [explain(code) for code in codes]
     if as_json:
         print_json([_json(one) for one in found])

@@ -21,7 +21,7 @@ from splitops.comparison.driver.run import Run, settled
 from splitops.comparison.records import Case, CompareError, Entry, Peer, Record, Report, State, Verdict, Word
 from splitops.errors import count_of, shown
 from splitops.ground.progress import telling
-from splitops.models.check.profiles import LIMITS
+from splitops.models.check.targets import every_limit
 
 if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel
@@ -210,9 +210,8 @@ def _entry(case: Case, asked: Sequence[Column], found: Mapping[str, Mapping[str,
 
 def _limit(case: Case, adapter: str) -> str | None:
     """Return the code of the limit of ``check`` that a finding is proof of."""
-    for limit in LIMITS:
-        proof: Any = getattr(limit, "case", None)
-        if proof == case.id and adapter.replace("_", "-").split("-")[0] == limit.runtime:
+    for limit in every_limit():
+        if limit.case == case.id and adapter.replace("_", "-").split("-")[0] == limit.runtime:
             return limit.code
     return None
 

@@ -2,9 +2,35 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from splitops.models.check.checking import check
 from splitops.models.check.findings import Finding, Severity
-from splitops.models.check.profiles import LIMITS, RUNTIMES, Limit, Outcome
+from splitops.models.check.limits import Limit, Outcome
 from splitops.models.check.reports import to_json, to_sarif
+from splitops.models.check.targets import RUNTIMES, Target
 
-__all__ = ["LIMITS", "RUNTIMES", "Finding", "Limit", "Outcome", "Severity", "check", "to_json", "to_sarif"]
+if TYPE_CHECKING:
+    LIMITS: tuple[Limit, ...]
+    """Every limit of the targets of the package."""
+
+__all__ = [
+    "LIMITS",
+    "RUNTIMES",
+    "Finding",
+    "Limit",
+    "Outcome",
+    "Severity",
+    "Target",
+    "check",
+    "to_json",
+    "to_sarif",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "LIMITS":  # read when they are first asked for
+        from splitops.models.check.targets import every_limit
+
+        return every_limit()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from splitops.errors import Rule, RuleError, SplitError, Where, shown
 from splitops.ground.progress import counted
-from splitops.models.check.conditions import Condition, Surely, Surroundings
+from splitops.models.check.conditions import Surely, Surroundings
 from splitops.models.check.findings import Finding, Severity, finding_of
-from splitops.models.check.profiles import LIMITS, RUNTIMES, Limit, known_runtimes
+from splitops.models.check.limits import Limit
+from splitops.models.check.targets import Target, asked_targets, load_targets
 from splitops.models.formats.files import is_openvino
 from splitops.models.graph.around import FactOf, may_be_fused_in
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.fusions import Fused, Fusion, find_fused
+from splitops.models.graph.fusions import Fused, find_fused
 from splitops.models.graph.onnx import all_graphs, label, note
 from splitops.models.infer import InferredValue, Tensor, graph_of, load_well_formed, walk
 from splitops.models.known import Known, may_be
@@ -45,15 +45,21 @@ class Examination(NamedTuple):
     splits: int = 0
 
 
-def check(model: AnyModel, runtimes: str | Iterable[str] = (), *, allow_links: bool = False) -> list[Finding]:
+def check(
+    model: AnyModel,
+    runtimes: str | os.PathLike[str] | Target | Iterable[str | os.PathLike[str] | Target] = (),
+    *,
+    allow_links: bool = False,
+) -> list[Finding]:
     """Find invalid splits in a model, and splits that a runtime rejects or gets wrong.
 
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model``,
             ``OpenVINOModel``, or the text or file of a lone OpenVINO ``<layer>``.
-        runtimes: the runtimes that the model is for: ``"onnx"`` (shape inference and conversion),
-            ``"onnxruntime"``, ``"openvino"``, ``"opencv"``, ``"tensorrt"``; a string is one of them.
-            What they cannot run is an error then. Without runtimes, the limits of all are warnings.
+        runtimes: what the model is for, one or several: a runtime such as ``"onnxruntime"``, a release such
+            as ``"onnxruntime==1.28"``, the path of a ``.toml`` file with limits of your own, or a
+            :class:`~splitops.models.check.Target`. What they cannot run is an error then. Without any, the
+            limits of :data:`~splitops.models.check.RUNTIMES` are warnings.
         allow_links: of a path, whether links to the model's other files may lead out of its folder, as in
             :func:`splitops.load`.
 
@@ -61,7 +67,8 @@ def check(model: AnyModel, runtimes: str | Iterable[str] = (), *, allow_links: b
         The findings, in the order of the model. A model that cannot be read is one finding.
 
     Raises:
-        ArrayError: a runtime has no profile.
+        ArrayError: a runtime or release is not known.
+        ModelError: the file of a target is wrong; the message names the line.
 
     Examples:
         >>> import onnx.parser, splitops
@@ -75,9 +82,14 @@ def check(model: AnyModel, runtimes: str | Iterable[str] = (), *, allow_links: b
     return examine(model, runtimes, allow_links=allow_links).findings
 
 
-def examine(model: AnyModel, runtimes: str | Iterable[str] = (), *, allow_links: bool = False) -> Examination:
+def examine(
+    model: AnyModel,
+    runtimes: str | os.PathLike[str] | Target | Iterable[str | os.PathLike[str] | Target] = (),
+    *,
+    allow_links: bool = False,
+) -> Examination:
     """Check a model as :func:`check` does, and count its splits."""
-    runtimes = known_runtimes(runtimes)
+    targets = load_targets(runtimes)
     try:
         fragment = _fragment(model)
         if fragment is not None:
@@ -94,8 +106,8 @@ def examine(model: AnyModel, runtimes: str | Iterable[str] = (), *, allow_links:
     found: list[Finding] = []
     for site in counted(sites, "check"):
         found += _rule_findings(site)
-        found += _limit_findings(site, surroundings, runtimes)
-    found += _fusion_findings(graph or loaded, values, where, runtimes)
+        found += _limit_findings(site, surroundings, targets)
+    found += _fusion_findings(graph or loaded, values, where, targets)
     findings = [*_form(loaded, graph, where), *_without_repeats(found), *_stated(values, sites)]
     return Examination(findings, len({(site.where.graph, site.where.node, site.outputs) for site in sites}))
 
@@ -166,37 +178,24 @@ def _undeclared_parts(site: Site) -> Iterator[Finding]:
         )
 
 
-def find_limits(
-    site: Site, model: Surroundings, runtimes: Sequence[str] = RUNTIMES
-) -> Iterator[tuple[Limit, Surely]]:
-    """Yield the limits of some runtimes that a split node meets, and how surely."""
-    for limit, condition in _limits_of(tuple(runtimes)) if site.unread is None else ():
-        if (surely := condition(site, model)) is not Surely.NO:
-            yield limit, surely
+def find_limits(site: Site, model: Surroundings, targets: Iterable[Target]) -> Iterator[tuple[Limit, Surely]]:
+    """Yield the limits of some targets that a split node meets, and how surely."""
+    for target in targets if site.unread is None else ():
+        for limit in target.of_operator(site.schema):
+            if (surely := limit.met(site, model)) is not Surely.NO:
+                yield limit, surely
 
 
-@cache
-def _limits_of(runtimes: tuple[str, ...]) -> tuple[tuple[Limit, Condition], ...]:
-    """Return the limits of some runtimes that a split meets alone, each with its condition."""
-    return tuple(
-        (limit, limit.condition)
-        for limit in LIMITS
-        if limit.runtime in runtimes and not isinstance(limit.condition, Fusion)
-    )
-
-
-def find_fusions(editor: Editor, runtimes: Sequence[str] = RUNTIMES) -> Iterator[tuple[Limit, Fused]]:
-    """Yield where some runtimes fuse splits with their neighbours wrongly.
+def find_fusions(editor: Editor, targets: Sequence[Target]) -> Iterator[tuple[Limit, Fused]]:
+    """Yield where some targets fuse splits with their neighbours wrongly.
 
     Args:
         editor: the model, with what is known of its values noted.
-        runtimes: the runtimes.
+        targets: the targets.
     """
-    limits = {limit.condition: limit for limit in LIMITS if limit.runtime in runtimes}
-    if limits.keys() & set(Fusion):
-        for fused in find_fused(editor):
-            if fused.fusion in limits:
-                yield limits[fused.fusion], fused
+    fusing = [target.by_pattern for target in targets if target.by_pattern]
+    for fused in find_fused(editor) if fusing else ():
+        yield from ((limits[fused.fusion], fused) for limits in fusing if fused.fusion in limits)
 
 
 def fusion_words(limit: Limit, fused: Fused) -> str:
@@ -208,16 +207,16 @@ def fusion_words(limit: Limit, fused: Fused) -> str:
 
 
 def _fusion_findings(
-    model: Any, values: Iterable[InferredValue], where: Where, runtimes: Sequence[str]
+    model: Any, values: Iterable[InferredValue], where: Where, targets: Sequence[Target]
 ) -> Iterator[Finding]:
     editor = _editor(model, values, where)
     if editor is None:
         return
-    for limit, fused in find_fusions(editor, runtimes or RUNTIMES):
+    for limit, fused in find_fusions(editor, asked_targets(targets)):
         split = editor.role(fused.node) is Role.SPLIT
         yield Finding(
             code=limit.code,
-            severity=Severity.ERROR if runtimes and fused.surely else Severity.WARNING,
+            severity=Severity.ERROR if targets and fused.surely else Severity.WARNING,
             operator=editor.site(fused.node).operator if split else fused.node.op_type,
             where=editor.where(fused.node),
             message=fusion_words(limit, fused),
@@ -270,9 +269,9 @@ def _note(graphs: Iterable[tuple[str | None, Any]], values: Iterable[InferredVal
                 note(value, what)
 
 
-def _limit_findings(site: Site, model: Surroundings, runtimes: Sequence[str]) -> Iterator[Finding]:
-    for limit, surely in find_limits(site, model, runtimes or RUNTIMES):
-        certain = bool(runtimes) and surely is Surely.YES and not site.conditional
+def _limit_findings(site: Site, model: Surroundings, targets: Sequence[Target]) -> Iterator[Finding]:
+    for limit, surely in find_limits(site, model, asked_targets(targets)):
+        certain = bool(targets) and surely is Surely.YES and not site.conditional
         yield Finding(
             code=limit.code,
             severity=Severity.ERROR if certain else Severity.WARNING,

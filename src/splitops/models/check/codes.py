@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
 
 from splitops.errors import Rule
-from splitops.models.check.profiles import LIMITS
+from splitops.models.check.targets import every_limit, names
 
 MODEL_CODES: Final = (
     "model.invalid",
@@ -15,9 +16,17 @@ MODEL_CODES: Final = (
     "openvino.empty-tensor",
 )
 """Codes of what is wrong with a model or one of its runs, not with one of its splits."""
-CODES: Final = (*map(str, Rule), *MODEL_CODES, *(limit.code for limit in LIMITS))
-"""Every code."""
-_LIMITS: Final = frozenset(limit.code for limit in LIMITS)
+
+
+@cache
+def every_code() -> tuple[str, ...]:
+    """Return every code that is explained: not those of targets that users write."""
+    return (*map(str, Rule), *MODEL_CODES, *(limit.code for limit in every_limit()))
+
+
+def is_explained(code: str) -> bool:
+    """Return whether a code is one of :func:`every_code`."""
+    return code in MODEL_CODES or code in tuple(Rule) or code.partition(".")[0] in names()
 
 
 def matches(code: str, pattern: str) -> bool:
@@ -37,5 +46,6 @@ def page_of(code: str) -> str:
         >>> page_of("lengths.sum"), page_of("openvino.string")
         ('errors.html#lengths-sum', 'runtime-errors.html#openvino-string')
     """
-    page = "runtime-errors" if code in _LIMITS else "errors"
+    of_limit = code not in MODEL_CODES and code.partition(".")[0] in names()
+    page = "runtime-errors" if of_limit else "errors"
     return f"{page}.html#{code.replace('.', '-')}"

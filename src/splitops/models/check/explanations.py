@@ -12,8 +12,9 @@ from importlib.resources import files
 from typing import Any, Final
 
 from splitops.errors import Rule
-from splitops.models.check.codes import CODES, page_of
-from splitops.models.check.profiles import LIMITS, Limit
+from splitops.models.check.codes import every_code, page_of
+from splitops.models.check.limits import Limit
+from splitops.models.check.targets import every_limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +62,11 @@ class Explanation:
         return page_of(self.code)
 
 
-_LIMITS: Final = {limit.code: limit for limit in LIMITS}
-
-
 def explain(code: str) -> Explanation:
     """Explain a code.
 
     Args:
-        code: one of :data:`~splitops.models.check.codes.CODES`.
+        code: one of :func:`~splitops.models.check.codes.every_code`.
 
     Examples:
         >>> explain("lengths.sum").meaning
@@ -77,8 +75,8 @@ def explain(code: str) -> Explanation:
         'splitops fix {model} --for opencv -o {fixed}'
     """
     messages, example, error = _messages().get(code, ()), *_examples().get(code, ("", ""))
-    if code in _LIMITS:
-        limit = _LIMITS[code]
+    limit = next((one for one in every_limit() if one.code == code), None)
+    if limit is not None:
         command = f"splitops fix {{model}} --for {limit.runtime} -o {{fixed}}" if limit.forms else None
         fix = limit.fix or ("" if command else "no form of this split is known that the runtime executes")
         return Explanation(code, limit.words(), example, "", fix, command, messages, limit)
@@ -101,7 +99,7 @@ def find(text: str) -> list[str]:
     """
     wanted = _words(text)
     scores: dict[str, float] = {}
-    for code in CODES:
+    for code in every_code():
         for message in _messages().get(code, ()):
             common = wanted & _words(message.text)
             score = len(common) / len(wanted) if wanted else 0.0

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Literal, TypeAlias, overload
 
 from splitops.models.fix.report import FixReport, FixStatus, Reason, SplitReport, Unbind
 
 if TYPE_CHECKING:
+    from splitops.models.check import Target
     from splitops.models.formats.files import AnyModel, ModelInMemory
+
+    _Named: TypeAlias = str | os.PathLike[str] | Target
 
 __all__ = ["FixReport", "FixStatus", "Reason", "SplitReport", "Unbind", "fix", "installed_runtimes"]
 
@@ -16,7 +20,7 @@ __all__ = ["FixReport", "FixStatus", "Reason", "SplitReport", "Unbind", "fix", "
 @overload
 def fix(
     model: AnyModel,
-    runtimes: str | Iterable[str] | None = None,
+    runtimes: _Named | Iterable[_Named] | None = None,
     *,
     unbind: str | Unbind | None = None,
     partial: bool = False,
@@ -28,7 +32,7 @@ def fix(
 @overload
 def fix(
     model: AnyModel,
-    runtimes: str | Iterable[str] | None = None,
+    runtimes: _Named | Iterable[_Named] | None = None,
     *,
     unbind: str | Unbind | None = None,
     partial: bool = False,
@@ -40,7 +44,7 @@ def fix(
 @overload
 def fix(
     model: AnyModel,
-    runtimes: str | Iterable[str] | None = None,
+    runtimes: _Named | Iterable[_Named] | None = None,
     *,
     unbind: str | Unbind | None = None,
     partial: bool = False,
@@ -51,7 +55,7 @@ def fix(
 
 def fix(
     model: AnyModel,
-    runtimes: str | Iterable[str] | None = None,
+    runtimes: _Named | Iterable[_Named] | None = None,
     *,
     unbind: str | Unbind | None = None,
     partial: bool = False,
@@ -73,10 +77,9 @@ def fix(
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`. It is not changed.
-        runtimes: one or several of ``"onnxruntime"``, ``"openvino"``, ``"onnx"`` (its shape inference and
-            version converter), ``"opencv"`` and ``"tensorrt"``. OpenVINO IR is for ``"openvino"``. None
-            stands for what is installed: of ONNX onnxruntime, of IR OpenVINO. Without any, only broken rules
-            are repaired.
+        runtimes: what the model is for, one or several, as in :func:`splitops.check`: a runtime, a release
+            of one, a ``.toml`` file or a :class:`~splitops.models.check.Target`. None stands for what is
+            installed: of ONNX onnxruntime, of IR OpenVINO. Without any, only broken rules are repaired.
         unbind: what SplitToSequence with chunks of 1 and keepdims = 0 means, which PyTorch exports for a
             scripted ``unbind``: ``"as-written"`` keeps the axis, as the specification says,
             ``"as-pytorch"`` drops it, as PyTorch and onnxruntime do. None makes no choice: such a split is
@@ -92,8 +95,9 @@ def fix(
 
     Raises:
         ModelError: the model is not well formed; or a split is unfixable, the first one is named with the
-            code of the rule or limit; or ``unbind`` is another word; or IR is for another runtime.
-        ArrayError: a runtime has no profile.
+            code of the rule or limit; or ``unbind`` is another word; or a runtime
+            does not read IR; or the file of a target is wrong.
+        ArrayError: a runtime or release is not known.
 
     Examples:
         >>> import onnx.parser
@@ -124,19 +128,19 @@ def installed_runtimes(model: AnyModel) -> tuple[str, ...]:
 
 
 def _fixed(
-    model: AnyModel, runtimes: str | Iterable[str] | None, unbind: str | None, allow_links: bool
+    model: AnyModel, runtimes: _Named | Iterable[_Named] | None, unbind: str | None, allow_links: bool
 ) -> FixReport:
     from splitops.ground.reading import place_of
-    from splitops.models.check.profiles import known_runtimes
+    from splitops.models.check.targets import load_targets
     from splitops.models.fix.limits import meaning_of
     from splitops.models.formats.files import is_openvino
 
-    named = installed_runtimes(model) if runtimes is None else known_runtimes(runtimes)
+    targets = load_targets(installed_runtimes(model) if runtimes is None else runtimes)
     where, meaning = place_of(model), meaning_of(unbind)
     if is_openvino(model):
         from splitops.models.fix.openvino_models import fix_openvino
 
-        return fix_openvino(model, named, where, allow_links)
+        return fix_openvino(model, targets, where, allow_links)
     from splitops.models.fix.onnx_models import fix_onnx
 
-    return fix_onnx(model, named, meaning, where, allow_links)
+    return fix_onnx(model, targets, meaning, where, allow_links)

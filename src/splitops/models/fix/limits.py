@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 from splitops.errors import ModelError, Rule, RuleError, shown
 from splitops.models.check.checking import find_limits
 from splitops.models.check.conditions import Surely, Surroundings
-from splitops.models.check.profiles import FixForm
+from splitops.models.check.limits import FixForm
+from splitops.models.check.targets import Target
 from splitops.models.fix.report import Reason, Unbind
 from splitops.models.sites import Site
 
@@ -42,7 +43,7 @@ class Obstacle(NamedTuple):
 def obstacles(
     sites: Iterable[Site],
     model: Surroundings,
-    runtimes: Sequence[str],
+    targets: Sequence[Target],
     unbind: Unbind | None,
     *,
     repair: bool = True,
@@ -54,21 +55,27 @@ def obstacles(
     Args:
         sites: the split node, once for every call.
         model: the model around it.
-        runtimes: the runtimes.
+        targets: what the model is for.
         unbind: what the user says of split nodes that are read in two ways, and so wants stated.
         repair: whether a split that breaks a rule has the form of what was probably meant.
     """
     found: dict[str, Obstacle] = {}
     for site in sites:
-        for obstacle in _of_site(site, model, runtimes, unbind, repair):
+        for obstacle in _of_site(site, model, targets, unbind, repair):
             found.setdefault(obstacle.reason.code, obstacle)
     return sorted(
         found.values(), key=lambda obstacle: (bool(obstacle.forms), not obstacle.asks, -obstacle.strength)
     )
 
 
+def most_outputs(targets: Iterable[Target]) -> int | None:
+    """Return the most outputs that a Split may have for all targets; None where nobody limits them."""
+    found = (limit.most_outputs for target in targets for limit in target.limits)
+    return min((most for most in found if most is not None), default=None)
+
+
 def _of_site(
-    site: Site, model: Surroundings, runtimes: Sequence[str], unbind: Unbind | None, repair: bool
+    site: Site, model: Surroundings, targets: Sequence[Target], unbind: Unbind | None, repair: bool
 ) -> Iterator[Obstacle]:
     error = site.error
     if error is not None:
@@ -81,7 +88,7 @@ def _of_site(
         yield Obstacle(Reason(code, _words(error)), forms)
         return
     stated = False
-    for limit, surely in find_limits(site, model, runtimes) if runtimes else ():
+    for limit, surely in find_limits(site, model, targets):
         stated = stated or FixForm.MEANING in limit.forms
         text = limit.words(site) if surely is Surely.YES else f"{limit.words(site)} (depends on the input)"
         yield Obstacle(Reason(limit.code, text), limit.forms, surely is Surely.YES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -11,10 +12,11 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from splitops.errors import RuleError
-from splitops.models.check.profiles import FixForm
+from splitops.models.check.limits import FixForm
 from splitops.models.fix.onnx_sequences import carry, slice_elements
 from splitops.models.fix.report import Unbind
 from splitops.models.fix.rounds import NoFormError, Written
+from splitops.models.fix.trees import write_tree
 from splitops.models.graph.onnx import Tape, constant_array, note, replace_node, shape_of, type_of
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.graph.onnx_splits import write_site
@@ -45,11 +47,13 @@ class OnnxForms:
     Args:
         editor: the model; what is known of its values is noted there.
         unbind: what the user says of split nodes that are read in two ways.
+        most: the most outputs that a Split may have; None where there is no limit.
     """
 
-    def __init__(self, editor: OnnxEditor, unbind: Unbind | None) -> None:
+    def __init__(self, editor: OnnxEditor, unbind: Unbind | None, most: int | None) -> None:
         self.editor = editor
         self.unbind = unbind
+        self.most = most
         self._writers: Final[dict[FixForm, Callable[[ir.Node, Site], Written]]] = {
             FixForm.AXIS: self._axis,
             FixForm.IN_FULL: self._in_full,
@@ -59,6 +63,7 @@ class OnnxForms:
             FixForm.LENGTHS: self._lengths,
             FixForm.PARTS: self._parts,
             FixForm.SEQUENCE: self._sequence,
+            FixForm.TREE: self._tree,
             FixForm.SLICES: self._slices,
             FixForm.GATHERS: self._gathers,
             FixForm.CASTS: self._casts,
@@ -157,7 +162,10 @@ class OnnxForms:
         for rewritten in restatements(site, Target("", opset), Form.LENGTHS, apart=True):
             yield site, rewritten
 
-    # Slices and Gathers
+    # Trees, Slices and Gathers
+
+    def _tree(self, node: ir.Node, site: Site) -> Written:
+        return write_tree(node, self.editor, self.most, partial(self.editor.substitute, node))
 
     def _slices(self, node: ir.Node, site: Site) -> Written:
         if site.schema.gives_sequence:

@@ -10,7 +10,9 @@ from onnx import ModelProto
 
 from splitops.errors import Where
 from splitops.models.check.conditions import Surroundings
+from splitops.models.check.targets import Target
 from splitops.models.convert.onnx_to_onnx import finished
+from splitops.models.fix.limits import most_outputs
 from splitops.models.fix.onnx_forms import OnnxForms
 from splitops.models.fix.report import FixReport, FixStatus, SplitReport, Unbind
 from splitops.models.fix.rounds import Survey, fix_splits
@@ -25,25 +27,26 @@ from splitops.models.sites import Site
 
 def fix_onnx(
     model: Any,
-    runtimes: Sequence[str],
+    targets: Sequence[Target],
     unbind: Unbind | None,
     where: Where,
     allow_links: bool,
     *,
     repair: bool = True,
 ) -> FixReport:
-    """Fix a path, ``onnx.ModelProto`` or ``onnx_ir.Model`` for some runtimes; unfixable splits stay.
+    """Fix a path, ``onnx.ModelProto`` or ``onnx_ir.Model`` for some targets; unfixable splits stay.
 
     Without ``repair``, splits that break a rule stay too.
     """
     proto = opened(model, allow_links=allow_links)
-    edited = _editable(proto, where)
-    splits = fix_splits(lambda: _survey(edited, where, unbind), runtimes, unbind, repair=repair)
+    edited, most = _editable(proto, where), most_outputs(targets)
+    runtimes = tuple(target.label for target in targets)
+    splits = fix_splits(lambda: _survey(edited, where, unbind, most), targets, unbind, repair=repair)
     if isinstance(model, ir.Model):
         name_parts(edited)
         unmark(edited)
-        return FixReport(tuple(runtimes), edited, splits)
-    return FixReport(tuple(runtimes), _finished(edited, proto, splits), splits)
+        return FixReport(runtimes, edited, splits)
+    return FixReport(runtimes, _finished(edited, proto, splits), splits)
 
 
 def _editable(proto: ModelProto, where: Where) -> ir.Model:
@@ -61,7 +64,7 @@ def _finished(edited: ir.Model, proto: ModelProto, splits: Iterable[SplitReport]
     return finished(edited, proto)
 
 
-def _survey(model: ir.Model, where: Where, unbind: Unbind | None) -> Survey:
+def _survey(model: ir.Model, where: Where, unbind: Unbind | None, most: int | None) -> Survey:
     calls: dict[ir.Node, list[Site]] = {}
 
     def on_site(site: Site) -> None:
@@ -71,7 +74,7 @@ def _survey(model: ir.Model, where: Where, unbind: Unbind | None) -> Survey:
     found = Upstream(model, where, on_site).run()
     found.note()
 
-    forms = OnnxForms(OnnxEditor(model, where), unbind)
+    forms = OnnxForms(OnnxEditor(model, where), unbind, most)
     return Survey(calls, Surroundings.of(model), forms, _outputs, found.by_name)
 
 

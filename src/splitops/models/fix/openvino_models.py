@@ -1,9 +1,10 @@
-"""Fixes of OpenVINO IR, for OpenVINO."""
+"""Fixes of OpenVINO IR."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
@@ -12,9 +13,12 @@ import onnx_ir as ir
 
 from splitops.errors import ModelError, Where
 from splitops.models.check.conditions import Surroundings
-from splitops.models.check.profiles import FixForm
+from splitops.models.check.limits import FixForm
+from splitops.models.check.targets import Target
+from splitops.models.fix.limits import most_outputs
 from splitops.models.fix.report import FixReport
 from splitops.models.fix.rounds import NoFormError, Survey, Written, fix_splits
+from splitops.models.fix.trees import write_tree
 from splitops.models.formats.openvino import OpenVINOModel, opened, output_names
 from splitops.models.graph.editor import is_read, shape_like
 from splitops.models.graph.onnx import shape_of, type_of
@@ -29,25 +33,26 @@ from splitops.spec.elements.types import ELEMENT_TYPES
 _Results = Mapping[tuple[str | None, str], Known]
 
 
-def fix_openvino(model: Any, runtimes: Sequence[str], where: Where, allow_links: bool) -> FixReport:
+def fix_openvino(model: Any, targets: Sequence[Target], where: Where, allow_links: bool) -> FixReport:
     """Fix a path or :class:`OpenVINOModel`; unfixable splits stay.
 
     Raises:
-        ModelError: a runtime does not read OpenVINO IR.
+        ModelError: a target does not read OpenVINO IR.
     """
-    for runtime in runtimes:
-        if runtime != "openvino":
+    for target in targets:
+        if "openvino" not in target.formats:
             raise ModelError(
-                f"{runtime} reads ONNX models; this is OpenVINO IR, which can be converted", where
+                f"{target.name} reads ONNX models; this is OpenVINO IR, which can be converted", where
             )
     given = opened(model, allow_links=allow_links)
     nodes = to_nodes(given)
     where = replace(where, model=where.model or given.file)
-    splits = fix_splits(lambda: _survey(nodes, from_nodes(nodes, given), where), runtimes, None)
-    return FixReport(tuple(runtimes), from_nodes(nodes, given), splits)
+    most = most_outputs(targets)
+    splits = fix_splits(lambda: _survey(nodes, from_nodes(nodes, given), where, most), targets, None)
+    return FixReport(tuple(target.label for target in targets), from_nodes(nodes, given), splits)
 
 
-def _survey(nodes: ir.Model, model: OpenVINOModel, where: Where) -> Survey:
+def _survey(nodes: ir.Model, model: OpenVINOModel, where: Where, most: int | None) -> Survey:
     by_layer = {
         (path, layer_of(node).id): node for path, graph in graphs_inside(nodes.graph) for node in graph
     }
@@ -60,7 +65,7 @@ def _survey(nodes: ir.Model, model: OpenVINOModel, where: Where) -> Survey:
     found = walk_openvino(model, where, on_site, tighten=False)
     note_found(nodes.graph, found)
     results = _results(model, found)
-    forms = OpenVINOForms(OpenVINOEditor(nodes, where))
+    forms = OpenVINOForms(OpenVINOEditor(nodes, where), most)
     return Survey(calls, Surroundings.of(model), forms, lambda node, path: results, lambda: results)
 
 
@@ -79,33 +84,47 @@ class OpenVINOForms:
 
     Args:
         editor: the model; what is known of its values is noted there.
+        most: the most outputs that a split may have; None where there is no limit.
     """
 
-    def __init__(self, editor: OpenVINOEditor) -> None:
+    def __init__(self, editor: OpenVINOEditor, most: int | None) -> None:
         self.editor = editor
+        self.most = most
 
     def write(self, form: FixForm, node: ir.Node, site: Site) -> Written:
         """Write a split node in a form, see :class:`~splitops.models.fix.rounds.Forms`."""
         match form:
-            case FixForm.GATHERS:
-                return self._gathers(node)
+            case FixForm.TREE:
+                return write_tree(node, self.editor, self.most, partial(self._put, node))
+            case FixForm.SLICES | FixForm.GATHERS:
+                return self._selected(node, form)
             case FixForm.CONSTANTS:
                 return self._constants(node)
             case FixForm.EMPTY:
                 return self._empty(node, site)
         raise NoFormError(f"OpenVINO IR has no form {str(form)!r}")
 
-    def _gathers(self, node: ir.Node) -> Written:
-        """Write a Gather for each part that is read."""
+    def _put(self, node: ir.Node, parts: Sequence[ir.Value]) -> None:
+        for part, output in zip(parts, list(node.outputs), strict=True):
+            self.editor.take_place(part, output)
+        self.editor.remove(node)
+
+    def _selected(self, node: ir.Node, form: FixForm) -> Written:
+        """Write a Slice or a Gather for each part that is read."""
         editor, cut, data = self.editor, self.editor.cut(node), node.inputs[0]
         sizes = None if cut is None else cut.sizes
         if cut is None or sizes is None or data is None:
             raise NoFormError("the sizes of its parts are known only when the model runs")
         if editor.keeps_parts(node):
             raise NoFormError("its ports name outputs of the model")
+        sliced = form is FixForm.SLICES
+        if sliced and not editor.can_slice(data):
+            raise NoFormError(f"Slice does not take {type_of(data)}")
         axis = editor.constant(np.array(cut.axis), _INT64, f"{node.name}/axis", node)
         for output, (begin, end) in zip(list(node.outputs), pairwise([0, *accumulate(sizes)]), strict=True):
-            if is_read(output):
+            if is_read(output) and sliced:
+                editor.take_place(editor.slice(node, data, {cut.axis: slice(begin, end, 1)}), output)
+            elif is_read(output):
                 at = editor.constant(np.arange(begin, end), _INT64, f"{node.name}/positions", node)
                 shapes = [shape_like(data, {cut.axis: end - begin})]
                 made = editor.add(
@@ -113,8 +132,8 @@ class OpenVINOForms:
                 )[0]
                 editor.take_place(made, output)
         editor.remove(node)
-        text = f"Gather x {len(sizes)}(axis={cut.axis})"
-        return Written(text, "positions of each part, 8 bytes an entry of the axis")
+        text = f"{'Slice' if sliced else 'Gather'} x {len(sizes)}(axis={cut.axis})"
+        return Written(text, "" if sliced else "positions of each part, 8 bytes an entry of the axis")
 
     def _constants(self, node: ir.Node) -> Written:
         """Put a constant in the place of each part of a constant."""

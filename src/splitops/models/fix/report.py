@@ -105,7 +105,8 @@ class FixReport:
     """The report of :func:`~splitops.models.fix.fix`.
 
     Attributes:
-        runtimes: the runtimes that the model is for; empty where only broken rules are repaired.
+        runtimes: what the model is for, such as ``"onnxruntime"`` or ``"onnxruntime==1.28"``; empty where
+            only broken rules are repaired.
         model: the fixed model, of the kind that was given: an ``onnx.ModelProto`` (also for a path), an
             ``onnx_ir.Model``, or an ``OpenVINOModel``.
         splits: every split of the model that was given, in its order; one of a function once for all calls.

@@ -11,7 +11,8 @@ import onnx_ir as ir
 from splitops.errors import ModelError, Where
 from splitops.models.check.checking import find_fusions, fusion_words
 from splitops.models.check.conditions import Surroundings
-from splitops.models.check.profiles import FixForm, Limit
+from splitops.models.check.limits import FixForm, Limit
+from splitops.models.check.targets import Target
 from splitops.models.fix.limits import Obstacle, obstacles
 from splitops.models.fix.report import FixStatus, Reason, SplitReport, Unbind
 from splitops.models.graph.editor import Editor
@@ -36,10 +37,12 @@ class Written(NamedTuple):
     Attributes:
         text: the form in words.
         cost: what it costs when the model runs; empty where it costs nothing.
+        splits: the splits that are there now, where they are several.
     """
 
     text: str
     cost: str = ""
+    splits: Sequence[ir.Node] = ()
 
 
 class Forms(Protocol):
@@ -100,20 +103,20 @@ class _Record:
 
 
 def fix_splits(
-    survey: Callable[[], Survey], runtimes: Sequence[str], unbind: Unbind | None, *, repair: bool = True
+    survey: Callable[[], Survey], targets: Sequence[Target], unbind: Unbind | None, *, repair: bool = True
 ) -> tuple[SplitReport, ...]:
     """Rewrite what breaks a rule or meets a limit, and return what happened to every split.
 
     Args:
         survey: looks at the model as it is now.
-        runtimes: the runtimes whose limits count.
+        targets: those whose limits count.
         unbind: what the user says of splits that are read in two ways.
         repair: whether splits that break a rule are rewritten too.
 
     Raises:
         ModelError: what is in the place of a split node is not what it was: this is not a fault of the model.
     """
-    rounds = _Rounds(runtimes, unbind, repair)
+    rounds = _Rounds(targets, unbind, repair)
     for _ in range(_ROUNDS):
         if not rounds.one(survey()):
             break
@@ -123,14 +126,16 @@ def fix_splits(
 
 
 class _Rounds:
-    def __init__(self, runtimes: Sequence[str], unbind: Unbind | None, repair: bool) -> None:
-        self.runtimes = runtimes
+    def __init__(self, targets: Sequence[Target], unbind: Unbind | None, repair: bool) -> None:
+        self.targets = targets
         self.unbind = unbind
         self.repair = repair
         self.order: list[_Record] = []
         self._records: dict[ir.Node, _Record] = {}
         self._of_data: dict[ir.Value | None, _Record] = {}
         """Of split nodes that became others: what they split, which the others split now."""
+        self._of_tree: set[ir.Node] = set()
+        """Splits that are several in the place of one."""
         self._unfused: set[tuple[_Record, Fusion]] = set()
         self._promised: dict[_Name, tuple[_Record, Known]] = {}
         """What was known of the outputs of the split nodes that the last round has rewritten."""
@@ -152,7 +157,7 @@ class _Rounds:
     def _unfuse_all(self, survey: Survey) -> bool:
         """Rewrite what is fused wrongly, splits and the nodes around them; whether anything was."""
         editor, changed = survey.forms.editor, False
-        for limit, fused in find_fusions(editor, self.runtimes):
+        for limit, fused in find_fusions(editor, self.targets):
             if any(node.graph is None for node in fused.path):
                 continue  # what was rewritten before it in this round
             record = self._records.get(fused.node)
@@ -191,7 +196,7 @@ class _Rounds:
 
     def _obstacles(self, calls: Sequence[Site], survey: Survey, record: _Record) -> list[Obstacle]:
         """Return what prevents a split, and note what has no form and depends on the input."""
-        found = obstacles(calls, survey.surroundings, self.runtimes, self.unbind, repair=self.repair)
+        found = obstacles(calls, survey.surroundings, self.targets, self.unbind, repair=self.repair)
         record.possible |= {one.reason.code: one.reason for one in found if not (one.certain or one.forms)}
         return [one for one in found if one.certain or one.reason.code not in record.possible]
 
@@ -229,7 +234,9 @@ class _Rounds:
             if form is not FixForm.MEANING:  # which may be another one
                 self._promised |= {name: (record, known) for name, known in before.items()}
             record.met |= {obstacle.reason.code: obstacle.reason for obstacle in found}
-            record.after = written.text
+            record.after = f"{record.after}, {written.text}" if node in self._of_tree else written.text
+            self._of_tree.update(written.splits)
+            self._records |= dict.fromkeys(written.splits, record)
             record.costs += [written.cost] if written.cost else []
             if node.graph is None:
                 self._of_data[data] = record

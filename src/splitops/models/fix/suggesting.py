@@ -8,10 +8,8 @@ from typing import NamedTuple
 
 from splitops.errors import SplitError
 from splitops.models.check.findings import Finding
-from splitops.models.check.profiles import LIMITS
+from splitops.models.check.targets import Target, asked_targets, load_targets
 from splitops.models.fix import fix, installed_runtimes
-
-_WITH_FORMS = frozenset(limit.code for limit in LIMITS if limit.forms)
 
 
 class Suggestion(NamedTuple):
@@ -19,7 +17,7 @@ class Suggestion(NamedTuple):
 
     Attributes:
         fixable: how many findings it would cure.
-        runtimes: the runtimes to name.
+        runtimes: what to name with ``--for``.
         partial: whether some splits would stay unfixable.
     """
 
@@ -29,17 +27,17 @@ class Suggestion(NamedTuple):
 
 
 def suggest(
-    model: Path, findings: Sequence[Finding], runtimes: Iterable[str] = (), *, allow_links: bool = False
+    model: Path, findings: Sequence[Finding], targets: Sequence[Target] = (), *, allow_links: bool = False
 ) -> Suggestion:
     """Try a fix of what a check has found.
 
     Args:
         model: the file that was checked.
         findings: what was found in it.
-        runtimes: those that the user named. Without any, those whose limits are met and can be fixed.
+        targets: those that the user named. Without any, those whose limits are met and can be fixed.
         allow_links: as the check had it.
     """
-    named = tuple(runtimes) or _curable(findings) or installed_runtimes(model)
+    named = targets or load_targets(_curable(findings) or installed_runtimes(model))
     try:
         report = fix(model, named, partial=True, allow_links=allow_links, report=True)
     except SplitError:  # such as a model that cannot be read, or a lone layer
@@ -51,14 +49,15 @@ def suggest(
     }
     fixed = [f for f in findings if (f.code, f.where.graph, f.where.node) in cured]
     needed = {finding.runtime for finding in fixed}
-    kept = tuple(runtimes) or tuple(name for name in named if name in needed)
-    return Suggestion(len(fixed), kept, bool(report.unfixable))
+    kept = targets or [target for target in named if target.name in needed]
+    return Suggestion(len(fixed), tuple(map(str, kept)), bool(report.unfixable))
 
 
 def _curable(findings: Iterable[Finding]) -> tuple[str, ...]:
     """Return the runtimes of whose limits each one that is met has a form."""
+    with_forms = {limit.code for target in asked_targets(()) for limit in target.limits if limit.forms}
     found: dict[str, bool] = {}
     for finding in findings:
         if finding.runtime is not None:
-            found[finding.runtime] = found.get(finding.runtime, True) and finding.code in _WITH_FORMS
+            found[finding.runtime] = found.get(finding.runtime, True) and finding.code in with_forms
     return tuple(name for name, curable in found.items() if curable)

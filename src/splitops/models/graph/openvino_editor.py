@@ -244,11 +244,13 @@ class OpenVINOEditor(Editor):
         restate(node, replace(layer, data={**(layer.data or {}), "axis": str(axis)}))
 
     def take_place(self, value: ir.Value, old: ir.Value) -> None:
-        """Put the only output of a layer in the place of a value, with its tensor names."""
+        """Put an output of a layer in the place of a value, with its tensor names."""
         producer = value.producer()
         assert producer is not None
         layer, port = layer_of(producer), port_of(value)
-        restate(producer, replace(layer, outputs=(replace(port, names=port_of(old).names),)))
+        named = replace(port, names=port_of(old).names)
+        outputs = tuple(named if one.id == port.id else one for one in layer.outputs)
+        restate(producer, replace(layer, outputs=outputs))
         value.name, old.name = old.name, None
         self.replace(old, value)
 

@@ -15,7 +15,8 @@ from onnx.defs import get_schema, has
 from splitops.errors import NOWHERE, SplitError, Where
 from splitops.models.check.checking import find_fusions, find_limits
 from splitops.models.check.conditions import Surely, Surroundings
-from splitops.models.check.profiles import LIMITS, Outcome, release_numbers
+from splitops.models.check.limits import Outcome, release_numbers
+from splitops.models.check.targets import Target
 from splitops.models.engines.engine import Engine
 from splitops.models.fix import SplitReport
 from splitops.models.formats.onnx.structure import (
@@ -33,7 +34,6 @@ from splitops.models.formats.onnx.structure import (
 from splitops.models.formats.onnx.tensors import is_external, tensor_array
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.graph.around import may_be_fused_in
-from splitops.models.graph.fusions import Fusion
 from splitops.models.graph.merging import SiteKey, site_key
 from splitops.models.graph.onnx import label
 from splitops.models.graph.onnx_editor import OnnxEditor
@@ -204,14 +204,14 @@ def fused_nodes(model: ModelProto, where: Where, runtime: str) -> frozenset[str]
         where: its place.
         runtime: the name of the runtime's profile.
     """
-    fuses = any(isinstance(limit.condition, Fusion) and limit.runtime == runtime for limit in LIMITS)
-    if not fuses or all(node.op_type not in ("Concat", "Slice") for node in nodes_of(model)):
+    target = Target.load(runtime)
+    if not target.by_pattern or all(node.op_type not in ("Concat", "Slice") for node in nodes_of(model)):
         return frozenset()
     graph = as_graph(model, where)
     if not may_be_fused_in(graph):
         return frozenset()
     Upstream(graph, where, lambda _: None).run().note()
-    found = find_fusions(OnnxEditor(graph, where), (runtime,))
+    found = find_fusions(OnnxEditor(graph, where), (target,))
     return frozenset(label(fused.join) for _, fused in found)
 
 
@@ -245,7 +245,7 @@ def legal_model(
     from splitops.models.fix.onnx_models import fix_onnx
 
     try:
-        report = fix_onnx(model, (engine.name,), None, where, False, repair=False)
+        report = fix_onnx(model, (Target.load(engine.name),), None, where, False, repair=False)
     except SplitError:
         return model, (), found
     if not report.rewritten:
@@ -340,7 +340,7 @@ def _reason(site: Site, model: Surroundings, runtime: str) -> str | None:
     """Return why a split is not given to a runtime; None where it is."""
     if site.error is not None:
         return "it breaks a rule"
-    for limit, surely in find_limits(site, model, (runtime,)):
+    for limit, surely in find_limits(site, model, (Target.load(runtime),)):
         # What only may be rejected shows when it runs, and is done here then, if the node is named.
         rejected = limit.outcome is Outcome.ERROR and surely is Surely.MAYBE
         if not (rejected and runtime == "onnxruntime"):

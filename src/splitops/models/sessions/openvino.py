@@ -10,7 +10,8 @@ from typing import Any, Final, cast
 from splitops.errors import Where
 from splitops.models.check.checking import find_fusions, find_limits, fusion_words
 from splitops.models.check.conditions import Surroundings
-from splitops.models.check.profiles import Limit
+from splitops.models.check.limits import Limit
+from splitops.models.check.targets import Target
 from splitops.models.engines.emptiness import EMPTY_TENSOR, EmptyTensorError, takes_empty_list
 from splitops.models.engines.engine import Compiled, Engine, EngineError
 from splitops.models.fix import SplitReport, fix
@@ -233,7 +234,7 @@ class _Survey:
         if layers_may_be_fused(model):
             nodes = to_nodes(model)
             note_found(nodes.graph, found)
-            self.fused += find_fusions(OpenVINOEditor(nodes, where), ("openvino",))
+            self.fused += find_fusions(OpenVINOEditor(nodes, where), (Target.load("openvino"),))
 
     def unfused(self) -> set[int]:
         """Return the ids of layers that are evaluated here, so that OpenVINO does not fuse them.
@@ -268,7 +269,7 @@ class _Survey:
 def _reason(site: Site, model: Surroundings) -> str | None:
     if site.error is not None:
         return "it breaks a rule"
-    return next((limit.code for limit, _ in find_limits(site, model, ("openvino",))), None)
+    return next((limit.code for limit, _ in find_limits(site, model, (Target.load("openvino"),))), None)
 
 
 def _around_empty_tensors(graph: Graph, found: OpenVINOFound) -> Iterator[int]:

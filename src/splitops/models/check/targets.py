@@ -1,0 +1,400 @@
+"""Targets: what a model is for, each a file of limits. The package has some, and users write others."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+from splitops.errors import ArrayError, ModelError, shown, shown_path
+from splitops.ground.reading import read_whole
+from splitops.models.check.conditions import Condition, condition
+from splitops.models.check.limits import USUAL_FORMS, FixForm, Limit, Outcome, release_numbers
+from splitops.models.graph.fusions import Fusion
+from splitops.spec.operators import FAMILY, OperatorSchema, history
+
+RUNTIMES: Final = ("onnxruntime", "onnx", "openvino", "opencv", "tensorrt")
+"""The runtimes whose limits a check reports if none is named."""
+_MOST_BYTES: Final = 1 << 20
+_FORMATS: Final = ("onnx", "openvino")
+_OUTCOMES: Final = {
+    Outcome.ERROR: "rejects a split",
+    Outcome.WRONG: "returns wrong parts of a split",
+    Outcome.CRASH: "ends the process on a split",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A runtime, compiler or device that a model is for, with its limits.
+
+    Attributes:
+        name: its name, with which the codes of its limits begin.
+        title: its name for people.
+        limits: its limits; of a release, those that it has.
+        releases: the releases that were tested, the oldest first; empty if it was not tested.
+        spoken_of: the releases that the sources of an untested target speak of.
+        formats: the formats of models that it reads: ``"onnx"``, ``"openvino"``.
+        release: the release, where one was named.
+        file: the path of its file, where a user wrote it.
+
+    Examples:
+        >>> Target.load("onnxruntime==1.32").releases
+        ('1.24.1', '1.31.1', '1.32.0')
+        >>> len(Target.load("onnxruntime").limits) > len(Target.load("onnxruntime==1.32").limits)
+        True
+    """
+
+    name: str
+    title: str
+    limits: tuple[Limit, ...]
+    releases: tuple[str, ...] = ()
+    spoken_of: str = ""
+    formats: tuple[str, ...] = _FORMATS
+    release: str = ""
+    file: str = ""
+
+    def __str__(self) -> str:
+        return self.file or self.label
+
+    @property
+    def label(self) -> str:
+        """Its name, with the release where one was named: ``"onnxruntime==1.28"``."""
+        return f"{self.name}=={self.release}" if self.release else self.name
+
+    @classmethod
+    def load(cls, named: str | os.PathLike[str] | Target) -> Target:
+        """Return a target.
+
+        Args:
+            named: the name of a runtime, ``"onnxruntime"``; a release of it, ``"onnxruntime==1.28"``; or the
+                path of a ``.toml`` file. A target is returned as it is.
+
+        Raises:
+            ArrayError: there is no such runtime, or a release is older than those that were tested.
+            ModelError: the file cannot be read, or is wrong; the message names the line.
+        """
+        if isinstance(named, Target):
+            return named
+        if isinstance(named, os.PathLike) or (isinstance(named, str) and named.lower().endswith(".toml")):
+            path = Path(named)
+            return _read(read_whole(path, limit=_MOST_BYTES), shown_path(path), path.stem, os.fspath(named))
+        name, equals, release = named.partition("==") if isinstance(named, str) else ("", "", "")
+        if name not in names():
+            import difflib
+
+            near = difflib.get_close_matches(name, names(), n=1)
+            hint = (
+                f"did you mean {near[0]!r}?"
+                if near
+                else f"use {', '.join(names())} or the path of a .toml file"
+            )
+            raise ArrayError(f"runtime {shown(named)} has no profile; {hint}")
+        found = _of_package(name)
+        return found.at(release.strip()) if equals else found
+
+    def at(self, release: str) -> Target:
+        """Return what it is in one release.
+
+        Raises:
+            ArrayError: it is not the number of a release, or is older than those that were tested.
+        """
+        if re.fullmatch(r"\d+(\.\d+)*\S*", release) is None:
+            raise ArrayError(f"{shown(release)} is not a release of {self.name}, such as {self.name}==1.2")
+        asked, first = release_numbers(release), release_numbers(next(iter(self.releases), ""))
+        if asked < first[: len(asked)]:
+            raise ArrayError(
+                f"{self.name} {release} was not tested: the oldest tested release is {self.releases[0]}"
+            )
+        limits = tuple(limit for limit in self.limits if limit.holds_in(release))
+        return replace(self, limits=limits, release=release)
+
+    @cached_property
+    def by_pattern(self) -> Mapping[Fusion, Limit]:
+        """Its limits where splits are fused with their neighbours, by the pattern."""
+        return {limit.pattern: limit for limit in self.limits if limit.pattern is not None}
+
+    @cached_property
+    def _by_operator(self) -> dict[OperatorSchema, tuple[Limit, ...]]:
+        return {}
+
+    def of_operator(self, row: OperatorSchema) -> tuple[Limit, ...]:
+        """Return its limits that an operator can meet alone."""
+        if row not in self._by_operator:
+            found = tuple(limit for limit in self.limits if limit.when and limit.concerns(row))
+            self._by_operator[row] = found
+        return self._by_operator[row]
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Return the names of the targets of the package: first those that a check asks if none is named."""
+    found = (entry.name for entry in files(__package__).joinpath("targets").iterdir())
+    others = sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml"))
+    return (*RUNTIMES, *(name for name in others if name not in RUNTIMES))
+
+
+@cache
+def _of_package(name: str) -> Target:
+    content = files(__package__).joinpath("targets", f"{name}.toml").read_bytes()
+    return _read(content, f"{name}.toml", name)
+
+
+def load_targets(
+    named: str | os.PathLike[str] | Target | Iterable[str | os.PathLike[str] | Target],
+) -> tuple[Target, ...]:
+    """Return the targets that a caller names; a single string, path or target is one of them.
+
+    Raises:
+        ArrayError: one is not known.
+        ModelError: the file of one is wrong.
+
+    Examples:
+        >>> [target.name for target in load_targets("onnxruntime")]
+        ['onnxruntime']
+    """
+    if isinstance(named, str | os.PathLike | Target):
+        return (Target.load(named),)
+    if not isinstance(named, Iterable):
+        raise ArrayError(f"{shown(named)} is not the name of a runtime; use {', '.join(names())}")
+    return tuple(map(Target.load, named))
+
+
+def asked_targets(targets: Sequence[Target]) -> Sequence[Target]:
+    """Return some targets, or those of :data:`RUNTIMES` if there are none."""
+    return targets or load_targets(RUNTIMES)
+
+
+@cache
+def every_limit() -> tuple[Limit, ...]:
+    """Return every limit of the targets of the package."""
+    return tuple(limit for target in load_targets(names()) for limit in target.limits)
+
+
+# Files
+
+
+def _read(content: bytes, shown_as: str, stem: str, file: str = "") -> Target:
+    import tomllib
+
+    try:
+        text = content.decode()
+        document = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        found = re.search(r"\(at line (\d+)", str(error))
+        at = f", line {found[1]}" if found else ""
+        words = (
+            re.sub(r" \(at .*\)$", "", str(error)) if isinstance(error, tomllib.TOMLDecodeError) else error
+        )
+        raise ModelError(f"{shown_as}{at}: this is not TOML: {shown(str(words), 120)}") from None
+    reader = _Reader(text, shown_as)
+    try:
+        return reader.target(document, stem, file)
+    except _WrongError as error:
+        raise ModelError(f"{shown_as}, line {reader.line(error)}: {error}") from None
+
+
+class _WrongError(Exception):
+    """What is wrong with a key; of a limit, with its position."""
+
+    def __init__(self, message: str, key: str = "", index: int | None = None) -> None:
+        super().__init__(message)
+        self.key = key
+        self.index = index
+
+
+class _Reader:
+    """Reads the document of a target.
+
+    Args:
+        text: the document, in which the lines of keys are looked up.
+        shown_as: the name of the file for messages.
+    """
+
+    def __init__(self, text: str, shown_as: str) -> None:
+        self.lines = text.splitlines()
+        self.shown_as = shown_as
+
+    def line(self, error: _WrongError) -> int:
+        """Return the line of what is wrong: that of the key, or of the table that has it."""
+        headers = [at for at, line in enumerate(self.lines) if re.match(r"\s*\[\[\s*limits\s*\]\]", line)]
+        begin, end = 0, next(iter(headers), len(self.lines))
+        if error.index is not None and error.index < len(headers):
+            begin, end = headers[error.index], [*headers, len(self.lines)][error.index + 1]
+        key = re.compile(rf"\s*[\"']?{re.escape(error.key)}[\"']?\s*=")
+        found = (at for at in range(begin, end) if error.key and key.match(self.lines[at]))
+        return next(found, begin) + 1
+
+    def target(self, document: Mapping[str, Any], stem: str, file: str) -> Target:
+        _hold(document, _TARGET_KEYS)
+        name = document.get("name", stem)
+        if re.fullmatch(r"[a-z][a-z0-9-]*", name) is None:
+            raise _WrongError(
+                f"name = {shown(name)}: use small letters, digits and '-', such as 'npu'", "name"
+            )
+        if file and name in names():
+            raise _WrongError(f"{shown(name)} is the name of a target of splitops; use another name", "name")
+        title, releases = document.get("title", name), tuple(_texts(document, "releases"))
+        formats = tuple(_texts(document, "formats")) or _FORMATS
+        if not set(formats) <= set(_FORMATS):
+            raise _WrongError(f"formats: {shown(formats)} are not among {', '.join(_FORMATS)}", "formats")
+        tables = document.get("limits", [])
+        if not tables or not all(isinstance(table, dict) for table in tables):
+            raise _WrongError("a target has at least one table [[limits]]", "limits")
+        limits: dict[str, Limit] = {}
+        for index, table in enumerate(tables):
+            try:
+                limit = _limit(table, name, title, releases)
+                if limit.code in limits:
+                    raise _WrongError(f"there are two limits {shown(limit.code)}", "code")
+            except _WrongError as error:
+                error.index = index
+                raise
+            limits[limit.code] = limit
+        spoken_of = document.get("spoken_of", "")
+        return Target(name, title, tuple(limits.values()), releases, spoken_of, formats, "", file)
+
+
+_TARGET_KEYS: Final[Mapping[str, type | tuple[type, ...]]] = {
+    "name": str,
+    "title": str,
+    "formats": list,
+    "releases": list,
+    "spoken_of": str,
+    "limits": list,
+}
+"""The keys of a target, with the types of their values."""
+_KEYS: Final[Mapping[str, type | tuple[type, ...]]] = {
+    "code": str,
+    "operators": list,
+    "when": (str, list),
+    "pattern": str,
+    "outcome": str,
+    "message": str,
+    "exact": str,
+    "fix": str,
+    "forms": list,
+    "case": str,
+    "source": str,
+    "since": str,
+    "until": str,
+}
+"""The keys of a limit, with the types of their values."""
+_TYPE_WORDS: Final[Mapping[Any, str]] = {str: "a text in quotes", list: "a list in brackets"}
+
+
+def _hold(table: Mapping[str, Any], kinds: Mapping[str, type | tuple[type, ...]]) -> None:
+    """Prove that a table has known keys with values of the right type."""
+    for key, value in table.items():
+        if key not in kinds:
+            raise _WrongError(f"there is no key {shown(key)}; the keys are {', '.join(kinds)}", key)
+        kind = kinds[key]
+        if not isinstance(value, kind):
+            each = kind if isinstance(kind, tuple) else (kind,)
+            expected = " or ".join(_TYPE_WORDS[one] for one in each)
+            raise _WrongError(f"{key} = {shown(value)} is not {expected}", key)
+
+
+def _texts(table: Mapping[str, Any], key: str) -> Iterator[str]:
+    value = table.get(key, [])
+    for entry in [value] if isinstance(value, str) else value:
+        if not isinstance(entry, str):
+            raise _WrongError(f"{key}: {shown(entry)} is not a text in quotes", key)
+        yield entry
+
+
+def _limit(table: Mapping[str, Any], name: str, title: str, releases: tuple[str, ...]) -> Limit:
+    _hold(table, _KEYS)
+    code = table.get("code", "")
+    if re.fullmatch(r"[a-z0-9][a-z0-9-]*", code) is None:
+        raise _WrongError("a limit has a code of small letters, digits and '-', such as 'even-only'", "code")
+    if ("when" in table) is ("pattern" in table):
+        raise _WrongError(f"limit {code!r} has either 'when' or 'pattern'", "when")
+    when = tuple(_conditions(table))
+    if "when" in table and not when:
+        raise _WrongError("'when' has no word", "when")
+    outcome = _one_of(Outcome, table.get("outcome", Outcome.ERROR), "outcome")
+    forms = tuple(_one_of(FixForm, form, "forms") for form in _texts(table, "forms"))
+    usual = next((USUAL_FORMS[one.word.text] for one in when if one.word.text in USUAL_FORMS), ())
+    message = table.get("message") or f"{title} {_OUTCOMES[outcome]} if {' and '.join(map(_meaning, when))}"
+    return Limit(
+        code=f"{name}.{code}",
+        operators=tuple(_operators(table)),
+        when=when,
+        pattern=_one_of(Fusion, table["pattern"], "pattern") if "pattern" in table else None,
+        outcome=outcome,
+        message=message,
+        exact=_exact(table),
+        fix=table.get("fix"),
+        forms=forms if "forms" in table else usual,
+        case=table.get("case"),
+        source=table.get("source", ""),
+        since=table.get("since"),
+        until=table.get("until"),
+        looked_at=releases,
+    )
+
+
+def _conditions(table: Mapping[str, Any]) -> Iterator[Condition]:
+    for written in _texts(table, "when"):
+        try:
+            yield condition(written)
+        except ValueError as error:
+            raise _WrongError(str(error), "when") from None
+
+
+def _meaning(one: Condition) -> str:
+    """Write what a condition says, with its number or list."""
+    text = one.word.meaning[:1].lower() + one.word.meaning[1:]
+    text = re.sub(r"\bN\b", str(one.number), text)
+    listed = re.search(r"\[(.*)\]", one.text)
+    text = text if listed is None else f"{text.removesuffix('these')}{listed[1]}"
+    return f"this is not so: {text}" if one.text.startswith("not ") else text
+
+
+def _operators(table: Mapping[str, Any]) -> Iterator[str]:
+    for operator in _texts(table, "operators"):
+        if operator not in _known_operators():
+            known = ", ".join(_known_operators())
+            raise _WrongError(f"there is no operator {shown(operator)}; use {known}", "operators")
+        yield operator
+
+
+@cache
+def _known_operators() -> tuple[str, ...]:
+    """Return how limits name operators: with and without a version, OpenVINO's behind their domain."""
+    plain = {
+        f"{domain}.{name}" if domain else name: history(name, domain)
+        for domain, family in FAMILY.items()
+        for name in family
+    }
+    return tuple(
+        word
+        for name, rows in plain.items()
+        for word in (name, *(f"{name}-{row.since_version}" for row in rows))
+    )
+
+
+def _one_of(kind: Any, word: str, key: str) -> Any:
+    try:
+        return kind(word)
+    except ValueError:
+        raise _WrongError(f"{key}: {shown(word)} is none of {', '.join(map(str, kind))}", key) from None
+
+
+def _exact(table: Mapping[str, Any]) -> str | None:
+    exact: str | None = table.get("exact")
+    try:
+        if exact is not None:
+            exact.format(count=0, size=0, axis=0, part=0)
+    except (KeyError, ValueError, IndexError) as error:
+        fields = "{count}, {size}, {axis} and {part}"
+        raise _WrongError(
+            f"exact: the fields of the text are {fields}, not {shown(str(error))}", "exact"
+        ) from None
+    return exact

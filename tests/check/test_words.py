@@ -1,0 +1,280 @@
+"""The words of limits: what each says of splits of which all, little or nothing is known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splitops.comparison.cases import listed
+from splitops.comparison.cases.building import model_of
+from splitops.errors import NOWHERE, Where
+from splitops.models.check import RUNTIMES, check
+from splitops.models.check.conditions import WORDS, Surely, Surroundings, condition
+from splitops.models.sites import Origin, Site
+from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.spec.operators import schema
+from splitops.spec.sizes.dims import Range
+from splitops.splitting.binding import Fact
+
+YES, MAYBE, NO = Surely.YES, Surely.MAYBE, Surely.NO
+OPEN = Range(0, None, "N")
+SOME = Range(0, 9)
+LONG = 1 << 40
+BODY = Where(graph="body of 'if'")
+AROUND = Surroundings(
+    outputs=frozenset({"a"}),
+    merged=frozenset({(None, "a")}),
+    transposes={(None, "a"): [(1, 0, 2)]},
+    sliced=frozenset({(None, "b")}),
+    opset=13,
+)
+
+
+def site(
+    shape: tuple[Any, ...] | None = (6,),
+    *more: Fact | None,
+    kind: str | None = "float32",
+    outputs: str = "a b",
+    of: str = "Split-18",
+    value: Any = None,
+    where: Where = NOWHERE,
+    inputs: tuple[str, ...] = (),
+    constant: bool = False,
+    **attributes: int,
+) -> Site:
+    name, _, version = of.rpartition("-")
+    domain, _, name = name.rpartition(".")
+    data = Fact(type=None if kind is None else ELEMENT_TYPES[kind], shape=shape, value=value)
+    return Site(
+        schema=schema(name, int(version), domain=domain),
+        attributes=attributes,
+        facts=(data, *more),
+        inputs=inputs,
+        outputs=tuple("" if name == "-" else name for name in outputs.split()),
+        where=where,
+        origins=tuple([Origin.MODEL if constant else Origin.RUN] * (1 + len(more))),
+    )
+
+
+def lengths(*entries: int | None) -> Fact:
+    return Fact(type=ELEMENT_TYPES["int64"], shape=(len(entries),), value=entries)
+
+
+def number(entry: int | None = None) -> Fact:
+    return Fact(type=ELEMENT_TYPES["int64"], shape=(), value=entry)
+
+
+def sequence(shape: tuple[Any, ...] | None = (6,), *more: Fact | None, **how: Any) -> Site:
+    return site(shape, *more, of="SplitToSequence-11", **{"outputs": "a", **how})
+
+
+def layer(shape: tuple[Any, ...] | None, axis: int | None, *entries: int | None, **how: Any) -> Site:
+    given = lengths(*entries) if entries else Fact(type=ELEMENT_TYPES["int64"], shape=(2,))
+    return site(shape, number(axis), given, of="openvino.VariadicSplit-1", **how)
+
+
+UNKNOWN = Fact(type=ELEMENT_TYPES["int64"], shape=(2,))
+HALVES = {"num_outputs": 2}
+WORDS_OF_SPLITS: dict[str, list[tuple[Site, Surely]]] = {
+    "operator missing": [(site(), YES)],
+    "sequence": [(sequence(), YES), (site(), NO)],
+    "opset above 12": [(site(), YES)],
+    "opset above 13": [(site(), NO)],
+    "opset below 14": [(site(), YES)],
+    "opset below 13": [(site(), NO)],
+    "inside a body": [(site(where=BODY), YES), (site(), NO)],
+    "types in [int8, float32]": [(site(), YES), (site(kind="int32"), NO), (site(kind=None), NO)],
+    "types not in [int8, int32]": [(site(), YES), (site(kind="int32"), NO), (site(kind=None), MAYBE)],
+    "packed elements": [(site(kind="int4"), YES), (site(kind="int8"), NO)],
+    "parts inside bytes": [
+        (layer((6,), 0, 3, 3, kind="uint4"), YES),
+        (layer((6,), 0, 2, 4, kind="uint4"), NO),
+        (layer((OPEN,), 0, kind="uint4"), MAYBE),
+    ],
+    "constant data": [(site(constant=True), YES), (site(), NO)],
+    "values beyond 32 bits": [
+        (site((2,), value=(1, 1 << 33)), YES),
+        (site((2,), value=(1, 2)), NO),
+        (site((2,)), MAYBE),
+    ],
+    "rank above 1": [(site((2, 3)), YES), (site((2,)), NO), (site(None), MAYBE)],
+    "rank unknown": [(site(None), MAYBE), (site(), NO)],
+    "negative axis": [
+        (site((2, 4), axis=-1), YES),
+        (site((2, 4), axis=1), NO),
+        (layer((2, 4), -1, 2, 2), YES),
+        (layer((2, 4), 1, 2, 2), NO),
+        (layer((2, 4), None, 2, 2), MAYBE),
+    ],
+    "axis left out": [(site(), YES), (site(axis=0), NO), (layer((4,), 0, 2, 2), NO)],
+    "axis not in [1, -1]": [
+        (site((4, 2, 3), **HALVES), YES),
+        (site((2, 4, 3), axis=1, **HALVES), NO),
+        (site((2, 3, 4), axis=2, **HALVES), NO),
+        (layer((2, 4), None, 2, 2), MAYBE),
+    ],
+    "open axis": [(site((OPEN,), **HALVES), YES), (site(**HALVES), NO)],
+    "empty axis": [(site((0,), **HALVES), YES), (site(**HALVES), NO), (site((OPEN,), **HALVES), MAYBE)],
+    "size above 9": [
+        (site((10,), **HALVES), YES),
+        (site((9,), **HALVES), NO),
+        (site((OPEN,), lengths(5, 5)), YES),
+        (site((OPEN,), **HALVES), NO),
+    ],
+    "declared size above 9": [(site((10,), **HALVES), YES), (site((OPEN,), lengths(5, 5)), NO)],
+    "uneven": [
+        (site((7,), **HALVES), YES),
+        (site((6,), **HALVES), NO),
+        (site((OPEN,), **HALVES), MAYBE),
+        (site((OPEN,), outputs="a", num_outputs=1), NO),
+        (site((OPEN,), of="Split-13"), NO),
+        (site((OPEN,), lengths(2, 3)), YES),
+        (site((OPEN,), lengths(3, 3)), NO),
+        (site((6,), UNKNOWN), MAYBE),
+        (layer((6,), 0, 2, -1), YES),
+        (layer((6,), 0, 3, -1), NO),
+        (layer((OPEN,), 0, 3, -1), MAYBE),
+        (sequence((7,), number(3)), YES),
+        (sequence((2,), number(3)), NO),
+        (sequence((OPEN,), number(3)), MAYBE),
+        (sequence((OPEN,)), NO),
+    ],
+    "last part smaller": [
+        (site((7,), **HALVES), YES),
+        (site((6,), **HALVES), NO),
+        (site((5,), lengths(2, 3)), NO),
+        (site((OPEN,), **HALVES), MAYBE),
+        (sequence((7,), number(3)), YES),
+    ],
+    "last part empty": [
+        (site((1,), **HALVES), YES),
+        (site((2,), **HALVES), NO),
+        (site((SOME,), **HALVES), MAYBE),
+        (site((OPEN,), **HALVES), NO),
+    ],
+    "last part empty at run time": [
+        (site((OPEN,), **HALVES), MAYBE),
+        (site((SOME,), **HALVES), NO),
+        (site((1,), **HALVES), NO),
+    ],
+    "last part beyond the axis": [
+        (site((5,), outputs="a b c d", num_outputs=4), YES),
+        (site((6,), outputs="a b c d", num_outputs=4), NO),
+        (site((OPEN,), outputs="a b c d", num_outputs=4), NO),
+    ],
+    "empty part": [
+        (site((6,), lengths(6, 0)), YES),
+        (site((6,), lengths(3, 3)), NO),
+        (site((0, 6), axis=1, **HALVES), NO),
+        (site((OPEN,), **HALVES), MAYBE),
+        (site((6,), UNKNOWN), MAYBE),
+        (site((OPEN,), of="Split-13"), NO),
+    ],
+    "empty part as an output": [
+        (site((6,), lengths(0, 6)), YES),
+        (site((6,), lengths(6, 0)), NO),
+        (site((OPEN,), outputs="b a", **HALVES), MAYBE),
+    ],
+    "empty part transposed": [
+        (site((6, 1, 1), lengths(0, 6)), YES),
+        (site((6, 1, 1), lengths(6, 0)), NO),
+        (site((6, 2, 1), lengths(0, 6)), NO),
+    ],
+    "equal parts": [(site(**HALVES), YES), (site((6,), lengths(3, 3)), NO), (site((6,), UNKNOWN), NO)],
+    "lengths given": [(site((6,), lengths(3, 3)), YES), (site(**HALVES), NO), (site((6,), UNKNOWN), NO)],
+    "length above 4": [(site((6,), lengths(1, 5)), YES), (site((6,), lengths(2, 4)), NO)],
+    "lengths as an input": [(site((6,), UNKNOWN), YES), (site(**HALVES), NO)],
+    "lengths at run time": [
+        (site((6,), UNKNOWN), YES),
+        (site((6,), lengths(2, 4)), NO),
+        (site(**HALVES), NO),
+    ],
+    "lengths without entries": [
+        (sequence((0,), lengths(), constant=True), YES),
+        (sequence((0,), lengths()), NO),
+        (sequence((6,), lengths(6), constant=True), NO),
+    ],
+    "negative remainder": [(layer((6,), 0, -1, 8), YES), (layer((6,), 0, -1, 6), NO)],
+    "chunks": [(sequence((6,), number(2)), YES), (sequence(), YES), (sequence((6,), lengths(6)), NO)],
+    "number of parts at run time": [
+        (sequence((6,), number()), YES),
+        (sequence((6,), Fact(shape=(OPEN,))), YES),
+        (sequence((6,), Fact()), MAYBE),
+        (sequence((6,), UNKNOWN), NO),
+        (site((6,), UNKNOWN), NO),
+    ],
+    "unbind": [
+        (sequence((6,), number(1), keepdims=0), YES),
+        (sequence((6,), number(), keepdims=0), MAYBE),
+        (sequence((6,), number(2), keepdims=0), NO),
+        (sequence((6,), number(1)), NO),
+    ],
+    "squeezed chunks": [
+        (sequence((6,), number(2), keepdims=0), YES),
+        (sequence((6,), number(1), keepdims=0), NO),
+        (sequence((6,), number(2)), NO),
+    ],
+    "more outputs than 1": [(site(), YES)],
+    "more outputs than 2": [(site(), NO)],
+    "num_outputs": [(site(**HALVES), YES), (site((6,), UNKNOWN), NO)],
+    "num_outputs above 1": [(site(**HALVES), YES)],
+    "num_outputs above 2": [(site(**HALVES), NO), (site((6,), UNKNOWN), NO)],
+    "fewer outputs than num_outputs": [(site(outputs="a", **HALVES), YES), (site(**HALVES), NO)],
+    "more outputs than num_outputs": [(site(outputs="a b c", **HALVES), YES), (site(**HALVES), NO)],
+    "absent input named ''": [(site(inputs=("x", "")), YES), (site(inputs=("x",)), NO)],
+    "output left out": [(site(outputs="a -"), YES), (site(), NO)],
+    "output of the model": [(site(), YES), (site(outputs="b c"), NO)],
+    "last part sliced": [(site(**HALVES), YES), (site(outputs="b a", **HALVES), NO)],
+    "merged": [(site(), YES), (site(outputs="b c"), NO)],
+}
+
+
+def test_every_word_has_a_test() -> None:
+    assert {condition(text).word.text for text in WORDS_OF_SPLITS} == set(WORDS)
+    assert all(word.meaning for word in WORDS.values())
+
+
+@pytest.mark.parametrize("text", WORDS_OF_SPLITS)
+def test_a_word_says_surely_maybe_or_no(text: str) -> None:
+    opposite = condition(f"not {text}")
+    for one, expected in WORDS_OF_SPLITS[text]:
+        assert condition(text).met(one, AROUND) is expected, one
+        assert opposite.met(one, AROUND) is {YES: NO, MAYBE: MAYBE, NO: YES}[expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("more output than 4", "there is no word 'more output than N'; did you mean 'more outputs than N'?"),
+        ("uneven 4", "there is no word 'uneven N'"),
+        ("types in [int9]", "'int9' is none of bfloat16, bool"),
+        ("axis not in [one]", "'one' is not a number"),
+        ("", "there is no word ''"),
+    ],
+)
+def test_what_is_no_word_is_said(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=r"^") as caught:
+        condition(text)
+    assert str(caught.value).startswith(message)
+
+
+def test_the_limits_find_in_the_listed_cases_what_they_found_as_python() -> None:
+    """Of the limits of the time when they were moved into files; ``?`` is what depends on the input."""
+    content = Path(__file__).with_name("found.json").read_text()
+    recorded: dict[str, list[str]] = json.loads(content)
+    codes = {code.rstrip("?") for found in recorded.values() for code in found}
+    assert len(codes) > 50
+    cases = listed()
+    assert len(recorded.keys() & cases.keys()) > 500
+    for name, expected in recorded.items():
+        if name not in cases:
+            continue
+        found = {
+            finding.code if finding.severity == "error" else f"{finding.code}?"
+            for finding in check(model_of(cases[name].record), RUNTIMES)
+            if finding.code in codes
+        }
+        assert sorted(found) == expected, name
