@@ -209,7 +209,7 @@ class _Drawn:
 
         shape = [-1] * a.ndim if self.draw.random() < 0.5 else x.get_partial_shape()
         inside = self.o.parameter(shape, a.dtype.type)
-        part = self.o.slice(inside, begin, self.c([9]), self.c([1]), self.c([axis]))
+        part = self.o.slice(inside, begin, self.c([99]), self.c([1]), self.c([axis]))
         return openvino.Model(
             [self.o.result(self.o.relu(self.o.unsqueeze(part, self.c([0]))))], [inside], "b"
         )
@@ -240,7 +240,7 @@ class _Drawn:
         import openvino
 
         inside = self.o.parameter([1, *[-1] * (a.ndim - 1)], a.dtype.type)
-        part = self.o.slice(inside, self.c([start]), self.c([9]), self.c([1]), self.c([1]))
+        part = self.o.slice(inside, self.c([start]), self.c([99]), self.c([1]), self.c([1]))
         return openvino.Model([self.o.result(self.o.relu(part))], [inside], "b")
 
     def model(self) -> tuple[Any, list[Any]]:

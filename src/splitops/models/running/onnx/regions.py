@@ -210,7 +210,7 @@ class Region:
         self._types = [partition.types.get((graph.where.graph, name)) for name in inputs]
         self._lock = threading.Lock()
         path = graph.where.graph
-        guarded = {name for node in nodes if partition.is_guarded(path, node) for name in node.input}
+        guarded = {name for node in nodes if partition.is_guarded(path, node) for name in reads(node)}
         self._guarded = [at for at, name in enumerate(inputs) if name in guarded]
         self._fixed: Compiled | None = None
         if all(kind is not None for kind in self._types):
