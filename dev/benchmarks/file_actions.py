@@ -55,6 +55,49 @@ def merge(folder: str, out: str, **arguments: Any) -> Action:
     return lambda: files.merge(parts, f"{out}/y.npy", **arguments)
 
 
+def by_size(source: str, out: str, size: int, **arguments: Any) -> Action:
+    """Ours: whole tensors in files of at most a size, and their index."""
+    from splitops import files
+
+    files.plan_by_size(source, out, size)
+    return lambda: files.plan_by_size(source, out, size).run(**arguments)
+
+
+def one_file(folder: str, out: str, name: str, **arguments: Any) -> Action:
+    """Ours, the inverse."""
+    from splitops import files
+
+    files.plan_one_file(folder, f"{out}/{name}")
+    return lambda: files.plan_one_file(folder, f"{out}/{name}").run(**arguments)
+
+
+def transformers_save_pretrained(source: str, out: str, size: int) -> Action:
+    import torch
+    from safetensors.torch import load_file
+    from torch.nn import Parameter
+    from transformers import PretrainedConfig, PreTrainedModel
+
+    model = PreTrainedModel(PretrainedConfig())
+    model.register_parameter("one", Parameter(torch.zeros(1)))  # it asks a model for its type
+    return lambda: model.save_pretrained(out, state_dict=load_file(source), max_shard_size=size)
+
+
+def gguf_py(source: str, out: str, size: int) -> Action:
+    """The files of llama.cpp's split tool, read and written by its package for Python."""
+    import gguf
+
+    def run() -> None:
+        writer = gguf.GGUFWriter(f"{out}/m.gguf", "llama", split_max_size=size)
+        for tensor in gguf.GGUFReader(source).tensors:
+            writer.add_tensor(tensor.name, tensor.data)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+
+    return run
+
+
 def numpy_memmap(folder: str, out: str) -> Action:
     import numpy as np
 
@@ -176,7 +219,9 @@ PEERS = {
     each.__name__: each
     for each in (numpy_memmap, safetensors_slices, dask, zarr, tensorstore, cubed, rechunker)
 }
-ACTIONS: dict[str, Callable[..., Action]] = {"cp": cp, "split": split, "merge": merge, **PEERS}
+BY_SIZE = {each.__name__: each for each in (transformers_save_pretrained, gguf_py)}
+_OURS = (cp, split, merge, by_size, one_file)
+ACTIONS: dict[str, Callable[..., Action]] = {each.__name__: each for each in _OURS} | PEERS | BY_SIZE
 
 
 def processor() -> float:

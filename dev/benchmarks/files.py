@@ -31,11 +31,12 @@ from typing import Any
 import numpy as np
 
 import splitops
-from dev.benchmarks.file_actions import PEERS
+from dev.benchmarks.file_actions import BY_SIZE, PEERS
 
 WIDTH = 16384
 FILES = 4096
 TENSORS = 100_000
+LAYERS = 300
 ACTIONS = Path(__file__).with_name("file_actions.py")
 
 
@@ -116,6 +117,11 @@ def make_sources(folder: Path, mebibytes: int) -> None:
         splitops.files.split(x, folder / f"parts{axis}", axis=axis, num_outputs=4)
     splitops.files.split(x, folder / f"parts{FILES}", axis=1, num_outputs=FILES)
     make_tensors(folder / "tensors.safetensors", mebibytes)
+    make_tensors(folder / "layers.safetensors", mebibytes, LAYERS)
+    splitops.files.plan_one_file(folder / "layers.safetensors", folder / "layers.gguf").run()
+    for kind in ("safetensors", "gguf"):
+        source = folder / f"layers.{kind}"
+        splitops.files.plan_by_size(source, folder / f"sized-{kind}", mebibytes << 17).run()
     try:
         import zarr
     except ImportError:
@@ -132,29 +138,29 @@ def make_sources(folder: Path, mebibytes: int) -> None:
         chunked[...] = array
 
 
-def make_tensors(path: Path, mebibytes: int) -> None:
+def make_tensors(path: Path, mebibytes: int, count: int = TENSORS) -> None:
     """Write a file of many tensors."""
-    size = max(16, (mebibytes << 20) // TENSORS // 16 * 16)
+    size = max(16, (mebibytes << 20) // count // 16 * 16)
     header = {
         f"layer.{index}.weight": {
             "dtype": "F32",
             "shape": [4, size // 16],
             "data_offsets": [index * size, index * size + size],
         }
-        for index in range(TENSORS)
+        for index in range(count)
     }
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for _ in range(100):
-            file.write(os.urandom(size * TENSORS // 100))
+            file.write(os.urandom(size * count // 100))
 
 
 # The cases ----------------------------------------------------------------------------------------------
 
 
-def cases(folder: Path, out: Path, pythons: dict[str, str]) -> Iterator[Case]:
+def cases(folder: Path, out: Path, pythons: dict[str, str], mebibytes: int) -> Iterator[Case]:
     """What is compared, in the order of the turns."""
 
     def cp(*names: str, **arguments: Any) -> dict[str, Any]:
@@ -189,6 +195,20 @@ def cases(folder: Path, out: Path, pythons: dict[str, str]) -> Iterator[Case]:
     kept = {"tensor": "layer.7.weight", "keep_others": True}
     name = f"safetensors, one of {TENSORS:,} tensors into 2, all kept"
     yield Case(name, split("tensors.safetensors", 0, 2, **kept), twice)
+    one = f"cp of {LAYERS} tensors"
+    yield Case(one, cp("layers.safetensors"))
+    for kind in ("safetensors", "gguf"):
+        sized = {"source": str(folder / f"layers.{kind}"), "out": str(out), "size": mebibytes << 17}
+        yield Case(
+            f"{kind}, {LAYERS} tensors by size into 9 files", {"do": "by_size", **sized, "sync": False}, one
+        )
+        back = {"folder": str(folder / f"sized-{kind}"), "out": str(out), "name": f"layers.{kind}"}
+        yield Case(
+            f"{kind}, {LAYERS} tensors of 9 files into one", {"do": "one_file", **back, "sync": False}, one
+        )
+        name = {"safetensors": "transformers_save_pretrained", "gguf": "gguf_py"}[kind]
+        label = f"*{name.replace('_', ' ')}, {LAYERS} tensors by size*"
+        yield Case(label, {"do": name, **sized}, one, pythons.get(name, sys.executable))
     if (folder / "x.zarr").exists():
         yield Case("zarr, axis 1 into 4, along its chunks", split("x.zarr", 1, 4))
         yield Case("zarr, axis 1 into 3, through its chunks", split("x.zarr", 1, 3))
@@ -219,13 +239,13 @@ def main() -> None:
     chosen = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a time limit, too
     pythons = dict(peer.split("=", 1) for peer in chosen.peer)
-    if set(pythons) - set(PEERS):
-        parser.error(f"implementations are {', '.join(PEERS)}")
+    if set(pythons) - set(PEERS) - set(BY_SIZE):
+        parser.error(f"implementations are {', '.join([*PEERS, *BY_SIZE])}")
     mebibytes, rounds = (32, 1) if chosen.quick else (chosen.mib, chosen.rounds)
     folder = Path(tempfile.mkdtemp(dir=chosen.folder))
     try:
         make_sources(folder, mebibytes)
-        compared = list(cases(folder, folder / "out", pythons))
+        compared = list(cases(folder, folder / "out", pythons, mebibytes))
         wanted = {case.name for case in compared if re.search(chosen.only, case.name)}
         wanted |= {case.beside for case in compared if case.name in wanted}
         compared = [case for case in compared if case.name in wanted]
