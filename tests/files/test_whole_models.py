@@ -267,3 +267,14 @@ def test_links_out_of_the_folder_are_followed_on_request_alone(model: Path, tmp_
     assert "--allow-links" in run(*arguments, code=1)
     run(*arguments, "--allow-links")
     assert (tmp_path / "one.safetensors").read_bytes() == (model / "model.safetensors").read_bytes()
+
+
+def test_at_addresses(model: Path, tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    run("split", model / "model.safetensors", "--max-size", "8KB", "--out", "memory://whole/s")
+    run("split", gguf_model(tmp_path / "m.gguf"), "--max-size", "8KB", "--out", "memory://whole/g")
+    for source in (f"memory://whole/s/{INDEX}", "memory://whole/s/model-00002-of-00003.safetensors"):
+        run("merge", source, "--out", tmp_path / "one.safetensors", "--overwrite")
+        assert (tmp_path / "one.safetensors").read_bytes() == (model / "model.safetensors").read_bytes()
+    run("merge", "memory://whole/g/m-00001-of-00003.gguf", "--out", tmp_path / "one.gguf")
+    assert (tmp_path / "one.gguf").read_bytes() == (tmp_path / "m.gguf").read_bytes()

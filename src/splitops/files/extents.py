@@ -7,6 +7,7 @@ and a list can be cut anywhere between rows (:func:`rows`) without losing or rep
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -50,7 +51,7 @@ def contiguous(source: int, offset: int, target: int, target_offset: int, size: 
     return Extent(source, offset, size, target, target_offset, size, size, 1)
 
 
-def stretched(copies: Sequence[tuple[int, int, int, int, int]]) -> list[Extent]:
+def gathered(copies: Sequence[tuple[int, int, int, int, int]]) -> list[Extent]:
     """Return the extents of stretches of bytes, of which those that go on in both files are one.
 
     Args:
@@ -58,7 +59,7 @@ def stretched(copies: Sequence[tuple[int, int, int, int, int]]) -> list[Extent]:
             fewest.
 
     Examples:
-        >>> stretched([(0, 0, 1, 64, 8), (0, 8, 1, 72, 8)])
+        >>> gathered([(0, 0, 1, 64, 8), (0, 8, 1, 72, 8)])
         [Extent(source=0, offset=0, stride=16, target=1, target_offset=64, target_stride=16, run=16, runs=1)]
     """
     table = np.array(copies, np.int64).reshape(-1, 5)
@@ -72,6 +73,29 @@ def stretched(copies: Sequence[tuple[int, int, int, int, int]]) -> list[Extent]:
         Extent(source, offset, size, target, at, size, size, 1)
         for (source, offset, target, at, _), size in zip(table[first].tolist(), sizes.tolist(), strict=True)
     ]
+
+
+def walked(first: Extent, walks: Sequence[tuple[int, int, int]]) -> Iterator[Extent]:
+    """Yield the extents that repeat a run along several axes.
+
+    Args:
+        first: the run where all walks begin.
+        walks: of each axis the number of steps, and the bytes of a step in the source and in the target.
+
+    Examples:
+        A matrix of 2 rows and 3 columns of 4 bytes, transposed:
+
+        >>> for extent in walked(contiguous(0, 0, 1, 0, 4), [(2, 12, 4), (3, 4, 8)]):
+        ...     print(*extent)
+        0 0 4 1 0 8 4 3
+        0 12 4 1 4 8 4 3
+    """
+    *others, (count, stride, target_stride) = sorted([(1, 0, 0), *walks])  # the longest walk is the rows
+    strides = (stride, target_stride) if count > 1 else (first.run, first.run)
+    for index in itertools.product(*(range(steps) for steps, _, _ in others)):
+        offset = first.offset + sum(i * walk[1] for i, walk in zip(index, others, strict=True))
+        to = first.target_offset + sum(i * walk[2] for i, walk in zip(index, others, strict=True))
+        yield Extent(first.source, offset, strides[0], first.target, to, strides[1], first.run, count)
 
 
 def total_bytes(extents: Iterable[Extent]) -> int:

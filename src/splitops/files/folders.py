@@ -136,7 +136,7 @@ def others_of(
             if stat.S_ISDIR(found.st_mode):
                 warnings.append(f"the folder {shown(name)} is left behind")
             elif not stat.S_ISREG(found.st_mode) or found.st_size > _SMALL:
-                warnings.append(f"{shown(name)} is left behind: {found.st_size} bytes that no rank needs")
+                warnings.append(f"{shown(name)} is left behind: it has {found.st_size} bytes")
             else:
                 taken.append(Other(safe_name(name), open_file(folder, name), name not in unshared))
     return tuple(taken), tuple(warnings)

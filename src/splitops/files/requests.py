@@ -15,7 +15,7 @@ from splitops.files.addresses import RemoteFile, is_address, target_path
 from splitops.files.chunk_work import ChunkedFormat, Flow, Piece, chunk_bytes
 from splitops.files.chunks import ChunkPlan
 from splitops.files.copying import FilePlan
-from splitops.files.extents import Extent, contiguous, inverse, stretched
+from splitops.files.extents import Extent, contiguous, gathered, inverse
 from splitops.files.folders import INDEX, Other
 from splitops.files.formats import Contents, Format, Layout, TargetFile, format_of
 from splitops.files.plans import Finish, Part
@@ -176,7 +176,7 @@ def split_plan(
             elif extent is not None:
                 targets.extents.append(extent._replace(target=target, target_offset=at))
         parts.append(Part(folder / name, stored.name, plan.offsets[index], plan.sizes[index], shape))
-    targets.extents += stretched(whole)
+    targets.extents += gathered(whole)
     return targets.plan(prefix, folder, contents.sources, contents.tensors, parts)
 
 

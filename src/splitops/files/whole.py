@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from splitops.errors import FileError, shown, shown_path
-from splitops.files.addresses import is_address, target_path
+from splitops.files.addresses import RemoteFile, is_address, target_path
 from splitops.files.copying import FilePlan
-from splitops.files.extents import stretched
+from splitops.files.extents import gathered
 from splitops.files.folders import INDEX, PIECE, Other, main_file, others_of, piece_name
 from splitops.files.formats import WRITTEN, Contents, Format, ShardedFormat, format_of
 from splitops.files.plans import Part
@@ -50,8 +50,9 @@ def read_whole(path: AnyPath, *, allow_links: bool = False) -> tuple[Contents, t
 
 def _read(path: Path, allow_links: bool) -> Contents:
     form = format_of(path) if is_one_of_several(path) else None
-    if isinstance(form, ShardedFormat) and not is_address(path):
-        return form.whole(LocalFile(path), allow_links=allow_links)
+    if isinstance(form, ShardedFormat):
+        source = RemoteFile(path) if is_address(path) else LocalFile(path)
+        return form.whole(source, allow_links=allow_links)
     return read(path)
 
 
@@ -169,7 +170,7 @@ def _plan(
             size = tensor.shape[0] if tensor.shape else 1
             parts.append(Part(folder / name, tensor.name, 0, size, tensor.shape))
             where[tensor.name] = name
-    targets.extents += stretched(copies)
+    targets.extents += gathered(copies)
     if several is not None:
         index = several.index(stem, where, sum(tensor.size for tensor in tensors))
         targets.files += [index] if index is not None else []

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from splitops.errors import PlanError, brief
-from splitops.files.extents import Extent
+from splitops.files.extents import Extent, contiguous, walked
 from splitops.files.tensors import StoredTensor
 
 _MOST_CELLS = 1 << 20
@@ -114,26 +114,16 @@ def box_extents(tensor: StoredTensor, box: Box, source: int, offset: int) -> Ite
     strides = [math.prod(whole[axis + 1 :]) for axis in range(len(whole))]
     run = math.prod(box.shape[last:])
     # What is walked: the axes before the first cut as one, and those up to the last one; as the count, the
-    # steps in the whole and in the piece. The longest walk is the rows of an extent.
+    # steps in the whole and in the piece.
     walks = [(math.prod(whole[:first]), math.prod(whole[first:]), run * math.prod(box.shape[first:last]))]
     walks += [
         (box.shape[a], strides[a], run * math.prod(box.shape[a + 1 : last])) for a in range(first, last)
     ]
-    count, stride, own = walks.pop(walks.index(max(walks)))
-    base = sum(at * step for at, step in zip(box.begin, strides, strict=True))
-    for index in itertools.product(*(range(walk[0]) for walk in walks)):
-        at = base + sum(i * walk[1] for i, walk in zip(index, walks, strict=True))
-        begin = sum(i * walk[2] for i, walk in zip(index, walks, strict=True))
-        yield Extent(
-            source,
-            offset + _bytes(begin, tensor),
-            _bytes(own, tensor) if count > 1 else _bytes(run, tensor),
-            0,
-            _bytes(at, tensor),
-            _bytes(stride, tensor) if count > 1 else _bytes(run, tensor),
-            _bytes(run, tensor),
-            count,
-        )
+    at = sum(begin * step for begin, step in zip(box.begin, strides, strict=True))
+    begin = contiguous(source, offset, 0, _bytes(at, tensor), _bytes(run, tensor))
+    yield from walked(
+        begin, [(n, _bytes(own, tensor), _bytes(step, tensor)) for n, step, own in walks if n > 1]
+    )
 
 
 def _bytes(elements: int, tensor: StoredTensor) -> int:

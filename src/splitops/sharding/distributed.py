@@ -12,7 +12,7 @@ from splitops.files.descriptors import raise_file_limit
 from splitops.files.extents import Extent, contiguous
 from splitops.files.folders import INDEX, Other, index_text, open_file, others_of, piece_name
 from splitops.files.formats import Contents, format_named
-from splitops.files.formats.safetensors import stated_tensor
+from splitops.files.formats.safetensors import stated_index, stated_tensor
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor
 from splitops.ground.reading import DataFolder
@@ -225,15 +225,10 @@ def _prove_index(others: Sequence[Other], tensors: dict[str, StoredTensor]) -> N
     for other in others:
         if not other.name.endswith(INDEX):
             continue
-        document = parse(other.source.read(0, other.source.size), other.source.name)
-        stated = document.get("weight_map") if isinstance(document, dict) else None
-        if not isinstance(stated, dict):
-            raise PlanError(f"{other.source.name} has no weight_map of names to files")
+        stated, total = stated_index(other.source)
         missing = next((name for name in stated if name not in tensors), None)
         if missing is not None:
             raise PlanError(f"tensor {shown(missing)} of {other.source.name} is in no file")
-        metadata = document.get("metadata")
-        total = metadata.get("total_size") if isinstance(metadata, dict) else None
         held = sum(tensors[name].size for name in stated)
         if type(total) is int and total != held:
             raise PlanError(

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from splitops.errors import PlanError, SplitError, brief, shown, shown_path
 from splitops.files.copying import FilePlan
-from splitops.files.extents import Extent, inverse
+from splitops.files.extents import Extent, contiguous, inverse, walked
 from splitops.files.folders import INDEX
 from splitops.files.formats import Contents, TargetFile, format_named
 from splitops.files.tensors import StoredTensor, without_collector
@@ -268,8 +268,7 @@ def _fused(
 
 
 def _kept(index: int, tensor: StoredTensor) -> Refitted:
-    extent = Extent(0, 0, tensor.size, 0, 0, tensor.size, tensor.size, 1)
-    return Refitted(tensor, ((index, (extent,) if tensor.size else ()),))
+    return Refitted(tensor, ((index, (contiguous(0, 0, 0, 0, tensor.size),) if tensor.size else ()),))
 
 
 def _part_of(rules: Sequence[FusionRule], name: str) -> tuple[int, str, int, int] | None:
@@ -377,30 +376,26 @@ class _Form:
         own, group = size // self.groups, sum(self.sizes) // self.groups
         first = sum(self.sizes[:part]) // self.groups
         if self.transpose:
-            yield from self._columns(base, own, group, first)
-            return
-        ahead, behind = math.prod(self.block[: self.axis]), math.prod(self.block[self.axis + 1 :])
-        run, step = self.bytes(own * behind), self.bytes(group * behind)
-        offset = base + self.bytes(first * behind)
-        # Rows of the axes ahead, and in each of them the groups: the more of both are the runs of an extent.
-        rows = (ahead, step * self.groups, run * self.groups)
-        inner = (self.groups, step, run)
-        (count, stride, target), (times, other, to) = (rows, inner) if ahead > self.groups else (inner, rows)
-        for index in range(times):
-            yield Extent(0, offset + index * other, stride, 0, index * to, target, run, count)
-
-    def _columns(self, base: int, own: int, group: int, first: int) -> Iterator[Extent]:
-        """Yield the columns of the fused tensor, each of which is a row of the part."""
-        outside, (out, inside) = self.block[:-2], self.block[-2:]
-        if self.axis != len(outside) or self.tensor.unit.elements > 1:
-            raise PlanError(f"{self.tensor.label}: what is transposed is cut along the axis before the last")
-        item = self.tensor.unit.bytes
-        for block in range(math.prod(outside)):
-            for row in range(own * self.groups):
-                column = row // own * group + first + row % own
-                to = (block * own * self.groups + row) * inside * item
-                start = base + (block * out * inside + column) * item
-                yield Extent(0, start, out * item, 0, to, item, item, inside)
+            outside, (out, inside) = self.block[:-2], self.block[-2:]
+            if self.axis != len(outside) or self.tensor.unit.elements > 1:
+                raise PlanError(
+                    f"{self.tensor.label}: what is transposed is cut along the axis before the last"
+                )
+            item = self.tensor.unit.bytes
+            begin, run = first * item, item
+            row = inside * item
+            walks = [
+                (math.prod(outside), out * row, own * self.groups * row),
+                (self.groups, group * item, own * row),
+                (own, item, row),
+                (inside, out * item, item),
+            ]
+        else:
+            ahead, behind = math.prod(self.block[: self.axis]), math.prod(self.block[self.axis + 1 :])
+            run, step = self.bytes(own * behind), self.bytes(group * behind)
+            begin = self.bytes(first * behind)
+            walks = [(ahead, step * self.groups, run * self.groups), (self.groups, step, run)]
+        yield from walked(contiguous(0, base + begin, 0, 0, run), walks)
 
 
 def _form(rule: FusionRule, tensor: StoredTensor, names: Names) -> _Form:

@@ -169,7 +169,7 @@ def shards_of(source: Source, *, allow_links: bool = False) -> tuple[dict[str, C
         if piece is not None:
             names = [piece_name(piece[1], number + 1, count, piece[4]) for number in range(count)]
         return _opened(source, names, allow_links), []
-    stated, total = _index(source)
+    stated, total = stated_index(source)
     contents = _opened(source, sorted(set(stated.values())), allow_links)
     for name, found in contents.items():
         for tensor in found.tensors:
@@ -194,7 +194,12 @@ def _opened(source: Source, names: Sequence[str], allow_links: bool) -> dict[str
     return {name: FORMAT.read(open_beside(source, name, allow_links=allow_links)) for name in names}
 
 
-def _index(source: Source) -> tuple[dict[str, str], Any]:
+def stated_index(source: Source) -> tuple[dict[str, str], Any]:
+    """Return what an index declares: of each tensor the file, and the bytes of all, which may be None.
+
+    Raises:
+        FileError: it is malformed.
+    """
     if source.size > _MAX_INDEX:
         raise FileError(f"{source.name} has {source.size} bytes, more than an index can have")
     try:
