@@ -84,7 +84,7 @@ def places(names: Sequence[str], few: int = 3) -> str:
 
 
 def say_written(*paths: Path | None, stderr: bool = False) -> None:
-    """Say which files were written; None is one that was not asked for."""
+    """Print which files were written; None is a file that was not requested."""
     out = console(stderr=stderr)
     for path in paths:
         if path is not None:

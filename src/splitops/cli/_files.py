@@ -116,7 +116,7 @@ format_option = click.option(
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a plan is carried out: the arguments of ``FilePlan.run``, and whether it is."""
+    """How a plan is executed: the arguments of ``FilePlan.run``, and whether it is a dry run."""
 
     dry_run: bool
     overwrite: bool
@@ -129,7 +129,7 @@ class RunOptions:
     cluster: str | None
 
     def run(self, plan: FilePlan) -> Report | DryRun:
-        """Carry out a plan, with a progress bar where stderr is a terminal."""
+        """Execute a plan, with a progress bar if stderr is a terminal."""
         if self.dry_run:
             return plan.dry_run(memory=self.memory)
         options: Any = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -184,7 +184,7 @@ def _progress() -> Iterator[Progress | None]:
 
 
 def resumed(report: Report) -> str:
-    """Return in words how much a run before had done."""
+    """Return in words how much an earlier run had done."""
     if report.resumed == report.bytes:
         return "All of it was written before."
     return f"{report.resumed} of {report.bytes} bytes were copied before"

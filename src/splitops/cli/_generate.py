@@ -1,4 +1,4 @@
-"""Inputs made on the spot: a ramp, or random numbers from a seed."""
+"""Generated inputs: a ramp, or random numbers from a seed."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _count(shape: tuple[int, ...], element_type: ElementType) -> int:
 
 
 def _period(element_type: ElementType) -> int:
-    """Return the first number that the type does not hold in an unbroken row from 0."""
+    """Return how many integers from 0 on the type holds exactly."""
     name, bits = element_type.name, element_type.bits
     if name == "bool":
         return 2

@@ -25,10 +25,10 @@ _MAX_PROTOBUF: Final = (1 << 31) - 1
 
 
 def read_inputs(texts: Sequence[str], declared: Sequence[Declared]) -> dict[str, Any]:
-    """Return the arrays by input name that ``NAME=VALUE`` texts state.
+    """Return the arrays of ``NAME=VALUE`` texts, by input name.
 
     Raises:
-        click.UsageError: a text is no ``NAME=VALUE``, a name is unknown or repeated, an input or a file is
+        click.UsageError: a text is not ``NAME=VALUE``, a name is unknown or repeated, an input or a file is
             missing.
         ModelError: a file is malformed or unsafe.
     """
@@ -120,7 +120,7 @@ def _generated(text: str, declared: Declared) -> npt.NDArray[Any]:
 
 
 def _open(kind: str, declared: Declared, shape: tuple[int, ...] | None) -> str:
-    """Say what of an input the model leaves open, and how to give it."""
+    """Say what the model leaves open of an input, and how to set it."""
     name = one_line(declared.name, 80)
     dims = declared.shape
     if shape is None and dims is None:

@@ -126,7 +126,7 @@ def fix_command(model: Path, runtimes: Iterable[str], *, partial: bool = False) 
 
 
 def hold(out: Path | None, *, openvino: bool) -> None:
-    """Prove that a file is named for the format of the model that it is to hold.
+    """Check that a file has the ending of the format of its model.
 
     Raises:
         click.BadParameter: it has the ending of the other format.

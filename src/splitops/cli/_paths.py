@@ -1,4 +1,4 @@
-"""Paths that commands read: what is not there is wrong usage."""
+"""Paths that commands read: a missing file is wrong usage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from splitops.cli._console import one_line
 
 
 class Existing(click.Path):
-    """A file or folder that is there, or an address: a name that is misspelt is wrong usage."""
+    """An existing file or folder, or an address; a misspelt name is wrong usage."""
 
     def __init__(self, *, file_okay: bool = True) -> None:
         super().__init__(file_okay=file_okay)

@@ -1,4 +1,4 @@
-"""A bar for work that takes longer than a second, on a terminal alone."""
+"""A progress bar for work that takes longer than a second, only on a terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def showing_progress() -> Iterator[None]:
 
 
 class _Bar:
-    """One bar, which is gone once its work has ended: what the command prints is alone."""
+    """One bar, which disappears when its work has ended."""
 
     def __init__(self) -> None:
         self._due = time.monotonic() + DELAY

@@ -1,4 +1,4 @@
-"""``splitops inspect``: what a tensor file holds."""
+"""``splitops inspect``: show the tensors in a file."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def command(folder: Path, **options: Any) -> None:
     MODEL_DIR holds model.safetensors, or an index with its shards, and config.json; or it is an ONNX model
     with external data. The rules of a plan say by name how tensors are cut; what cannot be cut so is rejected
     with the numbers that would do. The folder of the ranks appears whole or not at all, and only bounded
-    buffers are in memory. `splitops merge` gives the same files back, byte by byte.
+    buffers are in memory. `splitops merge` returns the same files, byte by byte.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""``splitops simplify``: take away what splits make needlessly hard, and say what was done."""
+"""``splitops simplify``: remove, merge and shorten splits, and list the changes."""
 
 from __future__ import annotations
 

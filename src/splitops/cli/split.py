@@ -146,7 +146,7 @@ def command(
 
 
 def _stem(file: Path, prefix: str | None) -> str:
-    """Return what the names of the parts begin with: what is set is taken as it is, or rejected."""
+    """Return what the names of the parts begin with: the given prefix, if it is valid."""
     from splitops.files.folders import stem_of
     from splitops.files.streams import plain_path
 

@@ -1,4 +1,4 @@
-"""Files of SHA-256 checksums, as ``sha256sum`` reads and writes them, and files held against them."""
+"""Files of SHA-256 checksums, as ``sha256sum`` reads and writes them, and checks of files against them."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def _line(path: Path, digest: str, folder: Path) -> bytes:
 
 
 def check(path: Path) -> Iterator[Checked]:
-    """Read every file again that a file of checksums names, and yield what came of it.
+    """Read every file again that a file of checksums names, and yield the results.
 
     Args:
         path: the file of checksums; names in it are seen from its folder.
 
     Raises:
-        FileError: it cannot be read, or has a line that is none of ``sha256sum``.
+        FileError: it cannot be read, or has a line that is not of ``sha256sum``.
     """
     try:
         content = read_whole(path, limit=_MOST)

@@ -77,7 +77,7 @@ class ChunkedFormat(Format, Protocol):
 
     @property
     def folders(self) -> bool:
-        """Whether its files are folders; only these can be gone on with after a kill."""
+        """Whether its files are folders; only these can be resumed after a kill."""
         ...
 
     def open_array(

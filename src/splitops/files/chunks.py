@@ -97,7 +97,7 @@ class ChunkPlan(FilePlan):
         return _ChunkRun(self, how)
 
     def digest(self, memory: int) -> str:
-        """Return what tells the plans apart whose tasks are not the same."""
+        """Return a digest that differs for plans whose tasks differ."""
         digest = hashlib.sha256(super().digest(memory).encode())
         for flow in self.flows:
             digest.update(repr(flow).encode())
@@ -126,7 +126,7 @@ class _ChunkRun(Run):
         return [task.end - task.first for task in self._tasks]
 
     def _prepare(self, drafts: Sequence[Path], journal: Journal) -> None:
-        """Make the targets without their elements, where they are not there or cannot be gone on with."""
+        """Make the targets without their elements, where they are missing or cannot be resumed."""
         if self._format.folders and journal.done and all(draft.exists() for draft in drafts):
             return
         journal.forget()

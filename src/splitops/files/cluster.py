@@ -2,7 +2,7 @@
 
 A task knows its files by their paths: workers read the sources and write the targets themselves, and send
 back nothing but checksums. Doing a task again does no harm, so the scheduler gives those
-of a worker that died to another one. What there must be one of stays here: making the targets in their full
+of a worker that died to another one. What must happen once stays here: making the targets in their full
 size, the journal, and the moves to their places.
 """
 
@@ -150,7 +150,7 @@ class Workers:
             self._client.cancel(list(running))
 
     def _patiently(self, ask: Callable[[float], Any], *, at_once: bool = False) -> Any:
-        """Return what a question gives; a cluster that has no workers all the while has failed.
+        """Return the answer to a question; a cluster without workers in that time has failed.
 
         Args:
             ask: called with the seconds after which it raises a TimeoutError.
@@ -202,7 +202,7 @@ def _place_in(staging: Path, sources: Iterable[Path]) -> Place:
 
 @contextlib.contextmanager
 def client_of(cluster: Any) -> Iterator[Any]:
-    """Give a client of a cluster: a ``distributed.Client``, what makes one, or an address.
+    """Yield a client of a cluster: a ``distributed.Client``, what makes one, or an address.
 
     One that the caller has is left open.
 
@@ -226,7 +226,7 @@ def client_of(cluster: Any) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _cluster_errors() -> Iterator[None]:
-    """Make one kind of error of what the cluster itself has; what a task has found passes."""
+    """Turn the errors of the cluster itself into one kind; errors of a task pass."""
     try:
         yield
     except (FileError, CopyError):

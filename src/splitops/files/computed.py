@@ -1,7 +1,7 @@
 """Dask arrays as sources: their parts are computed into zarr arrays, a chunk at a time.
 
 All parts are one computation, so that a chunk that lies in two of them is computed once. A part has the
-chunks of its array; where a cut goes through one, those behind it are put together anew on the way.
+chunks of its array; where a cut goes through one, the later chunks are assembled again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def array_plan(
     Args:
         array: what is split.
         folder: where the parts go.
-        bind: what is asked for.
+        bind: the requested split.
         prefix: what the names of the parts begin with; None is ``part``.
         to: the format of the parts: zarr.
 

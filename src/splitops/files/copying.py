@@ -1,4 +1,4 @@
-"""Plans of splits and merges of files that can be carried out."""
+"""Plans of splits and merges of files, which can be run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Open files of this machine: room, bytes, and what makes them last."""
+"""Open files of this machine: their space, their bytes, and how they are made durable."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def opened(paths: Sequence[Path]) -> Iterator[dict[int, int]]:
 
 
 def make_durable(files: Sequence[int]) -> None:
-    """Bring what was written to descriptors to the disk."""
+    """Flush descriptors to the disk."""
     error = sync_files(files)
     if error:
         raise OSError(error, os.strerror(error))
@@ -54,7 +54,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def allocate(descriptor: int, size: int) -> None:
-    """Give a file its size; a disk without room for it says so now, not after an hour."""
+    """Set the size of a file, so that a full disk is an error now and not after an hour."""
     os.ftruncate(descriptor, size)
     if size and hasattr(os, "posix_fallocate"):
         try:

@@ -1,4 +1,4 @@
-"""The engine: obeys extents with bounded memory.
+"""The engine: executes extents with bounded memory.
 
 Runs of 64 KiB and more go from file to file through one buffer. Shorter runs that lie in the same rows of a
 file are read together, a block of rows at a time, each to where it is written from, and written together: a

@@ -1,6 +1,6 @@
 """Extents: which bytes of which files go where. Integers only, knowing no format and no tensor.
 
-A split of a file, a merge, a task of a cluster: all are lists of extents. An extent is as good backwards
+A split of a file, a merge, a task of a cluster: all are lists of extents. An extent can be inverted
 (:func:`inverse`), two lists that meet in files between them are one without these files (:func:`compose`),
 and a list can be cut anywhere between rows (:func:`rows`) without losing or repeating a byte.
 """

@@ -111,7 +111,7 @@ def open_beside(source: Source, name: str, *, allow_links: bool = False) -> Sour
 
 
 def safe_name(name: str) -> str:
-    """Return a file name that a document declares, proved to stay in its folder.
+    """Return a file name that a document declares, checked to stay in its folder.
 
     Raises:
         FileError: it is empty, absolute or climbs, or is not text that a file system takes.

@@ -211,7 +211,7 @@ class PlannedFiles:
         return engine.tasks(engine.passes(self.extents, memory // engine.THREADS))
 
     def digest(self, memory: int) -> str:
-        """Return what tells the plans apart whose tasks are not the same."""
+        """Return a digest that differs for plans whose tasks differ."""
         digest = hashlib.sha256(np.array(self.extents, np.int64).tobytes())
         digest.update(repr([(target.name, target.size, target.literals) for target in self.targets]).encode())
         digest.update(repr(memory).encode())

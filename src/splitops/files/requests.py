@@ -128,7 +128,7 @@ def split_plan(
     Args:
         contents: of the file.
         folder: where the parts go.
-        bind: what is asked for.
+        bind: the requested split.
         tensor: the name of the tensor; None is the only one.
         element_type: of the tensor, where its file cannot say it.
         prefix: what the names of the parts begin with.

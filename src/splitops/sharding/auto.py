@@ -1,4 +1,4 @@
-"""The plan ``"auto"``: what a model's configuration declares, told for the layout and the quantisation."""
+"""The plan ``"auto"``: what a model's configuration declares, for the layout and the quantisation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def auto_plan(config: Mapping[str, Any], names: Sequence[str], layout: str = "hf
     Args:
         config: its ``config.json``.
         names: of its tensors.
-        layout: whom the plan is for: the words of transformers mean other cuts to serving engines.
+        layout: the layout that the plan is for; serving engines cut otherwise than transformers.
 
     Raises:
         PlanError: no plan is known for its kind or its quantisation, or none of its tensors has a name that

@@ -1,4 +1,4 @@
-"""Boxes of a tensor: pieces that are cut along any axes, proved to make up the whole, and their bytes."""
+"""Boxes of a tensor: pieces cut along any axes, checked to make up the whole, and their bytes."""
 
 from __future__ import annotations
 

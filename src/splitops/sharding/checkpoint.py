@@ -1,4 +1,4 @@
-"""Checkpoints: the tensors of a model's folder, and where their bytes are. No file is believed unproved.
+"""Checkpoints: the tensors of a model's folder, and where their bytes are. No file is trusted unchecked.
 
 A folder has ``model.safetensors``, or an index with its shards, or one ONNX model with external data.
 """
@@ -55,10 +55,10 @@ class Checkpoint:
         held: of each tensor, the extents from ``sources`` to the bytes of the tensor, target 0; None where
             ``sources`` are ``files``, so that the tensors say it themselves.
         others: small files.
-        config: what ``config.json`` says; empty without one.
+        config: the content of ``config.json``; empty without one.
         tied: tensors that have the very bytes of another one, with its name.
         plan: the plan that they were cut by, where they are of ranks.
-        warnings: what is not taken along.
+        warnings: what is not copied.
     """
 
     name: str
@@ -118,7 +118,7 @@ def read_checkpoint(path: Path, *, allow_links: bool = False) -> Checkpoint:
 
 
 def _gaps(source: Source, tensors: Sequence[StoredTensor]) -> tuple[tuple[int, bytes], ...]:
-    """Return what no tensor holds of a file; stretches of zeros need no saying."""
+    """Return the bytes of a file outside its tensors, without runs of zeros."""
     made: list[tuple[int, bytes]] = []
     at = total = 0
     ends = sorted((tensor.offset, tensor.offset + tensor.size) for tensor in tensors if tensor.size)
@@ -135,7 +135,7 @@ def _gaps(source: Source, tensors: Sequence[StoredTensor]) -> tuple[tuple[int, b
 
 
 def config_of(others: Sequence[Other]) -> Mapping[str, Any]:
-    """Return what `config.json` says; nothing without one."""
+    """Return the content of `config.json`; nothing without one."""
     for other in others:
         if other.name == "config.json":
             found = parse(other.source.read(0, other.source.size), other.source.name)
@@ -146,7 +146,7 @@ def config_of(others: Sequence[Other]) -> Mapping[str, Any]:
 
 
 def _onnx(path: Path, names: Sequence[str]) -> Checkpoint:
-    """Read an ONNX model: its external tensors are cut, the model itself is taken along."""
+    """Read an ONNX model: its external tensors are cut, the model itself is copied."""
     try:
         contents = format_named("onnx").read(LocalFile(path))
     except SplitError as error:

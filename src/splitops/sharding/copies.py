@@ -1,4 +1,4 @@
-"""Copies that several ranks hold of the same bytes: proved to be equal before one of them is taken."""
+"""Copies of the same bytes on several ranks: checked to be equal before one of them is used."""
 
 from __future__ import annotations
 

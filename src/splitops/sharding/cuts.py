@@ -1,7 +1,7 @@
 """Cuts: which piece of a tensor each rank holds. Pure data, and the one arithmetic that makes it.
 
 Sizes are those of the operators: an axis over N ranks is divided as Split-18 does it with ``num_outputs`` = N
-(``torch.chunk``), fused sections as VariadicSplit does it. What cannot be is rejected with the numbers.
+(``torch.chunk``), fused sections as VariadicSplit does it. An impossible cut is rejected with the numbers.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class Recipe:
 
     Attributes:
         axis: the axis.
-        sections: the sizes of fused parts, of which each is cut for itself; None is one part.
-        unit: what no cut goes through, such as a head.
+        sections: the sizes of fused parts, each of which is cut alone; None is one part.
+        unit: the elements that stay together, such as a head.
         replicate: the sections whose units repeat where there are fewer than ranks.
         pad_to: the axis is padded with zeros to a multiple of this; 0 is not padding.
         pack: elements in one position of the axis.
@@ -125,7 +125,7 @@ def cut_axis(recipe: Recipe, size: int, ranks: int) -> Cut:
     """Return the cut of an axis of a size.
 
     Raises:
-        PlanError: a cut would go through a unit, or the numbers do not fit; it says which would do.
+        PlanError: a cut would go through a unit, or the numbers do not fit; it names numbers that would work.
 
     Examples:
         >>> cut = cut_axis(Recipe(0, sections=(4, 2), unit=2, replicate=frozenset({1})), 6, 2)

@@ -221,7 +221,7 @@ def _prove_like(pieces: dict[str, list[_Piece]], like: Checkpoint) -> None:
 
 
 def _prove_index(others: Sequence[Other], tensors: dict[str, StoredTensor]) -> None:
-    """Hold what was found to the index beside it, where there is one."""
+    """Compare what was found with the index beside it, if there is one."""
     for other in others:
         if not other.name.endswith(INDEX):
             continue
@@ -237,7 +237,7 @@ def _prove_index(others: Sequence[Other], tensors: dict[str, StoredTensor]) -> N
 
 
 def _lost(files: Sequence[str]) -> list[str]:
-    """Return what the names of the files leave out, which may have been nothing."""
+    """Return the missing numbers in the names of the files, which may be none."""
     matches = [match for name in files if (match := NAME.fullmatch(name)) is not None]
     ranks = {int(match[1]) for match in matches}
     holes = sorted(set(range(1, min(max(ranks), 1 << 16) + 1)) - ranks)

@@ -57,7 +57,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def validate(value: Any, kind: str, name: str) -> None:
-    """Hold a document to the schema of its kind.
+    """Check a document against the schema of its kind.
 
     Raises:
         PlanError: it does not fit; it says where.

@@ -27,7 +27,7 @@ class Names:
     """
 
     def __init__(self, variables: Mapping[str, int | str], config: Mapping[str, Any]) -> None:
-        """Take variables, and a model's ``config.json``; the text part of a larger one is looked into."""
+        """Take variables, and a model's ``config.json``; of a larger one, the part about text."""
         inner = config.get("text_config")
         self._config = {**inner, **config} if isinstance(inner, Mapping) else config
         self._variables = variables

@@ -30,7 +30,7 @@ AnyPath = str | os.PathLike[str]
 
 
 class Runnable:
-    """What can be carried out: each kind of plan."""
+    """What can be run: each kind of plan."""
 
     def file_plan(self, out: AnyPath) -> FilePlan:
         """Return which bytes of which files go where."""

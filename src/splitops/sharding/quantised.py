@@ -1,7 +1,7 @@
 """How quantisation stores a module's weight: which tensors there are, and how each is cut with the others.
 
 Weights, zeros and scales are cut at the same elements, never inside of a packed word, a group or a block.
-What a configuration does not say is not guessed.
+Nothing is guessed that a configuration leaves out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tensors of one rank: mapped files, as arrays of NumPy, and of PyTorch where that is loaded."""
+"""The tensors of one rank: mapped files, as arrays of NumPy, and of PyTorch if it is loaded."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _mapped(file: LocalFile | None) -> mmap.mmap:
 def rank(path: str | os.PathLike[str], number: int, *, allow_links: bool = False) -> Rank:
     """Open one rank of a folder that ``splitops shard`` wrote with the layout ``hf``.
 
-    The files of the other ranks are not looked at; they may be on other machines. As long as tensors are in
+    It does not read the files of the other ranks, which may be on other machines. As long as tensors are in
     use, the files must stay as they are.
 
     Args:

@@ -32,7 +32,7 @@ class Contents:
         format: the format that read it.
         tensors: in the order of the file.
         sources: the files that hold their bytes; the first is the one that was opened.
-        metadata: what else the file says, in the format's own terms; new files like it say it too.
+        metadata: what else the file declares, in the format's own terms; new files like it have it too.
     """
 
     format: Format

@@ -96,12 +96,12 @@ _CODES: Final = {element_type.name: code for code, element_type in _ELEMENTS.ite
 
 
 class _MalformedError(ValueError):
-    """What is wrong with a file."""
+    """A file is malformed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A key with its value, as the bytes that state both; ``number`` is the value of an integer."""
+    """A key with its value, as the bytes of both; ``number`` is the value of an integer."""
 
     key: str
     raw: bytes
@@ -247,7 +247,7 @@ class _Reader:
             raise _MalformedError("a name in its header is not text") from error
 
     def value(self, kind: int, depth: int = 0) -> None:
-        """Go behind a value."""
+        """Skip a value."""
         if kind in _WIDTHS:
             self.take(_WIDTHS[kind])
         elif kind == _STRING:

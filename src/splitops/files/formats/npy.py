@@ -1,4 +1,4 @@
-"""The .npy format with nothing believed: the header is proved to describe the file before a byte is used.
+"""The .npy format: the header is checked against the file before a byte is used.
 
 Source: NumPy's ``numpy.lib.format``, NEP 1.
 """
@@ -62,7 +62,7 @@ class Header:
 
 
 def read_header(file: IO[bytes], name: str, size: int) -> Header:
-    """Read a header and prove it against the size of the file.
+    """Read a header and check it against the size of the file.
 
     Args:
         file: at its beginning.
@@ -70,7 +70,7 @@ def read_header(file: IO[bytes], name: str, size: int) -> Header:
         size: of the whole file in bytes.
 
     Raises:
-        FileError: this is no .npy file, it holds Python objects (pickled), or it has fewer or more bytes
+        FileError: this is not a .npy file, it holds Python objects (pickled), or it has fewer or more bytes
             than its header says.
     """
     return _proved(_parsed(file, name), name, size)

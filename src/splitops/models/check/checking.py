@@ -288,7 +288,7 @@ def _limit_findings(site: Site, model: Surroundings, targets: Sequence[Target]) 
 
 
 def _stated(values: Iterable[InferredValue], sites: Iterable[Site]) -> Iterator[Finding]:
-    """Find outputs of split nodes of which the model declares another type or shape than they have."""
+    """Find outputs of split nodes whose declared type or shape is wrong."""
     found = {(site.where.graph, name): site for site in sites for name in site.outputs if name}
     for value in values:
         site = found.get((value.graph, value.name))
@@ -310,7 +310,7 @@ def _contradiction(code: str, severity: Severity, site: Site, message: str) -> F
 
 
 def _without_repeats(found: Iterable[Finding]) -> list[Finding]:
-    """Keep one of the findings that a function's or loop's site gives in every call."""
+    """Keep one finding of a split node of a function or loop, of those of all calls."""
     kept: dict[tuple[object, ...], Finding] = {}
     for finding in found:
         key = finding.code, finding.where, finding.operator

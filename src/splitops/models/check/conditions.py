@@ -53,7 +53,7 @@ class Surroundings:
 
     Attributes:
         outputs: the names of the model's outputs.
-        merged: the splits that onnxruntime takes for others.
+        merged: the splits that onnxruntime merges with others.
         transposes: the orders of axes in which Transposes read a value, by the path of its graph and its
             name; an empty one reverses them.
         sliced: the values that a Slice reads, by the path of its graph and its name.
@@ -601,7 +601,7 @@ def _lengths_without_entries(site: Site, model: Surroundings) -> Surely:
 
 @_word("negative remainder")
 def _negative_remainder(site: Site, model: Surroundings) -> Surely:
-    """The -1 of VariadicSplit is left with less than 0."""
+    """The other lengths of VariadicSplit leave less than 0 for the -1."""
     error = site.error
     return _surely(isinstance(error, RuleError) and error.rule is Rule.REMAINDER_NEGATIVE)
 

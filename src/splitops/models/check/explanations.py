@@ -1,4 +1,4 @@
-"""What each code means: a sentence, an example that breaks it, what runtimes print, and the fix."""
+"""Explain each code: a sentence, an example that breaks it, what runtimes print, and the fix."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Finding:
     Attributes:
         code: a rule code such as ``"lengths.sum"``; the code of a runtime's limit such as
             ``"onnxruntime.split-1"``; ``"stated.shape"`` or ``"stated.type"`` where the model contradicts
-            itself; ``"model.invalid"`` where it cannot be read, or declares what cannot be.
+            itself; ``"model.invalid"`` where it cannot be read, or declares something impossible.
         severity: error or warning.
         operator: operator and version, for example ``"Split-18"``; empty where no operator is at fault.
         where: model, graph path, node, input and attribute.

@@ -1,4 +1,4 @@
-"""A lone OpenVINO ``<layer>``, as documentation and bug reports print it, checked as far as it goes."""
+"""Check a lone OpenVINO ``<layer>``, as documentation and bug reports print it, as far as possible."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _contradictions(
     facts: Sequence[Fact | None],
     outputs: Sequence[Fact],
 ) -> Iterator[Finding]:
-    """Hold the stated outputs against the data, for every axis that the layer may split."""
+    """Compare the declared outputs with the data, for every axis that the layer may split."""
     data = facts[0] or Fact()
     for index, port in enumerate(outputs):
         if port.type is not None and data.type is not None and port.type != data.type:

@@ -1,4 +1,4 @@
-"""What the frame of an ONNX model says that cannot be: it is read all the same, but not by everyone."""
+"""Find impossible declarations in an ONNX model that splitops reads, and other tools may not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings for other programs: JSON, and SARIF, from which code-hosting split nodes show them."""
+"""Findings for other programs: JSON, and SARIF, which code-hosting sites show."""
 
 from __future__ import annotations
 

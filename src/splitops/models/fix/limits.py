@@ -22,7 +22,7 @@ class Obstacle(NamedTuple):
     Attributes:
         reason: the limit or the broken rule.
         forms: the forms, in the order in which they are tried.
-        certain: whether it is met in every run, and not for some inputs alone.
+        certain: whether it is met in every run, not only for some inputs.
     """
 
     reason: Reason
@@ -31,12 +31,12 @@ class Obstacle(NamedTuple):
 
     @property
     def strength(self) -> int:
-        """How much the form changes that is tried first: one that changes more may answer more."""
+        """How much the form that is tried first changes; a larger change may avoid more limits."""
         return _STRENGTH[self.forms[0]] if self.forms else -1
 
     @property
     def asks(self) -> bool:
-        """Whether somebody must say what the split node means."""
+        """Whether the user has to say what the split node means."""
         return self.forms == (FixForm.MEANING,)
 
 
@@ -56,8 +56,8 @@ def obstacles(
         sites: the split node, once for every call.
         model: the model around it.
         targets: what the model is for.
-        unbind: what the user says of split nodes that are read in two ways, and so wants stated.
-        repair: whether a split that breaks a rule has the form of what was probably meant.
+        unbind: how the user resolves split nodes with two meanings.
+        repair: whether a split that breaks a rule gets the form that was probably meant.
     """
     found: dict[str, Obstacle] = {}
     for site in sites:
@@ -102,7 +102,7 @@ def _words(error: Exception) -> str:
 
 
 def meaning_of(unbind: str | Unbind | None) -> Unbind | None:
-    """Read what a user says of split nodes that are read in two ways.
+    """Read how a user resolves split nodes with two meanings.
 
     Raises:
         ModelError: it is another word.

@@ -46,7 +46,7 @@ class OnnxForms:
 
     Args:
         editor: the model; what is known of its values is noted there.
-        unbind: what the user says of split nodes that are read in two ways.
+        unbind: how the user resolves split nodes with two meanings.
         most: the most outputs that a Split may have; None where there is no limit.
     """
 
@@ -182,7 +182,7 @@ class OnnxForms:
         """Write Slices that name a second axis, all of it.
 
         onnxruntime makes one Split of Slices of one axis that are the whole of it, in 32 bits
-        (GatherSliceToSplitFusion). An end of 2^31 - 1 it takes for that of the axis.
+        (GatherSliceToSplitFusion). It takes an end of 2^31 - 1 for that of the axis.
         """
         found = (way for _, way in self._restatements(node) if way.method is Method.SLICED)
         rewritten, data = next(found, None), node.inputs[0]
@@ -224,7 +224,7 @@ class OnnxForms:
         return Written(str(rewritten).replace("Slice", "Gather"), cost)
 
     def _empty(self, node: ir.Node, site: Site) -> Written:
-        """Make what Transposes give of empty parts anew, as there is nothing in it."""
+        """Replace Transposes of empty parts by empty tensors."""
         opset = self.editor.opset(node)
         for part, shape in zip(node.outputs, _shapes(site), strict=False):
             if shape is None or 0 not in shape:
@@ -304,7 +304,7 @@ def _bounds_cost(rewritten: Restatement) -> str:
 
 
 def _gather_instead(part: ir.Node, rewritten: Restatement, tape: Tape) -> None:
-    """Let a Gather at the positions of a slice are in its place."""
+    """Replace a Slice by a Gather of its positions."""
     data, begin, end, axes = part.inputs
     assert data is not None
     assert begin is not None
@@ -328,7 +328,7 @@ def _shapes(site: Site) -> Sequence[Shape | None]:
 
 
 def _made_anew(transpose: ir.Node, part: ir.Value, tape: Tape) -> None:
-    """Put an empty tensor of its shape in the place of the Transpose of an empty part."""
+    """Replace the Transpose of an empty part by an empty tensor of its shape."""
     kind, shape = type_of(part), shape_of(part)
     if kind is None or shape is None:
         raise NoFormError("the element type of the empty part is not known")

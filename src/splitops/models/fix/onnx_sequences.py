@@ -27,7 +27,7 @@ _CARRIERS: Final = {
 
 
 def carry(node: ir.Node, editor: OnnxEditor) -> ElementType:
-    """Make a sequence one of another element type, which what reads it casts back; return that type.
+    """Change the element type of a sequence, and cast back where it is read; return the new type.
 
     Raises:
         NoFormError: no type holds the values, or something else than elements, joins and lengths is read.
@@ -67,7 +67,7 @@ def _cast_back(reader: ir.Node, kind: ElementType, tape: Tape) -> None:
 
 
 def slice_elements(node: ir.Node, site: Site, editor: OnnxEditor) -> int:
-    """Put a Slice of the data in the place of each SequenceAt at a constant position; return their number.
+    """Replace each SequenceAt at a constant position by a Slice of the data; return their number.
 
     Raises:
         NoFormError: something else reads the sequence, the axis or the rank of the lengths is not known, or

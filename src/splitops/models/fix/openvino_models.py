@@ -136,7 +136,7 @@ class OpenVINOForms:
         return Written(text, "" if sliced else "positions of each part, 8 bytes an entry of the axis")
 
     def _constants(self, node: ir.Node) -> Written:
-        """Put a constant in the place of each part of a constant."""
+        """Replace each part of a constant by a constant."""
         FoldConstantsPass(_ANY_SIZE).rewrite(node, self.editor)
         if any(map(is_read, node.outputs)):
             raise NoFormError("the sizes of its parts are known only when the model runs")
@@ -144,7 +144,7 @@ class OpenVINOForms:
         return Written(self.editor.changes[-1].after)
 
     def _empty(self, node: ir.Node, site: Site) -> Written:
-        """Make what Transposes give of empty parts anew, as there is nothing in it."""
+        """Replace Transposes of empty parts by empty tensors."""
         parts = zip(node.outputs, (site.inference and site.inference.parts) or (), strict=False)
         empty = [part for part, shape in parts if shape is not None and 0 in shape]
         transposes = [use.node for part in empty for use in part.uses() if use.node.op_type == "Transpose"]

@@ -110,7 +110,7 @@ def fix_splits(
     Args:
         survey: looks at the model as it is now.
         targets: those whose limits count.
-        unbind: what the user says of splits that are read in two ways.
+        unbind: how the user resolves splits with two meanings.
         repair: whether splits that break a rule are rewritten too.
 
     Raises:
@@ -187,7 +187,7 @@ class _Rounds:
         return True
 
     def give_up(self, survey: Survey) -> None:
-        """Mark the splits that still meet a limit, where each form for one runtime meets one of another."""
+        """Mark the splits whose forms for one runtime all meet a limit of another."""
         for node, calls in survey.calls.items():
             record = self._record(node, calls[0])
             found = self._obstacles(calls, survey, record)
@@ -201,7 +201,7 @@ class _Rounds:
         return [one for one in found if one.certain or one.reason.code not in record.possible]
 
     def _compare(self, survey: Survey) -> None:
-        """Hold what is known of rewritten outputs against what was known of them before."""
+        """Compare what is known of rewritten outputs with what was known before."""
         now = survey.known() if self._promised else {}
         for name, (record, before) in self._promised.items():
             if name in now and not _agree(before, now[name]):

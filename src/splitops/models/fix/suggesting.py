@@ -1,4 +1,4 @@
-"""Which findings of a check a fix would cure, and for which runtimes."""
+"""Which findings of a check a fix would resolve, and for which runtimes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Suggestion(NamedTuple):
     """What a fix would do about findings.
 
     Attributes:
-        fixable: how many findings it would cure.
+        fixable: how many findings it would resolve.
         runtimes: what to name with ``--for``.
         partial: whether some splits would stay unfixable.
     """
@@ -29,7 +29,7 @@ class Suggestion(NamedTuple):
 def suggest(
     model: Path, findings: Sequence[Finding], targets: Sequence[Target] = (), *, allow_links: bool = False
 ) -> Suggestion:
-    """Try a fix of what a check has found.
+    """Try to fix what a check has found.
 
     Args:
         model: the file that was checked.
@@ -54,7 +54,7 @@ def suggest(
 
 
 def _curable(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """Return the runtimes of whose limits each one that is met has a form."""
+    """Return the runtimes for which every met limit has a form."""
     with_forms = {limit.code for target in asked_targets(()) for limit in target.limits if limit.forms}
     found: dict[str, bool] = {}
     for finding in findings:

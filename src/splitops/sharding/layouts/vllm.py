@@ -1,7 +1,7 @@
 """``vllm``: one folder of files by rank, with the projections joined that vLLM has as one.
 
 The names, shapes and bytes are those of its ``sharded_state``, for the models of
-:mod:`splitops.sharding.engines`. Nothing is said of what vLLM makes of its weights after it has loaded them.
+:mod:`splitops.sharding.engines`. What vLLM does with its weights after loading is not covered.
 """
 
 from __future__ import annotations

@@ -224,7 +224,7 @@ def written(found: Mapping[str, Any]) -> str:
 
 
 def main() -> None:
-    """Write the table beside this module; what has been left out is listed."""
+    """Write the table beside this module, and list what was left out."""
     found: Mapping[str, Any] = table(lambda line: print(line, file=sys.stderr))
     Path(__file__).with_name("transformers.json").write_text(written(found), encoding="utf-8")
     print(f"{len(found['plans'])} plans of {len(found['architectures'])} architectures")
