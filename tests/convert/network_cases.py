@@ -477,9 +477,8 @@ def _positions() -> Iterator[LayerCase]:
         yield _case("OneHot", 16, *hot, axis=0, negative_indices_mode=counted, rejected=rejected)
     yield _case("ReverseSequence", 1, x(2, 5, 3), i64(3, 5), batch_axis=0, seq_axis=1)
     yield _case("ReverseSequence", 1, x(5, 2, 3), i64(3, 5), batch_axis=1, seq_axis=0)
-    yield _case(
-        "ReverseSequence", 1, x(2, 3, 5), i64(3, 5), batch_axis=0, seq_axis=2, rejected="first two alone"
-    )
+    yield _case("ReverseSequence", 1, x(2, 3, 5), i64(3, 5), batch_axis=0, seq_axis=2)
+    yield _case("ReverseSequence", 1, x(4, 3, 2), i64(3, 1), batch_axis=2, seq_axis=0)
     yield _case("Range", 4, Given(np.int64(2)), Given(np.int64(11)), np.int64(3), output_type="i64")
     yield _case("Range", 4, Given(np.int64(9)), np.int64(0), np.int64(-2), output_type="i32")
     mixed = Given(np.int32(2)), Given(np.int64(11)), np.int64(3)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import onnx
 import onnx.parser
 import pytest
@@ -126,3 +127,14 @@ def test_what_openvino_sends_would_be_seen(tmp_path: Path) -> None:
     onnx.save(onnx.parser.parse_model(RELU), path)
     seen = _seen(tmp_path, f"import openvino; openvino.convert_model({str(path)!r})")
     assert any(event.startswith(("os.", "socket.")) and event.endswith(":foreign") for event in seen)
+
+
+def test_inputs_that_no_node_reads_stay_in_their_order() -> None:
+    """The frontend drops them, and whoever feeds the model by its inputs would be rejected."""
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[2] before, float[3,4] x, int64 after) => (float[3,4] y) { y = LpNormalization(x) }""")
+    converted = splitops.convert(model, to="openvino")
+    assert [layer.name for layer in converted.inputs] == ["before", "x", "after"]
+    feeds = {"before": np.zeros(2, np.float32), "x": np.ones((3, 4), np.float32), "after": np.array(0)}
+    np.testing.assert_allclose(splitops.run(converted, feeds)["y"], np.full((3, 4), 0.5), rtol=1e-6)

@@ -8,6 +8,7 @@ splits is never asked.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -23,13 +24,13 @@ from splitops.models.convert.onnx_to_onnx import (
     finished,
     status_of,
 )
-from splitops.models.convert.openvino_layers import unwritable, written_model
+from splitops.models.convert.openvino_layers import declare_input, unwritable, written_model
 from splitops.models.convert.report import Change, Conversion, Status
 from splitops.models.engines import is_installed
 from splitops.models.engines.openvino_process import to_ir
 from splitops.models.formats.onnx import check_model
 from splitops.models.formats.onnx.structure import opset_imports
-from splitops.models.formats.openvino import OpenVINOModel, from_bytes
+from splitops.models.formats.openvino import Builder, OpenVINOModel, from_bytes
 from splitops.models.graph.arithmetic import lengths_of_size
 from splitops.models.graph.around import may_be_fused_in
 from splitops.models.graph.onnx import Tape, attributes_of, graphs_of, replace_node, type_of
@@ -159,7 +160,27 @@ def _through_openvino(
         (row.name, row.since_version, tuple(attribute.name for attribute in row.attributes))
         for row in _rows_of(own)
     ]
-    return from_bytes(*to_ir(proto.SerializeToString(), where, extensions=rows))
+    return _with_inputs(from_bytes(*to_ir(proto.SerializeToString(), where, extensions=rows)), edited, where)
+
+
+def _with_inputs(converted: OpenVINOModel, model: ir.Model, where: Where) -> OpenVINOModel:
+    """Return a model with every input that ONNX has: OpenVINO's frontend drops those that no node reads."""
+    found = {name: layer for layer in converted.inputs for name in (layer.name, *layer.outputs[0].names)}
+    wanted = [value for value in model.graph.inputs if not value.is_initializer()]
+    missing = [value for value in wanted if value.name not in found]
+    if not missing:
+        return converted
+    builder = Builder()
+    for value in missing:
+        declare_input(builder, value, where)
+    first = 1 + max(layer.id for layer in converted.graph.layers)
+    for number, layer in enumerate(builder.model().graph.layers):
+        found[layer.name] = replace(layer, id=first + number)
+    layers = dict.fromkeys(found[value.name or ""].id for value in wanted)
+    by_id = {layer.id: layer for layer in (*converted.graph.layers, *found.values())}
+    order = dict.fromkeys((*layers, *by_id))
+    graph = replace(converted.graph, layers=tuple(by_id[id_] for id_ in order))
+    return converted.with_graph(graph)
 
 
 def _rows_of(own: set[ir.Node]) -> list[OperatorSchema]:

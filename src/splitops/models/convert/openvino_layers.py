@@ -12,7 +12,7 @@ from splitops.errors import ModelError, Where
 from splitops.models.convert.layers import BY_OPERATOR
 from splitops.models.convert.reading import ValueReader
 from splitops.models.formats.openvino import Builder, OpenVINOModel, Output
-from splitops.models.graph.onnx import constant_array, label
+from splitops.models.graph.onnx import constant_array, label, shape_of, type_of
 from splitops.spec.elements.types import ElementType
 
 _SAME: Final = frozenset({"Constant", "Identity"})
@@ -52,6 +52,18 @@ def written_model(model: ir.Model, opset: int, where: Where) -> OpenVINOModel:
     return _Writing(model, opset, where).model()
 
 
+def declare_input(builder: Builder, value: ir.Value, where: Where) -> Output:
+    """Add the Parameter of an input of a graph.
+
+    Raises:
+        ModelError: OpenVINO has no such element type.
+    """
+    kind = type_of(value)
+    if kind is None or kind.openvino is None:
+        raise ModelError(f"input {value.name!r} is of {kind}, which OpenVINO lacks", where)
+    return builder.parameter(value.name or "", kind, shape_of(value))
+
+
 class _Writing(ValueReader):
     def __init__(self, model: ir.Model, opset: int, where: Where) -> None:
         self.source = model
@@ -65,10 +77,7 @@ class _Writing(ValueReader):
         for value in graph.inputs:
             if value.is_initializer():
                 continue  # OpenVINO's models have no defaults: the default is the value
-            kind = self.type_of(value)
-            if kind is None or kind.openvino is None:
-                raise ModelError(f"input {value.name!r} is of {kind}, which OpenVINO lacks", self.where)
-            self.values[value] = self.builder.parameter(value.name or "", kind, self.shape_of(value))
+            self.values[value] = declare_input(self.builder, value, self.where)
         for node in graph:
             self._node(node)
         for value in graph.outputs:

@@ -239,9 +239,10 @@ def prove_types(
 
 
 def prove_broadcast(layer: Layer) -> None:
-    """Reject what ONNX does not broadcast alike; equal shapes need none."""
-    stated = layer.attribute("auto_broadcast")
-    prove(stated in (None, "numpy", "none"), f"{layer} has auto_broadcast = {stated!r}")
+    """Reject what ONNX does not broadcast alike. Equal shapes need none, pdpd of the last axes is."""
+    stated, axis = layer.attribute("auto_broadcast"), layer.attribute("axis")
+    alike = stated in (None, "numpy", "none") or (stated == "pdpd" and axis in (None, "-1"))
+    prove(alike, f"{layer} has auto_broadcast = {stated!r}")
 
 
 def text(layer: Layer, name: str, default: str | None = None) -> str:

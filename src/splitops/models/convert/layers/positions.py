@@ -139,9 +139,14 @@ def _reverse_sequence(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> 
     batch, time = (
         integers(layer, name, [default])[0] % rank for name, default in (("batch_axis", 0), ("seq_axis", 1))
     )
-    prove({batch, time} == {0, 1}, f"{layer} has axes {batch} and {time}, ONNX the first two alone")
-    attributes = {"batch_axis": batch, "time_axis": time}
-    return tape.op("ReverseSequence", [data, as_int64(tape, lengths)], attributes)
+    first = [batch, time] if {batch, time} != {0, 1} else [0, 1]
+    order = [*first, *(axis for axis in range(rank) if axis not in first)]
+    moved = order != sorted(order)  # ONNX has both among the first two axes
+    attributes = {"batch_axis": 0 if moved else batch, "time_axis": 1 if moved else time}
+    data = tape.op("Transpose", [data], {"perm": order}) if moved else data
+    made = tape.op("ReverseSequence", [data, as_int64(tape, lengths)], attributes)
+    back = sorted(range(rank), key=order.__getitem__)
+    return tape.op("Transpose", [made], {"perm": back}) if moved else made
 
 
 def _range(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:

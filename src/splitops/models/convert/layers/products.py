@@ -90,12 +90,17 @@ def _fourier(
     if stated:
         sizes = constant(tape, layer, stated[0], "sizes").reshape(-1).tolist()
     if real:
+        # As complex numbers: OpenVINO's frontend reads half of a transform with an axis too many.
         data = tape.op("Unsqueeze", [data, tape.integers([-1])])
-    for number, (axis, size) in enumerate(reversed(list(zip(axes, sizes, strict=True)))):
-        attributes = {"axis": axis, "inverse": int(inverse), "onesided": int(real and number == 0)}
-        length = [] if size == -1 else [tape.constant(np.array(size, np.int64))]
-        data = tape.op("DFT", [data, *length], attributes)
-    return data
+        data = tape.op("Pad", [data, tape.integers([*[0] * (2 * rank + 1), 1])])
+        length = tape.integers(sizes[-1:]) if sizes[-1] != -1 else tape.size(data, tape.integers(axes[-1:]))
+    for axis, size in zip(axes, sizes, strict=True):
+        stated_size = [] if size == -1 else [tape.constant(np.array(size, np.int64))]
+        data = tape.op("DFT", [data, *stated_size], {"axis": axis, "inverse": int(inverse)})
+    if not real:
+        return data
+    half = tape.op("Add", [tape.op("Div", [length, tape.integers([2])]), tape.integers([1])])
+    return tape.slice(data, axes[-1], tape.integers([0]), half)
 
 
 WIDE: Final = frozenset(kind for kind in FLOATS if kind.bits >= 32)
