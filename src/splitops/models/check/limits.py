@@ -164,11 +164,12 @@ class Limit:
         return surely
 
     def words(self, site: Site | None = None) -> str:
-        """Return the message, with the numbers of a split and the releases that do so, where not all do."""
+        """Return the message, with the numbers of a split, its releases, and whether it was tested."""
         numbers = None if self.exact is None or site is None else conditions.ceil_numbers(site)
         text = self.message if self.exact is None or numbers is None else self.exact.format(**numbers)
         text = text if self.since is None else f"{text} (from {self.since} on)"
-        return text if self.until is None else f"{text} (up to {self.until})"
+        text = text if self.until is None else f"{text} (up to {self.until})"
+        return f"{text} (documented, not tested)" if self.source and not self.case else text
 
 
 def release_numbers(release: str) -> tuple[int, ...]:
