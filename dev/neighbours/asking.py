@@ -86,8 +86,7 @@ def on_openvino(model: onnx.ModelProto | OpenVINOModel, feeds: Mapping[str, Any]
     )
     request = compiled.create_infer_request()
     places = {name: index for index, port in enumerate(compiled.inputs) for name in port.names}
-    # An input that a Dropout reads goes by the name of the output of the Dropout.
-    request.infer({places.get(name, index): value for index, (name, value) in enumerate(feeds.items())})
+    request.infer({places[name]: value for name, value in feeds.items() if name in places})
     return [np.array(request.get_output_tensor(index).data) for index in range(len(compiled.outputs))]
 
 

@@ -400,6 +400,8 @@ def with_idle_nodes(model: onnx.ModelProto, draw: random.Random, share: float = 
 def _idle(graph: onnx.GraphProto, name: str, kind: int, rank: int, draw: random.Random) -> str:
     """Add a node that changes nothing to a graph; return its output."""
     operator = draw.choice(_IDLE if kind == _FLOAT and rank else _IDLE[:2])
+    if operator == "Dropout" and any(own.name == name for own in graph.input):
+        operator = "Identity"  # OpenVINO would call the input by the name of the output of the Dropout
     made = f"{name}_idle{len(graph.node)}"
 
     def constant(value: Any) -> str:

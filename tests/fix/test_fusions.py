@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from fix_helpers import difference, is_right, parse, proved
 from fused_models import RIGHT, ROWS, WORDS, inside_branch, of_code, of_onnx
 
 import splitops
+from dev.neighbours.drawing import with_idle_nodes
 from splitops.models.check import check
 from splitops.models.graph import onnx_editor, openvino_editor
 
@@ -97,6 +99,36 @@ def test_a_run_is_right_and_comes_back(code: str, ir: bool, tmp_path: Path) -> N
     wanted = splitops.run(model, feeds, engine="reference")
     for engine in ("auto", "openvino"):
         assert difference(wanted, dict(np.load(tmp_path / f"{engine}.npz"))) is None
+
+
+_RUN_ALL = """
+import sys
+from pathlib import Path
+import numpy as np, splitops
+for path in sorted(Path(sys.argv[1]).glob("*.onnx")):
+    found = splitops.run(path, dict(np.load(path.with_suffix(".npz"))), engine="openvino")
+    np.savez(path.with_suffix(".out.npz"), **found)
+"""
+
+
+def test_nodes_that_change_nothing_hide_no_pattern(tmp_path: Path) -> None:
+    """OpenVINO drops them, and fuses what is left."""
+    wanted: dict[str, Any] = {}
+    for number, code in enumerate(ROWS):
+        plain, feeds = of_code(code, ir=False)
+        model = with_idle_nodes(plain, random.Random(number), 0.5)
+        fixed = splitops.fix(model, "openvino")
+        assert (codes(model), codes(fixed)) == ({code}, set())
+        assert is_right("openvino", fixed, model, feeds) is None
+        converted = splitops.convert(model, "openvino")
+        assert codes(converted) == set()
+        assert is_right("openvino", converted, model, feeds) is None
+        splitops.save(model, tmp_path / f"{number}.onnx")
+        np.savez(tmp_path / f"{number}.npz", **feeds)
+        wanted[f"{number}.out.npz"] = splitops.run(model, feeds, engine="reference")
+    subprocess.run([sys.executable, "-c", _RUN_ALL, str(tmp_path)], check=True, timeout=300)
+    for name, expected in wanted.items():
+        assert difference(expected, dict(np.load(tmp_path / name))) is None, name
 
 
 def test_lengths_that_the_graph_computes_are_fused_too() -> None:

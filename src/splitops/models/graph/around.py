@@ -115,7 +115,7 @@ def _tensor(around: Around[_N, _V], value: _V) -> Tensor:
 
 def _is_same(one: Shape | None, other: Shape | None) -> bool:
     """Return whether two shapes are surely the same one."""
-    if one is None or other is None or one != other:
+    if one is None or one != other:
         return False
     return all(isinstance(size, int) or (isinstance(size, Range) and size.name is not None) for size in one)
 
@@ -227,7 +227,9 @@ class _Nodes:
 
     def number(self, value: ir.Value) -> float | None:
         shape = _tensor(self, value).shape
-        return None if shape is None or shape.count(1) < len(shape) else only_number(constant_array(value))
+        if shape is not None and shape.count(1) < len(shape):
+            return None
+        return only_number(constant_array(value, limit=1))
 
     def keeps_places(self, node: ir.Node) -> bool:
         return True

@@ -17,7 +17,8 @@ from splitops.models.formats.openvino.model import Edge, Endpoint, Graph, Layer,
 from splitops.models.formats.openvino.sites import endpoint_name
 from splitops.models.graph.around import NAMES, FactOf, may_be_fused, only_number
 from splitops.models.graph.onnx import note
-from splitops.models.known import Known
+from splitops.models.known import Known, Tensor
+from splitops.spec.sizes.dims import UNKNOWN
 
 DOMAIN: Final = "openvino"
 _NUMBER: Final = 8
@@ -126,7 +127,12 @@ class _Layers:
                 yield self._graph.by_id[target.layer]
 
     def fact(self, value: Endpoint) -> Known:
-        return self._facts(self._path, endpoint_name(self._graph, value))
+        found = self._facts(self._path, endpoint_name(self._graph, value))
+        if found is not None:
+            return found
+        port = self._graph.by_id[value.layer].output(value.port)
+        dims = () if port is None else tuple(UNKNOWN if dim < 0 else dim for dim in port.dims)
+        return Tensor(None if port is None else port.element_type, dims or None)
 
     def number(self, value: Endpoint) -> float | None:
         constant = self._graph.by_id[value.layer].constant

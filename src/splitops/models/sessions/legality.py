@@ -208,9 +208,9 @@ def fused_nodes(model: ModelProto, where: Where, runtime: str) -> frozenset[str]
     if not target.by_pattern or all(node.op_type not in ("Concat", "Slice") for node in nodes_of(model)):
         return frozenset()
     graph = as_graph(model, where)
+    Upstream(graph, where, lambda _: None).run().note()
     if not may_be_fused_in(graph):
         return frozenset()
-    Upstream(graph, where, lambda _: None).run().note()
     found = find_fusions(OnnxEditor(graph, where), (target,))
     return frozenset(label(fused.join) for _, fused in found)
 

@@ -17,6 +17,7 @@ from splitops.models.engines.engine import Compiled, Engine, EngineError
 from splitops.models.fix import SplitReport, fix
 from splitops.models.formats.openvino import OpenVINOModel, opened, output_names, sites
 from splitops.models.formats.openvino.model import Endpoint, Graph, Layer
+from splitops.models.formats.openvino.sites import endpoint_name
 from splitops.models.graph.fusions import Fused
 from splitops.models.graph.openvino import layer_of, layers_may_be_fused, note_found, to_nodes
 from splitops.models.graph.openvino_editor import OpenVINOEditor
@@ -231,7 +232,9 @@ class _Survey:
                 self.reasons.append((site.node, reason))
         self.settled = {site.where.node for site in visited if site.where.graph is None} - open_names
         self.fused: list[tuple[Limit, Fused]] = []
-        if layers_may_be_fused(model):
+        graphs = dict(model.graphs())
+        facts = {(path, endpoint_name(graphs[path], end)): what for (path, end), what in found.items()}
+        if layers_may_be_fused(model, lambda path, name: facts.get((path, name))):
             nodes = to_nodes(model)
             note_found(nodes.graph, found)
             self.fused += find_fusions(OpenVINOEditor(nodes, where), (Target.load("openvino"),))
