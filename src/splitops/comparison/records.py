@@ -26,30 +26,19 @@ class CompareError(SplitError):
 
 
 class Word(StrEnum):
-    """What a comparison says of a case and an implementation."""
+    """What a comparison says of a case and an implementation; see ``reports.verdicts.MEANINGS``."""
 
     AGREES = "agrees"
-    """It returns what is specified: the values of a valid case, a rejection of an invalid one."""
     DIFFERS = "differs"
-    """It returns something else for a valid case."""
     REJECTS = "rejects"
-    """It rejects a valid case."""
     WRONGLY_ACCEPTS = "wrongly-accepts"
-    """It runs an invalid case."""
     CRASH = "crash"
-    """Its process ends."""
     HANG = "hang"
-    """It does not answer in the time that it has."""
     MEMORY = "memory"
-    """It uses more memory than the limit."""
     PROTOCOL = "protocol"
-    """Its answer is not a message."""
     ADAPTER_ERROR = "adapter-error"
-    """The adapter fails, not the implementation."""
     NO_RESULT = "no-result"
-    """It fails the valid baseline case too."""
     NOT_APPLICABLE = "n/a"
-    """It is not asked, or does not support the case."""
 
 
 FINDINGS: Final = frozenset(set(Word) - {Word.AGREES, Word.NO_RESULT, Word.NOT_APPLICABLE})

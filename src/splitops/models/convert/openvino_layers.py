@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from splitops.errors import ModelError, Where
 from splitops.models.convert.layers import BY_OPERATOR
-from splitops.models.convert.reading import ValueReader
+from splitops.models.convert.tape import ValueReader
 from splitops.models.formats.openvino import Builder, OpenVINOModel, Output
 from splitops.models.graph.onnx import constant_array, label, shape_of, type_of
 from splitops.spec.elements.types import ElementType

@@ -12,14 +12,30 @@ import onnx
 import onnx_ir as ir
 
 from splitops.models.convert.folding import MOST_ELEMENTS, folded_array
-from splitops.models.convert.reading import ValueReader
 from splitops.models.formats.openvino import Endpoint, Graph, Layer
 from splitops.models.graph import onnx as nodes
 from splitops.models.graph.onnx import Names, constant_array, note
 from splitops.models.known import Tensor
 from splitops.spec.elements.types import ElementType, from_onnx_name
+from splitops.spec.sizes.dims import Shape
 
 _ANY_SIZE: Final = 1 << 62
+
+
+class ValueReader:
+    """A :class:`~splitops.models.movers.mover.Reader` of values that carry what is known of them."""
+
+    def numbers(self, value: ir.Value) -> npt.NDArray[Any] | None:
+        """Return the value of a constant; None where it is computed when the model runs."""
+        return constant_array(value)
+
+    def type_of(self, value: ir.Value) -> ElementType | None:
+        """Return the element type."""
+        return nodes.type_of(value)
+
+    def shape_of(self, value: ir.Value) -> Shape | None:
+        """Return the shape."""
+        return nodes.shape_of(value)
 
 
 class Tape(nodes.Tape, ValueReader):

@@ -5,31 +5,12 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from splitops.errors import NOWHERE, Where
-from splitops.models.formats.openvino import OpenVINOModel
-from splitops.models.graph.openvino import note_found
 from splitops.models.infer.onnx_walk import Upstream
-from splitops.models.infer.openvino_walk import walk_openvino
 
 
 def note_known(model: ir.Model, where: Where = NOWHERE) -> None:
-    """Note at every value of a well-formed model what is known of it.
-
-    Args:
-        model: the model.
-        where: its place.
-    """
+    """Note at every value of a well-formed model what is known of it."""
     Upstream(model, where, lambda site: None).run().note()
-
-
-def note_known_openvino(nodes: ir.Model, model: OpenVINOModel, where: Where) -> None:
-    """Note at every value of the nodes of an OpenVINO model what is known of it.
-
-    Args:
-        nodes: the nodes.
-        model: the same model.
-        where: its place.
-    """
-    note_found(nodes.graph, walk_openvino(model, where, lambda site: None, tighten=False))
 
 
 class NoteKnownPass(ir.passes.InPlacePass):
