@@ -107,6 +107,13 @@ dry_run_option = click.option(
 )
 
 
+def out_option(
+    help_: str = "File to write. Without it, only show what would be done.",
+) -> Callable[[_Function], _Function]:
+    """Return the option that names the model file to write, which a command gets as ``out``."""
+    return click.option("-o", "--out", type=NEW_MODEL_FILE, help=help_)
+
+
 def for_option(help_: str) -> Callable[[_Function], _Function]:
     """Return the option that names targets, which a command gets as ``targets``."""
     return click.option("--for", "targets", multiple=True, type=RUNTIME, metavar="RUNTIME", help=help_)

@@ -18,7 +18,7 @@ from splitops.cli._console import (
     say_written,
     table,
 )
-from splitops.cli._models import MODEL_FILE, NEW_MODEL_FILE, TARGET, dry_run_option, hold, links_option
+from splitops.cli._models import MODEL_FILE, TARGET, dry_run_option, hold, links_option, out_option
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
@@ -43,12 +43,8 @@ _MAX_ROWS: Final = 200
     type=click.Choice(["same", "lengths", "count"]),
     help="Form to prefer: same keeps a split, lengths sets the length of each part, count their number.",
 )
-@click.option(
-    "-o",
-    "--out",
-    "output",
-    type=NEW_MODEL_FILE,
-    help="File to write: .onnx, or .xml with its .bin beside it. Without it, only show what would be done.",
+@out_option(
+    "File to write: .onnx, or .xml with its .bin beside it. Without it, only show what would be done."
 )
 @dry_run_option
 @links_option
@@ -58,7 +54,7 @@ def command(
     target: Target | None,
     only_split: bool,
     form: str | None,
-    output: Path | None,
+    out: Path | None,
     dry_run: bool,
     allow_links: bool,
     as_json: bool,
@@ -79,7 +75,7 @@ def command(
         raise click.UsageError("Give either --to TARGET or --only-split.")
     from splitops.models.convert import convert
 
-    hold(output, openvino=is_openvino(model) if target is None else target.domain == "openvino")
+    hold(out, openvino=is_openvino(model) if target is None else target.domain == "openvino")
     report = convert(
         model,
         to=None if target is None else str(target),
@@ -88,17 +84,17 @@ def command(
         allow_links=allow_links,
         report=True,
     )
-    output = None if dry_run else output
+    out = None if dry_run else out
     if as_json:
-        print_json(_json(report, output))
+        print_json(_json(report, out))
     else:
         _print(report)
-    if output is None:
+    if out is None:
         _ = report.model  # a rejection is the exit code here as well
     else:
-        report.save(output)
+        report.save(out)
         if not as_json:
-            say_written(output)
+            say_written(out)
 
 
 def _json(report: Conversion, output: Path | None) -> dict[str, Any]:

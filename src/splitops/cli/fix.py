@@ -19,12 +19,12 @@ from splitops.cli._console import (
 )
 from splitops.cli._models import (
     MODEL_FILE,
-    NEW_MODEL_FILE,
     dry_run_option,
     fix_command,
     for_option,
     hold,
     links_option,
+    out_option,
 )
 from splitops.errors import count_of
 from splitops.models import is_openvino
@@ -45,13 +45,7 @@ _MAX_ROWS: Final = 200
     "Runtime that the model is for: a name, a release such as onnxruntime==1.28, or a .toml file of limits; "
     "see splitops targets. Repeatable.  [default: onnxruntime for ONNX and openvino for IR, if installed]"
 )
-@click.option(
-    "-o",
-    "--out",
-    "output",
-    type=NEW_MODEL_FILE,
-    help="File to write. Without it, only show what would be done.",
-)
+@out_option()
 @click.option(
     "--verify",
     is_flag=True,
@@ -73,7 +67,7 @@ def command(
     ctx: click.Context,
     model: Path,
     targets: tuple[Target, ...],
-    output: Path | None,
+    out: Path | None,
     verify: bool,
     partial: bool,
     unbind: str | None,
@@ -100,19 +94,19 @@ def command(
 
     if verify and unbind == "as-pytorch":
         raise click.UsageError("--verify compares with MODEL as written, which --unbind as-pytorch changes.")
-    hold(output, openvino=is_openvino(model))
+    hold(out, openvino=is_openvino(model))
     report = fix(model, targets or None, unbind=unbind, partial=True, allow_links=allow_links, report=True)
     failed = bool(report.unfixable) and not partial
     checks = _verified(model, report, allow_links) if verify and not failed else []
     failed |= any(not found.holds for found in checks)
-    written = None if failed or dry_run else output
+    written = None if failed or dry_run else out
     if written is not None:
         report.save(written)
     if as_json:
         print_json(_json(report, model, written, checks if verify else None))
     else:
         _print(report, checks)
-        _print_end(report, model, targets, output, written, failed=failed)
+        _print_end(report, model, targets, out, written, failed=failed)
     if failed:
         ctx.exit(1)
 

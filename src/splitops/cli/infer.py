@@ -17,7 +17,7 @@ from splitops.cli._console import (
     say_written,
     table,
 )
-from splitops.cli._models import MODEL_FILE, NEW_MODEL_FILE, dry_run_option, hold, links_option
+from splitops.cli._models import MODEL_FILE, dry_run_option, hold, links_option, out_option
 from splitops.errors import count_of
 
 if TYPE_CHECKING:
@@ -28,9 +28,7 @@ _MAX_ROWS: Final = 200
 
 @click.command(short_help="Infer the types and shapes of a model's values.")
 @click.argument("model", type=MODEL_FILE)
-@click.option(
-    "-o", "--out", type=NEW_MODEL_FILE, help="File to write, with its shapes. Without it, only show them."
-)
+@out_option("File to write, with its shapes. Without it, only show them.")
 @click.option("--all", "show_all", is_flag=True, help="Show all values, not only the new ones.")
 @click.option("--for", "runtime", type=click.Choice(["openvino"]), help="Infer the splits of IR as this "
               "runtime does, where its rule is looser.")  # fmt: skip

@@ -18,7 +18,7 @@ from splitops.cli._console import (
     say_written,
     table,
 )
-from splitops.cli._models import MODEL_FILE, NEW_MODEL_FILE, dry_run_option, hold, links_option
+from splitops.cli._models import MODEL_FILE, dry_run_option, hold, links_option, out_option
 from splitops.cli._options import BYTES, nearest
 from splitops.models import is_openvino
 
@@ -30,12 +30,7 @@ _MAX_ROWS = 40
 
 @click.command(short_help="Remove, merge and shorten the splits of a model.")
 @click.argument("model", type=MODEL_FILE, required=False)
-@click.option(
-    "-o",
-    "--out",
-    type=NEW_MODEL_FILE,
-    help="File to write. Without it, only show what would be done.",
-)
+@out_option()
 @click.option(
     "--rewrite",
     "rewrites",
