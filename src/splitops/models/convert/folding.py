@@ -11,7 +11,7 @@ from onnx import ModelProto, OperatorSetIdProto, ValueInfoProto
 
 from splitops.errors import NOWHERE, SplitError, Where
 from splitops.models.formats.openvino.model import Endpoint, Graph, Layer
-from splitops.models.graph.onnx import Names, fixed_array, initializer, remove_if_unused, subgraphs
+from splitops.models.graph.onnx import BY_CHANCE, Names, fixed_array, initializer, remove_if_unused, subgraphs
 from splitops.models.movers.evaluated import Value
 from splitops.models.running.onnx.model import Model
 from splitops.models.running.openvino.evaluator import Prepared
@@ -20,9 +20,6 @@ from splitops.spec.elements.types import element_type_of
 
 _MOST_NODES: Final = 256
 MOST_ELEMENTS: Final = 1 << 16
-_BY_CHANCE: Final = frozenset(
-    ["Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"]
-)
 _DECIDED_BY_A_RUN: Final = frozenset(["Multinomial", "Parameter", "RandomUniform", "ReadValue"])
 
 
@@ -152,7 +149,7 @@ def _makers(value: ir.Value, limit: int) -> list[ir.Node]:
             return []
         elif node not in opened:
             held = next(subgraphs(node), None)  # a body reads values that are no inputs of its node
-            if node.graph is None or len(opened) == _MOST_NODES or node.op_type in _BY_CHANCE or held:
+            if node.graph is None or len(opened) == _MOST_NODES or node.op_type in BY_CHANCE or held:
                 return []
             opened.add(node)
             stack.append((current, True))

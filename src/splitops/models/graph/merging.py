@@ -12,13 +12,15 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from itertools import count
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import onnx_ir as ir
 
 from splitops.models.formats.onnx.structure import FunctionKey, canonical, extend
 from splitops.models.graph.onnx import (
+    BY_CHANCE,
     PLAIN,
     all_nodes,
     function_key,
@@ -38,9 +40,6 @@ SiteKey: TypeAlias = tuple[str | None, str]
 _Values: TypeAlias = MutableMapping[ir.Value, Hashable]
 """What the values of one graph stand for: the same for values that are computed in the same way."""
 
-_RANDOM: Final = frozenset(
-    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-)
 _MOST_CONSTANT: Final = 1 << 8
 """Constants of more elements are not compared."""
 _MOST_CALLS: Final = 1 << 16
@@ -76,7 +75,9 @@ def merged_sites(model: ir.Model, *, with_lengths: bool = False) -> frozenset[Si
     search = _Search(functions_of(model), with_lengths, unread_attributes(model))
     values: _Values = {}
     search.initializers(model.graph, values)
-    search.nodes(model.graph, values, _Place(None, opset_imports(model.graph, model), _outputs(model.graph)))
+    search.nodes(
+        model.graph, values, _Place(None, opset_imports(model.graph, model), frozenset(model.graph.outputs))
+    )
     return frozenset(search.merged())
 
 
@@ -95,8 +96,7 @@ class _Member:
         return len(self.outputs) != len(other.outputs) and not kept
 
 
-@dataclass(frozen=True, slots=True)
-class _Constant:
+class _Constant(NamedTuple):
     type: int
     shape: tuple[int, ...]
     content: bytes
@@ -138,24 +138,23 @@ class _Search:
         for node in nodes:
             inputs = tuple(None if value is None else values.get(value, value) for value in node.inputs)
             function = self.functions.get(function_key(node))
-            plain = canonical(node.domain) == ""
+            operator = node.op_type if canonical(node.domain) == "" else ""
+            results: Iterable[Hashable]
             if function is not None and self.budget > 0:
                 results = self._call(function, inputs, place)
-                values.update(zip(node.outputs, results, strict=False))
-                continue
-            if plain and node.op_type == "Identity":
-                values[node.outputs[0]] = inputs[0]
-                continue
-            for step, graph in subgraphs(node):
-                self._body(graph, values, extend(place.path, step), place.opsets)
-            operator = self._operator(node, plain=plain)
-            if plain and node.op_type == "Split":
-                self._split(node, inputs, operator, place)
-            if isinstance(operator, _Constant):
-                values[node.outputs[0]] = operator
-                continue
-            number = self.known.setdefault((operator, inputs), len(self.known))
-            values.update({value: (number, index) for index, value in enumerate(node.outputs)})
+            elif operator == "Identity":
+                results = inputs
+            elif operator == "Constant":
+                tensor = node.attributes.get("value")
+                results = [_constant(None if tensor is None or tensor.is_ref() else tensor.value)]
+            else:
+                for step, graph in subgraphs(node):
+                    self._body(graph, values, extend(place.path, step), place.opsets)
+                if operator == "Split":
+                    self._split(node, inputs, place)
+                number = self.known.setdefault((self._operator(node), inputs), len(self.known))
+                results = ((number, index) for index in count())
+            values.update(zip(node.outputs, results, strict=False))
 
     def _call(self, function: ir.Function, inputs: Sequence[Hashable], place: _Place) -> Iterator[Hashable]:
         """Look at a function's body as at nodes in the place of its call, where it is put first."""
@@ -174,9 +173,9 @@ class _Search:
     def _body(self, graph: ir.Graph, outer: _Values, path: str, opsets: Mapping[str, int]) -> None:
         values: _Values = ChainMap({value: object() for value in graph.inputs}, outer)
         self.initializers(graph, values)
-        self.nodes(graph, values, _Place(path, opsets, _outputs(graph)))
+        self.nodes(graph, values, _Place(path, opsets, frozenset(graph.outputs)))
 
-    def _split(self, node: ir.Node, inputs: tuple[Hashable, ...], operator: Hashable, place: _Place) -> None:
+    def _split(self, node: ir.Node, inputs: tuple[Hashable, ...], place: _Place) -> None:
         row = schema("Split", place.opsets.get("", 1), "")
         assert row.count is not None
         attribute = node.attributes.get("split")
@@ -185,20 +184,17 @@ class _Search:
             counted = row.count.given is Given.OUTPUTS  # another num_outputs is another node
             if not (self.with_lengths and counted and _are_equal(lengths)):
                 return
-            operator = self._operator(node, plain=True, without="split")
         key = site_key(place.path, [value.name for value in node.outputs])
         member = _Member(key, tuple(node.outputs), place.graph_outputs)
+        operator = self._operator(node, without="split")
         self.groups.setdefault((place.graph, operator, inputs[0]), []).append(member)
 
-    def _operator(self, node: ir.Node, *, plain: bool, without: str = "") -> Hashable:
+    def _operator(self, node: ir.Node, *, without: str = "") -> Hashable:
         """Return what must be equal of nodes that compute the same; of some, nothing is equal to it."""
-        if plain and node.op_type == "Constant":
-            tensor = node.attributes.get("value")
-            return object() if tensor is None or tensor.is_ref() else _constant(tensor.value)
         stated = [item for item in node.attributes.values() if item.name != without]
         if node in self.unread or any(item.type not in PLAIN or item.is_ref() for item in stated):
             return object()
-        if plain and node.op_type in _RANDOM:
+        if node.op_type in BY_CHANCE:
             return object()
         return canonical(node.domain), node.op_type, frozenset((i.name, i.type, i.value) for i in stated)
 
@@ -206,10 +202,6 @@ class _Search:
 def _has_lengths(node: ir.Node) -> bool:
     stated = node.attributes.data.get("split")
     return len(node.inputs) > 1 and node.inputs[1] is not None if stated is None else not stated.is_ref()
-
-
-def _outputs(graph: ir.Graph) -> frozenset[ir.Value]:
-    return frozenset(graph.outputs)
 
 
 def _constant(tensor: ir.TensorProtocol | None) -> Hashable:

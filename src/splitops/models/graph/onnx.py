@@ -26,6 +26,10 @@ ATTRIBUTES: Final = "splitops.attributes"
 
 Not with the nodes: to ask a node or value for its ``meta`` makes two objects that stay.
 """
+BY_CHANCE: Final = frozenset(
+    ["Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"]
+)
+"""Operators that give other values in every run."""
 PLAIN: Final = frozenset(
     {
         ir.AttributeType.INT,
