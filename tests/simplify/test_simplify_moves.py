@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from simplify_helpers import assert_equal, assert_valid, operators, parse, simplified
 
 from splitops.models.simplify import simplify
-from splitops.models.simplify.layouts import Layout, Permute, moves
+from splitops.models.simplify.factors import Factored, Permute, moves
 from splitops.spec.sizes.dims import Range
 
 MOVES = ["moved-splits", "merged-moves"]
@@ -244,16 +244,16 @@ def rows(draw: st.DrawFn) -> tuple[tuple[int, ...], list[list[int]]]:
 def test_fewer_moves_move_the_same(drawn: tuple[tuple[int, ...], list[list[int]]]) -> None:
     shape, steps = drawn
     data = np.arange(math.prod(shape)).reshape(shape)
-    expected, layout = data, Layout(shape)
+    expected, factored = data, Factored(shape)
     for kind, *numbers in steps:
         if kind == "permute":
             expected = expected.transpose(numbers)
-            assert layout.permute(numbers)
-        elif layout.regroup(tuple(numbers)):
+            assert factored.permute(numbers)
+        elif factored.regroup(tuple(numbers)):
             expected = expected.reshape(numbers)
         else:
             break
-    fewer = moves(layout.source, layout.axes)
+    fewer = moves(factored.source, factored.axes)
     assert fewer is not None
     assert len(fewer) <= 3
     found = data
@@ -265,13 +265,13 @@ def test_fewer_moves_move_the_same(drawn: tuple[tuple[int, ...], list[list[int]]
 
 
 def test_no_pattern_says_two_sizes_that_are_not_known() -> None:
-    layout = Layout((Range(name="N"), 6, Range(name="M")))
-    assert layout.permute([2, 1, 0])
-    assert layout.regroup((Range(name="M"), 2, 3, Range(name="N")))
-    assert moves(layout.source, layout.axes) is None
-    layout = Layout((Range(name="N"), 0))
-    assert layout.permute([1, 0])
-    assert not layout.regroup((0, 1, Range(name="N")))
+    factored = Factored((Range(name="N"), 6, Range(name="M")))
+    assert factored.permute([2, 1, 0])
+    assert factored.regroup((Range(name="M"), 2, 3, Range(name="N")))
+    assert moves(factored.source, factored.axes) is None
+    factored = Factored((Range(name="N"), 0))
+    assert factored.permute([1, 0])
+    assert not factored.regroup((0, 1, Range(name="N")))
 
 
 @st.composite

@@ -32,7 +32,7 @@ class NoAdapterError(Exception):
 
 
 @dataclass(frozen=True)
-class Piece:
+class LoneNode:
     """A node by itself, its values named by their places, so that nodes of one kind are equal.
 
     Attributes:
@@ -46,7 +46,7 @@ class Piece:
     constants: Mapping[str, TensorProto]
 
     @classmethod
-    def of(cls, node: ir.Node) -> Piece:
+    def of(cls, node: ir.Node) -> LoneNode:
         """Return a node by itself."""
         proto = ir.serde.serialize_node(node)
         names = _place_names(node)
@@ -119,7 +119,7 @@ class Small:
     """What can are in the place of a node.
 
     Attributes:
-        model: a model of it, whose values are named as those of the :class:`Piece`.
+        model: a model of it, whose values are named as those of the :class:`LoneNode`.
         opset: its opset.
         known: what is known of its values.
     """
@@ -174,25 +174,25 @@ class Adapter:
         """Return whether a node says the same at both opsets."""
         attributes = node.attributes.data.values()
         if any(attribute.type not in PLAIN or attribute.is_ref() for attribute in attributes):
-            piece = Piece.of(node)
-            return _unchanged(piece.node, piece.types, old, new)
+            lone = LoneNode.of(node)
+            return _unchanged(lone.node, lone.types, old, new)
         stated = tuple((attribute.name, attribute.type, attribute.value) for attribute in attributes)
         key = old, new, node.op_type, stated, *map(_kind_of, node.inputs), None, *map(_kind_of, node.outputs)
         if key not in self._unchanged:
-            piece = Piece.of(node)
-            self._unchanged[key] = _unchanged(piece.node, piece.types, old, new)
+            lone = LoneNode.of(node)
+            self._unchanged[key] = _unchanged(lone.node, lone.types, old, new)
         return self._unchanged[key]
 
-    def moved(self, piece: Piece, old: int, new: int) -> Small:
+    def moved(self, lone: LoneNode, old: int, new: int) -> Small:
         """Return the result of onnx's converter for a node.
 
         Raises:
             NoAdapterError: it makes nothing of it, or nothing valid.
         """
-        key = (old, new, *piece.key())
+        key = (old, new, *lone.key())
         if key not in self._moved:
             try:
-                self._moved[key] = Small.of(_adapted(piece.model(old), old, new), new)
+                self._moved[key] = Small.of(_adapted(lone.model(old), old, new), new)
             except NoAdapterError as error:
                 self._moved[key] = error
         found = self._moved[key]
@@ -200,11 +200,11 @@ class Adapter:
             raise NoAdapterError(str(found))
         return found
 
-    def body(self, piece: Piece, opset: int) -> Small | None:
+    def body(self, lone: LoneNode, opset: int) -> Small | None:
         """Return the body that the schema of a node's operator has; None where it sets none for it."""
-        key = (opset, *piece.key())
+        key = (opset, *lone.key())
         if key not in self._bodies:
-            self._bodies[key] = _body(piece, opset)
+            self._bodies[key] = _body(lone, opset)
         return self._bodies[key]
 
 
@@ -303,8 +303,8 @@ def _prove(model: ModelProto, opset: int) -> None:
 # Bodies
 
 
-def _body(piece: Piece, opset: int) -> Small | None:
-    node = piece.node
+def _body(lone: LoneNode, opset: int) -> Small | None:
+    node = lone.node
     schema: Any = onnx.defs.get_schema(node.op_type, opset, "")
     fixed, depending = schema.function_opset_versions, schema.context_dependent_function_opset_versions
     version = max((found for found in (*fixed, *depending) if found <= opset), default=None)
@@ -314,19 +314,19 @@ def _body(piece: Piece, opset: int) -> Small | None:
         if version in fixed:
             function = FunctionProto.FromString(schema.get_function_with_opset_version(version))
         else:
-            types = [piece.types.get(name, TypeProto()).SerializeToString() for name in node.input]
+            types = [lone.types.get(name, TypeProto()).SerializeToString() for name in node.input]
             content = schema.get_context_dependent_function_with_opset_version(
                 version, node.SerializeToString(), types
             )
             function = FunctionProto.FromString(content)
-        return Small.of(_inlined(piece, schema, function, version), version)
+        return Small.of(_inlined(lone, schema, function, version), version)
     except Exception:  # onnx asks for types that are not known, or its inference rejects
         return None
 
 
-def _inlined(piece: Piece, schema: Any, function: FunctionProto, opset: int) -> ModelProto:
+def _inlined(lone: LoneNode, schema: Any, function: FunctionProto, opset: int) -> ModelProto:
     """Return a node's body as a model, without what nobody reads of it."""
-    node = piece.node
+    node = lone.node
     attributes = {
         name: found.default_value for name, found in schema.attributes.items() if found.default_value.type
     }
@@ -334,7 +334,7 @@ def _inlined(piece: Piece, schema: Any, function: FunctionProto, opset: int) -> 
     given = [*node.input, *[""] * len(function.input)]
     names = {"": "", **dict(zip(function.input, given, strict=False))}
     names |= {formal: actual for formal, actual in zip(function.output, node.output, strict=False) if actual}
-    graph = piece.model(opset).graph
+    graph = lone.model(opset).graph
     del graph.node[:]
     for inner in function.node:
         made = graph.node.add(op_type=inner.op_type)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import onnx_ir as ir
 
 from splitops.errors import ModelError, Where
-from splitops.models.convert.onnx_adapter import Adapter, NoAdapterError, Piece
+from splitops.models.convert.onnx_adapter import Adapter, LoneNode, NoAdapterError
 from splitops.models.formats.onnx.schemas import since_version, version_of
 from splitops.models.graph.onnx import (
     Names,
@@ -104,8 +104,8 @@ class OpsetMover:
             return ["Constant"]
         if node.op_type == "Constant" and "value" in node.attributes and new < CONSTANTS_OF_EVERY_TYPE:
             return None  # an initializer takes its place
-        piece = Piece.of(node)
-        if piece.is_open:
+        lone = LoneNode.of(node)
+        if lone.is_open:
             raise NoAdapterError("it has a body or an attribute of its caller")
         if node.op_type == "Shape" and new < 15:
             return _sliced_shape(node, new, self._names)
@@ -115,18 +115,18 @@ class OpsetMover:
                 raise NoAdapterError("its rank is not known")
             return rewritten
         try:
-            moved = self._adapter.moved(piece, old, new)
+            moved = self._adapter.moved(lone, old, new)
         except NoAdapterError as error:
-            return self._by_body(node, piece, old, new, bodies, error)
+            return self._by_body(node, lone, old, new, bodies, error)
         nodes, outputs = moved.spliced(node, self._names)
         replace_node(node, nodes, outputs)
         return [made.op_type for made in nodes]
 
     def _by_body(
-        self, node: ir.Node, piece: Piece, old: int, new: int, bodies: int, error: NoAdapterError
+        self, node: ir.Node, lone: LoneNode, old: int, new: int, bodies: int, error: NoAdapterError
     ) -> Sequence[str]:
         """Replace a node by the body that its schema has, and move the nodes of that."""
-        body = self._adapter.body(piece, old) if bodies else None
+        body = self._adapter.body(lone, old) if bodies else None
         if body is None:
             raise error
         nodes, outputs = body.spliced(node, self._names)

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from splitops.models.graph.editor import Editor, Role, is_read
 from splitops.models.graph.onnx import shape_of
-from splitops.models.simplify.layouts import Layout, Move, Permute, moves
+from splitops.models.simplify.factors import Factored, Move, Permute, moves
 from splitops.models.simplify.passes import SplitPass
 from splitops.models.simplify.slices import all_gathered
 
@@ -36,12 +36,12 @@ class MergedMovesPass(SplitPass):
         shape = None if data is None else shape_of(data)
         if data is None or shape is None:
             return
-        layout = Layout(shape)
-        if not _goes_through(layout, node, editor):
+        factored = Factored(shape)
+        if not _goes_through(factored, node, editor):
             return
-        row = [node, *_behind(node.outputs[0], layout, editor)]
+        row = [node, *_behind(node.outputs[0], factored, editor)]
         end = row[-1].outputs[0]
-        fewer = moves(layout.source, layout.axes)
+        fewer = moves(factored.source, factored.axes)
         if fewer is None or len(fewer) >= len(row) or editor.keeps(end):
             return
         before, where = _words(one.op_type for one in row), editor.where(row[-1])
@@ -160,19 +160,19 @@ def in_front(movers: Sequence[ir.Node], cover: Cover, editor: Editor) -> tuple[i
     shape = None if source is None else shape_of(source)
     if shape is None:
         return None
-    layout = Layout(shape)
-    if not all(_goes_through(layout, node, editor) for node in movers):
+    factored = Factored(shape)
+    if not all(_goes_through(factored, node, editor) for node in movers):
         return None
     unit = math.gcd(*cover.sizes)
-    factor = layout.leading(cover.axis, sum(cover.sizes) // unit)
+    factor = factored.leading(cover.axis, sum(cover.sizes) // unit)
     if factor is None:
         return None
-    axis = next(index for index, factors in enumerate(layout.source) if factors[:1] == [factor])
+    axis = next(index for index, factors in enumerate(factored.source) if factors[:1] == [factor])
     size = shape[axis]
     assert isinstance(size, int)  # as its factor is
     parts = []
     for length, value in zip(cover.sizes, cover.parts, strict=True):
-        part = layout.part(factor, length // unit, cover.axis if cover.squeezed else None)
+        part = factored.part(factor, length // unit, cover.axis if cover.squeezed else None)
         behind = _behind(value, part, editor)
         end = behind[-1].outputs[0] if behind else value
         found = moves(part.source, part.axes) if is_read(end) else []
@@ -197,8 +197,8 @@ def movers_above(value: ir.Value, node: ir.Node, editor: Editor) -> list[ir.Node
     return row[::-1]
 
 
-def _behind(value: ir.Value, layout: Layout, editor: Editor) -> list[ir.Node]:
-    """Go with a layout through the Reshapes and Transposes behind a value that nothing else reads."""
+def _behind(value: ir.Value, factored: Factored, editor: Editor) -> list[ir.Node]:
+    """Take factors through the Reshapes and Transposes behind a value that nothing else reads."""
     row: list[ir.Node] = []
     producer = value.producer()
     while len(row) < _LONGEST and not value.is_graph_output() and len(value.uses()) == 1:
@@ -206,21 +206,21 @@ def _behind(value: ir.Value, layout: Layout, editor: Editor) -> list[ir.Node]:
         same = producer is not None and mover.graph is producer.graph
         if not same or mover.inputs[0] is not value or any(map(editor.keeps, mover.outputs)):
             break
-        if not _goes_through(layout, mover, editor):
+        if not _goes_through(factored, mover, editor):
             break
         row.append(mover)
         value = mover.outputs[0]
     return row
 
 
-def _goes_through(layout: Layout, node: ir.Node, editor: Editor) -> bool:
-    """Take a layout through a node; return whether it is a Reshape or Transpose that is known well enough."""
+def _goes_through(factored: Factored, node: ir.Node, editor: Editor) -> bool:
+    """Take factors through a node; return whether it is a Reshape or Transpose that is known well enough."""
     role = editor.role(node)
     if role is Role.TRANSPOSE:
-        order = editor.permutation(node, len(layout.axes))
-        return order is not None and layout.permute(order)
+        order = editor.permutation(node, len(factored.axes))
+        return order is not None and factored.permute(order)
     shape = shape_of(node.outputs[0]) if role is Role.RESHAPE and editor.is_fixed(node) else None
-    return shape is not None and layout.regroup(shape)
+    return shape is not None and factored.regroup(shape)
 
 
 def stated(found: Sequence[Move], before: ir.Node, value: ir.Value, editor: Editor) -> ir.Value:

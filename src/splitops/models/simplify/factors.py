@@ -48,7 +48,7 @@ class Permute:
 Move = Regroup | Permute
 
 
-class Layout:
+class Factored:
     """A tensor behind Reshapes and Transposes, as the same factors in another order.
 
     Attributes:
@@ -71,10 +71,10 @@ class Layout:
         """Go through a Reshape to some shape; return whether its boundaries lie between factors.
 
         Examples:
-            >>> layout = Layout((4, 6))
-            >>> layout.regroup((2, 2, 6)), layout.permute([1, 0, 2]), layout.regroup((2, 12))
+            >>> factored = Factored((4, 6))
+            >>> factored.regroup((2, 2, 6)), factored.permute([1, 0, 2]), factored.regroup((2, 12))
             (True, True, True)
-            >>> [[factor.size for factor in axis] for axis in layout.axes], layout.regroup((5, 5))
+            >>> [[factor.size for factor in axis] for axis in factored.axes], factored.regroup((5, 5))
             ([[2], [2, 6]], False)
         """
         left = [factor for axis in self.axes for factor in axis]
@@ -116,10 +116,10 @@ class Layout:
             first, _ = self._divided(first, size)
         return first if any(source[:1] == [first] for source in self.source) else None
 
-    def part(self, factor: Factor, size: int, without: int | None = None) -> Layout:
-        """Return the layout of a part: with another size of a factor, and perhaps without an axis of it."""
+    def part(self, factor: Factor, size: int, without: int | None = None) -> Factored:
+        """Return the factors of a part: with another size of a factor, and perhaps without an axis of it."""
         own = [] if size == 1 else [Factor(size)]
-        found = Layout(())
+        found = Factored(())
         found.source = [_with(axis, factor, own) for axis in self.source]
         found.axes = [_with(axis, factor, own) for index, axis in enumerate(self.axes) if index != without]
         return found
@@ -141,10 +141,10 @@ def moves(source: Sequence[Axis], target: Sequence[Axis]) -> list[Move] | None:
     """Return few Reshapes and Transposes from one order of factors to another; None: no Reshape declares it.
 
     Examples:
-        >>> layout = Layout((5, 24))
-        >>> layout.regroup((5, 2, 12)), layout.permute((1, 0, 2)), layout.regroup((2, 5, 3, 4))
+        >>> factored = Factored((5, 24))
+        >>> factored.regroup((5, 2, 12)), factored.permute((1, 0, 2)), factored.regroup((2, 5, 3, 4))
         (True, True, True)
-        >>> for move in moves(layout.source, layout.axes):
+        >>> for move in moves(factored.source, factored.axes):
         ...     print(move)
         Regroup(pattern=(5, 2, 3, 4), shape=(5, 2, 3, 4))
         Permute(order=(1, 0, 2, 3))
