@@ -14,36 +14,43 @@ from splitops.explain.canvas import FAINT, FIELD, Canvas
 PICTURES: Final = Path(__file__).parent / "pictures"
 
 _BOXES: Final = (
-    ("Sentence", "docs/semantics.md", "size - i * c, clamped"),
-    ("Theorem", "proofs/split.mlw", "Why3 and Z3"),
-    ("Program", "verified WhyML", "extracted to OCaml"),
-    ("Cases", "tests/cases", "sizes or a rule code"),
-    ("Code", "spec/sizes", "what every call runs"),
-    ("Claims", "proofs/contracts.py", "Z3, on every path"),
+    ("Sentence", "docs/semantics.md", "D - i * c, clamped to 0 and c"),
+    ("Theorem", "proofs/split.mlw", "proved by Why3 and Z3"),
+    ("Program", "in the same file", "verified, extracted to OCaml"),
+    ("Conformance cases", "tests/cases", "sizes, or the code of a rule"),
+    ("Code", "splitops.spec.sizes", "what every call runs"),
+    ("Claims", "proofs/contracts.py", "confirmed by Z3 on every path"),
 )
-_LINKS: Final = ("is written as", "is proved of", "answers", "answers", "is proved of")
-_WIDTH: Final = 112
-_STEP: Final = 158
-_TOP: Final = 40
+_LINKS: Final = (
+    (True, "is written as"),
+    (True, "is proved of"),
+    (True, "answers"),
+    (False, "answers"),
+    (False, "are proved of"),
+)
+"""Between a box and the next: whether the arrow points down, and what it says."""
+_WIDTH: Final = 340
+_HEIGHT: Final = 58
+_GAP: Final = 34
 
 
 def picture() -> str:
-    """Return the chain: a box for each thing, and on each arrow what ties it to the next."""
+    """Return the chain, from the top down: a box for each thing, and on each arrow what ties two of them."""
     canvas = Canvas("The chain from a sentence of the specification to the code")
     for index, (name, place, words) in enumerate(_BOXES):
-        left = 16 + index * _STEP
-        canvas.rect(left, _TOP, _WIDTH, 76, FIELD, rx="6")
-        canvas.text(left + 10, _TOP + 24, name, size=15, weight="600")
-        canvas.text(left + 10, _TOP + 45, place, size=11)
-        canvas.text(left + 10, _TOP + 62, words, size=11, fill=FAINT)
-    for index, words in enumerate(_LINKS):
-        left, right, y = 16 + index * _STEP + _WIDTH, 16 + (index + 1) * _STEP, _TOP + 38
-        canvas.line(left + 3, y, right - 3, y, FAINT)
-        # The code and the claims point back: what stands on the right speaks of what stands on its left.
-        tip, side = (right - 3, -6) if index < 3 else (left + 3, 6)
-        canvas.polygon([(tip, y), (tip + side, y - 4), (tip + side, y + 4)], FAINT)
-        canvas.text((left + right) / 2, _TOP - 10, words, size=11, fill=FAINT, anchor="middle")
-    return canvas.document(16 + len(_BOXES) * _STEP - (_STEP - _WIDTH) + 16, 134)
+        top = 12 + index * (_HEIGHT + _GAP)
+        canvas.rect(12, top, _WIDTH - 24, _HEIGHT, FIELD, rx="6")
+        canvas.text(24, top + 24, name, size=15, weight="600")
+        canvas.text(_WIDTH - 24, top + 24, place, size=12, anchor="end")
+        canvas.text(24, top + 45, words, size=13, fill=FAINT)
+    for index, (down, words) in enumerate(_LINKS):
+        top = 12 + index * (_HEIGHT + _GAP) + _HEIGHT
+        x, begin, end = 48, top + 4, top + _GAP - 4
+        tip, back = (end, end - 7) if down else (begin, begin + 7)
+        canvas.line(x, begin, x, end, FAINT)
+        canvas.polygon([(x, tip), (x - 4, back), (x + 4, back)], FAINT)
+        canvas.text(x + 14, top + _GAP / 2 + 4, words, size=12, fill=FAINT)
+    return canvas.document(_WIDTH, 12 + len(_BOXES) * (_HEIGHT + _GAP) - _GAP + 12)
 
 
 def pictures() -> dict[str, str]:
