@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.parser
+import onnxruntime
 import pytest
 
 import splitops
 from splitops.errors import ModelError
+from splitops.models.formats.openvino import Builder
 
 openvino = pytest.importorskip("openvino")
 o = pytest.importorskip("openvino.opset13")
@@ -184,3 +186,22 @@ def test_openvino_saturates_bytes_and_wraps_constants() -> None:
     )
     compiled = openvino.Core().compile_model(model, "CPU")
     assert [found.tolist() for found in compiled([np.array([200], np.uint8)]).values()] == [[255], [44]]
+
+
+def test_an_empty_constant_is_made_by_a_node() -> None:
+    """OpenVINO reads an empty initializer of ONNX as a scalar."""
+    builder = Builder("m")
+    data = builder.parameter("x", "f32", (2, 3))
+    empty = builder.const(np.zeros((0, 3), np.float32))
+    joined = builder.layer("Concat", [data, empty, empty], {"axis": 0})[0]
+    builder.result(builder.layer("ReLU", [joined])[0], "y")
+    builder.result(builder.layer("ReLU", [empty])[0], "z")
+    made = splitops.convert(builder.model(), "onnx:17")
+    assert [node.op_type for node in made.graph.node].count("ConstantOfShape") == 1
+    assert all(0 not in initializer.dims for initializer in made.graph.initializer)
+    feeds = {"x": np.ones((2, 3), np.float32)}
+    y, z = onnxruntime.InferenceSession(made.SerializeToString()).run(None, feeds)
+    assert np.array_equal(y, feeds["x"])
+    assert z.shape == (0, 3)
+    compiled = openvino.Core().compile_model(openvino.Core().read_model(made.SerializeToString()), "CPU")
+    assert np.array_equal(compiled(feeds)[0], feeds["x"])

@@ -54,6 +54,7 @@ from splitops.models.graph.onnx import (
     type_of,
     value_fact,
 )
+from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_splits import write_site
 from splitops.models.infer.openvino_walk import OpenVINOFound, walk_graph
 from splitops.models.known import Tensor, meet_shapes
@@ -62,7 +63,7 @@ from splitops.models.movers.mover import ONNX_OPSET
 from splitops.models.running.openvino.bodies import BODIES_SINCE
 from splitops.models.sites.forms import Form, Target
 from splitops.models.sites.restating import restate
-from splitops.spec.elements.types import ElementType
+from splitops.spec.elements.types import ElementType, from_onnx
 from splitops.spec.operators import FAMILY
 
 
@@ -134,6 +135,21 @@ class _Writer:
         self.scope(self.model.graph, where).write(source.graph, {}, inputs, outputs)
         for scope in reversed(self.scopes):
             scope.clean()
+        self._make_empty(where)
+
+    def _make_empty(self, where: Where) -> None:
+        """Let nodes make empty data: OpenVINO reads an empty initializer as a scalar."""
+        for scope in self.scopes:
+            for value in list(scope.graph.initializers.values()):
+                tensor = value.const_value
+                kind = None if tensor is None or tensor.size else from_onnx(tensor.dtype.value)
+                if tensor is None or kind is None or (tensor.shape.rank() == 1 and kind.integer):
+                    continue  # such as the axes of a reduction
+                editor, before = OnnxEditor(self.model, where), scope.graph[0]
+                if editor.has_empty(kind, before):
+                    made = editor.fold(tensor.numpy(), kind, value, before)
+                    ir.convenience.replace_all_uses_with(value, made)
+                    remove_if_unused(value)
 
     def scope(self, graph: ir.Graph, where: Where) -> _Scope:
         """Return what writes layers in a graph."""
