@@ -171,12 +171,12 @@ def errors() -> str:
     text = "# Look up errors\n\n" + HEADER
     text += (
         "Every error that splitops raises on purpose is a `SplitError`, which is a `ValueError`. A broken "
-        "rule of an operator is a `RuleError`, raised as the class of the rule's family; it carries "
-        "`operator`, `rule`, `got`, `expected`, `values` and `where`, and prints one line. `ArrayError` is "
-        "about arrays: `out=` buffers that do not fit or overlap, an array of no known library. "
+        "rule of an operator raises a `RuleError` of the class in the table. It prints one line, and has "
+        "the fields `operator`, `rule`, `got`, `expected`, `values` and `where`. `ArrayError` is about "
+        "arrays: `out=` buffers that do not fit or overlap, or an array of an unknown library. "
         "`ModelError` is about files and models.\n\n"
-        "Why each rule is what it is is in [what each operator means](semantics.md). Each example can be "
-        "run by itself.\n\n"
+        "[What each operator means](semantics.md) has the reasons for the rules. Each example runs by "
+        "itself.\n\n"
     )
     text += table(("rule", "class"), [(f"[`{rule}`](#{_rule_anchor(rule)})", _family(rule)) for rule in Rule])
     for rule in Rule:
