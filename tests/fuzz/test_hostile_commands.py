@@ -105,7 +105,14 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str] | None]]] = {
             ["parts", "x.npy", "", "no/parts"],
             ["--no-sync"],
         ],
-        SPLIT | FILES | {"--prefix": PASSED[:-1], "--dtype": ["bfloat16", "f4", "?"], "--keep-others": None},
+        SPLIT
+        | FILES
+        | {
+            "--prefix": PASSED[:-1],
+            "--dtype": ["bfloat16", "f4", "?"],
+            "--keep-others": None,
+            "--max-size": ["5GB", "1", "0", "-1", "9" * 30, "x"],
+        },
     ),
     "merge": (
         [
@@ -173,6 +180,16 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str] | None]]] = {
     "shard": (
         [["x.npy", ".", "none"], ["--ranks"], NUMBERS],
         {"--plan": ["auto", "x.npy"], "--layout": ["hf", "no"], "--json": None},
+    ),
+    "refit": (
+        [
+            ["x.npy", ".", "none"],
+            ["--plan"],
+            ["unfuse", "fuse", "x.npy", "none"],
+            ["--out"],
+            ["o", "x.npy", ""],
+        ],
+        {"--invert": None, "--dry-run": None, "--json": None},
     ),
     "report-environment": ([], {"--json": None}),
 }
