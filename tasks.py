@@ -162,6 +162,11 @@ def neighbours(*arguments: str) -> None:
     run(python(), "-m", "dev.neighbours", *arguments)
 
 
+def releases(*arguments: str) -> None:
+    """Ask each release of a runtime all listed cases: ``releases RUNTIME [RELEASE ...]``."""
+    run(python(), "dev/tools/releases.py", *arguments)
+
+
 def mutants(*arguments: str) -> None:
     """Change the code that decides sizes in small ways and see tests fail: ``mutants [MODULE ...]``."""
     run(python(MUTANTS, "mutants"), "dev/tools/mutants.py", *arguments)
@@ -254,6 +259,7 @@ _TASKS = (
     fuzz,
     soak,
     neighbours,
+    releases,
     mutants,
     prove,
     coverage,

@@ -44,8 +44,8 @@ class Target:
         file: the path of its file, where a user wrote it.
 
     Examples:
-        >>> Target.load("onnxruntime==1.32").releases
-        ('1.24.1', '1.31.1', '1.32.0')
+        >>> Target.load("onnxruntime==1.32").label
+        'onnxruntime==1.32'
         >>> len(Target.load("onnxruntime").limits) > len(Target.load("onnxruntime==1.32").limits)
         True
     """
