@@ -440,6 +440,22 @@ for size in (2, 0, 3):
 
 
 @pytest.mark.skipif(not is_installed("onnxruntime"), reason="onnxruntime is not installed")
+def test_a_model_that_makes_no_empty_tensor_is_not_cut() -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 9, opset_import: ["": 18]>
+        g (float[1, 4, N] d) => (float[1, 4, a] y) <float[4, 4, 3] w, float[4] ones = {1, 1, 1, 1}> {
+            a, b = Split<axis = 1, num_outputs = 2>(d)
+            c = Concat<axis = 1>(b, a)
+            e = Conv<pads = [1, 1]>(c, w)
+            y = InstanceNormalization(e, ones, ones)
+        }""")
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((4, 4, 3), np.float32), "w"))
+    with splitops.session(model) as ready:
+        ready.run({"d": np.ones((1, 4, 9), np.float32)})
+        assert len(ready._program.programs) == 1
+
+
+@pytest.mark.skipif(not is_installed("onnxruntime"), reason="onnxruntime is not installed")
 def test_only_runs_in_which_onnxruntime_would_end_the_process_go_to_the_reference() -> None:
     model = onnx.parser.parse_model(_onnx_text("Unique", "a slice of the run"))
     model.graph.output[0].ClearField("type")

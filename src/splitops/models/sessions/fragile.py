@@ -73,21 +73,51 @@ def fragile_nodes(model: ModelProto, where: Where) -> Fragile:
             if node.op_type not in FRAGILE or canonical(node.domain):
                 continue
             kinds = [found.values.get(value) for value in node.inputs if value is not None]
-            shapes = [kind.shape if isinstance(kind, Tensor) else None for kind in kinds]
-            if any(shape is not None and 0 in shape for shape in shapes):
+            if any(isinstance(kind, Tensor) and kind.shape is not None and 0 in kind.shape for kind in kinds):
                 met[label(node)] = node.op_type
-            elif not all(
-                shape is not None and all(_is_full(size, full) for size in shape) for shape in shapes
-            ):
+            elif not all(_is_known(kind, full) for kind in kinds):
                 doubtful.add(node)
     held = {node: {one for _, one in inner_nodes([node])} for node in graph.graph} if doubtful else {}
     called = doubtful.difference(*held.values())
-    perhaps = {
-        label(node): node.op_type
-        for node, inside in held.items()
-        if doubtful & inside or (called and any(one.op_identifier() in graph.functions for one in inside))
-    }
+
+    def may_make_one(node: ir.Node) -> bool:
+        shapes = [getattr(found.values.get(value), "shape", None) for value in node.outputs]
+        if node.op_type == "Split" and not canonical(node.domain):
+            axis = node.attributes.get_int("axis", 0)
+            return not all(shape and _is_full(shape[axis % len(shape)], full) for shape in shapes)
+        makes = node.op_type in _MAKERS or canonical(node.domain) or node.op_identifier() in graph.functions
+        return bool(makes) and not all(_is_known(found.values.get(value), full) for value in node.outputs)
+
+    perhaps: dict[str, str] = {}
+    empty: set[ir.Value | None] = set()  # what may be empty, since a node before it may make it so
+    for node, inside in held.items():
+        makes = any(may_make_one(one) or not empty.isdisjoint(one.inputs) for one in inside)
+        if not makes:
+            continue
+        calls = bool(called) and any(one.op_identifier() in graph.functions for one in inside)
+        if calls or doubtful & inside:
+            perhaps[label(node)] = node.op_type
+        if node in doubtful:
+            continue  # what it gives is not empty, as what it reads is not
+        empty.update(value for value in node.outputs if not _is_known(found.values.get(value), full))
     return Fragile(met, perhaps, not doubtful <= held.keys())
+
+
+_MAKERS: Final = frozenset(
+    [
+        "CenterCropPad", "Compress", "ConstantOfShape", "Expand", "EyeLike", "GatherND", "If", "Loop",
+        "NonMaxSuppression", "NonZero", "OneHot", "OptionalGetElement", "Pad", "RandomNormal",
+        "RandomUniform", "Range", "Resize", "Scan", "SequenceAt", "Slice", "Split", "SplitToSequence",
+        "StringSplit", "Tile", "TopK", "Upsample",
+    ]
+)  # fmt: skip
+"""What may give an empty tensor of others that are not: sizes, positions or conditions are inputs of it."""
+
+
+def _is_known(kind: Any, names: Collection[str | None]) -> bool:
+    """Return whether inference knows that a value is not empty."""
+    shape = kind.shape if isinstance(kind, Tensor) else None
+    return shape is not None and all(_is_full(size, names) for size in shape)
 
 
 def _is_full(size: Dim, names: Collection[str | None]) -> bool:
