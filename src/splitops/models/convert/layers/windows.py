@@ -143,7 +143,7 @@ def _transposed_attributes(
 def _of_a_shape(
     tape: Tape, layer: Layer, sources: Sequence[ir.Value], window: _Window, added: list[int], first: int
 ) -> tuple[_Window, list[int]]:
-    """Return the padding that gives a declared shape: ONNX shares it out in another way, so it is stated.
+    """Return the padding that gives a declared shape: ONNX shares it out in another way, so it is in numbers.
 
     Of an odd one, OpenVINO's plugin puts the larger half first for same_upper, unlike in a convolution.
     """
