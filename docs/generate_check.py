@@ -122,7 +122,8 @@ def page() -> str:
 def _limit(limit: Limit, found: Explanation) -> str:
     seen = f"Seen in {limit.seen}" if limit.seen else "Documented, not tested here"
     text = f"### {limit.code} {{ #{_anchor(limit.code)} }}\n\n{found.meaning}.\n"
-    text += f"{seen}. [Source]({limit.source}).\n"
+    link = f"[Source]({limit.source})" if limit.source else f"[Results](compare/{limit.runtime}.md)"
+    text += f"{seen}. {link}.\n"
     if found.example:
         text += f"\nExample: {found.example}.\n"
     return text + _printed(found) + _cure(found)

@@ -149,6 +149,13 @@ WORDS_OF_SPLITS: dict[str, list[tuple[Site, Surely]]] = {
         (site((OPEN,), **HALVES), MAYBE),
         (sequence((7,), number(3)), YES),
     ],
+    "last part smaller by more than 1": [
+        (site((9,), outputs="a b c d", num_outputs=4), YES),
+        (site((7,), outputs="a b c d", num_outputs=4), NO),
+        (site((OPEN,), **HALVES), MAYBE),
+        (site((7,), lengths(6, 1)), NO),
+        (sequence((7,), number(3)), NO),
+    ],
     "last part empty": [
         (site((1,), **HALVES), YES),
         (site((2,), **HALVES), NO),

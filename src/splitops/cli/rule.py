@@ -68,7 +68,7 @@ def _json(one: Explanation) -> dict[str, Any]:
         "command": None if one.command is None else _command(one.command),
         "fix": one.fix,
         "page": one.page,
-        "source": None if one.limit is None else one.limit.source,
+        "source": None if one.limit is None else one.limit.source or None,
     }
 
 
@@ -106,7 +106,7 @@ def _lines(one: Explanation) -> Iterator[str]:
     if one.fix:
         yield f"{'By hand' if one.command is not None else 'Fix'}: {one.fix}."
     yield f"More: {one.page}"
-    if one.limit is not None:
+    if one.limit is not None and one.limit.source:
         yield f"Source: {one.limit.source}"
 
 

@@ -211,7 +211,7 @@ def _entry(case: Case, asked: Sequence[Column], found: Mapping[str, Mapping[str,
 def _limit(case: Case, adapter: str) -> str | None:
     """Return the code of the limit of ``check`` that a finding is proof of."""
     for limit in every_limit():
-        if limit.case == case.id and adapter.replace("_", "-").split("-")[0] == limit.runtime:
+        if limit.case == case.id and limit.runtime in (adapter, adapter.partition("_")[0]):
             return limit.code
     return None
 

@@ -471,6 +471,15 @@ def _last_part_smaller(site: Site, model: Surroundings) -> Surely:
     return _uneven(site, model) if smaller else Surely.NO
 
 
+@_word("last part smaller by more than N")
+def _last_part_smaller_by(number: int, site: Site, model: Surroundings) -> Surely:
+    """The last of num_outputs parts has more than N elements of the axis less than the first."""
+    division, size, last = _ceil(site), _axis_size(site), _last_ceil_part(site)
+    if division is None or not isinstance(size, int) or not isinstance(last, int):
+        return _last_part_smaller(site, model) if division is not None else Surely.NO
+    return _surely(-(-size // division.count) - last > number)
+
+
 @_word("last part empty")
 def _last_part_empty(site: Site, model: Surroundings) -> Surely:
     """The last of num_outputs parts is empty."""

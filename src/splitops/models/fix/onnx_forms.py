@@ -93,7 +93,7 @@ class OnnxForms:
         row, done = site.schema, []
         stated = node.attributes.get(row.count_attribute or "")
         count = 0 if stated is None or stated.is_ref() else int(stated.value)
-        if stated is not None and len(node.inputs) > 1 and node.inputs[1] is None:
+        if len(node.inputs) > 1 and node.inputs[1] is None:
             self.editor.set_inputs(node, node.inputs[:1])
             done.append("without the input that is named ''")
         if count > len(node.outputs):
