@@ -172,11 +172,11 @@ def test_a_release_has_the_limits_that_it_has() -> None:
 @pytest.mark.parametrize(
     ("named", "message"),
     [
-        ("onnxruntim", "runtime 'onnxruntim' has no profile; did you mean 'onnxruntime'?"),
-        ("abacus", "runtime 'abacus' has no profile; use onnxruntime, onnx, "),
+        ("onnxruntim", "unknown runtime 'onnxruntim'; did you mean 'onnxruntime'?"),
+        ("abacus", "unknown runtime 'abacus'; use onnxruntime, onnx, "),
         ("onnxruntime==1.20", "onnxruntime 1.20 was not tested: the oldest tested release is 1.24"),
         ("onnxruntime==new", "'new' is not a release of onnxruntime, such as onnxruntime==1.2"),
-        (3, "runtime 3 has no profile"),
+        (3, "unknown runtime 3"),
     ],
 )
 def test_what_is_no_target_is_said(named: Any, message: str) -> None:

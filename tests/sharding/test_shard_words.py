@@ -433,5 +433,5 @@ def test_cuts_through_heads(
         assert warnings == ()
     else:
         [warning] = warnings
-        assert f"{ranks} ranks cut" in warning
-        assert f"inside a unit of {unit}: [1, 2" in warning
+        assert f" over {ranks} ranks is " in warning
+        assert f"but a head has {unit}. Use 1" in warning

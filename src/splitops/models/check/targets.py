@@ -94,7 +94,7 @@ class Target:
                 if near
                 else f"use {', '.join(names())} or the path of a .toml file"
             )
-            raise ArrayError(f"runtime {shown(named)} has no profile; {hint}")
+            raise ArrayError(f"unknown runtime {shown(named)}; {hint}")
         found = _of_package(name)
         return found.at(release.strip()) if equals else found
 
