@@ -22,7 +22,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 import splitops
+from dev.tools import releases as tables
 from splitops.comparison import Report
 from splitops.comparison.records import Entry, Peer, Verdict, Word
 from splitops.comparison.reports.html import anchor, to_html
@@ -235,7 +237,28 @@ def page_of(report: Report, peer: Peer) -> str:
     text += "[the comparison](../compare.md) has the other implementations.\n"
     if found:
         text += "\n## What deviates\n\n" + "\n".join(lines) + f"\n\n{findings_table(found, peer)}\n"
+    text += history(peer)
     return text + BADGE.format(name=peer.name, agrees=agrees, judged=judged)
+
+
+def history(peer: Peer) -> str:
+    """Return the section on what changed with a release of a runtime, empty where none was asked."""
+    name = next((name for name, one in tables.RUNTIMES.items() if one.adapter == peer.adapter), "")
+    asked = tables.read_table(name)
+    words = {letter: spoken(word) for word, letter in tables.LETTERS.items()}
+    rows = [
+        (release, len(cases), words[before], words[after], f"`{cases[0]}`")
+        for (release, before, after), cases in tables.history(asked).items()
+    ]
+    if not asked["releases"]:
+        return ""
+    first, *_, last = asked["releases"]
+    text = "\n## What changed with a release\n\n"
+    text += f"{len(asked['releases'])} releases from {first} to {last} were tested"
+    if not rows:
+        return f"{text}. No verdict changed.\n"
+    heading = ("release", "cases", "before", "from this release on", "for example")
+    return f"{text}.\n\n{table(heading, rows)}\n"
 
 
 def _linked(entry: Entry, peer: Peer) -> str:

@@ -1,7 +1,9 @@
 """Splits of public threads: small models of our own, what ``check`` says of them, and what ``fix`` does.
 
-Left out, as they turned out to be something else: pytorch/TensorRT 3347 is about the converter of
-``torch.split``, and no ONNX model is made.
+Left out: pytorch/TensorRT 3347 is about the converter of ``torch.split``, and no ONNX model is made.
+Tencent/ncnn 6166 (an even split after a Reshape) and alibaba/MNN 2337 (a YOLOv8) do not say, as far as they
+could be read, what is wrong with the split.
+microsoft/onnxruntime 27043 and sonos/tract 2665 could not be read.
 """
 
 from __future__ import annotations
@@ -111,6 +113,26 @@ THREADS = {
         ("tvm-then.limit-0",),
     ),
     "tracel-ai/burn-onnx#469": Thread(SEQUENCE, (4, 6), limit("burn", "sequence"), ("burn.limit-0",)),
+    "NVIDIA/TensorRT#3892": Thread(
+        "(float[1, 11, 2] x) => (float[A, B, C] a, float[D, E, F] b, float[G, H, I] c) "
+        "{ l = Constant<value_ints = [8, 2, 1]>() a, b, c = Split<axis = 1>(x, l) }",
+        (1, 11, 2),
+        limit("tensorrt-then", "uneven"),
+        ("tensorrt-then.limit-0",),
+    ),
+    "PINTO0309/onnx2tf#751": Thread(
+        "(float[N, 4, 6] x) => (float[A, B, C] a, float[D, E, F] b) "
+        "{ l = Constant<value_ints = [2, 2]>() a, b = Split<axis = 1>(x, l) }",
+        (3, 4, 6),
+        limit("onnx2tf-then", "operator missing"),
+        ("onnx2tf-then.limit-0",),
+    ),
+    "microsoft/onnxscript#2857": Thread(
+        SEQUENCE.replace("value_int = 2", "value_ints = [1, 3]"),
+        (4, 6),
+        limit("onnxscript-then", "sequence").replace('when = "sequence"', 'when = ["sequence", "uneven"]'),
+        ("onnxscript-then.limit-0",),
+    ),
     "ROCm/AMDMIGraphX#1359": Thread(SEQUENCE, (4, 6), limit("migraphx", "sequence"), ("migraphx.limit-0",)),
 }
 
