@@ -8,6 +8,7 @@ splits is never asked.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Final
 
@@ -33,7 +34,7 @@ from splitops.models.formats.onnx.structure import opset_imports
 from splitops.models.formats.openvino import Builder, OpenVINOModel, from_bytes
 from splitops.models.graph.arithmetic import lengths_of_size
 from splitops.models.graph.around import may_be_fused_in
-from splitops.models.graph.onnx import Tape, attributes_of, graphs_of, replace_node, type_of
+from splitops.models.graph.onnx import Tape, attributes_of, graphs_of, replace_node, shape_of, type_of
 from splitops.models.graph.onnx_sites import is_split
 from splitops.models.graph.onnx_splits import given_lengths
 from splitops.models.graph.openvino import layers_may_be_fused
@@ -45,6 +46,7 @@ from splitops.models.sites.forms import Form, Method, Restatement, Target
 from splitops.models.sites.restating import restate
 from splitops.models.sites.statement import stated
 from splitops.spec.operators import SCHEMAS, OperatorSchema
+from splitops.spec.sizes.dims import Dim, Shape
 
 _DOMAIN: Final = "openvino"
 _APART: Final = (REWRITES["kept-apart"],)
@@ -61,6 +63,7 @@ def convert_onnx(model: ModelProto, target: Target, form: Form, where: Where) ->
     if may_be_fused_in(rewriting.model) and rewrite_onnx(rewriting.model, _APART, {}, where):
         form = Form.SAME  # a number of parts would be fused again
     own = _state_splits(rewriting, opset, target, form)
+    _state_flattening(rewriting, opset)
     changes = tuple(rewriting.changes)
     if any(change.status is Status.REJECTED for change in changes):
         return Conversion(str(target), changes, None)
@@ -115,6 +118,40 @@ def _state_splits(rewriting: Rewriting, opset: int, target: Target, form: Form) 
     return made
 
 
+def _state_flattening(rewriting: Rewriting, opset: int) -> None:
+    """Replace each Flatten whose rows may be none: OpenVINO's frontend takes a size of 0 for another one."""
+    for _, graph in list(graphs_of(rewriting.model.graph)):
+        for node in [node for node in graph if node.op_type == "Flatten" and not node.domain]:
+            data, declared = node.inputs[0], node.attributes.get("axis")
+            shape = None if data is None else shape_of(data)
+            axis = 1 if declared is None else declared.as_int()
+            axis += len(shape) if shape is not None and axis < 0 else 0
+            if data is None or shape is None or axis < 2 or all(_is_positive(size) for size in shape[:axis]):
+                continue
+            tape = Tape(opset, rewriting.names, node.name or node.outputs[0].name or "flatten")
+            sizes = [_product(tape, data, shape, span) for span in (range(axis), range(axis, len(shape)))]
+            pattern = tape.op("Concat", sizes, {"axis": 0})
+            attributes = attributes_of({"special_zero": 0})
+            output, name = ir.Value(name=tape.name("rows")), tape.name("Reshape")
+            made = ir.Node(
+                _DOMAIN, "Reshape", [data, pattern], attributes, outputs=[output], name=name, version=1
+            )
+            tape.nodes.append(made)
+            replace_node(node, tape.nodes, [output])
+
+
+def _is_positive(size: Dim) -> bool:
+    return (size if isinstance(size, int) else size.lo) > 0
+
+
+def _product(tape: Tape, data: ir.Value, shape: Shape, axes: range) -> ir.Value:
+    """Return the product of some sizes, of shape [1]."""
+    sizes = [size for size in shape[axes.start : axes.stop] if isinstance(size, int)]
+    if len(sizes) == len(axes):
+        return tape.integers([math.prod(sizes)])
+    return tape.op("ReduceProd", [tape.size(data, tape.integers(axes))])
+
+
 def _state(
     node: ir.Node, rewritten: Restatement, lengths: ir.Value | None, tape: Tape, left: list[ir.Node]
 ) -> None:
@@ -160,6 +197,7 @@ def _through_openvino(
         (row.name, row.since_version, tuple(attribute.name for attribute in row.attributes))
         for row in _rows_of(own)
     ]
+    rows.append(("Reshape", 1, ("special_zero",)))
     return _with_inputs(from_bytes(*to_ir(proto.SerializeToString(), where, extensions=rows)), edited, where)
 
 

@@ -43,7 +43,7 @@ from splitops.models.formats.onnx.structure import (
 )
 from splitops.models.formats.onnx.tensors import load_external, tensor_array
 from splitops.models.running.onnx.control_flow import CONTROL_FLOW, FunctionCall
-from splitops.models.running.onnx.older import SLICE_WITH_STEPS, Slice, flattening, with_defaults
+from splitops.models.running.onnx.older import SLICE_WITH_STEPS, Flatten, Slice, flattening, with_defaults
 from splitops.models.running.onnx.regions import GraphView, Partition, RegionCall, reads
 from splitops.onnx.reference import node_label, reference_ops
 from splitops.spec.elements.types import element_type_of
@@ -240,6 +240,8 @@ class Evaluator(ReferenceEvaluator):
             return CONTROL_FLOW[name]
         if not domain and name == "Slice" and self.known_opsets[domain] >= SLICE_WITH_STEPS:
             return Slice
+        if not domain and name == "Flatten":
+            return Flatten
         if domain:
             implementation: Callable[..., OpRun] = super()._load_impl(node, input_types)
             return implementation

@@ -109,3 +109,11 @@ class Slice(OpRun):
         for axis, *bounds in zip(axes, starts, ends, steps, strict=True):
             index[axis] = clamped(data.shape[axis], slice(*map(int, bounds)))
         return (data[tuple(index)],)
+
+
+class Flatten(OpRun):
+    """Flatten of data without elements too, of which onnx's cannot tell the number of columns."""
+
+    def _run(self, data: Any, axis: int = 1) -> tuple[Any, ...]:
+        axis += data.ndim if axis < 0 else 0
+        return (data.reshape(math.prod(data.shape[:axis]), math.prod(data.shape[axis:])),)
