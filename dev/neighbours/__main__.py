@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
-from dev.neighbours.asking import judged, problems, warm
+from dev.neighbours.asking import judged, others, problems, warm
 from dev.neighbours.drawing import drawn
+from splitops.comparison.driver.asking import Asker
 
 _TOOLS = 7
 """Of so many models that OpenVINO gets right, one is rewritten all the same; the families take turns."""
@@ -17,16 +19,26 @@ _TOOLS = 7
 def main(seconds: float = 3600, first: int = 0, family: str | None = None) -> int:
     """Draw models for so many seconds, and return the number of those with a fault."""
     warm()
-    until, number = time.monotonic() + seconds, first
+    with others() as askers:
+        return _asked(time.monotonic() + seconds, first, family, askers)
+
+
+def _asked(until: float, first: int, family: str | None, askers: Mapping[str, Asker]) -> int:
+    number = first
     asked: Counter[str] = Counter()
+    elsewhere: Counter[str] = Counter()
     faults: Counter[str] = Counter()
     fused: Counter[str] = Counter()
     while time.monotonic() < until:
         model = drawn(number, family)
-        found = judged(model.model, model.feeds, tools=number % _TOOLS == 0)
+        found = judged(model.model, model.feeds, tools=number % _TOOLS == 0, askers=askers)
         if found:
             asked[model.family] += 1
             fused[model.family] += found["openvino"] != "right"
+            for name in askers:
+                elsewhere[f"{name} {found[name] if found[name] in ('right', 'rejected') else 'wrong'}"] += 1
+                if found[name] not in ("right", "rejected"):
+                    print(f"{number} {model.family}: {name}: {found[name]}", flush=True)
             said = problems(found)
             if said:
                 faults[model.family] += 1
@@ -37,6 +49,8 @@ def main(seconds: float = 3600, first: int = 0, family: str | None = None) -> in
     print(f"{'family':14} {'models':>7} {'wrong on OpenVINO':>18} {'faults':>7}")
     for name in sorted(asked):
         print(f"{name:14} {asked[name]:7} {fused[name]:18} {faults[name]:7}")
+    for name, count in sorted(elsewhere.items()):
+        print(f"{name}: {count}")
     print(f"{sum(asked.values())} models from {first} to {number - 1}, {sum(faults.values())} with a fault")
     return int(bool(faults))
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import pickle
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,9 +18,17 @@ import onnx
 import onnx.parser
 
 import splitops
+from splitops.comparison.driver.asking import Asker
+from splitops.comparison.driver.finding import Wanted, columns
+from splitops.comparison.driver.process import Limits
+from splitops.comparison.records import Case, Outcome
 from splitops.models.formats.openvino import OpenVINOModel, to_bytes
 
 Answer = tuple[str, Any]
+OTHERS = {"opencv": "cv2", "tinygrad": "tinygrad", "tract": "tract"}
+"""The adapters of other runtimes that run whole graphs, and the module of each."""
+_SETTINGS = [("tinygrad", {"device": "PYTHON"})]
+"""That device needs no compiler."""
 _WARM = """
     <ir_version: 9, opset_import: ["": 18]> g (float[4, 1] x) => (float[m, 1] y, float[n, 1] z)
     { a, b = Split<axis = 0, num_outputs = 2>(x)  y = Concat<axis = -2>(b, a)  z = Relu(x) }"""
@@ -90,6 +102,43 @@ def on_openvino(model: onnx.ModelProto | OpenVINOModel, feeds: Mapping[str, Any]
     return [np.array(request.get_output_tensor(index).data) for index in range(len(compiled.outputs))]
 
 
+@contextmanager
+def others() -> Iterator[dict[str, Asker]]:
+    """Return what asks each of the other runtimes that is installed, in a process of its own."""
+    installed = [name for name, module in OTHERS.items() if importlib.util.find_spec(module) is not None]
+    limits = Limits(seconds=60)
+    with ExitStack() as stack, ThreadPoolExecutor(1) as pool:
+        settings = [one for one in _SETTINGS if one[0] in installed]
+        ready, _ = columns(Wanted(peers=installed, settings=settings), limits, pool)
+        chosen = {one.peer.adapter: one.source for one in ready}  # the one with a setting is the last
+        yield {name: stack.enter_context(Asker(source, limits)) for name, source in chosen.items()}
+
+
+def on_other(
+    ask: Callable[[Case], Outcome], model: onnx.ModelProto, feeds: Mapping[str, Any], wanted: list[Any]
+) -> str:
+    """Return ``"right"``, ``"rejected"``, or what is wrong with what another runtime makes of a model."""
+    outcome = ask(
+        Case(
+            id="drawn",
+            operator="drawn",
+            rule="drawn",
+            title="a drawn model",
+            record=None,
+            model=model.SerializeToString(),
+            inputs=feeds,
+            types={name: str(value.dtype) for name, value in feeds.items()},
+            outputs=tuple(output.name for output in model.graph.output),
+            expected=tuple(wanted),
+            exact=False,
+        )
+    )
+    if outcome.kind != "ok":
+        ended = outcome.kind in ("crash", "hang", "memory")
+        return f"{outcome.kind}: {outcome.signal or outcome.text[-200:]}" if ended else "rejected"
+    return verdict(wanted, ("ok", list(outcome.values)))
+
+
 def verdict(wanted: list[Any], answer: Answer) -> str:
     """Return ``"right"``, or what is wrong with an answer."""
     kind, found = answer
@@ -104,13 +153,20 @@ def verdict(wanted: list[Any], answer: Answer) -> str:
     return "right"
 
 
-def judged(model: onnx.ModelProto, feeds: Mapping[str, Any], *, tools: bool) -> dict[str, str]:
+def judged(
+    model: onnx.ModelProto,
+    feeds: Mapping[str, Any],
+    *,
+    tools: bool,
+    askers: Mapping[str, Asker] = MappingProxyType({}),
+) -> dict[str, str]:
     """Return what runtimes and tools make of a model; empty where nobody knows what is right.
 
     Args:
         model: the model.
         feeds: its inputs.
         tools: whether splitops is asked to run, rewrite and convert it even if OpenVINO is right.
+        askers: other runtimes that are asked.
     """
     truth = apart(lambda: on_onnxruntime(model, feeds, optimized=False))
     if truth[0] != "ok":
@@ -125,7 +181,7 @@ def judged(model: onnx.ModelProto, feeds: Mapping[str, Any], *, tools: bool) -> 
         "convert": lambda: on_openvino(splitops.convert(model, "openvino"), feeds),
         "run": lambda: list(splitops.run(model, feeds, engine="openvino").values()),
     }
-    made: dict[str, str] = {}
+    made = {name: on_other(asker.ask, model, feeds, truth[1]) for name, asker in askers.items()}
     for name, work in asked.items():
         made[name] = verdict(truth[1], apart(work))
         if name == "openvino" and made[name] == "right" and not tools:

@@ -355,11 +355,38 @@ def _sliced(m: _Model) -> None:
         place = m.pick(max(end, 0) % (size + 1), place, 0)
 
 
+def _gathered(m: _Model) -> None:
+    axis, count = m.pick(0, 1, 2), m.pick(2, 3)
+    shape = [2, 3, 4]
+    shape[axis] = 2 * count
+    parts = m.parts(m.input(*shape, fixed=m.pick([axis], range(3))), 3, axis, [2] * count)
+    made = []
+    for part in parts:
+        where = m.pick(axis, axis, (axis + 1) % 3)
+        size = 2 if where == axis else shape[where]
+        at = [m.pick(*range(-size, size)) for _ in range(m.pick(1, 2))]
+        made.append(m.add("Gather", part, m.constant(m.pick(at, at[0])), axis=m.pick(where, where - 3)))
+    m.result(*(m.add("Relu", value) for value in made))
+    m.result(m.add("Gather", parts[0], m.constant([0, 1]), axis=axis))
+
+
+def _joined(m: _Model) -> None:
+    rank, count = m.pick(3, 4), m.pick(2, 3)
+    axis, size = m.pick(*range(rank)), m.pick(1, 1, 2)
+    shape = [2, 3, 4, 2][:rank]
+    shape[axis] = count * size
+    parts = m.parts(m.input(*shape, fixed=m.pick([axis], range(rank))), rank, axis, [size] * count)
+    where = m.pick(axis, axis, *range(rank))
+    operator, over = m.pick("ReduceMax", "ReduceMin", "ReduceSum", "ReduceMean"), m.pick(where, *range(rank))
+    joined = m.add("Concat", *parts, axis=m.pick(where, where - rank))
+    m.result(m.add(operator, joined, m.constant([m.pick(over, over - rank)]), keepdims=m.pick(0, 1)))
+
+
 FAMILIES: Final[dict[str, Callable[[_Model], None]]] = {
     own.__name__.strip("_"): own
     for own in (
         _heads, _upsampled, _convolved, _depthwise, _rotary, _interleaved, _partial, _attention, _mlp, _cell,
-        _gru, _shuffle, _focus, _window, _reduced, _turned, _chained, _sliced,
+        _gru, _shuffle, _focus, _window, _reduced, _turned, _chained, _sliced, _gathered, _joined,
     )
 }  # fmt: skip
 
@@ -377,6 +404,10 @@ _IDLE: Final = (
     "Sum",
     "Concat",
 )
+
+
+_TURN: Final = 54
+"""Of so many models in a row, the last third has such nodes."""
 
 
 def with_idle_nodes(model: onnx.ModelProto, draw: random.Random, share: float = 0.2) -> onnx.ModelProto:
@@ -443,7 +474,7 @@ def drawn(number: int, family: str | None = None) -> Drawn:
         FAMILIES[name](model)
         try:
             made = model.model()
-            idle = number // len(names) % 3 == 2
+            idle = number % _TURN >= _TURN * 2 // 3
             return Drawn(name, with_idle_nodes(made, draw) if idle else made, model.feeds)
         except (ValueError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError):
             continue  # such as an axis that the data does not have
