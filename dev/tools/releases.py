@@ -161,8 +161,9 @@ def contradictions(limit: Limit, table: Mapping[str, Any]) -> Iterator[str]:
     """Say in which releases a limit was seen, or not, where its file says something else."""
     row = table["cases"].get(limit.case, "")
     for release, found in zip(table["releases"], row, strict=False):
-        # What ends the process in one release may have been rejected in another: that is another limit.
-        seen = found in FINDINGS and not (limit.outcome is Outcome.CRASH and found == LETTERS[Word.REJECTS])
+        # What ends the process in one release may be rejected or wrong in another: that is another limit.
+        milder = (LETTERS[Word.REJECTS], LETTERS[Word.DIFFERS]) if limit.outcome is Outcome.CRASH else ()
+        seen = found in FINDINGS and found not in milder
         if found != NONE and seen is not limit.holds_in(release):
             yield f"{limit.code}: {'seen in' if seen else 'not in'} {release}"
 
