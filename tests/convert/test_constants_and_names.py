@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.parser
-import onnxruntime
 import pytest
 
 import splitops
 from splitops.errors import ModelError
 from splitops.models.formats.openvino import Builder
 
+onnxruntime = pytest.importorskip("onnxruntime")
 openvino = pytest.importorskip("openvino")
 o = pytest.importorskip("openvino.opset13")
 apply_moc_transformations = pytest.importorskip("openvino._offline_transformations").apply_moc_transformations
