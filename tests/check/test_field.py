@@ -176,7 +176,7 @@ def test_a_thread_is_found_and_fixed(name: str, tmp_path: Path) -> None:
 GONE = ["microsoft/onnxruntime#20350", "microsoft/onnxruntime#28270"]
 
 
-@pytest.mark.parametrize(("name", "target"), zip(GONE, ["webnn", "coreml"], strict=True))
+@pytest.mark.parametrize(("name", "target"), list(zip(GONE, ["webnn", "coreml"], strict=True)))
 def test_what_has_gone_since_is_not_found(name: str, target: str) -> None:
     assert [one.code for one in check(model_of(THREADS[name]), target) if one.runtime] == []
 

@@ -221,7 +221,7 @@ def test_what_dies_after_its_answer_is_shrunk_too() -> None:
     command = shlex.join([sys.executable, "-S", "-E", str(HERE / "fakes.py"), "dies after its answer"])
     wanted = Wanted(commands=dict.fromkeys(("first", "second", "third"), command))
     five, *_ = cases(["split-18/ceil/5-into-4/float32/static"])
-    report = ask_everything((five,), wanted, Limits(), shrink_seconds=2, jobs=1)
+    report = ask_everything((five,), wanted, Limits(), shrink_seconds=60, jobs=1)
     for verdict in report.entries[-1].verdicts.values():
         assert (verdict.word, verdict.signal) == (Word.CRASH, "SIGABRT")
         assert verdict.shrunk is not None

@@ -264,6 +264,8 @@ class Run:
                 late = asker.after()
                 if late is not None:
                     found = judge(smaller, late, lambda _: None)
+                if found.kind != verdict.kind and verdict.word is Word.CRASH:  # it may die after its answer
+                    found, _ = self._alone(column, smaller, 0)
                 return found.kind == verdict.kind
 
             smallest = shrunk(case, does_the_same, build, self._shrink_seconds)
