@@ -18,6 +18,7 @@ import onnx
 import onnx.parser
 
 import splitops
+from dev.forks import in_a_fork
 from splitops.comparison.driver.asking import Asker
 from splitops.comparison.driver.finding import Wanted, columns
 from splitops.comparison.driver.process import Limits
@@ -48,11 +49,8 @@ def warm() -> None:
 
 def apart(work: Callable[[], Any]) -> Answer:
     """Return ``("ok", value)``, ``("error", text)`` or ``("died", signal)``."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+    def answered(writing: int) -> None:
         signal.alarm(60)
         try:
             answer: Answer = "ok", work()
@@ -60,11 +58,8 @@ def apart(work: Callable[[], Any]) -> Answer:
             answer = "error", f"{type(error).__name__}: {' '.join(str(error).split())[-300:]}"
         with os.fdopen(writing, "wb") as pipe:
             pickle.dump(answer, pipe)
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        content = pipe.read()
-    _, status = os.waitpid(child, 0)
+
+    content, status = in_a_fork(answered)
     if content:
         found: Answer = pickle.loads(content)  # noqa: S301
         return found

@@ -14,12 +14,14 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 import splitops
+from dev.forks import in_a_fork
 
 _BATCH: Final = 25
 _KINDS: Final = ("float32", "float32", "float32", "int32", "int64")
@@ -307,16 +309,8 @@ def main(seconds: float = 1800, first: int = 0) -> int:
     until, number = time.monotonic() + seconds, first
     count: Counter[str] = Counter()
     while time.monotonic() < until:
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-            _batch(number, writing)
-            os._exit(0)
-        os.close(writing)
-        with os.fdopen(reading) as pipe:
-            lines = pipe.read().splitlines()
-        _, status = os.waitpid(child, 0)
+        said, status = in_a_fork(partial(_batch, number))
+        lines = said.decode().splitlines()
         text = ""
         for line in lines:
             _, engine, answer, *_ = line.split()

@@ -1,4 +1,4 @@
-"""Ask onnxruntime every operator about tensors without elements: ``empties.py [OPERATOR ...]``.
+"""``python -m dev.tools.empties [OPERATOR ...]``: ask onnxruntime every operator about empty tensors.
 
 The models are onnx's own node tests, and equations of Einsum. Each input is made empty along each of its
 axes, alone and with other axes of the same size, by the caller and by a Split inside the model. The exit
@@ -15,6 +15,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import permutations, product
 from typing import Any
 
@@ -22,6 +23,7 @@ import numpy as np
 import onnxruntime
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
+from dev.forks import in_a_fork
 from splitops.models.sessions.fragile import FRAGILE
 
 Case = tuple[str, str, ModelProto, dict[str, Any]]
@@ -122,16 +124,8 @@ def _ask(cases: Sequence[Case], writing: int) -> None:
 def _answers(cases: Sequence[Case]) -> Iterator[tuple[Case, str]]:
     """Yield what becomes of each case; a process that ends is followed by another one."""
     while cases:
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-            _ask(cases, writing)
-            os._exit(0)
-        os.close(writing)
-        with os.fdopen(reading, "rb") as pipe:
-            said = np.frombuffer(pipe.read(), "<i4")
-        _, status = os.waitpid(child, 0)
+        content, status = in_a_fork(partial(_ask, cases))
+        said = np.frombuffer(content, "<i4")
         begun, ran = said[said >= 0], {int(said[at - 1]) for at in np.flatnonzero(said < 0)}
         done = len(begun) - 1 if os.WIFSIGNALED(status) else len(begun)
         for index in range(done):

@@ -197,11 +197,27 @@ def may_be_fused_in(model: ir.Model, facts: FactOf = lambda *_: None) -> bool:
         model: the model.
         facts: what is known of its values, besides what is noted or declared.
     """
-    return any(may_be_fused(graph, _Nodes(path, facts)) for path, graph in all_graphs(model))
+    return any(may_be_fused(graph, _AsWritten(path, facts)) for path, graph in all_graphs(model))
 
 
-class _Nodes:
-    """What is around the nodes of an ONNX graph."""
+class Nodes:
+    """How nodes of onnx-ir are joined: the part of :class:`Around` that every reader of them shares."""
+
+    def sources(self, node: ir.Node) -> Sequence[ir.Value | None]:
+        """Return the inputs of a node."""
+        return node.inputs
+
+    def outputs(self, node: ir.Node) -> Sequence[ir.Value]:
+        """Return the outputs of a node."""
+        return node.outputs
+
+    def maker(self, value: ir.Value) -> ir.Node | None:
+        """Return the node that makes a value."""
+        return value.producer()
+
+
+class _AsWritten(Nodes):
+    """What is around the nodes of an ONNX graph as it is written."""
 
     def __init__(self, path: str | None, facts: FactOf) -> None:
         self._path = path
@@ -209,15 +225,6 @@ class _Nodes:
 
     def name(self, node: ir.Node) -> str:
         return node.op_type
-
-    def sources(self, node: ir.Node) -> Sequence[ir.Value | None]:
-        return node.inputs
-
-    def outputs(self, node: ir.Node) -> Sequence[ir.Value]:
-        return node.outputs
-
-    def maker(self, value: ir.Value) -> ir.Node | None:
-        return value.producer()
 
     def readers(self, node: ir.Node) -> Iterable[ir.Node]:
         return [use.node for value in node.outputs for use in value.uses()]

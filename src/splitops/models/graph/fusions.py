@@ -17,6 +17,7 @@ from splitops.models.graph.around import (
     NAMES,
     PARTS_OF_A_CELL,
     RESHAPING,
+    Nodes,
     grows,
     only_number,
     source,
@@ -94,7 +95,7 @@ def find_fused(editor: Editor, *, without_lengths: bool = False) -> list[Fused]:
     return found
 
 
-class _Reader:
+class _Reader(Nodes):
     """Reads the nodes of one graph as OpenVINO sees them: without nodes that change nothing.
 
     Args:
@@ -118,15 +119,6 @@ class _Reader:
         return self._sources[value]
 
     # What Around asks for
-
-    def sources(self, node: ir.Node) -> Sequence[ir.Value | None]:
-        return node.inputs
-
-    def outputs(self, node: ir.Node) -> Sequence[ir.Value]:
-        return node.outputs
-
-    def maker(self, value: ir.Value) -> ir.Node | None:
-        return value.producer()
 
     def readers(self, node: ir.Node) -> list[ir.Node]:
         return [reader for value in node.outputs for reader in self.read_by(value)]
