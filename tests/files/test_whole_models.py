@@ -192,7 +192,7 @@ def lying(out: Path, kind: str) -> str:
         return "is truncated"
     if kind == "other metadata":
         save_file(load_file(files[0]), files[0], metadata={"format": "np", "note": "kept"})
-        return "has another 'format' in its metadata"
+        return "has another value for 'format' in its metadata"
     index = json.loads((out / INDEX).read_text())
     if kind == "climbing":
         index["weight_map"]["n.bias"] = "../model/model.safetensors"
@@ -200,7 +200,7 @@ def lying(out: Path, kind: str) -> str:
         index["weight_map"]["ghost"] = files[0].name
     (out / INDEX).write_text("[]" if kind == "no index" else json.dumps(index))
     return {
-        "climbing": "is not a name of a file inside of a folder",
+        "climbing": "does not name a file inside the folder",
         "not there": "tensor 'ghost' is not in",
         "no index": "has no weight_map",
     }[kind]
@@ -251,7 +251,9 @@ def test_gguf_pieces_that_are_missing_or_of_another_model(tmp_path: Path) -> Non
 
 def test_wrong_usage(model: Path, tmp_path: Path) -> None:
     file = model / "model.safetensors"
-    assert "goes without options that cut one" in run("split", file, "--max-size", "1G", "--parts", 2, code=2)
+    assert "Leave out the options that cut a tensor" in run(
+        "split", file, "--max-size", "1G", "--parts", 2, code=2
+    )
     assert "are safetensors or GGUF, not npz" in run("split", file, "--max-size", "1G", "--to", "npz", code=1)
     assert "To write its whole tensors by size" in run("split", model, "--parts", 2, code=2)
     assert "end --out with .safetensors" in run("merge", model, "--out", tmp_path / "x", code=1)

@@ -50,12 +50,12 @@ def edit(path, change) -> None:
 @pytest.mark.parametrize(
     ("file", "says"),
     [
-        ("../outside.safetensors", "is not a name of a file inside of a folder"),
-        ("/etc/passwd", "is not a name of a file inside of a folder"),
-        ("sub/../../x", "is not a name of a file inside of a folder"),
+        ("../outside.safetensors", "does not name a file inside the folder"),
+        ("/etc/passwd", "does not name a file inside the folder"),
+        ("sub/../../x", "does not name a file inside the folder"),
         ("missing.safetensors", "no such file"),
-        ("", "is not a name of a file inside of a folder"),
-        ("a\0b", "is not a name of a file inside of a folder"),
+        ("", "does not name a file inside the folder"),
+        ("a\0b", "does not name a file inside the folder"),
         (7, "has no weight_map of names to files"),
     ],
 )
@@ -96,7 +96,7 @@ def test_folders_that_hold_no_checkpoint_or_several(tmp_path):
     for name in ("a.safetensors", "b.safetensors"):
         save(tmp_path, {"w": np.zeros(1)})
         (tmp_path / "model.safetensors").rename(tmp_path / name)
-    assert "which tensors belong together is not known" in rejected(
+    assert "It cannot be told which tensors form one model" in rejected(
         sharding.plan, tmp_path, EVERYTHING, ranks=2
     )
 
@@ -217,13 +217,13 @@ def of_cut(**fields):
         (of_cut(shards=[{"size": 1, "pieces": [[0, 9, 0]]}, None]), "pieces of a cut"),
         (of_cut(shards=[{"size": 3, "pieces": [[0, 2, 0], [2, 1, 1]]}, None]), "pieces of a cut overlap"),
         (of_cut(shards=[{"size": 0, "pieces": [[0, 0, 0]]}, None]), "pieces of a cut overlap"),
-        (lambda d: d["files"][0].update(name="../x"), "is not a name of a file inside"),
+        (lambda d: d["files"][0].update(name="../x"), "does not name a file inside"),
         (lambda d: d["files"][0]["literals"][0].update(base64="?"), "are not base64"),
         (lambda d: d["files"][0]["literals"][0].update(offset=1 << 50), "a literal extends past the end"),
         (lambda d: d["files"][0].update(size=1), "past the end"),
         (
             lambda d: d["others"].append({"name": "/etc/passwd", "shared": True}),
-            "is not a name of a file inside",
+            "does not name a file inside",
         ),
         (lambda d: d["others"].append({"name": "nobody.json", "shared": True}), "no such file"),
     ],

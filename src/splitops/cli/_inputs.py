@@ -115,7 +115,7 @@ def _generated(text: str, declared: Declared) -> npt.NDArray[Any]:
         return ramp(shape, element_type)
     seed = fields[2] if len(fields) > 2 else "0"
     if not (seed.isascii() and seed.isdigit()):
-        raise click.UsageError(f"{one_line(seed)} is not a seed: a whole number is.")
+        raise click.UsageError(f"The seed must be a whole number, not {one_line(seed)}.")
     return random(shape, element_type, int(seed))
 
 

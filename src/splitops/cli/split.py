@@ -107,7 +107,7 @@ def command(
 
     if max_size is not None:
         if options != SplitOptions() or any((tensor, keep_others, dtype, raw)):
-            raise click.UsageError("--max-size writes whole tensors: it goes without options that cut one.")
+            raise click.UsageError("--max-size keeps tensors whole. Leave out the options that cut a tensor.")
         from splitops.files.whole import by_size_plan, read_whole
 
         whole, others, notes = read_whole(file, allow_links=allow_links)

@@ -167,5 +167,5 @@ def _size(found: Mapping[str, Any], folder: Path) -> int:
     except (OSError, ValueError) as error:
         raise ProtocolError(f"there is no file {one_line(str(path), 100)!r}") from error
     if path.parent != folder or not stat.S_ISREG(state.st_mode):
-        raise ProtocolError(f"{one_line(str(path), 100)!r} is not a file of the folder of the case")
+        raise ProtocolError(f"{one_line(str(path), 100)!r} is not a file in the folder of the case")
     return state.st_size

@@ -82,7 +82,7 @@ def main_file(folder: Path, names: Sequence[str]) -> str | None:
         if found:
             raise FileError(
                 f"{shown_path(folder)} holds {len(found)} files such as {shown(found[0])}, and none is "
-                f"{usual or 'named to be the first'}: which tensors belong together is not known"
+                f"{usual or 'numbered as the first one'}. It cannot be told which tensors form one model"
             )
     return None
 
@@ -119,7 +119,7 @@ def safe_name(name: str) -> str:
     parts = name.split("/")
     bad = any(part in ("", ".", "..") or len(part.encode(errors="replace")) > 255 for part in parts)
     if bad or not name.isprintable() or "\\" in name or ":" in name:
-        raise FileError(f"{shown(name)} is not a name of a file inside of a folder")
+        raise FileError(f"{shown(name)} does not name a file inside the folder")
     return name
 
 

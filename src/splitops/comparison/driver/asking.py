@@ -192,4 +192,4 @@ def _prove_made(model: str, folder: Path) -> None:
     except (OSError, ValueError):
         regular = False
     if not regular or path.parent != folder:
-        raise ProtocolError("the model that it says it made is not a file of the folder of the case")
+        raise ProtocolError("it names a model file that is not in the folder of the case")

@@ -167,7 +167,7 @@ class _Gguf:
     def like_shard(self, like: Contents, number: int, count: int) -> Contents:
         """See :class:`~splitops.files.formats.ShardedFormat`."""
         if count > _MAX_PIECES:
-            raise FileError(f"{count} files are more than the {_MAX_PIECES} that split.count can say")
+            raise FileError(f"a GGUF model has at most {_MAX_PIECES} files, but this size needs {count}")
         entries: tuple[_Entry, ...] = like.metadata["entries"] if like.format is self else ()
         if number:  # llama.cpp reads what the first file says; the alignment is of each file
             entries = tuple(entry for entry in entries if entry.key == _ALIGNMENT)

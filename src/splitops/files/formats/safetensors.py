@@ -227,7 +227,7 @@ def joined(found: Mapping[str, Contents], opened: Source) -> Contents:
     for name, contents in found.items():
         for key, value in contents.metadata.items():
             if metadata.setdefault(key, value) != value:
-                raise FileError(f"{name} has another {shown(key)} in its metadata than the files before it")
+                raise FileError(f"{name} has another value for {shown(key)} in its metadata than other files")
         for tensor in contents.tensors:
             other = holders.setdefault(tensor.name, name)
             if other != name:
@@ -239,7 +239,7 @@ def joined(found: Mapping[str, Contents], opened: Source) -> Contents:
 
 def _header(source: Source) -> tuple[int, dict[str, Any]]:
     if source.size < 8:
-        raise _MalformedError(f"{source.size} bytes are not safetensors file")
+        raise _MalformedError(f"it has {source.size} bytes, and a safetensors file has at least 8")
     length = int.from_bytes(source.read(0, 8), "little")
     if length > _MAX_HEADER:
         raise _MalformedError(f"its header would have {length} bytes; the format's limit is {_MAX_HEADER}")
