@@ -65,7 +65,9 @@ def _entry(index: int, cases: int, peers: tuple[Peer, ...], chance: random.Rando
         outputs=tuple("abcdefgh"[: 2 if invalid else parts]),
     )
     name = f"split-18/{rule}/{size}-into-{parts}/{dtype}/static-{index}"
-    expected = rule if invalid else tuple(_part(dtype, [2, size // parts], 0) for _ in range(parts))
+    expected = (
+        {"error": rule} if invalid else tuple(_part(dtype, [2, size // parts], 0) for _ in range(parts))
+    )
     return Entry(
         id=name,
         operator="Split-18" if index < cases / 2 else "Split-13",

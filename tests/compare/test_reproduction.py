@@ -48,7 +48,7 @@ def reported(case: Case, adapter: str, word: Word = Word.REJECTS, **setting: str
         title=case.title,
         valid=case.valid,
         record=case.record,
-        expected=case.error or (part,) * len(case.outputs),
+        expected={"error": case.error} if case.error else (part,) * len(case.outputs),
         baseline=None,
         verdicts={name: Verdict(word=word, detail="no\nsuch thing", stage="load", got=(part,), confirmed=2)},
     )

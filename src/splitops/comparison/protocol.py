@@ -19,6 +19,7 @@ import numpy.typing as npt
 from splitops.comparison.records import Case, CompareError, Outcome, Report, Value
 from splitops.comparison.worker import pack, storage, unpack
 from splitops.errors import one_line, shown
+from splitops.ground.records import read_values
 from splitops.ground.schemas import problem
 from splitops.spec.elements.types import ELEMENT_TYPES
 
@@ -64,7 +65,8 @@ def read_report(content: bytes) -> Report:
     except (ValueError, RecursionError) as error:
         raise CompareError(f"this is not a report of a comparison: it is not JSON: {error}") from error
     validate(found, "report")
-    return Report.from_json(found)
+    report: Report = read_values(Report, found)
+    return report
 
 
 def start(setting: Mapping[str, str]) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final
 
 import numpy.typing as npt
 
@@ -17,6 +17,7 @@ _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 SETTLED: Final = 2
 """So many fresh processes must repeat a finding before it counts."""
 
+Expected = tuple[Mapping[str, Any], ...] | Mapping[str, str]
 Value = npt.NDArray[Any] | list[npt.NDArray[Any]]
 """An output: an array, or a list of arrays for a sequence."""
 
@@ -96,16 +97,6 @@ class Record:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
     special: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as values for JSON."""
-        return values_of(self)
-
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Self:
-        """Read what :meth:`to_json` wrote."""
-        tuples = {name: tuple(found[name]) for name in ("shape", "axis_shape", "outputs")}
-        return cls(**{**found, **tuples})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -203,7 +194,9 @@ class Verdict:
         known: link to the report upstream.
     """
 
-    word: Word
+    SPARSE: ClassVar = True
+
+    word: Word = field(metadata={"json": "verdict"})
     detail: str = ""
     stage: str | None = None
     signal: str | None = None
@@ -228,25 +221,6 @@ class Verdict:
     def kind(self) -> tuple[str, str | None]:
         """What must repeat for it to be the same finding: the word and the signal."""
         return self.word.value, self.signal
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as values for JSON; what says nothing is left out."""
-        found = values_of(self)
-        return {"verdict": found.pop("word")} | {
-            name: value for name, value in found.items() if value not in (None, [])
-        }
-
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Self:
-        """Read what :meth:`to_json` wrote."""
-        rest = {name: value for name, value in found.items() if name not in ("verdict", "got", "shrunk")}
-        shrunk = found.get("shrunk")
-        return cls(
-            word=Word(found["verdict"]),
-            got=tuple(found.get("got", ())),
-            shrunk=None if shrunk is None else Record.from_json(shrunk),
-            **rest,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,11 +249,6 @@ class Peer:
     state: State = State.OK
     detail: str = ""
 
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Self:
-        """Read what :meth:`Report.to_json` wrote of it."""
-        return cls(**{**found, "formats": tuple(found["formats"]), "state": State(found["state"])})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -299,27 +268,9 @@ class Entry:
     title: str
     valid: bool
     record: Record | None
-    expected: tuple[Mapping[str, Any], ...] | str
+    expected: Expected
     baseline: str | None
     verdicts: Mapping[str, Verdict]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as values for JSON."""
-        found = values_of(self)
-        if isinstance(self.expected, str):
-            found["expected"] = {"error": self.expected}
-        return found | {"verdicts": {name: verdict.to_json() for name, verdict in self.verdicts.items()}}
-
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Self:
-        """Read what :meth:`to_json` wrote."""
-        record, expected = found["record"], found["expected"]
-        changed = {
-            "record": None if record is None else Record.from_json(record),
-            "expected": expected["error"] if isinstance(expected, Mapping) else tuple(expected),
-            "verdicts": {name: Verdict.from_json(one) for name, one in found["verdicts"].items()},
-        }
-        return cls(**{**found, **changed})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,32 +278,20 @@ class Report:
     """What a comparison has found.
 
     Attributes:
+        version: of the format in which it is written.
         environment: splitops, Python, platform, time; whether the comparison was stopped before its end.
         peers: the columns.
         entries: the rows.
     """
 
+    version: int = 1
     environment: Mapping[str, Any]
-    peers: tuple[Peer, ...]
-    entries: tuple[Entry, ...]
+    peers: tuple[Peer, ...] = field(metadata={"json": "implementations"})
+    entries: tuple[Entry, ...] = field(metadata={"json": "cases"})
 
     def to_json(self) -> dict[str, Any]:
         """Return it as values for JSON; ``schemas/report.json`` holds it."""
-        return {
-            "version": 1,
-            "environment": dict(self.environment),
-            "implementations": [values_of(peer) for peer in self.peers],
-            "cases": [entry.to_json() for entry in self.entries],
-        }
-
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Self:
-        """Read what :meth:`to_json` wrote; of strangers, through ``protocol.read_report``."""
-        return cls(
-            environment=found["environment"],
-            peers=tuple(map(Peer.from_json, found["implementations"])),
-            entries=tuple(map(Entry.from_json, found["cases"])),
-        )
+        return values_of(self)
 
     @property
     def findings(self) -> tuple[tuple[Entry, Peer, Verdict], ...]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from splitops.comparison.records import Case, Outcome, Value, Verdict, Word
+from splitops.comparison.records import Case, Expected, Outcome, Value, Verdict, Word
 from splitops.errors import one_line
 from splitops.models.verify import differ_by_rounding
 
@@ -172,10 +172,10 @@ def same_values(a: Outcome, b: Outcome) -> bool:
     )
 
 
-def expected_of(case: Case) -> tuple[dict[str, Any], ...] | str:
+def expected_of(case: Case) -> Expected:
     """Return what is specified of a case as it is shown: of an invalid one, the code of the rule."""
     if case.expected is None:
-        return case.error or ""
+        return {"error": case.error or ""}
     return tuple(map(got, case.expected, case.expected_types))
 
 

@@ -7,7 +7,6 @@ size and no length becomes 0: that would be another case.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -53,7 +52,7 @@ def shrunk(case: Case, does_the_same: Callable[[Case], bool], build: Build, seco
 
 def _new(record: Record, case: Case, build: Build, tried: set[str]) -> Case | None:
     """Return the case of a record that was not tried, if it breaks what the case breaks."""
-    text = json.dumps(record.to_json(), sort_keys=True)
+    text = str(record)
     if text in tried:
         return None
     tried.add(text)

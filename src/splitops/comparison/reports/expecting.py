@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from splitops.comparison.records import FINDINGS, CompareError, Report, State, Verdict, Word
-from splitops.comparison.reports.reading import parse_report, read_bytes
+from splitops.comparison.reports.reading import read_bytes, read_report
 from splitops.comparison.reports.verdicts import described
 from splitops.errors import one_line, shown, shown_path
 
@@ -71,9 +71,9 @@ def read_expectations(path: Path) -> tuple[Expectation, ...]:
     Raises:
         CompareError: the file cannot be read, or is neither.
     """
-    content = read_bytes(path)
     if path.suffix == ".json":
-        return expectations(parse_report(content, path))
+        return expectations(read_report(path))
+    content = read_bytes(path)
     try:
         document = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:

@@ -19,15 +19,7 @@ def read_report(path: Path) -> Report:
     Raises:
         CompareError: the file cannot be read, or is not a report.
     """
-    return parse_report(read_bytes(path), path)
-
-
-def parse_report(content: bytes, path: Path) -> Report:
-    """Read the content of a report's file; the path is for the message.
-
-    Raises:
-        CompareError: it is not a report.
-    """
+    content = read_bytes(path)
     try:
         return protocol.read_report(content)
     except CompareError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Final
@@ -157,8 +158,8 @@ def _script(entry: Entry, case: Case, peer: Peer, install: str, suffix: str) -> 
 
 
 def _expected(entry: Entry) -> str:
-    if isinstance(entry.expected, str):
-        return f"an error ({entry.expected})"
+    if isinstance(entry.expected, Mapping):
+        return f"an error ({entry.expected['error']})"
     return "; ".join(map(written, entry.expected)) or "nothing"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from splitops.comparison.records import FINDINGS, Peer, Record, Report, Verdict, Word
+from splitops.ground.records import values_of
 
 MEANINGS: Final[Mapping[Word, str]] = {
     Word.AGREES: "returns what is specified, or rejects what a rule forbids",
@@ -55,7 +56,7 @@ def releases(peer: Peer) -> str:
 
 def stated(record: Record) -> dict[str, Any]:
     """Return what a record says as values for JSON, without what it leaves out."""
-    return {name: value for name, value in record.to_json().items() if value not in (None, {}, [])}
+    return {name: value for name, value in values_of(record).items() if value not in (None, {}, [])}
 
 
 def written(value: Mapping[str, Any]) -> str:
