@@ -23,7 +23,6 @@ import ctypes, os, signal, subprocess, sys, tempfile, time
 import numpy as np
 from splitops.comparison.worker import rejecting
 
-NAME, KIND, FORMATS = "own", "runtime", ("onnx",)
 PRELOAD = ("colorsys", "nothing_of_this_name")
 STARTED_WITH = "colorsys" in sys.modules
 

@@ -129,7 +129,7 @@ def test_node_rejects_says_what_it_lacks_and_dies_of_a_trap(modules: str, tmp_pa
 
 TOOL = """
 from splitops.comparison.worker import tool
-NAME, KIND, FORMATS = "tool", "checker", ("onnx",)
+KIND = "checker"
 def versions():
     return {"tool": "1"}
 def answer(case):

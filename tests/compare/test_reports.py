@@ -233,14 +233,14 @@ def test_files_that_are_no_expectations(tmp_path: Path, name: str, content: Any,
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(CompareError, match=r"cannot read '.*nowhere\.json': no such file"):
+    with pytest.raises(CompareError, match=r"cannot open '.*nowhere\.json': no such file"):
         read_report(tmp_path / "nowhere.json")
 
 
 def test_a_file_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x.json").write_text("{}")
     monkeypatch.setattr("splitops.comparison.reports.reading._MAX_BYTES", 1)
-    with pytest.raises(CompareError, match=r"x\.json' is longer than 1 bytes"):
+    with pytest.raises(CompareError, match=r"x\.json' has 2 bytes, more than the 1 "):
         read_report(tmp_path / "x.json")
 
 

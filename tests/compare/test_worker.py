@@ -18,7 +18,6 @@ from splitops.comparison.records import Case, Outcome
 ADAPTER = """
 import sys, numpy as np
 from splitops.comparison.worker import NotApplicable, Tensor, rejecting
-NAME, KIND, FORMATS = "echo", "runtime", ("onnx",)
 SETTINGS = {"mode": ("back", "reject", "skip", "bug", "exit")}
 def versions():
     return {"echo": "1.0"}

@@ -9,7 +9,8 @@ It runs in the environment of the implementation, which need not have splitops: 
 adapters know the standard library, NumPy, ml_dtypes where it is there, and the implementation. An adapter
 is a file with
 
-- ``NAME``; ``KIND``, one of :data:`KINDS`; ``FORMATS``, ``("onnx",)``, ``("ir",)`` or both;
+- ``KIND``, one of :data:`KINDS`; without it, ``"runtime"``;
+- ``FORMATS``, ``("onnx",)``, ``("ir",)`` or both; without it, ``("onnx",)``;
 - ``SETTINGS``, where it has any: the values of each setting by its name, the default one first;
 - ``PRELOAD``, where the implementation may be imported before a fork: the names of its modules;
 - ``ADDRESS_SPACE``, where it can work with a limit: so many bytes;
@@ -26,10 +27,11 @@ from __future__ import annotations
 import base64
 import contextlib
 import ctypes
-import importlib.util
+import importlib
 import json
 import math
 import os
+import runpy
 import selectors
 import socket
 import subprocess
@@ -39,6 +41,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
@@ -205,7 +208,7 @@ def main() -> None:
     """Answer until nobody asks any more."""
     sys.modules["splitops.comparison.worker"] = sys.modules["__main__"]  # where adapters import it from
     sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]  # an import of OpenVINO sends otherwise
-    adapter = _adapter(Path(sys.argv[1]))
+    adapter = _adapter(sys.argv[1])
     if len(sys.argv) > 2:
         _fork_on_request(adapter, socket.socket(fileno=int(sys.argv[2])))
     # What the implementation reads and prints is not a message.
@@ -217,7 +220,7 @@ def main() -> None:
     for line in asked:
         message = json.loads(line)
         if message["message"] == "start":
-            defaults = {name: values[0] for name, values in getattr(adapter, "SETTINGS", {}).items()}
+            defaults = {name: values[0] for name, values in adapter.SETTINGS.items()}
             setting = defaults | message["setting"]
             answer = _started(adapter)
         else:
@@ -234,10 +237,9 @@ def _fork_on_request(adapter: Any, requests: socket.socket) -> None:
     its parent says how it has ended. It is reaped when the other end is closed: until then no other process
     gets its number.
     """
-    modules: Sequence[str] = getattr(adapter, "PRELOAD", ())
-    if not modules:
+    if not adapter.PRELOAD:
         os._exit(0)
-    for name in modules:
+    for name in adapter.PRELOAD:
         with contextlib.suppress(Exception):
             importlib.import_module(name)
     requests.send(b"ready")
@@ -298,33 +300,32 @@ _M_PERTURB: Final = -6
 """The parameter of ``mallopt`` that ``MALLOC_PERTURB_`` sets when a process starts."""
 
 
-def _adapter(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(f"splitops_adapter_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+_DEFAULTS: Final[Mapping[str, Any]] = {
+    "KIND": "runtime", "FORMATS": ("onnx",), "SETTINGS": {}, "PRELOAD": (), "ADDRESS_SPACE": None,
+}  # fmt: skip
+
+
+def _adapter(path: str) -> Any:
+    return SimpleNamespace(**{**_DEFAULTS, **runpy.run_path(path)})
 
 
 def _started(adapter: Any) -> dict[str, Any]:
-    limit = getattr(adapter, "ADDRESS_SPACE", None)
-    if limit is not None:
+    if adapter.ADDRESS_SPACE is not None:
         import resource  # not on Windows, where no implementation is started
 
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        resource.setrlimit(resource.RLIMIT_AS, (adapter.ADDRESS_SPACE, adapter.ADDRESS_SPACE))
     try:
-        own = getattr(adapter, "versions", None)
-        versions = {name: version(name) for name in adapter.PACKAGES} if own is None else own()
+        own = hasattr(adapter, "versions")
+        versions = adapter.versions() if own else {name: version(name) for name in adapter.PACKAGES}
     except ImportError as error:
         return {"message": "absent", "reason": str(error)[:_TEXT]}
     return {
         "message": "started",
         "protocol": PROTOCOL,
-        "name": adapter.NAME,
+        "name": Path(adapter.__file__).stem,
         "kind": adapter.KIND,
         "formats": list(adapter.FORMATS),
-        "settings": {name: list(values) for name, values in getattr(adapter, "SETTINGS", {}).items()},
+        "settings": adapter.SETTINGS,
         "versions": versions,
     }
 

@@ -9,9 +9,7 @@ import numpy.typing as npt
 
 from splitops.comparison.worker import Question, rejecting, tool
 
-NAME = "iree"
 KIND = "compiler"
-FORMATS = ("onnx",)
 PACKAGES = ("iree-base-compiler", "iree-base-runtime", "onnx")
 SETTINGS = {"backend": ("llvm-cpu", "vmvx"), "opset": ("own", "17")}
 ADDRESS_SPACE = 32 << 30

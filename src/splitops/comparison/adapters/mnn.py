@@ -10,9 +10,6 @@ import numpy.typing as npt
 
 from splitops.comparison.worker import NotApplicable, Question, rejecting
 
-NAME = "mnn"
-KIND = "runtime"
-FORMATS = ("onnx",)
 PACKAGES = ("MNN",)
 SETTINGS = {"threads": ("1", "4")}
 ADDRESS_SPACE = 16 << 30

@@ -8,9 +8,6 @@ from typing import Any
 
 from splitops.comparison.worker import NotApplicable, Question, rejecting, tool
 
-NAME = "ncnn"
-KIND = "runtime"
-FORMATS = ("onnx",)
 PACKAGES = ("ncnn", "pnnx")
 
 

@@ -8,9 +8,6 @@ from typing import Any
 
 from splitops.comparison.worker import Question, rejecting
 
-NAME = "onnx2tf"
-KIND = "runtime"
-FORMATS = ("onnx",)
 PACKAGES = ("onnx2tf", "tensorflow", "onnx")
 
 

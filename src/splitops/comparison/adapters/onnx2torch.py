@@ -9,9 +9,6 @@ import numpy.typing as npt
 
 from splitops.comparison.worker import NotApplicable, Question, rejecting, storage
 
-NAME = "onnx2torch"
-KIND = "runtime"
-FORMATS = ("onnx",)
 PACKAGES = ("onnx2torch", "torch", "onnx")
 
 

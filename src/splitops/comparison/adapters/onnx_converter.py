@@ -6,9 +6,7 @@ from typing import Any
 
 from splitops.comparison.worker import NotApplicable, Question, rejecting
 
-NAME = "onnx-converter"
 KIND = "converter"
-FORMATS = ("onnx",)
 PACKAGES = ("onnx",)
 PRELOAD = ("onnx.version_converter",)
 _STEPS = (11, 13, 18, 24)

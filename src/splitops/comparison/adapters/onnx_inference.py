@@ -6,9 +6,7 @@ from typing import Any
 
 from splitops.comparison.worker import Question, rejecting
 
-NAME = "onnx-inference"
 KIND = "inference"
-FORMATS = ("onnx",)
 PACKAGES = ("onnx",)
 PRELOAD = ("onnx",)
 SETTINGS = {"strict": ("yes", "no"), "data": ("no", "yes")}

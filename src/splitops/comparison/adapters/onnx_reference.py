@@ -6,9 +6,6 @@ from typing import Any
 
 from splitops.comparison.worker import Question, rejecting
 
-NAME = "onnx-reference"
-KIND = "runtime"
-FORMATS = ("onnx",)
 PACKAGES = ("onnx",)
 PRELOAD = ("onnx.reference",)
 

@@ -6,9 +6,7 @@ from typing import Any
 
 from splitops.comparison.worker import Question, rejecting
 
-NAME = "onnxoptimizer"
 KIND = "simplifier"
-FORMATS = ("onnx",)
 PACKAGES = ("onnxoptimizer", "onnx")
 PRELOAD = ("onnx", "onnxoptimizer")
 SETTINGS = {"passes": ("default", "all")}

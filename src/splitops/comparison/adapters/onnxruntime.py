@@ -6,9 +6,6 @@ from typing import Any
 
 from splitops.comparison.worker import NotApplicable, Question, rejecting
 
-NAME = "onnxruntime"
-KIND = "runtime"
-FORMATS = ("onnx",)
 PACKAGES = ("onnxruntime",)
 PRELOAD = ("onnxruntime",)
 SETTINGS = {"optimisation": ("all", "none"), "threads": ("all", "1")}

@@ -6,9 +6,7 @@ from typing import Any
 
 from splitops.comparison.worker import NotApplicable, Question, rejecting
 
-NAME = "onnxscript-converter"
 KIND = "converter"
-FORMATS = ("onnx",)
 PACKAGES = ("onnxscript", "onnx-ir", "onnx")
 PRELOAD = ("onnx", "onnx_ir", "onnxscript.version_converter")
 SETTINGS = {"fallback": ("no", "yes")}

@@ -6,9 +6,7 @@ from typing import Any
 
 from splitops.comparison.worker import Question, rejecting
 
-NAME = "onnxscript-optimizer"
 KIND = "simplifier"
-FORMATS = ("onnx",)
 PACKAGES = ("onnxscript", "onnx-ir", "onnx")
 PRELOAD = ("onnx", "onnxscript.optimizer")
 

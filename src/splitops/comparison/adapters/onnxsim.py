@@ -6,9 +6,7 @@ from typing import Any
 
 from splitops.comparison.worker import Question, rejecting
 
-NAME = "onnxsim"
 KIND = "simplifier"
-FORMATS = ("onnx",)
 PACKAGES = ("onnxsim", "onnx")
 
 

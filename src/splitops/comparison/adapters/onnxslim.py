@@ -6,9 +6,7 @@ from typing import Any
 
 from splitops.comparison.worker import Question, rejecting
 
-NAME = "onnxslim"
 KIND = "simplifier"
-FORMATS = ("onnx",)
 PACKAGES = ("onnxslim", "onnx")
 PRELOAD = ("onnx", "onnxslim")
 

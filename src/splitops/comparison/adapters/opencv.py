@@ -7,9 +7,6 @@ from typing import Any
 
 from splitops.comparison.worker import NotApplicable, Question, rejecting
 
-NAME = "opencv"
-KIND = "runtime"
-FORMATS = ("onnx",)
 PRELOAD = ("cv2",)
 SETTINGS = {"engine": ("auto", "classic", "new")}
 

@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from splitops.comparison.worker import Question, Tensor, rejecting
 
-NAME = "openvino"
-KIND = "runtime"
 FORMATS = ("onnx", "ir")
 PACKAGES = ("openvino",)
 PRELOAD = ("openvino",)

@@ -9,9 +9,6 @@ from typing import Any
 
 from splitops.comparison.worker import NotApplicable, Question, rejecting, tool
 
-NAME = "pnnx"
-KIND = "runtime"
-FORMATS = ("onnx",)
 PACKAGES = ("pnnx", "torch")
 SETTINGS = {"optimisation": ("2", "0")}
 _TYPES = {f"{name}{bits}": f"{name[0]}{bits}" for name in ("float", "int") for bits in (16, 32, 64)}

@@ -10,9 +10,6 @@ import numpy.typing as npt
 
 from splitops.comparison.worker import Question, rejecting, storage
 
-NAME = "tinygrad"
-KIND = "runtime"
-FORMATS = ("onnx",)
 PACKAGES = ("tinygrad",)
 SETTINGS = {"device": ("CPU", "PYTHON")}
 ADDRESS_SPACE = 16 << 30

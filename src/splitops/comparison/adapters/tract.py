@@ -7,9 +7,6 @@ from typing import Any
 
 from splitops.comparison.worker import NotApplicable, Question, rejecting
 
-NAME = "tract"
-KIND = "runtime"
-FORMATS = ("onnx",)
 PACKAGES = ("tract",)
 SETTINGS = {"shapes": ("declared", "given")}
 ADDRESS_SPACE = 8 << 30

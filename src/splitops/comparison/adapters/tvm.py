@@ -6,9 +6,7 @@ from typing import Any
 
 from splitops.comparison.worker import Question, rejecting
 
-NAME = "tvm"
 KIND = "compiler"
-FORMATS = ("onnx",)
 PACKAGES = ("apache-tvm", "onnx")
 SETTINGS = {"shapes": ("declared", "given")}
 ADDRESS_SPACE = 16 << 30

@@ -7,7 +7,8 @@ from typing import Final
 
 from splitops.comparison import protocol
 from splitops.comparison.records import CompareError, Report
-from splitops.errors import shown_path
+from splitops.errors import ModelError, shown_path
+from splitops.ground.reading import read_whole
 
 _MAX_BYTES: Final = 1 << 28
 """Reports have some kilobytes for each case."""
@@ -33,11 +34,6 @@ def read_bytes(path: Path) -> bytes:
         CompareError: it cannot be read, or is longer than 256 MiB.
     """
     try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise CompareError(f"cannot read {shown_path(path)}: {reason}") from error
-    if len(content) > _MAX_BYTES:
-        raise CompareError(f"{shown_path(path)} is longer than {_MAX_BYTES} bytes")
-    return content
+        return read_whole(path, limit=_MAX_BYTES)
+    except ModelError as error:
+        raise CompareError(error.message) from error
