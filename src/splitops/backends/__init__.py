@@ -8,19 +8,27 @@ package of the array type and whose value is a :class:`Backend`; ``splitops.test
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Protocol
 
+import numpy as np
 import numpy.typing as npt
 
-from splitops.backends.capabilities import Capabilities, capability_rows
+from splitops.backends.capabilities import (
+    ARRAY_API,
+    BACKENDS,
+    DLPACK,
+    Capabilities,
+    Entry,
+    capability_rows,
+)
 from splitops.backends.slicing import slices
 from splitops.errors import ArrayError
 from splitops.native import SplitPlan
-from splitops.spec.elements.types import ElementType
+from splitops.spec.elements.types import ElementType, element_type_of
 
 __all__ = [
     "BACKENDS",
@@ -40,11 +48,15 @@ ENTRY_POINT_GROUP: Final = "splitops.backends"
 
 
 class Backend(Protocol):
-    """Obeys plans on the arrays of one library. It computes no size and knows no operator."""
+    """Obeys plans on the arrays of one library. It computes no size and knows no operator.
+
+    A class that inherits it says only what differs: the methods with a body are those of a library whose
+    arrays have sizes, dtypes of NumPy, slices and ``copy()``.
+    """
 
     name: str
     capabilities: Capabilities
-    symbols: tuple[type, ...]
+    symbols: tuple[type, ...] = ()
     """The types of the library's symbolic integers, which stand for sizes while it traces; mostly none."""
 
     def shape(self, array: Any) -> tuple[Any, ...]:
@@ -53,15 +65,19 @@ class Backend(Protocol):
         A size is a Python integer; the library's own symbolic integer while it traces (it takes part in
         arithmetic and comparisons); None where nothing but computing the array would tell.
         """
-        ...
+        # A lazy library may have None or nan for a size that it does not know.
+        return tuple(
+            None if size is None or (isinstance(size, float) and math.isnan(size)) else int(size)
+            for size in array.shape
+        )
 
     def element_type(self, array: Any) -> ElementType | None:
         """Return the element type of an array; None where it has none of ours."""
-        ...
+        return element_type_of(array.dtype) if isinstance(array.dtype, np.dtype) else None
 
     def dtype_name(self, array: Any) -> str:
         """Return the library's own name of an array's dtype."""
-        ...
+        return str(array.dtype)
 
     def numbers(self, array: Any) -> npt.NDArray[Any]:
         """Read a small array, of axis or lengths, into NumPy. On an accelerator this waits for the device.
@@ -73,11 +89,11 @@ class Backend(Protocol):
 
     def views(self, plan: SplitPlan, array: Any) -> tuple[Any, ...]:
         """Return the parts, sharing memory with the array where the library can."""
-        ...
+        return slices(plan, array)
 
     def copies(self, plan: SplitPlan, array: Any) -> tuple[Any, ...]:
         """Return the parts as independent contiguous arrays."""
-        ...
+        return tuple(part.copy() for part in self.views(plan, array))
 
     def fill(self, plan: SplitPlan, array: Any, out: Sequence[Any]) -> None:
         """Check every buffer, then write the parts into them.
@@ -86,145 +102,6 @@ class Backend(Protocol):
             ArrayError: a buffer does not fit or overlaps; nothing is written then.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A row of the table: a library's name, the module and roots of its array types, its adapter."""
-
-    name: str
-    library: str
-    roots: tuple[str, ...]
-    module: str
-    capabilities: Capabilities
-
-
-_ADAPTERS: Final = "splitops.backends."
-_NUMPY_TYPES: Final = "all that ml_dtypes and NumPy have"
-
-BACKENDS: Final = (
-    Entry(
-        "numpy",
-        "numpy",
-        ("ndarray",),
-        _ADAPTERS + "numpy",
-        Capabilities(views=True, copies=True, out=True, read_only=True),
-    ),
-    Entry(
-        "torch",
-        "torch",
-        ("Tensor",),
-        _ADAPTERS + "torch",
-        Capabilities(
-            views=True,
-            copies=True,
-            out=True,
-            gradients=True,
-            compiled=("torch.compile", "torch.export", "torch.vmap", "torch.func", "torch.onnx.export"),
-            devices=("CPU", "CUDA", "any other that torch has"),
-            element_types="all that torch has: no strings, no packed types",
-        ),
-    ),
-    Entry(
-        "jax",
-        "jax",
-        ("Array", "core.Tracer"),
-        _ADAPTERS + "jax",
-        Capabilities(
-            views=False,
-            copies=True,
-            out=False,
-            gradients=True,
-            compiled=("jax.jit", "jax.grad", "jax.vmap", "jax.export"),
-            devices=("any that JAX has",),
-            element_types="all that JAX has: no strings",
-        ),
-    ),
-    Entry(
-        "cupy",
-        "cupy",
-        ("ndarray",),
-        _ADAPTERS + "cupy",
-        Capabilities(
-            views=True,
-            copies=True,
-            out=True,
-            devices=("CUDA",),
-            element_types="all that CuPy has: no strings",
-        ),
-    ),
-    Entry(
-        "dask",
-        "dask.array",
-        ("Array",),
-        _ADAPTERS + "dask",
-        Capabilities(
-            views=False,
-            copies=True,
-            out=False,
-            lazy=True,
-            compiled=("dask schedulers",),
-            devices=("those of the chunks",),
-            element_types=_NUMPY_TYPES,
-        ),
-    ),
-    Entry(
-        "xarray",
-        "xarray",
-        ("Variable", "DataArray"),
-        _ADAPTERS + "xarray",
-        Capabilities(
-            views=True,
-            copies=True,
-            out=False,
-            devices=("those of the array inside",),
-            element_types="those of the array inside",
-        ),
-    ),
-    Entry(
-        "sparse",
-        "sparse",
-        ("SparseArray",),
-        _ADAPTERS + "sparse",
-        Capabilities(
-            views=False,
-            copies=True,
-            out=False,
-            element_types="all that sparse has: no strings",
-        ),
-    ),
-)
-"""Every backend that has a library of its own, in the order in which they are asked."""
-
-ARRAY_API: Final = Entry(
-    "array API",
-    "",
-    (),
-    _ADAPTERS + "array_api",
-    Capabilities(
-        views=True,
-        copies=True,
-        out=False,
-        devices=("those of the library",),
-        element_types="those of the array API standard, and others by NumPy's names",
-    ),
-)
-"""Any other array with ``__array_namespace__``; whether its slices are views is the library's affair."""
-
-DLPACK: Final = Entry(
-    "DLPack",
-    "",
-    (),
-    _ADAPTERS + "dlpack",
-    Capabilities(
-        views=True,
-        copies=True,
-        out=True,
-        read_only=True,
-        element_types="those that NumPy takes through DLPack: no bfloat16, no float8, no strings",
-    ),
-)
-"""Any other array with ``__dlpack__``: on the CPU its memory is split as a NumPy array."""
 
 
 _OF_TYPE: dict[type, Backend] = {}
@@ -290,18 +167,14 @@ def _find(cls: type) -> Backend | None:
 
 def _roots(entry: Entry) -> list[type]:
     """Return a library's array types; none where it is not loaded."""
-    found = []
-    for path in entry.roots:
-        place: Any = sys.modules.get(entry.library)
-        for name in path.split("."):
-            place = getattr(place, name, None)
-        if isinstance(place, type):
-            found.append(place)
-    return found
+    places = (path.rpartition(".") for path in entry.roots)
+    found = (getattr(sys.modules.get(module), name, None) for module, _, name in places)
+    return [root for root in found if isinstance(root, type)]
 
 
 def _adapter(entry: Entry) -> Backend:
-    backend: Backend = importlib.import_module(entry.module).BACKEND
+    module = entry.name.lower().replace(" ", "_")
+    backend: Backend = importlib.import_module(f"{__name__}.{module}").BACKEND
     return backend
 
 
@@ -310,8 +183,3 @@ def _entry_points() -> tuple[Any, ...]:
     from importlib.metadata import entry_points  # only an array of an unknown type needs it
 
     return tuple(entry_points(group=ENTRY_POINT_GROUP))
-
-
-def capabilities_of(name: str) -> Capabilities:
-    """Return what the table says of one of its backends."""
-    return next(entry.capabilities for entry in (*BACKENDS, ARRAY_API, DLPACK) if entry.name == name)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from splitops.backends import Backend, capabilities_of
+from splitops.backends import Backend
+from splitops.backends.capabilities import capabilities_of
 from splitops.backends.slicing import slices
 from splitops.errors import ArrayError
 from splitops.native import SplitPlan
@@ -22,17 +22,9 @@ _STANDARD: Final = (
 )
 
 
-class _ArrayApi:
+class _ArrayApi(Backend):
     name = "array API"
     capabilities = capabilities_of("array API")
-    symbols: tuple[type, ...] = ()
-
-    def shape(self, array: Any) -> tuple[int | None, ...]:
-        # A lazy library may give None or nan for a size that it does not know.
-        return tuple(
-            None if size is None or (isinstance(size, float) and math.isnan(size)) else int(size)
-            for size in array.shape
-        )
 
     def element_type(self, array: Any) -> ElementType | None:
         namespace = array.__array_namespace__()
@@ -49,9 +41,6 @@ class _ArrayApi:
             return np.array(_nested(array), dtype=self.dtype_name(array))
         except Exception as error:  # a lazy library raises its own errors
             raise ArrayError(f"the values of axis or lengths cannot be read: {error}") from error
-
-    def views(self, plan: SplitPlan, array: Any) -> tuple[Any, ...]:
-        return slices(plan, array)
 
     def copies(self, plan: SplitPlan, array: Any) -> tuple[Any, ...]:
         namespace = array.__array_namespace__()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,125 @@ class Capabilities:
     compiled: tuple[str, ...] = ()
     devices: tuple[str, ...] = ("CPU",)
     element_types: str = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row of the table: a library's name, which its adapter has too, and the roots of its array types."""
+
+    name: str
+    roots: tuple[str, ...]
+    capabilities: Capabilities
+
+
+_NUMPY_TYPES: Final = "all that ml_dtypes and NumPy have"
+
+BACKENDS: Final = (
+    Entry("numpy", ("numpy.ndarray",), Capabilities(views=True, copies=True, out=True, read_only=True)),
+    Entry(
+        "torch",
+        ("torch.Tensor",),
+        Capabilities(
+            views=True,
+            copies=True,
+            out=True,
+            gradients=True,
+            compiled=("torch.compile", "torch.export", "torch.vmap", "torch.func", "torch.onnx.export"),
+            devices=("CPU", "CUDA", "any other that torch has"),
+            element_types="all that torch has: no strings, no packed types",
+        ),
+    ),
+    Entry(
+        "jax",
+        ("jax.Array", "jax.core.Tracer"),
+        Capabilities(
+            views=False,
+            copies=True,
+            out=False,
+            gradients=True,
+            compiled=("jax.jit", "jax.grad", "jax.vmap", "jax.export"),
+            devices=("any that JAX has",),
+            element_types="all that JAX has: no strings",
+        ),
+    ),
+    Entry(
+        "cupy",
+        ("cupy.ndarray",),
+        Capabilities(
+            views=True,
+            copies=True,
+            out=True,
+            devices=("CUDA",),
+            element_types="all that CuPy has: no strings",
+        ),
+    ),
+    Entry(
+        "dask",
+        ("dask.array.Array",),
+        Capabilities(
+            views=False,
+            copies=True,
+            out=False,
+            lazy=True,
+            compiled=("dask schedulers",),
+            devices=("those of the chunks",),
+            element_types=_NUMPY_TYPES,
+        ),
+    ),
+    Entry(
+        "xarray",
+        ("xarray.Variable", "xarray.DataArray"),
+        Capabilities(
+            views=True,
+            copies=True,
+            out=False,
+            devices=("those of the array inside",),
+            element_types="those of the array inside",
+        ),
+    ),
+    Entry(
+        "sparse",
+        ("sparse.SparseArray",),
+        Capabilities(
+            views=False,
+            copies=True,
+            out=False,
+            element_types="all that sparse has: no strings",
+        ),
+    ),
+)
+"""Every backend that has a library of its own, in the order in which they are asked."""
+
+ARRAY_API: Final = Entry(
+    "array API",
+    (),
+    Capabilities(
+        views=True,
+        copies=True,
+        out=False,
+        devices=("those of the library",),
+        element_types="those of the array API standard, and others by NumPy's names",
+    ),
+)
+"""Any other array with ``__array_namespace__``; whether its slices are views is the library's affair."""
+
+DLPACK: Final = Entry(
+    "DLPack",
+    (),
+    Capabilities(
+        views=True,
+        copies=True,
+        out=True,
+        read_only=True,
+        element_types="those that NumPy takes through DLPack: no bfloat16, no float8, no strings",
+    ),
+)
+"""Any other array with ``__dlpack__``: on the CPU its memory is split as a NumPy array."""
+
+
+def capabilities_of(name: str) -> Capabilities:
+    """Return what the table says of one of its backends."""
+    return next(entry.capabilities for entry in (*BACKENDS, ARRAY_API, DLPACK) if entry.name == name)
 
 
 def capability_rows(named: dict[str, Capabilities]) -> tuple[tuple[str, ...], ...]:

@@ -9,42 +9,27 @@ from math import prod
 from typing import Any, Final
 
 import cupy
-import numpy as np
 import numpy.typing as npt
 
-from splitops.backends import Backend, capabilities_of
+from splitops.backends import Backend
+from splitops.backends.capabilities import capabilities_of
 from splitops.backends.gpu import cupy_kernels
 from splitops.backends.gpu.layout import launches, pitch_of, rows_of
-from splitops.backends.memory import check_count, check_disjoint, check_fit, memory_at
+from splitops.backends.memory import check_disjoint, fitting, memory_at
 from splitops.backends.slicing import slices
-from splitops.errors import ArrayError
 from splitops.native import SplitPlan
-from splitops.spec.elements.types import ElementType, element_type_of
 
 _ALIGNMENT: Final = 128
 """Bytes of a GPU's cache line, which no two parts share."""
 
 
-class _CuPy:
+class _CuPy(Backend):
     name = "cupy"
     capabilities = capabilities_of("cupy")
-    symbols: tuple[type, ...] = ()
-
-    def shape(self, array: Any) -> tuple[int, ...]:
-        return tuple(array.shape)
-
-    def element_type(self, array: Any) -> ElementType | None:
-        return element_type_of(np.dtype(array.dtype))
-
-    def dtype_name(self, array: Any) -> str:
-        return str(array.dtype)
 
     def numbers(self, array: Any) -> npt.NDArray[Any]:
         numbers: npt.NDArray[Any] = cupy.asnumpy(array)  # waits for the device, once
         return numbers
-
-    def views(self, plan: SplitPlan, array: Any) -> tuple[Any, ...]:
-        return slices(plan, array)
 
     def copies(self, plan: SplitPlan, array: Any) -> tuple[Any, ...]:
         with array.device:
@@ -53,14 +38,8 @@ class _CuPy:
         return parts
 
     def fill(self, plan: SplitPlan, array: Any, out: Sequence[Any]) -> None:
-        check_count(plan, out)
-        for index, (buffer, shape) in enumerate(zip(out, plan.shapes, strict=True)):
-            if not isinstance(buffer, cupy.ndarray):
-                raise ArrayError(f"out[{index}] is a {type(buffer).__name__}, but it must be a cupy.ndarray")
-            check_fit(index, buffer.shape, buffer.dtype, shape, array.dtype)
-            if buffer.device != array.device:
-                raise ArrayError(f"out[{index}] is on {buffer.device}, but data are on {array.device}")
-        check_disjoint(_memory(array), [_memory(buffer) for buffer in out])
+        buffers = [_memory(buffer) for _, buffer in fitting(plan, out, cupy.ndarray, array)]
+        check_disjoint(_memory(array), buffers)
         with array.device:
             _copy(plan, array, out)
 

@@ -11,7 +11,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from splitops.backends import Backend, capabilities_of
+from splitops.backends import Backend
+from splitops.backends.capabilities import capabilities_of
 from splitops.backends.numpy import BACKEND as NUMPY
 from splitops.errors import ArrayError
 from splitops.native import SplitPlan
@@ -21,10 +22,9 @@ _CPU: Final = 1
 """``kDLCPU``."""
 
 
-class _DLPack:
+class _DLPack(Backend):
     name = "DLPack"
     capabilities = capabilities_of("DLPack")
-    symbols: tuple[type, ...] = ()
 
     def shape(self, array: Any) -> tuple[int, ...]:
         return self.numbers(array).shape

@@ -13,13 +13,13 @@ import jax.export
 import numpy as np
 import numpy.typing as npt
 
-from splitops.backends import Backend, capabilities_of
+from splitops.backends import Backend
+from splitops.backends.capabilities import capabilities_of
 from splitops.errors import ArrayError
 from splitops.native import SplitPlan
-from splitops.spec.elements.types import ElementType, element_type_of
 
 
-class _Jax:
+class _Jax(Backend):
     name = "jax"
     capabilities = capabilities_of("jax")
     symbols: tuple[type, ...] = (type(jax.export.symbolic_shape("n")[0]),)
@@ -28,13 +28,6 @@ class _Jax:
 
     def shape(self, array: jax.Array) -> tuple[Any, ...]:
         return tuple(array.shape)
-
-    def element_type(self, array: jax.Array) -> ElementType | None:
-        dtype = array.dtype
-        return element_type_of(dtype) if isinstance(dtype, np.dtype) else None  # key types are not np.dtypes
-
-    def dtype_name(self, array: jax.Array) -> str:
-        return str(array.dtype)
 
     def numbers(self, array: jax.Array) -> npt.NDArray[Any]:
         if isinstance(array, jax.core.Tracer):
@@ -53,9 +46,6 @@ class _Jax:
             array = jax.lax.slice_in_dim(array, 0, end, axis=axis)
         parts = jax.lax.split(array, sizes, axis)
         return tuple(jax.lax.squeeze(part, (axis,)) for part in parts) if plan.squeeze else tuple(parts)
-
-    def copies(self, plan: SplitPlan, array: jax.Array) -> tuple[jax.Array, ...]:
-        return tuple(part.copy() for part in self.views(plan, array))
 
     def fill(self, plan: SplitPlan, array: jax.Array, out: Sequence[Any]) -> None:
         raise ArrayError("out= fills buffers, but JAX arrays cannot be changed")

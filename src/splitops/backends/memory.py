@@ -19,19 +19,37 @@ from splitops.native import SplitPlan
 Array = npt.NDArray[Any]
 
 
-def check_count(plan: SplitPlan, out: Sequence[Any]) -> None:
-    """Reject more or fewer buffers than there are parts."""
+def fitting(plan: SplitPlan, out: Sequence[Any], kind: Any, data: Any) -> list[tuple[str, Any]]:
+    """Return the name and the array of each buffer, all of which are proved to be like their parts.
+
+    Args:
+        plan: has the shapes of the parts.
+        out: the buffers.
+        kind: the type of arrays that they must be of.
+        data: the array whose dtype and device they must have.
+
+    Raises:
+        ArrayError: there are more or fewer buffers than parts, or one has another type, shape, dtype or
+            device.
+    """
     if len(out) != len(plan.sizes):
         raise ArrayError(f"out has {len(out)} arrays, but there are {len(plan.sizes)} parts")
-
-
-def check_fit(index: int, got: tuple[Any, ...], dtype: Any, shape: tuple[Any, ...], expected: Any) -> None:
-    """Reject a buffer whose shape or dtype is not its part's."""
-    if got != shape or dtype != expected:
-        raise ArrayError(
-            f"out[{index}] has shape {got} and dtype {dtype}, "
-            f"but the part has shape {shape} and dtype {expected}"
-        )
+    found: list[tuple[str, Any]] = []
+    dtype, device = data.dtype, getattr(data, "device", None)
+    for index, (buffer, shape) in enumerate(zip(out, plan.shapes, strict=True)):
+        name = f"out[{index}]"
+        if not isinstance(buffer, kind):
+            expected = f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
+            raise ArrayError(f"{name} is a {type(buffer).__name__}, but it must be a {expected}")
+        if buffer.shape != shape or buffer.dtype != dtype:
+            raise ArrayError(
+                f"{name} has shape {tuple(buffer.shape)} and dtype {buffer.dtype}, "
+                f"but the part has shape {tuple(shape)} and dtype {dtype}"
+            )
+        if getattr(buffer, "device", None) != device:
+            raise ArrayError(f"{name} is on {buffer.device}, but data are on {device}")
+        found.append((name, buffer))
+    return found
 
 
 def check_disjoint(data: Array, out: Sequence[Array]) -> None:

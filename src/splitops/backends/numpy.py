@@ -8,20 +8,20 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from splitops.backends import Backend, capabilities_of
-from splitops.backends.memory import check_count, check_disjoint, check_fit
+from splitops.backends import Backend
+from splitops.backends.capabilities import capabilities_of
+from splitops.backends.memory import check_disjoint, fitting
 from splitops.backends.slicing import slices
 from splitops.errors import ArrayError
 from splitops.native import Plan, SplitPlan
-from splitops.spec.elements.types import ElementType, element_type_of
+from splitops.spec.elements.types import ElementType
 
 Array = npt.NDArray[Any]
 
 
-class _NumPy:
+class _NumPy(Backend):
     name = "numpy"
     capabilities = capabilities_of("numpy")
-    symbols: tuple[type, ...] = ()
 
     def shape(self, array: Array) -> tuple[int, ...]:
         return array.shape
@@ -29,12 +29,12 @@ class _NumPy:
     def element_type(self, array: Array) -> ElementType | None:
         if array.dtype.kind == "O" and not all(issubclass(cls, str | bytes) for cls in _types_in(array)):
             return None
-        return element_type_of(array.dtype)
+        return super().element_type(array)
 
     def dtype_name(self, array: Array) -> str:
         if array.dtype.kind == "O":
             return f"object of {' and '.join(sorted(cls.__name__ for cls in _types_in(array)))}"
-        return str(array.dtype)
+        return super().dtype_name(array)
 
     def numbers(self, array: Array) -> Array:
         return array
@@ -82,17 +82,13 @@ def _slices(plan: SplitPlan, array: Array) -> tuple[Array, ...]:
 
 
 def _check_out(plan: SplitPlan, array: Array, out: Sequence[Array]) -> None:
-    check_count(plan, out)
-    for index, (buffer, shape) in enumerate(zip(out, plan.shapes, strict=True)):
-        if not isinstance(buffer, np.ndarray):
-            raise ArrayError(f"out[{index}] is a {type(buffer).__name__}, but it must be a numpy.ndarray")
-        check_fit(index, buffer.shape, buffer.dtype, shape, array.dtype)
+    for name, buffer in fitting(plan, out, np.ndarray, array):
         if not buffer.flags.writeable:
-            raise ArrayError(f"out[{index}] is read-only")
+            raise ArrayError(f"{name} is read-only")
         if isinstance(array, np.ma.MaskedArray) and not isinstance(buffer, np.ma.MaskedArray):
-            raise ArrayError(f"out[{index}] is not a masked array, but data is: its mask would be lost")
+            raise ArrayError(f"{name} is not a masked array, but data is: its mask would be lost")
         if isinstance(buffer, np.ma.MaskedArray) and buffer.hardmask and np.ma.is_masked(buffer):
-            raise ArrayError(f"out[{index}] has a hard mask: its masked elements cannot be written")
+            raise ArrayError(f"{name} has a hard mask: its masked elements cannot be written")
     check_disjoint(array, out)
 
 

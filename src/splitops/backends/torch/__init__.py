@@ -15,8 +15,9 @@ import numpy.typing as npt
 import torch
 from torch.autograd import forward_ad
 
-from splitops.backends import Backend, capabilities_of
-from splitops.backends.memory import check_count, check_fit
+from splitops.backends import Backend
+from splitops.backends.capabilities import capabilities_of
+from splitops.backends.memory import fitting
 from splitops.backends.torch import copying
 from splitops.backends.torch.bridge import to_numpy
 from splitops.errors import ArrayError
@@ -24,10 +25,10 @@ from splitops.native import SplitPlan
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 
 
-class _Torch:
+class _Torch(Backend):
     name = "torch"
     capabilities = capabilities_of("torch")
-    symbols: tuple[type, ...] = (torch.SymInt,)
+    symbols = (torch.SymInt,)
 
     def shape(self, array: torch.Tensor) -> tuple[Any, ...]:
         if array.is_nested:
@@ -83,17 +84,9 @@ class _Torch:
 
     def fill(self, plan: SplitPlan, array: torch.Tensor, out: Sequence[torch.Tensor]) -> None:
         _check_splittable(plan, array)
-        check_count(plan, out)
-        dtype, device = array.dtype, array.device
-        for index, (buffer, shape) in enumerate(zip(out, plan.shapes, strict=True)):
-            if not isinstance(buffer, torch.Tensor):
-                raise ArrayError(f"out[{index}] is a {type(buffer).__name__}, but it must be a torch.Tensor")
-            if buffer.shape != shape or buffer.dtype is not dtype:
-                check_fit(index, tuple(buffer.shape), buffer.dtype, tuple(shape), dtype)
-            if buffer.device != device:
-                raise ArrayError(f"out[{index}] is on {buffer.device}, but data are on {device}")
+        for name, buffer in fitting(plan, out, torch.Tensor, array):
             if buffer.layout is not torch.strided:
-                raise ArrayError(f"out[{index}] has layout {buffer.layout}, but it must be strided")
+                raise ArrayError(f"{name} has layout {buffer.layout}, but it must be strided")
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (array, *out)):
             raise ArrayError(
                 "out= takes no part in automatic differentiation: its gradients would be lost; "

@@ -87,8 +87,7 @@ def split_into(
         or torch.jit.is_tracing()  # torch.jit.trace follows no writes of our operator,
         or torch._is_functional_tensor(data)  # nor does torch.func.functionalize
     ):
-        for buffer, offset, size in zip(out, offsets, sizes, strict=True):
-            buffer.copy_(data.narrow(axis, offset, size))
+        _copy_each(data, offsets, sizes, axis, out)
         return
     if (
         type(data) is torch.Tensor
@@ -182,6 +181,12 @@ def _fill_anywhere(
     data: torch.Tensor, offsets: Sequence[int], sizes: Sequence[int], axis: int, out: Tensors
 ) -> None:
     _check_memory(data, out)
+    _copy_each(data, offsets, sizes, axis, out)
+
+
+def _copy_each(
+    data: torch.Tensor, offsets: Sequence[int], sizes: Sequence[int], axis: int, out: Tensors
+) -> None:
     for buffer, offset, size in zip(out, offsets, sizes, strict=True):
         buffer.copy_(data.narrow(axis, offset, size))
 
@@ -201,9 +206,8 @@ def _fill_on_cuda(
     _check_memory(data, out)
     if _launch(data, sizes, axis, out):
         _mark_written(out)
-        return
-    for buffer, offset, size in zip(out, offsets, sizes, strict=True):
-        buffer.copy_(data.narrow(axis, offset, size))
+    else:
+        _copy_each(data, offsets, sizes, axis, out)
 
 
 def _launch(data: torch.Tensor, sizes: list[int], axis: int, parts: Tensors) -> bool:
