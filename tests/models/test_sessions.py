@@ -7,12 +7,14 @@ import os
 import signal
 import threading
 import weakref
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import onnx
 import onnx.parser
+import onnx_ir
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
@@ -22,6 +24,7 @@ from splitops.models.engines import isolated, make_engine
 from splitops.models.engines.engine import EngineError, Program
 from splitops.models.engines.isolated import IsolatedEngine
 from splitops.models.formats import openvino as openvino_ir
+from splitops.models.formats.onnx import structure
 from splitops.models.running.onnx.model import Model
 from splitops.models.running.onnx.regions import Partition
 from splitops.models.running.openvino.evaluator import Prepared
@@ -935,3 +938,33 @@ def test_the_backend_interface_takes_an_engine():
     assert prepared.session.engine == "onnxruntime"
     assert [part.tolist() for part in prepared.run([X])] == [[0, 0, 0], [-1, -2, -3]]
     assert backend.prepare(LEGAL).session.engine == "reference"
+
+
+@needs_onnxruntime
+@pytest.mark.parametrize(
+    ("lines", "read"),
+    [("a, b, c, d = Split<num_outputs = 4>(x)", 2), ("a, b = Split<num_outputs = 2>(x)", 1)],
+)
+def test_a_session_checks_a_model_once_and_reads_it_again_only_to_rewrite_it(
+    lines: str, read: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 4 parts of 5, which onnxruntime rejects, what the split needs is read first, then the whole model."""
+    counts: Counter[str] = Counter()
+
+    def count(owner: Any, name: str) -> None:
+        original = getattr(owner, name)
+
+        def counted(*given: Any, **named: Any) -> Any:
+            counts[name] += 1
+            return original(*given, **named)
+
+        monkeypatch.setattr(owner, name, counted)
+
+    count(onnx_ir.serde, "from_proto")
+    count(onnx_ir.serde, "serialize_model")
+    count(structure._GraphCheck, "graph")
+    outputs = ", ".join(f"float[{name}n] {name}" for name in lines.partition(" =")[0].split(", "))
+    model = parsed(f"g (float[5] x) => ({outputs}) {{ {lines} }}")
+    with splitops.session(model, "onnxruntime") as made:
+        assert [made.engine_of(site) for site in made.sites] == ["onnxruntime"]
+    assert counts == Counter(graph=1, from_proto=read, serialize_model=read - 1)

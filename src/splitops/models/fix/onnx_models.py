@@ -26,27 +26,42 @@ from splitops.models.sites import Site
 
 
 def fix_onnx(
-    model: Any,
-    targets: Sequence[Target],
-    unbind: Unbind | None,
-    where: Where,
-    allow_links: bool,
-    *,
-    repair: bool = True,
+    model: Any, targets: Sequence[Target], unbind: Unbind | None, where: Where, allow_links: bool
 ) -> FixReport:
-    """Fix a path, ``onnx.ModelProto`` or ``onnx_ir.Model`` for some targets; unfixable splits stay.
-
-    Without ``repair``, splits that break a rule stay too.
-    """
+    """Fix a path, ``onnx.ModelProto`` or ``onnx_ir.Model`` for some targets; unfixable splits stay."""
     proto = opened(model, allow_links=allow_links)
-    edited, most = _editable(proto, where), most_outputs(targets)
+    edited, splits, _ = fix_nodes(proto, targets, unbind, where)
     runtimes = tuple(target.label for target in targets)
-    splits = fix_splits(lambda: _survey(edited, where, unbind, most), targets, unbind, repair=repair)
     if isinstance(model, ir.Model):
         name_parts(edited)
         unmark(edited)
         return FixReport(runtimes, edited, splits)
-    return FixReport(runtimes, _finished(edited, proto, splits), splits)
+    return FixReport(runtimes, written(edited, proto, splits), splits)
+
+
+def fix_nodes(
+    proto: ModelProto,
+    targets: Sequence[Target],
+    unbind: Unbind | None,
+    where: Where,
+    *,
+    repair: bool = True,
+) -> tuple[ir.Model, tuple[SplitReport, ...], Survey]:
+    """Fix a well-formed model for some targets; without ``repair``, splits that break a rule stay too.
+
+    Returns:
+        The nodes of the fixed model, what happened to every split, and the fixed model as it was looked at
+        last.
+    """
+    edited, most = _editable(proto, where), most_outputs(targets)
+    looks: list[Survey] = []
+
+    def survey() -> Survey:
+        looks[:] = [_survey(edited, where, unbind, most)]
+        return looks[0]
+
+    splits = fix_splits(survey, targets, unbind, repair=repair)
+    return edited, splits, looks[0]
 
 
 def _editable(proto: ModelProto, where: Where) -> ir.Model:
@@ -57,7 +72,8 @@ def _editable(proto: ModelProto, where: Where) -> ir.Model:
     return edited
 
 
-def _finished(edited: ir.Model, proto: ModelProto, splits: Iterable[SplitReport]) -> ModelProto:
+def written(edited: ir.Model, proto: ModelProto, splits: Iterable[SplitReport]) -> ModelProto:
+    """Return the model that fixed nodes stand for; a copy of the original where no split was rewritten."""
     if all(split.status is not FixStatus.REWRITTEN for split in splits):
         return copy_of(proto)
     name_parts(edited)

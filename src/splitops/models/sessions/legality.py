@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto
@@ -18,7 +18,7 @@ from splitops.models.check.conditions import Surely, Surroundings
 from splitops.models.check.limits import Outcome, release_numbers
 from splitops.models.check.targets import Target
 from splitops.models.engines.engine import Engine
-from splitops.models.fix import SplitReport
+from splitops.models.fix import FixStatus, SplitReport
 from splitops.models.formats.onnx.structure import (
     FunctionKey,
     callees_first,
@@ -34,6 +34,7 @@ from splitops.models.formats.onnx.structure import (
 from splitops.models.formats.onnx.tensors import is_external, tensor_array
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.graph.around import may_be_fused_in
+from splitops.models.graph.editor import Editor
 from splitops.models.graph.merging import SiteKey, site_key
 from splitops.models.graph.onnx import label
 from splitops.models.graph.onnx_editor import OnnxEditor
@@ -133,26 +134,22 @@ class Survey:
     """What of a model's splits is known, and what a runtime would not do with them as specified.
 
     Attributes:
-        sites: the splits, each once, with what the model declares of them.
+        sites: the splits, with what is known of them.
         reasons: why some are not given to the runtime.
         settled: the places of those that are valid in every run.
         computed: the places of those whose lengths only a run knows.
+        fused: the labels of nodes that the runtime would fuse with splits, or Slices, wrongly. Evaluated
+            elsewhere, they are not fused.
     """
 
     sites: tuple[Site, ...] = ()
     reasons: Mapping[SiteKey, str] = field(default_factory=dict)
     settled: frozenset[_Place] = frozenset()
     computed: frozenset[_Place] = frozenset()
+    fused: frozenset[str] = frozenset()
 
 
-def survey(
-    model: ModelProto,
-    where: Where,
-    engine: Engine | None = None,
-    *,
-    sizes: bool = False,
-    written: Collection[_Place] = (),
-) -> Survey:
+def survey(model: ModelProto, where: Where, engine: Engine | None = None, *, sizes: bool = False) -> Survey:
     """Look at the splits of a model.
 
     Args:
@@ -160,59 +157,68 @@ def survey(
         where: its place.
         engine: the runtime; None reads the split nodes alone.
         sizes: whether the sizes of all splits are looked at, which takes inference of all before them.
-        written: the places of splits whose lengths, if the graph computes them, are ours and right.
+
+    Returns:
+        What is found; the sites are each split once, with what the model declares of it.
 
     Raises:
         ModelError: the model cannot be read.
         OperatorError: a split does not exist at the imported opset.
     """
-    cone = cone_of_sites(model, sizes=sizes)
-    if cone is None:
+    targets = () if engine is None else (Target.load(engine.name),)
+    fuses = any(target.by_pattern for target in targets)
+    whole = fuses and any(node.op_type in ("Concat", "Slice") for node in nodes_of(model))
+    part = model if whole else cone_of_sites(model, sizes=sizes)
+    if part is None:
         return Survey()
-    graph = as_graph(cone, where)
+    graph = as_graph(part, where)
     sites = tuple(replace(site, node=None) for site in split_sites(graph, where))
     if engine is None:
         return Survey(sites)
     visited: list[Site] = []
     # What a split proves of its own input is not known before it has run.
-    Upstream(graph, where, visited.append).run()
-    surroundings = Surroundings.of(graph)
+    found = Upstream(graph, where, visited.append).run()
+    editor = None
+    if whole:
+        found.note()
+        editor = OnnxEditor(graph, where) if may_be_fused_in(graph) else None
+    return replace(_looked_at(visited, Surroundings.of(graph), editor, engine), sites=sites)
+
+
+def _looked_at(
+    sites: Sequence[Site],
+    surroundings: Surroundings,
+    editor: Editor | None,
+    engine: Engine,
+    written: Collection[_Place] = (),
+) -> Survey:
+    """Return what splits are to a runtime.
+
+    Args:
+        sites: the splits, each once for every call of a function around it.
+        surroundings: the model around them.
+        editor: the model; None where nothing in it is fused wrongly.
+        engine: the runtime.
+        written: the places of splits whose lengths, if the graph computes them, are ours and right.
+    """
     reasons: dict[SiteKey, str] = {}
-    open_places: set[_Place] = set()
-    for site in visited:
+    for site in sites:
         reason = _reason(site, surroundings, engine.name)
         if reason is None and _is_computed(site) and _place(site) not in written:
             reason = _unproved(site, engine)
         if reason is None and _is_rounded(site, engine):
             reason = "num_outputs on an axis that may have more than 2^24 positions"
         if reason is not None:
-            reasons[site_key(site.where.graph, site.outputs)] = reason
-        if not is_settled(site):
-            open_places.add(_place(site))
-    settled = frozenset(map(_place, sites)) - open_places
-    computed = frozenset(_place(site) for site in visited if _is_computed(site))
-    return Survey(sites, reasons, settled, computed)
+            reasons[_key(site)] = reason
+    settled = frozenset(map(_place, sites)) - {_place(site) for site in sites if not is_settled(site)}
+    computed = frozenset(_place(site) for site in sites if _is_computed(site))
+    found = () if editor is None else find_fusions(editor, (Target.load(engine.name),))
+    fused = frozenset(label(one.join) for _, one in found)
+    return Survey(tuple(sites), reasons, settled, computed, fused)
 
 
-def fused_nodes(model: ModelProto, where: Where, runtime: str) -> frozenset[str]:
-    """Return the labels of nodes that a runtime would fuse with splits, or Slices, wrongly.
-
-    Evaluated elsewhere, they are not fused.
-
-    Args:
-        model: a well-formed model.
-        where: its place.
-        runtime: the name of the runtime's profile.
-    """
-    target = Target.load(runtime)
-    if not target.by_pattern or all(node.op_type not in ("Concat", "Slice") for node in nodes_of(model)):
-        return frozenset()
-    graph = as_graph(model, where)
-    Upstream(graph, where, lambda _: None).run().note()
-    if not may_be_fused_in(graph):
-        return frozenset()
-    found = find_fusions(OnnxEditor(graph, where), (target,))
-    return frozenset(label(fused.join) for _, fused in found)
+def _key(site: Site) -> SiteKey:
+    return site_key(site.where.graph, site.outputs)
 
 
 def _place(site: Site | SplitReport) -> _Place:
@@ -224,7 +230,7 @@ def _outputs(site: Site) -> set[SiteKey]:
 
 
 def legal_model(
-    model: ModelProto, found: Survey, where: Where, engine: Engine, *, sizes: bool
+    model: ModelProto, found: Survey, where: Where, engine: Engine
 ) -> tuple[ModelProto, tuple[SplitReport, ...], Survey]:
     """Return a model with the same results whose splits a runtime does as specified, and what was rewritten.
 
@@ -237,27 +243,27 @@ def legal_model(
         found: what its splits are to the runtime.
         where: its place.
         engine: the runtime.
-        sizes: as for :func:`survey`.
 
     Returns:
         The model, what was rewritten, and what the splits of that model are to the runtime.
     """
-    from splitops.models.fix.onnx_models import fix_onnx
+    from splitops.models.fix.onnx_models import fix_nodes, written
 
     try:
-        report = fix_onnx(model, (Target.load(engine.name),), None, where, False, repair=False)
+        edited, reports, last = fix_nodes(model, (Target.load(engine.name),), None, where, repair=False)
     except SplitError:
         return model, (), found
-    if not report.rewritten:
+    rewritten = tuple(report for report in reports if report.status is FixStatus.REWRITTEN)
+    if not rewritten:
         return model, (), found
-    made = cast(ModelProto, report.model)
-    written = set(map(_place, report.rewritten)) - found.computed
-    again = survey(made, where, engine, sizes=sizes, written=written)
-    kept = {key for site in again.sites for key in _outputs(site)}
+    sites = [site for calls in last.calls.values() for site in calls]
+    ours = set(map(_place, rewritten)) - found.computed
+    again = _looked_at(sites, last.surroundings, last.forms.editor, engine, ours)
+    kept = {key for site in sites for key in _outputs(site)}
     lost = {_place(site) for site in found.sites if kept.isdisjoint(_outputs(site))}
     if lost and not lost <= survey(_without_claims(model), where, engine, sizes=True).settled:
         return model, (), found
-    return made, report.rewritten, again
+    return written(edited, model, rewritten), rewritten, again
 
 
 def _without_claims(model: ModelProto) -> ModelProto:

@@ -31,7 +31,6 @@ from splitops.models.sessions.legality import (
     complex_values,
     divides_in_floats,
     find_borders,
-    fused_nodes,
     legal_model,
     nodes_made_of,
     survey,
@@ -207,13 +206,10 @@ class OnnxProgram:
 
     def _on_engine(self, proto: ModelProto, engine: Engine, found: Survey) -> Model:
         given = proto
-        fused = fused_nodes(proto, self._where, engine.name)
-        if found.reasons or fused:
-            sizes = _looks_at_sizes(engine)
-            proto, self.rewritten, found = legal_model(proto, found, self._where, engine, sizes=sizes)
-            fused = fused_nodes(proto, self._where, engine.name) if fused else fused
+        if found.reasons or found.fused:
+            proto, self.rewritten, found = legal_model(proto, found, self._where, engine)
         self.borders = find_borders(proto, found, count_bodies=self._counts)
-        self.borders.nodes |= fused | self._apart
+        self.borders.nodes |= found.fused | self._apart
         if engine.name == "onnxruntime" and has_fragile(proto):
             fragile = fragile_nodes(proto, self._where)
             self.borders.nodes.update(fragile.met)
