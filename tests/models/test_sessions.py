@@ -948,7 +948,7 @@ def test_the_backend_interface_takes_an_engine():
 def test_a_session_checks_a_model_once_and_reads_it_again_only_to_rewrite_it(
     lines: str, read: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 4 parts of 5, which onnxruntime rejects, what the split needs is read first, then the whole model."""
+    """Of 4 parts of 5, which onnxruntime rejects, what the split needs is read first, then all of it."""
     counts: Counter[str] = Counter()
 
     def count(owner: Any, name: str) -> None:
