@@ -19,7 +19,7 @@ from splitops.comparison.cases.building import model_of
 from splitops.comparison.records import Entry, Word
 from splitops.comparison.reports.reading import read_report
 from splitops.models.check.checking import find_limits
-from splitops.models.check.conditions import WORDS, Condition, Surely, Surroundings, condition
+from splitops.models.check.conditions import WORDS, Condition, Surely, Surroundings, Vocabulary, condition
 from splitops.models.check.targets import load_targets, names
 from splitops.models.infer import graph_of, load_well_formed, walk
 from splitops.models.sites import Site
@@ -68,7 +68,9 @@ def proposals(peer: str) -> Iterator[tuple[str, str, Counter[Word]]]:
     cases = [(entry.id, word, split_of(entry.id)) for entry, word in judged(peer)]
     failed = {case for case, word, _ in cases if word is not Word.AGREES}
     met = {
-        one.text: {case for case, _, (_, site, model) in cases if one.met(site, model) is Surely.YES}
+        one.text: {
+            case for case, _, (_, site, model) in cases if one.met(Vocabulary(site, model)) is Surely.YES
+        }
         for one in conditions()
     }
     operators = {case: (operator, operator.partition("-")[0]) for case, _, (operator, *_) in cases}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -32,6 +32,7 @@ __all__ = [
     "Where",
     "brief",
     "count_of",
+    "nearest",
     "one_line",
     "rule_error",
     "shown",
@@ -317,6 +318,18 @@ def without_passwords(text: str) -> str:
 
 
 _PASSWORD = re.compile(r"(?<=://)[^\s/@'\":]*:[^\s/@'\"]*@")
+
+
+def nearest(word: str, words: Iterable[str]) -> str | None:
+    """Return the known word that is nearest to another one; None if none is near.
+
+    Examples:
+        >>> nearest("chekc", ["check", "fix"])
+        'check'
+    """
+    import difflib  # only what goes wrong needs it
+
+    return next(iter(difflib.get_close_matches(word, sorted(words), n=1)), None)
 
 
 def count_of(number: int, noun: str) -> str:

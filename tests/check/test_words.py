@@ -12,7 +12,7 @@ from splitops.comparison.cases import listed
 from splitops.comparison.cases.building import model_of
 from splitops.errors import NOWHERE, Where
 from splitops.models.check import RUNTIMES, check
-from splitops.models.check.conditions import WORDS, Surely, Surroundings, condition
+from splitops.models.check.conditions import WORDS, Surely, Surroundings, Vocabulary, condition
 from splitops.models.sites import Origin, Site
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import schema
@@ -248,8 +248,8 @@ def test_every_word_has_a_test() -> None:
 def test_a_word_says_surely_maybe_or_no(text: str) -> None:
     opposite = condition(f"not {text}")
     for one, expected in WORDS_OF_SPLITS[text]:
-        assert condition(text).met(one, AROUND) is expected, one
-        assert opposite.met(one, AROUND) is {YES: NO, MAYBE: MAYBE, NO: YES}[expected]
+        assert condition(text).met(Vocabulary(one, AROUND)) is expected, one
+        assert opposite.met(Vocabulary(one, AROUND)) is {YES: NO, MAYBE: MAYBE, NO: YES}[expected]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import click
 
 from splitops import cli as package
 from splitops.cli._console import one_line
-from splitops.cli._options import nearest
+from splitops.cli._options import did_you_mean
 from splitops.cli._progress import showing_progress
 from splitops.errors import SplitError
 from splitops.ground.version import __version__
@@ -90,7 +90,7 @@ class _Commands(click.Group):
             kind, word = getattr(error.param, "type", None), re.match("'(.*)' is not one of", error.message)
             if word is None or not isinstance(kind, click.Choice):
                 raise
-            meant = f"{error.message}{nearest(word[1], kind.choices)}"
+            meant = f"{error.message}{did_you_mean(word[1], kind.choices)}"
             raise click.BadParameter(meant, error.ctx, error.param) from error
         except SplitError as error:
             _fail(ctx, str(error), INVALID)
@@ -117,7 +117,7 @@ def _no_such_option(error: click.NoSuchOption) -> click.UsageError:
 def _no_such(ctx: click.Context, kind: str, word: str, known: Sequence[str]) -> click.UsageError:
     """Return the error of an unknown command or option, which names the one that is meant."""
     likely = next((name for name in _SYNONYMS.get(word, ()) if name in known), None)
-    meant = f" Did you mean {likely!r}?" if likely else nearest(word, known)
+    meant = f" Did you mean {likely!r}?" if likely else did_you_mean(word, known)
     return click.UsageError(f"No such {kind} {one_line(word, 80)!r}.{meant}", ctx)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import fields
@@ -11,6 +10,8 @@ from functools import wraps
 from typing import Any, Final, TypeVar, cast
 
 import click
+
+from splitops.errors import nearest
 
 _UNITS: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
@@ -32,15 +33,15 @@ class _Bytes(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 BYTES: Final = _Bytes()
 
 
-def nearest(word: str, words: Iterable[str]) -> str:
+def did_you_mean(word: str, words: Iterable[str]) -> str:
     """Return a sentence that names the nearest known word, behind a space; nothing if none is near.
 
     Examples:
-        >>> nearest("chekc", ["check", "fix"])
+        >>> did_you_mean("chekc", ["check", "fix"])
         " Did you mean 'check'?"
     """
-    found = difflib.get_close_matches(word, sorted(words), n=1)
-    return f" Did you mean {found[0]!r}?" if found else ""
+    found = nearest(word, words)
+    return f" Did you mean {found!r}?" if found else ""
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

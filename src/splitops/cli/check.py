@@ -12,7 +12,7 @@ import click
 
 from splitops.cli._console import alike, console, json_option, one_line, place, places, print_json
 from splitops.cli._models import MODEL_FILE, fix_command, for_option, links_option
-from splitops.cli._options import nearest
+from splitops.cli._options import did_you_mean
 from splitops.errors import count_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ def _codes(texts: Sequence[str], targets: Sequence[Target], option: str) -> tupl
         known = (*every_code(), *(limit.code for target in targets for limit in target.limits))
         for code in found:
             if not any(matches(one, code) for one in known):
-                raise click.BadParameter(f"No such code {code!r}.{nearest(code, known)}", param_hint=option)
+                raise click.BadParameter(
+                    f"No such code {code!r}.{did_you_mean(code, known)}", param_hint=option
+                )
     return found
 
 

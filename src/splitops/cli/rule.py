@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splitops.cli._console import console, json_option, one_line, print_json, table
-from splitops.cli._options import nearest
+from splitops.cli._options import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,7 +45,7 @@ def command(words: tuple[str, ...], as_json: bool) -> None:
     codes: Sequence[str] = [text] if text in known else find(text) if text else known
     if not codes:
         message = f"{one_line(text, 80)!r} is neither a code nor the message of a known limit."
-        raise click.UsageError(f"{message}{nearest(text, known)}")
+        raise click.UsageError(f"{message}{did_you_mean(text, known)}")
     found = [explain(code) for code in codes]
     if as_json:
         print_json([_json(one) for one in found])

@@ -19,7 +19,7 @@ from splitops.cli._console import (
     table,
 )
 from splitops.cli._models import MODEL_FILE, dry_run_option, hold, links_option, out_option
-from splitops.cli._options import BYTES, nearest
+from splitops.cli._options import BYTES, did_you_mean
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def command(
     for name in rewrites:
         if name not in REWRITES:
             raise click.BadParameter(
-                f"No such rewrite {name!r}.{nearest(name, REWRITES)} --list shows all.",
+                f"No such rewrite {name!r}.{did_you_mean(name, REWRITES)} --list shows all.",
                 param_hint="--rewrite",
             )
     hold(out, openvino=is_openvino(model))

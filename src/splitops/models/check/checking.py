@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from splitops.errors import Rule, RuleError, SplitError, Where, shown
 from splitops.ground.progress import counted
-from splitops.models.check.conditions import Surely, Surroundings
+from splitops.models.check.conditions import Surely, Surroundings, Vocabulary
 from splitops.models.check.findings import Finding, Severity, finding_of
 from splitops.models.check.limits import Limit
 from splitops.models.check.targets import Target, asked_targets, load_targets
@@ -180,9 +180,10 @@ def _undeclared_parts(site: Site) -> Iterator[Finding]:
 
 def find_limits(site: Site, model: Surroundings, targets: Iterable[Target]) -> Iterator[tuple[Limit, Surely]]:
     """Yield the limits of some targets that a split node meets, and how surely."""
+    split = Vocabulary(site, model)
     for target in targets if site.unread is None else ():
         for limit in target.of_operator(site.schema):
-            if (surely := limit.met(site, model)) is not Surely.NO:
+            if (surely := limit.met(split)) is not Surely.NO:
                 yield limit, surely
 
 

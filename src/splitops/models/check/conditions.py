@@ -1,24 +1,26 @@
 """The words with which limits of runtimes say where they are met.
 
-A function for each word takes a split node and what it must know of the model around it, and says whether
-the word is true there: surely, maybe or no. Its docstring is what the documentation says of the word. Which
-words a limit uses stands in the file of its runtime, see :mod:`splitops.models.check.targets`.
+Each word is a method of :class:`Vocabulary`, which says whether it is true of a split node in its model:
+True, False, or None where that depends on what is not known. Its name is the word, its argument the number or
+list behind the word, its docstring what the documentation says of it. Which words a limit uses stands in the
+file of its runtime, see :mod:`splitops.models.check.targets`.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import partial
+from functools import cached_property
 from itertools import accumulate
-from typing import Final, TypeVar
+from types import FunctionType
+from typing import Any, Final
 
 import onnx_ir as ir
 
-from splitops.errors import Rule, RuleError, shown
+from splitops.errors import Rule, RuleError, nearest, shown
 from splitops.models.formats.onnx.structure import canonical
 from splitops.models.formats.openvino import OpenVINOModel, endpoint_name
 from splitops.models.graph.merging import SiteKey, merged_sites, site_key
@@ -107,8 +109,395 @@ def _transposes_of_ir(model: OpenVINOModel) -> Orders:
     return found
 
 
-Met = Callable[[Site, Surroundings], Surely]
-"""From a split node and the model around it to whether something is true there."""
+class Vocabulary:
+    """What limits can say of a split node: a method without an underscore is a word.
+
+    Args:
+        site: the split node.
+        model: what is known of the model around it.
+    """
+
+    def __init__(self, site: Site, model: Surroundings) -> None:
+        self._site, self._model = site, model
+        self._data = (site.facts[0] if site.facts else None) or Fact()
+        self._lengths = site.lengths
+
+    @cached_property
+    def _axis(self) -> int | None:
+        return None if self._site.binding is None else self._site.binding.axis
+
+    @cached_property
+    def _division(self) -> Division | None:
+        return None if self._site.binding is None else self._site.binding.division
+
+    @cached_property
+    def _ceil(self) -> Division | None:
+        """The division, if it is one by num_outputs."""
+        division = self._division
+        return division if division is not None and division.rule is SizeRule.CEIL else None
+
+    @cached_property
+    def _size(self) -> Dim | None:
+        """The size of the axis."""
+        shape = self._data.shape
+        return None if self._axis is None or shape is None else shape[self._axis]
+
+    @cached_property
+    def _parts(self) -> tuple[Shape | None, ...] | None:
+        return None if self._site.inference is None else self._site.inference.parts
+
+    @cached_property
+    def _last(self) -> Dim | None:
+        """The size of the last part that num_outputs asks for, declared or not."""
+        division, size = self._ceil, self._size
+        return None if division is None or size is None else part_range(division, size, division.count - 1)
+
+    @property
+    def _num_outputs(self) -> int:
+        name = self._site.schema.count_attribute
+        number = None if name is None else self._site.attributes.get(name)
+        return number if isinstance(number, int) else 0
+
+    @property
+    def _place_of_lengths(self) -> int:
+        """The position of the input of the lengths."""
+        given = [source for source in self._site.schema.lengths if source.given is Given.INPUT]
+        return self._site.schema.input_index(given[0].name) if given else 1
+
+    @property
+    def ceil_numbers(self) -> dict[str, int] | None:
+        """The numbers of parts of ceil(D / n); None for other parts, and if D is unknown."""
+        division, size = self._ceil, self._size
+        if division is None or not isinstance(size, int):
+            return None
+        axis = self._site.attributes.get("axis", 0)
+        return {"count": division.count, "size": size, "axis": axis, "part": -(-size // division.count)}
+
+    # The operator and its data
+
+    def operator_missing(self) -> bool:
+        """The runtime does not have the operator."""
+        return True
+
+    def sequence(self) -> bool:
+        """The operator returns a sequence."""
+        return self._site.schema.gives_sequence
+
+    def opset_above(self, number: int) -> bool:
+        """The model imports a newer opset of ONNX than N."""
+        return self._model.opset is not None and self._model.opset > number
+
+    def opset_below(self, number: int) -> bool:
+        """The model imports an older opset of ONNX than N."""
+        return self._model.opset is not None and self._model.opset < number
+
+    def inside_a_body(self) -> bool:
+        """The split is in a body of If, Loop or Scan, or in a function."""
+        return self._site.where.graph is not None
+
+    def types_in(self, types: frozenset[str]) -> bool:
+        """The element type of the data is one of these."""
+        return self._data.type is not None and self._data.type.name in types
+
+    def types_not_in(self, types: frozenset[str]) -> bool | None:
+        """The element type of the data is none of these."""
+        return None if self._data.type is None else self._data.type.name not in types
+
+    def packed_elements(self) -> bool:
+        """The elements of the data are smaller than a byte."""
+        return self._data.type is not None and self._data.type.packed
+
+    def parts_inside_bytes(self) -> bool | None:
+        """A part is not a run of whole bytes."""
+        axis, kind, parts = self._axis, self._data.type, self._parts
+        if axis is None or kind is None or parts is None or None in parts:
+            return None
+        shapes = [tuple(size for size in part or () if isinstance(size, int)) for part in parts]
+        if any(len(shape) != len(part or ()) for shape, part in zip(shapes, parts, strict=True)):
+            return None
+        begins = accumulate(math.prod(shape[axis:]) * kind.bits for shape in shapes[:-1])
+        return math.prod(shapes[0][:axis]) > 1 or any(begin % 8 for begin in begins)
+
+    def constant_data(self) -> bool:
+        """The data is a constant."""
+        return self._site.origins[:1] == (Origin.MODEL,)
+
+    def values_beyond_32_bits(self) -> bool | None:
+        """A value of the data does not fit an integer of 32 bits."""
+        value = self._data.value
+        if not isinstance(value, tuple):
+            return None
+        # Sizes that are computed from shapes stay far below 2^31.
+        integers = [entry for entry in value if entry is not None]
+        return any(abs(entry) > _INT32_MAX or entry != int(entry) for entry in integers)
+
+    def rank_above(self, number: int) -> bool | None:
+        """The data has more axes than N."""
+        return None if self._data.shape is None else len(self._data.shape) > number
+
+    def rank_unknown(self) -> bool | None:
+        """The model does not say how many axes the data has."""
+        # Inference may know less of the data than the runtime does.
+        return None if self._site.facts and self._data.shape is None else False
+
+    # The axis
+
+    def negative_axis(self) -> bool | None:
+        """The axis is counted from the end."""
+        site, source = self._site, self._site.schema.axis
+        if source.given is Given.ATTRIBUTE:
+            axis = site.attributes.get(source.name, 0)
+            return isinstance(axis, int) and axis < 0
+        index = site.schema.input_index(source.name)
+        fact = site.facts[index] if index < len(site.facts) else None
+        value = None if fact is None else fact.value
+        value = value[0] if isinstance(value, tuple) and len(value) == 1 else value
+        return value < 0 if isinstance(value, int) else None
+
+    def axis_left_out(self) -> bool:
+        """The split does not set its axis."""
+        name = self._site.schema.axis.name
+        given = name in self._site.attributes or name in self._site.references
+        return self._site.schema.axis.given is Given.ATTRIBUTE and not given
+
+    def axis_not_in(self, axes: frozenset[int]) -> bool | None:
+        """The axis is none of these; negative ones are counted from the end."""
+        axis, shape = self._axis, self._data.shape
+        if axis is None or shape is None:
+            return False if axis in axes else None
+        at = axis % len(shape)
+        return axes.isdisjoint({at, at - len(shape)})
+
+    def open_axis(self) -> bool:
+        """The size of the axis is only known in a run."""
+        return not isinstance(self._size, int)
+
+    def empty_axis(self) -> bool | None:
+        """The size of the axis is 0."""
+        return self._size == 0 if isinstance(self._size, int) else None
+
+    def size_above(self, number: int) -> bool:
+        """The axis has more elements than N; the lengths may be what says so."""
+        data = None if self._site.inference is None else self._site.inference.data
+        return self._axis is not None and data is not None and _is_above(data[self._axis], number)
+
+    def declared_size_above(self, number: int) -> bool:
+        """The axis has more elements than N, as the shape of the data says."""
+        return _is_above(self._size, number)
+
+    # The lengths of the parts
+
+    def uneven(self) -> bool | None:
+        """The parts do not all have the same size."""
+        fact, division, size = self._lengths, self._division, self._size
+        listed = fact is not None and (fact.shape != () or self._site.schema.scalar_rule is None)
+        if division is None and fact is not None and listed:  # unknown, or not as the data needs them
+            lengths = fact.value if isinstance(fact.value, tuple) else (None,)
+            return None if None in lengths else len(set(lengths)) > 1
+        if division is None:
+            return False if self._site.binding is None else None
+        match division.rule:
+            case SizeRule.EVEN:
+                return False
+            case SizeRule.EXPLICIT:
+                return len(set(division.lengths)) > 1
+            case SizeRule.CHUNK if isinstance(size, int):
+                return size > division.chunk and size % division.chunk != 0
+            case SizeRule.CEIL | SizeRule.REMAINDER if isinstance(size, int):
+                count = division.count or len(division.lengths)
+                return len({part_range(division, size, index) for index in range(count)}) > 1
+        one = division.count == 1 or division.chunk == 1 or len(division.lengths) == 1
+        return False if one else None
+
+    def last_part_smaller(self) -> bool | None:
+        """num_outputs does not divide the axis, or a chunk does not."""
+        division = self._division
+        smaller = division is not None and division.rule in (SizeRule.CEIL, SizeRule.CHUNK)
+        return self.uneven() if smaller else False
+
+    def last_part_smaller_by_more_than(self, number: int) -> bool | None:
+        """The last of num_outputs parts has more than N elements of the axis less than the first."""
+        division, size, last = self._ceil, self._size, self._last
+        if division is None or not isinstance(size, int) or not isinstance(last, int):
+            return self.last_part_smaller() if division is not None else False
+        return -(-size // division.count) - last > number
+
+    def last_part_empty(self) -> bool | None:
+        """The last of num_outputs parts is empty."""
+        last = self._last
+        if last is None or isinstance(last, int):
+            return last == 0
+        # Of a size that nobody has bounded, an empty part is no more than a possibility of arithmetic.
+        return None if last.lo == 0 and last.hi is not None else False
+
+    def last_part_empty_at_run_time(self) -> bool | None:
+        """num_outputs divides an axis of which only a run knows that no part is empty."""
+        if self._ceil is None or self._num_outputs < 1:
+            return False
+        last = self._last
+        is_open = last is None or (isinstance(last, Range) and last.lo == 0 and last.hi is None)
+        return None if is_open else False
+
+    def last_part_beyond_the_axis(self) -> bool:
+        """Parts of ceil(D / n) reach beyond the axis before the last part begins."""
+        numbers = self.ceil_numbers
+        return numbers is not None and numbers["part"] * (numbers["count"] - 1) > numbers["size"]
+
+    def empty_part(self) -> bool | None:
+        """A part has no elements of the axis."""
+        axis, division, parts = self._axis, self._division, self._parts
+        if axis is None or parts is None:
+            return False
+        sizes = [None if part is None else part[axis] for part in parts]
+        if 0 in sizes:
+            return True
+        if division is not None and division.rule is SizeRule.CEIL:
+            empty = self.last_part_empty()
+            return self.last_part_empty_at_run_time() if empty is False else empty
+        least = hull(*sizes)
+        given = division is None or division.rule is SizeRule.REMAINDER
+        return None if given and isinstance(least, Range) and least.lo == 0 else False
+
+    def empty_part_as_an_output(self) -> bool | None:
+        """A part without elements is an output of the model."""
+        if self._site.inference is None:
+            return False
+        outputs, known = self._site.outputs, self._model.outputs
+        parts = zip(outputs, self._parts or (), strict=False)
+        if any(shape is not None and 0 in shape and name in known for name, shape in parts):
+            return True
+        return self.last_part_empty_at_run_time() if outputs[-1] in known else False
+
+    def empty_part_transposed(self) -> bool:
+        """A part of size 0 is read by a Transpose that moves it past nothing but axes of size 1."""
+        return any(
+            part is not None and _moves_zero(part, order)
+            for name, part in zip(self._site.outputs, self._parts or (), strict=False)
+            for order in self._model.transposes.get((self._site.where.graph, name), ())
+        )
+
+    def equal_parts(self) -> bool:
+        """A number of parts divides the axis, not a list of lengths."""
+        return self._division is not None and self._division.count > 0
+
+    def lengths_given(self) -> bool:
+        """The length of each part is known."""
+        return self._division is not None and bool(self._division.lengths)
+
+    def length_above(self, number: int) -> bool:
+        """A given length is larger than N."""
+        return self._division is not None and any(length > number for length in self._division.lengths)
+
+    def lengths_as_an_input(self) -> bool:
+        """The lengths are an input of the split."""
+        return self._lengths is not None
+
+    def lengths_at_run_time(self) -> bool:
+        """The lengths are only known in a run."""
+        fact = self._lengths
+        return fact is not None and (
+            fact.value is None or (isinstance(fact.value, tuple) and None in fact.value)
+        )
+
+    def lengths_without_entries(self) -> bool:
+        """The lengths are a constant without entries."""
+        fact, at = self._lengths, self._place_of_lengths
+        return fact is not None and fact.shape == (0,) and self._site.origins[at : at + 1] == (Origin.MODEL,)
+
+    def negative_remainder(self) -> bool:
+        """The other lengths of VariadicSplit leave less than 0 for the -1."""
+        error = self._site.error
+        return isinstance(error, RuleError) and error.rule is Rule.REMAINDER_NEGATIVE
+
+    # Sequences
+
+    def chunks(self) -> bool:
+        """A sequence is made of chunks of one size."""
+        return self._site.schema.gives_sequence and (self._lengths is None or self._lengths.shape == ())
+
+    def number_of_parts_at_run_time(self) -> bool | None:
+        """A sequence is made by a chunk, or by a number of lengths, that only a run knows."""
+        fact = self._lengths
+        if not self._site.schema.gives_sequence or fact is None:
+            return False
+        if fact.shape is None:
+            return None
+        return not isinstance(fact.shape[0], int) if fact.shape else fact.value is None
+
+    def unbind(self) -> bool | None:
+        """Keepdims = 0 is used with chunks of 1, as PyTorch exports a scripted unbind."""
+        fact = self._lengths
+        if not self._site.may_be_unbind:
+            return False
+        return True if fact is not None and fact.shape == () and fact.value == 1 else None
+
+    def squeezed_chunks(self) -> bool:
+        """Keepdims = 0 is used with chunks of more than 1."""
+        fact, row = self._lengths, self._site.schema
+        if fact is None or row.keepdims is None or self._site.attributes.get(row.keepdims.name) != 0:
+            return False
+        return fact.shape == () and fact.value not in (None, 1)
+
+    # Outputs and absent inputs
+
+    def more_outputs_than(self, number: int) -> bool:
+        """More outputs are declared than N."""
+        return len(self._site.outputs) > number
+
+    def num_outputs(self) -> bool:
+        """The split sets num_outputs, or num_splits."""
+        return self._site.schema.count_attribute in self._site.attributes
+
+    def num_outputs_above(self, number: int) -> bool:
+        """num_outputs is more than N."""
+        return self._num_outputs > number
+
+    def fewer_outputs_than_num_outputs(self) -> bool:
+        """Fewer outputs are declared than num_outputs says."""
+        return self._num_outputs > len(self._site.outputs)
+
+    def more_outputs_than_num_outputs(self) -> bool:
+        """More outputs are declared than num_outputs says."""
+        return 0 < self._num_outputs < len(self._site.outputs)
+
+    def absent_input_named(self) -> bool:
+        """The absent input of the lengths is named ''."""
+        at = self._place_of_lengths
+        return self._site.inputs[at : at + 1] == ("",)
+
+    def output_left_out(self) -> bool:
+        """An output is named ''."""
+        return "" in self._site.outputs
+
+    def output_of_the_model(self) -> bool:
+        """The sequence, or a part, is an output of the model."""
+        return any(name in self._model.outputs for name in self._site.outputs)
+
+    def last_part_sliced(self) -> bool:
+        """A Slice reads the last of num_outputs parts."""
+        met = (self._site.where.graph, self._site.outputs[-1]) in self._model.sliced
+        return met and self._num_outputs == len(self._site.outputs)
+
+    def merged(self) -> bool:
+        """Another Split of the same data declares another number of outputs, and neither declares lengths."""
+        return site_key(self._site.where.graph, self._site.outputs) in self._model.merged
+
+
+def _is_above(size: Dim | None, number: int) -> bool:
+    """Return whether a size is above a number; one that nobody has bounded is not, without a hint."""
+    return size is not None and (size if isinstance(size, int) else size.lo) > number
+
+
+def _moves_zero(shape: Shape, order: tuple[int, ...]) -> bool:
+    """Return whether an order is that of a reshape, to a shape whose 0 means another size of the data.
+
+    A reshape takes 0 for the size that the data has in its place.
+    """
+    order = order or tuple(reversed(range(len(shape))))
+    if sorted(order) != list(range(len(shape))):
+        return False
+    kept = [axis for axis in order if shape[axis] != 1]
+    return kept == sorted(kept) and any(shape[axis] == 0 != shape[at] for at, axis in enumerate(order))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +507,30 @@ class Word:
     Attributes:
         text: how it is written; ``N`` stands for a number, ``[...]`` for a list.
         meaning: what it says of a split.
-        test: whether it is true of a split; of a word with a number or list, that comes first.
+        test: its method of :class:`Vocabulary`.
         known: of a list, the entries that it may have; None where they are numbers.
     """
 
     text: str
     meaning: str
-    test: Callable[..., Surely]
+    test: Callable[..., bool | None]
     known: frozenset[str] | None = None
+
+
+def _word(name: str, test: Any) -> Word:
+    """Return the word that a method is: its name, and ``N`` or ``[...]`` for its argument."""
+    argument = test.__code__.co_varnames[1] if test.__code__.co_argcount > 1 else None
+    behind = {None: "", "number": " N"}.get(argument, " [...]")
+    text = name.replace("_", " ").replace("num outputs", "num_outputs").replace("named", "named ''")
+    known = frozenset(ELEMENT_TYPES) if argument == "types" else None
+    return Word(f"{text}{behind}", test.__doc__.removesuffix("."), test, known)
+
+
+_METHODS: Final = {name: one for name, one in vars(Vocabulary).items() if isinstance(one, FunctionType)}
+WORDS: Final = {
+    word.text: word for word in (_word(*each) for each in _METHODS.items() if not each[0].startswith("_"))
+}
+"""The vocabulary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,18 +540,29 @@ class Condition:
     Attributes:
         text: what the limit says.
         word: the word.
-        met: whether it is true of a split.
-        number: the number; None where there is none.
+        argument: the number or list; None where there is none.
+        negated: whether it says the opposite.
     """
 
     text: str
     word: Word
-    met: Met
-    number: int | None = None
+    argument: int | frozenset[int] | frozenset[str] | None = None
+    negated: bool = False
+
+    @property
+    def number(self) -> int | None:
+        """The number; None where there is none."""
+        return self.argument if isinstance(self.argument, int) else None
+
+    def met(self, split: Vocabulary) -> Surely:
+        """Return whether it is true of a split."""
+        behind = () if self.argument is None else (self.argument,)
+        found = self.word.test(split, *behind)
+        if found is None:
+            return Surely.MAYBE
+        return Surely.YES if found is not self.negated else Surely.NO
 
 
-WORDS: Final[dict[str, Word]] = {}
-"""The vocabulary."""
 _WRITTEN: Final = re.compile(
     r"(?P<negated>not )?(?P<text>.*?)(?: (?P<number>[0-9]{1,18})| \[(?P<entries>.*)\])?"
 )
@@ -171,20 +587,11 @@ def condition(written: str) -> Condition:
     number, listed = found["number"], found["entries"]
     text = found["text"] + (" N" if number else "" if listed is None else " [...]")
     if text not in WORDS:
-        import difflib
-
-        near = difflib.get_close_matches(text, WORDS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"there is no word {shown(text)}{hint}")
+        near = nearest(text, WORDS)
+        raise ValueError(f"there is no word {shown(text)}{f'; did you mean {near!r}?' if near else ''}")
     word = WORDS[text]
-    met: Met = word.test
-    if number is not None:
-        met = partial(word.test, int(number))
-    elif listed is not None:
-        met = partial(word.test, _entries(word, listed))
-    if found["negated"]:
-        met = partial(_not, met)
-    return Condition(written, word, met, None if number is None else int(number))
+    argument = int(number) if number else None if listed is None else _entries(word, listed)
+    return Condition(written, word, argument, bool(found["negated"]))
 
 
 def _entries(word: Word, listed: str) -> frozenset[str] | frozenset[int]:
@@ -195,525 +602,3 @@ def _entries(word: Word, listed: str) -> frozenset[str] | frozenset[int]:
         if word.known is not None and entry not in word.known:
             raise ValueError(f"{shown(entry)} is none of {', '.join(sorted(word.known))}")
     return frozenset(entries) if word.known is not None else frozenset(map(int, entries))
-
-
-def _not(met: Met, site: Site, model: Surroundings) -> Surely:
-    return Surely(Surely.YES - met(site, model))
-
-
-_Test = TypeVar("_Test", bound=Callable[..., Surely])
-
-
-def _word(text: str, known: Iterable[str] | None = None) -> Callable[[_Test], _Test]:
-    """Return a decorator that makes a function the test of a word."""
-
-    def add(test: _Test) -> _Test:
-        meaning = (test.__doc__ or "").removesuffix(".")
-        WORDS[text] = Word(text, meaning, test, None if known is None else frozenset(known))
-        return test
-
-    return add
-
-
-def _surely(met: bool) -> Surely:
-    return Surely.YES if met else Surely.NO
-
-
-def _data(site: Site) -> Fact:
-    return (site.facts[0] if site.facts else None) or Fact()
-
-
-def _division(site: Site) -> Division | None:
-    return None if site.binding is None else site.binding.division
-
-
-def _ceil(site: Site) -> Division | None:
-    """Return the division of a split node, if it is one by num_outputs."""
-    division = _division(site)
-    return division if division is not None and division.rule is SizeRule.CEIL else None
-
-
-def _axis_size(site: Site) -> Dim | None:
-    binding = site.binding
-    if binding is None or binding.axis is None or binding.data.shape is None:
-        return None
-    return binding.data.shape[binding.axis]
-
-
-def _above(size: Dim | None, number: int) -> Surely:
-    """Return whether a size is above a number; one that nobody has bounded is not, without a hint."""
-    if isinstance(size, int):
-        return _surely(size > number)
-    return Surely.YES if size is not None and size.lo > number else Surely.NO
-
-
-def _num_outputs(site: Site) -> int:
-    name = site.schema.count_attribute
-    number = None if name is None else site.attributes.get(name)
-    return number if isinstance(number, int) else 0
-
-
-def _last_ceil_part(site: Site) -> Dim | None:
-    """Return the size of the last part that num_outputs asks for, declared or not."""
-    division, size = _ceil(site), _axis_size(site)
-    return None if division is None or size is None else part_range(division, size, division.count - 1)
-
-
-def _place_of_lengths(site: Site) -> int:
-    """Return the position of the input of the lengths."""
-    given = [source for source in site.schema.lengths if source.given is Given.INPUT]
-    return site.schema.input_index(given[0].name) if given else 1
-
-
-def ceil_numbers(site: Site) -> dict[str, int] | None:
-    """Return the numbers of parts of ceil(D / n); None for other parts, and if D is unknown."""
-    division, size = _ceil(site), _axis_size(site)
-    if division is None or not isinstance(size, int):
-        return None
-    axis = site.attributes.get("axis", 0)
-    return {"count": division.count, "size": size, "axis": axis, "part": -(-size // division.count)}
-
-
-# The operator and its data
-
-
-@_word("operator missing")
-def _operator_missing(site: Site, model: Surroundings) -> Surely:
-    """The runtime does not have the operator."""
-    return Surely.YES
-
-
-@_word("sequence")
-def _sequence(site: Site, model: Surroundings) -> Surely:
-    """The operator returns a sequence."""
-    return _surely(site.schema.gives_sequence)
-
-
-@_word("opset above N")
-def _opset_above(number: int, site: Site, model: Surroundings) -> Surely:
-    """The model imports a newer opset of ONNX than N."""
-    return _surely(model.opset is not None and model.opset > number)
-
-
-@_word("opset below N")
-def _opset_below(number: int, site: Site, model: Surroundings) -> Surely:
-    """The model imports an older opset of ONNX than N."""
-    return _surely(model.opset is not None and model.opset < number)
-
-
-@_word("inside a body")
-def _inside(site: Site, model: Surroundings) -> Surely:
-    """The split is in a body of If, Loop or Scan, or in a function."""
-    return _surely(site.where.graph is not None)
-
-
-@_word("types in [...]", ELEMENT_TYPES)
-def _types_in(kinds: frozenset[str], site: Site, model: Surroundings) -> Surely:
-    """The element type of the data is one of these."""
-    kind = _data(site).type
-    return _surely(kind is not None and kind.name in kinds)
-
-
-@_word("types not in [...]", ELEMENT_TYPES)
-def _types_not_in(kinds: frozenset[str], site: Site, model: Surroundings) -> Surely:
-    """The element type of the data is none of these."""
-    kind = _data(site).type
-    return Surely.MAYBE if kind is None else _surely(kind.name not in kinds)
-
-
-@_word("packed elements")
-def _packed(site: Site, model: Surroundings) -> Surely:
-    """The elements of the data are smaller than a byte."""
-    kind = _data(site).type
-    return _surely(kind is not None and kind.packed)
-
-
-@_word("parts inside bytes")
-def _inside_bytes(site: Site, model: Surroundings) -> Surely:
-    """A part is not a run of whole bytes."""
-    axis = None if site.binding is None else site.binding.axis
-    kind, parts = _data(site).type, site.inference.parts if site.inference is not None else None
-    if axis is None or kind is None or parts is None or None in parts:
-        return Surely.MAYBE
-    shapes = [tuple(size for size in part or () if isinstance(size, int)) for part in parts]
-    if any(len(shape) != len(part or ()) for shape, part in zip(shapes, parts, strict=True)):
-        return Surely.MAYBE
-    begins = accumulate(math.prod(shape[axis:]) * kind.bits for shape in shapes[:-1])
-    return _surely(math.prod(shapes[0][:axis]) > 1 or any(begin % 8 for begin in begins))
-
-
-@_word("constant data")
-def _constant(site: Site, model: Surroundings) -> Surely:
-    """The data is a constant."""
-    return _surely(site.origins[:1] == (Origin.MODEL,))
-
-
-@_word("values beyond 32 bits")
-def _beyond_32_bits(site: Site, model: Surroundings) -> Surely:
-    """A value of the data does not fit an integer of 32 bits."""
-    value = _data(site).value
-    if not isinstance(value, tuple):
-        return Surely.MAYBE
-    # Sizes that are computed from shapes stay far below 2^31.
-    integers = [entry for entry in value if entry is not None]
-    return _surely(any(abs(entry) > _INT32_MAX or entry != int(entry) for entry in integers))
-
-
-@_word("rank above N")
-def _rank_above(number: int, site: Site, model: Surroundings) -> Surely:
-    """The data has more axes than N."""
-    shape = _data(site).shape
-    return Surely.MAYBE if shape is None else _surely(len(shape) > number)
-
-
-@_word("rank unknown")
-def _rank_unknown(site: Site, model: Surroundings) -> Surely:
-    """The model does not say how many axes the data has."""
-    # Inference may know less of the data than the runtime does.
-    return Surely.MAYBE if site.facts and _data(site).shape is None else Surely.NO
-
-
-# The axis
-
-
-@_word("negative axis")
-def _negative_axis(site: Site, model: Surroundings) -> Surely:
-    """The axis is counted from the end."""
-    source = site.schema.axis
-    if source.given is Given.ATTRIBUTE:
-        axis = site.attributes.get(source.name, 0)
-        return _surely(isinstance(axis, int) and axis < 0)
-    index = site.schema.input_index(source.name)
-    fact = site.facts[index] if index < len(site.facts) else None
-    value = None if fact is None else fact.value
-    value = value[0] if isinstance(value, tuple) and len(value) == 1 else value
-    return _surely(value < 0) if isinstance(value, int) else Surely.MAYBE
-
-
-@_word("axis left out")
-def _axis_left_out(site: Site, model: Surroundings) -> Surely:
-    """The split does not set its axis."""
-    name = site.schema.axis.name
-    given = name in site.attributes or name in site.references
-    return _surely(site.schema.axis.given is Given.ATTRIBUTE and not given)
-
-
-@_word("axis not in [...]")
-def _axis_not_in(axes: frozenset[int], site: Site, model: Surroundings) -> Surely:
-    """The axis is none of these; negative ones are counted from the end."""
-    axis, shape = None if site.binding is None else site.binding.axis, _data(site).shape
-    if axis is None or shape is None:
-        return Surely.NO if axis in axes else Surely.MAYBE
-    at = axis % len(shape)
-    return _surely(axes.isdisjoint({at, at - len(shape)}))
-
-
-@_word("open axis")
-def _open_axis(site: Site, model: Surroundings) -> Surely:
-    """The size of the axis is only known in a run."""
-    return _surely(not isinstance(_axis_size(site), int))
-
-
-@_word("empty axis")
-def _empty_axis(site: Site, model: Surroundings) -> Surely:
-    """The size of the axis is 0."""
-    size = _axis_size(site)
-    return _surely(size == 0) if isinstance(size, int) else Surely.MAYBE
-
-
-@_word("size above N")
-def _size_above(number: int, site: Site, model: Surroundings) -> Surely:
-    """The axis has more elements than N; the lengths may be what says so."""
-    binding, inference = site.binding, site.inference
-    if binding is None or binding.axis is None or inference is None or inference.data is None:
-        return Surely.NO
-    return _above(inference.data[binding.axis], number)
-
-
-@_word("declared size above N")
-def _declared_size_above(number: int, site: Site, model: Surroundings) -> Surely:
-    """The axis has more elements than N, as the shape of the data says."""
-    return _above(_axis_size(site), number)
-
-
-# The lengths of the parts
-
-
-@_word("uneven")
-def _uneven(site: Site, model: Surroundings) -> Surely:
-    """The parts do not all have the same size."""
-    fact, division, size = site.lengths, _division(site), _axis_size(site)
-    listed = fact is not None and (fact.shape != () or site.schema.scalar_rule is None)
-    if division is None and fact is not None and listed:  # unknown, or not as the data needs them
-        lengths = fact.value if isinstance(fact.value, tuple) else (None,)
-        return Surely.MAYBE if None in lengths else _surely(len(set(lengths)) > 1)
-    if division is None:
-        return Surely.NO if site.binding is None else Surely.MAYBE
-    match division.rule:
-        case SizeRule.EVEN:
-            return Surely.NO
-        case SizeRule.EXPLICIT:
-            return _surely(len(set(division.lengths)) > 1)
-        case SizeRule.CHUNK if isinstance(size, int):
-            return _surely(size > division.chunk and size % division.chunk != 0)
-        case SizeRule.CEIL | SizeRule.REMAINDER if isinstance(size, int):
-            count = division.count or len(division.lengths)
-            return _surely(len({part_range(division, size, index) for index in range(count)}) > 1)
-    one = division.count == 1 or division.chunk == 1 or len(division.lengths) == 1
-    return Surely.NO if one else Surely.MAYBE
-
-
-@_word("last part smaller")
-def _last_part_smaller(site: Site, model: Surroundings) -> Surely:
-    """num_outputs does not divide the axis, or a chunk does not."""
-    division = _division(site)
-    smaller = division is not None and division.rule in (SizeRule.CEIL, SizeRule.CHUNK)
-    return _uneven(site, model) if smaller else Surely.NO
-
-
-@_word("last part smaller by more than N")
-def _last_part_smaller_by(number: int, site: Site, model: Surroundings) -> Surely:
-    """The last of num_outputs parts has more than N elements of the axis less than the first."""
-    division, size, last = _ceil(site), _axis_size(site), _last_ceil_part(site)
-    if division is None or not isinstance(size, int) or not isinstance(last, int):
-        return _last_part_smaller(site, model) if division is not None else Surely.NO
-    return _surely(-(-size // division.count) - last > number)
-
-
-@_word("last part empty")
-def _last_part_empty(site: Site, model: Surroundings) -> Surely:
-    """The last of num_outputs parts is empty."""
-    last = _last_ceil_part(site)
-    if last is None or isinstance(last, int):
-        return _surely(last == 0)
-    # Of a size that nobody has bounded, an empty part is no more than a possibility of arithmetic.
-    return Surely.MAYBE if last.lo == 0 and last.hi is not None else Surely.NO
-
-
-@_word("last part empty at run time")
-def _last_part_empty_at_run_time(site: Site, model: Surroundings) -> Surely:
-    """num_outputs divides an axis of which only a run knows that no part is empty."""
-    if _ceil(site) is None or _num_outputs(site) < 1:
-        return Surely.NO
-    last = _last_ceil_part(site)
-    is_open = last is None or (isinstance(last, Range) and last.lo == 0 and last.hi is None)
-    return Surely.MAYBE if is_open else Surely.NO
-
-
-@_word("last part beyond the axis")
-def _beyond(site: Site, model: Surroundings) -> Surely:
-    """Parts of ceil(D / n) reach beyond the axis before the last part begins."""
-    division, size = _ceil(site), _axis_size(site)
-    if division is None or not isinstance(size, int):
-        return Surely.NO
-    return _surely(-(-size // division.count) * (division.count - 1) > size)
-
-
-@_word("empty part")
-def _empty_part(site: Site, model: Surroundings) -> Surely:
-    """A part has no elements of the axis."""
-    axis, division = None if site.binding is None else site.binding.axis, _division(site)
-    parts = None if site.inference is None else site.inference.parts
-    if axis is None or parts is None:
-        return Surely.NO
-    sizes = [None if part is None else part[axis] for part in parts]
-    if 0 in sizes:
-        return Surely.YES
-    if division is not None and division.rule is SizeRule.CEIL:
-        return max(_last_part_empty(site, model), _last_part_empty_at_run_time(site, model))
-    least = hull(*sizes)
-    given = division is None or division.rule is SizeRule.REMAINDER
-    return Surely.MAYBE if given and isinstance(least, Range) and least.lo == 0 else Surely.NO
-
-
-@_word("empty part as an output")
-def _empty_output(site: Site, model: Surroundings) -> Surely:
-    """A part without elements is an output of the model."""
-    if site.inference is None:
-        return Surely.NO
-    parts = zip(site.outputs, site.inference.parts or (), strict=False)
-    if any(shape is not None and 0 in shape and name in model.outputs for name, shape in parts):
-        return Surely.YES
-    return _last_part_empty_at_run_time(site, model) if site.outputs[-1] in model.outputs else Surely.NO
-
-
-@_word("empty part transposed")
-def _empty_transposed(site: Site, model: Surroundings) -> Surely:
-    """A part of size 0 is read by a Transpose that moves it past nothing but axes of size 1."""
-    if site.inference is None:
-        return Surely.NO
-    parts = zip(site.outputs, site.inference.parts or (), strict=False)
-    return _surely(
-        any(
-            part is not None and _moves_zero(part, order)
-            for name, part in parts
-            for order in model.transposes.get((site.where.graph, name), ())
-        )
-    )
-
-
-def _moves_zero(shape: Shape, order: tuple[int, ...]) -> bool:
-    """Return whether an order is that of a reshape, to a shape whose 0 means another size of the data.
-
-    A reshape takes 0 for the size that the data has in its place.
-    """
-    order = order or tuple(reversed(range(len(shape))))
-    if sorted(order) != list(range(len(shape))):
-        return False
-    kept = [axis for axis in order if shape[axis] != 1]
-    return kept == sorted(kept) and any(shape[axis] == 0 != shape[at] for at, axis in enumerate(order))
-
-
-@_word("equal parts")
-def _equal_parts(site: Site, model: Surroundings) -> Surely:
-    """A number of parts divides the axis, not a list of lengths."""
-    division = _division(site)
-    return _surely(division is not None and division.count > 0)
-
-
-@_word("lengths given")
-def _lengths_given(site: Site, model: Surroundings) -> Surely:
-    """The length of each part is known."""
-    division = _division(site)
-    return _surely(division is not None and bool(division.lengths))
-
-
-@_word("length above N")
-def _length_above(number: int, site: Site, model: Surroundings) -> Surely:
-    """A given length is larger than N."""
-    division = _division(site)
-    return _surely(division is not None and any(length > number for length in division.lengths))
-
-
-@_word("lengths as an input")
-def _lengths_as_input(site: Site, model: Surroundings) -> Surely:
-    """The lengths are an input of the split."""
-    return _surely(site.lengths is not None)
-
-
-@_word("lengths at run time")
-def _lengths_at_run_time(site: Site, model: Surroundings) -> Surely:
-    """The lengths are only known in a run."""
-    fact = site.lengths
-    unknown = fact is not None and (
-        fact.value is None or (isinstance(fact.value, tuple) and None in fact.value)
-    )
-    return _surely(unknown)
-
-
-@_word("lengths without entries")
-def _lengths_without_entries(site: Site, model: Surroundings) -> Surely:
-    """The lengths are a constant without entries."""
-    fact, at = site.lengths, _place_of_lengths(site)
-    return _surely(fact is not None and fact.shape == (0,) and site.origins[at : at + 1] == (Origin.MODEL,))
-
-
-@_word("negative remainder")
-def _negative_remainder(site: Site, model: Surroundings) -> Surely:
-    """The other lengths of VariadicSplit leave less than 0 for the -1."""
-    error = site.error
-    return _surely(isinstance(error, RuleError) and error.rule is Rule.REMAINDER_NEGATIVE)
-
-
-# Sequences
-
-
-@_word("chunks")
-def _chunks(site: Site, model: Surroundings) -> Surely:
-    """A sequence is made of chunks of one size."""
-    fact = site.lengths
-    return _surely(site.schema.gives_sequence and (fact is None or fact.shape == ()))
-
-
-@_word("number of parts at run time")
-def _number_at_run_time(site: Site, model: Surroundings) -> Surely:
-    """A sequence is made by a chunk, or by a number of lengths, that only a run knows."""
-    fact = site.lengths
-    if not site.schema.gives_sequence or fact is None:
-        return Surely.NO
-    if fact.shape is None:
-        return Surely.MAYBE
-    return _surely(not isinstance(fact.shape[0], int) if fact.shape else fact.value is None)
-
-
-@_word("unbind")
-def _unbind(site: Site, model: Surroundings) -> Surely:
-    """Keepdims = 0 is used with chunks of 1, as PyTorch exports a scripted unbind."""
-    fact = site.lengths
-    if not site.may_be_unbind:
-        return Surely.NO
-    return Surely.YES if fact is not None and fact.shape == () and fact.value == 1 else Surely.MAYBE
-
-
-@_word("squeezed chunks")
-def _squeezed_chunks(site: Site, model: Surroundings) -> Surely:
-    """Keepdims = 0 is used with chunks of more than 1."""
-    fact, row = site.lengths, site.schema
-    if fact is None or row.keepdims is None or site.attributes.get(row.keepdims.name) != 0:
-        return Surely.NO
-    return _surely(fact.shape == () and fact.value not in (None, 1))
-
-
-# Outputs and absent inputs
-
-
-@_word("more outputs than N")
-def _more_outputs_than(number: int, site: Site, model: Surroundings) -> Surely:
-    """More outputs are declared than N."""
-    return _surely(len(site.outputs) > number)
-
-
-@_word("num_outputs")
-def _has_num_outputs(site: Site, model: Surroundings) -> Surely:
-    """The split sets num_outputs, or num_splits."""
-    return _surely(site.schema.count_attribute in site.attributes)
-
-
-@_word("num_outputs above N")
-def _num_outputs_above(number: int, site: Site, model: Surroundings) -> Surely:
-    """num_outputs is more than N."""
-    return _surely(_num_outputs(site) > number)
-
-
-@_word("fewer outputs than num_outputs")
-def _fewer_outputs(site: Site, model: Surroundings) -> Surely:
-    """Fewer outputs are declared than num_outputs says."""
-    return _surely(_num_outputs(site) > len(site.outputs))
-
-
-@_word("more outputs than num_outputs")
-def _more_outputs(site: Site, model: Surroundings) -> Surely:
-    """More outputs are declared than num_outputs says."""
-    return _surely(0 < _num_outputs(site) < len(site.outputs))
-
-
-@_word("absent input named ''")
-def _absent_input(site: Site, model: Surroundings) -> Surely:
-    """The absent input of the lengths is named ''."""
-    at = _place_of_lengths(site)
-    return _surely(site.inputs[at : at + 1] == ("",))
-
-
-@_word("output left out")
-def _output_left_out(site: Site, model: Surroundings) -> Surely:
-    """An output is named ''."""
-    return _surely("" in site.outputs)
-
-
-@_word("output of the model")
-def _output_of_model(site: Site, model: Surroundings) -> Surely:
-    """The sequence, or a part, is an output of the model."""
-    return _surely(any(name in model.outputs for name in site.outputs))
-
-
-@_word("last part sliced")
-def _last_part_sliced(site: Site, model: Surroundings) -> Surely:
-    """A Slice reads the last of num_outputs parts."""
-    met = (site.where.graph, site.outputs[-1]) in model.sliced
-    return _surely(met and _num_outputs(site) == len(site.outputs))
-
-
-@_word("merged")
-def _merged(site: Site, model: Surroundings) -> Surely:
-    """Another Split of the same data declares another number of outputs, and neither declares lengths."""
-    return _surely(site_key(site.where.graph, site.outputs) in model.merged)

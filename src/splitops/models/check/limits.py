@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from splitops.models.check import conditions
-from splitops.models.check.conditions import Condition, Surely, Surroundings
+from splitops.models.check.conditions import Condition, Surely, Surroundings, Vocabulary
 from splitops.models.graph.fusions import Fusion
 from splitops.models.sites.site import Site
 from splitops.spec.operators import OperatorSchema
@@ -154,19 +153,21 @@ class Limit:
         name = f"{row.domain}.{row.name}" if row.domain else row.name
         return not self.operators or name in self.operators or f"{name}-{row.since_version}" in self.operators
 
-    def met(self, site: Site, model: Surroundings) -> Surely:
+    def met(self, split: Vocabulary) -> Surely:
         """Return whether a split of an operator that it concerns meets it."""
         surely = Surely.YES if self.when else Surely.NO
         for one in self.when:
-            surely = min(surely, one.met(site, model))
+            surely = min(surely, one.met(split))
             if surely is Surely.NO:
                 break
         return surely
 
     def words(self, site: Site | None = None) -> str:
         """Return the message, with the numbers of a split, its releases, and whether it was tested."""
-        numbers = None if self.exact is None or site is None else conditions.ceil_numbers(site)
-        text = self.message if self.exact is None or numbers is None else self.exact.format(**numbers)
+        text = self.message
+        if self.exact is not None and site is not None:
+            numbers = Vocabulary(site, Surroundings()).ceil_numbers
+            text = text if numbers is None else self.exact.format(**numbers)
         text = text if self.since is None else f"{text} (from {self.since} on)"
         text = text if self.until is None else f"{text} (up to {self.until})"
         return f"{text} (documented, not tested)" if self.source and not self.case else text

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from splitops.errors import ArrayError, ModelError, shown, shown_path
+from splitops.errors import ArrayError, ModelError, nearest, shown, shown_path
 from splitops.ground.reading import read_whole
 from splitops.models.check.conditions import Condition, condition
 from splitops.models.check.limits import USUAL_FORMS, FixForm, Limit, Outcome, release_numbers
@@ -86,14 +86,9 @@ class Target:
             return _read(read_whole(path, limit=_MOST_BYTES), shown_path(path), path.stem, os.fspath(named))
         name, equals, release = named.partition("==") if isinstance(named, str) else ("", "", "")
         if name not in names():
-            import difflib
-
-            near = difflib.get_close_matches(name, names(), n=1)
-            hint = (
-                f"did you mean {near[0]!r}?"
-                if near
-                else f"use {', '.join(names())} or the path of a .toml file"
-            )
+            near = nearest(name, names())
+            others = f"use {', '.join(names())} or the path of a .toml file"
+            hint = f"did you mean {near!r}?" if near else others
             raise ArrayError(f"unknown runtime {shown(named)}; {hint}")
         found = _of_package(name)
         return found.at(release.strip()) if equals else found
