@@ -577,7 +577,7 @@ def big_file(folder: Path, name: str, like: Path) -> Path:
         os.truncate(path, array.size)
         return path
     form = splitops.files.format_named(name)
-    [file] = form.lay_out([form.taken(replace(array, name="x"))], contents, path.name).files
+    [file] = form.lay_out([form.taken(array._replace(name="x"))], contents, path.name).files
     with path.open("wb") as target:
         for offset, data in file.literals:
             target.seek(offset)

@@ -298,6 +298,7 @@ def test_a_run_that_was_killed_goes_on(model, tmp_path, monkeypatch, at):
     from splitops.files import engine
 
     monkeypatch.setattr(engine.tasks, "__defaults__", (20_000,))
+    monkeypatch.setattr(engine, "_BLOCK", 10_000)
     plan = sharding.plan(model, LLAMA_PLAN, ranks=2)
     plan.run(tmp_path / "whole", sync=False)
     child = os.fork()

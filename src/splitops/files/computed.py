@@ -26,6 +26,7 @@ from splitops.files.boxes import Box, boxes
 from splitops.files.chunk_work import ChunkedArray, ChunkedFormat, checksum_of, make_names_durable
 from splitops.files.cluster import Workers, client_of
 from splitops.files.copying import FilePlan
+from splitops.files.extents import Extents
 from splitops.files.formats import Format, TargetFile, format_named
 from splitops.files.journal import Journal
 from splitops.files.plans import MEMORY, DryRun, Part, RunOptions
@@ -85,7 +86,7 @@ def array_plan(
         (),
         (),
         tuple(TargetFile(each, 0, folder=True) for each in names),
-        (),
+        Extents.of(()),
         tuple(Part(folder / each, "", offset, size, shape) for each, offset, size, shape in places),
         arrays=tuple(_in_regular_chunks(part) for part in backend.views(plan, array)),
     )

@@ -2,11 +2,13 @@
 
 Runs of 64 KiB and more go from file to file through one buffer. Shorter runs that lie in the same rows of a
 file are read together, a block of rows at a time, each to where it is written from, and written together: a
-split in 4096 columns reads its source once. The bytes are moved by :mod:`splitops.native.files`.
+split in 4096 columns reads its source once. So are neighbouring stretches of less than a block, such as many
+small tensors. The bytes are moved by :mod:`splitops.native.files`.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from splitops.files.extents import Extent, contiguous, inverse, joined, rows
+from splitops.files.extents import Extent, Extents, Table, contiguous, inverse, joined
 from splitops.native.files import copy_extents
 
 TASK_BYTES: Final = 256 << 20
@@ -40,18 +42,18 @@ class Pass:
         block_rows: how many runs of each a thread takes at a time.
     """
 
-    extents: tuple[Extent, ...]
+    extents: Extents
     block_rows: int
 
     @property
     def count(self) -> int:
         """How many runs each extent has."""
-        return self.extents[0].runs
+        return int(self.extents.table[0, 7])
 
     @property
     def row_bytes(self) -> int:
         """The bytes of one run of each."""
-        return sum(extent.run for extent in self.extents)
+        return int(self.extents.table[:, 6].sum())
 
 
 class CopyError(Exception):
@@ -98,31 +100,51 @@ def passes(extents: Iterable[Extent], memory: int) -> list[Pass]:
         extents: any; no two write the same byte.
         memory: bytes that the buffers of one thread may take, at least 2 MiB.
     """
+    found = joined(extents).table
+    block = max(1, min(_BLOCK, memory // 4))
+    small = (found[:, 7] == 1) & (found[:, 6] < block)
     alone: list[Extent] = []
     short: list[Extent] = []
-    for extent in joined(extents):
-        if extent.runs == 1 or extent.stride == extent.run == extent.target_stride:
-            alone += _blocks(extent.offset, extent.target_offset, extent.bytes, extent)
+    ends: list[Extent] = []
+    for extent in Extents(found[~small]):
+        if extent.runs == 1:
+            alone.append(_blocks(extent, block))
+            if extent.run % block:
+                ends.append(_end(extent, extent.run % block))
         elif extent.run >= _LONG_RUN:
             alone += _columns(extent)
         else:
             short.append(extent)
-    made = [Pass((extent,), max(1, min(extent.runs, _BLOCK // extent.run))) for extent in alone]
+    made = [Pass(Extents.of([extent]), max(1, min(extent.runs, _BLOCK // extent.run))) for extent in alone]
     for group in _groups(short, memory // 4):
         made += _grouped(group, memory)
-    made.sort(key=lambda found: (found.extents[0].source, found.extents[0].offset))
+    made += _together(np.concatenate([found[small], Extents.of(ends).table]), block)
+    made.sort(key=lambda found: found.extents.table[0, :2].tolist())
     return made
 
 
-def _blocks(offset: int, target_offset: int, size: int, extent: Extent) -> Iterator[Extent]:
-    """Yield one stretch as rows of a block, and what is left."""
-    whole = size // _BLOCK
-    if whole:
-        source, target = extent.source, extent.target
-        yield Extent(source, offset, _BLOCK, target, target_offset, _BLOCK, _BLOCK, whole)
-    if size % _BLOCK:
-        done = whole * _BLOCK
-        yield contiguous(extent.source, offset + done, extent.target, target_offset + done, size - done)
+def _blocks(extent: Extent, block: int) -> Extent:
+    """Return the whole blocks of one stretch as rows."""
+    return extent._replace(stride=block, target_stride=block, run=block, runs=extent.run // block)
+
+
+def _end(extent: Extent, size: int) -> Extent:
+    """Return the last bytes of one stretch."""
+    done = extent.run - size
+    return contiguous(extent.source, extent.offset + done, extent.target, extent.target_offset + done, size)
+
+
+def _together(found: Table, block: int) -> Iterator[Pass]:
+    """Yield stretches of less than a block, those that are near each other in a source in one pass."""
+    if not len(found):
+        return
+    found = found[np.lexsort((found[:, 1], found[:, 0]))]
+    blocks = (np.cumsum(found[:, 6]) - found[:, 6]) // block
+    new = (np.diff(found[:, 0]) != 0) | (np.diff(blocks) != 0)
+    number = np.cumsum(np.concatenate(([0], new)))
+    found = found[np.lexsort((found[:, 4], found[:, 3], number))]
+    for group in np.split(found, np.flatnonzero(new) + 1):
+        yield Pass(Extents(group), 1)
 
 
 def _columns(extent: Extent) -> Iterator[Extent]:
@@ -140,11 +162,11 @@ def _grouped(group: list[Extent], memory: int) -> Iterator[Pass]:
     row = sum(lane.read_bytes for lane in reading) + sum(lane.used for lane in writing)
     if row > memory:  # files that all meet in rows too wide to hold: each extent by itself
         for extent in group:
-            yield Pass((extent,), max(1, min(extent.runs, memory // (2 * extent.stride))))
+            yield Pass(Extents.of([extent]), max(1, min(extent.runs, memory // (2 * extent.stride))))
         return
     group.sort(key=lambda extent: (extent.target, extent.target_offset))
     wanted = 2 * max(_BLOCK, len(writing) * _PIECE, len(reading) * _PIECE)
-    yield Pass(tuple(group), max(1, min(wanted, memory) // row))
+    yield Pass(Extents.of(group), max(1, min(wanted, memory) // row))
 
 
 def _groups(extents: Sequence[Extent], widest: int) -> list[list[Extent]]:
@@ -208,11 +230,7 @@ def tasks(found: Iterable[Pass], size: int = TASK_BYTES) -> list[list[Pass]]:
             # Whole blocks, so that a cut does not make two small ones.
             blocks = max(1, left // (each.row_bytes * each.block_rows))
             end = min(each.count, first + blocks * each.block_rows)
-            piece = (
-                each.extents
-                if end - first == each.count
-                else tuple(rows(e, first, end) for e in each.extents)
-            )
+            piece = each.extents if end - first == each.count else each.extents.rows(first, end)
             made[-1].append(Pass(piece, each.block_rows))
             left -= (end - first) * each.row_bytes
             first = end
@@ -269,7 +287,7 @@ def checksums(
         CopyError: a file cannot be read, or has lost its end; ``writing`` is False for targets, too.
     """
     if written:
-        task = [Pass(tuple(inverse(extent) for extent in each.extents), each.block_rows) for each in task]
+        task = [Pass(each.extents.inverse(), each.block_rows) for each in task]
     return _run(task, files, None, threads, tick)
 
 
@@ -280,15 +298,10 @@ def _run(
     threads: int,
     tick: Callable[[int], object],
 ) -> list[int]:
-    tables = _Tables()
-    for each in task:
-        tables.add(each)
+    tables = _Tables(task)
     source_files, target_files = list(sources), list(targets or ())
     found, failure = copy_extents(
-        tables.passes(),
-        tables.lanes(tables.sources, source_files),
-        tables.lanes(tables.targets, target_files if targets is not None else None),
-        tables.moves(),
+        *tables.arguments(source_files, None if targets is None else target_files),
         list(sources.values()),
         list(targets.values()) if targets is not None else None,
         threads,
@@ -297,59 +310,131 @@ def _run(
     if failure is not None:
         writing, file, offset, error = failure
         raise CopyError(writing, (target_files if writing else source_files)[file], offset, error)
-    result = [0] * len(found)
-    for position, checksum in zip(tables.positions, found, strict=True):
-        result[position] = checksum
-    return result
+    return tables.in_order(found)
+
+
+def _stretches(
+    number: Table, file: Table, offset: Table, size: Table, *, overlapping: bool
+) -> tuple[Table, Table]:
+    """Return the lanes of single runs, in their order: of those that go on one; and the lane of each run.
+
+    Args:
+        number: the pass of each run.
+        file: its file.
+        offset: where it begins.
+        size: how many bytes it has.
+        overlapping: whether a run that begins inside of the one before it goes on, too.
+    """
+    end = offset + size
+    new = (np.diff(number) != 0) | (np.diff(file) != 0)
+    new |= offset[1:] > end[:-1] if overlapping else offset[1:] != end[:-1]
+    first = np.flatnonzero(np.concatenate(([True], new)))
+    used = np.maximum.reduceat(end, first) - offset[first]
+    lanes = np.stack((number[first], file[first], offset[first], used, used), 1)
+    return lanes, np.cumsum(np.concatenate(([0], new)))
 
 
 class _Tables:
     """A task as :mod:`splitops.native.files` takes it."""
 
-    def __init__(self) -> None:
+    def __init__(self, task: Sequence[Pass]) -> None:
         self._passes: list[tuple[int, int]] = []
-        self._moves: list[tuple[int, int, int, int, int]] = []
-        self.sources: list[tuple[int, int, int, int, int]] = []
-        self.targets: list[tuple[int, int, int, int, int]] = []
-        self.positions: list[int] = []
+        self._moves: list[Table] = []
+        self._sources: list[Table] = []
+        self._targets: list[Table] = []
+        self._positions: list[Table] = []
         """Of each move, the position of its extent in the task."""
+        firsts = list(itertools.accumulate((len(each.extents) for each in task), initial=0))
+        lone = [at for at, each in enumerate(task) if each.count == 1]
+        if lone:
+            self._add_stretches([task[at].extents.table for at in lone], [firsts[at] for at in lone])
+        lanes = sum(map(len, self._sources)), sum(map(len, self._targets))
+        for first, each in zip(firsts, task, strict=False):
+            if each.count > 1:
+                lanes = self._add(each, first, *lanes)
 
-    def add(self, found: Pass) -> None:
-        extents, number, first = found.extents, len(self._passes), len(self.positions)
+    def _add_stretches(self, tables: list[Table], firsts: list[int]) -> None:
+        """Add passes of one row: of each the extents, and the position of the first one in the task."""
+        self._passes += [(1, 1)] * len(tables)
+        number = np.repeat(np.arange(len(tables)), [len(each) for each in tables])
+        table = np.concatenate(tables)
+        position = [np.arange(first, first + len(each)) for first, each in zip(firsts, tables, strict=True)]
+        order = np.lexsort((table[:, 4], table[:, 3], number))
+        self._positions.append(np.concatenate(position)[order])
+        number, (source, offset, _, target, target_offset, _, size, _) = number[order], table[order].T
+        written, to = _stretches(number, target, target_offset, size, overlapping=False)
+        order = np.lexsort((offset, source, number))
+        read, lane = _stretches(number[order], source[order], offset[order], size[order], overlapping=True)
+        of = np.empty_like(lane)
+        of[order] = lane
+        moves = (of, offset - read[of, 2], to, target_offset - written[to, 2], size)
+        self._moves.append(np.stack(moves, 1))
+        self._sources.append(read)
+        self._targets.append(written)
+
+    def _add(self, found: Pass, first: int, sources: int, targets: int) -> tuple[int, int]:
+        """Add a pass of several rows behind so many lanes; return how many there are then."""
+        extents, number = list(found.extents), len(self._passes)
         self._passes.append((found.count, found.block_rows))
         if len(extents) == 1:
             source, offset, stride, target, target_offset, target_stride, run, _ = extents[0]
-            self._moves.append((len(self.sources), 0, len(self.targets), 0, run))
-            self.positions.append(first)
-            self.sources.append((number, source, offset, run, stride))
-            self.targets.append((number, target, target_offset, run, target_stride))
-            return
+            self._note(
+                [(sources, 0, targets, 0, run)],
+                [(number, source, offset, run, stride)],
+                [(number, target, target_offset, run, target_stride)],
+                [first],
+            )
+            return sources + 1, targets + 1
         backwards = [inverse(extent) for extent in extents]
         reading, writing = _lanes(extents, _MAX_GAP), _lanes(backwards, 0)
-        source_of = {
-            index: at for at, lane in enumerate(reading, len(self.sources)) for index in lane.extents
-        }
+        source_of = {index: at for at, lane in enumerate(reading, sources) for index in lane.extents}
         columns = {index: extents[index].offset - lane.base for lane in reading for index in lane.extents}
-        self.sources += [(number, lane.file, lane.base, lane.used, lane.stride) for lane in reading]
-        for lane in writing:
-            for index in lane.extents:
-                column = backwards[index].offset - lane.base
-                move = (source_of[index], columns[index], len(self.targets), column, extents[index].run)
-                self._moves.append(move)
-                self.positions.append(first + index)
-            self.targets.append((number, lane.file, lane.base, lane.used, lane.stride))
+        self._note(
+            [
+                (source_of[i], columns[i], at, backwards[i].offset - lane.base, extents[i].run)
+                for at, lane in enumerate(writing, targets)
+                for i in lane.extents
+            ],
+            [(number, lane.file, lane.base, lane.used, lane.stride) for lane in reading],
+            [(number, lane.file, lane.base, lane.used, lane.stride) for lane in writing],
+            [first + index for lane in writing for index in lane.extents],
+        )
+        return sources + len(reading), targets + len(writing)
 
-    def passes(self) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-        return np.array(self._passes, np.int64).reshape(-1, 2)
+    def _note(
+        self,
+        moves: Sequence[tuple[int, ...]],
+        sources: Sequence[tuple[int, ...]],
+        targets: Sequence[tuple[int, ...]],
+        positions: Sequence[int],
+    ) -> None:
+        self._moves.append(np.array(moves, np.int64))
+        self._sources.append(np.array(sources, np.int64))
+        self._targets.append(np.array(targets, np.int64))
+        self._positions.append(np.array(positions, np.int64))
 
-    def moves(self) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-        return np.array(self._moves, np.int64).reshape(-1, 5)
+    def arguments(
+        self, sources: Sequence[int], targets: Sequence[int] | None
+    ) -> tuple[Table, Table, Table, Table]:
+        """Return the first arguments of ``copy_extents``, whose files count in these lists."""
+        return (
+            np.array(self._passes, np.int64).reshape(-1, 2),
+            _counted(self._sources, sources),
+            _counted(self._targets, targets),
+            np.concatenate([np.empty((0, 5), np.int64), *self._moves]),
+        )
 
-    def lanes(
-        self, lanes: list[tuple[int, int, int, int, int]], files: Sequence[int] | None
-    ) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-        table = np.array(lanes, np.int64).reshape(-1, 5)
-        if files is not None:
-            position = {file: at for at, file in enumerate(files)}
-            table[:, 1] = [position[file] for file in table[:, 1].tolist()]
-        return table
+    def in_order(self, checksums: Sequence[int]) -> list[int]:
+        """Return the checksums of the moves by the position of their extents in the task."""
+        found = np.empty(len(checksums), np.int64)
+        found[np.concatenate([np.empty(0, np.int64), *self._positions])] = checksums
+        made: list[int] = found.tolist()
+        return made
+
+
+def _counted(lanes: Sequence[Table], files: Sequence[int] | None) -> Table:
+    table = np.concatenate([np.empty((0, 5), np.int64), *lanes])
+    if files is not None and len(files):
+        order = np.argsort(files)
+        table[:, 1] = order[np.searchsorted(np.array(files)[order], table[:, 1])]
+    return table

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import numpy as np
+import numpy.typing as npt
+
+Table = npt.NDArray[np.int64]
+"""Extents as rows, with a column for each field."""
 
 
 class Extent(NamedTuple):
@@ -46,33 +50,98 @@ class Extent(NamedTuple):
         return self.run * self.runs
 
 
+class Extents(Sequence[Extent]):
+    """Extents in a table: as many as 100,000 tensors have, without an object for each.
+
+    Attributes:
+        table: a row for each extent.
+
+    Examples:
+        >>> Extents.of([contiguous(0, 8, 1, 64, 16)]).table.tolist()
+        [[0, 8, 16, 1, 64, 16, 16, 1]]
+    """
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+
+    @classmethod
+    def of(cls, extents: Iterable[Extent]) -> Extents:
+        """Return extents as a table; a table is returned as it is."""
+        if isinstance(extents, cls):
+            return extents
+        return cls(np.fromiter(itertools.chain.from_iterable(extents), np.int64).reshape(-1, 8))
+
+    @classmethod
+    def all(cls, tables: Sequence[Extents]) -> Extents:
+        """Return the extents of several tables as one."""
+        return cls(np.concatenate([np.empty((0, 8), np.int64), *(each.table for each in tables)]))
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __iter__(self) -> Iterator[Extent]:
+        return map(Extent._make, self.table.tolist())
+
+    @overload
+    def __getitem__(self, index: int) -> Extent: ...
+    @overload
+    def __getitem__(self, index: slice) -> Extents: ...
+    def __getitem__(self, index: int | slice) -> Extent | Extents:
+        if isinstance(index, slice):
+            return Extents(self.table[index])
+        return Extent(*self.table[index].tolist())
+
+    @property
+    def sources(self) -> list[int]:
+        """The positions of the sources, once each, in their order."""
+        found: list[int] = np.unique(self.table[:, 0]).tolist()
+        return found
+
+    @property
+    def targets(self) -> list[int]:
+        """The positions of the targets, once each, in their order."""
+        return self.inverse().sources
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes are copied."""
+        return int((self.table[:, 6] * self.table[:, 7]).sum())
+
+    def inverse(self) -> Extents:
+        """Return the extents that copy the bytes back."""
+        return Extents(self.table[:, [3, 4, 5, 0, 1, 2, 6, 7]])
+
+    def rows(self, first: int, end: int) -> Extents:
+        """Return the runs ``first`` to ``end`` of each extent."""
+        table = self.table.copy()
+        table[:, 1] += first * table[:, 2]
+        table[:, 4] += first * table[:, 5]
+        table[:, 7] = end - first
+        return Extents(table)
+
+
 def contiguous(source: int, offset: int, target: int, target_offset: int, size: int) -> Extent:
     """Return the extent of one stretch of bytes."""
     return Extent(source, offset, size, target, target_offset, size, size, 1)
 
 
-def gathered(copies: Sequence[tuple[int, int, int, int, int]]) -> list[Extent]:
-    """Return the extents of stretches of bytes, of which those that go on in both files are one.
+def stretches_to(stretches: npt.ArrayLike, places: npt.ArrayLike, first: int = 0) -> Extents:
+    """Return the extents of stretches of bytes; a stretch of no bytes has none.
 
     Args:
-        copies: source, offset, target, target offset and size of each; in the order of the targets there are
-            fewest.
+        stretches: of each the source, the offset and the size.
+        places: of each the target, and the offset there.
+        first: the position of the first target.
 
     Examples:
-        >>> gathered([(0, 0, 1, 64, 8), (0, 8, 1, 72, 8)])
-        [Extent(source=0, offset=0, stride=16, target=1, target_offset=64, target_stride=16, run=16, runs=1)]
+        >>> [list(extent) for extent in stretches_to([(0, 0, 8), (0, 8, 0)], [(1, 64), (1, 72)])]
+        [[0, 0, 8, 1, 64, 8, 8, 1]]
     """
-    table = np.array(copies, np.int64).reshape(-1, 5)
-    table = table[np.lexsort((table[:, 3], table[:, 2]))]
-    before, after = table[:-1], table[1:]
-    goes_on = (before[:, [0, 2]] == after[:, [0, 2]]).all(1)
-    goes_on &= (before[:, [1, 3]] + before[:, 4:] == after[:, [1, 3]]).all(1)
-    first = np.flatnonzero(np.concatenate(([True], ~goes_on))[: len(table)])
-    sizes = np.add.reduceat(table[:, 4], first) if len(table) else table[:, 4]
-    return [
-        Extent(source, offset, size, target, at, size, size, 1)
-        for (source, offset, target, at, _), size in zip(table[first].tolist(), sizes.tolist(), strict=True)
-    ]
+    source, offset, size = np.array(stretches, np.int64).reshape(-1, 3).T
+    target, target_offset = np.array(places, np.int64).reshape(-1, 2).T
+    columns = source, offset, size, target + first, target_offset, size, size, np.ones_like(size)
+    table = np.stack(columns, 1)
+    return Extents(table[size > 0])
 
 
 def walked(first: Extent, walks: Sequence[tuple[int, int, int]]) -> Iterator[Extent]:
@@ -98,11 +167,6 @@ def walked(first: Extent, walks: Sequence[tuple[int, int, int]]) -> Iterator[Ext
         yield Extent(first.source, offset, strides[0], first.target, to, strides[1], first.run, count)
 
 
-def total_bytes(extents: Iterable[Extent]) -> int:
-    """Return how many bytes a list copies."""
-    return sum(extent.run * extent.runs for extent in extents)
-
-
 def stretches(extents: Iterable[Extent]) -> list[tuple[int, int]]:
     """Return where the bytes that extents read begin and end, in as few stretches as twice the bytes allow.
 
@@ -126,7 +190,7 @@ def stretches(extents: Iterable[Extent]) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for group in groups:
         whole = group[0].offset, max(end(extent) for extent in group)
-        if whole[1] - whole[0] <= 2 * total_bytes(group):
+        if whole[1] - whole[0] <= 2 * sum(extent.bytes for extent in group):
             found.append(whole)
             continue
         runs = (rows(extent, row, row + 1) for extent in group for row in range(extent.runs))
@@ -158,24 +222,27 @@ def rows(extent: Extent, first: int, end: int) -> Extent:
     )
 
 
-def joined(extents: Iterable[Extent]) -> Iterator[Extent]:
-    """Yield the same bytes in as few extents as neighbours allow: stretches that go on are one stretch.
+def joined(extents: Iterable[Extent]) -> Extents:
+    """Return the same bytes in as few extents as neighbours allow: stretches that go on are one stretch.
 
     Examples:
         >>> list(joined([contiguous(0, 0, 1, 64, 8), contiguous(0, 8, 1, 72, 8)]))
         [Extent(source=0, offset=0, stride=16, target=1, target_offset=64, target_stride=16, run=16, runs=1)]
     """
-    before: Extent | None = None
-    for extent in extents:
-        extent = _stretched(extent)
-        if before is not None and _goes_on(before, extent):
-            before = contiguous(*before[:2], *before[3:5], before.run + extent.run)
-            continue
-        if before is not None:
-            yield before
-        before = extent
-    if before is not None:
-        yield before
+    table = Extents.of(extents).table
+    source, offset, stride, target, target_offset, target_stride, run, runs = table.T
+    one = (runs == 1) | ((stride == run) & (target_stride == run))
+    sizes = run * runs
+    goes_on = one[:-1] & one[1:] & (source[:-1] == source[1:]) & (target[:-1] == target[1:])
+    goes_on &= offset[:-1] + sizes[:-1] == offset[1:]
+    goes_on &= target_offset[:-1] + sizes[:-1] == target_offset[1:]
+    first = np.flatnonzero(np.concatenate(([True], ~goes_on))[: len(table)])
+    sizes = np.add.reduceat(sizes, first) if len(table) else sizes
+    table, one = table[first], one[first]
+    table[one, 7] = 1
+    for column in (2, 5, 6):
+        table[one, column] = sizes[one]
+    return Extents(table)
 
 
 def _stretched(extent: Extent) -> Extent:
@@ -185,14 +252,6 @@ def _stretched(extent: Extent) -> Extent:
     if extent.runs == 1 or extent.stride == extent.run == extent.target_stride:
         return contiguous(*extent[:2], *extent[3:5], extent.bytes)
     return extent
-
-
-def _goes_on(before: Extent, extent: Extent) -> bool:
-    return (
-        before.runs == extent.runs == 1
-        and (before.source, before.offset + before.run) == (extent.source, extent.offset)
-        and (before.target, before.target_offset + before.run) == (extent.target, extent.target_offset)
-    )
 
 
 def compose(first: Sequence[Extent], second: Sequence[Extent]) -> list[Extent]:
@@ -221,7 +280,7 @@ def compose(first: Sequence[Extent], second: Sequence[Extent]) -> list[Extent]:
         for before in into.get(after.source, ()):
             made += _meeting(before, after)
     made.sort(key=lambda extent: (extent.target, extent.target_offset))
-    return list(joined(made))
+    return made
 
 
 def _meeting(before: Extent, after: Extent) -> Iterator[Extent]:

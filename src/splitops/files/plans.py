@@ -10,12 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypedDict
 
-import numpy as np
-
 from splitops.errors import FileError, count_of
 from splitops.files import engine
 from splitops.files.engine import Pass
-from splitops.files.extents import Extent, total_bytes
+from splitops.files.extents import Extents
 from splitops.files.formats import TargetFile
 from splitops.files.sources import Source
 from splitops.files.tensors import StoredTensor
@@ -180,7 +178,7 @@ class PlannedFiles:
     sources: tuple[Source, ...]
     tensors: tuple[StoredTensor, ...]
     targets: tuple[TargetFile, ...]
-    extents: tuple[Extent, ...]
+    extents: Extents
     parts: tuple[Part, ...]
     finishes: tuple[Finish, ...] = ()
 
@@ -192,7 +190,7 @@ class PlannedFiles:
     @cached_property
     def bytes(self) -> int:
         """The tensor bytes that are copied."""
-        return total_bytes(self.extents)
+        return self.extents.bytes
 
     def dry_run(self, *, memory: int = MEMORY) -> DryRun:
         """Return what a run would do; nothing is written."""
@@ -212,7 +210,7 @@ class PlannedFiles:
 
     def digest(self, memory: int) -> str:
         """Return a digest that differs for plans whose tasks differ."""
-        digest = hashlib.sha256(np.array(self.extents, np.int64).tobytes())
+        digest = hashlib.sha256(self.extents.table.tobytes())
         digest.update(repr([(target.name, target.size, target.literals) for target in self.targets]).encode())
         digest.update(repr(memory).encode())
         return digest.hexdigest()

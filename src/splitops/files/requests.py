@@ -15,13 +15,13 @@ from splitops.files.addresses import RemoteFile, is_address, target_path
 from splitops.files.chunk_work import ChunkedFormat, Flow, Piece, chunk_bytes
 from splitops.files.chunks import ChunkPlan
 from splitops.files.copying import FilePlan
-from splitops.files.extents import Extent, contiguous, gathered, inverse
+from splitops.files.extents import Extents, joined, stretches_to
 from splitops.files.folders import INDEX, Other
 from splitops.files.formats import Contents, Format, Layout, TargetFile, format_of
 from splitops.files.plans import Finish, Part
 from splitops.files.sources import LocalFile, LocalFolder, Source
 from splitops.files.streams import Stream, is_compressed, plain_path
-from splitops.files.tensors import StoredTensor, part_extents, without_collector
+from splitops.files.tensors import StoredTensor, part_extents, stretches_of, without_collector
 from splitops.files.uploads import at_address
 from splitops.native import Plan, SplitPlan
 from splitops.spec.elements.types import ElementType
@@ -72,7 +72,7 @@ class Targets:
     """The target files of a plan, and what is copied into them."""
 
     files: list[TargetFile]
-    extents: list[Extent]
+    extents: list[Extents]
     finishes: list[Finish]
 
     def add(self, layout: Layout) -> int:
@@ -95,8 +95,7 @@ class Targets:
     ) -> FilePlan:
         """Return the plan that writes the files, and copies small files beside them."""
         for number, other in enumerate(others, len(sources)):
-            if other.source.size:
-                self.extents.append(contiguous(number, 0, len(self.files), 0, other.source.size))
+            self.extents.append(stretches_to([(number, 0, other.source.size)], [(len(self.files), 0)]))
             self.files.append(TargetFile(other.name, other.source.size))
         made = FilePlan(
             name[:100],
@@ -104,7 +103,7 @@ class Targets:
             (*sources, *(other.source for other in others)),
             tuple(tensors),
             tuple(self.files),
-            tuple(self.extents),
+            joined(Extents.all(self.extents)),
             tuple(parts),
             tuple(self.finishes),
         )
@@ -155,28 +154,27 @@ def split_plan(
     extents = {extent.target: extent for extent in part_extents(stored, plan, [(i, 0) for i in range(count)])}
     targets = Targets([], [], [])
     parts = []
-    whole: list[tuple[int, int, int, int, int]] = []
+    tensors = list(contents.tensors) if others else [stored]
+    [own] = [index for index, each in enumerate(tensors) if each is stored]
+    whole = stretches_of(tensors)
+    whole[own] = 0  # no bytes
     layout: Layout | None = None
     before: tuple[int, ...] = ()
     for index, shape in enumerate(plan.shapes):
         extent = extents.get(index)
-        part = replace(stored, shape=shape, size=extent.bytes if extent else 0)
-        tensors = [part if each is stored else each for each in contents.tensors] if others else [part]
+        tensors[own] = stored._replace(shape=shape, size=extent.bytes if extent else 0)
         name = names[index]
         if layout is not None and shape == before and layout.finish is None and len(layout.files) == 1:
             layout = replace(layout, files=(replace(layout.files[0], name=name),))  # the same header
         else:
             layout, before = to.lay_out(taken(tensors, contents, to), contents, name), shape
         first = targets.add(layout)
-        for each, place in zip(tensors, layout.places, strict=True):
-            target, at = first + place.file, place.offset
-            if each is not part:
-                if each.size:
-                    whole.append((each.file, each.offset, target, at, each.size))
-            elif extent is not None:
-                targets.extents.append(extent._replace(target=target, target_offset=at))
+        target, at = layout.places[own].tolist()
+        if extent is not None:
+            targets.extents.append(Extents.of([extent._replace(target=first + target, target_offset=at)]))
+        if others:
+            targets.extents.append(stretches_to(whole, layout.places, first))
         parts.append(Part(folder / name, stored.name, plan.offsets[index], plan.sizes[index], shape))
-    targets.extents += gathered(whole)
     return targets.plan(prefix, folder, contents.sources, contents.tensors, parts)
 
 
@@ -210,7 +208,7 @@ def _split_by_chunks(
     format_ = _chunked(contents)
     for index, (offset, size, shape) in enumerate(zip(plan.offsets, plan.sizes, plan.shapes, strict=True)):
         part = _of_shape(stored, shape)
-        part = replace(part, chunks=format_.target_chunks(part, contents, offset))
+        part = part._replace(chunks=format_.target_chunks(part, contents, offset))
         flows.append(Flow(index, part, axis, (Piece(0, offset, 0, size),), chunk_bytes(stored)))
         flows += [_whole_flow(other, index) for other in others]
         parts.append(Part(folder / names[index], stored.name, offset, size, shape))
@@ -220,7 +218,7 @@ def _split_by_chunks(
         contents.sources[:1],
         (),
         tuple(TargetFile(each, 0, folder=format_.folders) for each in names),
-        (),
+        Extents.of(()),
         tuple(parts),
         like=contents,
         formats=(format_,),
@@ -234,7 +232,7 @@ def _merge_by_chunks(
     formats = tuple(_chunked(contents) for contents in files)
     pieces = zip(range(len(files)), plan.offsets, plan.sizes, strict=True)
     like = files[0]
-    whole = replace(whole, chunks=formats[0].target_chunks(whole, like, 0))
+    whole = whole._replace(chunks=formats[0].target_chunks(whole, like, 0))
     read_bytes = max(chunk_bytes(contents.tensor(stored.name)) for contents in files)
     flow = Flow(
         0, whole, plan.axis, tuple(Piece(i, 0, offset, size) for i, offset, size in pieces), read_bytes
@@ -245,7 +243,7 @@ def _merge_by_chunks(
         tuple(contents.sources[0] for contents in files),
         (),
         (TargetFile(path.name, 0, folder=formats[0].folders),),
-        (),
+        Extents.of(()),
         (Part(path, whole.name, 0, whole.shape[plan.axis], whole.shape),),
         like=like,
         formats=formats,
@@ -267,7 +265,7 @@ def _chunked(contents: Contents) -> ChunkedFormat:
 
 
 def _of_shape(tensor: StoredTensor, shape: tuple[int, ...]) -> StoredTensor:
-    return replace(tensor, shape=shape, size=math.prod(shape) * tensor.unit.bytes)
+    return tensor._replace(shape=shape, size=math.prod(shape) * tensor.unit.bytes)
 
 
 def _whole_flow(tensor: StoredTensor, target: int) -> Flow:
@@ -294,17 +292,13 @@ def taken(tensors: Sequence[StoredTensor], contents: Contents, to: Format) -> li
     if len({tensor.name or _NAMELESS for tensor in tensors}) != len(tensors):
         file = contents.sources[0].name
         raise FileError(f"{file} has a tensor without a name, and {shown(_NAMELESS)}, as it would be named")
-    return [to.taken(replace(tensor, name=tensor.name or _NAMELESS)) for tensor in tensors]
+    return [to.taken(tensor._replace(name=tensor.name or _NAMELESS)) for tensor in tensors]
 
 
 def _suffix(contents: Contents) -> str:
     name = plain_path(contents.sources[0].path).name.removesuffix(INDEX) or contents.format.suffixes[0]
     known = next((s for s in contents.format.suffixes if name.lower().endswith(s)), None)
     return Path(name).suffix or contents.format.suffixes[0] if known is None else name[-len(known) :]
-
-
-def _whole(tensor: StoredTensor, target: int, offset: int) -> list[Extent]:
-    return [contiguous(tensor.file, tensor.offset, target, offset, tensor.size)] if tensor.size else []
 
 
 @without_collector()
@@ -347,14 +341,15 @@ def merge_plan(
     for contents, part in zip(files, stored, strict=True):
         first = len(sources)
         sources += contents.sources
-        read_tensors += [replace(each, file=first + each.file) for each in contents.tensors]
+        read_tensors += [each._replace(file=first + each.file) for each in contents.tensors]
         places.append((first + part.file, part.offset))
-    for each, place in zip(tensors, layout.places, strict=True):
-        if each is whole:
-            merged = replace(whole, file=place.file, offset=place.offset)
-            targets.extents += [inverse(extent) for extent in part_extents(merged, plan, places)]
-        else:
-            targets.extents += _whole(each, place.file, place.offset)
+    [at] = [index for index, each in enumerate(tensors) if each is whole]
+    file, offset = layout.places[at].tolist()
+    merged = part_extents(whole._replace(file=file, offset=offset), plan, places)
+    targets.extents.append(Extents.of(merged).inverse())
+    others = stretches_of(tensors)
+    others[at] = 0  # no bytes
+    targets.extents.append(stretches_to(others, layout.places))
     made = Part(path, whole.name, 0, whole.shape[plan.axis], whole.shape)
     return targets.plan(path.name, path.parent, sources, read_tensors, [made])
 
@@ -385,8 +380,7 @@ def _merged(
         )
     sizes = tuple(part.shape[axis] for part in stored)
     shape = (*first.shape[:axis], sum(sizes), *first.shape[axis + 1 :])
-    whole = replace(
-        first,
+    whole = first._replace(
         shape=shape,
         size=sum(part.size for part in stored),
         fortran=orders.pop() if orders else all(part.fortran for part in stored),

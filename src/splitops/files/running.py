@@ -27,7 +27,7 @@ from splitops.files.descriptors import (
 )
 from splitops.files.engine import CopyError, Pass
 from splitops.files.extent_work import ExtentWork
-from splitops.files.extents import stretches
+from splitops.files.extents import Extents, stretches
 from splitops.files.formats import TargetFile
 from splitops.files.journal import Journal
 from splitops.files.plans import TO_REPLACE, PlannedFiles, Report, RunOptions
@@ -149,7 +149,7 @@ class Run:
         plan, places = self.plan, self._places
         if any(t.scratch and not place.exists() for place, t in zip(places, plan.targets, strict=True)):
             return None
-        used = {extent.source for extent in plan.extents}
+        used = plan.extents.sources
         sources = {index: plan.sources[index].local() for index in used}
         local = {index: source for index, source in sources.items() if source is not None}
         if (plan.finishes and not plan.targets[0].folder) or len(local) < len(sources):
@@ -286,7 +286,7 @@ class Run:
     def _local_sources(self) -> dict[int, LocalFile]:
         """Return the sources as local files; those that are not are brought into the staging folder."""
         found = {}
-        used = {extent.source for extent in self.plan.extents}
+        used = self.plan.extents.sources
         for index, source in enumerate(self.plan.sources):
             if index not in used:
                 continue
@@ -374,12 +374,12 @@ class Run:
     def _work(self, number: int, drafts: Sequence[Path]) -> Work:
         """Return a task as it is done here, or sent to a worker."""
         task, here = self.tasks[number], self.how["cluster"] is None
-        sources = {index: self._local[index] for index in {e.source for each in task for e in each.extents}}
-        targets = sorted({extent.target for each in task for extent in each.extents})
+        extents = Extents.all([each.extents for each in task])
+        sources = {index: self._local[index] for index in extents.sources}
         return ExtentWork(
             task,
             {index: source.path.absolute() for index, source in sources.items()},
-            {index: drafts[index].absolute() for index in targets},
+            {index: drafts[index].absolute() for index in extents.targets},
             self.sync,
             {index: source.descriptor for index, source in sources.items()} if here else None,
         )
@@ -390,7 +390,7 @@ class Run:
 
     def _where(self, number: int, index: int) -> tuple[int, str]:
         """Return the target that one of the checksums of a task is of, and where in it, for messages."""
-        extent = [extent for each in self.tasks[number] for extent in each.extents][index]
+        extent = Extents.all([each.extents for each in self.tasks[number]])[index]
         return extent.target, f"from byte {extent.target_offset} on"
 
     def _digests(self, places: Sequence[Path]) -> dict[Path, str]:
@@ -477,4 +477,4 @@ def _size(path: Path) -> int:
 
 
 def _used(task: Sequence[Pass], descriptors: Mapping[int, int]) -> dict[int, int]:
-    return {index: descriptors[index] for index in {e.source for each in task for e in each.extents}}
+    return {index: descriptors[index] for index in Extents.all([each.extents for each in task]).sources}

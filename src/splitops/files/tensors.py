@@ -7,12 +7,12 @@ import gc
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from splitops.errors import FileError, brief, shown
-from splitops.files.extents import Extent
+from splitops.files.extents import Extent, Table
 from splitops.native import SplitPlan
 from splitops.spec.elements.types import ElementType
 
@@ -43,8 +43,7 @@ def unit_of(element_type: ElementType) -> Unit:
     return Unit(8 // common, element_type.bits // common)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredTensor:
+class StoredTensor(NamedTuple):
     """A tensor whose bytes lie in one stretch of a file.
 
     Attributes:
@@ -82,6 +81,11 @@ class StoredTensor:
     def both_orders(self) -> bool:
         """Whether row-major and Fortran order are the same for this shape."""
         return 0 in self.shape or sum(size > 1 for size in self.shape) <= 1
+
+
+def stretches_of(tensors: Sequence[StoredTensor]) -> Table:
+    """Return where the bytes of tensors are: of each a row of the file, the offset and the size."""
+    return np.array([(each.file, each.offset, each.size) for each in tensors], np.int64).reshape(-1, 3)
 
 
 def part_extents(tensor: StoredTensor, plan: SplitPlan, places: Sequence[tuple[int, int]]) -> list[Extent]:

@@ -8,14 +8,14 @@ from pathlib import Path
 from splitops.errors import FileError, shown, shown_path
 from splitops.files.addresses import RemoteFile, is_address, target_path
 from splitops.files.copying import FilePlan
-from splitops.files.extents import gathered
+from splitops.files.extents import stretches_to
 from splitops.files.folders import INDEX, PIECE, Other, main_file, others_of, piece_name
 from splitops.files.formats import WRITTEN, Contents, Format, ShardedFormat, format_of
 from splitops.files.plans import Part
 from splitops.files.requests import AnyPath, Targets, read, taken
 from splitops.files.sources import LocalFile
 from splitops.files.streams import is_compressed
-from splitops.files.tensors import without_collector
+from splitops.files.tensors import stretches_of, without_collector
 from splitops.ground.reading import DataFolder
 
 
@@ -157,20 +157,16 @@ def _plan(
     tensors = taken(contents.tensors, contents, to)
     parts: list[Part] = []
     where: dict[str, str] = {}
-    copies: list[tuple[int, int, int, int, int]] = []
     several = to if isinstance(to, ShardedFormat) and len(groups) > 1 else None
     for number, (group, name) in enumerate(zip(groups, names, strict=True)):
         held = [tensors[i] for i in group]
         like = several.like_shard(contents, number, len(groups)) if several else contents
         layout = to.lay_out(held, like, name)
         first = targets.add(layout)
-        for tensor, place in zip(held, layout.places, strict=True):
-            if tensor.size:
-                copies.append((tensor.file, tensor.offset, first + place.file, place.offset, tensor.size))
-            size = tensor.shape[0] if tensor.shape else 1
-            parts.append(Part(folder / name, tensor.name, 0, size, tensor.shape))
-            where[tensor.name] = name
-    targets.extents += gathered(copies)
+        targets.extents.append(stretches_to(stretches_of(held), layout.places, first))
+        path = folder / name
+        parts += [Part(path, each.name, 0, (*each.shape, 1)[0], each.shape) for each in held]
+        where |= {each.name: name for each in held}
     if several is not None:
         index = several.index(stem, where, sum(tensor.size for tensor in tensors))
         targets.files += [index] if index is not None else []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from splitops.errors import PlanError, shown
 from splitops.files.copying import FilePlan
-from splitops.files.extents import Extent, compose, contiguous
+from splitops.files.extents import Extent, compose, contiguous, joined
 from splitops.files.formats import TargetFile
 from splitops.files.plans import Finish
 from splitops.files.sources import Source
@@ -71,7 +71,7 @@ def file_plan(
         tuple(sources),
         checkpoint.tensors if checkpoint.held is None else (),
         (targets[0], *inside),
-        tuple(extents),
+        joined(extents),
         (),
         (Finish(range(1), lambda _: None),),  # nothing follows from the bytes; the folder is made durable
     )

@@ -6,7 +6,7 @@ A folder has ``model.safetensors``, or an index with its shards, or one ONNX mod
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -103,7 +103,7 @@ def read_checkpoint(path: Path, *, allow_links: bool = False) -> Checkpoint:
     for number, (name, found) in enumerate(contents.items()):
         source = found.sources[0]
         files.append(WholeFile(name, source.size, _gaps(source, found.tensors), found.metadata))
-        tensors += found.tensors if number == 0 else [replace(t, file=number) for t in found.tensors]
+        tensors += found.tensors if number == 0 else [t._replace(file=number) for t in found.tensors]
         sources.append(source)
     others, warnings = others_of(folder, names, contents, [name for name in names if name.endswith(INDEX)])
     return Checkpoint(
@@ -163,7 +163,7 @@ def _onnx(path: Path, names: Sequence[str]) -> Checkpoint:
         name = str(source.path.resolve().relative_to(base))
         own = [tensor for tensor in contents.tensors if tensor.file == file]
         files.append(WholeFile(safe_name(name), source.size, _gaps(source, own)))
-    tensors = [replace(form.taken(tensor), file=position[tensor.file]) for tensor in contents.tensors]
+    tensors = [form.taken(tensor)._replace(file=position[tensor.file]) for tensor in contents.tensors]
     tied = _tied(tensors)
     inside = len(contents.metadata["model"].graph.initializer) - len(tensors)
     warnings = [f"{inside} tensors inside of {shown(path.name)} stay there, whole"] if inside else []

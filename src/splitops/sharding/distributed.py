@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -180,8 +180,8 @@ def _laid_out(
         [target] = laid.files
         files.append(WholeFile(name, target.size, target.literals, {"format": "pt"}))
         tensors += [
-            replace(tensor, file=number, offset=place.offset)
-            for tensor, place in zip(members, laid.places, strict=True)
+            tensor._replace(file=number, offset=offset)
+            for tensor, (_, offset) in zip(members, laid.places.tolist(), strict=True)
         ]
         where |= {tensor.name: name for tensor in members}
     if len(files) == 1:

@@ -11,7 +11,6 @@ import binascii
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -213,7 +212,7 @@ def _tensor(stated: Mapping[str, Any], files: Sequence[WholeFile]) -> StoredTens
         raise PlanError(str(error)) from error
     if begin + tensor.size > file.size:
         raise PlanError(f"{tensor.label} extends past the end of {shown(file.name)}")
-    return replace(tensor, file=stated["file"])
+    return tensor._replace(file=stated["file"])
 
 
 def _reject_overlaps(files: Sequence[WholeFile], tensors: Sequence[StoredTensor]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from splitops.errors import PlanError, shown
@@ -68,7 +68,7 @@ def shard_of(tensor: StoredTensor, cut: Cut, rank: int) -> StoredTensor:
         raise PlanError(
             f"{tensor.label}: {elements} {tensor.code} elements of rank {rank} do not fill a byte"
         )
-    return replace(tensor, shape=shape, size=elements // tensor.unit.elements * tensor.unit.bytes)
+    return tensor._replace(shape=shape, size=elements // tensor.unit.elements * tensor.unit.bytes)
 
 
 def whole_files(placements: Placements) -> Laid:

@@ -95,11 +95,11 @@ class RefitPlan(Runnable):
             held = [tensor for tensor in self.tensors if tensor.stored.file == number]
             like = Contents(form, (), (), file.metadata)
             laid = form.lay_out([tensor.stored for tensor in held], like, file.name)
-            for tensor, place in zip(held, laid.places, strict=True):
+            for tensor, (_, offset) in zip(held, laid.places.tolist(), strict=True):
                 where[tensor.stored.name] = file.name
                 for index, found in tensor.pieces:
                     extents[index] += [
-                        e._replace(target=number, target_offset=e.target_offset + place.offset) for e in found
+                        e._replace(target=number, target_offset=e.target_offset + offset) for e in found
                     ]
             files += laid.files
         written = [
@@ -232,7 +232,7 @@ def _unfused(
         for expert, part in itertools.product(experts, range(len(rule.parts))):
             name = _filled(rule.parts[part], {**match.groupdict(), "e": str(expert)})
             shape = form.shape(part)
-            stored = replace(tensor, name=name, shape=shape, size=form.bytes(math.prod(shape)))
+            stored = tensor._replace(name=name, shape=shape, size=form.bytes(math.prod(shape)))
             made.append(Refitted(stored, ((index, tuple(form.extents(part, expert))),)))
         before = counts.get(number, (0, 0))
         counts[number] = before[0] + 1, before[1] + len(experts) * len(rule.parts)
@@ -318,8 +318,7 @@ def _joined(
         shape = (*shape[:axis], sum(each[axis] for each in shapes), *shape[axis + 1 :])
     if rule.transpose and rank > 1:
         shape = (*shape[:-2], shape[-1], shape[-2])
-    whole = replace(
-        row[0],
+    whole = row[0]._replace(
         name=name,
         shape=(experts, *shape) if rule.stack else shape,
         size=sum(tensor.size for tensor in own),

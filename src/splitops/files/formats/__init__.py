@@ -6,7 +6,7 @@ A format copies nothing. To add one, write a module beside this one with an obje
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -14,7 +14,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Protocol, runtime_checkable
 
+import numpy as np
+
 from splitops.errors import FileError, shown
+from splitops.files.extents import Table
 from splitops.files.sources import Source
 from splitops.files.tensors import StoredTensor
 
@@ -65,14 +68,6 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a tensor's bytes go: the position of a target file, and the offset in it."""
-
-    file: int
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
 class TargetFile:
     """A file to be written.
 
@@ -97,7 +92,7 @@ class Layout:
 
     Attributes:
         files: the files.
-        places: of each tensor, in the given order.
+        places: of each tensor, in the given order, a row: the position of its file, and the offset in it.
         finish: called with the paths of the files once all tensors are in their places, for what follows
             from their bytes, such as checksums; it can be called again after a stop. None: nothing does.
         check: called with the same paths after that, to read the files back as their readers do. It raises a
@@ -105,9 +100,14 @@ class Layout:
     """
 
     files: tuple[TargetFile, ...]
-    places: tuple[Place, ...]
+    places: Table
     finish: Callable[[Sequence[Path]], None] | None = None
     check: Callable[[Sequence[Path]], None] | None = None
+
+
+def places(found: Iterable[tuple[int, int]]) -> Table:
+    """Return positions of files and offsets as the places of a layout."""
+    return np.array([*found], np.int64).reshape(-1, 2)
 
 
 class Format(Protocol):

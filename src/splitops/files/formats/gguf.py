@@ -12,13 +12,13 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from splitops.errors import FileError, shown
 from splitops.files.addresses import RemoteFile, is_address
 from splitops.files.folders import PIECE, piece_name
-from splitops.files.formats import Contents, Layout, Place, TargetFile
+from splitops.files.formats import Contents, Layout, TargetFile, places
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor, Unit
 from splitops.spec.elements.types import ELEMENT_TYPES
@@ -120,7 +120,7 @@ class _Gguf:
         if pieces > 1:
             for piece in _other_pieces(source, pieces, numbers.get("split.no")):
                 _, more = _read(piece)
-                tensors += [replace(tensor, file=len(sources)) for tensor in more]
+                tensors += [tensor._replace(file=len(sources)) for tensor in more]
                 sources.append(piece)
             wanted = numbers.get("split.tensors.count")
             if wanted not in (None, len(tensors)):
@@ -142,7 +142,7 @@ class _Gguf:
             raise FileError(f"{tensor.label} is of type {tensor.code} or in an order that GGUF does not have")
         if len(tensor.shape) > _MAX_RANK:
             raise FileError(f"{tensor.label} has rank {len(tensor.shape)}; GGUF has at most {_MAX_RANK}")
-        return replace(tensor, code=code, fortran=False)
+        return tensor._replace(code=code, fortran=False)
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
         entries: tuple[_Entry, ...] = like.metadata["entries"] if like.format is self else ()
@@ -158,7 +158,7 @@ class _Gguf:
             end = _aligned(end + tensor.size, alignment)
         start = _aligned(len(head), alignment)
         file = TargetFile(name, start + end, ((0, head),))
-        return Layout((file,), tuple(Place(0, start + offset) for offset in offsets))
+        return Layout((file,), places((0, start + offset) for offset in offsets))
 
     def whole(self, source: Source, *, allow_links: bool = False) -> Contents:
         """See :class:`~splitops.files.formats.ShardedFormat`."""
@@ -308,7 +308,7 @@ def _header(source: Source) -> tuple[list[_Entry], list[StoredTensor]]:
             raise _MalformedError(
                 f"{tensor.label} ends at byte {start + end + tensor.size}, but the file has {source.size}"
             )
-        tensors.append(replace(tensor, offset=start + end))
+        tensors.append(tensor._replace(offset=start + end))
         end = _aligned(end + tensor.size, alignment)
     return list(entries.values()), tensors
 

@@ -14,7 +14,6 @@ import contextlib
 import math
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +22,7 @@ import numpy.typing as npt
 
 from splitops.errors import FileError, shown
 from splitops.files.boxes import Box, BoxedArray
-from splitops.files.formats import Contents, Layout, Place, TargetFile
+from splitops.files.formats import Contents, Layout, TargetFile, places
 from splitops.files.sources import Source, reading, writing
 from splitops.files.tensors import StoredTensor, Unit
 from splitops.spec.elements.types import ElementType, element_type_of, is_numpys_own
@@ -66,7 +65,7 @@ class _Hdf5:
         named = dtype is not None and (dtype.kind != "V" or dtype.fields is not None) and is_numpys_own(dtype)
         if dtype is None or not named or (tensor.fortran and not tensor.both_orders):
             raise FileError(f"{tensor.label} is of type {tensor.code} or in an order that HDF5 does not have")
-        return replace(tensor, code=_code(dtype), fortran=False)
+        return tensor._replace(code=_code(dtype), fortran=False)
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
         with tempfile.TemporaryDirectory() as folder:
@@ -81,7 +80,7 @@ class _Hdf5:
             )
             with path.open("rb") as content:
                 literals = tuple(_between(content, ranges, size))
-        return Layout((TargetFile(name, size, literals),), tuple(Place(0, offset) for offset in offsets))
+        return Layout((TargetFile(name, size, literals),), places((0, offset) for offset in offsets))
 
     @contextlib.contextmanager
     def open_array(self, path: Path, name: str, *, writing: bool = False) -> Iterator[_Dataset]:
@@ -165,9 +164,9 @@ def _stored(name: str, item: Any, file: Any, sources: list[Source], h5py: Any) -
             raise FileError(
                 f"{source.name}: {shown(name)} ends at byte {offset + size}, but the file has {source.size}"
             )
-        return replace(tensor, offset=offset, chunks=chunks)
+        return tensor._replace(offset=offset, chunks=chunks)
     sources.append(BoxedArray(source, name, shape, dtype, chunks, lambda box: file[name][box]))
-    return replace(tensor, file=len(sources) - 1, chunks=chunks)
+    return tensor._replace(file=len(sources) - 1, chunks=chunks)
 
 
 def _code(dtype: np.dtype[Any]) -> str:

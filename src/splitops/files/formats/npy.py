@@ -11,7 +11,7 @@ import mmap
 import tokenize
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, Final
@@ -22,7 +22,7 @@ from numpy.lib import format as npy
 
 from splitops.errors import FileError, one_line, shown, shown_path
 from splitops.files.addresses import written
-from splitops.files.formats import Contents, Layout, Place, TargetFile
+from splitops.files.formats import Contents, Layout, TargetFile, places
 from splitops.files.sources import LocalFile, Source
 from splitops.files.streams import beginning, size_of
 from splitops.files.tensors import StoredTensor, Unit
@@ -232,7 +232,9 @@ class _Npy:
         if len(tensors) != 1:
             raise FileError(f"{shown(name)} would have {len(tensors)} tensors; a .npy file has one")
         head = header_of(tensors[0])
-        return Layout((TargetFile(name, len(head) + tensors[0].size, ((0, head),)),), (Place(0, len(head)),))
+        return Layout(
+            (TargetFile(name, len(head) + tensors[0].size, ((0, head),)),), places([(0, len(head))])
+        )
 
 
 FORMAT: Final = _Npy()
@@ -260,7 +262,7 @@ def taken(tensor: StoredTensor) -> StoredTensor:
     """Return a tensor of any format, if NumPy has a type for it that a .npy file can name."""
     if tensor.dtype is None or not is_numpys_own(tensor.dtype):
         raise FileError(f"{tensor.label} is of type {tensor.code}, which .npy cannot name")
-    return replace(tensor, code=str(npy.dtype_to_descr(tensor.dtype)))
+    return tensor._replace(code=str(npy.dtype_to_descr(tensor.dtype)))
 
 
 def header_of(tensor: StoredTensor) -> bytes:

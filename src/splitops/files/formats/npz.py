@@ -23,7 +23,7 @@ import numpy as np
 
 from splitops.errors import FileError, one_line, shown, shown_path
 from splitops.files.addresses import written
-from splitops.files.formats import Contents, Layout, Place, TargetFile
+from splitops.files.formats import Contents, Layout, TargetFile, places
 from splitops.files.formats.npy import header_of, read_header, stored, taken
 from splitops.files.sources import LocalFile, Source, SourceFile, Stretch
 from splitops.files.tensors import StoredTensor
@@ -72,15 +72,20 @@ class _Npz:
             members.append(_Member(tensor.name, header_of(tensor), tensor.size, method))
         if any(member.method != zipfile.ZIP_STORED for member in members):
             return _deflated_layout(name, members)
-        literals, places, entries, at = [], [], [], 0
+        literals, offsets, entries, at = [], [], [], 0
         for member in members:
             entries.append(member.entry(at))
             head = entries[-1].FileHeader(zip64=True) + member.header
             literals.append((at, head))
-            places.append(Place(0, at + len(head)))
+            offsets.append(at + len(head))
             at += len(head) + member.data
         file = TargetFile(name, at + len(_directory(entries, at)), tuple(literals))
-        return Layout((file,), tuple(places), partial(_finish_stored, members=members), _check)
+        return Layout(
+            (file,),
+            places((0, offset) for offset in offsets),
+            partial(_finish_stored, members=members),
+            _check,
+        )
 
 
 FORMAT: Final = _Npz()
@@ -276,8 +281,8 @@ def _deflated_layout(name: str, members: Sequence[_Member]) -> Layout:
     files = [TargetFile(name, 0)]
     for index, member in enumerate(members):
         files.append(TargetFile(f".{name}.{index}", member.size, ((0, member.header),), scratch=True))
-    places = tuple(Place(1 + index, len(member.header)) for index, member in enumerate(members))
-    return Layout(tuple(files), places, partial(_finish_deflated, members=members), _check)
+    made = places((1 + index, len(member.header)) for index, member in enumerate(members))
+    return Layout(tuple(files), made, partial(_finish_deflated, members=members), _check)
 
 
 def _finish_deflated(paths: Sequence[Path], members: Sequence[_Member]) -> None:

@@ -10,12 +10,11 @@ Source: ``TensorProto.external_data`` in ``onnx.proto``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from splitops.errors import FileError, SplitError, Where
-from splitops.files.formats import Contents, Layout, Place, TargetFile
+from splitops.files.formats import Contents, Layout, TargetFile, places
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor, unit_of
 from splitops.spec.elements.types import from_onnx
@@ -59,7 +58,7 @@ class _Onnx:
         order = tensor.fortran and not tensor.both_orders
         if element_type is None or element_type.onnx is None or swapped or order:
             raise FileError(f"{tensor.label} is of type {tensor.code} or in an order that ONNX does not have")
-        return replace(tensor, code=element_type.onnx, fortran=False)
+        return tensor._replace(code=element_type.onnx, fortran=False)
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
         location = f"{name}.data"
@@ -75,7 +74,7 @@ class _Onnx:
             _state(protos[tensor.name], tensor, location, offset)
         content = model.SerializeToString(deterministic=True)
         files = TargetFile(location, end), TargetFile(name, len(content), ((0, content),))
-        return Layout(files, tuple(Place(0, offset) for offset in offsets))
+        return Layout(files, places((0, offset) for offset in offsets))
 
 
 FORMAT: Final = _Onnx()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from splitops.errors import ArrayError, FileError, shown
-from splitops.files.formats import Contents, Layout, Place, TargetFile
+from splitops.files.formats import Contents, Layout, TargetFile, places
 from splitops.files.sources import Source
 from splitops.files.streams import Stream, size_of
 from splitops.files.tensors import StoredTensor, unit_of
@@ -75,7 +75,7 @@ class RawFormat:
         """See :class:`splitops.files.formats.Format`."""
         if len(tensors) != 1:
             raise FileError(f"{shown(name)} would have {len(tensors)} tensors; raw bytes are one")
-        return Layout((TargetFile(name, tensors[0].size),), (Place(0, 0),))
+        return Layout((TargetFile(name, tensors[0].size),), places([(0, 0)]))
 
 
 FORMAT: Final = RawFormat((-1,), ELEMENT_TYPES["uint8"])

@@ -13,14 +13,17 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from functools import lru_cache
+from json.encoder import encode_basestring as _quoted
 from typing import Any, Final
+
+import numpy as np
 
 from splitops.errors import FileError, shown
 from splitops.files.addresses import is_address
 from splitops.files.descriptors import raise_file_limit
 from splitops.files.folders import INDEX, PIECE, index_text, open_beside, piece_name, stem_of
-from splitops.files.formats import Contents, Layout, Place, TargetFile
+from splitops.files.formats import Contents, Layout, TargetFile
 from splitops.files.sources import LocalFile, Source
 from splitops.files.streams import size_of
 from splitops.files.tensors import StoredTensor, unit_of
@@ -96,31 +99,39 @@ class _Safetensors:
             raise FileError(
                 f"{tensor.label} is of type {tensor.code}{order}, which safetensors does not have"
             )
-        return replace(tensor, code=code, fortran=False)
+        return tensor._replace(code=code, fortran=False)
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
-        order = sorted(
-            range(len(tensors)), key=lambda i: (-_RANKS[tensors[i].code], tensors[i].name.encode())
-        )
+        names = [tensor.name for tensor in tensors]
+        if len({_METADATA, *names}) <= len(names):
+            [(twice, _)] = Counter([_METADATA, *names]).most_common(1)
+            tensor = tensors[names.index(twice)]
+            raise FileError(f"{shown(name)} cannot have {tensor.label}: its header has this key already")
+        order = sorted(range(len(tensors)), key=names.__getitem__)  # that of the bytes in UTF-8
+        order.sort(key=lambda index: -_RANKS[tensors[index].code])
+        sizes = np.array([tensor.size for tensor in tensors], np.int64)[order]
+        ends = np.cumsum(sizes)
+        entries = [
+            f'{_quoted(names[index])}:{{"dtype":"{tensors[index].code}",'
+            f'"shape":{_listed(tensors[index].shape)},"data_offsets":[{begin},{end}]}}'
+            for index, begin, end in zip(order, (ends - sizes).tolist(), ends.tolist(), strict=True)
+        ]
         metadata = like.metadata if like.format is self else {}
-        header: dict[str, Any] = {_METADATA: dict(metadata)} if metadata else {}
-        offsets, end = [0] * len(tensors), 0
-        for index in order:
-            tensor = tensors[index]
-            if tensor.name in header or tensor.name == _METADATA:
-                raise FileError(f"{shown(name)} cannot have {tensor.label}: its header has this key already")
-            offsets[index], end = end, end + tensor.size
-            places = offsets[index], end
-            header[tensor.name] = {"dtype": tensor.code, "shape": tensor.shape, "data_offsets": places}
-        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+        if metadata:
+            said = json.dumps(dict(metadata), ensure_ascii=False, separators=(",", ":"))
+            entries.insert(0, f'"{_METADATA}":{said}')
+        text = f"{{{','.join(entries)}}}".encode()
         text += b" " * (-len(text) % _ALIGNMENT)
         if len(text) > _MAX_HEADER:
             raise FileError(
                 f"{shown(name)} would have a header of {len(text)} bytes, the format's limit is {_MAX_HEADER}"
             )
         start = 8 + len(text)
-        file = TargetFile(name, start + end, ((0, len(text).to_bytes(8, "little") + text),))
-        return Layout((file,), tuple(Place(0, start + offset) for offset in offsets))
+        head = len(text).to_bytes(8, "little") + text
+        size = start + int(sizes.sum())
+        made = np.zeros((len(tensors), 2), np.int64)
+        made[order, 1] = start + ends - sizes
+        return Layout((TargetFile(name, size, ((0, head),)),), made)
 
     def whole(self, source: Source, *, allow_links: bool = False) -> Contents:
         """See :class:`~splitops.files.formats.ShardedFormat`."""
@@ -232,7 +243,7 @@ def joined(found: Mapping[str, Contents], opened: Source) -> Contents:
             other = holders.setdefault(tensor.name, name)
             if other != name:
                 raise FileError(f"{tensor.label} is in {shown(other)} and in {shown(name)}")
-            tensors.append(replace(tensor, file=len(sources)))
+            tensors.append(tensor._replace(file=len(sources)))
         sources += contents.sources
     return Contents(FORMAT, tuple(tensors), tuple(sources), metadata)
 
@@ -294,6 +305,11 @@ def _tensor(name: str, entry: Any, start: int) -> StoredTensor:
             f"bytes, but its data_offsets are {shown(offsets)}"
         )
     return tensor
+
+
+@lru_cache(maxsize=4096)
+def _listed(shape: tuple[int, ...]) -> str:
+    return json.dumps(shape, separators=(",", ":"))
 
 
 def stated_tensor(name: str, code: Any, shape: Any, offset: int) -> StoredTensor:

@@ -12,7 +12,6 @@ import contextlib
 import math
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +20,7 @@ import numpy as np
 
 from splitops.errors import FileError, shown, shown_path
 from splitops.files.boxes import BoxedArray, boxes
-from splitops.files.formats import Contents, Layout, Place, TargetFile
+from splitops.files.formats import Contents, Layout, TargetFile, places
 from splitops.files.formats.zarr_chunks import (
     Levels,
     ZarrArray,
@@ -73,7 +72,7 @@ class _Zarr:
             stored = StoredTensor(
                 name, boxed.shape, dtype.str, unit, 0, boxed.size, kind, dtype, len(sources)
             )
-            tensors.append(replace(stored, chunks=chunks_of(array)))
+            tensors.append(stored._replace(chunks=chunks_of(array)))
             sources.append(boxed)
         return Contents(self, tuple(tensors), tuple(sources), {"arrays": found})
 
@@ -82,7 +81,7 @@ class _Zarr:
         named = dtype is not None and dtype.kind in "biufc" and is_numpys_own(dtype)
         if dtype is None or not named or (tensor.fortran and not tensor.both_orders):
             raise FileError(f"{tensor.label} is of type {tensor.code} or in an order that zarr does not have")
-        return replace(tensor, name="", code=dtype.str, fortran=False, chunks=None)
+        return tensor._replace(name="", code=dtype.str, fortran=False, chunks=None)
 
     @contextlib.contextmanager
     def open_array(self, path: Path, name: str, *, writing: bool = False) -> Iterator[ZarrArray]:
@@ -108,7 +107,7 @@ class _Zarr:
             with reading(like.sources[0].name):
                 options = _options(tensor, before, like.sources[0].path / tensor.name)
         finish = partial(_finish, tensor=tensor, options=options)
-        return Layout(files, (Place(1, 0),), finish, partial(_check, tensor=tensor))
+        return Layout(files, places([(1, 0)]), finish, partial(_check, tensor=tensor))
 
 
 FORMAT: Final = _Zarr()
@@ -183,4 +182,4 @@ def _check(paths: Sequence[Path], tensor: StoredTensor) -> None:
 
 
 def _plain(scratch: Path, tensor: StoredTensor) -> LazyTensor:
-    return LazyTensor(LocalFile(scratch), replace(tensor, offset=0, file=0))
+    return LazyTensor(LocalFile(scratch), tensor._replace(offset=0, file=0))

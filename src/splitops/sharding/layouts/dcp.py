@@ -40,8 +40,8 @@ class _Distributed:
             offsets = [begin for _, _, begin in members]
             name = f"shard-{rank + 1:05}-model-{part + 1:05}-of-{parts:05}.safetensors"
             laid = form.lay_out(pieces, Contents(form, (), (), _metadata(pieces, offsets)), name)
-            for (i, cut, _), place in zip(members, laid.places, strict=True):
-                extents[i] += shard_extents(placements.tensors[i], cut, 0, len(files), place.offset)
+            for (i, cut, _), (_, offset) in zip(members, laid.places.tolist(), strict=True):
+                extents[i] += shard_extents(placements.tensors[i], cut, 0, len(files), offset)
             files += laid.files
         return Laid(tuple(files), tuple(map(tuple, extents)))
 

@@ -46,9 +46,9 @@ class _HuggingFace:
                 shards = [shard_of(placements.tensors[i], placements.cuts[i], rank) for i in held]
                 name = file.name if file.name.endswith(_SUFFIX) else file.name + _SUFFIX
                 laid = form.lay_out(shards, Contents(form, (), (), file.metadata), f"{folder}/{name}")
-                for i, place in zip(held, laid.places, strict=True):
+                for i, (_, offset) in zip(held, laid.places.tolist(), strict=True):
                     tensor, cut = placements.tensors[i], placements.cuts[i]
-                    extents[i] += shard_extents(tensor, cut, rank, len(files), place.offset)
+                    extents[i] += shard_extents(tensor, cut, rank, len(files), offset)
                 files += laid.files
                 index_of |= {shard.name: name for shard in shards}
                 total += sum(shard.size for shard in shards)

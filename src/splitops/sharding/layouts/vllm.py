@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from splitops.errors import PlanError, brief, shown
@@ -86,8 +86,8 @@ class _Serving:
             held = [(group, tensor) for group in groups for tensor in _joined(placements, group, rank)]
             for part, some in enumerate(_parts(held)):
                 laid = _file([tensor for _, tensor in some], f"model-rank-{rank}-part-{part}.safetensors")
-                for (group, tensor), place in zip(some, laid.places, strict=True):
-                    for i, extent in _extents(placements, group, tensor, rank, len(files), place.offset):
+                for (group, tensor), (_, offset) in zip(some, laid.places.tolist(), strict=True):
+                    for i, extent in _extents(placements, group, tensor, rank, len(files), offset):
                         extents[i].append(extent)
                 files += laid.files
         return Laid(tuple(files), tuple(map(tuple, extents)))
@@ -168,8 +168,7 @@ def _joined(placements: Placements, group: _Group, rank: int) -> Iterator[Stored
         )
     shape = shapes.pop()
     first = placements.tensors[rows[0][0]]
-    yield replace(
-        first,
+    yield first._replace(
         name=group.name,
         shape=(len(rows), *shape) if group.stacked else shape,
         size=sum(shard_of(placements.tensors[i], placements.cuts[i], rank).size for row in rows for i in row),
