@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import onnx_ir as ir
@@ -23,6 +23,7 @@ from splitops.models.graph.onnx import (
     BY_CHANCE,
     PLAIN,
     all_nodes,
+    constant_array,
     function_key,
     function_path,
     functions_of,
@@ -37,7 +38,7 @@ from splitops.spec.operators.schemas import Given
 SiteKey: TypeAlias = tuple[str | None, str]
 """A node by the path of its graph and its first output that has a name."""
 
-_Values: TypeAlias = MutableMapping[ir.Value, Hashable]
+_Seen: TypeAlias = MutableMapping[ir.Value, Hashable]
 """What the values of one graph stand for: the same for values that are computed in the same way."""
 
 _MOST_CONSTANT: Final = 1 << 8
@@ -73,43 +74,25 @@ def merged_sites(model: ir.Model, *, with_lengths: bool = False) -> frozenset[Si
     if len({len(node.outputs) for node in splits if with_lengths or not _has_lengths(node)}) < 2:
         return frozenset()
     search = _Search(functions_of(model), with_lengths, unread_attributes(model))
-    values: _Values = {}
-    search.initializers(model.graph, values)
-    search.nodes(
-        model.graph, values, _Place(None, opset_imports(model.graph, model), frozenset(model.graph.outputs))
-    )
+    search.nodes(model.graph, {}, _Place(None, opset_imports(model.graph, model).get("", 1), object()))
     return frozenset(search.merged())
 
 
-@dataclass(frozen=True, slots=True)
-class _Member:
-    """One split of those that are the same but for their outputs."""
-
-    key: SiteKey
-    outputs: tuple[ir.Value, ...]
-    graph_outputs: frozenset[ir.Value]
-
-    def differs(self, other: _Member) -> bool:
-        """Return whether a part of one may be read in the place of the other's; graph outputs never are."""
-        pairs = zip(self.outputs, other.outputs, strict=False)
-        kept = all(a in self.graph_outputs and b in other.graph_outputs for a, b in pairs)
-        return len(self.outputs) != len(other.outputs) and not kept
-
-
 class _Constant(NamedTuple):
-    type: int
+    """What a small constant holds."""
+
+    type: np.dtype[Any]
     shape: tuple[int, ...]
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where nodes stand; subgraphs are optimised one by one."""
+class _Place(NamedTuple):
+    """Where nodes stand: the graph, which is optimised by itself, and whether a call stands there."""
 
     path: str | None
-    opsets: Mapping[str, int]
-    graph_outputs: frozenset[ir.Value]
-    graph: object = field(default_factory=object)
+    opset: int
+    graph: object
+    in_call: bool = False
 
 
 @dataclass
@@ -117,86 +100,74 @@ class _Search:
     functions: Mapping[FunctionKey, ir.Function]
     with_lengths: bool
     unread: Mapping[ir.Node, object]
-    groups: dict[Hashable, list[_Member]] = field(default_factory=dict)
-    known: dict[Hashable, int] = field(default_factory=dict)
+    groups: dict[Hashable, list[tuple[SiteKey, list[bool]]]] = field(default_factory=dict)
+    """Splits that are the same but for their outputs, each with which of these are outputs of the graph."""
+    numbers: dict[Hashable, int] = field(default_factory=dict)
     """A number for each different computation."""
     budget: int = _MOST_CALLS
 
     def merged(self) -> Iterator[SiteKey]:
         """Yield the split nodes that are found to be taken for others."""
         for group in self.groups.values():
-            if len({len(member.outputs) for member in group}) > 1:
-                yield from (one.key for one in group if any(map(one.differs, group)))
+            if len({len(kept) for _, kept in group}) > 1:
+                yield from (key for key, kept in group if any(_is_read_for(kept, one) for _, one in group))
 
-    def initializers(self, graph: ir.Graph, values: _Values) -> None:
-        """Give equal small initializers that no caller replaces equal values."""
-        for value in graph.initializers.values():
-            values[value] = object() if value.is_graph_input() else _constant(value.const_value)
-
-    def nodes(self, nodes: Iterable[ir.Node], values: _Values, place: _Place) -> None:
+    def nodes(self, nodes: Iterable[ir.Node], seen: _Seen, place: _Place) -> None:
         """Give the outputs of nodes that compute the same the same values, and collect the splits."""
         for node in nodes:
-            inputs = tuple(None if value is None else values.get(value, value) for value in node.inputs)
-            function = self.functions.get(function_key(node))
             operator = node.op_type if canonical(node.domain) == "" else ""
+            if operator == "Constant":
+                continue  # known by what it holds
+            inputs = tuple(None if value is None else _standing_for(value, seen) for value in node.inputs)
+            function = self.functions.get(function_key(node))
             results: Iterable[Hashable]
             if function is not None and self.budget > 0:
                 results = self._call(function, inputs, place)
             elif operator == "Identity":
                 results = inputs
-            elif operator == "Constant":
-                tensor = node.attributes.get("value")
-                results = [_constant(None if tensor is None or tensor.is_ref() else tensor.value)]
             else:
                 for step, graph in subgraphs(node):
-                    self._body(graph, values, extend(place.path, step), place.opsets)
+                    inner = _Place(extend(place.path, step), place.opset, object())
+                    self.nodes(graph, ChainMap({}, seen), inner)
                 if operator == "Split":
                     self._split(node, inputs, place)
-                number = self.known.setdefault((self._operator(node), inputs), len(self.known))
+                number = self.numbers.setdefault((self._operator(node), inputs), len(self.numbers))
                 results = ((number, index) for index in count())
-            values.update(zip(node.outputs, results, strict=False))
+            seen.update(zip(node.outputs, results, strict=False))
 
     def _call(self, function: ir.Function, inputs: Sequence[Hashable], place: _Place) -> Iterator[Hashable]:
         """Look at a function's body as at nodes in the place of its call, where it is put first."""
         self.budget -= len(function)
-        values: _Values = {value: object() for value in function.inputs}
-        values.update(zip(function.inputs, inputs, strict=False))
-        inner = replace(
-            place,
-            path=function_path(function),
-            opsets=opset_imports(function),
-            graph_outputs=frozenset(),
-        )
-        self.nodes(function, values, inner)
-        return (values.get(value, object()) for value in function.outputs)
-
-    def _body(self, graph: ir.Graph, outer: _Values, path: str, opsets: Mapping[str, int]) -> None:
-        values: _Values = ChainMap({value: object() for value in graph.inputs}, outer)
-        self.initializers(graph, values)
-        self.nodes(graph, values, _Place(path, opsets, frozenset(graph.outputs)))
+        seen: _Seen = dict(zip(function.inputs, inputs, strict=False))
+        opset = opset_imports(function).get("", 1)
+        self.nodes(function, seen, _Place(function_path(function), opset, place.graph, True))
+        return (_standing_for(value, seen) for value in function.outputs)
 
     def _split(self, node: ir.Node, inputs: tuple[Hashable, ...], place: _Place) -> None:
-        row = schema("Split", place.opsets.get("", 1), "")
-        assert row.count is not None
-        attribute = node.attributes.get("split")
-        lengths = inputs[1] if attribute is None and len(inputs) > 1 else attribute and attribute.value
-        if lengths is not None:
-            counted = row.count.given is Given.OUTPUTS  # another num_outputs is another node
+        if _has_lengths(node):
+            row = schema("Split", place.opset, "")
+            counted = row.count is not None and row.count.given is Given.OUTPUTS
+            # Another num_outputs is another node.
+            lengths = node.attributes["split"].value if "split" in node.attributes else inputs[1]
             if not (self.with_lengths and counted and _are_equal(lengths)):
                 return
         key = site_key(place.path, [value.name for value in node.outputs])
-        member = _Member(key, tuple(node.outputs), place.graph_outputs)
+        kept = [value.is_graph_output() and not place.in_call for value in node.outputs]
         operator = self._operator(node, without="split")
-        self.groups.setdefault((place.graph, operator, inputs[0]), []).append(member)
+        self.groups.setdefault((place.graph, operator, inputs[0]), []).append((key, kept))
 
     def _operator(self, node: ir.Node, *, without: str = "") -> Hashable:
         """Return what must be equal of nodes that compute the same; of some, nothing is equal to it."""
         stated = [item for item in node.attributes.values() if item.name != without]
-        if node in self.unread or any(item.type not in PLAIN or item.is_ref() for item in stated):
-            return object()
-        if node.op_type in BY_CHANCE:
+        unequal = node in self.unread or node.op_type in BY_CHANCE
+        if unequal or any(item.type not in PLAIN or item.is_ref() for item in stated):
             return object()
         return canonical(node.domain), node.op_type, frozenset((i.name, i.type, i.value) for i in stated)
+
+
+def _is_read_for(kept: Sequence[bool], other: Sequence[bool]) -> bool:
+    """Return whether a part of one split may be read in the place of another's; graph outputs never are."""
+    return len(kept) != len(other) and not all(a and b for a, b in zip(kept, other, strict=False))
 
 
 def _has_lengths(node: ir.Node) -> bool:
@@ -204,16 +175,20 @@ def _has_lengths(node: ir.Node) -> bool:
     return len(node.inputs) > 1 and node.inputs[1] is not None if stated is None else not stated.is_ref()
 
 
-def _constant(tensor: ir.TensorProtocol | None) -> Hashable:
-    """Return what is compared of a constant; nothing is equal to a large one, or one in another file."""
-    if tensor is None or is_external(tensor) or tensor.dtype == ir.DataType.STRING:
-        return object()
-    array = tensor.numpy() if tensor.size <= _MOST_CONSTANT else None
-    return object() if array is None else _Constant(tensor.dtype.value, array.shape, array.tobytes())
-
-
 def _are_equal(lengths: Hashable) -> bool:
-    """Return whether lengths, numbers or a constant of them, are the same for every part."""
+    """Return whether lengths, numbers or what a constant of them stands for, are the same for every part."""
     if isinstance(lengths, _Constant):
-        lengths = tuple(np.frombuffer(lengths.content, np.int64).tolist())
+        lengths = tuple(np.frombuffer(lengths.content, lengths.type).tolist())
     return isinstance(lengths, tuple) and len(set(lengths)) == 1
+
+
+def _standing_for(value: ir.Value, seen: _Seen) -> Hashable:
+    """Return what a value stands for: of a small constant what it holds, of what nothing makes the value."""
+    if value not in seen:
+        outside = is_external(value.const_value)
+        array = None if outside else constant_array(value, limit=_MOST_CONSTANT)
+        if array is None or array.dtype.hasobject:
+            seen[value] = value
+        else:
+            seen[value] = _Constant(array.dtype, array.shape, array.tobytes())
+    return seen[value]
