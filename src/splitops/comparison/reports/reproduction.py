@@ -20,31 +20,6 @@ from splitops.ground.writing import StagedFiles
 from splitops.spec.elements.types import is_numpys_own
 
 _FILES: Final = {"onnx": "model.onnx", "ir": "model.xml"}
-_READING: Final = {
-    "onnx": """\
-tensors = [onnx.load_tensor(path) for path in sorted(here.glob("input_*.pb"))]
-inputs = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in tensors}""",
-    "ir": 'inputs = {path.stem: np.load(path) for path in sorted(here.glob("*.npy"))}',
-}
-_CALLING: Final = {
-    ".py": """\
-import adapter, worker
-setting = {name: values[0] for name, values in getattr(adapter, "SETTINGS", {}).items()} | stated
-found = adapter.answer(worker.Question(model, inputs, types, names, setting, "."))""",
-    ".mjs": """\
-import json, subprocess, worker
-tensors = {name: worker.pack(inputs[name], ".", name) | {"dtype": types[name]} for name in inputs}
-asked = {"message": "ask", "id": 0, "model": model, "inputs": tensors, "outputs": names, "folder": "."}
-lines = [json.dumps(one) for one in ({"message": "start", "protocol": 1, "setting": stated}, asked)]
-command = ["node", "adapter.mjs"]
-done = subprocess.run(command, input="\\n".join(lines), stdout=-1, check=True, text=True)
-answer = json.loads(done.stdout.splitlines()[1])
-found = [worker.unpack(one) for one in answer.get("outputs") or sys.exit(answer["text"])]""",
-}
-"""How an adapter of Python or Node.js is asked; the lines leave what it answers in ``found``."""
-_MADE: Final = """\
-from onnx.reference import ReferenceEvaluator
-found = ReferenceEvaluator(found).run(names, inputs)"""
 _PACKAGES: Final = {"opencv": "opencv-python-headless"}
 """Releases that are not named as their packages are."""
 
@@ -53,8 +28,8 @@ def write_reproduction(report: Report, case: Case, peer: str, folder: Path) -> N
     """Write a folder that shows one disagreement without splitops.
 
     It holds the model, its inputs (as ONNX's own test data has them, or ``.npy`` beside an IR), the
-    adapter that called the implementation, ``reproduce.py`` of at most 30 lines, which needs the
-    implementation and onnx (or NumPy), and ``report.md``.
+    adapter that called the implementation, ``reproduce.py``, which needs the implementation, NumPy and, for
+    a model of ONNX, onnx, what the script reads (``case.json``), and ``report.md``.
 
     Args:
         report: a report of the case.
@@ -87,7 +62,11 @@ def reproduction(report: Report, case: Case, peer: str) -> dict[str, bytes]:
     files |= {f"adapter{adapter.suffix}": called, "worker.py": Path(worker.__file__).read_bytes()}
     if adapter.suffix == ".mjs":
         files["_node.mjs"] = adapter.with_name("_node.mjs").read_bytes()
-    files["reproduce.py"] = _script(entry, case, column, install, adapter.suffix).encode()
+    files["reproduce.py"] = Path(__file__).with_name("reproduce.py").read_bytes()
+    asked = {"model": _FILES[case.format], "types": case.types, "outputs": case.outputs, "folder": "."}
+    files["case.json"] = json.dumps(
+        asked | {"setting": column.setting, "expected": _expected(entry)}
+    ).encode()
     files["report.md"] = _report(report, entry, column, verdict, install).encode()
     return files
 
@@ -130,31 +109,6 @@ def _npy(case: Case, name: str) -> bytes:
     file = BytesIO()
     np.save(file, array, allow_pickle=False)
     return file.getvalue()
-
-
-def _script(entry: Entry, case: Case, peer: Peer, install: str, suffix: str) -> str:
-    imports = ["import numpy as np"] if case.format == "ir" else ["import onnx"]
-    made = _MADE.splitlines() if peer.kind in ("converter", "simplifier") else []
-    lines = [
-        f"# {_comment(entry.operator)} on {_comment(releases(peer))}",
-        f"# {_comment(entry.title)}",
-        f"# {_comment(install)}",
-        "import os, sys",
-        "from pathlib import Path",
-        *imports,
-        "here = Path(__file__).resolve().parent",
-        "os.chdir(here)",
-        "sys.path.insert(0, str(here))",
-        f"model, names = {_FILES[case.format]!r}, {list(case.outputs)!r}",
-        f"types, stated = {dict(case.types)!r}, {dict(peer.setting)!r}",
-        *_READING[case.format].splitlines(),
-        f"print('expected:', {_expected(entry)!r}, flush=True)",
-        *_CALLING[suffix].splitlines(),
-        *made,
-        "for part in [found[name] for name in names] if isinstance(found, dict) else found:",
-        "    print('got:', getattr(part, 'dtype', ''), getattr(part, 'shape', ''), part)",
-    ]
-    return "\n".join(lines) + "\n"
 
 
 def _expected(entry: Entry) -> str:
