@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -90,25 +91,27 @@ def test_sizes_that_the_source_does_not_take_are_not_compared(
 
 THIRD = "(float[3] x) => (float[A] y, float z) <float d = {{{0}}}> {{ y = Div(x, d) z = Identity(x) }}"
 PAIR = "(int32[4] x) => (seq(int32[A]) s) <int64 k = {{{0}}}> {{ s = SplitToSequence(x, k) }}"
+DIFFER = r"\d of {} values differ, first at \[\d\]: \S+, not \S+"
 
 
 @pytest.mark.parametrize(
     ("source", "made", "verdict", "text"),
     [
         (THIRD.format(3), THIRD.format(3.000001), Verdict.ROUNDED, ""),
-        (THIRD.format(3), THIRD.format(3.1), Verdict.DIFFERENT, "output 'y': other values"),
-        (PAIR.format(2), PAIR.format(1), Verdict.DIFFERENT, "output 's': 2 elements and 4"),
+        (THIRD.format(3), THIRD.format(3.1), Verdict.DIFFERENT, rf"output 'y': {DIFFER.format(3)}"),
+        (PAIR.format(2), PAIR.format(1), Verdict.DIFFERENT, "output 's': 4 elements, not 2"),
         (
             "(int32[4] x) => (int32[4] y) { y = Identity(x) }",
             "(int32[4] x) => (int32[4] y) { y = Neg(x) }",
             Verdict.DIFFERENT,
-            "output 'y': other values",
+            rf"output 'y': {DIFFER.format(4)}",
         ),
     ],
 )
 def test_results_that_differ(source: str, made: str, verdict: Verdict, text: str) -> None:
     (trial,) = verify(parse(source), parse(made), "onnxruntime").trials
-    assert (trial.verdict, trial.text) == (verdict, text)
+    assert trial.verdict is verdict
+    assert re.fullmatch(text, trial.text)
 
 
 def test_a_model_that_the_runtime_rejects_has_one_trial() -> None:

@@ -175,9 +175,64 @@ def made_inputs(ours: Session, *, seed: int = 0) -> dict[str, Any]:
     return trials.feeds(trials.base())
 
 
+def difference(
+    ours: Any, theirs: Any, our_type: str | None = None, their_type: str | None = None
+) -> str | None:
+    """Return how an output differs from ours, bit for bit; None where it does not.
+
+    Args:
+        ours: an array, or a list of arrays for a sequence.
+        theirs: the other output.
+        our_type: the name of the element type; None is that of the array.
+        their_type: the same of the other output.
+    """
+    if isinstance(ours, list) != isinstance(theirs, list):
+        return "a tensor, not a sequence" if isinstance(ours, list) else "a sequence, not a tensor"
+    if isinstance(ours, list):
+        if len(ours) != len(theirs):
+            return f"{len(theirs)} elements, not {len(ours)}"
+        problems = (difference(*pair, our_type, their_type) for pair in zip(ours, theirs, strict=True))
+        found = ((index, problem) for index, problem in enumerate(problems) if problem is not None)
+        return next((f"element {index}: {problem}" for index, problem in found), None)
+    a, b = np.asarray(ours), np.asarray(theirs)
+    our_type, their_type = our_type or _kind(a), their_type or _kind(b)
+    if (their_type, b.shape) != (our_type, a.shape):
+        return f"{their_type}{list(b.shape)}, not {our_type}{list(a.shape)}"
+    if not a.size:
+        return None
+    wrong = np.flatnonzero((_bits(a) != _bits(b)).any(axis=1))
+    if not len(wrong):
+        return None
+    place = [int(i) for i in np.unravel_index(int(wrong[0]), a.shape)]
+    first, other = a.ravel()[wrong[0]], b.ravel()[wrong[0]]
+    return f"{len(wrong)} of {a.size} values differ, first at {place}: {other}, not {first}"
+
+
 def differ_by_rounding(ours: Any, theirs: Any) -> bool:
     """Whether two outputs, arrays or lists of arrays, are equal but for the rounding of floats."""
-    return _difference(ours, theirs)[0] is not Verdict.DIFFERENT
+    if isinstance(ours, list) and isinstance(theirs, list):
+        return len(ours) == len(theirs) and all(map(differ_by_rounding, ours, theirs))
+    a, b = np.asarray(ours), np.asarray(theirs)
+    if difference(a, b) is None:
+        return True
+    if a.dtype != b.dtype or a.shape != b.shape or a.dtype.kind not in "fcV":
+        return False
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    x, y = a.astype(wide), b.astype(wide)
+    scale = float(np.max(np.abs(x), initial=0.0, where=np.isfinite(x)))
+    return bool(np.allclose(x, y, rtol=_ROUNDING, atol=_ROUNDING * scale, equal_nan=True))
+
+
+def _kind(array: npt.NDArray[Any]) -> str:
+    return "string" if array.dtype.kind in "OUST" else array.dtype.name
+
+
+def _bits(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return what is compared, a row an element: strings themselves, of all else the bytes."""
+    if array.dtype.kind in "OUST":
+        return array.reshape(-1, 1)
+    little = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
+    return little.reshape(-1).view(np.uint8).reshape(array.size, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,33 +357,9 @@ def _within(size: int, bounds: Range) -> int:
 def _compared(expected: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[Verdict, str]:
     verdict = Verdict.SAME
     for name, ours in expected.items():
-        one, text = _difference(ours, found[name])
-        if one is Verdict.DIFFERENT:
-            return one, f"output {name!r}: {text}"
-        if one is Verdict.ROUNDED:
-            verdict = one
+        text = difference(ours, found[name])
+        if text is not None:
+            if not differ_by_rounding(ours, found[name]):
+                return Verdict.DIFFERENT, f"output {name!r}: {text}"
+            verdict = Verdict.ROUNDED
     return verdict, ""
-
-
-def _difference(ours: Any, theirs: Any) -> tuple[Verdict, str]:
-    if isinstance(ours, list):
-        if not isinstance(theirs, list) or len(ours) != len(theirs):
-            return Verdict.DIFFERENT, f"{len(ours)} elements and {theirs if theirs is None else len(theirs)}"
-        pairs = [_difference(*pair) for pair in zip(ours, theirs, strict=True)]
-        order = (Verdict.DIFFERENT, Verdict.ROUNDED, Verdict.SAME)
-        return min(pairs, key=lambda pair: order.index(pair[0]), default=(Verdict.SAME, ""))
-    a, b = np.asarray(ours), np.asarray(theirs)
-    if a.shape != b.shape or (a.dtype != b.dtype and not {a.dtype.kind, b.dtype.kind} <= set("OUS")):
-        return Verdict.DIFFERENT, f"{a.dtype}{list(a.shape)}, but it gives {b.dtype}{list(b.shape)}"
-    if a.tolist() == b.tolist() if a.dtype.kind in "OUS" else a.tobytes() == b.tobytes():
-        return Verdict.SAME, ""
-    return (Verdict.ROUNDED, "") if _only_rounded(a, b) else (Verdict.DIFFERENT, "other values")
-
-
-def _only_rounded(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
-    if a.dtype.kind not in "fcV":
-        return False
-    wide = np.complex128 if a.dtype.kind == "c" else np.float64
-    x, y = a.astype(wide), b.astype(wide)
-    scale = float(np.max(np.abs(x), initial=0.0, where=np.isfinite(x)))
-    return bool(np.allclose(x, y, rtol=_ROUNDING, atol=_ROUNDING * scale, equal_nan=True))

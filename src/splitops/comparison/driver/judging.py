@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from splitops.comparison.records import Case, Expected, Outcome, Value, Verdict, Word
 from splitops.errors import one_line
-from splitops.models.verify import differ_by_rounding
+from splitops.models.verify import differ_by_rounding, difference
 
 Rerun = Callable[[Path], Outcome | None]
 """Runs a model on an implementation that was right on the case; None where there is none."""
@@ -124,51 +124,17 @@ def _difference(case: Case, outcome: Outcome) -> str | None:
         return f"{len(outcome.values)} outputs, not {len(case.expected)}"
     rows = zip(case.outputs, case.expected, case.expected_types, outcome.values, outcome.types, strict=True)
     for name, ours, our_type, theirs, their_type in rows:
-        problem = _unequal(ours, our_type, theirs, their_type)
+        problem = difference(ours, theirs, our_type, their_type)
         if problem is not None:
             return one_line(f"output {name!r}: {problem}", 500)
     return None
-
-
-def _unequal(ours: Value, our_type: str, theirs: Value, their_type: str) -> str | None:
-    if isinstance(ours, list) != isinstance(theirs, list):
-        return f"{_kind(theirs)}, not {_kind(ours)}"
-    if isinstance(ours, list):
-        if len(ours) != len(theirs):
-            return f"{len(theirs)} elements, not {len(ours)}"
-        problems = (_unequal(a, our_type, b, their_type) for a, b in zip(ours, theirs, strict=True))
-        found = ((index, problem) for index, problem in enumerate(problems) if problem is not None)
-        return next((f"element {index}: {problem}" for index, problem in found), None)
-    assert not isinstance(theirs, list)
-    if (their_type, theirs.shape) != (our_type, ours.shape):
-        return f"{their_type}{list(theirs.shape)}, not {our_type}{list(ours.shape)}"
-    if not ours.size:
-        return None
-    wrong = np.flatnonzero((_bits(ours) != _bits(theirs)).any(axis=1))
-    if not len(wrong):
-        return None
-    place = [int(i) for i in np.unravel_index(int(wrong[0]), ours.shape)]
-    a, b = ours.ravel()[wrong[0]], theirs.ravel()[wrong[0]]
-    return f"{len(wrong)} of {ours.size} values differ, first at {place}: {b}, not {a}"
-
-
-def _kind(value: Value) -> str:
-    return "a sequence" if isinstance(value, list) else "a tensor"
-
-
-def _bits(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return what is compared, a row an element: strings themselves, of all else the bytes."""
-    if array.dtype.kind in "OUST":
-        return array.reshape(-1, 1)
-    little = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
-    return little.reshape(-1).view(np.uint8).reshape(array.size, -1)
 
 
 def same_values(a: Outcome, b: Outcome) -> bool:
     """Whether two outcomes have the same values, bit for bit."""
     rows = zip(a.values, a.types, b.values, b.types, strict=False)
     return len(a.values) == len(b.values) and all(
-        _unequal(ours, our_type, theirs, their_type) is None for ours, our_type, theirs, their_type in rows
+        difference(ours, theirs, our_type, their_type) is None for ours, our_type, theirs, their_type in rows
     )
 
 
