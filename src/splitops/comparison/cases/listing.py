@@ -21,8 +21,9 @@ from splitops.models import run
 from splitops.models.check import Severity, check
 from splitops.models.formats.openvino import OpenVINOModel, to_bytes
 from splitops.spec.elements.types import ELEMENT_TYPES
-from splitops.spec.operators import SCHEMAS, OperatorSchema, schema
+from splitops.spec.operators import SCHEMAS, schema
 from splitops.splitting.binding import Fact, bind, fact_of
+from splitops.splitting.planning import SplitRequest
 
 _OTHER_TYPES: Final = {"length": "int64", "packed": "int32"}
 
@@ -193,27 +194,25 @@ def _decided(model: Any, inputs: Mapping[str, Any]) -> tuple[Mapping[str, Value]
 def _rule_of(record: Record) -> str:
     """Return the size rule that a record asks for, or the code of the rule that it breaks."""
     try:
-        row = schema(record.operator, opset_of(record), domain_of(record))
-        binding = bind(row, _attributes(record, row), _facts(record), outputs=_declared(record, row))
-        return binding.request().division.rule.value
+        return request_of(record).division.rule.value
     except RuleError as error:
         return str(error.rule)
 
 
-def _attributes(record: Record, row: OperatorSchema) -> dict[str, Any]:
-    stated = dict(record.attributes)
+def request_of(record: Record) -> SplitRequest:
+    """Return the split that a record asks for.
+
+    Raises:
+        RuleError: it breaks a rule.
+    """
+    row = schema(record.operator, opset_of(record), domain_of(record))
+    attributes = dict(record.attributes)
     if record.axis is not None and row.attribute(row.axis.name) is not None:
-        stated[row.axis.name] = record.axis
-    return stated
-
-
-def _facts(record: Record) -> list[Fact | None]:
+        attributes[row.axis.name] = record.axis
     data = Fact(ELEMENT_TYPES[record.dtype], record.shape)
-    return [data, *(fact_of(array, value=True) for _, array in operands_of(record))]
-
-
-def _declared(record: Record, row: OperatorSchema) -> int:
-    return 1 if row.gives_sequence else len(record.outputs)
+    operands = (fact_of(array, value=True) for _, array in operands_of(record))
+    outputs = 1 if row.gives_sequence else len(record.outputs) or None
+    return bind(row, attributes, [data, *operands], outputs=outputs).request()
 
 
 def _type_of_input(record: Record, name: str) -> str:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
-from splitops.calls.functions import plan
+from splitops.comparison.cases.listing import request_of
 from splitops.comparison.records import Record
 from splitops.errors import SplitError
 from splitops.explain import explain, svg
 from splitops.native import SplitPlan
 from splitops.spec.elements.types import ELEMENT_TYPES
+from splitops.splitting.planning import plan_request
 
 _PLAIN = " =:/,;()'.-_!*@&$+"
 """Characters that stand for themselves in an address of data, inside of double quotes."""
@@ -24,23 +24,9 @@ def planned(record: Record) -> SplitPlan | None:
     """Return the plan of a valid case; None where it is not a split alone."""
     if record.special is not None:
         return None
-    ir = record.format == "ir"
-    arguments: dict[str, Any] = dict(record.attributes)
-    if record.axis is not None:
-        arguments["axis"] = record.axis
-    if record.lengths is not None:
-        arguments["split_lengths" if ir else "split"] = record.lengths
-    elif record.operator == "Split" and not ir and not {"num_outputs", "split"} & arguments.keys():
-        arguments["num_outputs"] = len(record.outputs)
     try:
-        return plan(
-            record.operator,
-            shape=record.shape,
-            opset=record.version,
-            domain="openvino" if ir else "",
-            **arguments,
-        )
-    except (SplitError, TypeError):
+        return plan_request(replace(request_of(record), outputs=None))
+    except (SplitError, ArithmeticError, LookupError, TypeError, ValueError):  # of a stranger's report
         return None
 
 
