@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -67,14 +67,13 @@ def _new(record: Record, case: Case, build: Build, tried: set[str]) -> Case | No
 
 def size_of(record: Record) -> tuple[Any, ...]:
     """Return what records are ordered by, from small to large."""
-    lengths = _numbers(record.lengths)
-    attributes = sum(abs(number) for value in record.attributes.values() for number in _numbers(value))
+    lengths = sum(abs(number) for _, value in _numbered(record) for number in _numbers(value))
     return (
         len(record.shape),
         len(record.outputs),
         math.prod(record.shape),
         sum(record.shape),
-        sum(map(abs, lengths)) + attributes,
+        lengths,
         record.special is not None,
         record.dtype != "float32",
         record.dynamic,
@@ -122,23 +121,22 @@ def _ranks(record: Record) -> Iterator[Record]:
 
 def _parts(record: Record) -> Iterator[Record]:
     """Leave out one part, with its length, its share of the axis and its output."""
-    lengths = record.lengths
-    if isinstance(lengths, list | tuple) and len(lengths) > 1 and all(isinstance(n, int) for n in lengths):
-        for index, length in enumerate(lengths):
-            rest = [*lengths[:index], *lengths[index + 1 :]]
-            fewer = replace(record, lengths=rest, outputs=_without(record, index))
-            yield from _resized(fewer, -max(length, 0))
-            yield fewer
-    for name, value in record.attributes.items():
-        if isinstance(value, list | tuple) and len(value) > 1:
+    for name, value in _numbered(record):
+        if isinstance(value, list | tuple) and len(value) > 1 and all(isinstance(n, int) for n in value):
             for index, length in enumerate(value):
                 rest = [*value[:index], *value[index + 1 :]]
                 fewer = replace(_with(record, name, rest), outputs=_without(record, index))
                 yield from _resized(fewer, -max(length, 0))
-        elif isinstance(value, int) and value == len(record.outputs) > 1:
+                yield fewer
+        elif isinstance(value, int) and name is not None and value == len(record.outputs) > 1:
             yield replace(_with(record, name, value - 1), outputs=record.outputs[:-1])
     for index in range(len(record.outputs)) if len(record.outputs) > 1 and not _counted(record) else ():
         yield replace(record, outputs=_without(record, index))
+
+
+def _numbered(record: Record) -> list[tuple[str | None, Any]]:
+    """Return what numbers a record has: its lengths, which have no name, and its attributes."""
+    return [(None, record.lengths), *record.attributes.items()]
 
 
 def _without(record: Record, index: int) -> tuple[str, ...]:
@@ -149,14 +147,14 @@ def _without(record: Record, index: int) -> tuple[str, ...]:
 
 def _counted(record: Record) -> bool:
     """Whether the number of outputs is set beside them: to declare fewer would be another case."""
-    values = (record.lengths, *record.attributes.values())
-    counts = (len(value) if isinstance(value, list | tuple) else value for value in values)
+    counts = (len(value) if isinstance(value, list | tuple) else value for _, value in _numbered(record))
     return len(record.outputs) in counts
 
 
-def _with(record: Record, name: str, value: Any) -> Record:
-    changed: Mapping[str, Any] = {**record.attributes, name: value}
-    return replace(record, attributes=changed)
+def _with(record: Record, name: str | None, value: Any) -> Record:
+    if name is None:
+        return replace(record, lengths=value)
+    return replace(record, attributes={**record.attributes, name: value})
 
 
 def _resized(record: Record, change: int) -> Iterator[Record]:
@@ -179,23 +177,15 @@ def _sizes(record: Record) -> Iterator[Record]:
 
 def _lengths(record: Record) -> Iterator[Record]:
     """Make one length smaller, alone and with its share of the axis."""
-    lengths = record.lengths
-    if isinstance(lengths, int):
-        yield from (replace(record, lengths=less) for less in _less(lengths))
-    elif isinstance(lengths, list | tuple):
-        for index, length in enumerate(lengths):
-            for less in _less(length) if isinstance(length, int) else ():
-                changed = replace(record, lengths=[*lengths[:index], less, *lengths[index + 1 :]])
-                yield from _resized(changed, less - length)
-                yield changed
-    for name, value in record.attributes.items():
+    for name, value in _numbered(record):
         if isinstance(value, int):
             yield from (_with(record, name, less) for less in _less(value))
         elif isinstance(value, list | tuple):
             for index, length in enumerate(value):
-                for less in _less(length):
+                for less in _less(length) if isinstance(length, int) else ():
                     changed = _with(record, name, [*value[:index], less, *value[index + 1 :]])
                     yield from _resized(changed, less - length)
+                    yield changed
 
 
 def _less(value: int) -> list[int]:
