@@ -18,7 +18,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from unittest import mock
 import splitops
 from splitops.comparison.cases import cases, listed
 from splitops.comparison.driver.asking import Asker, Source
-from splitops.comparison.driver.finding import Wanted, columns
+from splitops.comparison.driver.finding import columns
 from splitops.comparison.driver.process import Limits, Nursery
 from splitops.comparison.driver.run import Run
 from splitops.comparison.reports.verdicts import counts
@@ -53,8 +52,7 @@ def driver(number: int) -> None:
 
 def fresh(peer: str) -> None:
     """Time a case in a fresh process of a peer: one that is started, and one that is forked."""
-    with ThreadPoolExecutor(1) as pool:
-        [column], _ = columns(Wanted([peer]), Limits(), pool)
+    [column], _ = columns(Limits(), [peer])
     [case] = cases(["split-18/ceil/6-into-2/float32/static"])
     nursery = Nursery(column.source.command, Limits(), column.source.variables)
     medians = []

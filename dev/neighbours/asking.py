@@ -8,7 +8,6 @@ import os
 import pickle
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
 from typing import Any
@@ -20,7 +19,7 @@ import onnx.parser
 import splitops
 from dev.forks import in_a_fork
 from splitops.comparison.driver.asking import Asker
-from splitops.comparison.driver.finding import Wanted, columns
+from splitops.comparison.driver.finding import columns
 from splitops.comparison.driver.process import Limits
 from splitops.comparison.records import Case, Outcome
 from splitops.models.formats.openvino import OpenVINOModel, to_bytes
@@ -102,9 +101,9 @@ def others() -> Iterator[dict[str, Asker]]:
     """Return what asks each of the other runtimes that is installed, in a process of its own."""
     installed = [name for name, module in OTHERS.items() if importlib.util.find_spec(module) is not None]
     limits = Limits(seconds=60)
-    with ExitStack() as stack, ThreadPoolExecutor(1) as pool:
+    with ExitStack() as stack:
         settings = [one for one in _SETTINGS if one[0] in installed]
-        ready, _ = columns(Wanted(peers=installed, settings=settings), limits, pool)
+        ready, _ = columns(limits, installed, settings=settings)
         chosen = {one.peer.adapter: one.source for one in ready}  # the one with a setting is the last
         yield {name: stack.enter_context(Asker(source, limits)) for name, source in chosen.items()}
 

@@ -193,7 +193,7 @@ def test_an_adapter_on_node_is_started_by_node() -> None:
 
 
 def test_nobody_to_ask_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splitops.comparison.driver.comparing.columns", lambda *_: ([], []))
+    monkeypatch.setattr("splitops.comparison.driver.comparing.columns", lambda *_, **__: ([], []))
     with pytest.raises(CompareError, match="no implementation is installed"):
         splitops.compare(cases=[FIVE])
 

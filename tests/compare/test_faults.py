@@ -18,9 +18,10 @@ from splitops.comparison import Report
 from splitops.comparison.cases import cases
 from splitops.comparison.driver import run
 from splitops.comparison.driver.asking import Asker
-from splitops.comparison.driver.comparing import ask_everything
-from splitops.comparison.driver.finding import Source, Wanted
+from splitops.comparison.driver.comparing import reported
+from splitops.comparison.driver.finding import Source, columns
 from splitops.comparison.driver.process import Limits, Process, without_network
+from splitops.comparison.driver.run import Run
 from splitops.comparison.records import Case, State, Verdict, Word
 
 HERE = Path(__file__).parent
@@ -51,8 +52,8 @@ def asked(fault: str, *cases: Case) -> Report:
     limits = Limits(
         seconds=1 if fault in SLOW else 20, start=2 if "sleeps at" in fault else 20, memory=300 << 20
     )
-    wanted = Wanted(commands={"fake": command})
-    return ask_everything(cases or (case(VALID),), wanted, limits, shrink_seconds=0, jobs=2)
+    found, failed = columns(limits, commands={"fake": command})
+    return reported(Run(cases or (case(VALID),), found, limits, shrink_seconds=0, jobs=2), failed)
 
 
 def verdict_of(report: Report, name: str = VALID) -> Verdict:
@@ -219,9 +220,9 @@ def test_an_error_of_ours_ends_the_comparison(monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_dies_after_its_answer_is_shrunk_too() -> None:
     command = shlex.join([sys.executable, "-S", "-E", str(HERE / "fakes.py"), "dies after its answer"])
-    wanted = Wanted(commands=dict.fromkeys(("first", "second", "third"), command))
+    found, _ = columns(Limits(), commands=dict.fromkeys(("first", "second", "third"), command))
     five, *_ = cases(["split-18/ceil/5-into-4/float32/static"])
-    report = ask_everything((five,), wanted, Limits(), shrink_seconds=60, jobs=1)
+    report = reported(Run((five,), found, Limits(), shrink_seconds=60, jobs=1))
     for verdict in report.entries[-1].verdicts.values():
         assert (verdict.word, verdict.signal) == (Word.CRASH, "SIGABRT")
         assert verdict.shrunk is not None

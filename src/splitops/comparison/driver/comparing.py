@@ -6,19 +6,18 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import splitops
 from splitops.comparison.cases import build, find, generated, listed, named
-from splitops.comparison.driver.finding import Column, Wanted, columns
+from splitops.comparison.driver.finding import Column, columns
 from splitops.comparison.driver.judging import expected_of
 from splitops.comparison.driver.models import cases_of_model
 from splitops.comparison.driver.process import Limits, without_network
 from splitops.comparison.driver.run import Run, settled
-from splitops.comparison.records import Case, CompareError, Entry, Peer, Record, Report, State, Verdict, Word
+from splitops.comparison.records import Case, CompareError, Entry, Peer, Report, State, Verdict, Word
 from splitops.errors import count_of, shown
 from splitops.ground.progress import telling
 from splitops.models.check.targets import every_limit
@@ -92,9 +91,15 @@ def compare(
         asked = chosen_cases(operators, cases, generate, seed)
     else:
         asked = cases_of_model(model, inputs, allow_links=allow_links)
-    wanted = Wanted(implementations, commands, pythons, settings)
+    if not hasattr(os, "pidfd_open"):
+        raise CompareError(f"comparisons run on Linux alone, not on {platform.system()}")
+    jobs = jobs or min(_MOST_JOBS, len(os.sched_getaffinity(0)))
     limits = Limits(seconds=seconds, memory=memory)
-    return ask_everything(asked, wanted, limits, shrink_seconds=shrink_seconds, jobs=jobs, tell=tell)
+    found, failed = columns(limits, implementations, commands, pythons, settings, jobs=jobs)
+    if not found and not failed:
+        raise CompareError("no implementation is installed: pip install 'splitops[compare]'")
+    run = Run(asked, found, limits, shrink_seconds=shrink_seconds, jobs=jobs)
+    return reported(run, failed, tell)
 
 
 def chosen_cases(operators: Sequence[str], ids: Sequence[str], generate: int, seed: int) -> tuple[Case, ...]:
@@ -119,34 +124,10 @@ def _is_of(case: Case, operator: str) -> bool:
     return operator in (full, bare, full.rpartition("-")[0], bare.rpartition("-")[0])
 
 
-def ask_everything(
-    cases: Sequence[Case],
-    wanted: Wanted,
-    limits: Limits,
-    *,
-    shrink_seconds: float,
-    jobs: int | None = None,
-    tell: Callable[[str], None] | None = None,
-    build_case: Callable[[Record], Case] | None = lambda record: build(named(record)),
-) -> Report:
-    """Ask cases of implementations and report; see :func:`compare`."""
-    if not hasattr(os, "pidfd_open"):
-        raise CompareError(f"comparisons run on Linux alone, not on {platform.system()}")
-    jobs = jobs or min(_MOST_JOBS, len(os.sched_getaffinity(0)))
+def reported(run: Run, failed: Sequence[Peer] = (), tell: Callable[[str], None] | None = None) -> Report:
+    """Ask everything and report; see :func:`compare`."""
     started = datetime.now(UTC)
-    with ThreadPoolExecutor(jobs) as pool:
-        asked, failed = columns(wanted, limits, pool)
-    if not asked and not failed:
-        raise CompareError("no implementation is installed: pip install 'splitops[compare]'")
-    run = Run(
-        cases,
-        asked,
-        limits,
-        build=build_case if shrink_seconds > 0 else None,
-        shrink_seconds=shrink_seconds,
-        jobs=jobs,
-    )
-    stopped = _told(run, cases, asked, tell or (lambda line: None))
+    stopped = _told(run, tell or (lambda line: None))
     environment = {
         "splitops": splitops.__version__,
         "python": platform.python_version(),
@@ -156,18 +137,18 @@ def ask_everything(
         "network": not without_network(),
         "stopped": stopped,
     }
-    found = {column.peer.name: settled(cases, run.verdicts[column.peer.name]) for column in asked}
-    rows = tuple(_entry(case, asked, found) for case in cases)
-    peers = (*(_seen(column.peer, rows) for column in asked), *failed)
+    found = {column.peer.name: settled(run.cases, run.verdicts[column.peer.name]) for column in run.columns}
+    rows = tuple(_entry(case, run.columns, found) for case in run.cases)
+    peers = (*(_seen(column.peer, rows) for column in run.columns), *failed)
     return Report(environment=environment, peers=peers, entries=rows)
 
 
-def _told(run: Run, cases: Sequence[Case], asked: Sequence[Column], tell: Callable[[str], None]) -> bool:
+def _told(run: Run, tell: Callable[[str], None]) -> bool:
     """Run everything, and return whether it was stopped before its end."""
     started = time.monotonic()
-    peers = {column.peer.name: column.peer for column in asked}
-    left = dict.fromkeys(peers, len(cases))
-    total = len(cases) * len(asked)
+    peers = {column.peer.name: column.peer for column in run.columns}
+    left = dict.fromkeys(peers, len(run.cases))
+    total = sum(left.values())
     try:
         with telling("compare", total) as progress:
             for step in run.steps():
@@ -175,7 +156,7 @@ def _told(run: Run, cases: Sequence[Case], asked: Sequence[Column], tell: Callab
                 progress(total - sum(left.values()), f"{step.peer} {step.case}")
                 if step.final and not left[step.peer]:
                     seconds = time.monotonic() - started
-                    tell(_line(peers[step.peer], cases, run.verdicts[step.peer], seconds))
+                    tell(_line(peers[step.peer], run.cases, run.verdicts[step.peer], seconds))
     except KeyboardInterrupt:
         return True
     return False

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -22,23 +22,6 @@ from splitops.errors import one_line, shown, shown_path
 
 _GROUP: Final = "splitops.compare"
 """The entry point group of adapters in other packages; each names its module."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which implementations are asked.
-
-    Attributes:
-        peers: names of adapters; None is all whose implementation is installed.
-        commands: executables that speak the protocol, by the name that they get.
-        pythons: names of adapters, and the Python of another environment that runs each.
-        settings: names of adapters, and what differs from their defaults in one more column.
-    """
-
-    peers: Sequence[str] | None = None
-    commands: Mapping[str, str] | None = None
-    pythons: Sequence[tuple[str, str]] = ()
-    settings: Sequence[tuple[str, Mapping[str, str]]] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,36 +60,56 @@ def _is_adapter(path: Path) -> bool:
     return path.suffix in (".py", ".mjs") and not path.name.startswith("_")
 
 
-def columns(wanted: Wanted, limits: Limits, pool: Executor) -> tuple[list[Column], list[Peer]]:
+def columns(
+    limits: Limits,
+    implementations: Sequence[str] | None = None,
+    commands: Mapping[str, str] | None = None,
+    pythons: Sequence[tuple[str, str]] = (),
+    settings: Sequence[tuple[str, Mapping[str, str]]] = (),
+    *,
+    jobs: int = 1,
+) -> tuple[list[Column], list[Peer]]:
     """Start every implementation once; return those that started, and why the others did not.
+
+    Args:
+        limits: what each may take.
+        implementations: as in :func:`splitops.compare`, and so are the others.
+        commands: executables.
+        pythons: adapters in other environments.
+        settings: of further columns.
+        jobs: so many start at once.
 
     Raises:
         CompareError: there is no such adapter or setting, or a named implementation is not installed.
     """
-    sources = list(_sources(wanted))
-    answers = pool.map(lambda source: _hello(source, limits), sources)
+    sources = list(_sources(implementations, commands or {}, pythons))
+    with ThreadPoolExecutor(jobs) as pool:
+        answers = list(pool.map(lambda source: _hello(source, limits), sources))
     ready: list[tuple[Source, dict[str, Any]]] = []
     failed: list[Peer] = []
     for source, found in zip(sources, answers, strict=True):
         if isinstance(found, dict):
             ready.append((source, found))
         elif isinstance(found, Ended):
-            failed.append(_failed(source, found))
-        elif wanted.peers is not None or source.variables:
-            failed.append(replace(_failed(source, found), state=State.ABSENT))
-    _prove_known(wanted, [source.adapter for source in sources])
-    return list(_named(ready, wanted.settings)), failed
+            failed.append(_failed(source, found, State.FAILED))
+        elif implementations is not None or source.variables:
+            failed.append(_failed(source, found, State.ABSENT))
+    known = {source.adapter for source in sources}
+    for name, _ in settings:
+        if name not in known:
+            raise CompareError(f"a setting is for {shown(name)}, which is not asked")
+    return list(_named(ready, settings)), failed
 
 
-def _sources(wanted: Wanted) -> Iterator[Source]:
+def _sources(
+    wanted: Sequence[str] | None, commands: Mapping[str, str], pythons: Sequence[tuple[str, str]]
+) -> Iterator[Source]:
     files = adapter_files()
-    commands = wanted.commands or {}
-    names = list(files) if wanted.peers is None and not commands else list(wanted.peers or ())
-    for name in [*names, *(name for name, _ in wanted.pythons)]:
+    names = list(files) if wanted is None and not commands else wanted or ()
+    for name, python in [*((name, sys.executable) for name in names), *pythons]:
         if name not in files:
             raise CompareError(f"there is no adapter {shown(name)}; there are {', '.join(files)}")
-    yield from (_source(name, files[name], sys.executable) for name in names)
-    yield from (_source(name, files[name], python) for name, python in wanted.pythons)
+        yield _source(name, files[name], python)
     for name, command in commands.items():
         try:
             words = shlex.split(command)
@@ -140,16 +143,8 @@ def _hello(source: Source, limits: Limits) -> dict[str, Any] | Ended | Absent:
             return answer
 
 
-def _failed(source: Source, why: Exception) -> Peer:
-    return Peer(
-        name=source.adapter, adapter=source.adapter, state=State.FAILED, detail=one_line(str(why), 300)
-    )
-
-
-def _prove_known(wanted: Wanted, names: Sequence[str]) -> None:
-    for name, _ in wanted.settings:
-        if name not in names:
-            raise CompareError(f"a setting is for {shown(name)}, which is not asked")
+def _failed(source: Source, why: Exception, state: State) -> Peer:
+    return Peer(name=source.adapter, adapter=source.adapter, state=state, detail=one_line(str(why), 300))
 
 
 def _named(

@@ -10,11 +10,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from splitops.comparison.cases import build, named
 from splitops.comparison.driver.asking import PERTURBATIONS, Asker
 from splitops.comparison.driver.finding import Column
 from splitops.comparison.driver.judging import judge, same_values
 from splitops.comparison.driver.process import Limits, Nursery
-from splitops.comparison.driver.shrinking import Build, shrunk
+from splitops.comparison.driver.shrinking import shrunk
 from splitops.comparison.records import SETTLED, Case, Outcome, Record, Verdict, Word
 
 Verdicts = dict[str, dict[str, Verdict]]
@@ -51,8 +52,7 @@ class Run:
         cases: the questions.
         columns: the peers.
         limits: what each may take.
-        build: makes cases of records, for shrinking; None leaves findings as they are.
-        shrink_seconds: for each finding.
+        shrink_seconds: for each finding; 0 leaves it as it is.
         jobs: so many threads ask.
     """
 
@@ -62,14 +62,12 @@ class Run:
         columns: Sequence[Column],
         limits: Limits,
         *,
-        build: Build | None,
         shrink_seconds: float,
         jobs: int,
     ) -> None:
-        self._cases = cases
-        self._columns = columns
+        self.cases = cases
+        self.columns = columns
         self._limits = limits
-        self._build = build
         self._shrink_seconds = shrink_seconds
         self._steps: queue.SimpleQueue[Step | BaseException] = queue.SimpleQueue()
         self._stopped = threading.Event()
@@ -94,13 +92,13 @@ class Run:
         Leaving the loop early, or an interrupt in it, stops everything; what is known is kept.
         """
         try:
-            yield from self._phase([column for column in self._columns if not column.transforms])
-            yield from self._phase([column for column in self._columns if column.transforms])
+            yield from self._phase([column for column in self.columns if not column.transforms])
+            yield from self._phase([column for column in self.columns if column.transforms])
         finally:
             self._stop()
 
     def _phase(self, columns: Sequence[Column]) -> Iterator[Step]:
-        left = len(columns) * len(self._cases)
+        left = len(columns) * len(self.cases)
         for column in columns:
             self._submit(lambda column=column: self._ask_all(column))  # type: ignore[misc]
         while left:
@@ -191,7 +189,7 @@ class Run:
         """Ask a column every case; what comes after an answer belongs to the case of that answer."""
         with self._lent(column) as asker:
             before: Told | None = None
-            for case in self._cases:
+            for case in self.cases:
                 late = asker.after()
                 same_process = before is not None and asker.running
                 verdict, outcome = self._judged(column, asker, case)
@@ -229,9 +227,8 @@ class Run:
             self._steps.put(Step(column.peer.name, case.id, verdict, True))
             return
         verdict = confirmed(verdict, outcome, lambda index: self._alone(column, case, index))
-        if verdict.counts and case.record is not None and self._build is not None:
-            record = self._shrunk(column, case, verdict, self._build)
-            verdict = replace(verdict, shrunk=record)
+        if verdict.counts and case.record is not None and self._shrink_seconds > 0:
+            verdict = replace(verdict, shrunk=self._shrunk(column, case, verdict))
         self._steps.put(Step(column.peer.name, case.id, verdict, True))
 
     def _says_nothing(self, column: Column, case: Case, verdict: Verdict) -> bool:
@@ -255,7 +252,7 @@ class Run:
             self._judged(column, asker, found[0])
             return asker.finish()
 
-    def _shrunk(self, column: Column, case: Case, verdict: Verdict, build: Build) -> Record | None:
+    def _shrunk(self, column: Column, case: Case, verdict: Verdict) -> Record | None:
         """Return the smallest record that does the same, also alone."""
         with self._lent(column) as asker:
 
@@ -268,7 +265,7 @@ class Run:
                     found, _ = self._alone(column, smaller, 0)
                 return found.kind == verdict.kind
 
-            smallest = shrunk(case, does_the_same, build, self._shrink_seconds)
+            smallest = shrunk(case, does_the_same, _built, self._shrink_seconds)
         if smallest is None:
             return None
         repeats = all(
@@ -280,7 +277,7 @@ class Run:
     def _rerun(self, case: Case, path: Path) -> Outcome | None:
         """Run what was made of a case on the first runtime that was right on it."""
         format_ = "ir" if path.suffix == ".xml" else "onnx"
-        for column in self._columns:
+        for column in self.columns:
             verdict = self._verdicts[column.peer.name].get(case.id)
             right = verdict is not None and verdict.word is Word.AGREES
             if column.runs and right and format_ in column.peer.formats:
@@ -288,6 +285,10 @@ class Run:
                     outcome = asker.ask(case, path)
                     return asker.after() or outcome
         return None
+
+
+def _built(record: Record) -> Case:
+    return build(named(record))
 
 
 def settled(cases: Iterable[Case], verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
