@@ -11,7 +11,7 @@ import pytest
 
 import splitops
 from splitops.errors import FileError
-from splitops.files import computed
+from splitops.files import folder_run
 
 da = pytest.importorskip("dask.array")
 zarr = pytest.importorskip("zarr")
@@ -149,13 +149,13 @@ def test_what_cannot_be_is_one_error(tmp_path, monkeypatch):
 
 
 def test_what_does_not_read_back_is_found_out(tmp_path, monkeypatch):
-    real = computed._ComputedRun._verify
+    real = folder_run.FolderRun._verify
 
     def damage(self, drafts, journal):
         zarr.open_array(drafts[1], mode="r+")[3, 3] = -1
         real(self, drafts, journal)
 
-    monkeypatch.setattr(computed._ComputedRun, "_verify", damage)
+    monkeypatch.setattr(folder_run.FolderRun, "_verify", damage)
     with pytest.raises(FileError, match=r"'part\.1\.zarr' does not read back"):
         splitops.files.split(
             da.from_array(ARRAY, chunks=(10, 10)), tmp_path / "out", num_outputs=2, verify=True

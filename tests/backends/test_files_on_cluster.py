@@ -17,7 +17,7 @@ from click.testing import CliRunner
 import splitops
 from splitops.cli import cli
 from splitops.errors import FileError
-from splitops.files import chunks, engine, running
+from splitops.files import chunks, engine, folder_run
 from splitops.files import cluster as by_cluster
 
 distributed = pytest.importorskip("distributed")
@@ -79,7 +79,7 @@ def submitted(cluster, monkeypatch):
 
     def submit(self, function, *args, **options):
         if function is by_cluster._done:
-            tasks.append("read_back" if args[2] else "copy")
+            tasks.append("read_back" if args[3] else "copy")
         return real(self, function, *args, **options)
 
     monkeypatch.setattr(type(cluster), "submit", submit)
@@ -196,7 +196,7 @@ def test_errors_of_workers_are_those_of_this_process(source, tmp_path, cluster):
 
 
 def test_what_does_not_read_back_is_found_out(source, tmp_path, cluster, monkeypatch):
-    real = running.Run._verify
+    real = folder_run.FolderRun._verify
 
     def damage(self, drafts, journal):
         with drafts[1].open("r+b") as file:
@@ -204,7 +204,7 @@ def test_what_does_not_read_back_is_found_out(source, tmp_path, cluster, monkeyp
             file.write(b"\x00\x01\x02\x03")
         real(self, drafts, journal)
 
-    monkeypatch.setattr(running.Run, "_verify", damage)
+    monkeypatch.setattr(folder_run.FolderRun, "_verify", damage)
     with pytest.raises(FileError, match=r"'x\.1\.npy' does not read back"):
         plan(source, tmp_path / "out").run(memory=MEMORY, cluster=cluster, verify=True)
     assert sorted(os.listdir(tmp_path)) == ["x.npy"]
@@ -249,7 +249,7 @@ def test_chunks_of_zarr(tmp_path, cluster, submitted, monkeypatch):
 
 
 def test_what_cannot_be_is_one_error(source, tmp_path, cluster, monkeypatch):
-    with pytest.raises(FileError, match="not sent by a cluster"):
+    with pytest.raises(FileError, match="targets at an address are written by one process"):
         splitops.files.split(source, "memory://x", num_outputs=2, cluster=cluster)
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file.create_dataset("w", data=np.zeros((4, 4)), chunks=(2, 2))

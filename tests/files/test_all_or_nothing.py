@@ -19,7 +19,7 @@ import pytest
 
 import splitops
 from splitops.errors import FileError
-from splitops.files import descriptors, engine, journal, running, sources
+from splitops.files import descriptors, engine, folder_run, journal, sources
 
 MEMORY = 4 << 20
 
@@ -256,7 +256,7 @@ def test_a_source_whose_time_was_put_back_is_rejected(source, tmp_path):
 
 @pytest.mark.parametrize("at", [60, 4])
 def test_a_damaged_header_does_not_pass(source, tmp_path, monkeypatch, at):
-    real = running.Run._copy
+    real = folder_run.FolderRun._copy
 
     def damaging(self, drafts, *arguments):
         real(self, drafts, *arguments)
@@ -264,7 +264,7 @@ def test_a_damaged_header_does_not_pass(source, tmp_path, monkeypatch, at):
             file.seek(at)
             file.write(b"!")
 
-    monkeypatch.setattr(running.Run, "_copy", damaging)
+    monkeypatch.setattr(folder_run.FolderRun, "_copy", damaging)
     with pytest.raises(FileError, match=r"x\.1\.npy' does not read back as it was written, from byte 0 on"):
         plan(source, tmp_path / "out").run(memory=MEMORY, verify=True)
 
@@ -457,7 +457,7 @@ def test_whichever_sync_fails_it_is_one_error(tmp_path, monkeypatch, save):
 
     monkeypatch.setattr(descriptors, "sync_files", failing(descriptors.sync_files, lambda: errno.EIO))
     monkeypatch.setattr(os, "fsync", failing(os.fsync, raised))
-    monkeypatch.setattr(running, "sync_folder", lambda folder: None)  # which not every system can
+    monkeypatch.setattr(folder_run, "sync_folder", lambda folder: None)  # which not every system can
     splitops.files.split(source, tmp_path / "out", num_outputs=2)
     shutil.rmtree(tmp_path / "out")
     assert left <= -4

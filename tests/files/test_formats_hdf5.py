@@ -8,8 +8,8 @@ import pytest
 
 import splitops
 from splitops.errors import FileError
-from splitops.files import chunk_work
-from splitops.files import chunks as by_chunks
+from splitops.files import chunk_tasks
+from splitops.files.chunks import ChunkCopies
 
 ARRAY = np.random.default_rng(0).integers(0, 1000, (12, 21, 5)).astype(np.int32)
 STORAGES = {
@@ -65,7 +65,7 @@ def test_split_and_merge(tmp_path, storage, sizes):
 
 def test_contiguous_datasets_are_extents(tmp_path):
     plan = splitops.files.plan_split(saved(tmp_path / "x.h5"), tmp_path, axis=1, num_outputs=3)
-    assert not isinstance(plan, by_chunks.ChunkPlan)
+    assert not isinstance(plan.copies, ChunkCopies)
     assert sum(extent.bytes for extent in plan.extents) == ARRAY.nbytes
     assert [target.size for target in plan.targets] == [size for _, size in plan.run().files]
 
@@ -86,7 +86,7 @@ def test_the_same_request_is_the_same_file(tmp_path):
 @pytest.mark.parametrize("storage", ["chunked", "deflated"])
 def test_aligned_chunks_are_copied(tmp_path, storage, monkeypatch):
     source = saved(tmp_path / "x.h5", **STORAGES[storage])
-    monkeypatch.setattr(chunk_work._Sources, "elements", lambda *_: pytest.fail("a chunk was decoded"))
+    monkeypatch.setattr(chunk_tasks._Sources, "elements", lambda *_: pytest.fail("a chunk was decoded"))
     made = splitops.files.split(source, tmp_path, axis=1, split=[8, 13], verify=True)
     for (path, _), want in zip(made.files, np.split(ARRAY, [8], 1), strict=True):
         np.testing.assert_array_equal(loaded(path), want)

@@ -15,7 +15,7 @@ from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec, TransposeCodec, 
 import splitops
 from splitops.cli import cli
 from splitops.errors import FileError
-from splitops.files import chunk_work
+from splitops.files import chunk_tasks, folder_run
 from splitops.files import chunks as by_chunks
 from splitops.files.sources import LocalFolder
 
@@ -83,7 +83,7 @@ def test_split_and_merge(tmp_path, coding, sizes):
 def test_aligned_parts_are_copied_as_chunks(tmp_path, coding, monkeypatch):
     source = saved(tmp_path / "x.zarr", **CODINGS[coding])
     array = zarr.open_array(source, mode="r")
-    monkeypatch.setattr(chunk_work._Sources, "elements", lambda *_: pytest.fail("a chunk was decoded"))
+    monkeypatch.setattr(chunk_tasks._Sources, "elements", lambda *_: pytest.fail("a chunk was decoded"))
     step = (array.shards or array.chunks)[1]
     made = splitops.files.split(source, tmp_path, "SplitToSequence", axis=1, split=step, verify=True)
     parts = [path for path, _ in made.files]
@@ -221,7 +221,7 @@ def test_narrow_parts_and_arrays_of_zarr_2_are_merged(tmp_path):
 def test_other_chunks_are_coded_anew(tmp_path, monkeypatch):
     """The test above can fail: the same watch sees the chunks of parts that are not aligned."""
     source = saved(tmp_path / "x.zarr", **CODINGS["plain"])
-    monkeypatch.setattr(chunk_work._Sources, "elements", lambda *_: pytest.fail("a chunk was decoded"))
+    monkeypatch.setattr(chunk_tasks._Sources, "elements", lambda *_: pytest.fail("a chunk was decoded"))
     with pytest.raises(pytest.fail.Exception, match="was decoded"):
         splitops.files.split(source, tmp_path, axis=1, split=[3, 18])
 
@@ -424,7 +424,7 @@ def test_arrays_of_zarr_2_become_arrays_of_zarr_3(tmp_path):
     made[...] = ARRAY
     made.attrs["unit"] = "K"
     plan = splitops.files.plan_split(tmp_path / "x.zarr", tmp_path, num_outputs=2)
-    assert not isinstance(plan, by_chunks.ChunkPlan)
+    assert not isinstance(plan.copies, by_chunks.ChunkCopies)
     for (path, _), want in zip(plan.run().files, np.split(ARRAY, 2), strict=True):
         part = zarr.open_array(path, mode="r")
         np.testing.assert_array_equal(part[...], want)
@@ -477,15 +477,15 @@ def test_a_run_that_was_stopped_is_gone_on_with(tmp_path, monkeypatch, at):
     class Killed(BaseException):
         pass
 
-    real = chunk_work.ChunkWork.copy
+    real = chunk_tasks.ChunkTask.copy
 
-    def stop(self, tick):
-        reached.append(self.task)
+    def stop(self, files, tick):
+        reached.append(self)
         if len(reached) == at:
             raise Killed
-        return real(self, tick)
+        return real(self, files, tick)
 
-    monkeypatch.setattr(chunk_work.ChunkWork, "copy", stop)
+    monkeypatch.setattr(chunk_tasks.ChunkTask, "copy", stop)
     with monkeypatch.context() as kept:
         kept.setattr("splitops.ground.writing.StagedFiles.clean", lambda _: None)  # as a kill leaves it
         with pytest.raises(Killed):
@@ -513,14 +513,14 @@ def test_a_source_that_changes_meanwhile_is_rejected(tmp_path):
 
 def test_what_does_not_read_back_is_rejected(tmp_path, monkeypatch):
     source = saved(tmp_path / "x.zarr", **CODINGS["plain"])
-    real = by_chunks._ChunkRun._verify
+    real = folder_run.FolderRun._verify
 
     def damage(self, drafts, journal):
         chunk = drafts[1] / "c/0/0/0"
         chunk.write_bytes(bytes(len(chunk.read_bytes())))
         real(self, drafts, journal)
 
-    monkeypatch.setattr(by_chunks._ChunkRun, "_verify", damage)
+    monkeypatch.setattr(folder_run.FolderRun, "_verify", damage)
     for split in ([8, 13], [7, 14]):
         with pytest.raises(FileError, match="does not read back"):
             splitops.files.split(source, tmp_path / "out", axis=1, split=split, verify=True)

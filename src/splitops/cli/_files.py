@@ -55,7 +55,7 @@ def read_file(file: Path, raw: Format | None, command: str) -> Contents:
         FileError: it cannot be read.
     """
     from splitops.files.addresses import is_address
-    from splitops.files.requests import read
+    from splitops.files.planning import read
 
     if file.suffix.lower() != ".zarr" and file.is_dir():
         raise click.UsageError(_of_folder(file, command))

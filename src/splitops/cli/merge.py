@@ -78,7 +78,7 @@ def command(
       splitops merge model-00001-of-00003.gguf --out model.gguf
     """
     from splitops.files.addresses import written
-    from splitops.files.requests import merge_plan
+    from splitops.files.planning import merge_plan
     from splitops.files.whole import one_file_plan, read_whole
 
     if tensor is None and raw is None and _is_whole(files, out, to):

@@ -103,7 +103,7 @@ def command(
       splitops split model --max-size 5GB --out model-5GB
     """
     from splitops.files.addresses import written
-    from splitops.files.requests import split_plan
+    from splitops.files.planning import split_plan
 
     if max_size is not None:
         if options != SplitOptions() or any((tensor, keep_others, dtype, raw)):

@@ -13,12 +13,12 @@ from typing import Any
 from splitops.calls.arguments import bind_call
 from splitops.errors import FileError
 from splitops.files.computed import DaskArray, array_plan, is_dask_array
-from splitops.files.copying import FilePlan
 from splitops.files.folders import stem_of
 from splitops.files.formats import Contents, Format, format_named
 from splitops.files.lazy import LazyTensor, TensorFile, open
-from splitops.files.plans import DryRun, Part, Progress, Report, RunOptions
-from splitops.files.requests import AnyPath, merge_plan, read, split_plan
+from splitops.files.planned import DryRun, Part, Progress, Report, RunOptions
+from splitops.files.planning import AnyPath, merge_plan, read, split_plan
+from splitops.files.plans import FilePlan
 from splitops.files.streams import plain_path
 from splitops.files.tensors import StoredTensor
 from splitops.files.whole import by_size_plan, one_file_plan, read_whole

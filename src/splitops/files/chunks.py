@@ -6,164 +6,126 @@ as they were, the publication.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import shutil
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from splitops.errors import FileError, shown_path
-from splitops.files.chunk_work import (
-    ChunkedFormat,
-    ChunkTask,
-    ChunkWork,
-    Flow,
-    chunks_of,
-    make_names_durable,
-)
-from splitops.files.copying import FilePlan
+from splitops.errors import FileError
+from splitops.files.chunk_tasks import ChunkedFormat, ChunkTask, Flow, make_names_durable
 from splitops.files.engine import TASK_BYTES
-from splitops.files.formats import Contents
-from splitops.files.journal import Journal
-from splitops.files.plans import MEMORY, DryRun, RunOptions
-from splitops.files.running import Run
+from splitops.files.formats import Contents, TargetFile
 from splitops.files.sources import writing
+from splitops.files.tasks import Files
 
 _HELD: Final = 4
 """So many times the bytes of a chunk are held at most: two that are read, one made of them, and its code."""
 _MAX_CHUNKS: Final = 100_000_000
 
+Compute = Callable[[Sequence[ChunkTask], Files, int, Any, Callable[[int, list[int]], None]], None]
+"""Computes chunks and writes them.
+
+Called with a task for each chunk, the files, how many threads the memory is enough for, the cluster or None,
+and what is told the number and the checksums of each task that is done.
+"""
+
 
 @dataclass(frozen=True)
-class ChunkPlan(FilePlan):
-    """A split or merge of files some of whose tensors are stored in chunks.
+class ChunkCopies:
+    """What a plan copies chunk by chunk.
 
     Attributes:
-        like: what the targets are made after.
-        formats: that of each source.
         flows: what is copied.
+        format: that of the targets.
+        formats: that of each source.
+        like: what the targets are made after; None for arrays that are computed.
+        compute: writes the chunks of flows that have no sources.
+        names: what messages call the targets.
     """
 
-    like: Contents | None = None
+    flows: tuple[Flow, ...]
+    format: ChunkedFormat
+    names: tuple[str, ...]
     formats: tuple[ChunkedFormat, ...] = ()
-    flows: tuple[Flow, ...] = ()
+    like: Contents | None = None
+    compute: Compute | None = None
+
+    @property
+    def resumable(self) -> bool:
+        """Whether a run that was killed can be gone on with."""
+        return self.compute is None
+
+    @property
+    def one_process(self) -> str | None:
+        """What only one process can write; None where workers of a cluster can."""
+        return None if self.format.folders else f"the chunks of {self.format.name}"
 
     @cached_property
     def bytes(self) -> int:
         """The tensor bytes that are copied."""
         return sum(flow.tensor.size for flow in self.flows)
 
-    def dry_run(self, *, memory: int = MEMORY) -> DryRun:
-        """Return what a run would do; the sizes are those in memory, without compression."""
-        sizes = [0] * len(self.targets)
+    def __len__(self) -> int:
+        return sum(math.prod(flow.grid) for flow in self.flows)
+
+    def sizes(self, targets: Sequence[TargetFile]) -> list[int]:
+        """Return the size of each target in memory, without compression."""
+        sizes = [0] * len(targets)
         for flow in self.flows:
             sizes[flow.target] += flow.tensor.size
-        return DryRun(
-            tuple(zip(self.paths, sizes, strict=True)),
-            self.bytes,
-            sum(math.prod(flow.grid) for flow in self.flows),
-            len(self.chunk_tasks(memory)),
-            tuple(path for path in self.paths if os.path.lexists(path)),
-        )
+        return sizes
 
-    def chunk_tasks(self, memory: int) -> list[ChunkTask]:
+    def tasks(self, memory: int) -> list[ChunkTask]:
         """Return the chunks in tasks that can be done in any order, and again.
 
         Raises:
             FileError: a chunk does not fit into the memory, or there are too many.
         """
         made: list[ChunkTask] = []
-        for number, flow in enumerate(self.flows):
+        for flow in self.flows:
             count, size = math.prod(flow.grid), flow.chunk_bytes
             if count > _MAX_CHUNKS:
                 raise FileError(f"{flow.tensor.label} has {count} chunks; at most {_MAX_CHUNKS} are copied")
             if size * _HELD > memory:
                 raise FileError(
-                    f"{memory} bytes of memory are too few for {flow.tensor.label}, whose chunks have {size} "
-                    f"bytes: at least {size * _HELD} are needed"
+                    f"{memory} bytes of memory are too few for chunks of {size} bytes, as "
+                    f"{flow.tensor.label} has: at least {size * _HELD} are needed, or smaller chunks"
                 )
-            step = max(1, TASK_BYTES // max(1, size))
-            made += [ChunkTask(number, first, min(first + step, count)) for first in range(0, count, step)]
+            step = 1 if self.compute is not None else max(1, TASK_BYTES // max(1, size))
+            formats, name = {p.source: self.formats[p.source] for p in flow.pieces}, self.names[flow.target]
+            made += [
+                ChunkTask(flow, first, min(first + step, count), self.format, formats, name)
+                for first in range(0, count, step)
+            ]
         return made
 
-    def start(self, how: RunOptions) -> Run:
-        """Return a run of the plan that has done nothing yet."""
-        return _ChunkRun(self, how)
+    def threads(self, memory: int) -> int:
+        """Return how many threads may hold chunks at a time."""
+        largest = max((flow.chunk_bytes for flow in self.flows), default=0)
+        return max(1, min(os.cpu_count() or 1, memory // max(1, largest * _HELD)))
 
-    def digest(self, memory: int) -> str:
-        """Return a digest that differs for plans whose tasks differ."""
-        digest = hashlib.sha256(super().digest(memory).encode())
-        for flow in self.flows:
-            digest.update(repr(flow).encode())
-        digest.update(repr(self.chunk_tasks(memory)).encode())
-        return digest.hexdigest()
+    def identity(self) -> str:
+        """Return what differs for other copies."""
+        return repr(self.flows)
 
+    def are_made(self, targets: Sequence[TargetFile], drafts: Sequence[Path]) -> bool:
+        """Return whether the targets that an earlier run has made can be gone on with."""
+        return self.format.folders and all(draft.exists() for draft in drafts)
 
-class _ChunkRun(Run):
-    """One run of a plan by chunks."""
-
-    def __init__(self, plan: ChunkPlan, how: RunOptions) -> None:
-        super().__init__(plan, how)
-        assert plan.like is not None
-        self._like = plan.like
-        self._format: ChunkedFormat = plan.like.format  # type: ignore[assignment]
-        self._formats = plan.formats
-        self._flows = plan.flows
-        self._tasks = plan.chunk_tasks(how["memory"])
-        if how["cluster"] is not None and not self._format.folders:
-            raise FileError(f"the chunks of {self._format.name} are written by one process, not by a cluster")
-
-    def _is_there(self) -> bool | None:
-        return None
-
-    def _counts(self) -> list[int]:
-        return [task.end - task.first for task in self._tasks]
-
-    def _prepare(self, drafts: Sequence[Path], journal: Journal) -> None:
-        """Make the targets without their elements, where they are missing or cannot be resumed."""
-        if self._format.folders and journal.done and all(draft.exists() for draft in drafts):
-            return
-        journal.forget()
-        for position, draft in enumerate(drafts):
+    def make(
+        self, targets: Sequence[TargetFile], drafts: Sequence[Path], folder: Path, *, kept: bool, sync: bool
+    ) -> None:
+        """Make the targets without their elements, where they are not kept."""
+        for position, draft in enumerate([] if kept else drafts):
             if draft.is_dir():
                 shutil.rmtree(draft)
-            tensors = [flow.tensor for flow in self._flows if flow.target == position]
-            with self._writing(position):
-                self._format.create(draft, tensors, self._like)
-                if self.sync:
+            tensors = [flow.tensor for flow in self.flows if flow.target == position]
+            with writing(self.names[position]):
+                self.format.create(draft, tensors, self.like)
+                if sync:
                     files = (Path(folder, name) for folder, _, names in os.walk(draft) for name in names)
-                    make_names_durable(list(files) if self._format.folders else [draft])
-
-    def _where(self, number: int, index: int) -> tuple[int, str]:
-        flow = self._flows[self._tasks[number].flow]
-        chunk = next(islice(chunks_of(flow, self._tasks[number]), index, None))
-        return flow.target, f"in chunk {chunk.index} of {flow.tensor.label}"
-
-    def _work(self, number: int, drafts: Sequence[Path]) -> ChunkWork:
-        task = self._tasks[number]
-        flow = self._flows[task.flow]
-        name = shown_path(self.plan.folder / self.plan.targets[flow.target].name)
-        sources = {
-            piece.source: (self.plan.sources[piece.source].path.absolute(), self._formats[piece.source])
-            for piece in flow.pieces
-        }
-        return ChunkWork(flow, task, sources, drafts[flow.target].absolute(), self._format, name, self.sync)
-
-    def _reads(self) -> list[Path]:
-        return [source.path for source in self.plan.sources]
-
-    def _task_bytes(self, number: int) -> int:
-        """Return a task's share of its tensor's bytes; the shares of all tasks are these bytes."""
-        task = self._tasks[number]
-        flow = self._flows[task.flow]
-        count = math.prod(flow.grid)
-        return flow.tensor.size * task.end // count - flow.tensor.size * task.first // count
-
-    def _writing(self, target: int) -> AbstractContextManager[None]:
-        return writing(shown_path(self.plan.folder / self.plan.targets[target].name))
+                    make_names_durable(list(files) if self.format.folders else [draft])

@@ -12,16 +12,18 @@ import contextlib
 import logging
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from splitops.errors import FileError, shown, shown_path
 from splitops.files.engine import CopyError
+from splitops.files.planned import Task
 from splitops.files.sources import reason
+from splitops.files.tasks import Files
 from splitops.ground.version import __version__
 
 _SIGN: Final = ".cluster"
@@ -69,27 +71,6 @@ class Place:
         return None
 
 
-class Work(Protocol):
-    """A task that a worker does."""
-
-    @property
-    def reads(self) -> tuple[Path, ...]:
-        """The files that are read."""
-        ...
-
-    def copy(self, tick: Callable[[int], object] = ...) -> list[int]:
-        """Copy, and return checksums of what was copied."""
-        ...
-
-    def settle(self) -> None:
-        """Make what was copied durable."""
-        ...
-
-    def read_back(self, tick: Callable[[int], object] = ...) -> list[int]:
-        """Return the checksums of what is on the disk."""
-        ...
-
-
 class Workers:
     """The workers of a cluster, once they have been asked whether they see what this process sees."""
 
@@ -111,27 +92,31 @@ class Workers:
                 raise FileError(f"worker {worker} of the cluster {said}")
 
     def results(
-        self, work: Callable[[int], Work], numbers: Iterable[int], *, back: bool
+        self, tasks: Sequence[Task], files: Files, numbers: Iterable[int], *, back: bool
     ) -> Iterator[tuple[int, list[int]]]:
-        """Yield the checksums of each number's work, as workers have done it.
+        """Yield the number and the checksums of each task, as workers have done it.
 
         The scheduler holds few of them at a time.
 
         Args:
-            work: returns the work of a number.
-            numbers: of the work.
-            back: whether it is read back, and not copied.
+            tasks: all tasks.
+            files: where the files of the tasks are.
+            numbers: of the tasks that are done.
+            back: whether they are read back, and not copied.
 
         Raises:
-            FileError, CopyError: what the work raises; the cluster fails.
+            FileError, CopyError: what a task raises; the cluster fails.
         """
         from distributed import wait
 
         def submit(number: int) -> Any:
-            task, known = work(number), self._place.sources
+            task, known = tasks[number], self._place.sources
+            own = files.of(task.sources, task.targets)
             # A worker that comes later may see other folders.
-            seen = replace(self._place, sources={str(path): known[str(path)] for path in task.reads})
-            return self._client.submit(_done, seen, task, back, pure=False)
+            seen = replace(
+                self._place, sources={str(path): known[str(path)] for path in own.sources.values()}
+            )
+            return self._client.submit(_done, seen, task, own, back, pure=False)
 
         running: dict[Any, int] = {}
         waiting = iter(numbers)
@@ -177,15 +162,15 @@ class Workers:
                 )
 
 
-def _done(place: Place, work: Work, back: bool) -> list[int]:
-    """Do some work, on a worker."""
+def _done(place: Place, task: Task, files: Files, back: bool) -> list[int]:
+    """Do a task, on a worker."""
     problem = place.problem()
     if problem is not None:
         raise FileError(f"a worker of the cluster {problem}")
     if back:
-        return work.read_back()
-    found = work.copy()
-    work.settle()
+        return task.read_back(files)
+    found = task.copy(files)
+    task.settle(files)
     return found
 
 

@@ -5,24 +5,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from splitops.files import engine
-from splitops.files.engine import Pass
 from splitops.ground.descriptors import Descriptors
 from splitops.native.files import sync_files
 from splitops.native.positioned import write_at
-
-
-def read_back(
-    task: Sequence[Pass], files: Mapping[int, int], tick: Callable[[int], object] = lambda _: None
-) -> list[int]:
-    """Return the checksums of what a task has written; of the disk, where the system lets go of its cache."""
-    for file in files.values():
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-    return engine.checksums(task, files, tick=tick)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from splitops.backends.capabilities import Capabilities
 from splitops.backends.slicing import slices
 from splitops.errors import ArrayError, FileError, brief
 from splitops.files.formats import Contents, Format
-from splitops.files.requests import AnyPath, read
+from splitops.files.planning import AnyPath, read
 from splitops.files.sources import Source
 from splitops.files.tensors import StoredTensor
 from splitops.native import SplitPlan

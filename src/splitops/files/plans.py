@@ -1,216 +1,88 @@
-"""Which bytes of which files go where, how that may be carried out, and what a run reports."""
+"""Plans of splits and merges of files, which can be run."""
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypedDict
+from typing import Unpack
 
-from splitops.errors import FileError, count_of
-from splitops.files import engine
-from splitops.files.engine import Pass
-from splitops.files.extents import Extents
-from splitops.files.formats import TargetFile
-from splitops.files.sources import Source
-from splitops.files.tensors import StoredTensor
-
-MEMORY: Final = 64 << 20
-"""Bytes that the buffers of a run take, without another word."""
-_MIN_MEMORY: Final = 4 << 20
-TO_REPLACE: Final = "Pass --overwrite to replace it (in Python: overwrite=True)"
-"""What to do about a file that already exists."""
-
-Progress = Callable[[int, int], object]
-"""Called with the bytes that are done, and the bytes of all."""
-
-
-class RunOptions(TypedDict, total=False):
-    """How a plan is carried out. Every option may be left out.
-
-    Attributes:
-        overwrite: whether files of the same names are replaced; they are an error otherwise.
-        resume: go on with what a run of the same plan had done when it was killed; begin where there is none.
-            If all targets are there with the same bytes, they stay as they are.
-        verify: read everything back and compare it with what was read.
-        sync: make the files durable before they take their places, and now and then on the way. The default.
-        sha256: take the SHA-256 of each file for the report.
-        checksums: a file to write, with the SHA-256 of every file as ``sha256sum`` reads it. Names are seen
-            from its folder.
-        memory: bytes that the buffers may take, at least 4 MiB; 64 MiB by default.
-        progress: called about every 50 ms; what it raises ends the run.
-        cluster: the address of a Dask scheduler, or a ``distributed.Client``, whose workers do the tasks.
-            They must see the folders of the sources and targets by the same names.
-    """
-
-    overwrite: bool
-    resume: bool
-    verify: bool
-    sync: bool
-    sha256: bool
-    checksums: Path | None
-    memory: int
-    progress: Progress | None
-    cluster: Any
-
-
-_OPTIONS: Final[RunOptions] = {
-    "overwrite": False,
-    "resume": False,
-    "verify": False,
-    "sync": True,
-    "sha256": False,
-    "checksums": None,
-    "memory": MEMORY,
-    "progress": None,
-    "cluster": None,
-}
-
-
-def all_options(options: RunOptions) -> RunOptions:
-    """Return options with the defaults of those that are left out.
-
-    Raises:
-        TypeError: there is no such option.
-    """
-    strange = next((name for name in options if name not in _OPTIONS), None)
-    if strange is not None:
-        raise TypeError(f"a run has no option {strange!r}; it has {', '.join(_OPTIONS)}")
-    found: RunOptions = {**_OPTIONS, **options}
-    return found
-
-
-class Finish(NamedTuple):
-    """What completes some targets once their tensors are there.
-
-    Attributes:
-        targets: their positions.
-        complete: called with their paths.
-        check: called with them after that, where they are verified; see :class:`Layout`.
-    """
-
-    targets: range
-    complete: Callable[[Sequence[Path]], None]
-    check: Callable[[Sequence[Path]], None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A tensor in a target.
-
-    Attributes:
-        path: the file that it will be in.
-        tensor: its name there; empty where the format has none.
-        offset: where it begins on the axis of the whole.
-        size: its size on that axis.
-        shape: its shape.
-    """
-
-    path: Path
-    tensor: str
-    offset: int
-    size: int
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DryRun:
-    """What a run would do.
-
-    Attributes:
-        files: each file that would be written, with its size.
-        bytes: the tensor bytes that would be copied.
-        extents: in how many extents.
-        tasks: in how many tasks; each is made durable and journalled at a time.
-        exists: the files that are there already.
-    """
-
-    files: tuple[tuple[Path, int], ...]
-    bytes: int
-    extents: int
-    tasks: int
-    exists: tuple[Path, ...]
-
-    def __str__(self) -> str:
-        extents, tasks = count_of(self.extents, "extent"), count_of(self.tasks, "task")
-        return f"{self.bytes} bytes in {extents} and {tasks}; nothing is written"
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a run has done.
-
-    Attributes:
-        files: each file that was written, with its size.
-        bytes: the tensor bytes that are in them.
-        resumed: how many of them a run before had copied.
-        replaced: the folder of a run before that was thrown away; None where there was none.
-        sha256: of each file, where that was asked for.
-    """
-
-    files: tuple[tuple[Path, int], ...]
-    bytes: int
-    resumed: int = 0
-    replaced: Path | None = None
-    sha256: tuple[str, ...] = ()
+from splitops.errors import FileError
+from splitops.files.addresses import address_of, is_address
+from splitops.files.chunks import ChunkCopies
+from splitops.files.folder_run import FolderRun
+from splitops.files.planned import MEMORY, DryRun, PlannedFiles, Report, RunOptions, all_options
+from splitops.files.runs import Run
+from splitops.files.tensors import without_collector
+from splitops.files.uploads import AddressRun, uploads_of, windows_of
 
 
 @dataclass(frozen=True)
-class PlannedFiles:
-    """Which bytes of which files go where: a split or merge of files that is proved valid.
+class FilePlan(PlannedFiles):
+    """A split or merge of files that is proved valid and can be carried out; see :class:`PlannedFiles`.
 
-    Attributes:
-        name: of the staging folder; plans for the same targets share it.
-        folder: where the targets go.
-        sources: the files that are read.
-        tensors: what is read of them; ``file`` is a position in ``sources``.
-        targets: the files that are written.
-        extents: which bytes go where.
-        parts: the tensors that the request made.
-        finishes: what completes targets once their tensors are there.
+    Examples:
+        >>> import pathlib, tempfile
+        >>> import numpy as np, splitops
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> np.save(folder / "x.npy", np.arange(12.0).reshape(3, 4))
+        >>> plan = splitops.files.plan_split(folder / "x.npy", folder / "parts", axis=1, num_outputs=2)
+        >>> [part.shape for part in plan.parts], plan.dry_run().bytes
+        ([(3, 2), (3, 2)], 96)
+        >>> report = plan.run(verify=True)
+        >>> [path.name for path, _ in report.files]
+        ['x.0.npy', 'x.1.npy']
     """
 
-    name: str
-    folder: Path
-    sources: tuple[Source, ...]
-    tensors: tuple[StoredTensor, ...]
-    targets: tuple[TargetFile, ...]
-    extents: Extents
-    parts: tuple[Part, ...]
-    finishes: tuple[Finish, ...] = ()
-
-    @cached_property
-    def paths(self) -> tuple[Path, ...]:
-        """The files that are published."""
-        return tuple(self.folder / target.name for target in self.targets if not target.scratch)
-
-    @cached_property
-    def bytes(self) -> int:
-        """The tensor bytes that are copied."""
-        return self.extents.bytes
+    def __post_init__(self) -> None:
+        """Reject targets at an address that cannot be written from their beginning to their end."""
+        whole = any(target.scratch or target.folder for target in self.targets)
+        if is_address(self.folder) and (isinstance(self.copies, ChunkCopies) or self.finishes or whole):
+            name = self.targets[0].name if self.targets else self.name
+            raise FileError(
+                f"{address_of(self.folder)}/{name}: a file of this format is not made from its beginning to "
+                "its end, as one at an address is: write it to a folder, or another format"
+            )
 
     def dry_run(self, *, memory: int = MEMORY) -> DryRun:
-        """Return what a run would do; nothing is written."""
-        return DryRun(
-            tuple((self.folder / target.name, target.size) for target in self.targets if not target.scratch),
-            self.bytes,
-            len(self.extents),
-            len(self.tasks(memory)),
-            tuple(path for path in self.paths if os.path.lexists(path)),
-        )
+        """Return what a run would do; nothing is written.
 
-    def tasks(self, memory: int = MEMORY) -> list[list[Pass]]:
-        """Return the plan in tasks: lists of passes that can be done in any order, and again."""
-        if memory < _MIN_MEMORY:
-            raise FileError(f"{memory} bytes of memory are too few: at least {_MIN_MEMORY} are needed")
-        return engine.tasks(engine.passes(self.extents, memory // engine.THREADS))
+        Sizes of chunks are those in memory, without compression. Of targets at an address, the tasks are the
+        parts of all uploads.
+        """
+        tasks = len(self.tasks(memory))
+        sizes = zip(self.targets, self.copies.sizes(self.targets), strict=True)
+        exists = tuple(path for path in self.paths if os.path.lexists(path))
+        if is_address(self.folder):
+            tasks = sum(len(windows_of(target.size)) for target in self.targets)
+            exists = tuple(Path(address) for address in uploads_of(self).existing())
+        files = tuple((self.folder / target.name, size) for target, size in sizes if not target.scratch)
+        return DryRun(files, self.bytes, len(self.copies), tasks, exists)
 
-    def digest(self, memory: int) -> str:
-        """Return a digest that differs for plans whose tasks differ."""
-        digest = hashlib.sha256(self.extents.table.tobytes())
-        digest.update(repr([(target.name, target.size, target.literals) for target in self.targets]).encode())
-        digest.update(repr(memory).encode())
-        return digest.hexdigest()
+    def run(self, **options: Unpack[RunOptions]) -> Report:
+        """Write the targets: all of them whole, or none.
+
+        Args:
+            **options: the fields of :class:`RunOptions`.
+
+        Raises:
+            FileError: a target exists, a source cannot be read or has changed, the disk is full, a byte does
+                not read back as it was written. Nothing is left then, but for what a run was to go on with
+                whose sources have changed.
+        """
+        return self.start(all_options(options)).done()
+
+    @without_collector()
+    def start(self, how: RunOptions) -> Run:
+        """Return a run of the plan that has done nothing yet.
+
+        Args:
+            how: all options, as :func:`all_options` returns them.
+
+        Raises:
+            FileError: the memory is too little, or the plan cannot be run on a cluster.
+        """
+        alone = "targets at an address" if is_address(self.folder) else self.copies.one_process
+        if how["cluster"] is not None and alone:
+            raise FileError(f"{alone} are written by one process, not by a cluster")
+        return (AddressRun if is_address(self.folder) else FolderRun)(self, how)

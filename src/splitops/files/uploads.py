@@ -14,8 +14,6 @@ import tempfile
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
-from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
@@ -25,14 +23,13 @@ import numpy as np
 
 from splitops.errors import FileError
 from splitops.files import engine
-from splitops.files.addresses import RemoteFile, address_of, file_system, is_address
-from splitops.files.copying import FilePlan
+from splitops.files.addresses import RemoteFile, address_of, file_system
 from splitops.files.descriptors import raise_file_limit, write_all
 from splitops.files.engine import CopyError
 from splitops.files.extents import Extent, compose, contiguous
 from splitops.files.formats import TargetFile
-from splitops.files.plans import MEMORY, TO_REPLACE, DryRun, Report, RunOptions
-from splitops.files.running import Run
+from splitops.files.planned import TO_REPLACE, PlannedFiles, Report, RunOptions
+from splitops.files.runs import Run
 from splitops.files.sources import reason, writing
 from splitops.ground.writing import StagedFiles, uninterrupted
 from splitops.native.files import crc32
@@ -47,63 +44,6 @@ _HELD: Final = 3
 _THREADS: Final = 4
 _BLOCK: Final = 8 << 20
 _MOST_NAMED: Final = 8
-
-
-def at_address(plan: FilePlan) -> FilePlan:
-    """Return a plan that uploads its targets, where they go to an address; any other as it is.
-
-    Raises:
-        FileError: its targets cannot be written from their beginning to their end.
-    """
-    if not is_address(plan.folder):
-        return plan
-    if type(plan) is not FilePlan or plan.finishes or any(t.scratch or t.folder for t in plan.targets):
-        name = plan.targets[0].name if plan.targets else plan.name
-        raise FileError(
-            f"{address_of(plan.folder)}/{name}: a file of this format is not made from its beginning to its "
-            "end, as one at an address is: write it to a folder, or another format"
-        )
-    return UploadPlan(**{field.name: getattr(plan, field.name) for field in fields(plan)})
-
-
-@dataclass(frozen=True)
-class UploadPlan(FilePlan):
-    """A split or merge of files whose targets are at an address; see :class:`FilePlan`."""
-
-    def uploads(self) -> Uploads:
-        """Return the targets as files that hold back what is written to them."""
-        return Uploads(address_of(self.folder), {target.name: target.size for target in self.targets})
-
-    def extents_of(self, index: int) -> list[Extent]:
-        """Return what is copied into a target."""
-        return self._by_target.get(index, [])
-
-    @cached_property
-    def _by_target(self) -> dict[int, list[Extent]]:
-        found: dict[int, list[Extent]] = {}
-        for extent in self.extents:
-            found.setdefault(extent.target, []).append(extent)
-        return found
-
-    def dry_run(self, *, memory: int = MEMORY) -> DryRun:
-        """Return what a run would do; nothing is written. The tasks are the parts of all uploads."""
-        self.tasks(memory)  # an error where that is too little
-        there = self.uploads().existing()
-        return DryRun(
-            tuple(zip(self.paths, (target.size for target in self.targets), strict=True)),
-            self.bytes,
-            len(self.extents),
-            sum(len(windows_of(target.size)) for target in self.targets),
-            tuple(Path(name) for name in there),
-        )
-
-    def start(self, how: RunOptions) -> Run:
-        """Return a run of the plan that has done nothing yet; it has no tasks for a cluster."""
-        if how["cluster"] is not None:
-            raise FileError(
-                "what goes to an address is not sent by a cluster: run it here, or write to a folder"
-            )
-        return _UploadRun(self, how)
 
 
 def windows_of(size: int) -> list[range]:
@@ -124,15 +64,19 @@ def part_bytes(size: int) -> int:
     return max(_PART, -(-size // _PARTS))
 
 
-class _UploadRun(Run):
+class AddressRun(Run):
     """One run of a plan whose targets are at an address."""
 
-    def __init__(self, plan: UploadPlan, how: RunOptions) -> None:
+    def __init__(self, plan: PlannedFiles, how: RunOptions) -> None:
+        plan.tasks(how["memory"])  # an error where that is too little
         super().__init__(plan, how)
-        self._uploads = plan.uploads()
+        self._uploads = uploads_of(plan)
         self._memory = how["memory"]
         self._digested = how["sha256"] or how["checksums"] is not None
-        self._made = [_Made(target, plan.extents_of(index)) for index, target in enumerate(plan.targets)]
+        by_target: dict[int, list[Extent]] = {index: [] for index in range(len(plan.targets))}
+        for extent in plan.extents:
+            by_target[extent.target].append(extent)
+        self._made = [_Made(target, by_target[index]) for index, target in enumerate(plan.targets)]
 
     def done(self) -> Report:
         """Carry it out."""
@@ -141,34 +85,33 @@ class _UploadRun(Run):
         self.total = sum(sizes) * (1 + verify)
         raise_file_limit(len(plan.sources))
         if not resume:
-            self._reject_checksums(None)
+            self.reject_checksums(None)
         with (
-            self._failures(),
+            self.failures(),
             tempfile.TemporaryDirectory(prefix="splitops-") as folder,
             StagedFiles(make_folders=True) as staged,
             self._uploads as files,
         ):
-            self.staging = Path(folder)
             if resume and len(list(files.existing())) == len(sizes):
-                self._send(_There(files.addresses))
-                self._place_checksums(staged, self._sent())
-                return self._report_of(plan.bytes)
+                self._send(_There(files.addresses), Path(folder))
+                self.place_checksums(staged, self._sent())
+                return self._report(plan.bytes)
             self._reject_targets(files, overwrite)
             files.open()
-            self._send(files)
+            self._send(files, Path(folder))
             self.reject_changed_sources()
-            self._place_checksums(staged, self._sent())
+            self.place_checksums(staged, self._sent())
             files.publish(self._reject_targets(files, overwrite))
             if verify:
                 self._read_back()
-        return self._report_of(0)
+        return self._report(0)
 
     def _sent(self) -> dict[Path, str]:
         """Return the SHA-256 of each file, where that is asked for."""
         digests = [made.digest.hexdigest() for made in self._made]
         return dict(zip(self.plan.paths, digests, strict=True)) if self._digested else {}
 
-    def _report_of(self, resumed: int) -> Report:
+    def _report(self, resumed: int) -> Report:
         files = tuple(
             (path, made.target.size) for path, made in zip(self.plan.paths, self._made, strict=True)
         )
@@ -186,7 +129,7 @@ class _UploadRun(Run):
             raise FileError(f"{there[0]} already exists. {TO_REPLACE}")
         return there
 
-    def _send(self, files: Uploads | _There) -> None:
+    def _send(self, files: Uploads | _There, staging: Path) -> None:
         """Make the targets window by window, as many at a time as the memory takes, and send them."""
         largest = max((part_bytes(made.target.size) for made in self._made), default=_PART)
         threads = min(_THREADS, self._memory // (largest * _HELD))
@@ -195,19 +138,19 @@ class _UploadRun(Run):
                 f"{self._memory} bytes of memory are too few for parts of {largest} bytes: at least "
                 f"{largest * _HELD} are needed"
             )
-        local = self._local_sources()
+        local = self.local_sources(staging)
         sources = {index: source.descriptor for index, source in local.items()}
-        with tempfile.TemporaryFile(dir=self.staging) as scratch, _pool(threads) as pool:
+        with tempfile.TemporaryFile(dir=staging) as scratch, _pool(threads) as pool:
             for group in _groups([made.target.size for made in self._made], self._memory):
-                self._gather(group, sources, scratch.fileno())
+                self._gather(group, sources, scratch.fileno(), staging)
                 sent = [
                     pool.submit(self._send_windows, files, index, windows, scratch.fileno())
                     for index, windows in group.items()
                 ]
                 for each in sent:
-                    self._advance(each.result())
+                    self.advance(each.result())
 
-    def _gather(self, group: _Group, sources: Mapping[int, int], scratch: int) -> None:
+    def _gather(self, group: _Group, sources: Mapping[int, int], scratch: int, staging: Path) -> None:
         """Put the bytes of windows into the scratch file, one behind the other."""
         extents: list[Extent] = []
         try:
@@ -221,14 +164,14 @@ class _UploadRun(Run):
             task = engine.passes(extents, self._memory // 2)
             used = {extent.source for extent in extents}
             engine.copy(
-                task, {index: sources[index] for index in used}, {0: scratch}, tick=lambda _: self._tick(0)
+                task, {index: sources[index] for index in used}, {0: scratch}, tick=lambda _: self.tick(0)
             )
         except CopyError as error:
             if error.writing:
-                raise FileError(f"cannot write to {self.staging}: {str(error).lower()}") from error
-            raise self._failure(error) from error
+                raise FileError(f"cannot write to {staging}: {str(error).lower()}") from error
+            raise self.failure(error) from error
         except OSError as error:
-            raise FileError(f"cannot write to {self.staging}: {reason(error)}") from error
+            raise FileError(f"cannot write to {staging}: {reason(error)}") from error
 
     def _send_windows(self, files: Uploads | _There, index: int, windows: _Windows, scratch: int) -> int:
         sent = 0
@@ -247,7 +190,7 @@ class _UploadRun(Run):
             for begin in range(0, made.target.size, _BLOCK):
                 data = file.read(begin, min(_BLOCK, made.target.size - begin))
                 checksum = crc32(np.frombuffer(data, np.uint8), checksum)
-                self._advance(len(data))
+                self.advance(len(data))
             if (file.size, checksum) != (made.target.size, made.checksum):
                 raise FileError(
                     f"{address} does not read back as it was written: CRC-32 {checksum:08x}, not "
@@ -345,6 +288,11 @@ class _Spans:
     def meeting(self, window: range) -> slice:
         """Return where all that meet a window stand; others may be between them."""
         return slice(bisect_right(self._reached, window.start), bisect_left(self._begins, window.stop))
+
+
+def uploads_of(plan: PlannedFiles) -> Uploads:
+    """Return the targets of a plan as files that hold back what is written to them."""
+    return Uploads(address_of(plan.folder), {target.name: target.size for target in plan.targets})
 
 
 class Uploads:

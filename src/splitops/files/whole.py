@@ -7,12 +7,12 @@ from pathlib import Path
 
 from splitops.errors import FileError, shown, shown_path
 from splitops.files.addresses import RemoteFile, is_address, target_path
-from splitops.files.copying import FilePlan
 from splitops.files.extents import stretches_to
 from splitops.files.folders import INDEX, PIECE, Other, main_file, others_of, piece_name
 from splitops.files.formats import WRITTEN, Contents, Format, ShardedFormat, format_of
-from splitops.files.plans import Part
-from splitops.files.requests import AnyPath, Targets, read, taken
+from splitops.files.planned import Part
+from splitops.files.planning import AnyPath, Targets, read, taken
+from splitops.files.plans import FilePlan
 from splitops.files.sources import LocalFile
 from splitops.files.streams import is_compressed
 from splitops.files.tensors import stretches_of, without_collector

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from splitops.errors import PlanError, shown
-from splitops.files.copying import FilePlan
+from splitops.files.extent_tasks import ExtentCopies
 from splitops.files.extents import Extent, compose, contiguous, joined
 from splitops.files.formats import TargetFile
-from splitops.files.plans import Finish
+from splitops.files.planned import Finish
+from splitops.files.plans import FilePlan
 from splitops.files.sources import Source
 from splitops.sharding.checkpoint import Checkpoint
 from splitops.sharding.placements import Laid
@@ -71,7 +72,7 @@ def file_plan(
         tuple(sources),
         checkpoint.tensors if checkpoint.held is None else (),
         (targets[0], *inside),
-        joined(extents),
+        ExtentCopies(joined(extents)),
         (),
         (Finish(range(1), lambda _: None),),  # nothing follows from the bytes; the folder is made durable
     )

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from splitops.errors import PlanError, shown, shown_path
-from splitops.files.copying import FilePlan
-from splitops.files.plans import MEMORY, DryRun, Report, RunOptions
+from splitops.files.planned import MEMORY, DryRun, Report, RunOptions
+from splitops.files.plans import FilePlan
 from splitops.files.tensors import StoredTensor, without_collector
 from splitops.sharding.assembly import file_plan
 from splitops.sharding.checkpoint import Checkpoint, read_checkpoint

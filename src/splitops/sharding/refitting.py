@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from splitops.errors import PlanError, SplitError, brief, shown, shown_path
-from splitops.files.copying import FilePlan
 from splitops.files.extents import Extent, contiguous, inverse, walked
 from splitops.files.folders import INDEX
 from splitops.files.formats import Contents, TargetFile, format_named
+from splitops.files.plans import FilePlan
 from splitops.files.tensors import StoredTensor, without_collector
 from splitops.sharding.assembly import file_plan
 from splitops.sharding.checkpoint import Checkpoint

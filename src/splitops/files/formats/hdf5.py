@@ -87,7 +87,8 @@ class _Hdf5:
         with _h5py().File(path, "r+" if writing else "r") as file:
             yield _Dataset(file[name], [path] if writing else [])
 
-    def create(self, path: Path, tensors: Sequence[StoredTensor], like: Contents) -> None:
+    def create(self, path: Path, tensors: Sequence[StoredTensor], like: Contents | None) -> None:
+        assert like is not None  # computed arrays are written as zarr
         self._create(path, tensors, like, contiguous=False)
 
     def target_chunks(self, tensor: StoredTensor, like: Contents, offset: int) -> tuple[int, ...]:
@@ -253,7 +254,7 @@ def _between(content: Any, ranges: Sequence[tuple[int, int]], size: int) -> Iter
 
 
 class _Dataset:
-    """See :class:`splitops.files.chunks.ChunkedArray`."""
+    """See :class:`splitops.files.chunk_tasks.ChunkedArray`."""
 
     def __init__(self, dataset: Any, written: Sequence[Path]) -> None:
         self._dataset = dataset

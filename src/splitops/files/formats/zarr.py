@@ -88,8 +88,12 @@ class _Zarr:
         mode = "r+" if writing else "r"
         yield ZarrArray(path / name, _zarr().open_array(store=str(path), path=name, mode=mode))
 
-    def create(self, path: Path, tensors: Sequence[StoredTensor], like: Contents) -> None:
-        create(path, tensors, like.sources[0].path)
+    def create(self, path: Path, tensors: Sequence[StoredTensor], like: Contents | None) -> None:
+        if like is not None:
+            create(path, tensors, like.sources[0].path)
+            return
+        for tensor in tensors:
+            _made(path, tensor, {"chunks": tensor.chunks})
 
     def target_chunks(self, tensor: StoredTensor, like: Contents, offset: int) -> tuple[int, ...]:
         source = like.sources[0]
@@ -159,15 +163,18 @@ def _finish(paths: Sequence[Path], tensor: StoredTensor, options: dict[str, Any]
     """Encode a part from its plain bytes."""
     folder, scratch = paths
     shutil.rmtree(folder, ignore_errors=True)
-    options = dict(options)
-    assert tensor.dtype is not None
-    zarr = _zarr()
-    if tensor.dtype.byteorder == ">":
-        options["serializer"] = zarr.codecs.BytesCodec(endian="big")
-    made = zarr.create_array(folder, shape=tensor.shape, dtype=tensor.dtype, **options)
+    made = _made(folder, tensor, options)
     data = _plain(scratch, tensor)
     for box in boxes(tensor.shape, outer_chunks(made)):
         made[box] = np.asarray(data[box])
+
+
+def _made(folder: Path, tensor: StoredTensor, options: dict[str, Any]) -> Any:
+    """Return a new array for a tensor, without its elements."""
+    assert tensor.dtype is not None
+    zarr = _zarr()
+    big = {"serializer": zarr.codecs.BytesCodec(endian="big")} if tensor.dtype.byteorder == ">" else {}
+    return zarr.create_array(folder, shape=tensor.shape, dtype=tensor.dtype, **options, **big)
 
 
 def _check(paths: Sequence[Path], tensor: StoredTensor) -> None:

@@ -222,7 +222,7 @@ def without_zeros(chunks: Iterable[int]) -> tuple[int, ...]:
 
 
 class ZarrArray:
-    """See :class:`splitops.files.chunks.ChunkedArray`."""
+    """See :class:`splitops.files.chunk_tasks.ChunkedArray`."""
 
     def __init__(self, folder: Path, array: Any) -> None:
         self._folder, self._array = folder, array
@@ -235,18 +235,18 @@ class ZarrArray:
         self.coding = json.dumps([description[k] for k in keys]) if _provable(self._codecs) else None
 
     def read(self, box: Box) -> npt.NDArray[Any]:
-        """See :class:`splitops.files.chunks.ChunkedArray`."""
+        """See :class:`splitops.files.chunk_tasks.ChunkedArray`."""
         return np.asarray(self._array[box])
 
     def write(self, box: Box, elements: npt.NDArray[Any]) -> None:
-        """See :class:`splitops.files.chunks.ChunkedArray`."""
+        """See :class:`splitops.files.chunk_tasks.ChunkedArray`."""
         self._array[box] = elements
         index = tuple(side.start // chunk for side, chunk in zip(box, self.chunks, strict=True))
         if (path := self._path(index)).exists():  # chunks of nothing but fill values are not stored
             self.written.append(path)
 
     def stored(self, index: tuple[int, ...]) -> bytes | None:
-        """See :class:`splitops.files.chunks.ChunkedArray`."""
+        """See :class:`splitops.files.chunk_tasks.ChunkedArray`."""
         path = self._path(index)
         if not path.exists():
             return None
@@ -256,7 +256,7 @@ class ZarrArray:
         return data
 
     def store(self, index: tuple[int, ...], data: bytes) -> None:
-        """See :class:`splitops.files.chunks.ChunkedArray`."""
+        """See :class:`splitops.files.chunk_tasks.ChunkedArray`."""
         path = self._path(index)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)

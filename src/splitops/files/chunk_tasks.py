@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -23,6 +24,7 @@ from splitops.files.boxes import Box
 from splitops.files.descriptors import make_durable, opened
 from splitops.files.formats import Contents, Format
 from splitops.files.sources import reading, writing
+from splitops.files.tasks import Files, Tick, no_tick
 from splitops.files.tensors import StoredTensor
 from splitops.native.files import crc32
 
@@ -86,7 +88,7 @@ class ChunkedFormat(Format, Protocol):
         """Open an array of a file."""
         ...
 
-    def create(self, path: Path, tensors: Sequence[StoredTensor], like: Contents) -> None:
+    def create(self, path: Path, tensors: Sequence[StoredTensor], like: Contents | None) -> None:
         """Make a file with tensors of these names and shapes; all but the elements is as in ``like``."""
         ...
 
@@ -117,7 +119,7 @@ class Flow:
         target: the position of the target.
         tensor: as it will be in the target; its chunks are what is copied at a time.
         axis: along which the pieces follow each other, without a gap.
-        pieces: in this order.
+        pieces: in this order; none where the elements are computed.
         read_bytes: how many bytes in memory the largest chunk of the sources has.
     """
 
@@ -152,48 +154,56 @@ def chunk_bytes(tensor: StoredTensor) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ChunkTask:
-    """The chunks ``first`` to ``end`` of a flow."""
-
-    flow: int
-    first: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkWork:
-    """A task as it is done here, or sent to a worker of a cluster.
+    """The chunks ``first`` to ``end`` of a flow; see :mod:`splitops.files.tasks`.
 
     Attributes:
         flow: what is copied.
-        task: which chunks of it.
-        sources: the path and the format of each source of the flow.
-        target: where the target is written.
+        first: the number of the first chunk.
+        end: the number of the chunk after the last one.
         format: of the target.
+        formats: of each source of the flow.
         name: what messages call the target.
-        sync: whether what is written is to be durable.
     """
 
     flow: Flow
-    task: ChunkTask
-    sources: Mapping[int, tuple[Path, ChunkedFormat]]
-    target: Path
+    first: int
+    end: int
     format: ChunkedFormat
+    formats: Mapping[int, ChunkedFormat]
     name: str
-    sync: bool
 
     @property
-    def reads(self) -> tuple[Path, ...]:
-        """The files that are read."""
-        return tuple(path for path, _ in self.sources.values())
+    def sources(self) -> Collection[int]:
+        """The positions of the sources that are read."""
+        return self.formats.keys()
 
-    def copy(self, tick: Callable[[int], object] = lambda _: None) -> list[int]:
+    @property
+    def targets(self) -> Collection[int]:
+        """The position of the target."""
+        return (self.flow.target,)
+
+    @property
+    def bytes(self) -> int:
+        """Its share of the bytes of the tensor."""
+        size, count = self.flow.tensor.size, math.prod(self.flow.grid)
+        return size * self.end // count - size * self.first // count
+
+    @property
+    def cut(self) -> object:
+        """Which chunks it has."""
+        return self.first, self.end
+
+    @property
+    def checksums(self) -> int:
+        """How many chunks there are."""
+        return self.end - self.first
+
+    def copy(self, files: Files, tick: Tick = no_tick) -> list[int]:
         """Copy the chunks and make them durable; return the checksum of each."""
         found, done = [], 0
-        with contextlib.ExitStack() as stack:
-            with writing(self.name):
-                target = stack.enter_context(self._open(writing=True))
-            sources = _Sources(self.sources, self.flow, stack)
-            for chunk in chunks_of(self.flow, self.task):
+        with self._writing(files) as target, contextlib.ExitStack() as stack:
+            sources = _Sources(self, files, stack)
+            for chunk in self._chunks():
                 data = sources.whole_chunk(chunk, target)
                 elements = None if data is not None else sources.elements(chunk)
                 with writing(self.name):
@@ -204,23 +214,25 @@ class ChunkWork:
                 found.append(checksum_of(data if elements is None else elements))
                 done += chunk.elements * self.flow.tensor.unit.bytes
                 tick(done)
-            with writing(self.name):
-                stack.close()
-        if self.sync:
-            with writing(self.name):
-                make_names_durable(target.written)
         return found
 
-    def settle(self) -> None:
+    def write(self, files: Files, elements: npt.NDArray[Any]) -> list[int]:
+        """Write the elements of the only chunk and make them durable; return their checksum."""
+        [chunk] = self._chunks()
+        with self._writing(files) as target, writing(self.name):
+            target.write(chunk.box, elements)
+        return [checksum_of(elements)]
+
+    def settle(self, files: Files) -> None:
         """Do nothing: each chunk is a file that is durable once it is written, or part of the one that is."""
 
-    def read_back(self, tick: Callable[[int], object] = lambda _: None) -> list[int]:
+    def read_back(self, files: Files, tick: Tick = no_tick) -> list[int]:
         """Return the checksums of the chunks as they were taken: of bytes where these were copied."""
         found, done = [], 0
         with contextlib.ExitStack() as stack, reading(self.name):
-            target = stack.enter_context(self._open())
-            sources = _Sources(self.sources, self.flow, stack)
-            for chunk in chunks_of(self.flow, self.task):
+            target = stack.enter_context(self._open(files))
+            sources = _Sources(self, files, stack)
+            for chunk in self._chunks():
                 whole = sources.source_of(chunk, target) is not None
                 data = (target.stored(chunk.index) or b"") if whole else target.read(chunk.box)
                 found.append(checksum_of(data))
@@ -228,8 +240,35 @@ class ChunkWork:
                 tick(done)
         return found
 
-    def _open(self, *, writing: bool = False) -> AbstractContextManager[ChunkedArray]:
-        return self.format.open_array(self.target, self.flow.tensor.name, writing=writing)
+    def where(self, index: int) -> tuple[int, str]:
+        """Return the target, and which chunk one of the checksums is of."""
+        chunk = next(islice(self._chunks(), index, None))
+        return self.flow.target, f"in chunk {chunk.index} of {self.flow.tensor.label}"
+
+    def _open(self, files: Files, *, writing: bool = False) -> AbstractContextManager[ChunkedArray]:
+        return self.format.open_array(files.targets[self.flow.target], self.flow.tensor.name, writing=writing)
+
+    @contextlib.contextmanager
+    def _writing(self, files: Files) -> Iterator[ChunkedArray]:
+        """Open the target; what is written to it is durable in the end."""
+        with contextlib.ExitStack() as stack:
+            with writing(self.name):
+                target = stack.enter_context(self._open(files, writing=True))
+            yield target
+            with writing(self.name):
+                stack.close()
+                if files.sync:
+                    make_names_durable(target.written)
+
+    def _chunks(self) -> Iterator[_Chunk]:
+        """Yield the chunks in their order."""
+        grid, chunks, shape = self.flow.grid, self.flow.chunks, self.flow.tensor.shape
+        for number in range(self.first, self.end):
+            index = tuple(int(at) for at in np.unravel_index(number, grid)) if grid else ()
+            sides = zip(index, chunks, shape, strict=True)
+            yield _Chunk(
+                index, tuple(slice(at * step, min((at + 1) * step, size)) for at, step, size in sides)
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,22 +283,11 @@ class _Chunk:
         return math.prod(side.stop - side.start for side in self.box)
 
 
-def chunks_of(flow: Flow, task: ChunkTask) -> Iterator[_Chunk]:
-    """Yield the chunks of a task in their order."""
-    grid, chunks, shape = flow.grid, flow.chunks, flow.tensor.shape
-    for number in range(task.first, task.end):
-        index = tuple(int(at) for at in np.unravel_index(number, grid)) if grid else ()
-        sides = zip(index, chunks, shape, strict=True)
-        yield _Chunk(index, tuple(slice(at * step, min((at + 1) * step, size)) for at, step, size in sides))
-
-
 class _Sources:
     """The tensors that a flow is made of, opened when they are needed."""
 
-    def __init__(
-        self, sources: Mapping[int, tuple[Path, ChunkedFormat]], flow: Flow, stack: contextlib.ExitStack
-    ) -> None:
-        self._sources, self._flow, self._stack = sources, flow, stack
+    def __init__(self, task: ChunkTask, files: Files, stack: contextlib.ExitStack) -> None:
+        self._flow, self._formats, self._paths, self._stack = task.flow, task.formats, files.sources, stack
         self._open: dict[int, ChunkedArray] = {}
 
     def whole_chunk(self, chunk: _Chunk, target: ChunkedArray) -> bytes | None:
@@ -273,7 +301,7 @@ class _Sources:
 
     def source_of(self, chunk: _Chunk, target: ChunkedArray) -> tuple[int, tuple[int, ...]] | None:
         """Return the source and the index of the chunk that has exactly the elements of this one."""
-        if not chunk.box or target.coding is None:
+        if not chunk.box or not self._flow.pieces or target.coding is None:
             return None
         axis = self._flow.axis
         side, step = chunk.box[axis], self._flow.chunks[axis]
@@ -318,14 +346,13 @@ class _Sources:
 
     def _array(self, source: int) -> ChunkedArray:
         if source not in self._open:
-            path, form = self._sources[source]
             with reading(self._name(source)):
-                opened = form.open_array(path, self._flow.tensor.name)
+                opened = self._formats[source].open_array(self._paths[source], self._flow.tensor.name)
                 self._open[source] = self._stack.enter_context(opened)
         return self._open[source]
 
     def _name(self, source: int) -> str:
-        return shown_path(self._sources[source][0])
+        return shown_path(self._paths[source])
 
 
 def checksum_of(data: bytes | npt.NDArray[Any] | None) -> int:

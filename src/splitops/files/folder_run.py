@@ -1,4 +1,4 @@
-"""Carrying out the plan of a split or merge of files: all or nothing, resumable, verified."""
+"""Runs of plans whose targets go to a folder: all or nothing, resumable, verified."""
 
 from __future__ import annotations
 
@@ -8,73 +8,52 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
-from splitops.errors import FileError, ModelError, shown_path
-from splitops.files import engine
-from splitops.files.checksums import digest_of, lines
-from splitops.files.cluster import Work, Workers, client_of
-from splitops.files.descriptors import (
-    allocate,
-    make_durable,
-    opened,
-    raise_file_limit,
-    sync_folder,
-    write_all,
-)
-from splitops.files.engine import CopyError, Pass
-from splitops.files.extent_work import ExtentWork
-from splitops.files.extents import Extents, stretches
+from splitops.errors import FileError, shown_path
+from splitops.files.checksums import digest_of
+from splitops.files.chunk_tasks import ChunkTask
+from splitops.files.chunks import ChunkCopies
+from splitops.files.cluster import Workers, client_of
+from splitops.files.descriptors import make_durable, opened, raise_file_limit, sync_folder
+from splitops.files.engine import CopyError
+from splitops.files.extent_tasks import ExtentTask
 from splitops.files.formats import TargetFile
 from splitops.files.journal import Journal
-from splitops.files.plans import TO_REPLACE, PlannedFiles, Report, RunOptions
+from splitops.files.planned import TO_REPLACE, PlannedFiles, Report, RunOptions
+from splitops.files.runs import Run
 from splitops.files.sources import LocalFile
-from splitops.ground.descriptors import Descriptors
+from splitops.files.tasks import Files
 from splitops.ground.writing import StagedFiles, staging_folder
 
 
-class Run:
-    """One run of a plan."""
-
-    resumable = True
-    """Whether what a run that was killed has left is gone on with."""
+class FolderRun(Run):
+    """One run of a plan whose targets go to a folder."""
 
     def __init__(self, plan: PlannedFiles, how: RunOptions) -> None:
-        self.plan = plan
-        self.how = how
-        self.sync = how["sync"]
         self.tasks = plan.tasks(how["memory"])
+        super().__init__(plan, how)
         self.staging = staging_folder(plan.folder, plan.name)
-        self.identity = {
-            "plan": plan.digest(how["memory"]),
-            "cut": self._cut(),
-            "sources": [source.identity() for source in plan.sources],
-        }
-        self.finished = 0
-        self.total = plan.bytes
-        self._local: dict[int, LocalFile] = {}
-
-    def _cut(self) -> str:
-        """Return what changes where the same extents are cut into other tasks, as another release may."""
-        cut = [[(each.count, each.block_rows, len(each.extents)) for each in task] for task in self.tasks]
-        return hashlib.sha256(repr(cut).encode()).hexdigest()
+        # What changes where the same extents are cut into other tasks, as another release may.
+        cut = hashlib.sha256(repr([task.cut for task in self.tasks]).encode()).hexdigest()
+        self.identity = {"plan": plan.digest(how["memory"]), "cut": cut, "sources": self.before}
+        self._opened: dict[int, LocalFile] = {}
 
     def done(self) -> Report:
         """Carry it out."""
         plan, overwrite, resume = self.plan, self.how["overwrite"], self.how["resume"]
-        self.total *= 1 + self.how["verify"]
         if not resume:
-            self._reject_checksums(None)
+            self.reject_checksums(None)
         raise_file_limit(len(plan.targets) + len(plan.sources))
-        with self._failures(), contextlib.ExitStack() as stack:
+        with self.failures(), contextlib.ExitStack() as stack:
             staged = StagedFiles(make_folders=True, name=plan.name)
             stack.callback(staged.clean)  # once the journal is closed
             journal = replaced = None
             there = False
-            if resume and self.resumable and self.staging.is_dir():
+            if resume and plan.copies.resumable and self.staging.is_dir():
                 journal = stack.enter_context(contextlib.closing(self._journal(resume=True)))
             else:
                 there = resume and all(os.path.lexists(path) for path in plan.paths)
@@ -82,7 +61,7 @@ class Run:
                 if known:
                     digests = self._digests(self._places)
                     with StagedFiles(make_folders=True) as written:
-                        self._place_checksums(written, digests)
+                        self.place_checksums(written, digests)
                     return self._report(plan.bytes, None, digests)
                 there = known is None
                 self._reject(overwrite or there)
@@ -94,7 +73,7 @@ class Run:
                 resumed = plan.bytes
                 if not journal.whole:
                     self._prepare(drafts, journal)
-                    resumed = sum(self._task_bytes(task) for task in journal.done)
+                    resumed = sum(self.tasks[number].bytes for number in journal.done)
                     self._write(drafts, journal)
                     if there and self._are_equal(drafts):
                         resumed = plan.bytes
@@ -103,7 +82,7 @@ class Run:
                     journal.finish()
                 pairs = zip(drafts, self._places, strict=True)
                 digests = self._digests([draft if draft.exists() else place for draft, place in pairs])
-                self._place_checksums(staged, digests)
+                self.place_checksums(staged, digests)
         # The run before may have been killed just before this.
         shutil.rmtree(self.staging, ignore_errors=True)
         if self.sync:
@@ -114,27 +93,6 @@ class Run:
         files = tuple((path, _size(path)) for path in self.plan.paths)
         own = tuple(digests[path] for path, _ in files if path in digests) if self.how["sha256"] else ()
         return Report(files, self.plan.bytes, resumed, replaced, own)
-
-    def _place_checksums(self, staged: StagedFiles, digests: Mapping[Path, str]) -> None:
-        """Write the file of checksums where it was asked for; it takes its place after all others."""
-        path = self.how["checksums"]
-        if path is None:
-            return
-        content = lines(digests, path.parent)
-        self._reject_checksums(content)
-        draft = staged.place(path)
-        draft.write_bytes(content)
-        if self.sync:
-            with opened([draft]) as files:
-                make_durable(list(files.values()))
-
-    def _reject_checksums(self, content: bytes | None) -> None:
-        """Reject to replace a file by that of checksums, unless it says the same already."""
-        path = self.how["checksums"]
-        if path is None or self.how["overwrite"] or not os.path.lexists(path):
-            return
-        if content is None or not path.is_file() or path.read_bytes() != content:
-            raise FileError(f"{shown_path(path)} already exists. {TO_REPLACE}")
 
     @cached_property
     def _places(self) -> list[Path]:
@@ -149,10 +107,12 @@ class Run:
         plan, places = self.plan, self._places
         if any(t.scratch and not place.exists() for place, t in zip(places, plan.targets, strict=True)):
             return None
-        used = plan.extents.sources
-        sources = {index: plan.sources[index].local() for index in used}
-        local = {index: source for index, source in sources.items() if source is not None}
-        if (plan.finishes and not plan.targets[0].folder) or len(local) < len(sources):
+        opened = {index: plan.sources[index].local() for index in self._used}
+        local = {index: source for index, source in opened.items() if source is not None}
+        tasks = [task for task in self.tasks if isinstance(task, ExtentTask)]
+        if isinstance(plan.copies, ChunkCopies) or (plan.finishes and not plan.targets[0].folder):
+            return None
+        if len(local) < len(opened):
             return None
         kept = {place for place, target in zip(places, plan.targets, strict=True) if not target.folder}
         for place, target in zip(places, plan.targets, strict=True):
@@ -160,44 +120,27 @@ class Run:
                 return False
             if not target.folder and not _begins_as(place, target):
                 return False
-        self._local = local
+        self._opened, files = local, self._files(self._places)
         try:
-            return all(self._is_done(number) for number in range(len(self.tasks)))
+            for task in tasks:
+                wanted = task.in_sources(local)
+                self.advance(task.bytes)
+                if task.read_back(files) != wanted:
+                    return False
+            return True
         except CopyError as error:
-            raise self._failure(error) from error
+            raise self.failure(error) from error
         finally:
             self.finished = 0
-
-    def _is_done(self, number: int) -> bool:
-        """Return whether the targets have what the sources of a task have."""
-        task, descriptors = self.tasks[number], {i: source.descriptor for i, source in self._local.items()}
-        wanted = engine.checksums(task, _used(task, descriptors), written=False)
-        self._advance(self._task_bytes(number))
-        return self._work(number, self._places).read_back() == wanted
 
     def _are_equal(self, drafts: Sequence[Path]) -> bool:
         """Return whether what is in the places of the targets is what this run has made."""
         made = [draft for draft, target in zip(drafts, self.plan.targets, strict=True) if not target.scratch]
         return all(_same(draft, path) for draft, path in zip(made, self.plan.paths, strict=True))
 
-    @contextlib.contextmanager
-    def _failures(self) -> Iterator[None]:
-        """Raise what fails where no single target is written as an error of the folder."""
-        try:
-            yield
-        except ModelError as error:  # of the writer
-            raise FileError(error.message) from error
-        except BrokenPipeError:  # of the terminal, which may show progress: no regular file has it
-            raise
-        except OSError as error:
-            raise FileError(f"cannot write into {shown_path(self.plan.folder)}: {_reason(error)}") from error
-
     def _journal(self, *, resume: bool) -> Journal:
-        return Journal(self.staging, self.identity, self._counts(), resume=resume, sync=self.sync)
-
-    def _counts(self) -> list[int]:
-        """Return how many checksums each task has."""
-        return [sum(len(each.extents) for each in task) for task in self.tasks]
+        counts = [task.checksums for task in self.tasks]
+        return Journal(self.staging, self.identity, counts, resume=resume, sync=self.sync)
 
     def _reject(self, overwrite: bool) -> None:
         """Reject to replace a file, or ever to replace a source or the folder that one is in."""
@@ -256,55 +199,19 @@ class Run:
                     name = shown_path(target.name)
                     raise FileError(f"{name} does not read back as it was written, from byte {offset} on")
 
-    def reject_changed_sources(self) -> None:
-        """Reject what was read of sources that are not as they were when the run began."""
-        for source, before in zip(self.plan.sources, self.identity["sources"], strict=True):
-            if source.identity() != before:
-                raise FileError(f"{source.name} has changed while it was read")
-
     def _prepare(self, drafts: Sequence[Path], journal: Journal) -> None:
-        """Make the targets in their full size, with what is not a tensor's bytes in its place."""
-        targets = [pair for pair in zip(drafts, self.plan.targets, strict=True) if not pair[1].folder]
-        if journal.done and not all(
-            draft.exists() and draft.stat().st_size == target.size for draft, target in targets
-        ):
+        """Make the targets, without their tensors."""
+        copies, targets = self.plan.copies, self.plan.targets
+        kept = bool(journal.done) and copies.are_made(targets, drafts)
+        if not kept:
             journal.forget()  # what was done is not there any more
-        for folder in {draft.parent for draft, _ in targets}:
-            folder.mkdir(parents=True, exist_ok=True)
-        for draft, target in targets:
-            files = Descriptors()
-            try:
-                files.open(0, draft, os.O_RDWR | os.O_CREAT)
-                allocate(files[0], target.size)
-                for offset, data in target.literals:
-                    write_all(files[0], data, offset)
-            except OSError as error:
-                raise self._cannot_write(target, error) from error
-            finally:
-                files.close()
-
-    def _local_sources(self) -> dict[int, LocalFile]:
-        """Return the sources as local files; those that are not are brought into the staging folder."""
-        found = {}
-        used = self.plan.extents.sources
-        for index, source in enumerate(self.plan.sources):
-            if index not in used:
-                continue
-            local = source.local()
-            if local is None:
-                spool = self.staging / f".source-{index}"
-                with spool.open("wb") as file:
-                    extents = [extent for extent in self.plan.extents if extent.source == index]
-                    source.copy_to(file, stretches(extents))
-                local = LocalFile(spool)
-            found[index] = local
-        return found
+        copies.make(targets, drafts, self.plan.folder, kept=kept, sync=self.sync)
 
     def _copy(self, drafts: Sequence[Path], journal: Journal) -> None:
         """Do the tasks that are not done."""
         for number in journal.done:
-            self._advance(self._task_bytes(number))
-        todo = [number for number in range(len(self._counts())) if number not in journal.done]
+            self.advance(self.tasks[number].bytes)
+        todo = [number for number in range(len(self.tasks)) if number not in journal.done]
         self._do(todo, drafts, journal.add, back=False)
 
     def _verify(self, drafts: Sequence[Path], journal: Journal) -> None:
@@ -313,13 +220,13 @@ class Run:
         def compare(number: int, found: Sequence[int]) -> None:
             for index, (read, written) in enumerate(zip(found, journal.done[number], strict=True)):
                 if read != written:
-                    target, place = self._where(number, index)
+                    target, place = self.tasks[number].where(index)
                     raise FileError(
                         f"{shown_path(self.plan.targets[target].name)} does not read back as it was written, "
                         f"{place}: CRC-32 {read:08x}, not {written:08x}"
                     )
 
-        self._do(range(len(self._counts())), drafts, compare, back=True)
+        self._do(range(len(self.tasks)), drafts, compare, back=True)
 
     def _do(
         self,
@@ -330,68 +237,63 @@ class Run:
         back: bool,
     ) -> None:
         """Copy tasks, or read them back, here or by the workers of a cluster; note the checksums of each."""
-        self._local = self._local or self._local_sources()
-        work = partial(self._work, drafts=drafts)
+        files, cluster, copies = self._files(drafts), self.how["cluster"], self.plan.copies
+
+        def noted(number: int, checksums: list[int]) -> None:
+            note(number, checksums)
+            self.advance(self.tasks[number].bytes)
+
         try:
-            if self.how["cluster"] is None:
-                self._do_here(work, numbers, note, back=back)
-                return
-            with client_of(self.how["cluster"]) as client:
-                workers = Workers(client, self.staging, self._reads())
-                for number, checksums in workers.results(work, numbers, back=back):
-                    note(number, checksums)
-                    self._advance(self._task_bytes(number))
+            if isinstance(copies, ChunkCopies) and copies.compute is not None and not back:
+                tasks = [task for task in self.tasks if isinstance(task, ChunkTask)]
+                copies.compute(tasks, files, copies.threads(self.how["memory"]), cluster, noted)
+            elif cluster is None:
+                self._do_here(numbers, files, note, back=back)
+            else:
+                with client_of(cluster) as client:
+                    workers = Workers(client, self.staging, files.sources.values())
+                    for number, checksums in workers.results(self.tasks, files, numbers, back=back):
+                        noted(number, checksums)
         except CopyError as error:
-            raise (self._cannot_read_back(error) if back else self._failure(error)) from error
+            raise (self._cannot_read_back(error) if back else self.failure(error)) from error
+
+    @cached_property
+    def _used(self) -> set[int]:
+        """The positions of the sources that are read."""
+        return {index for task in self.tasks for index in task.sources}
+
+    def _files(self, drafts: Sequence[Path]) -> Files:
+        """Return where the files of the tasks are; sources of extents are brought here where they are not."""
+        self._opened = self._opened or self.local_sources(self.staging)
+        sources = {index: self._opened.get(index, self.plan.sources[index]).path for index in self._used}
+        return Files(
+            {index: path.absolute() for index, path in sources.items()},
+            {index: draft.absolute() for index, draft in enumerate(drafts)},
+            self.sync,
+            self._opened if self.how["cluster"] is None else None,
+        )
 
     def _do_here(
-        self,
-        work: Callable[[int], Work],
-        numbers: Iterable[int],
-        note: Callable[[int, list[int]], None],
-        *,
-        back: bool,
+        self, numbers: Iterable[int], files: Files, note: Callable[[int, list[int]], None], *, back: bool
     ) -> None:
         """Do tasks by this process: one is made durable and noted while the next one is copied."""
 
-        def settle(task: Work, number: int, checksums: list[int]) -> None:
+        def settle(number: int, checksums: list[int]) -> None:
             if not back:
-                task.settle()
+                self.tasks[number].settle(files)
             note(number, checksums)
 
         pending: Future[None] | None = None
         with ThreadPoolExecutor(1) as other:
             for number in numbers:
-                task = work(number)
-                checksums = task.read_back(self._tick) if back else task.copy(self._tick)
+                task = self.tasks[number]
+                checksums = (task.read_back if back else task.copy)(files, self.tick)
                 if pending is not None:
                     pending.result()
-                pending = other.submit(settle, task, number, checksums)
-                self._advance(self._task_bytes(number))
+                pending = other.submit(settle, number, checksums)
+                self.advance(task.bytes)
             if pending is not None:
                 pending.result()
-
-    def _work(self, number: int, drafts: Sequence[Path]) -> Work:
-        """Return a task as it is done here, or sent to a worker."""
-        task, here = self.tasks[number], self.how["cluster"] is None
-        extents = Extents.all([each.extents for each in task])
-        sources = {index: self._local[index] for index in extents.sources}
-        return ExtentWork(
-            task,
-            {index: source.path.absolute() for index, source in sources.items()},
-            {index: drafts[index].absolute() for index in extents.targets},
-            self.sync,
-            {index: source.descriptor for index, source in sources.items()} if here else None,
-        )
-
-    def _reads(self) -> list[Path]:
-        """Return the files that workers read."""
-        return [source.path for source in self._local.values()]
-
-    def _where(self, number: int, index: int) -> tuple[int, str]:
-        """Return the target that one of the checksums of a task is of, and where in it, for messages."""
-        extent = Extents.all([each.extents for each in self.tasks[number]])[index]
-        return extent.target, f"from byte {extent.target_offset} on"
 
     def _digests(self, places: Sequence[Path]) -> dict[Path, str]:
         """Return the SHA-256 of each file that is published, also in folders, where that is asked for."""
@@ -406,46 +308,9 @@ class Run:
                 found[path] = digest_of(LocalFile(place))
         return found
 
-    def _task_bytes(self, number: int) -> int:
-        return sum(each.row_bytes * each.count for each in self.tasks[number])
-
-    def _advance(self, size: int) -> None:
-        self.finished += size
-        self._tick(0)
-
-    def _tick(self, size: int) -> None:
-        if self.how["progress"] is not None:
-            self.how["progress"](self.finished + size, self.total)
-
-    def _failure(self, error: CopyError) -> FileError:
-        if error.writing:
-            target = self.plan.targets[error.file]
-            at = f" at byte {error.offset}" if error.offset >= 0 else ""
-            return FileError(
-                f"cannot write {shown_path(self.plan.folder / target.name)}{at}: {str(error).lower()}"
-            )
-        source = self.plan.sources[error.file]
-        tensor = next(
-            (
-                tensor
-                for tensor in self.plan.tensors
-                if tensor.file == error.file and 0 <= error.offset - tensor.offset < max(1, tensor.size)
-            ),
-            None,
-        )
-        inside = f" ({tensor.label})" if tensor is not None else ""
-        return FileError(f"cannot read {source.name} at byte {error.offset}{inside}: {str(error).lower()}")
-
     def _cannot_read_back(self, error: CopyError) -> FileError:
         name = shown_path(self.plan.targets[error.file].name)
         return FileError(f"cannot read {name} back at byte {error.offset}: {str(error).lower()}")
-
-    def _cannot_write(self, target: TargetFile, error: OSError) -> FileError:
-        return FileError(f"cannot write {shown_path(self.plan.folder / target.name)}: {_reason(error)}")
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
 
 
 def _begins_as(path: Path, target: TargetFile) -> bool:
@@ -474,7 +339,3 @@ def _size(path: Path) -> int:
     if not stat.S_ISDIR(found.st_mode):
         return found.st_size
     return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-
-
-def _used(task: Sequence[Pass], descriptors: Mapping[int, int]) -> dict[int, int]:
-    return {index: descriptors[index] for index in Extents.all([each.extents for each in task]).sources}

@@ -10,19 +10,19 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
-from splitops.errors import FileError, TypeUnsupportedError, shown
+from splitops.errors import FileError, TypeUnsupportedError, shown, shown_path
 from splitops.files.addresses import RemoteFile, is_address, target_path
-from splitops.files.chunk_work import ChunkedFormat, Flow, Piece, chunk_bytes
-from splitops.files.chunks import ChunkPlan
-from splitops.files.copying import FilePlan
+from splitops.files.chunk_tasks import ChunkedFormat, Flow, Piece, chunk_bytes
+from splitops.files.chunks import ChunkCopies, Compute
+from splitops.files.extent_tasks import ExtentCopies
 from splitops.files.extents import Extents, joined, stretches_to
 from splitops.files.folders import INDEX, Other
 from splitops.files.formats import Contents, Format, Layout, TargetFile, format_of
-from splitops.files.plans import Finish, Part
+from splitops.files.planned import Finish, Part
+from splitops.files.plans import FilePlan
 from splitops.files.sources import LocalFile, LocalFolder, Source
 from splitops.files.streams import Stream, is_compressed, plain_path
 from splitops.files.tensors import StoredTensor, part_extents, stretches_of, without_collector
-from splitops.files.uploads import at_address
 from splitops.native import Plan, SplitPlan
 from splitops.spec.elements.types import ElementType
 from splitops.spec.operators import schema
@@ -97,17 +97,16 @@ class Targets:
         for number, other in enumerate(others, len(sources)):
             self.extents.append(stretches_to([(number, 0, other.source.size)], [(len(self.files), 0)]))
             self.files.append(TargetFile(other.name, other.source.size))
-        made = FilePlan(
+        return FilePlan(
             name[:100],
             folder,
             (*sources, *(other.source for other in others)),
             tuple(tensors),
             tuple(self.files),
-            joined(Extents.all(self.extents)),
+            ExtentCopies(joined(Extents.all(self.extents))),
             tuple(parts),
             tuple(self.finishes),
         )
-        return at_address(made)
 
 
 @without_collector()
@@ -150,7 +149,7 @@ def split_plan(
     names = [f"{prefix}.{index:0{digits}}{suffix}" for index in range(count)]
     others = [other for other in contents.tensors if other is not stored] if keep_others else []
     if to is contents.format and _in_chunks([(contents, each) for each in (stored, *others)]):
-        return at_address(_split_by_chunks(contents, stored, others, plan, folder, prefix[:100], names))
+        return _split_by_chunks(contents, stored, others, plan, folder, prefix, names)
     extents = {extent.target: extent for extent in part_extents(stored, plan, [(i, 0) for i in range(count)])}
     targets = Targets([], [], [])
     parts = []
@@ -195,60 +194,82 @@ def _bound(bind: Bind, stored: StoredTensor, element_type: ElementType | None) -
         ) from error
 
 
+def chunk_plan(
+    name: str,
+    folder: Path,
+    targets: Sequence[str],
+    parts: Sequence[Part],
+    flows: Sequence[Flow],
+    format_: Format,
+    *,
+    files: Sequence[Contents] = (),
+    compute: Compute | None = None,
+) -> FilePlan:
+    """Return the plan that writes tensors chunk by chunk.
+
+    Args:
+        name: of the plan.
+        folder: where the targets go.
+        targets: their names.
+        parts: the tensors that the request made.
+        flows: what is copied.
+        format_: of the targets; it has chunks.
+        files: what is read; the targets are made after the first.
+        compute: writes the chunks where nothing is read.
+    """
+    made = ChunkCopies(
+        tuple(flows),
+        _chunked(format_),
+        tuple(shown_path(folder / target) for target in targets),
+        tuple(_chunked(contents.format) for contents in files),
+        files[0] if files else None,
+        compute,
+    )
+    folders = made.format.folders
+    return FilePlan(
+        name[:100],
+        folder,
+        tuple(contents.sources[0] for contents in files),
+        (),
+        tuple(TargetFile(target, 0, folder=folders) for target in targets),
+        made,
+        tuple(parts),
+    )
+
+
 def _split_by_chunks(
     contents: Contents,
     stored: StoredTensor,
     others: Sequence[StoredTensor],
     plan: Plan,
     folder: Path,
-    name: str,
+    prefix: str,
     names: Sequence[str],
-) -> ChunkPlan:
+) -> FilePlan:
     axis, parts, flows = plan.axis, [], []
-    format_ = _chunked(contents)
+    format_ = _chunked(contents.format)
     for index, (offset, size, shape) in enumerate(zip(plan.offsets, plan.sizes, plan.shapes, strict=True)):
-        part = _of_shape(stored, shape)
+        part = stored._replace(shape=shape, size=math.prod(shape) * stored.unit.bytes)
         part = part._replace(chunks=format_.target_chunks(part, contents, offset))
         flows.append(Flow(index, part, axis, (Piece(0, offset, 0, size),), chunk_bytes(stored)))
         flows += [_whole_flow(other, index) for other in others]
         parts.append(Part(folder / names[index], stored.name, offset, size, shape))
-    return ChunkPlan(
-        name,
-        folder,
-        contents.sources[:1],
-        (),
-        tuple(TargetFile(each, 0, folder=format_.folders) for each in names),
-        Extents.of(()),
-        tuple(parts),
-        like=contents,
-        formats=(format_,),
-        flows=tuple(flows),
-    )
+    return chunk_plan(prefix, folder, names, parts, flows, format_, files=[contents])
 
 
 def _merge_by_chunks(
     files: Sequence[Contents], path: Path, stored: StoredTensor, whole: StoredTensor, plan: SplitPlan
-) -> ChunkPlan:
-    formats = tuple(_chunked(contents) for contents in files)
+) -> FilePlan:
+    format_, like = _chunked(files[0].format), files[0]
     pieces = zip(range(len(files)), plan.offsets, plan.sizes, strict=True)
-    like = files[0]
-    whole = whole._replace(chunks=formats[0].target_chunks(whole, like, 0))
+    whole = whole._replace(chunks=format_.target_chunks(whole, like, 0))
     read_bytes = max(chunk_bytes(contents.tensor(stored.name)) for contents in files)
     flow = Flow(
         0, whole, plan.axis, tuple(Piece(i, 0, offset, size) for i, offset, size in pieces), read_bytes
     )
-    return ChunkPlan(
-        path.name[:100],
-        path.parent,
-        tuple(contents.sources[0] for contents in files),
-        (),
-        (TargetFile(path.name, 0, folder=formats[0].folders),),
-        Extents.of(()),
-        (Part(path, whole.name, 0, whole.shape[plan.axis], whole.shape),),
-        like=like,
-        formats=formats,
-        flows=(flow, *(_whole_flow(other, 0) for other in like.tensors if other is not stored)),
-    )
+    flows = [flow, *(_whole_flow(other, 0) for other in like.tensors if other is not stored)]
+    part = Part(path, whole.name, 0, whole.shape[plan.axis], whole.shape)
+    return chunk_plan(path.name, path.parent, [path.name], [part], flows, format_, files=files)
 
 
 def _in_chunks(taken: Sequence[tuple[Contents, StoredTensor]]) -> bool:
@@ -258,14 +279,10 @@ def _in_chunks(taken: Sequence[tuple[Contents, StoredTensor]]) -> bool:
     )
 
 
-def _chunked(contents: Contents) -> ChunkedFormat:
-    """Return the format of contents with chunks."""
-    assert isinstance(contents.format, ChunkedFormat)
-    return contents.format
-
-
-def _of_shape(tensor: StoredTensor, shape: tuple[int, ...]) -> StoredTensor:
-    return tensor._replace(shape=shape, size=math.prod(shape) * tensor.unit.bytes)
+def _chunked(format_: Format) -> ChunkedFormat:
+    """Return a format as one with chunks."""
+    assert isinstance(format_, ChunkedFormat)
+    return format_
 
 
 def _whole_flow(tensor: StoredTensor, target: int) -> Flow:
@@ -331,7 +348,7 @@ def merge_plan(
     to = to or like.format
     used = [*zip(files, stored, strict=True), *((like, each) for each in like.tensors)]
     if all(contents.format is to for contents in files) and _in_chunks(used):
-        return at_address(_merge_by_chunks(files, path, stored[0], whole, plan))
+        return _merge_by_chunks(files, path, stored[0], whole, plan)
     layout = to.lay_out(taken(tensors, like, to), like, path.name)
     targets = Targets([], [], [])
     targets.add(layout)

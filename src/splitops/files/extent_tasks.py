@@ -1,0 +1,180 @@
+"""Extents between files: what is copied at a time, here or by a worker of a cluster."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from splitops.errors import FileError, shown_path
+from splitops.files import engine
+from splitops.files.descriptors import allocate, make_durable, write_all
+from splitops.files.engine import CopyError, Pass
+from splitops.files.extents import Extents
+from splitops.files.formats import TargetFile
+from splitops.files.sources import LocalFile, reason
+from splitops.files.tasks import Files, Tick, no_tick
+from splitops.ground.descriptors import Descriptors
+
+_MIN_MEMORY: Final = 4 << 20
+
+
+@dataclass(frozen=True)
+class ExtentCopies:
+    """What a plan copies as runs of bytes; see :mod:`splitops.files.extents`."""
+
+    extents: Extents
+
+    resumable = True
+    one_process = None
+
+    @cached_property
+    def bytes(self) -> int:
+        """The tensor bytes that are copied."""
+        return self.extents.bytes
+
+    def __len__(self) -> int:
+        return len(self.extents)
+
+    def sizes(self, targets: Sequence[TargetFile]) -> list[int]:
+        """Return the size of each target."""
+        return [target.size for target in targets]
+
+    def tasks(self, memory: int) -> list[ExtentTask]:
+        """Return lists of passes that can be done in any order, and again.
+
+        Raises:
+            FileError: the memory is too little.
+        """
+        if memory < _MIN_MEMORY:
+            raise FileError(f"{memory} bytes of memory are too few: at least {_MIN_MEMORY} are needed")
+        found = engine.tasks(engine.passes(self.extents, memory // engine.THREADS))
+        return [ExtentTask(tuple(task)) for task in found]
+
+    def identity(self) -> str:
+        """Return what differs for other copies."""
+        return hashlib.sha256(self.extents.table.tobytes()).hexdigest()
+
+    def are_made(self, targets: Sequence[TargetFile], drafts: Sequence[Path]) -> bool:
+        """Return whether the targets that an earlier run has made are still there."""
+        files = [draft for draft, target in zip(drafts, targets, strict=True) if not target.folder]
+        sizes = [target.size for target in targets if not target.folder]
+        return all(f.exists() and f.stat().st_size == size for f, size in zip(files, sizes, strict=True))
+
+    def make(
+        self, targets: Sequence[TargetFile], drafts: Sequence[Path], folder: Path, *, kept: bool, sync: bool
+    ) -> None:
+        """Make the targets in their full size, with what is not a tensor's bytes in its place."""
+        files = [pair for pair in zip(drafts, targets, strict=True) if not pair[1].folder]
+        for parent in {draft.parent for draft, _ in files}:
+            parent.mkdir(parents=True, exist_ok=True)
+        for draft, target in files:
+            opened = Descriptors()
+            try:
+                opened.open(0, draft, os.O_RDWR | os.O_CREAT)
+                allocate(opened[0], target.size)
+                for offset, data in target.literals:
+                    write_all(opened[0], data, offset)
+            except OSError as error:
+                name = shown_path(folder / target.name)
+                raise FileError(f"cannot write {name}: {reason(error)}") from error
+            finally:
+                opened.close()
+
+
+@dataclass(frozen=True, slots=True)
+class ExtentTask:
+    """Passes that are done at a time; see :mod:`splitops.files.tasks`."""
+
+    passes: tuple[Pass, ...]
+
+    @property
+    def extents(self) -> Extents:
+        """All extents, in the order of the checksums."""
+        return Extents.all([each.extents for each in self.passes])
+
+    @property
+    def sources(self) -> list[int]:
+        """The positions of the sources that are read."""
+        return self.extents.sources
+
+    @property
+    def targets(self) -> list[int]:
+        """The positions of the targets that are written."""
+        return self.extents.targets
+
+    @property
+    def bytes(self) -> int:
+        """The bytes that are copied."""
+        return sum(each.row_bytes * each.count for each in self.passes)
+
+    @property
+    def cut(self) -> object:
+        """How many rows and extents each pass has."""
+        return [(each.count, each.block_rows, len(each.extents)) for each in self.passes]
+
+    @property
+    def checksums(self) -> int:
+        """How many extents there are."""
+        return sum(len(each.extents) for each in self.passes)
+
+    def copy(self, files: Files, tick: Tick = no_tick) -> list[int]:
+        """Copy, and return the checksum of each extent.
+
+        Raises:
+            CopyError: a file cannot be read or written.
+        """
+        opened = files.opened or {index: LocalFile(files.sources[index]) for index in self.sources}
+        sources = {index: opened[index].descriptor for index in self.sources}
+        with self._targets(files) as targets:
+            return engine.copy(self.passes, sources, targets, tick=tick)
+
+    def settle(self, files: Files) -> None:
+        """Make what was copied durable."""
+        if not files.sync:
+            return
+        with self._targets(files) as targets:
+            try:
+                make_durable(list(targets.values()))
+            except OSError as error:
+                raise CopyError(True, self.targets[0], -1, error.errno or errno.EIO) from error
+
+    def read_back(self, files: Files, tick: Tick = no_tick) -> list[int]:
+        """Return the checksum of each extent; of the disk, where the system lets go of its cache."""
+        with self._targets(files) as targets:
+            for file in targets.values():
+                if hasattr(os, "posix_fadvise"):
+                    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+            return engine.checksums(self.passes, targets, tick=tick)
+
+    def in_sources(self, opened: dict[int, LocalFile]) -> list[int]:
+        """Return the checksum of each extent as it is in the sources."""
+        sources = {index: opened[index].descriptor for index in self.sources}
+        return engine.checksums(self.passes, sources, written=False)
+
+    def where(self, index: int) -> tuple[int, str]:
+        """Return the target of an extent, and where in it that begins."""
+        extent = self.extents[index]
+        return extent.target, f"from byte {extent.target_offset} on"
+
+    @contextmanager
+    def _targets(self, files: Files) -> Iterator[Descriptors]:
+        opened = Descriptors()
+        try:
+            self._open(files, opened)
+            yield opened
+        finally:
+            opened.close()
+
+    def _open(self, files: Files, opened: Descriptors) -> None:
+        for index in self.targets:
+            try:
+                opened.open(index, files.targets[index], os.O_RDWR)
+            except OSError as error:
+                raise CopyError(True, index, -1, error.errno or errno.EIO) from error

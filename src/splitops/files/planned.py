@@ -1,0 +1,210 @@
+"""Which bytes of which files go where, how that may be carried out, and what a run reports."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypedDict
+
+from splitops.errors import count_of
+from splitops.files.chunk_tasks import ChunkTask
+from splitops.files.chunks import ChunkCopies
+from splitops.files.extent_tasks import ExtentCopies, ExtentTask
+from splitops.files.extents import Extents
+from splitops.files.formats import TargetFile
+from splitops.files.sources import Source
+from splitops.files.tensors import StoredTensor
+
+MEMORY: Final = 64 << 20
+"""Bytes that the buffers of a run take, without another word."""
+TO_REPLACE: Final = "Pass --overwrite to replace it (in Python: overwrite=True)"
+"""What to do about a file that already exists."""
+
+Task = ExtentTask | ChunkTask
+"""What is copied at a time; see :mod:`splitops.files.tasks`."""
+Progress = Callable[[int, int], object]
+"""Called with the bytes that are done, and the bytes of all."""
+
+
+class RunOptions(TypedDict, total=False):
+    """How a plan is carried out. Every option may be left out.
+
+    Attributes:
+        overwrite: whether files of the same names are replaced; they are an error otherwise.
+        resume: go on with what a run of the same plan had done when it was killed; begin where there is none.
+            If all targets are there with the same bytes, they stay as they are.
+        verify: read everything back and compare it with what was read.
+        sync: make the files durable before they take their places, and now and then on the way. The default.
+        sha256: take the SHA-256 of each file for the report.
+        checksums: a file to write, with the SHA-256 of every file as ``sha256sum`` reads it. Names are seen
+            from its folder.
+        memory: bytes that the buffers may take, at least 4 MiB; 64 MiB by default.
+        progress: called about every 50 ms; what it raises ends the run.
+        cluster: the address of a Dask scheduler, or a ``distributed.Client``, whose workers do the tasks.
+            They must see the folders of the sources and targets by the same names.
+    """
+
+    overwrite: bool
+    resume: bool
+    verify: bool
+    sync: bool
+    sha256: bool
+    checksums: Path | None
+    memory: int
+    progress: Progress | None
+    cluster: Any
+
+
+_OPTIONS: Final[RunOptions] = {
+    "overwrite": False,
+    "resume": False,
+    "verify": False,
+    "sync": True,
+    "sha256": False,
+    "checksums": None,
+    "memory": MEMORY,
+    "progress": None,
+    "cluster": None,
+}
+
+
+def all_options(options: RunOptions) -> RunOptions:
+    """Return options with the defaults of those that are left out.
+
+    Raises:
+        TypeError: there is no such option.
+    """
+    strange = next((name for name in options if name not in _OPTIONS), None)
+    if strange is not None:
+        raise TypeError(f"a run has no option {strange!r}; it has {', '.join(_OPTIONS)}")
+    found: RunOptions = {**_OPTIONS, **options}
+    return found
+
+
+class Finish(NamedTuple):
+    """What completes some targets once their tensors are there.
+
+    Attributes:
+        targets: their positions.
+        complete: called with their paths.
+        check: called with them after that, where they are verified; see :class:`Layout`.
+    """
+
+    targets: range
+    complete: Callable[[Sequence[Path]], None]
+    check: Callable[[Sequence[Path]], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A tensor in a target.
+
+    Attributes:
+        path: the file that it will be in.
+        tensor: its name there; empty where the format has none.
+        offset: where it begins on the axis of the whole.
+        size: its size on that axis.
+        shape: its shape.
+    """
+
+    path: Path
+    tensor: str
+    offset: int
+    size: int
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What a run would do.
+
+    Attributes:
+        files: each file that would be written, with its size.
+        bytes: the tensor bytes that would be copied.
+        extents: in how many extents.
+        tasks: in how many tasks; each is made durable and journalled at a time.
+        exists: the files that are there already.
+    """
+
+    files: tuple[tuple[Path, int], ...]
+    bytes: int
+    extents: int
+    tasks: int
+    exists: tuple[Path, ...]
+
+    def __str__(self) -> str:
+        extents, tasks = count_of(self.extents, "extent"), count_of(self.tasks, "task")
+        return f"{self.bytes} bytes in {extents} and {tasks}; nothing is written"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a run has done.
+
+    Attributes:
+        files: each file that was written, with its size.
+        bytes: the tensor bytes that are in them.
+        resumed: how many of them a run before had copied.
+        replaced: the folder of a run before that was thrown away; None where there was none.
+        sha256: of each file, where that was asked for.
+    """
+
+    files: tuple[tuple[Path, int], ...]
+    bytes: int
+    resumed: int = 0
+    replaced: Path | None = None
+    sha256: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlannedFiles:
+    """Which bytes of which files go where: a split or merge of files that is proved valid.
+
+    Attributes:
+        name: of the staging folder; plans for the same targets share it.
+        folder: where the targets go, or its address.
+        sources: the files that are read.
+        tensors: what is read of them; ``file`` is a position in ``sources``.
+        targets: the files that are written.
+        copies: what goes into them.
+        parts: the tensors that the request made.
+        finishes: what completes targets once their tensors are there.
+    """
+
+    name: str
+    folder: Path
+    sources: tuple[Source, ...]
+    tensors: tuple[StoredTensor, ...]
+    targets: tuple[TargetFile, ...]
+    copies: ExtentCopies | ChunkCopies
+    parts: tuple[Part, ...]
+    finishes: tuple[Finish, ...] = ()
+
+    @cached_property
+    def paths(self) -> tuple[Path, ...]:
+        """The files that are published."""
+        return tuple(self.folder / target.name for target in self.targets if not target.scratch)
+
+    @property
+    def extents(self) -> Extents:
+        """Which bytes go where; none of tensors that are copied chunk by chunk."""
+        return self.copies.extents if isinstance(self.copies, ExtentCopies) else Extents.of(())
+
+    @property
+    def bytes(self) -> int:
+        """The tensor bytes that are copied."""
+        return self.copies.bytes
+
+    def tasks(self, memory: int = MEMORY) -> Sequence[Task]:
+        """Return the plan in tasks that can be done in any order, and again."""
+        return self.copies.tasks(memory)
+
+    def digest(self, memory: int) -> str:
+        """Return a digest that differs for plans whose tasks differ."""
+        digest = hashlib.sha256(self.copies.identity().encode())
+        digest.update(repr([(target.name, target.size, target.literals) for target in self.targets]).encode())
+        digest.update(repr(memory).encode())
+        return digest.hexdigest()
