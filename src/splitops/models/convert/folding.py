@@ -11,7 +11,15 @@ from onnx import ModelProto, OperatorSetIdProto, ValueInfoProto
 
 from splitops.errors import NOWHERE, SplitError, Where
 from splitops.models.formats.openvino.model import Endpoint, Graph, Layer
-from splitops.models.graph.onnx import BY_CHANCE, Names, fixed_array, initializer, remove_if_unused, subgraphs
+from splitops.models.graph.onnx import (
+    BY_CHANCE,
+    Names,
+    fixed_array,
+    initializer,
+    is_read,
+    remove_if_unused,
+    subgraphs,
+)
 from splitops.models.movers.evaluated import Value
 from splitops.models.running.onnx.model import Model
 from splitops.models.running.openvino.evaluator import Prepared
@@ -119,17 +127,13 @@ def remove_unread(value: ir.Value) -> None:
     stack = [value]
     while stack:
         node = stack.pop().producer()
-        if node is None or node.graph is None or any(_is_read(output) for output in node.outputs):
+        if node is None or node.graph is None or any(is_read(output) for output in node.outputs):
             continue
         sources = [source for source in dict.fromkeys(node.inputs) if source is not None]
         node.graph.remove(node, safe=True)
         stack += sources
         for source in sources:
             remove_if_unused(source)
-
-
-def _is_read(value: ir.Value) -> bool:
-    return bool(value.uses()) or value.is_graph_output()
 
 
 def _makers(value: ir.Value, limit: int) -> list[ir.Node]:

@@ -16,7 +16,7 @@ from splitops.errors import NOWHERE
 from splitops.models.convert.onnx_versions import drop_defaults, unchanged
 from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.types import to_type
-from splitops.models.graph.onnx import PLAIN, Names, fixed_array, known, note
+from splitops.models.graph.onnx import PLAIN, Names, Pen, fixed_array, known, note, stem
 from splitops.models.infer import walk
 from splitops.models.known import Known, Tensor
 
@@ -134,32 +134,27 @@ class Small:
         rows, _ = walk(model, NOWHERE, lambda visit: None, write=False)
         return cls(model, opset, {row.name: row.after for row in rows})
 
-    def spliced(self, node: ir.Node, names: Names) -> tuple[list[ir.Node], list[ir.Value | None]]:
-        """Return its nodes, reading the values that a node reads, and the values in place of its outputs."""
+    def put(self, node: ir.Node, names: Names) -> list[ir.Node]:
+        """Put it in the place of a node, reading the values that the node reads; return its nodes."""
         places = _place_names(node)
         given = {value for value in node.inputs if value is not None}
         values: dict[str, ir.Value | None] = {name: value for value, name in places.items() if value in given}
         values[""] = None
-        base = node.name or node.op_type
-        nodes: list[ir.Node] = []
+        pen = Pen(self.opset, names, stem(node))
         for tensor in self.model.graph.initializer:
             if tensor.name not in values:
-                made = ir.Value(name=names.fresh(f"{base}_const"))
-                array = np.asarray(onnx.numpy_helper.to_array(tensor))
-                attributes = ir.convenience.convert_attributes({"value": ir.tensor(array)})
-                nodes.append(ir.Node("", "Constant", [], attributes, outputs=[made]))
-                values[tensor.name] = made
+                values[tensor.name] = pen.constant(np.asarray(onnx.numpy_helper.to_array(tensor)))
         for proto in self.model.graph.node:
-            outputs = [ir.Value(name=names.fresh(f"{base}_moved") if name else "") for name in proto.output]
+            inputs = [values[name] for name in proto.input]
+            attributes = {one.name: ir.serde.deserialize_attribute(one) for one in proto.attribute}
+            outputs = pen.multi(proto.op_type, inputs, attributes, outputs=len(proto.output), hint="moved")
             for name, value in zip(proto.output, outputs, strict=True):
+                value.name = value.name if name else ""
                 if name in self.known:
                     note(value, self.known[name])
-            inputs = [values[name] for name in proto.input]
-            attributes = [ir.serde.deserialize_attribute(attribute) for attribute in proto.attribute]
-            name = names.fresh(proto.name or f"{base}/{proto.op_type}")
-            nodes.append(ir.Node("", proto.op_type, inputs, attributes, outputs=outputs, name=name))
             values.update(zip(proto.output, outputs, strict=True))
-        return nodes, [values.get(places[value]) if value in places else None for value in node.outputs]
+        pen.replace(node, [values.get(places[v]) if v in places else None for v in node.outputs])
+        return pen.nodes
 
 
 class Adapter:

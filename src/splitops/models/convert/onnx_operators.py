@@ -19,11 +19,11 @@ from splitops.models.convert.onnx_adapter import Adapter, LoneNode, NoAdapterErr
 from splitops.models.formats.onnx.schemas import since_version, version_of
 from splitops.models.graph.onnx import (
     Names,
-    Tape,
+    Pen,
     constant_array,
     known,
-    replace_node,
     shape_of,
+    stem,
 )
 from splitops.models.known import Tensor
 from splitops.spec.sizes.dims import Range
@@ -91,8 +91,8 @@ class OpsetMover:
             raise NoAdapterError("its text does not say what padding counts for")
         _drop_allowzero(node, new)
         if _reduces_nothing(node, new):
-            tape = Tape(new, self._names, node.name or node.outputs[0].name or node.op_type)
-            replace_node(node, tape.nodes, [tape.op("Identity", [node.inputs[0]])])
+            pen = Pen(new, self._names, stem(node))
+            pen.replace(node, [pen.op("Identity", [node.inputs[0]])])
             return ["Identity"]
         _state_defaults(node, old, new)
         if after is not None and self._adapter.unchanged(node, old, new):
@@ -118,9 +118,7 @@ class OpsetMover:
             moved = self._adapter.moved(lone, old, new)
         except NoAdapterError as error:
             return self._by_body(node, lone, old, new, bodies, error)
-        nodes, outputs = moved.spliced(node, self._names)
-        replace_node(node, nodes, outputs)
-        return [made.op_type for made in nodes]
+        return [made.op_type for made in moved.put(node, self._names)]
 
     def _by_body(
         self, node: ir.Node, lone: LoneNode, old: int, new: int, bodies: int, error: NoAdapterError
@@ -129,10 +127,8 @@ class OpsetMover:
         body = self._adapter.body(lone, old) if bodies else None
         if body is None:
             raise error
-        nodes, outputs = body.spliced(node, self._names)
-        replace_node(node, nodes, outputs)
         became: list[str] = []
-        for made in nodes:
+        for made in body.put(node, self._names):
             try:
                 moved = self._move(made, body.opset, new, bodies - 1)
             except NoAdapterError as inner:
@@ -250,13 +246,9 @@ def _sliced_shape(node: ir.Node, opset: int, names: Names) -> list[str]:
     """Write the start and end of a Shape, which it declares from opset 15 on, as a Slice."""
     bounds = {name: node.attributes[name].as_int() for name in ("start", "end") if name in node.attributes}
     begin, end = bounds.get("start", 0), bounds.get("end", _INT64_MAX)
-    tape = Tape(opset, names, node.name or node.outputs[0].name or "shape")
-    shape = tape.op("Shape", [node.inputs[0]])
-    if opset >= 10:
-        part = tape.slice(shape, 0, tape.integers([begin]), tape.integers([end]))
-    else:
-        part = tape.op("Slice", [shape], {"axes": [0], "starts": [begin], "ends": [end]})
-    replace_node(node, tape.nodes, [part])
+    pen = Pen(opset, names, stem(node))
+    shape = pen.op("Shape", [node.inputs[0]])
+    pen.replace(node, [pen.slice(shape, 0, begin, end)])
     return ["Shape", "Slice"]
 
 
@@ -277,9 +269,8 @@ def _along_last_axis(node: ir.Node, opset: int, names: Names) -> list[str] | Non
         return [node.op_type]
     order = list(range(len(shape)))
     order[axis], order[last] = last, axis
-    tape = Tape(opset, names, node.name or node.outputs[0].name or node.op_type)
-    turned = tape.op("Transpose", [data], {"perm": order})
-    made = tape.op(node.op_type, [turned], {"axis": last})
-    back = tape.op("Transpose", [made], {"perm": order})
-    replace_node(node, tape.nodes, [back])
+    pen = Pen(opset, names, stem(node))
+    turned = pen.op("Transpose", [data], {"perm": order})
+    made = pen.op(node.op_type, [turned], {"axis": last})
+    pen.replace(node, [pen.op("Transpose", [made], {"perm": order})])
     return ["Transpose", node.op_type, "Transpose"]

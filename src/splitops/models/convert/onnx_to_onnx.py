@@ -17,18 +17,23 @@ from splitops.models.convert.report import Change, Conversion, Status
 from splitops.models.formats.onnx import check_model
 from splitops.models.formats.onnx.schemas import since_version
 from splitops.models.formats.onnx.storage import without_weights
-from splitops.models.formats.onnx.structure import located_graphs, nodes_of, opset_imports
+from splitops.models.formats.onnx.structure import located_graphs, opset_imports
+from splitops.models.formats.onnx.structure import nodes_of as protos_of
 from splitops.models.formats.onnx.types import from_type, to_type
 from splitops.models.graph.merging import SiteKey, merged_sites, site_key
 from splitops.models.graph.onnx import (
     INITIALIZERS_OF_THEIR_OWN,
     Names,
+    Pen,
     graphs_of,
     has_defaults,
     label,
     make_initializer,
+    nodes_of,
     owners_of,
+    stem,
 )
+from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_model import as_graph, editable_copy, written
 from splitops.models.graph.onnx_sites import is_split, read_site
 from splitops.models.graph.onnx_splits import write_site
@@ -151,7 +156,7 @@ def prove(model: ModelProto, where: Where, source: ModelProto | None = None) -> 
 def _problem(model: ModelProto, *, full: bool) -> str | None:
     """Return what onnx's checker has against a model, at full with its strict inference; None: nothing."""
     slim = without_weights(model)
-    if full and any(map(_ends_the_process, nodes_of(slim))):
+    if full and any(map(_ends_the_process, protos_of(slim))):
         _forget_sizes(slim)
     try:
         onnx.checker.check_model(_with_ranks(slim), full_check=False)
@@ -330,14 +335,16 @@ class Rewriting:
             rule: what the target breaks where a sequence must stay one.
         """
         lowered: dict[ir.Node, str] = {}
-        for inner, graph in list(graphs_of(owner, path)):
-            for node in [node for node in graph if _gives_sequence(node)]:
-                site = self.read(node, opset, self.place(inner, node))
-                try:
-                    lowered[lower_sequence(node, site, opset, self.names, rule)] = str(site)
-                except SplitError as error:
-                    lowered[node] = str(site)
-                    self.rejected[node] = error
+        sequences = [node for _, node in nodes_of(owner) if _gives_sequence(node)]
+        editor = OnnxEditor(self.model, self.where) if sequences else None
+        for node in sequences:
+            assert editor is not None
+            site = self.read(node, opset, editor.where(node))
+            try:
+                lowered[lower_sequence(node, site, editor, rule)] = str(site)
+            except SplitError as error:
+                lowered[node] = str(site)
+                self.rejected[node] = error
         return lowered
 
     def restate(
@@ -358,7 +365,7 @@ class Rewriting:
                 raise self.rejected[node]
             apart = site_key(where.graph, site.outputs) in self.apart
             rewritten = restate(site, target, form, apart=apart)
-            write_site(node, site, rewritten, new, self.names)
+            write_site(node, site, rewritten, Pen(new, self.names, stem(node)))
         except SplitError as error:
             self.changes.append(Change(where, Status.REJECTED, before, error=error))
             return

@@ -12,7 +12,6 @@ import math
 from dataclasses import replace
 from typing import Final
 
-import numpy as np
 import onnx.inliner
 import onnx_ir as ir
 from onnx import ModelProto
@@ -32,19 +31,17 @@ from splitops.models.engines.openvino_process import to_ir
 from splitops.models.formats.onnx import check_model
 from splitops.models.formats.onnx.structure import opset_imports
 from splitops.models.formats.openvino import Builder, OpenVINOModel, from_bytes
-from splitops.models.graph.arithmetic import lengths_of_size
 from splitops.models.graph.around import may_be_fused_in
-from splitops.models.graph.onnx import Tape, attributes_of, graphs_of, replace_node, shape_of, type_of
+from splitops.models.graph.onnx import Pen, graphs_of, shape_of, stem
 from splitops.models.graph.onnx_sites import is_split
-from splitops.models.graph.onnx_splits import given_lengths
+from splitops.models.graph.onnx_splits import write_site
 from splitops.models.graph.openvino import layers_may_be_fused
 from splitops.models.simplify.from_onnx import rewrite_onnx
 from splitops.models.simplify.from_openvino import rewrite_openvino
 from splitops.models.simplify.registry import REWRITES
 from splitops.models.sites import Origin
-from splitops.models.sites.forms import Form, Method, Restatement, Target
+from splitops.models.sites.forms import Form, Target
 from splitops.models.sites.restating import restate
-from splitops.models.sites.statement import stated
 from splitops.spec.operators import SCHEMAS, OperatorSchema
 from splitops.spec.sizes.dims import Dim, Shape
 
@@ -86,7 +83,6 @@ def _state_splits(rewriting: Rewriting, opset: int, target: Target, form: Form) 
     lowered = rewriting.lower(owner, None, opset, Rule.OPERATOR_UNKNOWN)
     made: set[ir.Node] = set()
     for path, graph in list(graphs_of(owner)):
-        replaced: list[ir.Node] = []
         for node in counted([node for node in graph if is_split(node)], "convert splits"):
             where = rewriting.place(path, node)
             site = rewriting.read(node, opset, where)
@@ -105,16 +101,15 @@ def _state_splits(rewriting: Rewriting, opset: int, target: Target, form: Form) 
                         "OpenVINO has no defaults for inputs",
                         where=where,
                     )
-                tape = Tape(opset, rewriting.names, node.name or node.outputs[0].name or "split")
-                _state(node, rewritten, given_lengths(node, site, tape), tape, replaced)
-                made.update(tape.nodes)
+                pen = Pen(opset, rewriting.names, stem(node))
+                write_site(node, site, rewritten, pen)
+                made.update(pen.nodes, [node])
             except SplitError as error:
                 rewriting.changes.append(Change(where, Status.REJECTED, before, error=error))
                 continue
             status = Status.REWRITTEN if node in lowered else status_of(rewritten)
             after = f"openvino {rewritten}"
             rewriting.changes.append(Change(where, status, before, after))
-        graph.remove(replaced, safe=True)
     return made
 
 
@@ -128,58 +123,22 @@ def _state_flattening(rewriting: Rewriting, opset: int) -> None:
             axis += len(shape) if shape is not None and axis < 0 else 0
             if data is None or shape is None or axis < 2 or all(_is_positive(size) for size in shape[:axis]):
                 continue
-            tape = Tape(opset, rewriting.names, node.name or node.outputs[0].name or "flatten")
-            sizes = [_product(tape, data, shape, span) for span in (range(axis), range(axis, len(shape)))]
-            pattern = tape.op("Concat", sizes, {"axis": 0})
-            attributes = attributes_of({"special_zero": 0})
-            output, name = ir.Value(name=tape.name("rows")), tape.name("Reshape")
-            made = ir.Node(
-                _DOMAIN, "Reshape", [data, pattern], attributes, outputs=[output], name=name, version=1
-            )
-            tape.nodes.append(made)
-            replace_node(node, tape.nodes, [output])
+            pen = Pen(opset, rewriting.names, stem(node))
+            sizes = [_product(pen, data, shape, span) for span in (range(axis), range(axis, len(shape)))]
+            inputs, attributes = [data, pen.op("Concat", sizes, {"axis": 0})], {"special_zero": 0}
+            pen.replace(node, [pen.op("Reshape", inputs, attributes, domain=_DOMAIN)])
 
 
 def _is_positive(size: Dim) -> bool:
     return (size if isinstance(size, int) else size.lo) > 0
 
 
-def _product(tape: Tape, data: ir.Value, shape: Shape, axes: range) -> ir.Value:
+def _product(pen: Pen, data: ir.Value, shape: Shape, axes: range) -> ir.Value:
     """Return the product of some sizes, of shape [1]."""
     sizes = [size for size in shape[axes.start : axes.stop] if isinstance(size, int)]
     if len(sizes) == len(axes):
-        return tape.integers([math.prod(sizes)])
-    return tape.op("ReduceProd", [tape.size(data, tape.integers(axes))])
-
-
-def _state(
-    node: ir.Node, rewritten: Restatement, lengths: ir.Value | None, tape: Tape, left: list[ir.Node]
-) -> None:
-    data, row = node.inputs[0], rewritten.row
-    assert data is not None
-    assert row is not None
-    axis, division = rewritten.axis or 0, rewritten.division
-    computed = rewritten.method is Method.COMPUTED or division is None
-    attributes, facts = stated(row, axis, None if computed else division)
-    inputs: list[ir.Value | None] = [
-        None if fact is None else tape.constant(np.array(fact.value, np.int64), parameter.name)
-        for parameter, fact in zip(row.inputs, facts, strict=False)
-    ]
-    inputs[0] = data
-    if computed:
-        if division is not None:
-            lengths = lengths_of_size(division, tape.size(data, tape.integers([axis])), tape)
-        elif lengths is not None and rewritten.lengths_type not in (None, type_of(lengths)):
-            assert rewritten.lengths_type is not None
-            lengths = tape.cast(lengths, rewritten.lengths_type)
-        inputs[row.input_index(row.lengths[0].name)] = lengths
-    outputs = [ir.Value(name=tape.name("part")) for _ in range(rewritten.outputs)]
-    made = attributes_of(attributes)
-    name = tape.name(row.name)
-    version = row.since_version
-    tape.nodes.append(ir.Node(_DOMAIN, row.name, inputs, made, outputs=outputs, name=name, version=version))
-    read = [part if old.name else None for part, old in zip(outputs, node.outputs, strict=False)]
-    replace_node(node, tape.nodes, read, left)
+        return pen.integers([math.prod(sizes)])
+    return pen.op("ReduceProd", [pen.size(data, pen.integers(axes))])
 
 
 def _through_openvino(

@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.errors import ModelError, Where
-from splitops.models.convert.tape import Tape
+from splitops.models.convert.pens import LayerPen
 from splitops.models.formats.openvino import Graph, Layer
 from splitops.models.graph.onnx import known, note
 from splitops.models.known import Tensor, may_be
@@ -37,13 +37,13 @@ class Scope(Protocol):
     def inner(self, layer: Layer, tag: str) -> Scope:
         """Return a new graph inside it, for the body of a tag."""
 
-    def tape(self, layer: Layer) -> Tape:
+    def tape(self, layer: Layer) -> LayerPen:
         """Return a tape for nodes of the graph."""
 
     def input(self, name: str, what: Tensor, where: Where) -> ir.Value:
         """Add an input to the graph."""
 
-    def place(self, tape: Tape, values: Values, where: Where) -> Values:
+    def place(self, tape: LayerPen, values: Values, where: Where) -> Values:
         """Append the nodes of a tape; return what stands for some of its values at the target."""
 
     def write(self, graph: Graph, given: Mapping[int, ir.Value]) -> Mapping[int, ir.Value]:
@@ -193,7 +193,7 @@ class _Loop:
         zero, endless = (self.tape.constant(np.array(number)) for number in (0, _INT64_MAX))
         return self.tape.op("Where", [self.tape.op("Less", [trips, zero]), endless, trips]), going
 
-    def _condition(self, tape: Tape, value: ir.Value, what: str) -> ir.Value:
+    def _condition(self, tape: LayerPen, value: ir.Value, what: str) -> ir.Value:
         _prove_single(value, what, {BOOL}, self.where)
         return value if _tensor(value).shape == () else tape.op("Squeeze", [value])
 
@@ -219,7 +219,7 @@ class _Loop:
             return slicing.axis
         return axis_of(slicing.axis, rank_of(self.tape, self.layer, value), self.where)
 
-    def _part(self, tape: Tape, value: ir.Value, slicing: Slicing) -> ir.Value:
+    def _part(self, tape: LayerPen, value: ir.Value, slicing: Slicing) -> ir.Value:
         """Return the part of a value for the iteration."""
         at = tape.of_axis("Unsqueeze", self.iteration, 0)
         if slicing.reverse:
@@ -237,7 +237,7 @@ class _Loop:
         note(part, Tensor(what.type, _with(what.shape, axis, slicing.size)))
         return part
 
-    def _counter(self, tape: Tape, parameter: Layer) -> ir.Value:
+    def _counter(self, tape: LayerPen, parameter: Layer) -> ir.Value:
         """Return the number of the iteration as a Parameter takes it."""
         kind, shape = parameter.element_type(self.where), parameter.shape(self.where) or ()
         if kind not in SIZES or len(shape) > 1:
@@ -274,7 +274,7 @@ class _Loop:
         shape = shape if np.prod(shape, dtype=float) <= _MOST_INITIAL else (1,) * len(shape)
         return self.tape.constant(np.zeros(shape, what.type.numpy))
 
-    def _scanned(self, tape: Tape, slicing: Slicing, part: ir.Value) -> ir.Value:
+    def _scanned(self, tape: LayerPen, slicing: Slicing, part: ir.Value) -> ir.Value:
         """Return what an iteration gives of an output; of one element along the axis, without the axis."""
         if slicing.size > 1:
             return part
@@ -311,7 +311,7 @@ class _Loop:
         return tape.op("Reshape", [stacked, tape.op("Concat", kept, {"axis": 0})], {"allowzero": 1})
 
 
-def _give(inner: Scope, tape: Tape, values: Sequence[ir.Value], where: Where) -> None:
+def _give(inner: Scope, tape: LayerPen, values: Sequence[ir.Value], where: Where) -> None:
     """Make values the outputs of a graph: each is to be made by a node of it, and an output once."""
     own = [value.producer() for value in values]
     values = [
@@ -331,7 +331,7 @@ def _give(inner: Scope, tape: Tape, values: Sequence[ir.Value], where: Where) ->
         inner.graph.outputs.append(value)
 
 
-def _same(tape: Tape, value: ir.Value) -> ir.Value:
+def _same(tape: LayerPen, value: ir.Value) -> ir.Value:
     made = tape.op("Identity", [value])
     note(made, known(value))
     return made

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from splitops.errors import ModelError, Where
 from splitops.models.convert.layers import BY_OPERATOR
-from splitops.models.convert.tape import ValueReader
+from splitops.models.convert.pens import ValueReader
 from splitops.models.formats.openvino import Builder, OpenVINOModel, Output
 from splitops.models.graph.onnx import constant_array, label, shape_of, type_of
 from splitops.spec.elements.types import ElementType
@@ -109,7 +109,9 @@ class _Writing(ValueReader):
             return  # written where it is read
         if node.domain == "openvino":
             data = {name: attribute.value for name, attribute in node.attributes.items()}
-            made = self.layers(node, node.op_type, node.inputs, data or None, version=f"opset{node.version}")
+            made = self.layers(
+                node, node.op_type, node.inputs, data or None, version=f"opset{node.version or 1}"
+            )
         elif node.op_type in _SAME:
             made = (self.value(node.inputs[0]),)
         else:

@@ -27,8 +27,8 @@ from splitops.models.convert.onnx_to_onnx import (
     status_of,
 )
 from splitops.models.convert.openvino_bodies import write_bodies
+from splitops.models.convert.pens import LayerPen
 from splitops.models.convert.report import Change, Conversion, Status
-from splitops.models.convert.tape import Tape
 from splitops.models.formats.onnx.schemas import version_of
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.formats.openvino import (
@@ -46,10 +46,12 @@ from splitops.models.formats.openvino.splits import operation_set
 from splitops.models.graph.merging import SiteKey, merged_sites
 from splitops.models.graph.onnx import (
     Names,
+    Pen,
     initializer,
     known,
     note,
     remove_if_unused,
+    stem,
     subgraphs,
     type_of,
     value_fact,
@@ -313,7 +315,7 @@ class _Scope:
             outputs = [self._new_value(Endpoint(layer.id, port.id)) for port in layer.outputs]
             node = ir.Node("", "Split", sources, outputs=outputs, name=self.names.fresh(layer.name))
             self.graph.append(node)
-            parts = write_site(node, site, rewritten, self.opset, self.names)
+            parts = write_site(node, site, rewritten, Pen(self.opset, self.names, stem(node)))
         except SplitError as error:
             self._reject(layer, before, where, error)
             return
@@ -369,7 +371,7 @@ class _Scope:
         row = row_of(layer)
         if layer.bodies or row is None:
             raise ModelError(f"{layer} of {layer.version} has no ONNX form here", where)
-        tape = Tape(row.opset, self.names, self.graph, layer, self.source)
+        tape = LayerPen(row.opset, self.names, self.graph, layer, self.source)
         try:
             found = row.to_onnx(tape, layer, self._sources(layer))
         except SplitError as error:
@@ -396,11 +398,11 @@ class _Scope:
         imports = {"": self.opset}
         return self.writer.scope(ir.Graph([], [], nodes=[], name=path, opset_imports=imports), where)
 
-    def tape(self, layer: Layer) -> Tape:
+    def tape(self, layer: Layer) -> LayerPen:
         """Return a tape for nodes that stand for a layer with bodies."""
-        return Tape(ONNX_OPSET, self.names, self.graph, layer, self.source)
+        return LayerPen(ONNX_OPSET, self.names, self.graph, layer, self.source)
 
-    def place(self, tape: Tape, values: Values, where: Where) -> Values:
+    def place(self, tape: LayerPen, values: Values, where: Where) -> Values:
         """Append the nodes of a tape, moved to the target; return what stands for some values then."""
         nodes = list(tape.nodes)
         # A node that moves has other outputs: what reads them now is what reads the value.

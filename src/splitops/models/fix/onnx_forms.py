@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 
 from splitops.errors import RuleError
@@ -17,16 +16,13 @@ from splitops.models.fix.onnx_sequences import carry, slice_elements
 from splitops.models.fix.report import Unbind
 from splitops.models.fix.rounds import NoFormError, Written
 from splitops.models.fix.trees import write_tree
-from splitops.models.graph.onnx import Tape, constant_array, note, replace_node, shape_of, type_of
+from splitops.models.graph.onnx import Pen, constant_array, shape_of, stem, type_of
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.graph.onnx_splits import write_site
-from splitops.models.known import Tensor
 from splitops.models.simplify.sequences import SequenceReadsPass
-from splitops.models.sites.decisions import Cut
 from splitops.models.sites.forms import Form, Method, Restatement, Target
 from splitops.models.sites.restating import onnx_types, restate, restatements
 from splitops.models.sites.site import UNBIND_REPAIRS, Site
-from splitops.spec.elements.types import element_type_of
 from splitops.spec.sizes.dims import Dim, Shape
 from splitops.spec.sizes.rules import SizeRule
 
@@ -113,7 +109,7 @@ class OnnxForms:
     def _name_outputs(self, node: ir.Node) -> bool:
         unnamed = [value for value in node.outputs if not value.name]
         for value in unnamed:
-            value.name = self.editor.names.fresh(f"{_stem(node)}_unused")
+            value.name = self.editor.names.fresh(f"{stem(node)}_unused")
         return bool(unnamed)
 
     def _version(self, node: ir.Node, site: Site) -> Written:
@@ -152,9 +148,7 @@ class OnnxForms:
         raise NoFormError(f"{site.operator} cannot state these lengths")
 
     def _write(self, node: ir.Node, site: Site, rewritten: Restatement) -> list[ir.Value | None]:
-        editor = self.editor
-        tape = _SharingTape(editor, node)
-        return write_site(node, site, rewritten, editor.opset(node), editor.names, tape=tape)
+        return write_site(node, site, rewritten, self.editor.pen(node))
 
     def _restatements(self, node: ir.Node) -> Iterator[tuple[Site, Restatement]]:
         opset = self.editor.opset(node)
@@ -171,14 +165,14 @@ class OnnxForms:
         if site.schema.gives_sequence:
             count = slice_elements(node, site, self.editor)
             return Written(f"Slice x {count}(axis={site.bind().axis}, bounds computed)", _COMPUTED_BOUNDS)
-        size, opset = _axis_size(site), self.editor.opset(node)
-        if isinstance(size, int) and size > _INT32_MAX and opset >= _BOUNDS_AS_INPUTS:
-            rewritten = self._slices_of_two_axes(node, size, opset)
+        size = _axis_size(site)
+        if isinstance(size, int) and size > _INT32_MAX and self.editor.opset(node) >= _BOUNDS_AS_INPUTS:
+            rewritten = self._slices_of_two_axes(node, size)
         else:
             rewritten, _ = self._sliced(node)
         return Written(str(rewritten), _bounds_cost(rewritten))
 
-    def _slices_of_two_axes(self, node: ir.Node, size: int, opset: int) -> Restatement:
+    def _slices_of_two_axes(self, node: ir.Node, size: int) -> Restatement:
         """Write Slices that name a second axis, all of it.
 
         onnxruntime makes one Split of Slices of one axis that are the whole of it, in 32 bits
@@ -189,19 +183,19 @@ class OnnxForms:
         shape = None if data is None else shape_of(data)
         if rewritten is None or rewritten.axis is None or data is None or shape is None:
             raise NoFormError("its bounds cannot be written, or Slice does not take the data")
-        tape, flat = Tape(opset, self.editor.names, _stem(node)), len(shape) == 1
+        pen, flat = self.editor.pen(node), len(shape) == 1
         if flat:
-            data = tape.of_axis("Unsqueeze", data, 1)
+            data = pen.of_axis("Unsqueeze", data, 1)
         other = 0 if rewritten.axis % len(shape) else 1
-        axes = tape.integers([rewritten.axis, other])
+        axes = pen.integers([rewritten.axis, other])
         parts: list[ir.Value | None] = []
         for output, (begin, end) in zip(node.outputs, rewritten.bounds, strict=True):
             if end == _INT32_MAX:
                 end -= size
-            stops = tape.integers([_INT64_MAX if end is None else end, _INT64_MAX])
-            part = tape.op("Slice", [data, tape.integers([begin or 0, 0]), stops, axes], hint="part")
-            parts.append((tape.of_axis("Squeeze", part, 1) if flat else part) if output.name else None)
-        replace_node(node, tape.nodes, parts)
+            stops = pen.integers([_INT64_MAX if end is None else end, _INT64_MAX])
+            part = pen.op("Slice", [data, pen.integers([begin or 0, 0]), stops, axes], hint="part")
+            parts.append((pen.of_axis("Squeeze", part, 1) if flat else part) if output.name else None)
+        pen.replace(node, parts)
         return rewritten
 
     def _sliced(self, node: ir.Node) -> tuple[Restatement, list[ir.Node]]:
@@ -214,24 +208,22 @@ class OnnxForms:
         raise NoFormError("its bounds cannot be written, or Slice does not take the data")
 
     def _gathers(self, node: ir.Node, site: Site) -> Written:
-        opset = self.editor.opset(node)
-        if opset < 12:
+        if self.editor.opset(node) < 12:
             raise NoFormError("positions are computed from opset 12 on")
         rewritten, slices = self._sliced(node)
         for part in slices:
-            _gather_instead(part, rewritten, Tape(opset, self.editor.names, _stem(part)))
+            _gather_instead(part, rewritten, self.editor.pen(part))
         cost = _bounds_cost(rewritten) or "positions of each part, 8 bytes an entry of the axis"
         return Written(str(rewritten).replace("Slice", "Gather"), cost)
 
     def _empty(self, node: ir.Node, site: Site) -> Written:
         """Replace Transposes of empty parts by empty tensors."""
-        opset = self.editor.opset(node)
         for part, shape in zip(node.outputs, _shapes(site), strict=False):
             if shape is None or 0 not in shape:
                 continue
             for use in list(part.uses()):
                 if is_operator(use.node, "Transpose"):
-                    _made_anew(use.node, part, Tape(opset, self.editor.names, _stem(use.node)))
+                    _made_anew(use.node, part, self.editor.pen(use.node))
         return Written(f"{self._describe(node)}, without Transposes of what is empty")
 
     # Sequences
@@ -244,7 +236,7 @@ class OnnxForms:
 
     def _sequence(self, node: ir.Node, site: Site) -> Written:
         editor, cut, data = self.editor, self.editor.cut(node), node.inputs[0]
-        sizes = None if cut is None else _sizes(cut)
+        sizes = None if cut is None else cut.elements
         if cut is None or sizes is None or data is None:
             raise NoFormError("the number of its parts is known only when the model runs")
         kind = type_of(data)
@@ -269,25 +261,6 @@ class OnnxForms:
         return Written(f"{before} on {carrier}", "Casts of the data, and of what is read of it back")
 
 
-class _SharingTape(Tape):
-    """A tape whose constants are those of the model: equal ones of many split nodes are one."""
-
-    def __init__(self, editor: OnnxEditor, node: ir.Node) -> None:
-        super().__init__(editor.opset(node), editor.names, _stem(node))
-        self._editor = editor
-        self._node = node
-
-    def constant(self, array: npt.NDArray[Any], hint: str = "const") -> ir.Value:
-        """Return a constant that the node can read."""
-        value = self._editor.constant(array, self._node)
-        note(value, Tensor(element_type_of(array.dtype), array.shape))
-        return value
-
-
-def _stem(node: ir.Node) -> str:
-    return node.name or next((value.name for value in node.outputs if value.name), "split")
-
-
 def _axis_size(site: Site) -> Dim | None:
     """Return what is known of the size of the axis, of which given lengths tell too."""
     binding, shape = site.binding, None if site.inference is None else site.inference.data
@@ -303,7 +276,7 @@ def _bounds_cost(rewritten: Restatement) -> str:
     return _COMPUTED_BOUNDS if computed else ""
 
 
-def _gather_instead(part: ir.Node, rewritten: Restatement, tape: Tape) -> None:
+def _gather_instead(part: ir.Node, rewritten: Restatement, pen: Pen) -> None:
     """Replace a Slice by a Gather of its positions."""
     data, begin, end, axes = part.inputs
     assert data is not None
@@ -313,37 +286,31 @@ def _gather_instead(part: ir.Node, rewritten: Restatement, tape: Tape) -> None:
     bounds = constant_array(begin), constant_array(end)
     # OpenVINO takes a constant without entries for one position.
     if bounds[0] is not None and bounds[1] is not None and 0 < bounds[1] - bounds[0] <= _MOST_POSITIONS:
-        positions = tape.integers(range(int(bounds[0][0]), int(bounds[1][0])))
+        positions = pen.integers(range(int(bounds[0][0]), int(bounds[1][0])))
     else:
         if rewritten.method is Method.SLICED_COMPUTED:
-            end = tape.op("Min", [end, tape.size(data, axes)])  # the last bounds may lie behind the end
-        first, last = (tape.op("Squeeze", [bound]) for bound in (begin, end))
-        positions = tape.op("Range", [first, last, tape.constant(np.array(1, np.int64))], hint="positions")
-    gathered = tape.op("Gather", [data, positions], {"axis": rewritten.axis}, hint="part")
-    replace_node(part, tape.nodes, [gathered])
+            end = pen.op("Min", [end, pen.size(data, axes)])  # the last bounds may lie behind the end
+        first, last = (pen.op("Squeeze", [bound]) for bound in (begin, end))
+        positions = pen.op("Range", [first, last, pen.constant(np.array(1, np.int64))], hint="positions")
+    gathered = pen.op("Gather", [data, positions], {"axis": rewritten.axis}, hint="part")
+    pen.replace(part, [gathered])
 
 
 def _shapes(site: Site) -> Sequence[Shape | None]:
     return () if site.inference is None else site.inference.parts or ()
 
 
-def _made_anew(transpose: ir.Node, part: ir.Value, tape: Tape) -> None:
+def _made_anew(transpose: ir.Node, part: ir.Value, pen: Pen) -> None:
     """Replace the Transpose of an empty part by an empty tensor of its shape."""
     kind, shape = type_of(part), shape_of(part)
     if kind is None or shape is None:
         raise NoFormError("the element type of the empty part is not known")
-    if tape.opset < 9 or kind not in onnx_types("ConstantOfShape", tape.opset, "T2"):
-        raise NoFormError(f"opset {tape.opset} cannot state an empty tensor of {kind}")
+    if pen.opset < 9 or kind not in onnx_types("ConstantOfShape", pen.opset, "T2"):
+        raise NoFormError(f"opset {pen.opset} cannot state an empty tensor of {kind}")
     order = transpose.attributes.get("perm")
     if order is not None and order.is_ref():
         raise NoFormError("the order of the Transpose is what each caller of the function declares")
     axes = range(len(shape))[::-1] if order is None else order.value
-    moved = tape.op("Gather", [tape.op("Shape", [part]), tape.integers(axes)], {"axis": 0}, hint="shape")
+    moved = pen.op("Gather", [pen.op("Shape", [part]), pen.integers(axes)], {"axis": 0}, hint="shape")
     nothing = ir.tensor(np.zeros(1, kind.numpy))
-    replace_node(transpose, tape.nodes, [tape.op("ConstantOfShape", [moved], {"value": nothing})])
-
-
-def _sizes(cut: Cut) -> tuple[int, ...] | None:
-    """Return the sizes of the elements of a sequence; None where their number is not known."""
-    none = cut.size == 0 or cut.division.rule is SizeRule.EXPLICIT
-    return cut.sizes if cut.parts or none else None
+    pen.replace(transpose, [pen.op("ConstantOfShape", [moved], {"value": nothing})])

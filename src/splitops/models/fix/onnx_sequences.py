@@ -7,7 +7,7 @@ from typing import Final
 import onnx_ir as ir
 
 from splitops.models.fix.rounds import NoFormError
-from splitops.models.graph.onnx import Tape, replace_node, type_of
+from splitops.models.graph.onnx import Pen, type_of
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.graph.onnx_sequences import position_of, readers_of
 from splitops.models.sites.site import UNBIND_REPAIRS, Site
@@ -42,28 +42,20 @@ def carry(node: ir.Node, editor: OnnxEditor) -> ElementType:
     if sequence.is_graph_output() or others:
         who = others[0].op_type if others else "the caller"
         raise NoFormError(f"the number of its parts is known only when the model runs, and {who} reads them")
-    opset = editor.opset(node)
-    tape = Tape(opset, editor.names, sequence.name or "sequence")
-    inputs = [tape.cast(data, ELEMENT_TYPES[carrier]), *node.inputs[1:]]
-    carried = tape.op(node.op_type, inputs, hint="carried")
-    for name, attribute in node.attributes.items():
-        tape.nodes[-1].attributes[name] = attribute
+    pen = editor.pen(node)
+    inputs = [pen.cast(data, ELEMENT_TYPES[carrier]), *node.inputs[1:]]
+    carried = pen.op(node.op_type, inputs, node.attributes, hint="carried")
     sequence.replace_all_uses_with(carried)
-    replace_node(node, tape.nodes, [None])
+    pen.replace(node, [None])
     for reader in readers:
         if is_operator(reader, *_ELEMENTS):
-            _cast_back(reader, kind, Tape(opset, editor.names, reader.outputs[0].name or "part"))
+            pen = editor.pen(reader)
+            read = pen.op(reader.op_type, list(reader.inputs), reader.attributes)
+            pen.replace(reader, [pen.cast(read, kind)])
     return ELEMENT_TYPES[carrier]
 
 
 _ELEMENTS: Final = ("SequenceAt", "ConcatFromSequence")
-
-
-def _cast_back(reader: ir.Node, kind: ElementType, tape: Tape) -> None:
-    read = tape.op(reader.op_type, list(reader.inputs))
-    for name, attribute in reader.attributes.items():
-        tape.nodes[-1].attributes[name] = attribute
-    replace_node(reader, tape.nodes, [tape.cast(read, kind)])
 
 
 def slice_elements(node: ir.Node, site: Site, editor: OnnxEditor) -> int:
@@ -85,21 +77,21 @@ def slice_elements(node: ir.Node, site: Site, editor: OnnxEditor) -> int:
         raise NoFormError("more reads its sequence than constant positions from the front")
     for reader, at in positions.items():
         assert at is not None
-        tape = Tape(editor.opset(node), editor.names, reader.outputs[0].name or "part")
-        numbers = lengths if type_of(lengths) is _INT64 else tape.cast(lengths, _INT64, "lengths")
-        begin, end = _bounds(numbers, at, tape, chunk=given.shape == ())
-        replace_node(reader, tape.nodes, [tape.slice(data, axis, begin, end)])
+        pen = editor.pen(reader)
+        numbers = lengths if type_of(lengths) is _INT64 else pen.cast(lengths, _INT64, "lengths")
+        begin, end = _bounds(numbers, at, pen, chunk=given.shape == ())
+        pen.replace(reader, [pen.slice(data, axis, begin, end)])
     editor.remove(node)
     return len(readers)
 
 
-def _bounds(lengths: ir.Value, at: int, tape: Tape, *, chunk: bool) -> tuple[ir.Value, ir.Value]:
+def _bounds(lengths: ir.Value, at: int, pen: Pen, *, chunk: bool) -> tuple[ir.Value, ir.Value]:
     """Return begin and end of a part, of shape [1]: of chunks of one size, or of parts of many lengths."""
     if chunk:
-        size = tape.op("Reshape", [lengths, tape.integers([1])], hint="chunk")
-        begin = tape.op("Mul", [size, tape.integers([at])])
-        return begin, tape.op("Add", [begin, size])
-    before = tape.op("Slice", [lengths, tape.integers([0]), tape.integers([at])], hint="before")
-    length = tape.op("Gather", [lengths, tape.integers([at])], {"axis": 0}, hint="length")
-    begin = tape.op("ReduceSum", [before], {"keepdims": 1})
-    return begin, tape.op("Add", [begin, length])
+        size = pen.op("Reshape", [lengths, pen.integers([1])], hint="chunk")
+        begin = pen.op("Mul", [size, pen.integers([at])])
+        return begin, pen.op("Add", [begin, size])
+    before = pen.op("Slice", [lengths, pen.integers([0]), pen.integers([at])], hint="before")
+    length = pen.op("Gather", [lengths, pen.integers([at])], {"axis": 0}, hint="length")
+    begin = pen.op("ReduceSum", [before], {"keepdims": 1})
+    return begin, pen.op("Add", [begin, length])

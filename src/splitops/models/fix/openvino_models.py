@@ -20,15 +20,13 @@ from splitops.models.fix.report import FixReport
 from splitops.models.fix.rounds import NoFormError, Survey, Written, fix_splits
 from splitops.models.fix.trees import write_tree
 from splitops.models.formats.openvino import OpenVINOModel, opened, output_names
-from splitops.models.graph.editor import is_read, shape_like
-from splitops.models.graph.onnx import shape_of, type_of
+from splitops.models.graph.onnx import is_read, shape_of, type_of
 from splitops.models.graph.openvino import from_nodes, graphs_inside, layer_of, note_found, to_nodes
 from splitops.models.graph.openvino_editor import OpenVINOEditor
 from splitops.models.infer.openvino_walk import OpenVINOFound, walk_openvino
 from splitops.models.known import Known
 from splitops.models.simplify.constants import FoldConstantsPass
 from splitops.models.sites import Site
-from splitops.spec.elements.types import ELEMENT_TYPES
 
 _Results = Mapping[tuple[str | None, str], Known]
 
@@ -75,7 +73,6 @@ def _results(model: OpenVINOModel, found: OpenVINOFound) -> _Results:
     return {(None, name): found[None, end] for name, end in zip(output_names(model), ends, strict=True)}
 
 
-_INT64: Final = ELEMENT_TYPES["int64"]
 _ANY_SIZE: Final = 1 << 62
 
 
@@ -120,16 +117,13 @@ class OpenVINOForms:
         sliced = form is FixForm.SLICES
         if sliced and not editor.can_slice(data):
             raise NoFormError(f"Slice does not take {type_of(data)}")
-        axis = editor.constant(np.array(cut.axis), _INT64, f"{node.name}/axis", node)
         for output, (begin, end) in zip(list(node.outputs), pairwise([0, *accumulate(sizes)]), strict=True):
-            if is_read(output) and sliced:
-                editor.take_place(editor.slice(node, data, {cut.axis: slice(begin, end, 1)}), output)
-            elif is_read(output):
-                at = editor.constant(np.arange(begin, end), _INT64, f"{node.name}/positions", node)
-                shapes = [shape_like(data, {cut.axis: end - begin})]
-                made = editor.add(
-                    node, "Gather", [data, at, axis], {"batch_dims": 0}, version="opset8", shapes=shapes
-                )[0]
+            if is_read(output):
+                made = (
+                    editor.slice(node, data, {cut.axis: slice(begin, end, 1)})
+                    if sliced
+                    else editor.gather(node, data, range(begin, end), cut.axis)
+                )
                 editor.take_place(made, output)
         editor.remove(node)
         text = f"{'Slice' if sliced else 'Gather'} x {len(sizes)}(axis={cut.axis})"
@@ -159,22 +153,8 @@ class OpenVINOForms:
         kind, rank = type_of(part), shape_of(part)
         if kind is None or not kind.bits or rank is None:
             raise NoFormError(f"an empty tensor of {kind or 'an unknown type'} cannot be written")
-        name, sizes = transpose.name, (len(rank),)
-        shape = editor.add(
-            transpose,
-            "ShapeOf",
-            [part],
-            {"output_type": "i64"},
-            version="opset3",
-            element_type=_INT64,
-            shapes=[sizes],
-        )
-        axis = editor.constant(np.array(0), _INT64, f"{name}/axis", transpose)
-        moved = editor.add(
-            transpose, "Gather", [*shape, order, axis], {"batch_dims": 0}, version="opset8", shapes=[sizes]
-        )
-        nothing = editor.constant(np.zeros((), kind.numpy), kind, f"{name}/nothing", transpose)
-        made = editor.add(
-            transpose, "Broadcast", [nothing, *moved], {"mode": "numpy"}, version="opset3", shapes=[None]
-        )
-        editor.substitute(transpose, made)
+        axis, sizes = editor.constant(np.array(0), transpose, "axis"), editor.sizes(transpose, part)
+        inputs, data = [sizes, order, axis], {"batch_dims": 0}
+        moved = editor.add(transpose, "Gather", inputs, data, version=8, shapes=[(len(rank),)])[0]
+        nothing = editor.constant(np.zeros((), kind.numpy), transpose, "nothing", kind)
+        editor.substitute(transpose, [editor.fill(transpose, nothing, moved, None)])

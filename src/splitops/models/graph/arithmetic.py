@@ -11,38 +11,38 @@ from typing import assert_never
 
 import onnx_ir as ir
 
-from splitops.models.graph.onnx import Tape
+from splitops.models.graph.onnx import Pen
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.rules import SizeRule
 
 
-def lengths_of_size(division: Division, size: ir.Value, tape: Tape) -> ir.Value:
+def lengths_of_size(division: Division, size: ir.Value, pen: Pen) -> ir.Value:
     """Compute the lengths of a division from the size of the axis.
 
     Args:
         division: what is to be computed.
         size: the size of the axis, of shape [1].
-        tape: writes the nodes.
+        pen: writes the nodes.
 
     Returns:
         All lengths, of shape [n].
     """
-    count, integers = division.count, tape.integers
+    count, integers = division.count, pen.integers
     match division.rule:
         case SizeRule.CEIL:
-            chunk = _ceil_chunk(count, size, tape)
-            starts = tape.op("Mul", [chunk, integers(range(count))])
-            left = tape.op("Max", [tape.op("Sub", [size, starts]), integers([0])])
-            return tape.op("Min", [left, chunk])
+            chunk = _ceil_chunk(count, size, pen)
+            starts = pen.op("Mul", [chunk, integers(range(count))])
+            left = pen.op("Max", [pen.op("Sub", [size, starts]), integers([0])])
+            return pen.op("Min", [left, chunk])
         case SizeRule.EVEN:
             # Where count does not divide the size, the lengths do not add up: still an error.
-            part = tape.op("Div", [size, integers([count])])
-            return tape.op("Mul", [part, integers([1] * count)])
+            part = pen.op("Div", [size, integers([count])])
+            return pen.op("Mul", [part, integers([1] * count)])
         case SizeRule.REMAINDER:
             given = [max(length, 0) for length in division.lengths]
             marks = integers([int(length < 0) for length in division.lengths])
-            rest = tape.op("Sub", [size, integers([sum(given)])])
-            return tape.op("Add", [integers(given), tape.op("Mul", [marks, rest])])
+            rest = pen.op("Sub", [size, integers([sum(given)])])
+            return pen.op("Add", [integers(given), pen.op("Mul", [marks, rest])])
         case SizeRule.EXPLICIT | SizeRule.CHUNK:
             raise NotImplementedError(
                 "explicit lengths are set, and the number of chunks depends on the size"
@@ -51,22 +51,22 @@ def lengths_of_size(division: Division, size: ir.Value, tape: Tape) -> ir.Value:
             assert_never(division.rule)
 
 
-def resolved_lengths(lengths: ir.Value, size: ir.Value, tape: Tape) -> ir.Value:
+def resolved_lengths(lengths: ir.Value, size: ir.Value, pen: Pen) -> ir.Value:
     """Compute lengths in which a -1, if there is one, is what the others leave of the size."""
-    marks = tape.op("Cast", [tape.op("Equal", [lengths, tape.integers([-1])])], {"to": _INT64})
+    marks = pen.op("Cast", [pen.op("Equal", [lengths, pen.integers([-1])])], {"to": _INT64})
     # With one -1, the sum of the others is the sum of all + 1.
-    rest = tape.op("Sub", [size, tape.op("ReduceSum", [lengths], {"keepdims": 1})])
-    return tape.op("Add", [lengths, tape.op("Mul", [marks, rest])])
+    rest = pen.op("Sub", [size, pen.op("ReduceSum", [lengths], {"keepdims": 1})])
+    return pen.op("Add", [lengths, pen.op("Mul", [marks, rest])])
 
 
-def uniform_bounds(count: int, parts: int, size: ir.Value, tape: Tape) -> list[tuple[ir.Value, ir.Value]]:
+def uniform_bounds(count: int, parts: int, size: ir.Value, pen: Pen) -> list[tuple[ir.Value, ir.Value]]:
     """Compute begin and end of the first parts of the EVEN and CEIL rules; they may lie behind the end."""
-    chunk = _ceil_chunk(count, size, tape)
-    return list(pairwise(tape.op("Mul", [chunk, tape.integers([index])]) for index in range(parts + 1)))
+    chunk = _ceil_chunk(count, size, pen)
+    return list(pairwise(pen.op("Mul", [chunk, pen.integers([index])]) for index in range(parts + 1)))
 
 
-def _ceil_chunk(count: int, size: ir.Value, tape: Tape) -> ir.Value:
-    return tape.op("Div", [tape.op("Add", [size, tape.integers([count - 1])]), tape.integers([count])])
+def _ceil_chunk(count: int, size: ir.Value, pen: Pen) -> ir.Value:
+    return pen.op("Div", [pen.op("Add", [size, pen.integers([count - 1])]), pen.integers([count])])
 
 
 _INT64 = ir.DataType.INT64.value

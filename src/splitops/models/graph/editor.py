@@ -9,30 +9,40 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
 from splitops.errors import NOWHERE, SplitError, Where
 from splitops.ground.progress import counted
 from splitops.models.graph.applied import Applied
-from splitops.models.graph.onnx import Names, constant_array, known, label, note, replace_values, shape_of
-from splitops.models.known import Tensor, meet
+from splitops.models.graph.onnx import (
+    Names,
+    constant_array,
+    describe_like,
+    exchange,
+    fixed_array,
+    is_read,
+    known,
+    label,
+    note,
+    shape_of,
+)
+from splitops.models.known import Tensor
 from splitops.models.movers import MOVERS
 from splitops.models.movers.mover import Role as Role
-from splitops.models.movers.shapes import positions
+from splitops.models.movers.shapes import positions, unsqueezed
 from splitops.models.sites import Site
 from splitops.models.sites.decisions import Cut, cut_of, shortest
+from splitops.models.sites.statement import written
 from splitops.spec.elements.types import ElementType
 from splitops.spec.operators import FAMILY, OperatorSchema, schema, versions
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
-
-Span = tuple[int, int]
-"""Begin and end of a part of an axis."""
 
 
 def roles_of(domain: str) -> dict[str, Role]:
@@ -78,6 +88,25 @@ class Scope:
     in_function: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """How nodes of an operator state their operands: one row of the table of a format.
+
+    Attributes:
+        since: the first opset that states them so.
+        inputs: the operands that are inputs behind the data, in their order.
+        attributes: those that are attributes.
+        others: other attributes, which are always set.
+        steps_are_optional: whether steps of 1 may be left out.
+    """
+
+    since: int
+    inputs: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
+    others: Mapping[str, Any] = field(default_factory=dict)
+    steps_are_optional: bool = False
+
+
 class Editor(ABC):
     """A model that is being rewritten.
 
@@ -101,7 +130,6 @@ class Editor(ABC):
         self._positions: dict[ir.Node, int] = {}
         self._labels: dict[ir.Node, str] = {}  # as the model that was given has them
         self._looked: dict[ir.Value | None, set[tuple[str, Any]]] = {}
-        self._wishes: dict[str, int] = {}
         self._readers: dict[ir.Value, int] = {}  # of constants, as far as they were counted
         for scope, graph in self._graphs():
             for node in graph:
@@ -159,10 +187,6 @@ class Editor(ABC):
         return shortest(self.split_rows(node), sizes, size)
 
     @abstractmethod
-    def axis(self, node: ir.Node) -> int | None:
-        """Return the axis that a Concat declares; None where it sets none."""
-
-    @abstractmethod
     def stated_axis(self, node: ir.Node) -> int | None:
         """Return the axis of a split as it is set: one that is counted from the end is negative."""
 
@@ -171,16 +195,16 @@ class Editor(ABC):
         """Return the strides, pads and dilations of a convolution."""
 
     @abstractmethod
-    def bounds(self, node: ir.Node, rank: int) -> dict[int, slice] | None:
-        """Return what a Slice takes of each axis that it declares; None where it is unknown or not valid."""
+    def signature(self, operator: str, node: ir.Node) -> Signature | None:
+        """Return how an operator is stated at the opset of a node; None where the table does not say."""
 
     @abstractmethod
-    def permutation(self, node: ir.Node, rank: int) -> list[int] | None:
-        """Return which axis of its data each axis of a Transpose is; None where that is not known."""
+    def attribute(self, node: ir.Node, name: str) -> Any:
+        """Return an attribute that is a number or numbers; None where a node does not set it.
 
-    @abstractmethod
-    def gathered(self, node: ir.Node) -> tuple[int, npt.NDArray[Any]] | None:
-        """Return axis and positions of a Gather by constant positions; None of another one."""
+        Raises:
+            LookupError: it is known only when a function is called, or is none.
+        """
 
     @abstractmethod
     def weights(self, node: ir.Node, axis: int) -> dict[int, int] | None:
@@ -194,13 +218,13 @@ class Editor(ABC):
     def is_needed(self, node: ir.Node) -> bool:
         """Return whether a node is read, or could fail: one whose numbers are known without it could not."""
 
-    @abstractmethod
     def keeps(self, value: ir.Value) -> bool:
         """Return whether a value cannot give way to another one: an output would lose its name."""
+        return False
 
-    @abstractmethod
     def keeps_parts(self, node: ir.Node) -> bool:
         """Return whether the number of a node's outputs cannot change: an output would lose its name."""
+        return False
 
     @abstractmethod
     def has_type(self, element_type: ElementType) -> bool:
@@ -249,6 +273,174 @@ class Editor(ABC):
     # What the format writes
 
     @abstractmethod
+    def add(
+        self,
+        before: ir.Node,
+        operator: str,
+        inputs: Sequence[ir.Value],
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        version: int = 1,
+        kind: ElementType | None = None,
+        shapes: Sequence[Shape | None],
+    ) -> list[ir.Value]:
+        """Add a node in front of another one.
+
+        Args:
+            before: the other one.
+            operator: its operator.
+            inputs: what it reads.
+            attributes: its attributes.
+            version: the version of the operator, where nodes have one.
+            kind: the element type of its outputs; None is that of its first input.
+            shapes: what is known of the shape of each output.
+        """
+
+    @abstractmethod
+    def constant(self, array: npt.NDArray[Any], before: ir.Node, hint: str = "constant") -> ir.Value:
+        """Return a constant that a node can read."""
+
+    def can_slice(self, data: ir.Value) -> bool:
+        """Return whether :meth:`slice` has a form for a tensor."""
+        return True
+
+    @abstractmethod
+    def repeat(
+        self, before: ir.Node, node: ir.Node, inputs: Sequence[ir.Value | None], axis: int, size: int
+    ) -> ir.Value:
+        """Add a node like one of one output, with other inputs, that gives another size of an axis."""
+
+    @abstractmethod
+    def fold(
+        self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node
+    ) -> ir.Value:
+        """Return a new constant for the place of a value, with its name where both are in one graph."""
+
+    # Operators that both formats have
+
+    def axis(self, node: ir.Node) -> int | None:
+        """Return the axis that a node sets as an attribute; None where it sets none."""
+        try:
+            found = self.attribute(node, "axis")
+        except LookupError:
+            return None
+        return None if found is None else int(found)
+
+    def operands(self, node: ir.Node) -> dict[str, npt.NDArray[Any]] | None:
+        """Return the numbers that a node states by operand; None where one of them is not known."""
+        signature = self.signature(node.op_type, node)
+        found: dict[str, npt.NDArray[Any]] = {}
+        for name, value in zip(signature.inputs if signature else (), node.inputs[1:], strict=False):
+            if value is not None:
+                array = fixed_array(value)
+                if array is None:
+                    return None
+                found[name] = array
+        for name in signature.attributes if signature else ():
+            try:
+                number = self.attribute(node, name)
+            except LookupError:
+                return None
+            if number is not None:
+                found[name] = np.array(number, np.int64)
+        return found
+
+    def bounds(self, node: ir.Node, rank: int) -> dict[int, slice] | None:
+        """Return what a Slice takes of each axis that it declares; None where it is unknown or not valid."""
+        found = self.operands(node) or {}
+        if not {"starts", "ends"} <= found.keys():
+            return None
+        if any(array.ndim != 1 or array.dtype.kind not in "iu" for array in found.values()):
+            return None
+        count = len(found["starts"])
+        usual = {"axes": np.arange(count), "steps": np.ones(count, np.int64)}
+        return bounds_of(rank=rank, **{name: array.tolist() for name, array in (usual | found).items()})
+
+    def permutation(self, node: ir.Node, rank: int) -> list[int] | None:
+        """Return which axis of its data each axis of a Transpose is; None where that is not known.
+
+        One that sets none turns them round.
+        """
+        found = self.operands(node)
+        order = None if found is None else found.get("perm", np.array([]))
+        return None if order is None else [int(axis) for axis in order] or list(reversed(range(rank)))
+
+    def gathered(self, node: ir.Node) -> tuple[int, npt.NDArray[Any]] | None:
+        """Return axis and positions of a Gather by constant positions; None of another one."""
+        found = self.operands(node) or {}
+        axis = found.get("axis", np.array(0))
+        return (
+            (int(axis.reshape(())), found["positions"]) if "positions" in found and axis.size == 1 else None
+        )
+
+    def _write(
+        self,
+        before: ir.Node,
+        operator: str,
+        inputs: Sequence[ir.Value],
+        result: Shape | None,
+        /,
+        **operands: Any,
+    ) -> ir.Value:
+        """Add a node by its operands, where the format has them."""
+        signature = self.signature(operator, before)
+        assert signature is not None
+        if set(operands.get("steps", ())) == {1} and signature.steps_are_optional:
+            del operands["steps"]
+        made = [
+            self.constant(np.array(operands[name], np.int64), before, name)
+            for name in signature.inputs
+            if name in operands
+        ]
+        attributes = {name: operands[name] for name in signature.attributes if name in operands}
+        attributes |= signature.others
+        version = signature.since
+        return self.add(before, operator, [*inputs, *made], attributes, version=version, shapes=[result])[0]
+
+    def slice(self, before: ir.Node, data: ir.Value, bounds: Mapping[int, slice]) -> ir.Value:
+        """Add a Slice of some axes in front of another node; before opset 10, all steps are 1."""
+        starts, ends, steps = zip(*((one.start, one.stop, one.step) for one in bounds.values()), strict=True)
+        shape, axes = shape_like(data, sliced_sizes(data, bounds)), list(bounds)
+        return self._write(before, "Slice", [data], shape, starts=starts, ends=ends, axes=axes, steps=steps)
+
+    def gather(self, before: ir.Node, data: ir.Value, positions: Sequence[int], axis: int) -> ir.Value:
+        """Add a Gather of some positions of an axis in front of another node."""
+        shape = shape_like(data, {axis: len(positions)})
+        return self._write(before, "Gather", [data], shape, positions=positions, axis=axis)
+
+    def concat(self, before: ir.Node, values: Sequence[ir.Value], axis: int) -> ir.Value:
+        """Add a Concat in front of another node."""
+        return self._write(before, "Concat", values, None, axis=axis)
+
+    def reshape(
+        self, before: ir.Node, value: ir.Value, pattern: Sequence[int], shape: Shape | None
+    ) -> ir.Value:
+        """Add a Reshape in front of another node.
+
+        Args:
+            before: the node.
+            value: the data.
+            pattern: its new shape; 0 keeps the axis at the same position, -1 is what is left.
+            shape: what is known of it.
+        """
+        return self._write(before, "Reshape", [value], shape, shape=pattern)
+
+    def transpose(self, before: ir.Node, value: ir.Value, order: Sequence[int]) -> ir.Value:
+        """Add a Transpose in front of another node."""
+        shape = shape_of(value)
+        turned = None if shape is None else tuple(shape[axis] for axis in order)
+        return self._write(before, "Transpose", [value], turned, perm=order)
+
+    def squeeze(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:
+        """Add a Squeeze of one axis in front of another node."""
+        return self._write(before, "Squeeze", [value], shape_like(value, {axis: None}), axes=[axis])
+
+    def unsqueeze(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:
+        """Add an Unsqueeze of one axis in front of another node."""
+        shape = shape_of(value)
+        made = None if shape is None else unsqueezed(shape, [axis])
+        return self._write(before, "Unsqueeze", [value], made, axes=[axis])
+
     def split(
         self, before: ir.Node, data: ir.Value, axis: int, size: Dim, sizes: Sequence[int]
     ) -> list[ir.Value]:
@@ -261,55 +453,27 @@ class Editor(ABC):
             size: its size.
             sizes: the parts, which add up to it.
         """
+        row, division = self.shortest(before, sizes, size)
+        return self.split_as(row, division, before, data, axis, sizes)
 
-    @abstractmethod
-    def can_slice(self, data: ir.Value) -> bool:
-        """Return whether :meth:`slice` has a form for a tensor."""
+    def split_as(
+        self,
+        row: OperatorSchema,
+        division: Division | None,
+        before: ir.Node,
+        data: ir.Value,
+        axis: int,
+        sizes: Sequence[Dim],
+    ) -> list[ir.Value]:
+        """Add a split of a version, whose lengths are a division's, in front of another node."""
 
-    @abstractmethod
-    def slice(self, before: ir.Node, data: ir.Value, bounds: Mapping[int, slice]) -> ir.Value:
-        """Add a Slice of some axes in front of another node."""
+        def constant(array: npt.NDArray[Any], name: str) -> ir.Value:
+            return self.constant(array, before, name)
 
-    @abstractmethod
-    def gather(self, before: ir.Node, data: ir.Value, positions: Sequence[int], axis: int) -> ir.Value:
-        """Add a Gather of some positions of an axis in front of another node."""
-
-    @abstractmethod
-    def concat(self, before: ir.Node, values: Sequence[ir.Value], axis: int) -> ir.Value:
-        """Add a Concat in front of another node."""
-
-    @abstractmethod
-    def reshape(
-        self, before: ir.Node, value: ir.Value, pattern: Sequence[int], shape: Shape | None
-    ) -> ir.Value:
-        """Add a Reshape in front of another node.
-
-        Args:
-            before: the node.
-            value: the data.
-            pattern: its new shape; 0 keeps the axis at the same position, -1 is what is left.
-            shape: what is known of it.
-        """
-
-    @abstractmethod
-    def transpose(self, before: ir.Node, value: ir.Value, order: Sequence[int]) -> ir.Value:
-        """Add a Transpose in front of another node."""
-
-    @abstractmethod
-    def repeat(
-        self, before: ir.Node, node: ir.Node, inputs: Sequence[ir.Value | None], axis: int, size: int
-    ) -> ir.Value:
-        """Add a node like one of one output, with other inputs, that gives another size of an axis."""
-
-    @abstractmethod
-    def squeeze(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:
-        """Add a Squeeze of one axis in front of another node."""
-
-    @abstractmethod
-    def fold(
-        self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node
-    ) -> ir.Value:
-        """Return a new constant for the place of a value, with its name where both are in one graph."""
+        attributes, inputs = written(row, axis, division, data, constant)
+        made = [value for value in inputs if value is not None]
+        shapes, version = [shape_like(data, {axis: part}) for part in sizes], row.since_version
+        return self.add(before, row.name, made, attributes, version=version, shapes=shapes)
 
     # What is in the model
 
@@ -468,17 +632,11 @@ class Editor(ABC):
         self.look_again(producer)
         self.look_again(new.producer())
 
-    def fresh(self, wish: str) -> str:
-        """Return the wished name, or one like it that is free; counted, as a wish may be common."""
-        count = self._wishes.get(wish, 0)
-        self._wishes[wish] = count + 1
-        return self.names.fresh(f"{wish}_{count}" if count else wish)
-
     def unnamed(self, value: ir.Value) -> str | None:
         """Take the name of a value that nobody will read away from it; its node may stay."""
         name = value.name
         if name:
-            value.name = self.fresh(f"{name}_unused")
+            value.name = self.names.fresh(f"{name}_unused")
         return name
 
     def _moved(self, reader: ir.Node) -> None:
@@ -504,13 +662,10 @@ class Editor(ABC):
                     others.append((old, new))
                 else:
                     fresh[new] = old
-        for new, old in fresh.items():
-            take_over(new, old)
+        for old in fresh.values():
             for use in old.uses():
                 self._moved(use.node)
-            name, old.name = old.name, None
-            new.name = name or new.name
-        replace_values({old: new for new, old in fresh.items()})
+        exchange({old: new for new, old in fresh.items()})
         for old, new in others:
             self.replace(old, new)
         makers = {
@@ -525,6 +680,7 @@ class Editor(ABC):
     def name_like(self, made: ir.Node, node: ir.Node) -> None:
         """Let a node in the place of another one be called like it."""
         made.name = node.name
+        describe_like(made, node)
         self._labels[made] = self._labels.get(node) or label(node)
 
     def set_inputs(self, node: ir.Node, values: Sequence[ir.Value | None]) -> None:
@@ -590,11 +746,6 @@ def _is_fixed(value: ir.Value) -> bool:
     return all(entry.name if isinstance(entry, Range) else entry is not None for entry in numbers.flat)
 
 
-def is_read(value: ir.Value) -> bool:
-    """Return whether anything reads a value."""
-    return bool(value.uses()) or value.is_graph_output()
-
-
 def note_like(value: ir.Value, data: ir.Value, sizes: Mapping[int, Dim | None]) -> None:
     """Note that a value is like another one but for the sizes of some axes; None drops the axis."""
     found = known(data)
@@ -609,11 +760,6 @@ def shape_like(data: ir.Value, sizes: Mapping[int, Dim | None]) -> Shape | None:
         return None
     dims = (sizes.get(axis, dim) for axis, dim in enumerate(found.shape))
     return tuple(dim for dim in dims if dim is not None)
-
-
-def permuted(shape: Shape | None, order: Sequence[int]) -> Shape | None:
-    """Return the shape of a value whose axes are in another order."""
-    return None if shape is None else tuple(shape[axis] for axis in order)
 
 
 def product_axes(shapes: Sequence[Shape | None], axis: int, *, turned: bool = False) -> dict[int, int] | None:
@@ -653,14 +799,3 @@ def bounds_of(
         if -rank <= axis < rank
     }
     return found if len(found) == len(axes) else None
-
-
-def take_over(new: ir.Value, old: ir.Value) -> None:
-    """Give a value what another one declares, and what is known of either."""
-    both = meet(known(new), known(old))
-    new.type = new.type if old.type is None else old.type
-    new.shape = new.shape if old.shape is None else old.shape  # that of a scalar is false
-    new.metadata_props.update(old.metadata_props)
-    new.meta.update(old.meta)
-    note(new, both)
-    new.doc_string = old.doc_string or new.doc_string

@@ -14,7 +14,7 @@ from splitops.errors import NOWHERE
 from splitops.models.formats.onnx.structure import FunctionKey, canonical, extend
 from splitops.models.formats.onnx.tensors import is_marked, tensor_array
 from splitops.models.formats.onnx.types import from_type
-from splitops.models.known import Known, SequenceOf, Tensor, fact
+from splitops.models.known import Known, SequenceOf, Tensor, fact, meet
 from splitops.spec.elements.types import ElementType, element_type_of, from_onnx
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
 from splitops.splitting.binding import Fact
@@ -138,6 +138,7 @@ class Names:
 
     def __init__(self, model: ir.Model) -> None:
         self._taken: set[str] = {""}
+        self._counts: dict[str, int] = {}  # a wish may be common
         for _, graph in all_graphs(model):
             self._take(graph.inputs)
             if isinstance(graph, ir.Graph):
@@ -151,19 +152,27 @@ class Names:
 
     def fresh(self, wish: str) -> str:
         """Return the wished name, or one like it that is free."""
-        name, count = wish, 0
+        name, count = wish, self._counts.get(wish, 0)
         while name in self._taken:
             count += 1
             name = f"{wish}_{count}"
+        self._counts[wish] = count
         self._taken.add(name)
         return name
+
+
+def stem(node: ir.Node) -> str:
+    """Return how the names of what is made for a node begin."""
+    return node.name or next((value.name for value in node.outputs if value.name), None) or node.op_type
 
 
 def attributes_of(stated: Mapping[str, Any]) -> list[ir.Attr]:
     """Return attributes of some values; onnx-ir asks slowly what they are, and nearly all are integers."""
     made: list[ir.Attr] = []
     for name, value in stated.items():
-        if type(value) is int:
+        if isinstance(value, ir.Attr):
+            made.append(value)
+        elif type(value) is int:
             made.append(ir.AttrInt64(name, value))
         elif type(value) in (list, tuple) and value and all(type(item) is int for item in value):
             made.append(ir.AttrInt64s(name, value))
@@ -172,8 +181,17 @@ def attributes_of(stated: Mapping[str, Any]) -> list[ir.Attr]:
     return made
 
 
-class Tape:
-    """Nodes in the order in which they are made, for one opset of ONNX."""
+class Pen:
+    """Writes ONNX nodes of one opset, in the order in which they run.
+
+    Args:
+        opset: their opset.
+        names: the names of the model that they are for.
+        base: how their names begin.
+
+    Attributes:
+        nodes: the nodes; they are in no graph before :meth:`replace`.
+    """
 
     def __init__(self, opset: int, names: Names, base: str) -> None:
         self.opset = opset
@@ -185,29 +203,51 @@ class Tape:
         self,
         operator: str,
         inputs: Sequence[ir.Value | None],
-        attributes: dict[str, Any] | None = None,
+        attributes: Mapping[str, Any] | None = None,
         *,
         hint: str | None = None,
+        domain: str = "",
     ) -> ir.Value:
         """Add a node of one output."""
-        return self.multi(operator, inputs, attributes, outputs=1, hint=hint)[0]
+        return self.multi(operator, inputs, attributes, outputs=1, hint=hint, domain=domain)[0]
 
     def multi(
         self,
         operator: str,
         inputs: Sequence[ir.Value | None],
-        attributes: dict[str, Any] | None = None,
+        attributes: Mapping[str, Any] | None = None,
         *,
         outputs: int,
         hint: str | None = None,
+        domain: str = "",
     ) -> list[ir.Value]:
         """Add a node of several outputs."""
         hint = hint or operator.lower()
         values = [ir.Value(name=self.name(hint)) for _ in range(outputs)]
         made = attributes_of(attributes or {})
         name = self._names.fresh(f"{self._base}/{operator}")
-        self.nodes.append(ir.Node("", operator, inputs, made, outputs=values, name=name))
+        self.put(ir.Node(domain, operator, inputs, made, outputs=values, name=name))
         return values
+
+    def put(self, node: ir.Node) -> None:
+        """Add a node that is made already."""
+        self.nodes.append(node)
+
+    def replace(self, node: ir.Node, outputs: Sequence[ir.Value | None]) -> None:
+        """Put the nodes in the place of one, and values in that of each output (None: of an unread one).
+
+        Names, types and metadata go over, see :func:`exchange`.
+        """
+        graph = node.graph
+        assert graph is not None
+        graph.insert_before(node, self.nodes)
+        exchange({old: new for old, new in zip(node.outputs, outputs, strict=True) if new is not None})
+        if self.nodes:
+            describe_like(self.nodes[-1], node)
+        inputs = [value for value in node.inputs if value is not None]
+        graph.remove(node, safe=True)
+        for value in inputs:
+            remove_if_unused(value)
 
     def name(self, hint: str) -> str:
         """Return a free name for a value."""
@@ -220,6 +260,10 @@ class Tape:
         tensor.name = value.name  # as onnx-ir itself names it when it reads the model again
         note(value, Tensor(element_type_of(array.dtype), array.shape))
         return value
+
+    def reference(self, name: str, kind: ir.AttributeType, source: str, hint: str) -> ir.Value:
+        """Add a Constant node of what the caller of a function gives as an attribute."""
+        return self.op("Constant", [], {name: ir.RefAttr(name, source, kind)}, hint=hint)
 
     def cast(self, value: ir.Value, element_type: ElementType, hint: str = "cast") -> ir.Value:
         """Add a Cast."""
@@ -240,9 +284,12 @@ class Tape:
         shape = self.op("Shape", [data])
         return self.op("Gather", [shape, axis], {"axis": 0}, hint="size")
 
-    def slice(self, data: ir.Value, axis: int, begin: ir.Value, end: ir.Value) -> ir.Value:
-        """Return a slice with bounds of shape [1]; from opset 10 on."""
-        return self.op("Slice", [data, begin, end, self.integers([axis])], hint="part")
+    def slice(self, data: ir.Value, axis: int, begin: int | ir.Value, end: int | ir.Value) -> ir.Value:
+        """Return a part of an axis; bounds of shape [1] that only a run knows from opset 10 on."""
+        if self.opset < 10:
+            return self.op("Slice", [data], {"axes": [axis], "starts": [begin], "ends": [end]}, hint="part")
+        bounds = [self.integers([bound]) if isinstance(bound, int) else bound for bound in (begin, end)]
+        return self.op("Slice", [data, *bounds, self.integers([axis])], hint="part")
 
     def integers(self, values: Sequence[int], /) -> ir.Value:
         """Add a constant of shape [number of values]."""
@@ -362,49 +409,30 @@ def value_fact(value: ir.Value, *, read: bool) -> Fact:
     return fact(found, value=read) if isinstance(found, Tensor) else Fact()
 
 
-def replace_node(
-    node: ir.Node,
-    nodes: Sequence[ir.Node],
-    outputs: Sequence[ir.Value | None],
-    left: list[ir.Node] | None = None,
-) -> None:
-    """Put nodes in the place of one, and their outputs (None: nobody reads it) in the place of its.
-
-    Names, types, shapes and metadata go over to the new outputs; the first node takes the old one's
-    documentation.
-
-    Args:
-        node: the node.
-        nodes: what stands for it, in order.
-        outputs: what stands for each of its outputs.
-        left: nodes that the caller removes later, all at once: onnx-ir looks through all outputs of the graph
-            whenever it removes some. None removes this one now.
-    """
-    graph = node.graph
-    assert graph is not None
-    graph.insert_before(node, nodes)
-    exchanged = {old: new for old, new in zip(node.outputs, outputs, strict=True) if new is not None}
-    replace_values(exchanged)
-    for old, new in exchanged.items():
-        new.type, new.shape = old.type, old.shape
-        new.metadata_props.update(old.metadata_props)
-        new.meta.update(old.meta)
-        new.doc_string = old.doc_string or None
+def exchange(values: Mapping[ir.Value, ir.Value]) -> None:
+    """Put new values in the places of others: readers, names, types, what is known and metadata go over."""
+    replace_values(values)
+    for old, new in values.items():
+        take_over(new, old)
         name, old.name = old.name, None
-        if name:
-            new.name = name
-    if nodes:
-        nodes[-1].metadata_props.update(node.metadata_props)
-        nodes[-1].doc_string = node.doc_string
-    inputs = [value for value in node.inputs if value is not None]
-    if left is None:
-        graph.remove(node, safe=True)
-    else:
-        left.append(node)
-        for index in range(len(node.inputs)):
-            node.replace_input_with(index, None)
-    for value in inputs:
-        remove_if_unused(value)
+        new.name = name or new.name
+
+
+def describe_like(made: ir.Node, node: ir.Node) -> None:
+    """Give a node in the place of another one its metadata and documentation."""
+    made.metadata_props.update(node.metadata_props)
+    made.doc_string = node.doc_string or made.doc_string
+
+
+def take_over(new: ir.Value, old: ir.Value) -> None:
+    """Give a value what another one declares, and what is known of either."""
+    both = meet(known(new), known(old))
+    new.type = new.type if old.type is None else old.type
+    new.shape = new.shape if old.shape is None else old.shape  # that of a scalar is false
+    new.metadata_props.update(old.metadata_props)
+    new.meta.update(old.meta)
+    note(new, both)
+    new.doc_string = old.doc_string or new.doc_string
 
 
 def replace_values(exchanged: Mapping[ir.Value, ir.Value]) -> None:
@@ -439,9 +467,14 @@ def make_initializer(node: ir.Node, tensor: ir.TensorProtocol, graph: ir.Graph) 
     graph.remove(node, safe=True)
 
 
+def is_read(value: ir.Value) -> bool:
+    """Return whether anything reads a value."""
+    return bool(value.uses()) or value.is_graph_output()
+
+
 def remove_if_unused(value: ir.Value) -> None:
     """Remove the Constant node or the initializer that made a value which nobody reads any more."""
-    if value.uses() or value.is_graph_output() or value.is_graph_input():
+    if is_read(value) or value.is_graph_input():
         return
     producer = value.producer()
     if producer is not None:

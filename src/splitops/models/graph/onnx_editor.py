@@ -15,20 +15,16 @@ from splitops.models.graph.editor import (
     Editor,
     Role,
     Scope,
-    bounds_of,
+    Signature,
     note_like,
-    permuted,
     product_axes,
     roles_of,
-    sliced_sizes,
-    take_over,
 )
 from splitops.models.graph.merging import SiteKey, merged_sites, site_key
 from splitops.models.graph.onnx import (
     INITIALIZERS_OF_THEIR_OWN,
-    attributes_of,
+    Pen,
     constant_array,
-    fixed_integers,
     fixed_shape,
     graphs_of,
     has_defaults,
@@ -38,6 +34,8 @@ from splitops.models.graph.onnx import (
     opset_imports,
     owners_of,
     shape_of,
+    stem,
+    take_over,
     type_of,
 )
 from splitops.models.graph.onnx_sites import read_site
@@ -47,14 +45,26 @@ from splitops.models.sites import Site
 from splitops.models.sites.decisions import lying, pieces
 from splitops.models.sites.forms import Form, Method, Target
 from splitops.models.sites.restating import onnx_types, restate
-from splitops.models.sites.statement import stated
 from splitops.spec.elements.types import ElementType, from_onnx
-from splitops.spec.sizes.dims import Dim, Shape
+from splitops.spec.sizes.dims import Shape
 
 _ONNX: Final = frozenset({"", "ai.onnx"})
 _ROLES: Final = roles_of("") | {"Identity": Role.IDENTITY, "Flatten": Role.RESHAPE}
 _CONSTANT_OF_SHAPE: Final = 9
 """The opset that brought it."""
+_SIGNATURES: Final[Mapping[str, Sequence[Signature]]] = {
+    "Concat": [Signature(1, attributes=("axis",))],
+    "Gather": [Signature(1, ("positions",), ("axis",))],
+    "Reshape": [Signature(5, ("shape",)), Signature(1, attributes=("shape",))],
+    "Slice": [
+        Signature(10, ("starts", "ends", "axes", "steps"), steps_are_optional=True),
+        Signature(1, attributes=("starts", "ends", "axes")),
+    ],
+    "Squeeze": [Signature(13, ("axes",)), Signature(1, attributes=("axes",))],
+    "Transpose": [Signature(1, attributes=("perm",))],
+    "Unsqueeze": [Signature(13, ("axes",)), Signature(1, attributes=("axes",))],
+}
+"""What the rewrites read and write, the newest first."""
 _NEVER_FAIL: Final = frozenset({"Constant", "Identity", "Shape", "Size"})
 
 
@@ -103,10 +113,17 @@ class OnnxEditor(Editor):
         """Read a split."""
         return read_site(node, self.opset(node), self.where(node), defaults=has_defaults(self.model))
 
-    def axis(self, node: ir.Node) -> int | None:
-        """Return the axis that a node sets as an attribute."""
-        attribute = node.attributes.get("axis")
-        return None if attribute is None or attribute.is_ref() else int(attribute.value)
+    def signature(self, operator: str, node: ir.Node) -> Signature | None:
+        """Return how an operator is stated at the opset of a node."""
+        opset = self.opset(node)
+        return next((row for row in _SIGNATURES.get(operator, ()) if row.since <= opset), None)
+
+    def attribute(self, node: ir.Node, name: str) -> Any:
+        """Return an attribute of a node."""
+        found = node.attributes.get(name)
+        if found is not None and found.is_ref():
+            raise LookupError(name)
+        return None if found is None else found.value
 
     def stated_axis(self, node: ir.Node) -> int | None:
         """Return the axis of a split as the node sets it."""
@@ -120,41 +137,6 @@ class OnnxEditor(Editor):
         return named.get("auto_pad") or "NOTSET", *(
             numbers if any(number != usual[name] for number in numbers) else () for name, numbers in lists
         )
-
-    def bounds(self, node: ir.Node, rank: int) -> dict[int, slice] | None:
-        """Read a Slice of known bounds."""
-        if self.opset(node) < 10:
-            named = {name: a for name, a in node.attributes.items() if not a.is_ref()}
-            if len(named) != len(node.attributes) or not {"starts", "ends"} <= set(named):
-                return None
-            starts, ends = list(named["starts"].value), list(named["ends"].value)
-            axes = list(named["axes"].value) if "axes" in named else list(range(len(starts)))
-            steps = [1] * len(starts)
-        else:
-            read = [fixed_integers(value) for value in node.inputs[1:]]
-            given = [value is not None for value in node.inputs[1:]]
-            if any(numbers is None for numbers, is_given in zip(read, given, strict=True) if is_given):
-                return None
-            starts, ends, *rest = [numbers or [] for numbers in read]
-            axes = rest[0] if rest and given[2] else list(range(len(starts)))
-            steps = rest[1] if len(rest) > 1 and given[3] else [1] * len(starts)
-        return bounds_of(starts, ends, axes, steps, rank)
-
-    def permutation(self, node: ir.Node, rank: int) -> list[int] | None:
-        """Return the order that a Transpose declares; the axes turned round where it sets none."""
-        attribute = node.attributes.get("perm")
-        if attribute is None:
-            return list(reversed(range(rank)))
-        return None if attribute.is_ref() else [int(axis) for axis in attribute.value]
-
-    def gathered(self, node: ir.Node) -> tuple[int, npt.NDArray[Any]] | None:
-        """Read a Gather by constant positions."""
-        attribute = node.attributes.get("axis")
-        value = node.inputs[1] if len(node.inputs) > 1 else None
-        array = None if value is None else constant_array(value)
-        if array is None or (attribute is not None and attribute.is_ref()):
-            return None
-        return 0 if attribute is None else int(attribute.value), array
 
     def weights(self, node: ir.Node, axis: int) -> dict[int, int] | None:
         """Read a MatMul, Gemm, Conv of one group, or Add."""
@@ -197,15 +179,15 @@ class OnnxEditor(Editor):
 
     def state_lengths(self, node: ir.Node) -> str | None:
         """State the lengths of a Split; where only a run knows them, the graph computes them."""
-        site, opset = self.site(node), self.opset(node)
+        site = self.site(node)
         try:
-            rewritten = restate(site, Target("", opset), Form.LENGTHS, apart=True)
+            rewritten = restate(site, Target("", self.opset(node)), Form.LENGTHS, apart=True)
         except SplitError:
             return None
         if rewritten.method is Method.KEPT:
             return None
         key = self._site_key(node)
-        write_site(node, site, rewritten, opset, self.names)
+        write_site(node, site, rewritten, self.pen(node))
         if False in self._merged:
             self._merged[False] -= {key}  # it declares lengths now, also those that cannot be read back
         self.look_again(node)
@@ -214,14 +196,6 @@ class OnnxEditor(Editor):
     def set_axis(self, node: ir.Node, axis: int) -> None:
         """Set the axis of a Concat."""
         node.attributes["axis"] = ir.AttrInt64("axis", axis)
-
-    def keeps(self, value: ir.Value) -> bool:
-        """Any value can give way: an Identity keeps the name of an output."""
-        return False
-
-    def keeps_parts(self, node: ir.Node) -> bool:
-        """Outputs of a model have names of their own."""
-        return False
 
     def has_type(self, element_type: ElementType) -> bool:
         """Return whether ONNX has an element type."""
@@ -282,6 +256,10 @@ class OnnxEditor(Editor):
 
     # Changes
 
+    def pen(self, before: ir.Node) -> Pen:
+        """Return what writes nodes in front of one, which share the constants of the model."""
+        return _Pen(self, before)
+
     def add(
         self,
         before: ir.Node,
@@ -289,74 +267,17 @@ class OnnxEditor(Editor):
         inputs: Sequence[ir.Value | None],
         attributes: Mapping[str, Any] | None = None,
         *,
-        outputs: int = 1,
+        version: int = 1,
+        kind: ElementType | None = None,
+        shapes: Sequence[Shape | None] | None = None,
     ) -> list[ir.Value]:
-        """Add a node in front of another one, and return its outputs."""
-        base = before.name or next((value.name for value in before.outputs if value.name), None) or "split"
-        values = [ir.Value(name=self.fresh(f"{base}_{operator.lower()}")) for _ in range(outputs)]
-        made = attributes_of(attributes or {})
-        name = self.fresh(f"{base}/{operator}")
-        return self.insert(before, ir.Node("", operator, inputs, made, outputs=values, name=name))
-
-    def split(
-        self, before: ir.Node, data: ir.Value, axis: int, size: Dim, sizes: Sequence[int]
-    ) -> list[ir.Value]:
-        """Add a Split in front of another node, stated as shortly as its opset allows."""
-        row, division = self.shortest(before, sizes, size)
-        attributes, facts = stated(row, axis, division)
-        inputs: list[ir.Value | None] = [
-            None if fact is None else self.constant(np.array(fact.value, np.int64), before) for fact in facts
-        ]
-        inputs[0] = data
-        parts = self.add(before, row.name, inputs, attributes, outputs=len(sizes))
-        for part, length in zip(parts, sizes, strict=True):
-            note_like(part, data, {axis: length})
-        return parts
-
-    def can_slice(self, data: ir.Value) -> bool:
-        """Slice takes all that Split takes."""
-        return True
-
-    def slice(self, before: ir.Node, data: ir.Value, bounds: Mapping[int, slice]) -> ir.Value:
-        """Add a Slice of some axes in front of another node; before opset 10, all steps are 1."""
-        stated = {"starts": [b.start for b in bounds.values()], "ends": [b.stop for b in bounds.values()]}
-        stated["axes"], steps = list(bounds), [b.step for b in bounds.values()]
-        if self.opset(before) < 10:
-            found = self.add(before, "Slice", [data], stated)[0]
-        else:
-            numbers = [*stated.values(), *([steps] if any(step != 1 for step in steps) else [])]
-            inputs = [self.constant(np.array(listed, np.int64), before) for listed in numbers]
-            found = self.add(before, "Slice", [data, *inputs])[0]
-        note_like(found, data, sliced_sizes(data, bounds))
-        return found
-
-    def gather(self, before: ir.Node, data: ir.Value, positions: Sequence[int], axis: int) -> ir.Value:
-        """Add a Gather of some positions of an axis in front of another node."""
-        at = self.constant(np.array(positions, np.int64), before)
-        found = self.add(before, "Gather", [data, at], {"axis": axis})[0]
-        note_like(found, data, {axis: len(positions)})
-        return found
-
-    def concat(self, before: ir.Node, values: Sequence[ir.Value], axis: int) -> ir.Value:
-        """Add a Concat in front of another node."""
-        return self.add(before, "Concat", values, {"axis": axis})[0]
-
-    def reshape(
-        self, before: ir.Node, value: ir.Value, pattern: Sequence[int], shape: Shape | None
-    ) -> ir.Value:
-        """Add a Reshape in front of another node."""
-        if self.opset(before) < 5:
-            made = self.add(before, "Reshape", [value], {"shape": list(pattern)})[0]
-        else:
-            made = self.add(before, "Reshape", [value, self.constant(np.array(pattern, np.int64), before)])[0]
-        note(made, Tensor(type_of(value), shape))
-        return made
-
-    def transpose(self, before: ir.Node, value: ir.Value, order: Sequence[int]) -> ir.Value:
-        """Add a Transpose in front of another node."""
-        made = self.add(before, "Transpose", [value], {"perm": list(order)})[0]
-        note(made, Tensor(type_of(value), permuted(shape_of(value), order)))
-        return made
+        """Add a node in front of another one; without shapes one of one output, of which nothing is known."""
+        outputs = 1 if shapes is None else len(shapes)
+        values = self.pen(before).multi(operator, inputs, attributes, outputs=outputs)
+        for value, shape in zip(values, shapes or (), strict=False):
+            assert inputs[0] is not None
+            note(value, Tensor(kind or type_of(inputs[0]), shape))
+        return values
 
     def repeat(
         self, before: ir.Node, node: ir.Node, inputs: Sequence[ir.Value | None], axis: int, size: int
@@ -367,16 +288,11 @@ class OnnxEditor(Editor):
         note_like(made, node.outputs[0], {axis: size})
         return made
 
-    def squeeze(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:
-        """Add a Squeeze of one axis in front of another node."""
-        if self.opset(before) < 13:
-            return self.add(before, "Squeeze", [value], {"axes": [axis]})[0]
-        return self.add(before, "Squeeze", [value, self.constant(np.array([axis], np.int64), before)])[0]
-
     def constant(
         self,
         content: npt.NDArray[Any] | ir.TensorProtocol,
         before: ir.Node,
+        hint: str = "constant",
         *,
         shared: bool = True,
         name: str | None = None,
@@ -386,6 +302,7 @@ class OnnxEditor(Editor):
         Args:
             content: the value.
             before: the node.
+            hint: what it is, where it gets a name.
             shared: whether equal constants may be one.
             name: its name; None makes one.
         """
@@ -402,7 +319,7 @@ class OnnxEditor(Editor):
             made = self.constant_node(tensor, before)
             made.name = name or made.name
             return made
-        value = initializer(self.model.graph, tensor, name or self.fresh("splitops_constant"))
+        value = initializer(self.model.graph, tensor, name or self.names.fresh("splitops_constant"))
         if key is not None:
             self._constants[key] = value
         return value
@@ -446,6 +363,25 @@ class OnnxEditor(Editor):
         name = self.unnamed(old)
         super().replace(old, new)
         new.name = name
+
+
+class _Pen(Pen):
+    """Writes nodes in front of one of a model that is being rewritten."""
+
+    def __init__(self, editor: OnnxEditor, before: ir.Node) -> None:
+        super().__init__(editor.opset(before), editor.names, stem(before))
+        self._editor = editor
+        self._before = before
+
+    def put(self, node: ir.Node) -> None:
+        super().put(node)
+        self._editor.insert(self._before, node)
+
+    def constant(self, array: npt.NDArray[Any], hint: str = "const") -> ir.Value:
+        return self._editor.constant(array, self._before)
+
+    def replace(self, node: ir.Node, outputs: Sequence[ir.Value | None]) -> None:
+        self._editor.substitute(node, outputs)
 
 
 def _tensor(array: npt.NDArray[Any], element_type: ElementType) -> ir.Tensor[Any] | ir.StringTensor:

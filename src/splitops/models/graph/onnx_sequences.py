@@ -1,11 +1,14 @@
-"""What reads a sequence of an ONNX graph, and which part of it."""
+"""What reads a sequence of an ONNX graph, and how it reads the elements instead."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import onnx_ir as ir
 
 from splitops.models.graph.onnx import fixed_array
-from splitops.models.graph.onnx_editor import is_operator
+from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 
 
 def readers_of(sequence: ir.Value) -> list[ir.Node]:
@@ -27,3 +30,27 @@ def stacks(reader: ir.Node) -> bool | None:
     if attribute is None:
         return False
     return None if attribute.is_ref() or attribute.value not in (0, 1) else bool(attribute.value)
+
+
+def read_elements(reader: ir.Node, elements: Sequence[ir.Value], editor: OnnxEditor) -> None:
+    """Let a reader read the elements of a sequence instead of the sequence.
+
+    Args:
+        reader: a SequenceAt at a constant position, a SequenceLength, or a ConcatFromSequence.
+        elements: all elements.
+        editor: the model.
+    """
+    if is_operator(reader, "SequenceAt"):
+        position = position_of(reader)
+        assert position is not None
+        editor.replace(reader.outputs[0], elements[position])
+        editor.remove(reader)
+        return
+    if is_operator(reader, "SequenceLength"):
+        made = editor.constant_node(ir.tensor(np.array(len(elements), np.int64)), reader)
+    else:
+        axis = int(reader.attributes["axis"].value)
+        if stacks(reader):
+            elements = [editor.unsqueeze(reader, element, axis) for element in elements]
+        made = editor.concat(reader, elements, axis)
+    editor.substitute(reader, [made])

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-import numpy as np
 import onnx_ir as ir
 
 from splitops.models.graph.arithmetic import lengths_of_size, resolved_lengths, uniform_bounds
 from splitops.models.graph.onnx import (
-    Names,
-    Tape,
+    Pen,
     attributes_of,
     note,
     remove_if_unused,
-    replace_node,
     value_fact,
 )
 from splitops.models.known import Tensor
 from splitops.models.sites import Site
 from splitops.models.sites.forms import Method, Restatement
-from splitops.models.sites.statement import stated
+from splitops.models.sites.statement import written
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import OperatorSchema
 from splitops.spec.operators.schemas import Given
@@ -29,35 +26,25 @@ from splitops.spec.sizes.rules import SizeRule
 _INT64_MAX: Final = (1 << 63) - 1
 
 
-def write_site(
-    node: ir.Node,
-    site: Site,
-    rewritten: Restatement,
-    opset: int,
-    names: Names,
-    *,
-    tape: Tape | None = None,
-) -> list[ir.Value | None]:
+def write_site(node: ir.Node, site: Site, rewritten: Restatement, pen: Pen) -> list[ir.Value | None]:
     """Put the rewrite of a split node in the place of its node.
 
     Args:
         node: the node.
         site: what is known of it.
-        rewritten: how it is to be written.
-        opset: the opset of its graph.
-        names: the names of the model.
-        tape: makes the nodes in front of it; None is a plain one.
+        rewritten: how it is to be written: as a node of ONNX, or of domain ``openvino`` as OpenVINO has it.
+        pen: makes the nodes in front of it, for the opset of its graph.
 
     Returns:
         What stands for each output of the node now; None for one that nobody reads.
     """
-    if rewritten.method is Method.KEPT:
-        _trim(node)
-        return list(node.outputs)
-    count = len(node.outputs)
-    writer = _Writer(node, site, rewritten, tape or Tape(opset, names, _stem(node)))
+    writer = _Writer(node, site, rewritten, pen)
     match rewritten.method:
+        case Method.KEPT:
+            _trim(node)
+            return list(node.outputs)
         case Method.STATED | Method.COMPUTED:
+            count = len(node.outputs)
             return writer.in_place()[:count]
         case Method.SLICED:
             return writer.slices()
@@ -75,19 +62,15 @@ def _trim(node: ir.Node) -> None:
     node.resize_inputs(count)
 
 
-def _stem(node: ir.Node) -> str:
-    return node.name or next((value.name for value in node.outputs if value.name), None) or "split"
-
-
 class _Writer:
-    def __init__(self, node: ir.Node, site: Site, rewritten: Restatement, tape: Tape) -> None:
+    def __init__(self, node: ir.Node, site: Site, rewritten: Restatement, pen: Pen) -> None:
         self.node = node
         self.site = site
         self.rewritten = rewritten
         data = node.inputs[0]
         assert data is not None
         self.data = data
-        self.tape = tape
+        self.pen = pen
 
     def in_place(self) -> list[ir.Value | None]:
         """Change the node itself: its name, outputs and metadata stay."""
@@ -96,13 +79,14 @@ class _Writer:
         assert row is not None
         attributes, inputs = self._statement(row)
         before = [value for value in node.inputs[1:] if value is not None]
-        # A node of the other dialect becomes one of ours.
-        node.op_type, node.domain = row.name, ""
+        # A node of the other dialect becomes one of the row's.
+        node.op_type, node.domain = row.name, row.domain
+        node.version = row.since_version if row.domain else None
         node.attributes.clear()
-        for name, attribute in attributes.items():
-            node.attributes[name] = attribute
+        for attribute in attributes_of(attributes):
+            node.attributes[attribute.name] = attribute
         assert node.graph is not None
-        node.graph.insert_before(node, self.tape.nodes)
+        node.graph.insert_before(node, [made for made in self.pen.nodes if made.graph is None])
         node.resize_inputs(len(inputs))
         for index, value in enumerate(inputs):
             node.replace_input_with(index, value)
@@ -111,27 +95,23 @@ class _Writer:
         if missing > 0 and not row.gives_sequence:
             node.resize_outputs(rewritten.outputs)
             for value in node.outputs[-missing:]:
-                value.name = self.tape.name("unused")
+                value.name = self.pen.name("unused")
         for value in before:
             remove_if_unused(value)
         return list(node.outputs)
 
-    def _statement(self, row: OperatorSchema) -> tuple[dict[str, ir.Attr], list[ir.Value | None]]:
-        """Return attributes and inputs of the one node, and put what makes them on the tape."""
+    def _statement(self, row: OperatorSchema) -> tuple[dict[str, Any], list[ir.Value | None]]:
+        """Return attributes and inputs of the one node, and let the pen write what makes them."""
         rewritten, site = self.rewritten, self.site
         computed = rewritten.method is Method.COMPUTED or rewritten.division is None
         division = None if computed else rewritten.division
-        values, facts = stated(row, rewritten.axis or 0, division, squeeze=rewritten.squeeze)
-        attributes = {attribute.name: attribute for attribute in attributes_of(values)}
+        attributes, inputs = written(
+            row, rewritten.axis or 0, division, self.data, self.pen.constant, squeeze=rewritten.squeeze
+        )
         reference = site.references.get(site.schema.axis.name)
         if reference is not None:
             axis = row.axis.name
             attributes[axis] = ir.RefAttr(axis, reference, ir.AttributeType.INT)
-        inputs: list[ir.Value | None] = [
-            None if fact is None else self.tape.constant(np.array(fact.value, np.int64), "lengths")
-            for fact in facts
-        ]
-        inputs[0] = self.data
         if computed:
             source = next(source for source in row.lengths if source.given is Given.INPUT)
             index = row.input_index(source.name)
@@ -141,107 +121,101 @@ class _Writer:
 
     def _lengths(self) -> ir.Value:
         """Return the lengths as the row takes them, known when the model runs."""
-        rewritten, tape = self.rewritten, self.tape
+        rewritten, pen = self.rewritten, self.pen
         if rewritten.division is not None:
-            return lengths_of_size(rewritten.division, tape.size(self.data, self._axis()), tape)
+            return lengths_of_size(rewritten.division, pen.size(self.data, self._axis()), pen)
         lengths = self._given_lengths()
         kind = rewritten.lengths_type
         given = value_fact(lengths, read=False).type
         if kind is not None and given is not None and given is not kind:
-            lengths = tape.cast(lengths, kind, "lengths")
+            lengths = pen.cast(lengths, kind, "lengths")
         if self.site.schema.lengths_rule is SizeRule.REMAINDER and rewritten.method is Method.COMPUTED:
-            lengths = resolved_lengths(lengths, tape.size(self.data, self._axis()), tape)
+            lengths = resolved_lengths(lengths, pen.size(self.data, self._axis()), pen)
         return lengths
 
     def _axis(self) -> ir.Value:
         """Return the axis, of shape [1], as a value: one may be what the caller of a function gives."""
-        tape, axis = self.tape, self.rewritten.axis
+        pen, axis = self.pen, self.rewritten.axis
         if axis is not None:
-            return tape.integers([axis])
-        given = tape.op("Constant", [], hint="axis")
+            return pen.integers([axis])
         reference = self.site.references[self.site.schema.axis.name]
-        tape.nodes[-1].attributes["value_int"] = ir.RefAttr("value_int", reference, ir.AttributeType.INT)
-        return tape.op("Reshape", [given, tape.integers([1])], hint="axis")
+        given = pen.reference("value_int", ir.AttributeType.INT, reference, "axis")
+        return pen.op("Reshape", [given, pen.integers([1])], hint="axis")
 
     def _given_lengths(self) -> ir.Value:
-        lengths = given_lengths(self.node, self.site, self.tape)
+        lengths = _given_lengths(self.node, self.site, self.pen)
         assert lengths is not None
         return lengths
 
     def slices(self) -> list[ir.Value | None]:
         """Write a Slice for each part that is read."""
-        tape, axis = self.tape, self.rewritten.axis
+        pen, axis = self.pen, self.rewritten.axis
         assert axis is not None
         parts: list[ir.Value | None] = []
         for output, bounds in zip(self.node.outputs, self.rewritten.bounds, strict=True):
             begin, end = (_INT64_MAX if mark is None else mark for mark in bounds)
             if not output.name:
                 parts.append(None)
-            elif tape.opset >= 10:
-                parts.append(tape.slice(self.data, axis, tape.integers([begin]), tape.integers([end])))
             else:
-                attributes = {"axes": [axis], "starts": [begin], "ends": [end]}
-                parts.append(tape.op("Slice", [self.data], attributes, hint="part"))
-        replace_node(self.node, tape.nodes, parts)
+                parts.append(pen.slice(self.data, axis, begin, end))
+        pen.replace(self.node, parts)
         return parts
 
     def computed_slices(self) -> list[ir.Value | None]:
         """Write a Slice for each part that is read, with bounds as tensors."""
-        tape, rewritten = self.tape, self.rewritten
+        pen, rewritten = self.pen, self.rewritten
         axis, count = rewritten.axis, len(self.node.outputs)
         assert axis is not None
         if rewritten.division is not None:
-            size = tape.size(self.data, self._axis())
-            bounds = uniform_bounds(rewritten.division.count, count, size, tape)
+            size = pen.size(self.data, self._axis())
+            bounds = uniform_bounds(rewritten.division.count, count, size, pen)
         else:
             bounds = self._running_bounds(count)
         parts: list[ir.Value | None] = [
-            tape.slice(self.data, axis, begin, end) if output.name else None
+            pen.slice(self.data, axis, begin, end) if output.name else None
             for output, (begin, end) in zip(self.node.outputs, bounds, strict=True)
         ]
-        replace_node(self.node, tape.nodes, parts)
+        pen.replace(self.node, parts)
         return parts
 
     def _running_bounds(self, count: int) -> list[tuple[ir.Value, ir.Value]]:
-        tape = self.tape
+        pen = self.pen
         lengths = self._given_lengths()
         if value_fact(lengths, read=False).type is not ELEMENT_TYPES["int64"]:
-            lengths = tape.cast(lengths, ELEMENT_TYPES["int64"], "lengths")
+            lengths = pen.cast(lengths, ELEMENT_TYPES["int64"], "lengths")
         bounds: list[tuple[ir.Value, ir.Value]] = []
-        begin = tape.integers([0])
+        begin = pen.integers([0])
         for index in range(count):
-            length = tape.op("Gather", [lengths, tape.integers([index])], {"axis": 0}, hint="length")
-            end = tape.op("Add", [begin, length])
+            length = pen.op("Gather", [lengths, pen.integers([index])], {"axis": 0}, hint="length")
+            end = pen.op("Add", [begin, length])
             bounds.append((begin, end))
             begin = end
         return bounds
 
     def casts(self) -> list[ir.Value | None]:
         """Write the split on an element type that holds every value exactly."""
-        tape, rewritten = self.tape, self.rewritten
+        pen, rewritten = self.pen, self.rewritten
         row, carrier = rewritten.row, rewritten.carrier
         own = value_fact(self.data, read=False).type
         assert row is not None
         assert carrier is not None
         assert own is not None
-        carried = tape.cast(self.data, carrier)
+        carried = pen.cast(self.data, carrier)
         attributes, inputs = self._statement(row)
         inputs[0] = carried
-        split = tape.multi(row.name, inputs, {}, outputs=rewritten.outputs, hint="carried")
-        for name, attribute in attributes.items():
-            tape.nodes[-1].attributes[name] = attribute
+        split = pen.multi(row.name, inputs, attributes, outputs=rewritten.outputs, hint="carried")
         parts: list[ir.Value | None] = [
-            tape.cast(part, own, "part") if output.name else None
+            pen.cast(part, own, "part") if output.name else None
             for output, part in zip(self.node.outputs, split, strict=False)
         ]
-        replace_node(self.node, tape.nodes, parts)
+        pen.replace(self.node, parts)
         return parts
 
 
-def given_lengths(node: ir.Node, site: Site, tape: Tape) -> ir.Value | None:
+def _given_lengths(node: ir.Node, site: Site, pen: Pen) -> ir.Value | None:
     """Return the value that holds the lengths of a split node; None where it has none as a value.
 
-    Lengths that a function's caller gives as an attribute become one on the tape.
+    Lengths that a function's caller gives as an attribute become one of the pen.
     """
     for source in site.schema.lengths:
         if source.given is Given.INPUT:
@@ -250,9 +224,8 @@ def given_lengths(node: ir.Node, site: Site, tape: Tape) -> ir.Value | None:
             if value is not None:
                 return value
         elif source.name in site.references:
-            made = tape.op("Constant", [], hint="lengths")
-            reference = ir.RefAttr("value_ints", site.references[source.name], ir.AttributeType.INTS)
-            tape.nodes[-1].attributes["value_ints"] = reference
+            kind, reference = ir.AttributeType.INTS, site.references[source.name]
+            made = pen.reference("value_ints", kind, reference, "lengths")
             note(made, Tensor(ELEMENT_TYPES["int64"]))
             return made
     return None

@@ -19,32 +19,34 @@ from splitops.models.graph.editor import (
     Editor,
     Role,
     Scope,
-    bounds_of,
-    permuted,
+    Signature,
     product_axes,
     roles_of,
     shape_like,
-    sliced_sizes,
 )
-from splitops.models.graph.onnx import fixed_array, fixed_integers, known, note, shape_of, value_fact
+from splitops.models.graph.onnx import fixed_array, note, shape_of, type_of, value_fact
 from splitops.models.graph.openvino import DOMAIN, graphs_inside, layer_of, make_node, port_of, restate
 from splitops.models.known import Tensor
 from splitops.models.movers import mover_of
 from splitops.models.sites import Site
 from splitops.models.sites.decisions import lying, pieces
-from splitops.models.sites.statement import stated
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
-from splitops.spec.sizes.dims import Dim, Shape
+from splitops.spec.operators import schema
+from splitops.spec.sizes.arithmetic import Division
+from splitops.spec.sizes.dims import Shape
+from splitops.spec.sizes.rules import SizeRule
 
 _ROLES: Final = roles_of(DOMAIN)
-_VERSIONS: Final = {
-    "Concat": "opset1",
-    "Const": "opset1",
-    "Reshape": "opset1",
-    "Squeeze": "opset1",
-    "Slice": "opset8",
-    "Transpose": "opset1",
+_SIGNATURES: Final = {
+    "Concat": Signature(1, attributes=("axis",)),
+    "Gather": Signature(8, ("positions", "axis"), others={"batch_dims": 0}),
+    "Reshape": Signature(1, ("shape",), others={"special_zero": "true"}),
+    "Slice": Signature(8, ("starts", "ends", "steps", "axes")),
+    "Squeeze": Signature(1, ("axes",)),
+    "Transpose": Signature(1, ("perm",)),
+    "Unsqueeze": Signature(1, ("axes",)),
 }
+"""What the rewrites read and write."""
 _INT64: Final = ELEMENT_TYPES["int64"]
 _WITH_SLICE: Final = 11
 """The IR version that came with Slice; older readers may lack it."""
@@ -82,11 +84,17 @@ class OpenVINOEditor(Editor):
         outputs = [value.name or "" for value in node.outputs]
         return layer_site(layer_of(node), self.where(node), facts, outputs)
 
-    def axis(self, node: ir.Node) -> int | None:
-        """Return the axis that a layer sets as an attribute."""
-        text = layer_of(node).attribute("axis") or ""
-        digits = text.removeprefix("-")
-        return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 19 else None
+    def signature(self, operator: str, node: ir.Node) -> Signature | None:
+        """Return how a layer is stated."""
+        return _SIGNATURES.get(operator)
+
+    def attribute(self, node: ir.Node, name: str) -> Any:
+        """Return an attribute that is an integer."""
+        text = layer_of(node).attribute(name)
+        digits = (text or "").removeprefix("-")
+        if text is not None and not (digits.isascii() and digits.isdigit() and len(digits) < 19):
+            raise LookupError(name)
+        return None if text is None else int(text)
 
     def stated_axis(self, node: ir.Node) -> int | None:
         """Return the axis of a split as its input declares it."""
@@ -98,29 +106,11 @@ class OpenVINOEditor(Editor):
         names = ("strides", "pads_begin", "pads_end", "dilations", "auto_pad")
         return tuple((layer_of(node).attribute(name) or "").replace(" ", "") for name in names)
 
-    def bounds(self, node: ir.Node, rank: int) -> dict[int, slice] | None:
-        """Read a Slice of known bounds."""
-        read = [fixed_integers(value) for value in node.inputs[1:]]
-        if any(numbers is None for numbers in read) or len(read) not in (3, 4):
-            return None
-        starts, ends, steps, *rest = [numbers or [] for numbers in read]
-        return bounds_of(starts, ends, rest[0] if rest else list(range(len(starts))), steps, rank)
-
-    def permutation(self, node: ir.Node, rank: int) -> list[int] | None:
-        """Return the order that a Transpose reads; the axes turned round where it reads none."""
-        order = fixed_integers(node.inputs[1]) if len(node.inputs) > 1 else None
-        return list(reversed(range(rank))) if order == [] else order
-
     def gathered(self, node: ir.Node) -> tuple[int, npt.NDArray[Any]] | None:
         """Read a Gather by constant positions; before Gather-8, negative ones are outside."""
-        if len(node.inputs) != 3:
-            return None
-        positions, axis = (fixed_array(value) for value in node.inputs[1:])
-        if positions is None or axis is None or axis.size != 1:
-            return None
-        if layer_of(node).version != "opset8" and (positions < 0).any():
-            return None
-        return int(axis.reshape(())), positions
+        found = super().gathered(node)
+        outside = found is not None and layer_of(node).version != "opset8" and (found[1] < 0).any()
+        return None if outside or len(node.inputs) != 3 else found
 
     def weights(self, node: ir.Node, axis: int) -> dict[int, int] | None:
         """Read a MatMul, Convolution or Add by constants."""
@@ -208,35 +198,36 @@ class OpenVINOEditor(Editor):
         cut, data = self.cut(node), node.inputs[0]
         if node.op_type != "Split" or cut is None or data is None:
             return None
-        axis = self.constant(np.array(cut.axis), _INT64, f"{node.name}/axis", node)
-        lengths = (
-            self._equal_lengths(node, data, axis, len(node.outputs))
-            if cut.sizes is None
-            else self.constant(np.array(cut.sizes, np.int64), _INT64, f"{node.name}/lengths", node)
-        )
-        shapes = [shape_of(part) for part in node.outputs]
-        made = self.add(node, "VariadicSplit", [data, axis, lengths], version="opset1", shapes=shapes)
+        row = schema("VariadicSplit", domain=DOMAIN)
+        if cut.sizes is None:
+            axis = self.constant(np.array(cut.axis), node, "axis")
+            inputs = [data, axis, self._equal_lengths(node, data, axis, len(node.outputs))]
+            made = self.add(node, row.name, inputs, shapes=[shape_of(part) for part in node.outputs])
+        else:
+            explicit = Division(SizeRule.EXPLICIT, lengths=cut.sizes)
+            made = self.split_as(row, explicit, node, data, cut.axis, cut.sizes)
         self.substitute(node, list(made))
         return self.describe_maker(made[0])
 
     def _equal_lengths(self, before: ir.Node, data: ir.Value, axis: ir.Value, count: int) -> ir.Value:
         """Add layers that divide the size of an axis; where it does not divide, the lengths do not add up."""
-        name, rank = before.name, shape_of(data)
-        counted: dict[str, Any] = {"element_type": _INT64, "shapes": [()]}
-        shape = self.add(
-            before, "ShapeOf", [data], {"output_type": "i64"}, version="opset3", element_type=_INT64,
-            shapes=[None if rank is None else (len(rank),)],
-        )[0]  # fmt: skip
-        zero = self.constant(np.array(0), _INT64, f"{name}/first", before)
-        inputs = [shape, axis, zero]
-        size = self.add(before, "Gather", inputs, {"batch_dims": 0}, version="opset8", **counted)[0]
-        parts = self.constant(np.array(count), _INT64, f"{name}/parts", before)
-        data_of = {"auto_broadcast": "numpy", "m_pythondiv": "true"}
-        length = self.add(before, "Divide", [size, parts], data_of, version="opset1", **counted)[0]
-        many = self.constant(np.array([count]), _INT64, f"{name}/count", before)
-        return self.add(
-            before, "Broadcast", [length, many], {"mode": "numpy"}, version="opset3", shapes=[(count,)]
-        )[0]
+        inputs = [self.sizes(before, data), axis, self.constant(np.array(0), before, "first")]
+        size = self.add(before, "Gather", inputs, {"batch_dims": 0}, version=8, shapes=[()])[0]
+        parts = self.constant(np.array(count), before, "parts")
+        rounding = {"auto_broadcast": "numpy", "m_pythondiv": "true"}
+        length = self.add(before, "Divide", [size, parts], rounding, shapes=[()])[0]
+        return self.fill(before, length, self.constant(np.array([count]), before, "count"), (count,))
+
+    def sizes(self, before: ir.Node, data: ir.Value) -> ir.Value:
+        """Add a ShapeOf in front of another layer."""
+        shape = shape_of(data)
+        shapes = [None if shape is None else (len(shape),)]
+        output = {"output_type": "i64"}
+        return self.add(before, "ShapeOf", [data], output, version=3, kind=_INT64, shapes=shapes)[0]
+
+    def fill(self, before: ir.Node, value: ir.Value, sizes: ir.Value, shape: Shape | None) -> ir.Value:
+        """Add a tensor of some sizes in front of another layer, each element of which is a value."""
+        return self.add(before, "Broadcast", [value, sizes], {"mode": "numpy"}, version=3, shapes=[shape])[0]
 
     def set_axis(self, node: ir.Node, axis: int) -> None:
         """Set the axis of a Concat."""
@@ -259,38 +250,26 @@ class OpenVINOEditor(Editor):
         before: ir.Node,
         operator: str,
         inputs: Sequence[ir.Value],
-        data: Mapping[str, object] | None = None,
+        attributes: Mapping[str, Any] | None = None,
         *,
-        version: str | None = None,
-        element_type: ElementType | None = None,
+        version: int = 1,
+        kind: ElementType | None = None,
         shapes: Sequence[Shape | None],
     ) -> list[ir.Value]:
-        """Add a layer in front of another one.
-
-        Args:
-            before: the other one.
-            operator: its type.
-            inputs: what feeds it.
-            data: its attributes.
-            version: its operation set; None is the one that every reader of the operator has.
-            element_type: that of its outputs; None is the one of its first input.
-            shapes: what is known of the shape of each output.
-        """
-        kind, found = port_of(inputs[0]).precision, known(inputs[0])
-        own = found.type if isinstance(found, Tensor) else None
-        if element_type is not None:
-            kind, own = element_type.precision, element_type
-        name = self.fresh(f"{before.name}/{operator}")
+        """Add a layer in front of another one."""
+        precision = port_of(inputs[0]).precision if kind is None else kind.precision
+        own = type_of(inputs[0]) if kind is None else kind
+        name = self.names.fresh(f"{before.name}/{operator}")
         fed = tuple(
             Port(index, port_of(value).precision, port_of(value).dims) for index, value in enumerate(inputs)
         )
-        ports = tuple(Port(len(fed) + index, kind, _dims(shape)) for index, shape in enumerate(shapes))
+        ports = tuple(Port(len(fed) + index, precision, _dims(shape)) for index, shape in enumerate(shapes))
         layer = Layer(
             self._id(before.graph),
             name,
             operator,
-            version or _VERSIONS[operator],
-            {key: str(value) for key, value in (data or {}).items()},
+            f"opset{version}",
+            {key: str(value) for key, value in (attributes or {}).items()},
             fed,
             ports,
         )
@@ -299,67 +278,10 @@ class OpenVINOEditor(Editor):
             note(value, Tensor(own, shape))
         return made
 
-    def split(
-        self, before: ir.Node, data: ir.Value, axis: int, size: Dim, sizes: Sequence[int]
-    ) -> list[ir.Value]:
-        """Add a split in front of another layer, stated as shortly as the model's operation sets allow."""
-        row, division = self.shortest(before, sizes, size)
-        attributes, facts = stated(row, axis, division)
-        inputs = [data]
-        for parameter, fact in zip(row.inputs[1:], facts[1:], strict=False):
-            if fact is not None:
-                value = np.array(fact.value, np.int64)
-                inputs.append(self.constant(value, _INT64, f"{before.name}/{parameter.name}", before))
-        shapes = [shape_like(data, {axis: part}) for part in sizes]
-        return self.add(
-            before, row.name, inputs, attributes, version=f"opset{row.since_version}", shapes=shapes
-        )
-
     def can_slice(self, data: ir.Value) -> bool:
         """Return whether OpenVINO slices tensors of this type: none of strings, none of parts of a byte."""
-        found = known(data)
-        kind = found.type if isinstance(found, Tensor) else None
+        kind = type_of(data)
         return kind is not None and kind.bits >= 8 and (self.model.ir_version or 0) >= _WITH_SLICE
-
-    def slice(self, before: ir.Node, data: ir.Value, bounds: Mapping[int, slice]) -> ir.Value:
-        """Add a Slice of some axes in front of another layer."""
-        numbers = {
-            "start": [taken.start for taken in bounds.values()],
-            "stop": [taken.stop for taken in bounds.values()],
-            "step": [taken.step for taken in bounds.values()],
-            "axes": list(bounds),
-        }
-        inputs = [
-            self.constant(np.array(listed, np.int64), _INT64, f"{before.name}/{name}", before)
-            for name, listed in numbers.items()
-        ]
-        shape = shape_like(data, sliced_sizes(data, bounds))
-        return self.add(before, "Slice", [data, *inputs], shapes=[shape])[0]
-
-    def gather(self, before: ir.Node, data: ir.Value, positions: Sequence[int], axis: int) -> ir.Value:
-        """Add a Gather of some positions of an axis in front of another layer."""
-        at = self.constant(np.array(positions, np.int64), _INT64, f"{before.name}/positions", before)
-        along = self.constant(np.array(axis), _INT64, f"{before.name}/axis", before)
-        shapes = [shape_like(data, {axis: len(positions)})]
-        return self.add(
-            before, "Gather", [data, at, along], {"batch_dims": 0}, version="opset8", shapes=shapes
-        )[0]
-
-    def concat(self, before: ir.Node, values: Sequence[ir.Value], axis: int) -> ir.Value:
-        """Add a Concat in front of another layer."""
-        return self.add(before, "Concat", values, {"axis": axis}, shapes=[None])[0]
-
-    def reshape(
-        self, before: ir.Node, value: ir.Value, pattern: Sequence[int], shape: Shape | None
-    ) -> ir.Value:
-        """Add a Reshape in front of another layer."""
-        inputs = [value, self.constant(np.array(pattern, np.int64), _INT64, f"{before.name}/shape", before)]
-        return self.add(before, "Reshape", inputs, {"special_zero": "true"}, shapes=[shape])[0]
-
-    def transpose(self, before: ir.Node, value: ir.Value, order: Sequence[int]) -> ir.Value:
-        """Add a Transpose in front of another layer."""
-        inputs = [value, self.constant(np.array(order, np.int64), _INT64, f"{before.name}/order", before)]
-        return self.add(before, "Transpose", inputs, shapes=[permuted(shape_of(value), order)])[0]
 
     def repeat(
         self, before: ir.Node, node: ir.Node, inputs: Sequence[ir.Value | None], axis: int, size: int
@@ -367,12 +289,8 @@ class OpenVINOEditor(Editor):
         """Add a layer like another one, fed by others."""
         layer, fed = layer_of(node), [value for value in inputs if value is not None]
         shape = shape_like(node.outputs[0], {axis: size})
-        return self.add(before, layer.type, fed, layer.data, version=layer.version, shapes=[shape])[0]
-
-    def squeeze(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:
-        """Add a Squeeze of one axis in front of another layer."""
-        axes = self.constant(np.array([axis], np.int64), _INT64, f"{before.name}/axes", before)
-        return self.add(before, "Squeeze", [value, axes], shapes=[shape_like(value, {axis: None})])[0]
+        version = operation_set(layer.version) or 1
+        return self.add(before, layer.type, fed, layer.data, version=version, shapes=[shape])[0]
 
     def fold(
         self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node
@@ -380,7 +298,7 @@ class OpenVINOEditor(Editor):
         """Return a new constant for the place of a value, with its tensor names."""
         index = old.index()
         name = before.name if len(before.outputs) == 1 else f"{before.name}.{index}"
-        return self.constant(array, element_type, name or "", before, port_of(old).names)
+        return self._constant(array, element_type, name or "", before, port_of(old).names)
 
     def name_like(self, made: ir.Node, node: ir.Node) -> None:
         """Let a layer in the place of another one have its name, runtime information and ports."""
@@ -406,20 +324,21 @@ class OpenVINOEditor(Editor):
     def constant(
         self,
         array: npt.NDArray[Any],
+        before: ir.Node,
+        hint: str = "constant",
+        element_type: ElementType = _INT64,
+    ) -> ir.Value:
+        """Add a Const in front of another layer."""
+        return self._constant(array, element_type, f"{before.name}/{hint}", before)
+
+    def _constant(
+        self,
+        array: npt.NDArray[Any],
         element_type: ElementType,
         name: str,
         before: ir.Node,
         names: tuple[str, ...] = (),
     ) -> ir.Value:
-        """Add a Const in front of another layer.
-
-        Args:
-            array: its value.
-            element_type: its element type.
-            name: the layer's name.
-            before: the other layer.
-            names: the tensor names.
-        """
         node = self._const(Constant.of(array, element_type), name, before.graph, names)
         value = self.insert(before, node)[0]
         if array.ndim <= 1 and element_type.integer:

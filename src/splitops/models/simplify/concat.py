@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from splitops.models.graph.editor import Editor, Role, is_read, note_like
-from splitops.models.graph.onnx import known, shape_of
+from splitops.models.graph.editor import Editor, Role, note_like
+from splitops.models.graph.onnx import is_read, known, shape_of
 from splitops.models.known import Tensor
 from splitops.models.simplify.passes import SplitPass
 from splitops.models.sites.decisions import Cut, grouped, joined, runs, same_size, whole

@@ -9,8 +9,8 @@ from typing import Final
 
 import onnx_ir as ir
 
-from splitops.models.graph.editor import Editor, Role, is_read
-from splitops.models.graph.onnx import shape_of
+from splitops.models.graph.editor import Editor, Role
+from splitops.models.graph.onnx import is_read, shape_of
 from splitops.models.simplify.factors import Factored, Move, Permute, moves
 from splitops.models.simplify.passes import SplitPass
 from splitops.models.simplify.slices import all_gathered

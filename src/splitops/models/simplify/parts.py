@@ -7,9 +7,9 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from splitops.models.graph.editor import Editor, Role, is_read
+from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.fusions import find_fused
-from splitops.models.graph.onnx import known
+from splitops.models.graph.onnx import is_read, known
 from splitops.models.known import Tensor
 from splitops.models.simplify.passes import SplitPass
 from splitops.models.sites.decisions import joined, sole_part, useful_groups

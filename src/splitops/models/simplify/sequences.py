@@ -8,7 +8,7 @@ import onnx_ir as ir
 from splitops.models.graph.editor import Editor, Role, note_like
 from splitops.models.graph.onnx import shape_of
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
-from splitops.models.graph.onnx_sequences import position_of, readers_of, stacks
+from splitops.models.graph.onnx_sequences import position_of, read_elements, readers_of, stacks
 from splitops.models.simplify.passes import SplitPass
 from splitops.models.sites.decisions import Cut
 from splitops.spec.sizes.rules import SizeRule
@@ -69,9 +69,7 @@ class _Work:
         self.editor = editor
         self.parts: list[ir.Value] = []
         self.made: list[str] = []
-        # Of a sequence of parts whose number is not known, cut.parts is empty.
-        exact = isinstance(cut.size, int) or cut.division.rule is SizeRule.EXPLICIT
-        self.count = len(cut.parts) if exact and (cut.parts or cut.size == 0) else None
+        self.count = None if cut.elements is None else len(cut.elements)
 
     def after(self) -> str:
         """Write what stands for the sequence now."""
@@ -179,16 +177,13 @@ class _Work:
         if not self.cut.removable:
             self._parts()  # it proves the lengths, whatever is read of it
         for reader in readers:
-            if is_operator(reader, "SequenceAt"):
-                self._at(reader)
+            if self._gathers(reader):
+                self._gather(reader)
             elif is_operator(reader, "SequenceLength"):
                 self._length(reader)
             else:
-                axis = self._axis(reader)
-                assert axis is not None
-                whole = self.editor.concat(reader, list(self._parts()), axis)
-                self.editor.substitute(reader, [whole])
-                self.made.append("Concat")
+                read_elements(reader, self._parts(), self.editor)
+                self.made += ["Concat"] if is_operator(reader, "ConcatFromSequence") else []
 
     def _gathers(self, reader: ir.Node) -> bool:
         """Return whether a SequenceAt becomes a Gather."""
@@ -196,14 +191,9 @@ class _Work:
             return False
         return self.cut.squeeze or not self.cut.parts or position_of(reader) is None
 
-    def _at(self, reader: ir.Node) -> None:
+    def _gather(self, reader: ir.Node) -> None:
         editor, cut = self.editor, self.cut
         position = position_of(reader)
-        if not self._gathers(reader):
-            assert position is not None
-            editor.replace(reader.outputs[0], self._parts()[position])
-            editor.remove(reader)
-            return
         if position is not None:
             index = editor.constant(np.full(() if cut.squeeze else (1,), position, np.int64), reader)
         else:

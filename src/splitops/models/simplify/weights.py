@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import onnx_ir as ir
 
-from splitops.models.graph.editor import Editor, Role, is_read
-from splitops.models.graph.onnx import shape_of, type_of
+from splitops.models.graph.editor import Editor, Role
+from splitops.models.graph.onnx import is_read, shape_of, type_of
 from splitops.models.simplify.moves import Part, cover_of, in_front, movers_above, remove, stated
 from splitops.models.simplify.passes import SplitPass
 from splitops.models.simplify.registry import NUMERICS

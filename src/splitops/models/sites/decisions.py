@@ -52,6 +52,12 @@ class Cut:
         return found if len(found) == len(self.parts) else None
 
     @property
+    def elements(self) -> tuple[int, ...] | None:
+        """The sizes of the elements of a sequence; None where their number is not known."""
+        none = self.size == 0 or self.division.rule is SizeRule.EXPLICIT
+        return self.sizes if self.parts or none else None
+
+    @property
     def complete(self) -> bool:
         """Whether the parts are the whole axis: a Split may declare fewer outputs than it makes parts."""
         if self.division.rule is not SizeRule.CEIL or self.division.count == len(self.parts):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from splitops.errors import brief
 from splitops.spec.elements.types import ELEMENT_TYPES
@@ -13,6 +17,7 @@ from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding import Fact
 
 _INT64: Final = ELEMENT_TYPES["int64"]
+T = TypeVar("T")
 
 
 def stated(
@@ -61,6 +66,34 @@ def stated(
                 inputs[row.input_index(row.lengths[0].name)] = Fact(_INT64, (), division.chunk)
     while inputs and inputs[-1] is None and row.inputs[len(inputs) - 1].option is Option.OPTIONAL:
         inputs.pop()
+    return attributes, inputs
+
+
+def written(
+    row: OperatorSchema,
+    axis: int,
+    division: Division | None,
+    data: T,
+    constant: Callable[[npt.NDArray[Any], str], T],
+    *,
+    squeeze: bool | None = False,
+) -> tuple[dict[str, Any], list[T | None]]:
+    """Return attributes and inputs of a node that states a division, as :func:`stated` has them.
+
+    Args:
+        row: the version.
+        axis: the axis.
+        division: the division; None leaves the lengths out.
+        data: what is split.
+        constant: makes an input of numbers and the name of the parameter.
+        squeeze: whether the parts lose the axis.
+    """
+    attributes, facts = stated(row, axis, division, squeeze=squeeze)
+    inputs: list[T | None] = [
+        None if fact is None else constant(np.array(fact.value, np.int64), parameter.name)
+        for parameter, fact in zip(row.inputs, facts, strict=False)
+    ]
+    inputs[0] = data
     return attributes, inputs
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import onnx_ir as ir
 
-from splitops.models.convert.tape import Tape
+from splitops.models.convert.pens import LayerPen
 from splitops.models.formats.openvino import Layer
 from splitops.models.movers.form import (
     LayerForm,
@@ -22,7 +22,7 @@ from splitops.models.movers.form import (
 )
 
 
-def _broadcast(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _broadcast(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, shape, *mapping = sources
     mode = text(layer, "mode", "numpy")
     if mode in ("explicit", "none"):  # version 1 has both words for it
@@ -40,7 +40,7 @@ def _broadcast(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Valu
     return tape.op("Expand", [data, as_int64(tape, shape)])
 
 
-def _tile(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _tile(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, repeats = sources
     rank, shape = rank_of(tape, layer, data), tape.shape_of(repeats)
     prove(shape is not None and isinstance(shape[0], int), f"how many repeats {layer} has is not known")
@@ -54,7 +54,7 @@ def _tile(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     return tape.op("Tile", [data, repeats])
 
 
-def _pad(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _pad(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, begin, end, *value = sources
     mode = text(layer, "pad_mode")
     prove(mode in ("constant", "edge", "reflect"), f"{layer} has pad_mode = {mode!r}, which ONNX lacks")
@@ -82,7 +82,7 @@ class _Bound:
     shrink_axis_mask: int
     ellipsis_mask: int
 
-    def as_slice(self, tape: Tape) -> tuple[int | ir.Value, int | ir.Value, int]:
+    def as_slice(self, tape: LayerPen) -> tuple[int | ir.Value, int | ir.Value, int]:
         """Return begin, end and step as ONNX declares them."""
         if self.shrink_axis_mask:
             if isinstance(self.begin, int):
@@ -95,7 +95,7 @@ class _Bound:
         return begin, end, self.step
 
 
-def _strided_slice(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _strided_slice(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     """Write a slice, and apart from it the axes that are dropped or added."""
     data = tape.op("Identity", [sources[0]])
     rows: list[tuple[int | ir.Value, int | ir.Value, int, int]] = []
@@ -125,7 +125,7 @@ def _strided_slice(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.
     return data
 
 
-def _bounds(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> list[_Bound]:
+def _bounds(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> list[_Bound]:
     count, steps = None, sources[3:]
     for value in sources[1:]:
         shape = tape.shape_of(value)
@@ -148,7 +148,7 @@ def _bounds(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> list[_Boun
     return found
 
 
-def _numbers(tape: Tape, value: ir.Value, count: int, left_out: Sequence[int]) -> list[int | ir.Value]:
+def _numbers(tape: LayerPen, value: ir.Value, count: int, left_out: Sequence[int]) -> list[int | ir.Value]:
     """Return each of some integers: a number, or a value of shape [1] where it is computed and read."""
     stated = tape.numbers(value)
     if stated is not None:
@@ -158,7 +158,7 @@ def _numbers(tape: Tape, value: ir.Value, count: int, left_out: Sequence[int]) -
     return [0 if left_out[at] else tape.op("Gather", [wide, tape.integers([at])]) for at in range(count)]
 
 
-def _column(tape: Tape, numbers: Sequence[int | ir.Value]) -> ir.Value:
+def _column(tape: LayerPen, numbers: Sequence[int | ir.Value]) -> ir.Value:
     """Return numbers and values of shape [1] as one value."""
     if all(isinstance(number, int) for number in numbers):
         return tape.integers([number for number in numbers if isinstance(number, int)])
@@ -166,7 +166,7 @@ def _column(tape: Tape, numbers: Sequence[int | ir.Value]) -> ir.Value:
     return parts[0] if len(parts) == 1 else tape.op("Concat", parts, {"axis": 0})
 
 
-def _depth_to_space(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _depth_to_space(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     mode = text(layer, "mode")
     prove(rank_of(tape, layer, sources[0]) == 4, f"{layer} is not of images")
     words = {"blocks_first": "DCR", "depth_first": "CRD"}
@@ -175,14 +175,14 @@ def _depth_to_space(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir
     return tape.op("DepthToSpace", sources, attributes)
 
 
-def _space_to_depth(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _space_to_depth(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     mode = text(layer, "mode")
     prove(rank_of(tape, layer, sources[0]) == 4, f"{layer} is not of images")
     prove(mode == "blocks_first", f"{layer} has mode = {mode!r}, which ONNX lacks")
     return tape.op("SpaceToDepth", sources, {"blocksize": integers(layer, "block_size", [1])[0]})
 
 
-def _shuffle_channels(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _shuffle_channels(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     (data,) = sources
     rank = rank_of(tape, layer, data)
     axis, (groups,) = integers(layer, "axis", [1])[0] % rank, integers(layer, "group", [1])
@@ -195,7 +195,7 @@ def _shuffle_channels(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> 
     return tape.op("Reshape", [turned, sizes])
 
 
-def _roll(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _roll(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, given_shift, given_axes = sources
     axes = constant(tape, layer, given_axes, "axes").reshape(-1).tolist()
     sizes, shifts = tape.shape_of(data), tape.shape_of(given_shift)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir as ir
 
-from splitops.models.convert.tape import Tape
+from splitops.models.convert.pens import LayerPen
 from splitops.models.formats.openvino import Layer
 from splitops.models.movers.form import (
     FLOATS,
@@ -32,7 +32,7 @@ _COORDINATES: Final = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_
 _ROUNDINGS: Final = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
-def _interpolate(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _interpolate(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, rank = sources[0], rank_of(tape, layer, sources[0])
     by_sizes = text(layer, "shape_calculation_mode") == "sizes"
     if layer.version == "opset4":  # sizes and scales both, of which one counts
@@ -71,7 +71,9 @@ def _resizing(layer: Layer, axes: Sequence[int]) -> dict[str, Any]:
     return found
 
 
-def _on_every_axis(tape: Tape, others: ir.Value, some: ir.Value, axes: Sequence[int], rank: int) -> ir.Value:
+def _on_every_axis(
+    tape: LayerPen, others: ir.Value, some: ir.Value, axes: Sequence[int], rank: int
+) -> ir.Value:
     """Return one number for each axis: those of some axes, and the others'."""
     places = [axis % rank for axis in axes]
     if places == list(range(rank)):
@@ -81,7 +83,7 @@ def _on_every_axis(tape: Tape, others: ir.Value, some: ir.Value, axes: Sequence[
     return tape.op("Gather", [joined, tape.integers(taken)], {"axis": 0})
 
 
-def _roi_align(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _roi_align(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     mode, aligned = text(layer, "mode"), text(layer, "aligned_mode", "asymmetric")
     prove(mode == "avg", f"{layer} has mode = {mode!r}, which ONNX reads in another way")
     # OpenVINO's "half_pixel" moves boxes by half a pixel of the image, ONNX's by half a pixel of the data.
@@ -99,7 +101,7 @@ def _roi_align(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Valu
     return tape.op("RoiAlign", [data, boxes, as_int64(tape, batches)], attributes)
 
 
-def _suppression(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+def _suppression(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> Values:
     inputs, deviation = list(sources[:5]), sources[5:]
     sorted_ = boolean(layer, "sort_result_descending", default=True)
     prove(not sorted_, f"{layer} sorts what it selects of all classes together")
@@ -121,7 +123,7 @@ def _suppression(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> Value
     return [selected, None, None][: len(layer.outputs)]
 
 
-def _grid_sample(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _grid_sample(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     mode, padding = text(layer, "mode", "bilinear"), text(layer, "padding_mode", "zeros")
     prove(mode in ("bilinear", "nearest", "bicubic"), f"{layer} has mode = {mode!r}")
     prove(padding in ("zeros", "border", "reflection"), f"{layer} has padding_mode = {padding!r}")

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import onnx_ir as ir
 
-from splitops.models.convert.tape import Tape
+from splitops.models.convert.pens import LayerPen
 from splitops.models.formats.openvino import Layer
 from splitops.models.movers.form import (
     INT32,
@@ -28,13 +28,13 @@ from splitops.models.movers.form import (
 from splitops.spec.elements.types import ElementType, from_openvino
 
 
-def _axis(tape: Tape, layer: Layer, value: ir.Value) -> int:
+def _axis(tape: LayerPen, layer: Layer, value: ir.Value) -> int:
     stated = constant(tape, layer, value, "axis").reshape(-1)
     prove(stated.size == 1, f"{layer} has {stated.size} axes")
     return int(stated[0])
 
 
-def _typed_result(tape: Tape, layer: Layer, value: ir.Value, name: str, default: str = "i64") -> ir.Value:
+def _typed_result(tape: LayerPen, layer: Layer, value: ir.Value, name: str, default: str = "i64") -> ir.Value:
     """Return positions in the type that a layer gives them; ONNX gives int64."""
     kind = from_openvino(text(layer, name, default))
     prove(kind in (INT32, INT64), f"{layer} has {name} = {kind}")
@@ -42,18 +42,18 @@ def _typed_result(tape: Tape, layer: Layer, value: ir.Value, name: str, default:
     return value if kind is INT64 else tape.cast(value, kind)
 
 
-def _indices(tape: Tape, value: ir.Value) -> ir.Value:
+def _indices(tape: LayerPen, value: ir.Value) -> ir.Value:
     return value if tape.type_of(value) in (INT32, INT64) else tape.cast(value, INT64)
 
 
-def _gather_elements(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _gather_elements(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     # The other way round is another question: ONNX counts negative positions from the end.
     data, indices = sources
     (axis,) = integers(layer, "axis")
     return tape.op("GatherElements", [data, _indices(tape, indices)], {"axis": axis})
 
 
-def _gather_nd(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _gather_nd(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices = sources
     (batch,) = integers(layer, "batch_dims", [0])
     # Version 5 makes one axis of all batches.
@@ -70,7 +70,7 @@ def _reduction(layer: Layer) -> str | None:
     return _REDUCTIONS[stated]
 
 
-def _scatter_elements(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _scatter_elements(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices, updates, axis = sources
     attributes: dict[str, int | str] = {"axis": _axis(tape, layer, axis)}
     if (reduction := _reduction(layer)) is not None:
@@ -80,14 +80,14 @@ def _scatter_elements(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> 
     return tape.op("ScatterElements", [data, _indices(tape, indices), updates], attributes)
 
 
-def _scatter_nd(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _scatter_nd(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices, updates = sources
     reduction = _reduction(layer)
     attributes = {} if reduction is None else {"reduction": reduction}
     return tape.op("ScatterND", [data, as_int64(tape, indices), updates], attributes)
 
 
-def _scatter(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _scatter(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices, updates, given = sources
     rank, axis = rank_of(tape, layer, data), _axis(tape, layer, given)
     prove(axis in (0, -rank), f"{layer} replaces along axis {axis}, ONNX along the first one")
@@ -95,13 +95,13 @@ def _scatter(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     return tape.op("ScatterND", [data, inner, updates])
 
 
-def _cumulative_sum(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _cumulative_sum(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, axis = sources
     flags = {name: int(boolean(layer, name, default=False)) for name in ("exclusive", "reverse")}
     return tape.op("CumSum", [data, axis], flags)
 
 
-def _top_k(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+def _top_k(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> Values:
     data, count = sources
     mode, order = text(layer, "mode"), text(layer, "sort")
     prove(mode in ("max", "min"), f"{layer} has mode = {mode!r}")
@@ -114,11 +114,11 @@ def _top_k(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> Values:
     return [values, _typed_result(tape, layer, positions, "index_element_type", "i32")]
 
 
-def _non_zero(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _non_zero(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     return _typed_result(tape, layer, tape.op("NonZero", sources), "output_type")
 
 
-def _one_hot(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _one_hot(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     """Compare positions with 0, 1, 2 ...: ONNX's OneHot counts negative ones from the end."""
     indices, depth, on, off = sources
     counted = text(layer, "negative_indices_mode", "ignore_negative")
@@ -133,7 +133,7 @@ def _one_hot(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     return tape.op("Where", [tape.op("Equal", [wide, positions]), on, off])
 
 
-def _reverse_sequence(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _reverse_sequence(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, lengths = sources
     rank = rank_of(tape, layer, data)
     batch, time = (
@@ -149,7 +149,7 @@ def _reverse_sequence(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> 
     return tape.op("Transpose", [made], {"perm": back}) if moved else made
 
 
-def _range(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _range(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     stated = layer.attribute("output_type")
     kind = tape.type_of(sources[0]) if stated is None else from_openvino(stated)
     given = [tape.type_of(source) for source in sources]
@@ -160,7 +160,7 @@ def _range(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     return tape.op("Range", [_as_scalar(tape, source, kind) for source in sources])
 
 
-def _as_scalar(tape: Tape, value: ir.Value, kind: ElementType) -> ir.Value:
+def _as_scalar(tape: LayerPen, value: ir.Value, kind: ElementType) -> ir.Value:
     value = value if tape.type_of(value) is kind else tape.cast(value, kind)
     return value if tape.shape_of(value) == () else tape.op("Reshape", [value, tape.integers([])])
 

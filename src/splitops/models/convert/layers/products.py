@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import onnx_ir as ir
 
-from splitops.models.convert.tape import Tape
+from splitops.models.convert.pens import LayerPen
 from splitops.models.formats.openvino import Layer
 from splitops.models.movers.form import (
     BOOL,
@@ -26,7 +26,7 @@ from splitops.models.movers.form import (
 )
 
 
-def _matmul(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _matmul(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     turned = [
         _turned(tape, layer, value) if boolean(layer, name, default=False) else value
         for value, name in zip(sources, ("transpose_a", "transpose_b"), strict=True)
@@ -34,7 +34,7 @@ def _matmul(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     return tape.op("MatMul", turned)
 
 
-def _turned(tape: Tape, layer: Layer, value: ir.Value) -> ir.Value:
+def _turned(tape: LayerPen, layer: Layer, value: ir.Value) -> ir.Value:
     """Return matrices with rows for columns; a vector is one unchanged."""
     rank = rank_of(tape, layer, value)
     if rank < 2:
@@ -42,13 +42,13 @@ def _turned(tape: Tape, layer: Layer, value: ir.Value) -> ir.Value:
     return tape.op("Transpose", [value], {"perm": [*range(rank - 2), rank - 1, rank - 2]})
 
 
-def _einsum(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _einsum(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     equation = layer.attribute("equation")
     prove(bool(equation), f"{layer} has no equation")
     return tape.op("Einsum", sources, {"equation": equation})
 
 
-def _attention(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _attention(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     query, key, value, *more = sources
     causal = boolean(layer, "causal")
     mask = more[0] if more and not causal else None
@@ -63,7 +63,7 @@ def _attention(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Valu
     return tape.op("MatMul", [tape.op("Softmax", [scores], {"axis": -1}), value])
 
 
-def _scaled(tape: Tape, layer: Layer, query: ir.Value, scale: Sequence[ir.Value]) -> ir.Value:
+def _scaled(tape: LayerPen, layer: Layer, query: ir.Value, scale: Sequence[ir.Value]) -> ir.Value:
     if scale:
         return tape.op("Mul", [query, scale[0]])
     width = (tape.shape_of(query) or (None,))[-1]
@@ -72,7 +72,7 @@ def _scaled(tape: Tape, layer: Layer, query: ir.Value, scale: Sequence[ir.Value]
     return tape.op("Mul", [query, scalar(tape, 1 / math.sqrt(width), query)])
 
 
-def _lower_triangle(tape: Tape, scores: ir.Value) -> ir.Value:
+def _lower_triangle(tape: LayerPen, scores: ir.Value) -> ir.Value:
     """Return which keys a query sees: those up to its own position."""
     sizes = tape.op("Slice", [tape.op("Shape", [scores]), tape.integers([-2]), tape.integers([1 << 62])])
     ones = tape.op("Expand", [tape.constant(np.array(1, np.int64)), sizes])
@@ -80,7 +80,7 @@ def _lower_triangle(tape: Tape, scores: ir.Value) -> ir.Value:
 
 
 def _fourier(
-    tape: Tape, layer: Layer, sources: Sequence[ir.Value], *, inverse: bool = False, real: bool = False
+    tape: LayerPen, layer: Layer, sources: Sequence[ir.Value], *, inverse: bool = False, real: bool = False
 ) -> ir.Value:
     """Write a transform as one of each axis; of real numbers, half of the last one is left out."""
     data, given, *stated = sources

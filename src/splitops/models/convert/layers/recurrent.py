@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir as ir
 
-from splitops.models.convert.tape import Tape
+from splitops.models.convert.pens import LayerPen
 from splitops.models.formats.openvino import Layer
 from splitops.models.movers.form import (
     FLOATS,
@@ -50,7 +50,7 @@ class _Cell:
     activations: str
     single: bool = False
 
-    def __call__(self, tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+    def __call__(self, tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> Values:
         data, *states = sources[: 1 + self.states]
         lengths = None if self.single else sources[1 + self.states]
         weights = sources[(1 if self.single else 2) + self.states :]
@@ -83,7 +83,7 @@ class _Cell:
         ]
 
     def _biases(
-        self, tape: Tape, value: ir.Value, order: list[int], hidden: int, directions: int, *, resets: bool
+        self, tape: LayerPen, value: ir.Value, order: list[int], hidden: int, directions: int, *, resets: bool
     ) -> ir.Value:
         """Return the biases of data and of state: OpenVINO has their sum, but of a GRU's last gate both."""
         kind = tape.type_of(value)
@@ -120,7 +120,7 @@ class _Cell:
         return found
 
 
-def _with_axis(tape: Tape, value: ir.Value) -> ir.Value:
+def _with_axis(tape: LayerPen, value: ir.Value) -> ir.Value:
     """Return the weights of a cell as those of a sequence of one direction."""
     array = tape.stored(value)
     if array is not None:
@@ -128,7 +128,7 @@ def _with_axis(tape: Tape, value: ir.Value) -> ir.Value:
     return tape.op("Unsqueeze", [value, tape.integers([0])])
 
 
-def _taken(tape: Tape, value: ir.Value, order: list[int]) -> ir.Value:
+def _taken(tape: LayerPen, value: ir.Value, order: list[int]) -> ir.Value:
     """Return the rows of weights, on axis 1, in another order."""
     array = tape.stored(value)
     if array is not None:

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import onnx_ir as ir
 
-from splitops.models.convert.tape import Tape
+from splitops.models.convert.pens import LayerPen
 from splitops.models.formats.openvino import Layer
 from splitops.models.movers.form import (
     BOOL,
@@ -30,12 +30,12 @@ from splitops.models.movers.form import (
 from splitops.spec.elements.types import ElementType
 
 
-def _axes(tape: Tape, layer: Layer, value: ir.Value) -> list[int]:
+def _axes(tape: LayerPen, layer: Layer, value: ir.Value) -> list[int]:
     return [int(axis) for axis in constant(tape, layer, value, "axes").reshape(-1)]
 
 
 def _reduced(
-    tape: Tape, operator: str, data: ir.Value, axes: Sequence[int], *, keep: bool = True
+    tape: LayerPen, operator: str, data: ir.Value, axes: Sequence[int], *, keep: bool = True
 ) -> ir.Value:
     """Reduce some axes; none is none, where ONNX takes an empty list for all of them."""
     if not axes:
@@ -45,7 +45,7 @@ def _reduced(
     return tape.op(operator, [data], {"axes": list(axes), "keepdims": int(keep)})
 
 
-def _reduction(operator: str, tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _reduction(operator: str, tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, given = sources
     axes = _axes(tape, layer, given)
     # The text has the identity there, OpenVINO the size of each number.
@@ -53,13 +53,13 @@ def _reduction(operator: str, tape: Tape, layer: Layer, sources: Sequence[ir.Val
     return _reduced(tape, operator, data, axes, keep=boolean(layer, "keep_dims", default=False))
 
 
-def _logical_reduction(operator: str, tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _logical_reduction(operator: str, tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     """Write a layer as the least or greatest of 0 and 1."""
     numbers = tape.cast(sources[0], INT32)
     return tape.cast(_reduction(operator, tape, layer, [numbers, sources[1]]), BOOL)
 
 
-def _batch_norm(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _batch_norm(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     if layer.version == "opset1":
         scale, shift, data, mean, variance = sources
     else:
@@ -73,7 +73,7 @@ def _epsilon(layer: Layer, name: str) -> float:
     return float(np.float32(number(layer, name)))
 
 
-def _mvn(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _mvn(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, given = sources
     axes = _axes(tape, layer, given)
     mode = text(layer, "eps_mode")
@@ -81,7 +81,7 @@ def _mvn(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     return _standardised(tape, layer, data, axes, outside=mode == "outside_sqrt")
 
 
-def _mvn_of_images(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _mvn_of_images(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     (data,) = sources
     across = boolean(layer, "across_channels", default=False)
     stated = integers(layer, "reduction_axes", [])
@@ -90,7 +90,7 @@ def _mvn_of_images(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.
 
 
 def _standardised(
-    tape: Tape, layer: Layer, data: ir.Value, axes: Sequence[int], *, outside: bool
+    tape: LayerPen, layer: Layer, data: ir.Value, axes: Sequence[int], *, outside: bool
 ) -> ir.Value:
     prove(bool(axes), f"{layer} has no axes")
     centred = tape.op("Sub", [data, _reduced(tape, "ReduceMean", data, axes)])
@@ -105,7 +105,7 @@ def _standardised(
     return tape.op("Div", [centred, deviation])
 
 
-def _normalize_l2(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _normalize_l2(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, given = sources
     axes = _axes(tape, layer, given)
     prove(bool(axes), f"{layer} has no axes")
@@ -116,7 +116,7 @@ def _normalize_l2(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.V
     return tape.op("Div", [data, tape.op("Sqrt", [bounded])])
 
 
-def _group_norm(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _group_norm(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, scale, shift = sources
     (groups,), kind = integers(layer, "num_groups"), tape.type_of(data)
     assert kind is not None
@@ -131,7 +131,7 @@ def _group_norm(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Val
     return tape.op("Add", [scaled, tape.op("Reshape", [shift, beside])])
 
 
-def _local_response(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _local_response(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, given = sources
     size = integers(layer, "size")[0]
     prove(_axes(tape, layer, given) == [1], f"{layer} is not across channels alone")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import onnx_ir as ir
 
-from splitops.models.convert.tape import Tape
+from splitops.models.convert.pens import LayerPen
 from splitops.models.formats.openvino import Layer
 from splitops.models.movers.form import (
     FLOATS,
@@ -88,7 +88,7 @@ def _total_padding(size: int, kernel: int, stride: int, dilation: int) -> int:
     return max(0, last + (kernel - 1) * dilation + 1 - size)
 
 
-def _sizes(tape: Tape, value: ir.Value, axes: int, *, first: int = 2) -> list[Dim | None]:
+def _sizes(tape: LayerPen, value: ir.Value, axes: int, *, first: int = 2) -> list[Dim | None]:
     """Return the sizes of the spatial axes."""
     shape = tape.shape_of(value)
     return [None] * axes if shape is None else list(shape[first:])
@@ -97,11 +97,11 @@ def _sizes(tape: Tape, value: ir.Value, axes: int, *, first: int = 2) -> list[Di
 # Convolutions
 
 
-def _convolution(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _convolution(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     return tape.op("Conv", sources, _moved(tape, layer, sources, first=2).attributes())
 
 
-def _group_convolution(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _group_convolution(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, filters = sources
     groups, shape = _grouped(tape, layer, filters)
     flat = _reshaped(tape, filters, [groups * shape[1], *shape[2:]])
@@ -109,7 +109,7 @@ def _group_convolution(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) ->
     return tape.op("Conv", [data, flat], attributes)
 
 
-def _moved(tape: Tape, layer: Layer, sources: Sequence[ir.Value], *, first: int) -> _Window:
+def _moved(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value], *, first: int) -> _Window:
     """Return the window of a convolution, whose filters have their spatial axes from one on."""
     window = _Window.of(layer)
     kernel = [size for size in _sizes(tape, sources[1], 0, first=first) if isinstance(size, int)]
@@ -117,11 +117,11 @@ def _moved(tape: Tape, layer: Layer, sources: Sequence[ir.Value], *, first: int)
     return window.padded(kernel, _sizes(tape, sources[0], axes)) if len(kernel) == axes else window
 
 
-def _transposed(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _transposed(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     return tape.op("ConvTranspose", sources[:2], _transposed_attributes(tape, layer, sources, first=2))
 
 
-def _group_transposed(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _group_transposed(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, filters = sources[:2]
     groups, shape = _grouped(tape, layer, filters)
     flat = _reshaped(tape, filters, [groups * shape[1], *shape[2:]])
@@ -130,7 +130,7 @@ def _group_transposed(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> 
 
 
 def _transposed_attributes(
-    tape: Tape, layer: Layer, sources: Sequence[ir.Value], *, first: int
+    tape: LayerPen, layer: Layer, sources: Sequence[ir.Value], *, first: int
 ) -> dict[str, Any]:
     window = _Window.of(layer)
     added = integers(layer, "output_padding", [0] * len(window.strides))
@@ -141,7 +141,7 @@ def _transposed_attributes(
 
 
 def _of_a_shape(
-    tape: Tape, layer: Layer, sources: Sequence[ir.Value], window: _Window, added: list[int], first: int
+    tape: LayerPen, layer: Layer, sources: Sequence[ir.Value], window: _Window, added: list[int], first: int
 ) -> tuple[_Window, list[int]]:
     """Return the padding that gives a declared shape: ONNX shares it out in another way, so it is in numbers.
 
@@ -168,7 +168,7 @@ def _of_a_shape(
     return replace(window, begins=begins, ends=ends, auto_pad="explicit"), more
 
 
-def _grouped(tape: Tape, layer: Layer, filters: ir.Value) -> tuple[int, list[int]]:
+def _grouped(tape: LayerPen, layer: Layer, filters: ir.Value) -> tuple[int, list[int]]:
     """Return the number of groups and the shape of filters [groups, ...]."""
     shape = tape.shape_of(filters) or ()
     sizes = [size for size in shape if isinstance(size, int)]
@@ -176,7 +176,7 @@ def _grouped(tape: Tape, layer: Layer, filters: ir.Value) -> tuple[int, list[int
     return sizes[0], sizes
 
 
-def _reshaped(tape: Tape, value: ir.Value, shape: Sequence[int]) -> ir.Value:
+def _reshaped(tape: LayerPen, value: ir.Value, shape: Sequence[int]) -> ir.Value:
     """Return a value in another shape, a constant one as a constant: runtimes prepare constant weights."""
     array = tape.stored(value)
     if array is None:
@@ -187,7 +187,7 @@ def _reshaped(tape: Tape, value: ir.Value, shape: Sequence[int]) -> ir.Value:
 # Pools
 
 
-def _max_pool(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+def _max_pool(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> Values:
     attributes = _pool(tape, layer, sources[0]).attributes
     if len(layer.outputs) < 2 or not tape.is_read(1):
         return [tape.op("MaxPool", sources, attributes), None][: len(layer.outputs)]
@@ -200,7 +200,7 @@ def _max_pool(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> Values:
     return [data, positions if wide else tape.cast(positions, INT32)]
 
 
-def _average_pool(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _average_pool(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     pool = _pool(tape, layer, sources[0])
     counts = not boolean(layer, "exclude-pad") and pool.pads
     # How many numbers a window counts that ends behind the padding, the texts do not say.
@@ -223,7 +223,7 @@ class _Pool:
     rounds_up: bool
 
 
-def _pool(tape: Tape, layer: Layer, data: ir.Value) -> _Pool:
+def _pool(tape: LayerPen, layer: Layer, data: ir.Value) -> _Pool:
     """Return the attributes of a pool, without rounding where sizes are known.
 
     PyTorch (``ceil_torch``) and runtimes of ONNX drop a last window that begins in the padding, OpenVINO's
@@ -305,7 +305,7 @@ class _Axis:
         return begins + self.span - self.size - self.begin
 
 
-def _adaptive_average(tape: Tape, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _adaptive_average(tape: LayerPen, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, wanted = sources
     outputs = [int(size) for size in constant(tape, layer, wanted, "size").reshape(-1)]
     if all(size == 1 for size in outputs):

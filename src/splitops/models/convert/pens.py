@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ import onnx_ir as ir
 from splitops.models.convert.folding import MOST_ELEMENTS, folded_array
 from splitops.models.formats.openvino import Endpoint, Graph, Layer
 from splitops.models.graph import onnx as nodes
-from splitops.models.graph.onnx import Names, constant_array, note
+from splitops.models.graph.onnx import Names, Pen, constant_array, note
 from splitops.models.known import Tensor
 from splitops.spec.elements.types import ElementType, from_onnx_name
 from splitops.spec.sizes.dims import Shape
@@ -38,8 +38,8 @@ class ValueReader:
         return nodes.shape_of(value)
 
 
-class Tape(nodes.Tape, ValueReader):
-    """The nodes of one layer; their element types are noted.
+class LayerPen(Pen, ValueReader):
+    """Writes the nodes of one layer; their element types are noted.
 
     Args:
         opset: their opset.
@@ -73,13 +73,14 @@ class Tape(nodes.Tape, ValueReader):
         self,
         operator: str,
         inputs: Sequence[ir.Value | None],
-        attributes: dict[str, Any] | None = None,
+        attributes: Mapping[str, Any] | None = None,
         *,
         outputs: int,
         hint: str | None = None,
+        domain: str = "",
     ) -> list[ir.Value]:
         """Add a node of several outputs."""
-        values = super().multi(operator, inputs, attributes, outputs=outputs, hint=hint)
+        values = super().multi(operator, inputs, attributes, outputs=outputs, hint=hint, domain=domain)
         for value, told in zip(values, _output_types(operator, self.opset), strict=False):
             if isinstance(told, int):
                 source = inputs[told] if told < len(inputs) else None
