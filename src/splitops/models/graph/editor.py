@@ -90,10 +90,10 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """How nodes of an operator state their operands: one row of the table of a format.
+    """How nodes of an operator set their operands: one row of the table of a format.
 
     Attributes:
-        since: the first opset that states them so.
+        since: the first opset that sets them so.
         inputs: the operands that are inputs behind the data, in their order.
         attributes: those that are attributes.
         others: other attributes, which are always set.
@@ -196,7 +196,7 @@ class Editor(ABC):
 
     @abstractmethod
     def signature(self, operator: str, node: ir.Node) -> Signature | None:
-        """Return how an operator is stated at the opset of a node; None where the table does not say."""
+        """Return how an operator is written at the opset of a node; None where the table does not say."""
 
     @abstractmethod
     def attribute(self, node: ir.Node, name: str) -> Any:
@@ -327,7 +327,7 @@ class Editor(ABC):
         return None if found is None else int(found)
 
     def operands(self, node: ir.Node) -> dict[str, npt.NDArray[Any]] | None:
-        """Return the numbers that a node states by operand; None where one of them is not known."""
+        """Return the numbers that a node sets, by operand; None where one of them is not known."""
         signature = self.signature(node.op_type, node)
         found: dict[str, npt.NDArray[Any]] = {}
         for name, value in zip(signature.inputs if signature else (), node.inputs[1:], strict=False):

@@ -114,7 +114,7 @@ class OnnxEditor(Editor):
         return read_site(node, self.opset(node), self.where(node), defaults=has_defaults(self.model))
 
     def signature(self, operator: str, node: ir.Node) -> Signature | None:
-        """Return how an operator is stated at the opset of a node."""
+        """Return how an operator is written at the opset of a node."""
         opset = self.opset(node)
         return next((row for row in _SIGNATURES.get(operator, ()) if row.since <= opset), None)
 

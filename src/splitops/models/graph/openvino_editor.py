@@ -85,7 +85,7 @@ class OpenVINOEditor(Editor):
         return layer_site(layer_of(node), self.where(node), facts, outputs)
 
     def signature(self, operator: str, node: ir.Node) -> Signature | None:
-        """Return how a layer is stated."""
+        """Return how a layer is written."""
         return _SIGNATURES.get(operator)
 
     def attribute(self, node: ir.Node, name: str) -> Any:
