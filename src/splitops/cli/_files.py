@@ -13,9 +13,9 @@ import click
 
 from splitops.cli._console import console, one_line, print_json, table
 from splitops.cli._models import dry_run_option
-from splitops.cli._operators import INTEGERS, find_element_type
-from splitops.cli._options import BYTES, gathered
-from splitops.cli._paths import absence
+from splitops.cli._operators import find_element_type, read_integers
+from splitops.cli._options import BYTES, Read, gathered
+from splitops.cli._paths import NEW_FILE, absence
 from splitops.errors import FileError, count_of
 
 if TYPE_CHECKING:
@@ -24,22 +24,26 @@ if TYPE_CHECKING:
 _MAX_ROWS: Final = 32
 
 
-class _Raw(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """SHAPE:DTYPE[@OFFSET]."""
+def _read_raw(text: str) -> Format:
+    """Read SHAPE:DTYPE[@OFFSET]."""
+    from splitops.files.formats.raw import RawFormat
 
-    name = "raw"
+    described, at, offset = text.partition("@")
+    shape, colon, dtype = described.rpartition(":")
+    if not colon or (at and not (offset.isascii() and offset.isdigit())):
+        raise click.BadParameter(f"{text!r} is not SHAPE:DTYPE[@OFFSET], such as 4096,1024:float32@128")
+    sizes = read_integers(shape)
+    if any(size < -1 for size in sizes):
+        raise click.BadParameter(f"{shape!r} has a size below -1")
+    return RawFormat(sizes, find_element_type(dtype), int(offset or 0))
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Format:
-        from splitops.files.formats.raw import RawFormat
 
-        text, at, offset = value.partition("@")
-        shape, colon, dtype = text.rpartition(":")
-        if not colon or (at and not (offset.isascii() and offset.isdigit())):
-            self.fail(f"{value!r} is not SHAPE:DTYPE[@OFFSET], such as 4096,1024:float32@128", param, ctx)
-        sizes: tuple[int, ...] = INTEGERS.convert(shape, param, ctx)
-        if any(size < -1 for size in sizes):
-            self.fail(f"{shape!r} has a size below -1", param, ctx)
-        return RawFormat(sizes, find_element_type(dtype), int(offset or 0))
+def _read_format(text: str) -> Format:
+    from splitops.files.formats import WRITTEN, format_named
+
+    if text not in WRITTEN:
+        raise click.BadParameter(f"{text!r} is not a format; these are {', '.join(WRITTEN)}")
+    return format_named(text)
 
 
 def read_file(file: Path, raw: Format | None, command: str) -> Contents:
@@ -87,28 +91,15 @@ def _of_folder(folder: Path, command: str) -> str:
 raw_option = click.option(
     "--raw",
     "raw",
-    type=_Raw(),
+    type=Read("raw", _read_raw),
     metavar="SHAPE:DTYPE[@OFFSET]",
     help="Read raw bytes as one array; one size may be -1 and follows from the file.",
 )
 
 
-class _Format(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """The name of a format that is written."""
-
-    name = "format"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Format:
-        from splitops.files.formats import WRITTEN, format_named
-
-        if value not in WRITTEN:
-            self.fail(f"{value!r} is not a format; these are {', '.join(WRITTEN)}", param, ctx)
-        return format_named(value)
-
-
 format_option = click.option(
     "--to",
-    type=_Format(),
+    type=Read("format", _read_format),
     metavar="FORMAT",
     help="The format to write, such as npy or safetensors.  [default: FILE's]",
 )
@@ -156,7 +147,7 @@ run_options = gathered(
     click.option(
         "--checksums",
         metavar="FILE",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=NEW_FILE,
         help="Write the SHA-256 of each file, as sha256sum reads it, to FILE.",
     ),
     click.option("--memory", type=BYTES, default="64M", help="Memory for the buffers."),

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from splitops.cli._console import one_line
 from splitops.cli._generate import available_bytes, ramp, random
-from splitops.cli._operators import SHAPE, find_element_type
+from splitops.cli._operators import find_element_type, read_shape
 from splitops.cli._paths import absence, is_missing
 from splitops.errors import ModelError, Where, shown, shown_path
 from splitops.files.formats.npy import Header, mapped, read_array
@@ -107,7 +107,7 @@ def _generated(text: str, declared: Declared) -> npt.NDArray[Any]:
         raise click.UsageError(f"{one_line(text)} has more fields than {kind}:SHAPE:TYPE takes.")
     shape = declared.static_shape
     if fields and (fields[0] or len(fields) > 1):
-        shape = SHAPE.convert(fields[0], None, None)
+        shape = read_shape(fields[0])
     element_type = find_element_type(fields[1]) if len(fields) > 1 and fields[1] else declared.element_type
     if shape is None or element_type is None:
         raise click.UsageError(_open(kind, declared, shape))

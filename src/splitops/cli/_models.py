@@ -9,19 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
+from splitops.cli._options import Read
 from splitops.cli._paths import Existing
-from splitops.errors import ModelError, SplitError, shown_path
+from splitops.errors import ModelError, shown_path
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
     from splitops.models.check import Target as Runtime
     from splitops.models.convert import Target
-
-    _ParamType = click.ParamType[Any, Any]
-else:
-    _ParamType = click.ParamType  # older versions are not generic
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -54,46 +50,32 @@ class _NewModelFile(click.Path):
         return path
 
 
-class _Target(_ParamType):
-    name = "target"
+def _read_target(text: str) -> Target:
+    from splitops.models.convert import parse_target
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Target:
-        from splitops.models.convert import parse_target
-
-        if isinstance(value, str) and value.isascii() and value.isdigit():
-            hint = f"Use onnx:{value} or openvino:opset{value}."
-            self.fail(f"{value} does not name a format. {hint}", param, ctx)
-        try:
-            return parse_target(value)
-        except SplitError as error:
-            self.fail(error.message, param, ctx)
+    if text.isascii() and text.isdigit():
+        hint = f"Use onnx:{text} or openvino:opset{text}."
+        raise click.BadParameter(f"{text} does not name a format. {hint}")
+    return parse_target(text)
 
 
-class _Runtime(_ParamType):
-    """What a model is for: a runtime, a release of one, or a file of limits."""
+def _read_runtime(text: str) -> Runtime:
+    """Read what a model is for: a runtime, a release of one, or a file of limits."""
+    from splitops.models.check import Target
 
-    name = "runtime"
+    return Target.load(text)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Runtime:
-        from splitops.models.check import Target
 
-        try:
-            return Target.load(value)
-        except SplitError as error:
-            self.fail(error.message, param, ctx)
+def _runtimes() -> Iterable[str]:
+    from splitops.models.check.targets import names
 
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        from splitops.models.check.targets import names
-
-        return [CompletionItem(name) for name in names() if name.startswith(incomplete)]
+    return names()
 
 
 MODEL_FILE = _ModelFile()
 NEW_MODEL_FILE = _NewModelFile()
-TARGET = _Target()
-RUNTIME = _Runtime()
+TARGET = Read("target", _read_target)
+RUNTIME = Read("runtime", _read_runtime, _runtimes)
 
 links_option = click.option(
     "--allow-links",

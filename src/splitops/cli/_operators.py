@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from splitops.calls.arguments import bind_call
-from splitops.cli._options import gathered
+from splitops.cli._options import Read, gathered
 from splitops.errors import RuleError
 from splitops.native import Plan
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_openvino, from_precision
@@ -20,11 +19,6 @@ from splitops.splitting.binding import Fact
 from splitops.splitting.planning import plan_request
 
 _DOMAIN_NAMES = {"onnx": "", "ai.onnx": "", "openvino": "openvino"}
-
-if TYPE_CHECKING:
-    _ParamType = click.ParamType[Any, Any]
-else:
-    _ParamType = click.ParamType  # older versions are not generic
 
 
 def find_operator(text: str, opset: int | None = None) -> OperatorSchema:
@@ -73,64 +67,34 @@ def find_element_type(text: str) -> ElementType:
     return found
 
 
-class _Operator(_ParamType):
-    name = "operator"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> OperatorSchema:
-        return value if isinstance(value, OperatorSchema) else find_operator(value)
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        names = sorted(
-            {name for row in SCHEMAS for name in (display_name(row).partition("-")[0], display_name(row))}
-        )
-        return _beginning(incomplete, names)
-
-
-class _ElementType(_ParamType):
-    name = "type"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ElementType:
-        return value if isinstance(value, ElementType) else find_element_type(value)
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        return _beginning(incomplete, ELEMENT_TYPES)
+def read_integers(text: str, minimum: int | None = None) -> tuple[int, ...]:
+    """Read integers between commas; an empty text is an empty list."""
+    try:
+        integers = tuple(int(item) for item in text.split(",")) if text.strip() else ()
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is not a list of integers such as 6,4") from error
+    for integer in integers:
+        if not -(1 << 63) <= integer < 1 << 63:
+            raise click.BadParameter(f"{integer} is no 64-bit integer")
+        if minimum is not None and integer < minimum:
+            raise click.BadParameter(f"{integer} is less than {minimum}")
+    return integers
 
 
-def _beginning(incomplete: str, names: Iterable[str]) -> list[CompletionItem]:
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+def _operators() -> list[str]:
+    names = {name for row in SCHEMAS for name in (display_name(row).partition("-")[0], display_name(row))}
+    return sorted(names)
 
 
-class _Integers(_ParamType):
-    """Integers between commas; an empty text is an empty list."""
-
-    def __init__(self, name: str, minimum: int | None = None) -> None:
-        self.name = name
-        self.minimum = minimum
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        text = value.strip()
-        try:
-            integers = tuple(int(item) for item in text.split(",")) if text else ()
-        except ValueError:
-            self.fail(f"{value!r} is not a list of integers such as 6,4", param, ctx)
-        for integer in integers:
-            if not -(1 << 63) <= integer < 1 << 63:
-                self.fail(f"{integer} is no 64-bit integer", param, ctx)
-            if self.minimum is not None and integer < self.minimum:
-                self.fail(f"{integer} is less than {self.minimum}", param, ctx)
-        return integers
+def read_shape(text: str) -> tuple[int, ...]:
+    """Read the sizes of a shape between commas."""
+    return read_integers(text, 0)
 
 
-OPERATOR = _Operator()
-ELEMENT_TYPE = _ElementType()
-INTEGERS = _Integers("integers")
-SHAPE = _Integers("shape", minimum=0)
+OPERATOR = Read("operator", find_operator, _operators)
+ELEMENT_TYPE = Read("type", find_element_type, lambda: ELEMENT_TYPES)
+INTEGERS = Read("integers", read_integers)
+SHAPE = Read("shape", read_shape)
 
 
 @dataclass(frozen=True, slots=True)

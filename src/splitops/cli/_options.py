@@ -7,30 +7,59 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields
 from decimal import Decimal
 from functools import wraps
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
+from click.shell_completion import CompletionItem
 
-from splitops.errors import nearest
+from splitops.errors import SplitError, nearest
 
 _UNITS: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
-class _Bytes(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A number of bytes: 64M and 64MiB are 64 x 1024 x 1024, 64MB are 64,000,000."""
-
-    name = "bytes"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        form = r"(\d{1,15}(?:\.\d{1,6})?)([KMGT]?)(i?B)?"
-        found = re.fullmatch(form, str(value).strip(), re.IGNORECASE)
-        if found is None:
-            self.fail(f"{value!r} is not a number of bytes, such as 64M", param, ctx)
-        thousand = 1000 if (found[3] or "").upper() == "B" else 1024
-        return int(Decimal(found[1]) * thousand ** _UNITS[found[2].upper()])
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any, Any]
+else:
+    _ParamType = click.ParamType  # older versions are not generic
 
 
-BYTES: Final = _Bytes()
+class Read(_ParamType):
+    """A type of arguments that a function reads.
+
+    Args:
+        name: of the type.
+        read: from the text to the value; what it raises is wrong usage.
+        words: the texts that a shell completes, asked for when it does.
+    """
+
+    def __init__(
+        self, name: str, read: Callable[[str], Any], words: Callable[[], Iterable[str]] = tuple
+    ) -> None:
+        self.name = name
+        self._read, self._words = read, words
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self._read(value) if isinstance(value, str) else value
+        except SplitError as error:
+            self.fail(error.message, param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return [CompletionItem(word) for word in self._words() if word.startswith(incomplete)]
+
+
+def _bytes(text: str) -> int:
+    """Read a number of bytes: 64M and 64MiB are 64 x 1024 x 1024, 64MB are 64,000,000."""
+    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([KMGT]?)(i?B)?", text.strip(), re.IGNORECASE)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is not a number of bytes, such as 64M")
+    thousand = 1000 if (found[3] or "").upper() == "B" else 1024
+    return int(Decimal(found[1]) * thousand ** _UNITS[found[2].upper()])
+
+
+BYTES: Final = Read("bytes", _bytes)
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:

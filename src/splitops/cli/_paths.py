@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from splitops.cli._console import one_line
+
+NEW_FILE: Final = click.Path(path_type=Path, dir_okay=False)
+NEW_FOLDER: Final = click.Path(path_type=Path, file_okay=False)
 
 
 class Existing(click.Path):

@@ -10,6 +10,7 @@ import click
 
 from splitops.cli._console import console, json_option, print_json, say_written, table
 from splitops.cli._operators import ELEMENT_TYPE, SHAPE, SplitOptions, split_options
+from splitops.cli._paths import NEW_FILE
 from splitops.errors import count_of
 from splitops.explain import Explanation, PartLayout, Span, diagram, explain, memory_strip, svg, to_html
 from splitops.ground.version import __version__
@@ -33,13 +34,11 @@ _MAX_PICTURE_WIDTH: Final = 100
     type=ELEMENT_TYPE,
     help="Element type of the data, such as float32, bfloat16, i4.  [default: float32]",
 )
-@click.option(
-    "--svg", "svg_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the picture as SVG."
-)
+@click.option("--svg", "svg_file", type=NEW_FILE, help="Write the picture as SVG.")
 @click.option(
     "--html",
     "html_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=NEW_FILE,
     help="Write a page on which the split can be changed: one file, which needs no network.",
 )
 @json_option

@@ -9,7 +9,7 @@ import click
 
 from splitops.cli._console import console, json_option, one_line, print_json, say_written, table
 from splitops.cli._files import raw_option, read_file
-from splitops.cli._paths import Existing
+from splitops.cli._paths import NEW_FILE, Existing
 from splitops.errors import count_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _MAX_ROWS: Final = 200
 @click.command(short_help="Show the tensors in a file.")
 @click.argument("file", type=Existing(), required=False)
 @raw_option
-@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw the file's layout, too.")
+@click.option("--svg", type=NEW_FILE, help="Draw the file's layout, too.")
 @click.option(
     "--check",
     "checksums",

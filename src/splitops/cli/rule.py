@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splitops.cli._console import console, json_option, one_line, print_json, table
-from splitops.cli._options import did_you_mean
+from splitops.cli._options import Read, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from splitops.models.check.explanations import Explanation
 
 
-def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def _codes() -> Sequence[str]:
     from splitops.models.check.codes import every_code
 
-    return [code for code in every_code() if code.startswith(incomplete)]
+    return every_code()
 
 
 @click.command(short_help="Explain a code, or the error message of a runtime.")
-@click.argument("words", metavar="[CODE]", nargs=-1, shell_complete=_complete)
+@click.argument("words", metavar="[CODE]", nargs=-1, type=Read("code", str, _codes))
 @json_option
 def command(words: tuple[str, ...], as_json: bool) -> None:
     """Explain CODE: what it means, an example that breaks it, what runtimes print, and the fix.
@@ -37,11 +37,10 @@ def command(words: tuple[str, ...], as_json: bool) -> None:
       splitops rule "Invalid num_outputs value of 4"
       splitops rule
     """
-    from splitops.models.check.codes import every_code
     from splitops.models.check.explanations import explain, find
 
     text = " ".join(words).strip()
-    known = every_code()
+    known = _codes()
     codes: Sequence[str] = [text] if text in known else find(text) if text else known
     if not codes:
         message = f"{one_line(text, 80)!r} is neither a code nor the message of a known limit."

@@ -12,6 +12,7 @@ import numpy as np
 from splitops.calls.node import observing
 from splitops.cli._console import console, json_option, one_line, place, print_json, say_written, table
 from splitops.cli._models import MODEL_FILE, links_option
+from splitops.cli._paths import NEW_FILE, NEW_FOLDER
 from splitops.cli._trace import Foretold, Split, Trace
 from splitops.errors import Where, brief
 from splitops.models.engines import AUTO, ENGINES, OWN
@@ -40,7 +41,7 @@ _FEW: Final = 6
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=NEW_FOLDER,
     help="Folder for the outputs; it is created if needed. Without it, they are only shown.",
 )
 @click.option(
@@ -65,7 +66,7 @@ _FEW: Final = 6
 )
 @click.option(
     "--trace",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=NEW_FILE,
     help="Write the operators of the runs as a Chrome trace (JSON), which Perfetto shows.",
 )
 @click.option("--isolate", is_flag=True, help="Run the engine in a process of its own.")

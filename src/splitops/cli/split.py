@@ -21,7 +21,7 @@ from splitops.cli._files import (
 from splitops.cli._models import links_option
 from splitops.cli._operators import ELEMENT_TYPE, SplitOptions, split_options
 from splitops.cli._options import BYTES
-from splitops.cli._paths import Existing
+from splitops.cli._paths import NEW_FOLDER, Existing
 from splitops.spec.elements.types import ElementType
 from splitops.spec.operators import display_name
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=NEW_FOLDER,
     default=Path(),
     show_default=False,
     help="Folder for the parts, or an address; it is created if needed.  [default: the current folder]",
