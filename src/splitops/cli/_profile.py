@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from splitops.cli._console import table
+from splitops.ground.records import picked
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,21 +39,10 @@ class Measurements:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as values for JSON."""
-        found: dict[str, Any] = {}
-        if self.seconds:
-            found["seconds"] = list(self.seconds)
+        found = picked(self, "seconds") if self.seconds else {}
         if self.profile is not None:
-            profile = self.profile
-            found["profile"] = {
-                "operators": [
-                    {"operator": row.name, "by": row.engine, "calls": row.calls, "seconds": row.seconds}
-                    for row in profile.operators
-                ],
-                "seconds": profile.seconds,
-                "share_of_splits": profile.share_of_splits,
-                "share_of_movers": profile.share_of_movers,
-                "simplified": None if self.simplified is None else list(self.simplified),
-            }
+            profile = picked(self.profile, "operators", "seconds", "share_of_splits", "share_of_movers")
+            found["profile"] = profile | picked(self, "simplified")
         return found
 
     def print(self, out: Console) -> None:

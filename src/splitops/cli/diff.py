@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from splitops.cli._console import console, json_option, print_json, table
-from splitops.cli._operators import OPERATOR, find_operator
-from splitops.cli._rows import as_json_value, schema_json
+from splitops.cli._operators import OPERATOR, find_operator, schema_json
+from splitops.ground.records import values_of
 from splitops.spec.operators import Difference, display_name
 from splitops.spec.operators.differences import compare
 
@@ -29,26 +27,10 @@ def command(name: str, old: int, new: int, as_json: bool) -> None:
     """
     difference = compare(find_operator(name, old), find_operator(name, new))
     if as_json:
-        print_json(_json(difference))
+        rows = {"old": schema_json(difference.old), "new": schema_json(difference.new)}
+        print_json(rows | {"changes": [values_of(change) for change in difference.changes]})
     else:
         _print(difference)
-
-
-def _json(difference: Difference) -> dict[str, Any]:
-    return {
-        "old": schema_json(difference.old),
-        "new": schema_json(difference.new),
-        "changes": [
-            {
-                "kind": change.kind,
-                "name": change.name,
-                "before": as_json_value(change.before),
-                "after": as_json_value(change.after),
-                "text": change.text,
-            }
-            for change in difference.changes
-        ],
-    }
 
 
 def _print(difference: Difference) -> None:

@@ -12,7 +12,8 @@ from splitops.cli._console import console, json_option, print_json, say_written,
 from splitops.cli._operators import ELEMENT_TYPE, SHAPE, SplitOptions, split_options
 from splitops.cli._paths import NEW_FILE
 from splitops.errors import count_of
-from splitops.explain import Explanation, PartLayout, Span, diagram, explain, memory_strip, svg, to_html
+from splitops.explain import Explanation, Span, diagram, explain, memory_strip, svg, to_html
+from splitops.ground.records import picked
 from splitops.ground.version import __version__
 from splitops.ground.writing import write_whole
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
@@ -101,24 +102,14 @@ def _json(row: OperatorSchema, layout: Explanation) -> dict[str, Any]:
         "shape": list(plan.shape),
         "dtype": str(layout.element_type),
         "axis": plan.axis,
-        "bytes": layout.bytes,
-        "contiguous": layout.contiguous,
-        "parts": [_part_json(part) for part in layout],
+        **picked(layout, "bytes", "contiguous"),
+        "parts": [picked(part, *_OF_PART) for part in layout],
     }
 
 
-def _part_json(part: PartLayout) -> dict[str, Any]:
-    return {
-        "index": part.index,
-        "offset": part.offset,
-        "size": part.size,
-        "shape": list(part.shape),
-        "elements": part.elements,
-        "bytes": part.bytes,
-        "contiguous": part.contiguous,
-        "runs": part.runs,
-        "run_elements": part.run_elements,
-    }
+_OF_PART: Final = (
+    *("index", "offset", "size", "shape", "elements", "bytes", "contiguous", "runs", "run_elements"),
+)
 
 
 def _print(row: OperatorSchema, layout: Explanation) -> None:

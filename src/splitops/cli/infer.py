@@ -19,6 +19,7 @@ from splitops.cli._console import (
 )
 from splitops.cli._models import MODEL_FILE, dry_run_option, hold, links_option, out_option
 from splitops.errors import count_of
+from splitops.ground.records import picked
 
 if TYPE_CHECKING:
     from splitops.models.infer import InferredModel, InferredValue
@@ -72,12 +73,7 @@ def command(
 def _json(inferred: InferredModel) -> dict[str, Any]:
     return {
         "values": [
-            {
-                "graph": value.graph,
-                "name": value.name,
-                "before": _text(value.before),
-                "after": _text(value.after),
-            }
+            picked(value, "graph", "name") | {"before": _text(value.before), "after": _text(value.after)}
             for value in inferred.values
         ]
     }

@@ -8,6 +8,7 @@ import click
 
 from splitops.cli._console import console, json_option, one_line, print_json, table
 from splitops.cli._options import Read, did_you_mean
+from splitops.ground.records import picked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,17 +57,9 @@ def command(words: tuple[str, ...], as_json: bool) -> None:
 
 def _json(one: Explanation) -> dict[str, Any]:
     return {
-        "code": one.code,
-        "meaning": one.meaning,
-        "example": one.example,
-        "error": one.error,
-        "messages": [
-            {"runtime": message.runtime, "release": message.release, "text": message.text}
-            for message in one.messages
-        ],
+        **picked(one, "code", "meaning", "example", "error", "messages"),
         "command": None if one.command is None else _command(one.command),
-        "fix": one.fix,
-        "page": one.page,
+        **picked(one, "fix", "page"),
         "source": None if one.limit is None else one.limit.source or None,
     }
 

@@ -15,6 +15,7 @@ from splitops.cli._models import MODEL_FILE, links_option
 from splitops.cli._paths import NEW_FILE, NEW_FOLDER
 from splitops.cli._trace import Foretold, Split, Trace
 from splitops.errors import Where, brief
+from splitops.ground.records import picked
 from splitops.models.engines import AUTO, ENGINES, OWN
 from splitops.models.sites import Site
 from splitops.native import SplitPlan
@@ -185,24 +186,11 @@ def _splits_json(trace: Trace, sites: tuple[Site, ...], engine: str) -> list[dic
 
 
 def _site_json(site: Split | Foretold | Site) -> dict[str, Any]:
-    return {
-        "operator": str(site.schema),
-        "domain": site.schema.domain,
-        "node": site.where.node,
-        "graph": site.where.graph,
-    }
+    return {"operator": str(site.schema), "domain": site.schema.domain, **picked(site.where, "node", "graph")}
 
 
 def _plan_json(plan: SplitPlan | None) -> dict[str, Any]:
-    if plan is None:
-        return {}
-    return {
-        "shape": list(plan.shape),
-        "axis": plan.axis,
-        "sizes": list(plan.sizes),
-        "offsets": list(plan.offsets),
-        "shapes": [list(shape) for shape in plan.shapes],
-    }
+    return {} if plan is None else picked(plan, "shape", "axis", "sizes", "offsets", "shapes")
 
 
 def _outputs_json(described: list[dict[str, Any]], outputs: dict[str, Any]) -> list[dict[str, Any]]:

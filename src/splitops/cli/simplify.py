@@ -20,6 +20,7 @@ from splitops.cli._console import (
 )
 from splitops.cli._models import MODEL_FILE, dry_run_option, hold, links_option, out_option
 from splitops.cli._options import BYTES, did_you_mean
+from splitops.ground.records import picked
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
@@ -99,26 +100,21 @@ def _list(as_json: bool) -> None:
     from splitops.models.simplify import REWRITES
 
     if as_json:
-        names = [
-            {"name": row.name, "summary": row.summary, "default": row.default, "openvino": row.openvino}
-            for row in REWRITES.values()
-        ]
-        print_json({"rewrites": names})
+        rows = [picked(row, "name", "summary", "default", "openvino") for row in REWRITES.values()]
+        print_json({"rewrites": rows})
         return
-    rows = table("rewrite", "what it does", "applied")
+    listed = table("rewrite", "what it does", "applied")
     for row in REWRITES.values():
         models = "ONNX, OpenVINO" if row.openvino else "ONNX"
-        rows.add_row(row.name, row.summary, models if row.default else f"{models}, where named")
-    console().print(rows)
+        listed.add_row(row.name, row.summary, models if row.default else f"{models}, where named")
+    console().print(listed)
 
 
 def _json(model: Path, out: Path | None, found: Simplification) -> dict[str, Any]:
     return {
         "model": str(model),
         "out": None if out is None else str(out),
-        "nodes_before": found.nodes_before,
-        "nodes_after": found.nodes_after,
-        "changes": [change.as_dict() for change in found.changes],
+        **picked(found, "nodes_before", "nodes_after", "changes"),
     }
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import click
 
 from splitops.cli._console import console, json_option, print_json, table
-from splitops.cli._operators import OPERATOR, find_operator
-from splitops.cli._rows import schema_json
+from splitops.cli._operators import OPERATOR, find_operator, schema_json
 from splitops.spec.operators import SCHEMAS, OperatorSchema, display_name
 from splitops.spec.operators.schemas import Attribute, Parameter, TypeConstraint
 from splitops.spec.sizes.rules import SizeRule

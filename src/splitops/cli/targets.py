@@ -9,6 +9,7 @@ import click
 from splitops.cli._console import console, json_option, one_line, print_json, table
 from splitops.cli._models import RUNTIME
 from splitops.errors import count_of
+from splitops.ground.records import picked
 
 if TYPE_CHECKING:
     from splitops.models.check import Limit, Target
@@ -67,20 +68,16 @@ def _evidence(limit: Limit) -> str:
 
 def _json(target: Target) -> dict[str, Any]:
     return {
-        "name": target.name,
-        "title": target.title,
+        **picked(target, "name", "title"),
         "release": target.release or None,
         "releases": list(target.releases),
         "limits": [
             {
-                "code": limit.code,
-                "operators": list(limit.operators),
+                **picked(limit, "code", "operators"),
                 "when": [one.text for one in limit.when],
-                "pattern": limit.pattern,
-                "outcome": str(limit.outcome),
+                **picked(limit, "pattern", "outcome"),
                 "message": limit.words(),
-                "forms": list(map(str, limit.forms)),
-                "case": limit.case,
+                **picked(limit, "forms", "case"),
                 "seen": limit.seen or None,
                 "source": limit.source or None,
             }

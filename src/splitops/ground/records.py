@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import Field, dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -27,12 +28,22 @@ def values_of(found: Any) -> dict[str, Any]:
     """Return the fields of a dataclass as values for JSON, and those of the dataclasses in it.
 
     A field whose metadata has ``"json"`` has that name there. A class with ``SPARSE`` leaves out what is
-    None or empty.
+    None or empty. In others, one with ``TEXT`` stands as its text.
     """
     values = {_name(field): _value(getattr(found, field.name)) for field in fields(found)}
     if not getattr(found, "SPARSE", False):
         return values
     return {name: value for name, value in values.items() if value not in (None, [])}
+
+
+def picked(found: Any, *names: str) -> dict[str, Any]:
+    """Return some attributes of an object as values for JSON.
+
+    Examples:
+        >>> picked(3 + 4j, "real", "imag")
+        {'real': 3.0, 'imag': 4.0}
+    """
+    return {name: _value(getattr(found, name)) for name in names}
 
 
 def _name(field: Field[Any]) -> str:
@@ -44,9 +55,11 @@ def _value(found: Any) -> Any:
     if isinstance(found, Where):
         return found.as_dict()
     if is_dataclass(found):
-        return values_of(found)
+        return str(found) if getattr(found, "TEXT", False) else values_of(found)
     if isinstance(found, Mapping):
         return {name: _value(value) for name, value in found.items()}
+    if isinstance(found, AbstractSet):
+        return sorted(map(_value, found))
     if isinstance(found, list | tuple):
         return list(map(_value, found))
     return found.value if isinstance(found, Enum) else found

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from splitops.ground.records import values_of
 from splitops.models.check.findings import Finding, Severity
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -14,16 +15,9 @@ _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sa
 def to_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     """Return findings as JSON values."""
     return [
-        {
-            "code": finding.code,
-            "severity": str(finding.severity),
-            "operator": finding.operator,
-            "where": finding.where.as_dict(),
-            "message": finding.message,
+        values_of(finding)
+        | {
             "values": {name: _value(value) for name, value in finding.values.items()},
-            "runtime": finding.runtime,
-            "outcome": finding.outcome,
-            "fix": finding.fix,
             "source": finding.source or None,
         }
         for finding in findings

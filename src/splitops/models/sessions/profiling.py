@@ -6,7 +6,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from splitops.models.engines.engine import Event
@@ -36,8 +36,8 @@ class Operator:
         seconds: what they took in one run, together.
     """
 
-    name: str
-    engine: str
+    name: str = field(metadata={"json": "operator"})
+    engine: str = field(metadata={"json": "by"})
     calls: float
     seconds: float
 

@@ -9,7 +9,7 @@ import importlib
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -30,6 +30,8 @@ class ElementType:
         storage: NumPy's name of the type that holds the bits of one element, one element per item,
             when NumPy and ml_dtypes have no type of their own for it.
     """
+
+    TEXT: ClassVar = True
 
     name: str
     bits: int
